@@ -279,7 +279,7 @@ func (r *run) resumed(t *testing.T, token string) {
 	r.completed(t, s.ID, 1)
 	asked := r.fake.Asked(playResume)
 	if len(asked) != 1 || !strings.Contains(asked[0].Text, "Write a greeting. "+playWrite) || !strings.Contains(asked[0].Text, decision) {
-		t.Errorf("the model was told: %+v", asked)
+		t.Errorf("the model received %+v, want one request with the conversation so far\nthe session: %+v\n%s", asked, s, r.picture(t, s.ID))
 	}
 	r.stop(t, s.ID)
 }

@@ -21,7 +21,7 @@ func (r *run) structured(t *testing.T) {
 	t.Logf("FIGURES %s: a task with a question is done %s after the start, structured", r.name, time.Since(began).Round(time.Millisecond))
 	holds(t, dir, "told.txt")
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
-		t.Errorf("decisions: %q", s.Decisions)
+		t.Errorf("decisions: %q, want the one of the task\nthe session: %+v\n%s", s.Decisions, s, r.picture(t, s.ID))
 	}
 	r.post(t, s.ID, "send", map[string]any{"input": playRefused})
 	r.answered(t, s.ID, "deny", "reject", "no")

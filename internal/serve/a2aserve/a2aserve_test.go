@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/a2aproject/a2a-go/v2/a2a"
-
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/protocol/a2awire"
 )
 
 func TestAMessageBecomesACall(t *testing.T) {
@@ -19,7 +18,7 @@ func TestAMessageBecomesACall(t *testing.T) {
 	st := newStack(t)
 	echo := st.skill(st.one, "echo")
 	got := st.send(st.one, call(echo, `{"n":9007199254740993,"x":1.10,"s":"\ud800"}`)+`,"metadata":{"big":9007199254740993}`, "")
-	if got.Status.State != a2a.TaskStateCompleted || len(got.Artifacts) != 1 || string(got.Artifacts[0].Parts[0].Data) != `{"n":9007199254740993,"x":1.10,"s":"\ud800"}` {
+	if got.Status.State != a2awire.StateCompleted || len(got.Artifacts) != 1 || string(got.Artifacts[0].Parts[0].Data) != `{"n":9007199254740993,"x":1.10,"s":"\ud800"}` {
 		t.Errorf("%+v", got)
 	}
 	if len(got.History) != 1 || !strings.Contains(string(got.History[0].Metadata), "9007199254740993") || got.ContextID == "" || len(got.ID) != 36 {
@@ -31,11 +30,11 @@ func TestAMessageBecomesACall(t *testing.T) {
 		call(echo, `{"a":1}`) + `,"contextId":"my-context"`,
 	} {
 		got := st.send(st.one, message, "")
-		if got.Status.State != a2a.TaskStateCompleted || string(got.Artifacts[0].Parts[0].Data) != `{"a":1}` {
+		if got.Status.State != a2awire.StateCompleted || string(got.Artifacts[0].Parts[0].Data) != `{"a":1}` {
 			t.Errorf("%s: %+v", message, got)
 		}
 	}
-	for name, want := range map[string]a2a.TaskState{st.skill(st.one, "fails"): a2a.TaskStateFailed, "no_such_thing": a2a.TaskStateRejected, "hidden": a2a.TaskStateRejected} {
+	for name, want := range map[string]a2awire.State{st.skill(st.one, "fails"): a2awire.StateFailed, "no_such_thing": a2awire.StateRejected, "hidden": a2awire.StateRejected} {
 		if got := st.send(st.one, call(name, `{}`), ""); got.Status.State != want || got.Status.Message == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -49,15 +48,15 @@ func TestATextOnlyMessageIsAskedWhatItMeans(t *testing.T) {
 	t.Parallel()
 	st := newStack(t)
 	asked := st.send(st.one, `"parts":[{"text":"/do something"}]`, "")
-	if asked.Status.State != a2a.TaskStateInputRequired || !strings.Contains(*asked.Status.Message.Parts[0].Text, "capability") {
+	if asked.Status.State != a2awire.StateInputRequired || !strings.Contains(*asked.Status.Message.Parts[0].Text, "capability") {
 		t.Fatalf("%+v", asked)
 	}
 	again := st.send(st.one, `"parts":[{"text":"well"}],"taskId":"`+asked.ID+`"`, "")
-	if again.Status.State != a2a.TaskStateInputRequired || again.ID != asked.ID || len(again.History) < 3 {
+	if again.Status.State != a2awire.StateInputRequired || again.ID != asked.ID || len(again.History) < 3 {
 		t.Errorf("%+v", again)
 	}
 	got := st.send(st.one, call(st.skill(st.one, "echo"), `{"a":1}`)+`,"taskId":"`+asked.ID+`","contextId":"`+asked.ContextID+`"`, "")
-	if got.Status.State != a2a.TaskStateCompleted || got.ID != asked.ID || len(got.History) != 5 {
+	if got.Status.State != a2awire.StateCompleted || got.ID != asked.ID || len(got.History) != 5 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -74,11 +73,11 @@ func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 		`{"data":{"action":"accept","request":"q1"}}`: `{"action":"accept","request":"q1"}`,
 	} {
 		asked := st.send(st.one, call(st.skill(st.one, "asks"), `{}`), "")
-		if asked.Status.State != a2a.TaskStateInputRequired || *asked.Status.Message.Parts[0].Text != "which colour?" {
+		if asked.Status.State != a2awire.StateInputRequired || *asked.Status.Message.Parts[0].Text != "which colour?" {
 			t.Fatalf("%+v", asked)
 		}
 		got := st.send(st.one, `"parts":[`+parts+`],"taskId":"`+asked.ID+`"`, "")
-		if got.Status.State != a2a.TaskStateCompleted || string(got.Artifacts[0].Parts[0].Data) != want {
+		if got.Status.State != a2awire.StateCompleted || string(got.Artifacts[0].Parts[0].Data) != want {
 			t.Errorf("%s: %+v", parts, got)
 		}
 	}
@@ -88,11 +87,11 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 	t.Parallel()
 	st := newStack(t)
 	waits := st.send(st.one, call(st.skill(st.one, "writes"), `{"a":1}`), "")
-	if waits.Status.State != a2a.TaskStateAuthRequired {
+	if waits.Status.State != a2awire.StateAuthRequired {
 		t.Fatalf("%+v", waits)
 	}
 	// Nothing that the caller says gives it.
-	if got := st.send(st.one, `"parts":[{"text":"yes"}],"taskId":"`+waits.ID+`"`, ""); got.Status.State != a2a.TaskStateAuthRequired {
+	if got := st.send(st.one, `"parts":[{"text":"yes"}],"taskId":"`+waits.ID+`"`, ""); got.Status.State != a2awire.StateAuthRequired {
 		t.Errorf("%+v", got)
 	}
 	list, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, 10)

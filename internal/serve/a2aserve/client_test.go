@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 
@@ -241,25 +243,25 @@ func FuzzMessages(f *testing.F) {
 			return
 		}
 		for _, legacy := range []bool{false, true} {
-			p, err := new(sendParams), error(nil)
+			p, err := new(a2awire.SendParams), error(nil)
 			if legacy {
-				var old *sendParams03
-				if old, err = decode[sendParams03](r.Params); err == nil {
-					p = old.from03()
+				var old *a2awire.SendParams03
+				if old, err = decode[a2awire.SendParams03](r.Params); err == nil {
+					p = old.V10()
 				}
 			} else {
-				p, err = decode[sendParams](r.Params)
+				p, err = decode[a2awire.SendParams](r.Params)
 			}
-			if err != nil || p.check() != nil {
+			if err != nil || checkSend(p) != nil {
 				continue
 			}
-			w, named, _ := p.want()
+			w, named, _ := wantedBy(p)
 			if named && w.name == "" {
 				t.Error("a call of nothing")
 			}
-			p.Message.to03()
+			p.Message.V03()
 			for _, params := range []string{`{}`, `{"requestedSchema":{"properties":{"a":{"type":"string"}}}}`} {
-				a, answered := p.Message.answer(&requestOf(params)[0])
+				a, answered := answerIn(p.Message, &requestOf(params)[0])
 				if answered && !jsonx.Valid(a) && jsonx.Valid(body) {
 					t.Errorf("%s", a)
 				}

@@ -1,10 +1,13 @@
 package a2aserve
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/junctor-run/junctor/protocol/a2awire"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -25,8 +28,8 @@ const askCapability = "capability"
 // howToName is what a message without a capability is told.
 const howToName = `name the capability to call: send a data part {"capability": "<skill id>", "arguments": {…}}; the authenticated extended card lists the skills`
 
-// check says what is wrong with a message; nil for one that can be taken.
-func (p *sendParams) check() *fault {
+// checkSend returns the fault of a message that cannot be accepted, or nil.
+func checkSend(p *a2awire.SendParams) *fault {
 	bad := func(format string, args ...any) *fault {
 		return refuse(a2a.ErrInvalidParams, fmt.Sprintf(format, args...))
 	}
@@ -38,7 +41,7 @@ func (p *sendParams) check() *fault {
 		return bad("message is required")
 	case m.ID == "" || len(m.ID) > maxID:
 		return bad("message.messageId is required and has %d bytes at most", maxID)
-	case m.Role != string(a2a.MessageRoleUser):
+	case m.Role != a2awire.RoleUser:
 		return bad("message.role must be that of a user")
 	case len(m.Parts) == 0 || len(m.Parts) > maxParts:
 		return bad("message.parts has 1 to %d parts", maxParts)
@@ -50,7 +53,7 @@ func (p *sendParams) check() *fault {
 		return bad("metadata must be an object")
 	}
 	for i := range m.Parts {
-		if f := m.Parts[i].check(); f != nil {
+		if f := checkPart(&m.Parts[i]); f != nil {
 			return f
 		}
 	}
@@ -82,7 +85,7 @@ func validContext(id string) bool {
 	})
 }
 
-func (p *part) check() *fault {
+func checkPart(p *a2awire.Part) *fault {
 	n := 0
 	for _, set := range []bool{p.Text != nil, p.Raw != nil, p.URL != nil, p.Data != nil} {
 		if set {
@@ -106,10 +109,10 @@ type wanted struct {
 	key       string
 }
 
-// want reads the call out of a message: a data part with "capability", or "skill" or
+// wantedBy reads the call out of a message: a data part with "capability", or "skill" or
 // "capability" in the metadata of the message or the request beside a data part with
 // the arguments. ok is false where none is named.
-func (p *sendParams) want() (w wanted, ok bool, f *fault) {
+func wantedBy(p *a2awire.SendParams) (w wanted, ok bool, f *fault) {
 	var data []jsonx.Raw
 	for i := range p.Message.Parts {
 		if d := p.Message.Parts[i].Data; d != nil {
@@ -166,22 +169,11 @@ func (p *sendParams) want() (w wanted, ok bool, f *fault) {
 	return w, false, nil
 }
 
-// text is what people would read of a message.
-func (m *message) text() string {
-	var all []string
-	for i := range m.Parts {
-		if t := m.Parts[i].Text; t != nil {
-			all = append(all, *t)
-		}
-	}
-	return strings.TrimSpace(strings.Join(all, "\n"))
-}
-
-// answer makes the answer to an open question of a message: a data part that is the
+// answerIn makes the answer to an open question of a message: a data part that is the
 // result of the question's method, or the content of an accepted form; for people,
 // text: yes or no, or the one string that a form asks for. ok is false where the
 // message does not answer it.
-func (m *message) answer(r *tasks.Request) (answer json.RawMessage, ok bool) {
+func answerIn(m *a2awire.Message, r *tasks.Request) (answer json.RawMessage, ok bool) {
 	for i := range m.Parts {
 		d := m.Parts[i].Data
 		if d.Kind() != '{' {
@@ -203,7 +195,7 @@ func (m *message) answer(r *tasks.Request) (answer json.RawMessage, ok bool) {
 		}
 		return accepted(json.RawMessage(d)), true
 	}
-	text := m.text()
+	text := strings.TrimSpace(m.Text())
 	if text == "" {
 		return nil, false
 	}
@@ -270,4 +262,10 @@ func onlyString(params json.RawMessage) string {
 		}
 	}
 	return ""
+}
+
+// validBase64 reports whether s is the content of a file part.
+func validBase64(s string) bool {
+	_, err := base64.StdEncoding.DecodeString(s)
+	return err == nil
 }

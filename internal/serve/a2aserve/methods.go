@@ -6,6 +6,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
@@ -15,11 +17,11 @@ import (
 )
 
 // send takes a message and returns the task that it made or went to.
-func (s *Surface) send(ctx context.Context, c *caller, p *sendParams) (tasks.Task, error) {
-	if f := p.check(); f != nil {
+func (s *Surface) send(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
+	if f := checkSend(p); f != nil {
 		return tasks.Task{}, f
 	}
-	var push *pushConfig
+	var push *a2awire.PushConfig
 	if p.Configuration != nil && p.Configuration.Push != nil {
 		push = p.Configuration.Push
 		if err := s.checkPush(push); err != nil {
@@ -41,8 +43,8 @@ func (s *Surface) send(ctx context.Context, c *caller, p *sendParams) (tasks.Tas
 }
 
 // begin makes a task of a message.
-func (s *Surface) begin(ctx context.Context, c *caller, p *sendParams) (tasks.Task, error) {
-	w, named, f := p.want()
+func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
+	w, named, f := wantedBy(p)
 	if f != nil {
 		return tasks.Task{}, f
 	}
@@ -98,7 +100,7 @@ func (s *Surface) aim(c *caller, inv *capability.Invocation, w wanted) error {
 }
 
 // goOn takes a message to a task that waits.
-func (s *Surface) goOn(ctx context.Context, c *caller, p *sendParams) (tasks.Task, error) {
+func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
 	m := *p.Message
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, m.TaskID)
 	switch {
@@ -117,7 +119,7 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *sendParams) (tasks.Tas
 		return s.cfg.Tasks.Say(ctx, c.who.ID, t.ID, "", docs...)
 	}
 	if _, asked := t.Request(askCapability); asked {
-		w, named, f := p.want()
+		w, named, f := wantedBy(p)
 		if f != nil {
 			return t, f
 		}
@@ -141,7 +143,7 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *sendParams) (tasks.Tas
 			return t, refuse(a2a.ErrInvalidParams, "the task has no open question of that key")
 		}
 	}
-	answer, ok := m.answer(&r)
+	answer, ok := answerIn(&m, &r)
 	if !ok {
 		return s.cfg.Tasks.Say(ctx, c.who.ID, t.ID, "", docs...)
 	}
@@ -150,7 +152,7 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *sendParams) (tasks.Tas
 
 // keyOf is the question that a message answers, where it says so: "request" in a data
 // part.
-func keyOf(m *message) string {
+func keyOf(m *a2awire.Message) string {
 	for i := range m.Parts {
 		var in struct {
 			Request string `json:"request"`
@@ -163,11 +165,11 @@ func keyOf(m *message) string {
 }
 
 // documents are the question as it stood and the message that goes to it.
-func (s *Surface) documents(t *tasks.Task, m *message) (docs []json.RawMessage) {
+func (s *Surface) documents(t *tasks.Task, m *a2awire.Message) (docs []json.RawMessage) {
 	if t.Surface != surfaceName {
 		return nil
 	}
-	for _, one := range []*message{statusMessage(t), m} {
+	for _, one := range []*a2awire.Message{statusMessage(t), m} {
 		if one == nil {
 			continue
 		}
@@ -182,7 +184,7 @@ func (s *Surface) documents(t *tasks.Task, m *message) (docs []json.RawMessage) 
 func settled(t *tasks.Task) bool { return t.State.Terminal() || t.State.Waiting() }
 
 // sendAndWait is SendMessage: it blocks until the task has ended or waits.
-func (s *Surface) sendAndWait(ctx context.Context, c *caller, p *sendParams) (*task, error) {
+func (s *Surface) sendAndWait(ctx context.Context, c *caller, p *a2awire.SendParams) (*a2awire.Task, error) {
 	t, err := s.send(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func (s *Surface) until(ctx context.Context) (context.Context, context.CancelFun
 
 // sendAndStream is SendStreamingMessage: the task, then its changes until it has ended
 // or waits.
-func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *sendParams) (iter.Seq[event], error) {
+func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *a2awire.SendParams) (iter.Seq[a2awire.Event], error) {
 	t, err := s.send(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -239,7 +241,7 @@ func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *sendParams) (
 }
 
 // subscribe is SubscribeToTask: the same, until it has ended.
-func (s *Surface) subscribe(ctx context.Context, c *caller, p *taskParams) (iter.Seq[event], error) {
+func (s *Surface) subscribe(ctx context.Context, c *caller, p *a2awire.TaskParams) (iter.Seq[a2awire.Event], error) {
 	t, err := s.find(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -250,18 +252,18 @@ func (s *Surface) subscribe(ctx context.Context, c *caller, p *taskParams) (iter
 	return s.follow(ctx, c, t.ID, shown{artifacts: true, history: p.HistoryLength}, func(t *tasks.Task) bool { return t.State.Terminal() })
 }
 
-func (s *Surface) follow(ctx context.Context, c *caller, id string, want shown, over func(*tasks.Task) bool) (iter.Seq[event], error) {
+func (s *Surface) follow(ctx context.Context, c *caller, id string, want shown, over func(*tasks.Task) bool) (iter.Seq[a2awire.Event], error) {
 	seq, err := s.cfg.Tasks.Watch(ctx, c.who.ID, id)
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(event) bool) {
+	return func(yield func(a2awire.Event) bool) {
 		var before *tasks.Task
 		for t := range seq {
 			done := over(&t)
 			list := events(before, &t, want)
 			for i, e := range list {
-				e.last = done && i == len(list)-1
+				e.Last = done && i == len(list)-1
 				if !yield(e) {
 					return
 				}
@@ -275,7 +277,7 @@ func (s *Surface) follow(ctx context.Context, c *caller, id string, want shown, 
 }
 
 // find returns a task of the caller.
-func (s *Surface) find(ctx context.Context, c *caller, p *taskParams) (tasks.Task, error) {
+func (s *Surface) find(ctx context.Context, c *caller, p *a2awire.TaskParams) (tasks.Task, error) {
 	switch {
 	case p.Tenant != "":
 		return tasks.Task{}, refuse(a2a.ErrInvalidParams, "there is no tenant of that name here")
@@ -291,7 +293,7 @@ func (s *Surface) find(ctx context.Context, c *caller, p *taskParams) (tasks.Tas
 	return t, err
 }
 
-func (s *Surface) get(ctx context.Context, c *caller, p *taskParams) (*task, error) {
+func (s *Surface) get(ctx context.Context, c *caller, p *a2awire.TaskParams) (*a2awire.Task, error) {
 	t, err := s.find(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -299,7 +301,7 @@ func (s *Surface) get(ctx context.Context, c *caller, p *taskParams) (*task, err
 	return render(&t, shown{artifacts: true, history: p.HistoryLength}), nil
 }
 
-func (s *Surface) cancel(ctx context.Context, c *caller, p *taskParams) (*task, error) {
+func (s *Surface) cancel(ctx context.Context, c *caller, p *a2awire.TaskParams) (*a2awire.Task, error) {
 	t, err := s.find(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -316,7 +318,7 @@ func (s *Surface) cancel(ctx context.Context, c *caller, p *taskParams) (*task, 
 	return render(&t, shown{artifacts: true}), nil
 }
 
-func (s *Surface) list(ctx context.Context, c *caller, p *listParams) (*taskList, error) {
+func (s *Surface) list(ctx context.Context, c *caller, p *a2awire.ListParams) (*a2awire.TaskList, error) {
 	bad := func(text string) error { return refuse(a2a.ErrInvalidParams, text) }
 	q := tasks.Query{Owner: c.who.ID, Context: p.ContextID, Cursor: p.PageToken, Limit: 50, Results: p.IncludeArtifacts, History: p.HistoryLength == nil || *p.HistoryLength > 0}
 	switch {
@@ -348,7 +350,7 @@ func (s *Surface) list(ctx context.Context, c *caller, p *listParams) (*taskList
 	if err != nil {
 		return nil, err
 	}
-	out := &taskList{Tasks: []task{}, TotalSize: page.Total, PageSize: len(page.Tasks), NextPageToken: page.Next}
+	out := &a2awire.TaskList{Tasks: []a2awire.Task{}, TotalSize: page.Total, PageSize: len(page.Tasks), NextPageToken: page.Next}
 	for i := range page.Tasks {
 		out.Tasks = append(out.Tasks, *render(&page.Tasks[i], shown{artifacts: p.IncludeArtifacts, history: p.HistoryLength}))
 	}

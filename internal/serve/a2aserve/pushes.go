@@ -3,6 +3,8 @@ package a2aserve
 import (
 	"context"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/internal/base/ids"
@@ -16,8 +18,8 @@ func Bodies(before, now *tasks.Task, legacy bool) (bodies [][]byte) {
 	for _, e := range events(before, now, shown{artifacts: true}) {
 		var v any = e
 		if legacy {
-			e.last = settled(now)
-			v = e.to03()
+			e.Last = settled(now)
+			v = e.V03()
 		}
 		if body, err := jsonx.Marshal(v); err == nil {
 			bodies = append(bodies, body)
@@ -26,15 +28,15 @@ func Bodies(before, now *tasks.Task, legacy bool) (bodies [][]byte) {
 	return bodies
 }
 
-func (s *Surface) checkPush(p *pushConfig) error {
+func (s *Surface) checkPush(p *a2awire.PushConfig) error {
 	if s.cfg.Push == nil {
 		return refuse(a2a.ErrPushNotificationNotSupported, "this server sends no push notifications")
 	}
-	c := p.config(false)
+	c := configOf(p, false)
 	return s.cfg.Push.Check(&c)
 }
 
-func (p *pushConfig) config(legacy bool) push.Config {
+func configOf(p *a2awire.PushConfig, legacy bool) push.Config {
 	c := push.Config{ID: p.ID, Task: p.TaskID, URL: p.URL, Token: p.Token, Legacy: legacy}
 	if p.Auth != nil {
 		c.Scheme, c.Credentials = p.Auth.Scheme, p.Auth.Credentials
@@ -43,19 +45,19 @@ func (p *pushConfig) config(legacy bool) push.Config {
 }
 
 // shownPush is a configuration as it is given out: credentials never are.
-func shownPush(c *push.Config) *pushConfig {
-	out := &pushConfig{TaskID: c.Task, ID: c.ID, URL: c.URL, Token: c.Token}
+func shownPush(c *push.Config) *a2awire.PushConfig {
+	out := &a2awire.PushConfig{TaskID: c.Task, ID: c.ID, URL: c.URL, Token: c.Token}
 	if c.Scheme != "" {
-		out.Auth = &pushAuth{Scheme: c.Scheme}
+		out.Auth = &a2awire.PushAuth{Scheme: c.Scheme}
 	}
 	return out
 }
 
-func (s *Surface) setPush(ctx context.Context, c *caller, p *pushConfig, t *tasks.Task) (*pushConfig, error) {
+func (s *Surface) setPush(ctx context.Context, c *caller, p *a2awire.PushConfig, t *tasks.Task) (*a2awire.PushConfig, error) {
 	if p.ID == "" {
 		p.ID = "push-" + ids.Text()
 	}
-	cfg := p.config(c.legacy)
+	cfg := configOf(p, c.legacy)
 	cfg.Task, cfg.Owner = t.ID, t.Owner
 	if err := s.cfg.Push.Set(ctx, cfg, t); err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func (s *Surface) setPush(ctx context.Context, c *caller, p *pushConfig, t *task
 	return shownPush(&cfg), nil
 }
 
-func (s *Surface) createPush(ctx context.Context, c *caller, p *pushConfig) (*pushConfig, error) {
+func (s *Surface) createPush(ctx context.Context, c *caller, p *a2awire.PushConfig) (*a2awire.PushConfig, error) {
 	t, err := s.pushTask(ctx, c, p.Tenant, p.TaskID)
 	if err != nil {
 		return nil, err
@@ -79,10 +81,10 @@ func (s *Surface) pushTask(ctx context.Context, c *caller, tenant, id string) (t
 	if s.cfg.Push == nil {
 		return tasks.Task{}, refuse(a2a.ErrPushNotificationNotSupported, "this server sends no push notifications")
 	}
-	return s.find(ctx, c, &taskParams{Tenant: tenant, ID: id})
+	return s.find(ctx, c, &a2awire.TaskParams{Tenant: tenant, ID: id})
 }
 
-func (s *Surface) getPush(ctx context.Context, c *caller, p *pushParams) (*pushConfig, error) {
+func (s *Surface) getPush(ctx context.Context, c *caller, p *a2awire.PushParams) (*a2awire.PushConfig, error) {
 	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ func (s *Surface) getPush(ctx context.Context, c *caller, p *pushParams) (*pushC
 	return shownPush(&cfg), nil
 }
 
-func (s *Surface) listPush(ctx context.Context, c *caller, p *pushParams) (*pushList, error) {
+func (s *Surface) listPush(ctx context.Context, c *caller, p *a2awire.PushParams) (*a2awire.PushList, error) {
 	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
 		return nil, err
 	}
@@ -104,14 +106,14 @@ func (s *Surface) listPush(ctx context.Context, c *caller, p *pushParams) (*push
 	if err != nil {
 		return nil, err
 	}
-	out := &pushList{Configs: []pushConfig{}}
+	out := &a2awire.PushList{Configs: []a2awire.PushConfig{}}
 	for i := range list {
 		out.Configs = append(out.Configs, *shownPush(&list[i]))
 	}
 	return out, nil
 }
 
-func (s *Surface) deletePush(ctx context.Context, c *caller, p *pushParams) error {
+func (s *Surface) deletePush(ctx context.Context, c *caller, p *a2awire.PushParams) error {
 	if _, err := s.pushTask(ctx, c, p.Tenant, p.TaskID); err != nil {
 		return err
 	}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
@@ -34,8 +35,8 @@ func contextOf(t *tasks.Task) string {
 	return t.Context
 }
 
-func render(t *tasks.Task, want shown) *task {
-	out := &task{ID: t.ID, ContextID: contextOf(t), Status: statusOf(t), History: historyOf(t, want.history), Metadata: metadataOf(t)}
+func render(t *tasks.Task, want shown) *a2awire.Task {
+	out := &a2awire.Task{ID: t.ID, ContextID: contextOf(t), Status: statusOf(t), History: historyOf(t, want.history), Metadata: metadataOf(t)}
 	if want.artifacts {
 		out.Artifacts = artifactsOf(t)
 	}
@@ -67,7 +68,7 @@ func targetOf(t *tasks.Task) string {
 	return t.Call.Target.String()
 }
 
-func historyOf(t *tasks.Task, limit *int) []message {
+func historyOf(t *tasks.Task, limit *int) []a2awire.Message {
 	if t.Surface != surfaceName {
 		return nil
 	}
@@ -75,9 +76,9 @@ func historyOf(t *tasks.Task, limit *int) []message {
 	if limit != nil && len(docs) > *limit {
 		docs = docs[len(docs)-*limit:]
 	}
-	var out []message
+	var out []a2awire.Message
 	for _, doc := range docs {
-		var m message
+		var m a2awire.Message
 		if read(doc, &m) == nil {
 			out = append(out, m)
 		}
@@ -85,13 +86,13 @@ func historyOf(t *tasks.Task, limit *int) []message {
 	return out
 }
 
-func statusOf(t *tasks.Task) status {
-	return status{State: stateOf(t.State), Message: statusMessage(t), Timestamp: t.Updated.UTC().Format("2006-01-02T15:04:05.000Z")}
+func statusOf(t *tasks.Task) a2awire.Status {
+	return a2awire.Status{State: stateOf(t.State), Message: statusMessage(t), Timestamp: t.Updated.UTC().Format("2006-01-02T15:04:05.000Z")}
 }
 
 // statusMessage is what the plane says of a task: the question, the failure, the
 // progress; nil when there is nothing to say.
-func statusMessage(t *tasks.Task) *message {
+func statusMessage(t *tasks.Task) *a2awire.Message {
 	text, about := t.Status, any(nil)
 	switch {
 	case t.Error != nil:
@@ -108,48 +109,48 @@ func statusMessage(t *tasks.Task) *message {
 	if text == "" && about == nil {
 		return nil
 	}
-	m := &message{
-		ID: t.ID + "-" + strconv.FormatInt(t.Version, 10), TaskID: t.ID, ContextID: contextOf(t), Role: string(a2a.MessageRoleAgent), Parts: []part{textPart(text)},
+	m := &a2awire.Message{
+		ID: t.ID + "-" + strconv.FormatInt(t.Version, 10), TaskID: t.ID, ContextID: contextOf(t), Role: a2awire.RoleAgent, Parts: []a2awire.Part{a2awire.TextPart(text)},
 	}
 	if about != nil {
-		m.Parts = append(m.Parts, dataPart(about))
+		m.Parts = append(m.Parts, a2awire.DataPart(about))
 	}
 	return m
 }
 
 // artifactsOf is the result of a task, if it has one: exactly one artifact.
-func artifactsOf(t *tasks.Task) []artifact {
+func artifactsOf(t *tasks.Task) []a2awire.Artifact {
 	if len(t.Result) == 0 {
 		return nil
 	}
-	a := artifact{ID: "result", Name: targetOf(t)}
+	a := a2awire.Artifact{ID: "result", Name: targetOf(t)}
 	_, kind, _ := t.Provider.Parts()
 	switch {
 	case len(t.Result) > maxInline:
-		a.Parts = []part{textPart(fmt.Sprintf("the result has %d bytes, and an artifact holds %d at most; read it with GET /api/v1/tasks/%s", len(t.Result), maxInline, t.ID))}
+		a.Parts = []a2awire.Part{a2awire.TextPart(fmt.Sprintf("the result has %d bytes, and an artifact holds %d at most; read it with GET /api/v1/tasks/%s", len(t.Result), maxInline, t.ID))}
 	case kind == "mcp" || kind == "a2a":
 		a.Parts = contentParts(t.Result)
 	}
 	if len(a.Parts) == 0 {
 		a.Parts = valueParts(t.Result)
 	}
-	return []artifact{a}
+	return []a2awire.Artifact{a}
 }
 
 // valueParts is a value as data and, for those that read, as text.
-func valueParts(value json.RawMessage) []part {
+func valueParts(value json.RawMessage) []a2awire.Part {
 	if !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) {
-		return []part{textPart("the result is not JSON")}
+		return []a2awire.Part{a2awire.TextPart("the result is not JSON")}
 	}
 	text := string(value)
 	if jsontext.Value(value).Kind() == '"' {
 		_ = json.Unmarshal(value, &text) // stays as it is where it is no string
 	}
-	return []part{{Data: jsonx.Raw(value), MediaType: "application/json"}, textPart(text)}
+	return []a2awire.Part{{Data: jsonx.Raw(value), MediaType: "application/json"}, a2awire.TextPart(text)}
 }
 
 // contentParts are the content blocks of a result of MCP.
-func contentParts(result json.RawMessage) []part {
+func contentParts(result json.RawMessage) []a2awire.Part {
 	var r struct {
 		Content []struct {
 			Type     string `json:"type"`
@@ -170,23 +171,23 @@ func contentParts(result json.RawMessage) []part {
 	if json.Unmarshal(result, &r) != nil {
 		return nil
 	}
-	var out []part
+	var out []a2awire.Part
 	if len(r.Structured) > 0 {
-		out = append(out, part{Data: jsonx.Raw(r.Structured), MediaType: "application/json"})
+		out = append(out, a2awire.Part{Data: jsonx.Raw(r.Structured), MediaType: "application/json"})
 	}
 	for i := range r.Content {
 		c := &r.Content[i]
 		switch {
 		case c.Type == "text":
-			out = append(out, textPart(c.Text))
+			out = append(out, a2awire.TextPart(c.Text))
 		case (c.Type == "image" || c.Type == "audio") && validBase64(c.Data):
-			out = append(out, part{Raw: &c.Data, MediaType: c.MimeType})
+			out = append(out, a2awire.Part{Raw: &c.Data, MediaType: c.MimeType})
 		case c.Type == "resource_link":
-			out = append(out, part{URL: &c.URI, MediaType: c.MimeType, Filename: c.Name})
+			out = append(out, a2awire.Part{URL: &c.URI, MediaType: c.MimeType, Filename: c.Name})
 		case c.Type == "resource" && c.Resource != nil && c.Resource.Text != nil:
-			out = append(out, part{Text: c.Resource.Text, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
+			out = append(out, a2awire.Part{Text: c.Resource.Text, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
 		case c.Type == "resource" && c.Resource != nil && c.Resource.Blob != nil && validBase64(*c.Resource.Blob):
-			out = append(out, part{Raw: c.Resource.Blob, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
+			out = append(out, a2awire.Part{Raw: c.Resource.Blob, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
 		default:
 			return nil // of a kind that we do not know: the whole as it is
 		}
@@ -196,21 +197,52 @@ func contentParts(result json.RawMessage) []part {
 
 // events are what a change of a task is on a stream. before is nil at its beginning,
 // where the whole task goes out.
-func events(before, now *tasks.Task, want shown) []event {
+func events(before, now *tasks.Task, want shown) []a2awire.Event {
 	if before == nil {
-		return []event{{Task: render(now, want)}}
+		return []a2awire.Event{{Task: render(now, want)}}
 	}
-	var out []event
+	var out []a2awire.Event
 	if now.State.Terminal() && !before.State.Terminal() {
 		for _, a := range artifactsOf(now) {
-			out = append(out, event{ArtifactUpdate: &artifactUpdate{TaskID: now.ID, ContextID: contextOf(now), Artifact: a, LastChunk: true}})
+			out = append(out, a2awire.Event{ArtifactUpdate: &a2awire.ArtifactUpdate{TaskID: now.ID, ContextID: contextOf(now), Artifact: a, LastChunk: true}})
 		}
 	}
 	if now.State != before.State || now.Status != before.Status || len(now.Requests) != len(before.Requests) {
-		out = append(out, event{StatusUpdate: &statusUpdate{TaskID: now.ID, ContextID: contextOf(now), Status: statusOf(now)}})
+		out = append(out, a2awire.Event{StatusUpdate: &a2awire.StatusUpdate{TaskID: now.ID, ContextID: contextOf(now), Status: statusOf(now)}})
 	}
 	return out
 }
 
 // codeOf is short for capability's.
 func codeOf(err error) capability.Code { return capability.CodeOf(err) }
+
+// stateOf is a task's state in A2A 1.0.
+func stateOf(s tasks.State) a2awire.State {
+	switch s {
+	case tasks.Submitted:
+		return a2awire.StateSubmitted
+	case tasks.Working:
+		return a2awire.StateWorking
+	case tasks.InputRequired, tasks.Interrupted:
+		return a2awire.StateInputRequired
+	case tasks.AuthRequired:
+		return a2awire.StateAuthRequired
+	case tasks.Completed:
+		return a2awire.StateCompleted
+	case tasks.Rejected:
+		return a2awire.StateRejected
+	case tasks.Cancelled:
+		return a2awire.StateCanceled
+	}
+	return a2awire.StateFailed
+}
+
+// stateFrom is the reverse; ok is false for what is no state.
+func stateFrom(s a2awire.State) (state tasks.State, ok bool) {
+	for _, state := range tasks.States() {
+		if stateOf(state) == s {
+			return state, true
+		}
+	}
+	return "", false
+}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
@@ -17,14 +19,14 @@ import (
 )
 
 // handler is one path of the HTTP+JSON form.
-type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[event], err error)
+type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
 
 // paths is the HTTP+JSON form of 1.0. It has no /v1, and the names of its paths hold
 // colons, which is why the last segment is taken apart here.
 func (s *Surface) paths() map[string]handler {
 	rpc := func(name string, also func(*http.Request) map[string]any) handler {
 		run, _ := methodOf(false, name)
-		return func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[event], error) {
+		return func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 			if also != nil {
 				params := mustMarshal(also(r))
 				if len(body) > 0 {
@@ -48,7 +50,7 @@ func (s *Surface) paths() map[string]handler {
 		}
 		return into
 	}
-	tasksAction := func(ctx context.Context, s *Surface, c *caller, r *http.Request, _ jsonx.Raw) (any, iter.Seq[event], error) {
+	tasksAction := func(ctx context.Context, s *Surface, c *caller, r *http.Request, _ jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 		id, action, _ := strings.Cut(r.PathValue("id"), ":")
 		name := map[string]string{"cancel": "CancelTask", "subscribe": "SubscribeToTask"}[action]
 		run, ok := methodOf(false, name)
@@ -64,7 +66,7 @@ func (s *Surface) paths() map[string]handler {
 		"GET /a2a/tasks": rpc("ListTasks", func(r *http.Request) map[string]any {
 			return query(r, map[string]any{}, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter", "includeArtifacts", "tenant")
 		}),
-		"GET /a2a/tasks/{id}": func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[event], error) {
+		"GET /a2a/tasks/{id}": func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 			if strings.HasSuffix(r.PathValue("id"), ":subscribe") {
 				return tasksAction(ctx, s, c, r, body)
 			}
@@ -162,7 +164,7 @@ func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler)
 	case err != nil:
 		writeFault(w, s.fault(err))
 	case stream != nil:
-		s.stream(w, r, stream, func(e *event) any { return e })
+		s.stream(w, r, stream, func(e *a2awire.Event) any { return e })
 	default:
 		httpapi.WriteJSON(w, http.StatusOK, value)
 	}
@@ -172,7 +174,7 @@ func writeFault(w http.ResponseWriter, f *fault) { httpapi.WriteJSON(w, f.http, 
 
 // stream writes events as they come, each wrapped, and a comment where nothing comes.
 // It ends with the events, the client or the drain.
-func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[event], wrap func(*event) any) {
+func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[a2awire.Event], wrap func(*a2awire.Event) any) {
 	r.Header.Set("Accept", "text/event-stream") // whatever else is accepted, a stream is this
 	out := httpapi.NewStream(w, r)
 	next, stop := pull(r.Context(), seq)
@@ -206,8 +208,8 @@ func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[ev
 }
 
 // pull runs seq beside whoever reads, until stop, which waits for it.
-func pull(ctx context.Context, seq iter.Seq[event]) (next <-chan event, stop func()) {
-	events, gone, over := make(chan event), make(chan struct{}), make(chan struct{})
+func pull(ctx context.Context, seq iter.Seq[a2awire.Event]) (next <-chan a2awire.Event, stop func()) {
+	events, gone, over := make(chan a2awire.Event), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		defer close(events)

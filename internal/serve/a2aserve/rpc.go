@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/junctor-run/junctor/capability"
@@ -34,11 +36,11 @@ type reply struct {
 }
 
 // method carries out one method; exactly one of a value and a stream comes back.
-type method func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (value any, stream iter.Seq[event], err error)
+type method func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
 
 // one makes a method of an operation with a value.
 func one[P any, V any](f func(*Surface, context.Context, *caller, *P) (V, error)) method {
-	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[event], error) {
+	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 		p, err := decode[P](params)
 		if err != nil {
 			return nil, nil, err
@@ -49,8 +51,8 @@ func one[P any, V any](f func(*Surface, context.Context, *caller, *P) (V, error)
 }
 
 // many makes a method of an operation with a stream.
-func many[P any](f func(*Surface, context.Context, *caller, *P) (iter.Seq[event], error)) method {
-	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[event], error) {
+func many[P any](f func(*Surface, context.Context, *caller, *P) (iter.Seq[a2awire.Event], error)) method {
+	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 		p, err := decode[P](params)
 		if err != nil {
 			return nil, nil, err
@@ -82,9 +84,9 @@ func methodOf(legacy bool, name string) (method, bool) {
 	}
 	switch name {
 	case "SendMessage":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *sendParams) (event, error) {
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.SendParams) (a2awire.Event, error) {
 			t, err := s.sendAndWait(ctx, c, p)
-			return event{Task: t}, err
+			return a2awire.Event{Task: t}, err
 		}), true
 	case "SendStreamingMessage":
 		return many((*Surface).sendAndStream), true
@@ -103,7 +105,7 @@ func methodOf(legacy bool, name string) (method, bool) {
 	case "ListTaskPushNotificationConfigs":
 		return one((*Surface).listPush), true
 	case "DeleteTaskPushNotificationConfig":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *pushParams) (empty, error) {
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams) (empty, error) {
 			return empty{}, s.deletePush(ctx, c, p)
 		}), true
 	case "GetExtendedAgentCard":
@@ -113,27 +115,27 @@ func methodOf(legacy bool, name string) (method, bool) {
 }
 
 func method03(name string) (method, bool) {
-	task := func(f func(*Surface, context.Context, *caller, *taskParams) (*task, error)) method {
-		return one(func(s *Surface, ctx context.Context, c *caller, p *taskParams) (any, error) {
+	task := func(f func(*Surface, context.Context, *caller, *a2awire.TaskParams) (*a2awire.Task, error)) method {
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.TaskParams) (any, error) {
 			t, err := f(s, ctx, c, p)
 			if err != nil {
 				return nil, err
 			}
-			return t.to03(), nil
+			return t.V03(), nil
 		})
 	}
 	switch name {
 	case "message/send":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *sendParams03) (any, error) {
-			t, err := s.sendAndWait(ctx, c, p.from03())
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.SendParams03) (any, error) {
+			t, err := s.sendAndWait(ctx, c, p.V10())
 			if err != nil {
 				return nil, err
 			}
-			return t.to03(), nil
+			return t.V03(), nil
 		}), true
 	case "message/stream":
-		return many(func(s *Surface, ctx context.Context, c *caller, p *sendParams03) (iter.Seq[event], error) {
-			return s.sendAndStream(ctx, c, p.from03())
+		return many(func(s *Surface, ctx context.Context, c *caller, p *a2awire.SendParams03) (iter.Seq[a2awire.Event], error) {
+			return s.sendAndStream(ctx, c, p.V10())
 		}), true
 	case "tasks/get":
 		return task((*Surface).get), true
@@ -142,33 +144,33 @@ func method03(name string) (method, bool) {
 	case "tasks/resubscribe":
 		return many((*Surface).subscribe), true
 	case "tasks/pushNotificationConfig/set":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *taskPush03) (any, error) {
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.TaskPush03) (any, error) {
 			if p.Config == nil {
 				return nil, refuse(a2a.ErrInvalidParams, "pushNotificationConfig is required")
 			}
-			out, err := s.createPush(ctx, c, p.Config.from03(p.TaskID))
+			out, err := s.createPush(ctx, c, p.Config.V10(p.TaskID))
 			if err != nil {
 				return nil, err
 			}
-			return out.to03(), nil
+			return out.V03(), nil
 		}), true
 	case "tasks/pushNotificationConfig/get":
 		return one(getPush03), true
 	case "tasks/pushNotificationConfig/list":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *pushParams03) (any, error) {
-			list, err := s.listPush(ctx, c, &pushParams{TaskID: p.ID})
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams03) (any, error) {
+			list, err := s.listPush(ctx, c, &a2awire.PushParams{TaskID: p.ID})
 			if err != nil {
 				return nil, err
 			}
-			out := []taskPush03{}
+			out := []a2awire.TaskPush03{}
 			for i := range list.Configs {
-				out = append(out, list.Configs[i].to03())
+				out = append(out, list.Configs[i].V03())
 			}
 			return out, nil
 		}), true
 	case "tasks/pushNotificationConfig/delete":
-		return one(func(s *Surface, ctx context.Context, c *caller, p *pushParams03) (jsonx.Raw, error) {
-			return jsonx.Raw("null"), s.deletePush(ctx, c, &pushParams{TaskID: p.ID, ID: p.Config})
+		return one(func(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams03) (jsonx.Raw, error) {
+			return jsonx.Raw("null"), s.deletePush(ctx, c, &a2awire.PushParams{TaskID: p.ID, ID: p.Config})
 		}), true
 	case "agent/getAuthenticatedExtendedCard":
 		return one(func(s *Surface, _ context.Context, c *caller, _ *empty) (any, error) { return s.extendedCard(c) }), true
@@ -177,22 +179,22 @@ func method03(name string) (method, bool) {
 }
 
 // getPush03 may leave the id of the configuration out where there is one only.
-func getPush03(s *Surface, ctx context.Context, c *caller, p *pushParams03) (any, error) { //nolint:revive // the order of the methods that one takes
+func getPush03(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams03) (any, error) { //nolint:revive // the order of the methods that one takes
 	if p.Config == "" {
-		list, err := s.listPush(ctx, c, &pushParams{TaskID: p.ID})
+		list, err := s.listPush(ctx, c, &a2awire.PushParams{TaskID: p.ID})
 		if err != nil {
 			return nil, err
 		}
 		if len(list.Configs) == 0 {
 			return nil, refuse(a2a.ErrTaskNotFound, "the task has no push configuration")
 		}
-		return list.Configs[0].to03(), nil
+		return list.Configs[0].V03(), nil
 	}
-	out, err := s.getPush(ctx, c, &pushParams{TaskID: p.ID, ID: p.Config})
+	out, err := s.getPush(ctx, c, &a2awire.PushParams{TaskID: p.ID, ID: p.Config})
 	if err != nil {
 		return nil, err
 	}
-	return out.to03(), nil
+	return out.V03(), nil
 }
 
 // parse reads a JSON-RPC request.
@@ -281,9 +283,9 @@ func (s *Surface) serveRPC(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, req.ID, value, err)
 		return
 	}
-	s.stream(w, r, stream, func(e *event) any {
+	s.stream(w, r, stream, func(e *a2awire.Event) any {
 		if c.legacy {
-			return reply{Version: "2.0", ID: idOr(req.ID), Result: e.to03()}
+			return reply{Version: "2.0", ID: idOr(req.ID), Result: e.V03()}
 		}
 		return reply{Version: "2.0", ID: idOr(req.ID), Result: e}
 	})
@@ -334,4 +336,16 @@ func (s *Surface) fault(err error) *fault {
 		s.cfg.Logger.Error("request failed", "surface", surfaceName, "err", err, "cause", errors.Unwrap(err))
 	}
 	return f
+}
+
+// read decodes a client's document. Its error describes the mistake in words.
+func read(data []byte, v any) error {
+	err := a2awire.Decode(data, v)
+	if err == nil {
+		return nil
+	}
+	if plain := jsonx.Unmarshal(data, v); plain != nil {
+		return plain
+	}
+	return err
 }

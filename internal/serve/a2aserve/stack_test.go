@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"go.uber.org/goleak"
@@ -222,13 +224,13 @@ func (st *stack) rpc(token, version, method, params string) answer {
 }
 
 // send sends a message in 1.0 and returns the task.
-func (st *stack) send(token, message, more string) task {
+func (st *stack) send(token, message, more string) a2awire.Task {
 	st.t.Helper()
 	a := st.rpc(token, "1.0", "SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER",`+message+`}`+more+`}`)
 	if a.Error != nil {
 		st.t.Fatalf("%+v", a.Error)
 	}
-	var e event
+	var e a2awire.Event
 	ok(st.t, read(a.Result, &e))
 	return *e.Task
 }

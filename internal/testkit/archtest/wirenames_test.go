@@ -75,7 +75,7 @@ func foreignNames() map[string]int {
 		"internal/taskagents/workspace/forge":        4,
 		"internal/taskagents/workspace/scratch":      5,
 		// Documents of A2A and MCP.
-		"internal/upstreams/a2a":             26,
+		"internal/upstreams/a2a":             8,
 		"internal/upstreams/upstream/ingest": 5,
 	}
 }

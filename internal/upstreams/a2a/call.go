@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
@@ -59,9 +61,9 @@ type work struct {
 	r      *Request
 	idle   *time.Timer // nil: it may be silent
 	stream bool
-	task   task
-	said   *incoming // an answer without a task
-	status string    // the last word
+	task   a2awire.Task
+	said   *a2awire.Message // an answer without a task
+	status string           // the last word
 	steps  float64
 
 	// Of the question that was answered last: an agent may show its task as it was then
@@ -125,31 +127,31 @@ func (a *Agent) Call(ctx context.Context, r Request) (result json.RawMessage, id
 }
 
 // message is the first one of a call.
-func (r *Request) message(d *definition) (*message, error) {
+func (r *Request) message(d *definition) (*a2awire.Message, error) {
 	var in input
 	if err := jsonx.Unmarshal(r.Arguments, &in); err != nil {
 		return nil, capability.Wrap(capability.CodeInvalidInput, "upstream", "the input is not that of an agent", err)
 	}
-	m := &message{ID: rand.Text(), ContextID: in.Context, Role: "ROLE_USER", Parts: []part{{Text: &in.Message}}}
+	m := &a2awire.Message{ID: rand.Text(), ContextID: in.Context, Role: a2awire.RoleUser, Parts: []a2awire.Part{{Text: &in.Message}}}
 	var s skill
 	if jsonx.Unmarshal(d.Meta.A2A.Skill, &s) == nil && s.ID != "" {
-		m.Metadata = map[string]string{"skillId": s.ID}
+		m.Metadata = append(jsonx.AppendString([]byte(`{"skillId":`), s.ID), '}')
 	}
 	if len(in.Data) > 0 {
-		m.Parts = append(m.Parts, part{Data: in.Data, MediaType: "application/json"})
+		m.Parts = append(m.Parts, a2awire.Part{Data: in.Data, MediaType: "application/json"})
 	}
 	for i := range in.Files {
 		f := &in.Files[i]
 		if (f.URL == nil) == (f.Bytes == nil) {
 			return nil, capability.Errorf(capability.CodeInvalidInput, "upstream", "a file has either url or bytes")
 		}
-		m.Parts = append(m.Parts, part{Raw: f.Bytes, URL: f.URL, Filename: f.Name, MediaType: f.MimeType})
+		m.Parts = append(m.Parts, a2awire.Part{Raw: f.Bytes, URL: f.URL, Filename: f.Name, MediaType: f.MimeType})
 	}
 	return m, nil
 }
 
 // carry sends messages until the task has ended; nil sends none at first.
-func (w *work) carry(ctx context.Context, m *message) (json.RawMessage, error) {
+func (w *work) carry(ctx context.Context, m *a2awire.Message) (json.RawMessage, error) {
 	for range maxRounds {
 		if m != nil {
 			if err := w.send(ctx, m); err != nil {
@@ -160,15 +162,15 @@ func (w *work) carry(ctx context.Context, m *message) (json.RawMessage, error) {
 			return nil, err
 		}
 		switch w.task.Status.State {
-		case stateInputRequired:
+		case a2awire.StateInputRequired:
 			answer, err := w.ask(ctx)
 			if err != nil {
 				return nil, err
 			}
 			w.answered, w.asked = true, w.task.Status.Timestamp
-			m = &message{ID: rand.Text(), TaskID: w.task.ID, ContextID: w.task.ContextID, Role: "ROLE_USER", Parts: []part{{Text: &answer}}}
+			m = &a2awire.Message{ID: rand.Text(), TaskID: w.task.ID, ContextID: w.task.ContextID, Role: a2awire.RoleUser, Parts: []a2awire.Part{{Text: &answer}}}
 			continue
-		case stateAuthRequired:
+		case a2awire.StateAuthRequired:
 			return nil, capability.Errorf(capability.CodeConsentRequired, "upstream", "the agent %s waits for an approval of its own: %s", w.link.agent.cfg.Name, cut(w.status)).
 				With(ReasonAuthRequired, "see to it at the agent, then call again")
 		}
@@ -179,8 +181,8 @@ func (w *work) carry(ctx context.Context, m *message) (json.RawMessage, error) {
 
 // send sends one message and hears what comes back, until the task has ended or waits,
 // or there is no more to hear.
-func (w *work) send(ctx context.Context, m *message) error {
-	w.task.Status = status{}
+func (w *work) send(ctx context.Context, m *a2awire.Message) error {
+	w.task.Status = a2awire.Status{}
 	w.sending = w.stream
 	defer func() { w.sending = false }()
 	return w.hearAll(ctx, w.link.send(ctx, m, w.stream))
@@ -219,7 +221,7 @@ func (w *work) follow(ctx context.Context) error {
 	}
 }
 
-func (w *work) hearAll(ctx context.Context, all func(func(*event, error) bool)) error {
+func (w *work) hearAll(ctx context.Context, all func(func(*a2awire.Event, error) bool)) error {
 	for e, err := range all {
 		if err == nil {
 			err = w.hear(e)
@@ -238,25 +240,22 @@ func (w *work) hearAll(ctx context.Context, all func(func(*event, error) bool)) 
 }
 
 func (w *work) settled() bool {
-	switch w.task.Status.State {
-	case stateCompleted, stateFailed, stateCanceled, stateRejected:
-		return true
-	case stateInputRequired, stateAuthRequired:
-		if !w.stale {
-			return true
-		}
+	switch state := w.task.Status.State; state {
+	case a2awire.StateInputRequired, a2awire.StateAuthRequired:
+		return !w.stale || w.said != nil
+	default:
+		return state.Terminal() || w.said != nil
 	}
-	return w.said != nil
 }
 
 // again reports whether a status is that of the question which was answered: by its
 // time, and at the head of a stream, where it is the task as it was, without one too.
-func (w *work) again(s *status, snapshot bool) bool {
+func (w *work) again(s *a2awire.Status, snapshot bool) bool {
 	return w.answered && (s.Timestamp != "" && s.Timestamp == w.asked || snapshot && w.sending)
 }
 
 // hear takes over what an event says.
-func (w *work) hear(e *event) error {
+func (w *work) hear(e *a2awire.Event) error {
 	if w.idle != nil {
 		w.idle.Reset(w.r.Idle)
 	}
@@ -281,11 +280,11 @@ func (w *work) hear(e *event) error {
 		}
 		w.task.Status, w.stale = e.StatusUpdate.Status, w.again(&e.StatusUpdate.Status, false)
 		w.tell(e.StatusUpdate.Status.Message)
-	case e.Artifact != nil:
-		if err := w.same(e.Artifact.TaskID); err != nil {
+	case e.ArtifactUpdate != nil:
+		if err := w.same(e.ArtifactUpdate.TaskID); err != nil {
 			return err
 		}
-		return w.add(e.Artifact)
+		return w.add(e.ArtifactUpdate)
 	}
 	return nil
 }
@@ -306,7 +305,7 @@ func (w *work) same(id string) error {
 	return nil
 }
 
-func (w *work) add(u *artifactUpdate) error {
+func (w *work) add(u *a2awire.ArtifactUpdate) error {
 	for i := range w.task.Artifacts {
 		if one := &w.task.Artifacts[i]; one.ID == u.Artifact.ID {
 			if !u.Append {
@@ -314,7 +313,7 @@ func (w *work) add(u *artifactUpdate) error {
 				return nil
 			}
 			if len(u.Artifact.Parts) > 0 {
-				u.Artifact.Parts[0].goesOn = true
+				u.Artifact.Parts[0].Continues = true
 			}
 			one.Parts = append(one.Parts, u.Artifact.Parts...)
 			return nil
@@ -328,13 +327,13 @@ func (w *work) add(u *artifactUpdate) error {
 }
 
 // tell passes the agent's word on as progress.
-func (w *work) tell(m *incoming) {
+func (w *work) tell(m *a2awire.Message) {
 	if m == nil {
 		w.status = ""
 		return
 	}
 	before := w.status
-	if w.status = m.text(); w.status == "" || w.status == before || w.settled() || w.stale || w.r.Progress == nil {
+	if w.status = m.Text(); w.status == "" || w.status == before || w.settled() || w.stale || w.r.Progress == nil {
 		return
 	}
 	w.steps++

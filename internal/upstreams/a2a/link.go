@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
@@ -58,10 +60,10 @@ func subscribing() verb {
 
 // send sends a message and yields what comes back. Without a stream the agent answers
 // at once and is asked again.
-func (l *link) send(ctx context.Context, m *message, stream bool) iter.Seq2[*event, error] {
+func (l *link) send(ctx context.Context, m *a2awire.Message, stream bool) iter.Seq2[*a2awire.Event, error] {
 	params := map[string]any{"message": m}
 	if l.at.Protocol == version03 {
-		params["message"] = m.older()
+		params["message"] = m.V03()
 		if !stream {
 			params["configuration"] = map[string]any{"blocking": false}
 		}
@@ -72,14 +74,14 @@ func (l *link) send(ctx context.Context, m *message, stream bool) iter.Seq2[*eve
 }
 
 // named does something with a task.
-func (l *link) named(ctx context.Context, v verb, id string) iter.Seq2[*event, error] {
+func (l *link) named(ctx context.Context, v verb, id string) iter.Seq2[*a2awire.Event, error] {
 	return l.do(ctx, v, id, map[string]any{"id": id})
 }
 
 // do makes one request and yields what comes back. Code unavailable says that no byte
 // of it reached the agent.
-func (l *link) do(ctx context.Context, v verb, id string, params map[string]any) iter.Seq2[*event, error] {
-	return func(yield func(*event, error) bool) {
+func (l *link) do(ctx context.Context, v verb, id string, params map[string]any) iter.Seq2[*a2awire.Event, error] {
+	return func(yield func(*a2awire.Event, error) bool) {
 		res, err := l.post(ctx, v, id, params)
 		if err != nil {
 			yield(nil, err)
@@ -87,7 +89,7 @@ func (l *link) do(ctx context.Context, v verb, id string, params map[string]any)
 		}
 		defer res.Body.Close()
 		rest := l.at.Binding == bindingREST
-		one := func(data []byte) (*event, error) {
+		one := func(data []byte) (*a2awire.Event, error) {
 			decode := decodeReply
 			if rest {
 				decode = decodePlain

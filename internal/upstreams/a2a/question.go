@@ -48,11 +48,7 @@ func (w *work) ask(ctx context.Context) (string, error) {
 // [Agent.Close].
 func (w *work) cancel() {
 	id := w.task.ID
-	switch w.task.Status.State {
-	case stateCompleted, stateFailed, stateCanceled, stateRejected:
-		return
-	}
-	if id == "" {
+	if id == "" || w.task.Status.State.Terminal() {
 		return
 	}
 	a := w.link.agent

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/junctor-run/junctor/protocol/a2awire"
+
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 // result is the end as MCP has it.
 func (w *work) result() (json.RawMessage, error) {
-	var parts []part
+	var parts []a2awire.Part
 	for i := range w.task.Artifacts {
 		parts = append(parts, w.task.Artifacts[i].Parts...)
 	}
@@ -32,11 +34,11 @@ func (w *work) result() (json.RawMessage, error) {
 	if data := onlyObject(parts); data != nil {
 		out["structuredContent"] = data
 	}
-	if w.said == nil && w.task.Status.State != stateCompleted {
+	if w.said == nil && w.task.Status.State != a2awire.StateCompleted {
 		out["isError"] = true
 		if text := cut(w.status); made || text == "" { // else it is the content already
 			if text == "" {
-				text = "the agent's task ended as " + strings.ToLower(strings.TrimPrefix(w.task.Status.State, "TASK_STATE_"))
+				text = "the agent's task ended as " + strings.ToLower(strings.TrimPrefix(string(w.task.Status.State), "TASK_STATE_"))
 			}
 			content = append([]any{map[string]any{"type": "text", "text": text}}, content...)
 		}
@@ -49,22 +51,11 @@ func (w *work) result() (json.RawMessage, error) {
 	return value, nil
 }
 
-// text are the words of a message.
-func (m *incoming) text() string {
-	var all []string
-	for i := range m.Parts {
-		if t := m.Parts[i].Text; t != nil {
-			all = append(all, *t)
-		}
-	}
-	return strings.Join(all, "\n")
-}
-
 // cut bounds what a stranger says in an error or a notice.
 func cut(s string) string { return text.ShortenBytes(s, 1024) }
 
 // onlyObject is the data of the only data part, where that is an object.
-func onlyObject(parts []part) (data jsonx.Raw) {
+func onlyObject(parts []a2awire.Part) (data jsonx.Raw) {
 	for i := range parts {
 		if d := parts[i].Data; len(d) > 0 {
 			if data != nil || d.Kind() != '{' {
@@ -78,7 +69,7 @@ func onlyObject(parts []part) (data jsonx.Raw) {
 
 // contentOf are parts as content blocks of MCP. Words that were appended to words are
 // one block with them: agents send what they write piece by piece.
-func contentOf(parts []part) []any {
+func contentOf(parts []a2awire.Part) []any {
 	out := []any{}
 	for i := 0; i < len(parts); i++ {
 		p := &parts[i]
@@ -87,7 +78,7 @@ func contentOf(parts []part) []any {
 		case p.Text != nil:
 			var words strings.Builder
 			words.WriteString(*p.Text)
-			for i+1 < len(parts) && parts[i+1].goesOn && parts[i+1].Text != nil {
+			for i+1 < len(parts) && parts[i+1].Continues && parts[i+1].Text != nil {
 				i++
 				words.WriteString(*parts[i].Text)
 			}
