@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command/words"
+	"github.com/junctor-run/junctor/internal/core/command"
 )
 
 // helpWidth is how wide help is, in columns.
@@ -310,7 +310,7 @@ func nearFlag(c *cobra.Command, typed string) string {
 	for _, f := range append(own, global...) {
 		names = append(names, f.Name)
 	}
-	if near := words.Nearest(typed, names); len(near) > 0 {
+	if near := command.Nearest(typed, names); len(near) > 0 {
 		return "did you mean: --" + strings.Join(near, " or --")
 	}
 	return "see: " + c.CommandPath() + " --help"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/client"
-	"github.com/junctor-run/junctor/internal/core/command/words"
+	"github.com/junctor-run/junctor/internal/core/command"
 )
 
 func (a *app) invokeCommand() *cobra.Command {
@@ -101,7 +101,7 @@ func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err
 	for _, a := range catalog.Actions {
 		names = append(names, a.Name)
 	}
-	if near := words.Nearest(inv.Target, names); len(near) > 0 {
+	if near := command.Nearest(inv.Target, names); len(near) > 0 {
 		return e.With(e.Reason, "did you mean "+strings.Join(near, " or ")+"? All there is: junctor catalog agent")
 	}
 	return err

@@ -18,7 +18,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
@@ -97,7 +96,7 @@ func (*toolRunner) Supports(name string) bool {
 	if name == shellRunner {
 		return true
 	}
-	_, err := argv.Tool(name)
+	_, err := command.ToolOf(name)
 	return err == nil && !slices.Contains([]string{"exec.script", "exec.python_handler"}, name)
 }
 
@@ -143,7 +142,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	if err != nil {
 		return p, err
 	}
-	line, err := template.Expand(argv.Input{Route: r.Route, WorkDir: p.placed.Work, Config: settings.plain})
+	line, err := template.Expand(command.TemplateInput{Route: r.Route, WorkDir: p.placed.Work, Config: settings.plain})
 	if err != nil {
 		return p, err
 	}
@@ -262,17 +261,17 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 const maxToolOutput = 16 << 20
 
 // words are the tool of an action and the template of its arguments.
-func words(a *command.Action) (name string, t *argv.Template, err error) {
+func words(a *command.Action) (name string, t *command.Template, err error) {
 	if a.Runner == shellRunner {
-		t, name, err = argv.CompileShell(a.Template, a)
+		t, name, err = command.CompileShellTemplate(a.Template, a)
 		return name, t, err
 	}
 	if a.Runner == entryRunner {
 		name = path.Base(a.Script)
-	} else if name, err = argv.Tool(a.Runner); err != nil {
+	} else if name, err = command.ToolOf(a.Runner); err != nil {
 		return "", nil, err
 	}
-	t, err = argv.Compile(name, a.Argv)
+	t, err = command.CompileTemplate(name, a.Argv)
 	return name, t, err
 }
 

@@ -1,11 +1,12 @@
-// Package command reads what people type behind a slash: whether a message is a
-// command, its words, the action that is meant, its flags, and whether the
-// arguments are what the action declares. It is pure. A [Router] is built from
-// a table of commands that somebody else registered under their names, is
-// immutable, and is replaced as a whole when extensions change.
+// Package command parses slash commands: whether a message is a command, its
+// words, the action it names, its flags, and whether the arguments match the
+// action's declaration. It is pure. A [Router] is built from a table of registered
+// commands, is immutable, and is replaced as a whole when extensions change.
 //
-// Nothing a user types is ever expanded, interpreted or joined: words stay words
-// on their way to a program, which package argv sees to.
+// A [Template] makes a program's arguments from a route. User input is never
+// expanded, interpreted by a shell or joined: a template is split into items before
+// any value is known, each value is inserted once, and an item is one word whatever
+// the value holds. Only an item that is {args} alone becomes one word per argument.
 package command
 
 import (
@@ -13,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 const op = "command"
@@ -130,7 +129,7 @@ type Route struct {
 	// Values has the declared args by name, defaults included.
 	Values map[string]string
 	Raw    string // the text behind command and action, as typed
-	Mode   words.Mode
+	Mode   Mode
 
 	secret []bool // of Args
 }

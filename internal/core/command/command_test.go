@@ -11,7 +11,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 func table() command.Table {
@@ -84,7 +83,7 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 		text, command, action string
 		args                  []string
 		raw                   string
-		mode                  words.Mode
+		mode                  command.Mode
 	}{
 		{`/postman get https://a/b?x=1&y=2`, "postman", "get", []string{"https://a/b?x=1&y=2"}, "https://a/b?x=1&y=2", "words"},
 		{`/postman test "my coll.json" --env dev`, "postman", "test", []string{"my coll.json", "--env", "dev"}, `"my coll.json" --env dev`, "words"},

@@ -2,8 +2,6 @@ package command
 
 import (
 	"strings"
-
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 // Line is a message that is a command, before anybody knows whether there is one
@@ -28,7 +26,7 @@ const (
 // pasted path for instance, is ordinary chat; so is a name beyond 32 bytes,
 // unless registered says that there is such a command. registered may be nil.
 func Parse(text string, registered func(name string) bool) (Line, bool) {
-	i := words.Skip(text, 0)
+	i := skipSeparators(text, 0)
 	if i == len(text) || text[i] != '/' {
 		return Line{}, false
 	}
@@ -59,7 +57,7 @@ func Parse(text string, registered func(name string) bool) (Line, bool) {
 		}
 		rest = rest[n:]
 	}
-	if rest != "" && !words.Separator(rest[0]) {
+	if rest != "" && !isSeparator(rest[0]) {
 		return Line{}, false
 	}
 	line.Rest = rest
@@ -69,7 +67,7 @@ func Parse(text string, registered func(name string) bool) (Line, bool) {
 // Chat is the text of a message that is no command: //text is the way to write
 // /text, everything else is as it is.
 func Chat(text string) string {
-	i := words.Skip(text, 0)
+	i := skipSeparators(text, 0)
 	if strings.HasPrefix(text[i:], "//") {
 		return text[:i] + text[i+1:]
 	}

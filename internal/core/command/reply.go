@@ -9,7 +9,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 // prompt is the type of replies that offer something to do about extensions.
@@ -29,7 +28,7 @@ func (r *Router) unknown(name string) *capability.Error {
 }
 
 func (r *Router) near(name string) []string {
-	near := words.Nearest(name, r.visible)
+	near := Nearest(name, r.visible)
 	for i := range near {
 		near[i] = "/" + near[i]
 	}

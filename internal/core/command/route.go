@@ -7,7 +7,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 // Route reads a message. is reports whether it is a command at all; if not, it
@@ -31,10 +30,10 @@ func (r *Router) Route(text string) (route *Route, is bool, err error) {
 	if err != nil {
 		return nil, true, err
 	}
-	if len(text) > words.MaxMessage {
-		return nil, true, words.TooLarge("the message has %d bytes; a command may have %d", len(text), words.MaxMessage)
+	if len(text) > MaxMessage {
+		return nil, true, tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
 	}
-	tokens, mode, err := words.Lex(line.Rest)
+	tokens, mode, err := Lex(line.Rest)
 	if err != nil {
 		return nil, true, err
 	}
@@ -104,7 +103,7 @@ func (r *Router) findOf(line Line) (*entry, error) {
 
 // choose takes the action off the words: the first word, if it is one; otherwise
 // what the command does by default, with all words.
-func (e *entry) choose(tokens []words.Token) (*compiled, []words.Token, error) {
+func (e *entry) choose(tokens []Token) (*compiled, []Token, error) {
 	if len(tokens) > 0 && word(tokens[0].Text) {
 		if a := e.actions[tokens[0].Text]; a != nil {
 			return a, tokens[1:], nil
@@ -121,7 +120,7 @@ func (e *entry) choose(tokens []words.Token) (*compiled, []words.Token, error) {
 	var near []string
 	if len(tokens) > 0 {
 		text = "/" + e.Name + " has no action of that name"
-		near = words.Nearest(tokens[0].Text, ids)
+		near = Nearest(tokens[0].Text, ids)
 	}
 	err := fault.InvalidArgs(usage(e.Command, nil)+example(e.Command), "%s: its actions are %s", text, strings.Join(ids, ", ")).
 		Detail("actions", ids)

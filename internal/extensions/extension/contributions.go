@@ -118,7 +118,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 			r.add("command %s is dropped: its name is none, or is given twice", shown(c.Name))
 			continue
 		}
-		x.Contributions = append(x.Contributions, command(c, "command."+name, name))
+		x.Contributions = append(x.Contributions, commandContribution(c, "command."+name, name))
 		var others []string
 		for _, alias := range c.Aliases {
 			other := bare(alias)
@@ -127,7 +127,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 				continue
 			}
 			others = append(others, other)
-			x.Contributions = append(x.Contributions, command(c, "command."+name+"."+other, other))
+			x.Contributions = append(x.Contributions, commandContribution(c, "command."+name+"."+other, other))
 		}
 		twins := twice(c.Actions, func(a Action) string { return a.ID })
 		for j := range c.Actions {
@@ -150,7 +150,7 @@ func bare(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(name), "/"))
 }
 
-func command(c *Command, id, name string) manifest.Contribution {
+func commandContribution(c *Command, id, name string) manifest.Contribution {
 	return manifest.Contribution{
 		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
 		Command: &manifest.Command{

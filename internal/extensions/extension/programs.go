@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command"
 )
 
 // Programs are those of the machine that actions run, each once, in order: what a runner
@@ -23,10 +23,10 @@ func (p *Package) Programs() []string {
 					name = strings.Trim(words[0], `"'`)
 				}
 			default:
-				name, _ = argv.Tool(a.Runner) // other families name none
+				name, _ = command.ToolOf(a.Runner) // other families name none
 			}
 			own := slices.ContainsFunc(p.Manifest.Tools, func(t Tool) bool { return t.Name == name })
-			if argv.ToolName(name) && !own {
+			if command.IsToolName(name) && !own {
 				out = append(out, name)
 			}
 		}

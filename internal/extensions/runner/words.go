@@ -10,8 +10,8 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 // Words is the input of an action's entry: what somebody typed behind its name.
@@ -30,7 +30,7 @@ func line(a *action, typed []string) string {
 	b.WriteString("/" + a.command.Name + " " + a.ID)
 	for _, w := range typed {
 		b.WriteByte(' ')
-		b.WriteString(words.Quote(w))
+		b.WriteString(command.Quote(w))
 	}
 	return b.String()
 }

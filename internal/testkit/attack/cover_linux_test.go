@@ -14,8 +14,8 @@ import (
 func covered() map[string][]string {
 	rows := map[string][]string{
 		"F1":  {"TestF1", "TestF1Legacy"},
-		"F2":  {"TestF2", "internal/core/command/words:FuzzLex", "internal/core/command:TestTheWorkedExamplesHold", "internal/core/command:FuzzRoute"},
-		"F3":  {"TestF1", "internal/core/command:TestRepliesSayWhatToDo", "internal/core/command/words:TestNearNamesComeBestFirst"},
+		"F2":  {"TestF2", "internal/core/command:FuzzLex", "internal/core/command:TestTheWorkedExamplesHold", "internal/core/command:FuzzRoute"},
+		"F3":  {"TestF1", "internal/core/command:TestRepliesSayWhatToDo", "internal/core/command:TestNearNamesComeBestFirst"},
 		"F4":  {"TestF4", "internal/core/command:BenchmarkRoute1000"},
 		"F5":  {"internal/core/invoke:TestEveryPairOfStateAndEventIsDecided", "internal/core/invoke:TestNoEventLeavesATerminalState", "internal/core/invoke:TestExactlyOneEndWhenExitDeadlineAndCancelRace"},
 		"F6":  {"TestAttacks/A21", "internal/extensions/exec/tool:TestHowARunEnds"},

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -26,7 +26,7 @@ func raising() []string { return []string{"sudo", "su", "doas", "pkexec"} }
 // permitted holds that a tool may be run at all, and an interpreter only with a
 // permission of its own.
 func (x *Executor) permitted(req Request) error {
-	if !argv.ToolName(req.Tool) {
+	if !command.IsToolName(req.Tool) {
 		return fault.SecurityViolation("the tool's name is not one")
 	}
 	if slices.Contains(raising(), req.Tool) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -61,7 +61,7 @@ func New(cfg Config) *Executor {
 
 // Request is one run.
 type Request struct {
-	Tool  string   // "curl", as package argv names it
+	Tool  string   // "curl", as [command.ToolOf] returns it
 	Args  []string // without the tool's name
 	Stdin []byte
 	// Own are the tools that the package ships, by name.
@@ -169,11 +169,11 @@ func checkArgs(args []string) error {
 		if strings.IndexByte(a, 0) >= 0 {
 			return fault.SecurityViolation("a word of the command holds a NUL byte")
 		}
-		if len(a) > argv.MaxWord {
-			return tooLong("one word has %d bytes; the limit is %d", len(a), argv.MaxWord)
+		if len(a) > command.MaxArgvWord {
+			return tooLong("one word has %d bytes; the limit is %d", len(a), command.MaxArgvWord)
 		}
-		if total += len(a) + 1; total > argv.MaxTotal {
-			return tooLong("the words have more than %d bytes together", argv.MaxTotal)
+		if total += len(a) + 1; total > command.MaxArgv {
+			return tooLong("the words have more than %d bytes together", command.MaxArgv)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package argv_test
+package command_test
 
 import (
 	"slices"
@@ -9,8 +9,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/core/command/argv"
-	"github.com/junctor-run/junctor/internal/core/command/words"
 )
 
 func action() command.Action {
@@ -25,7 +23,7 @@ func action() command.Action {
 	}
 }
 
-func route(t testing.TB, a command.Action, text string) *command.Route {
+func routeOf(t testing.TB, a command.Action, text string) *command.Route {
 	t.Helper()
 	r := command.New(command.Table{Commands: []command.Command{{Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID, Actions: []command.Action{a}}}})
 	got, is, err := r.Route("/x " + text)
@@ -35,13 +33,13 @@ func route(t testing.TB, a command.Action, text string) *command.Route {
 	return got
 }
 
-func expand(t testing.TB, items []string, text string) (argv.Words, error) {
+func expand(t testing.TB, items []string, text string) (command.Argv, error) {
 	t.Helper()
-	tpl, err := argv.Compile("curl", items)
+	tpl, err := command.CompileTemplate("curl", items)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tpl.Expand(argv.Input{Route: route(t, action(), text), WorkDir: "/w d", Config: func(key string) (string, bool) { return "-set", key == "a.b" }})
+	return tpl.Expand(command.TemplateInput{Route: routeOf(t, action(), text), WorkDir: "/w d", Config: func(key string) (string, bool) { return "-set", key == "a.b" }})
 }
 
 func TestTemplates(t *testing.T) {
@@ -82,12 +80,12 @@ func TestTemplates(t *testing.T) {
 		}
 	}
 	for _, item := range []string{"{argz}", "{arg:x}", "{arg:-1}", "{arg}", "{flag:}", "{args:1}", "{config}", "a\x00", "{arg:512}"} {
-		if _, err := argv.Compile("curl", []string{item}); err == nil {
+		if _, err := command.CompileTemplate("curl", []string{item}); err == nil {
 			t.Errorf("%q is a template", item)
 		}
 	}
 	for _, tool := range []string{"", "/bin/sh", "..", ".", "a b", "-x", strings.Repeat("a", 65)} {
-		if _, err := argv.Compile(tool, nil); err == nil {
+		if _, err := command.CompileTemplate(tool, nil); err == nil {
 			t.Errorf("%q is a tool", tool)
 		}
 	}
@@ -107,11 +105,11 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 	if _, err := expand(t, slices.Repeat([]string{"{arg:0}"}, 40), long); capability.CodeOf(err) != capability.CodeTooLarge {
 		t.Error(err)
 	}
-	tpl, err := argv.Compile("curl", []string{"{config:k}"})
+	tpl, err := command.CompileTemplate("curl", []string{"{config:k}"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tpl.Expand(argv.Input{Route: route(t, action(), ""), Config: func(string) (string, bool) { return "a\x00b", true }}); err == nil {
+	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, action(), ""), Config: func(string) (string, bool) { return "a\x00b", true }}); err == nil {
 		t.Error("a NUL passes")
 	}
 }
@@ -119,19 +117,19 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 func TestTemplatesOfAllowedCommands(t *testing.T) {
 	t.Parallel()
 	a := action()
-	tpl, tool, err := argv.CompileShell(`git log --author "{url} x" -- {env} '{"k": 1}'`, &a)
+	tpl, tool, err := command.CompileShellTemplate(`git log --author "{url} x" -- {env} '{"k": 1}'`, &a)
 	if err != nil || tool != "git" {
 		t.Fatal(tool, err)
 	}
-	got, err := tpl.Expand(argv.Input{Route: route(t, a, `'; rm -rf / {env}' --env=-x`)})
+	got, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a, `'; rm -rf / {env}' --env=-x`)})
 	if d := cmp.Diff([]string{"git", "log", "--author", "; rm -rf / {env} x", "--", "-x", `{"k": 1}`}, got.List); d != "" || err != nil {
 		t.Error(d, err)
 	}
-	if _, err := tpl.Expand(argv.Input{Route: route(t, a, "u")}); capability.AsError(err).Message != "the argument env is missing" {
+	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a, "u")}); capability.AsError(err).Message != "the argument env is missing" {
 		t.Error(err)
 	}
 	for _, text := range []string{"", "{url}", "/bin/sh -c {url}", "a; b", "a && b", "a || b", "a | b", "a $b", "a > b", "a < b", "a `b`", "a\nb", "a 'b", "a {nobody}"} {
-		if _, _, err := argv.CompileShell(text, &a); err == nil {
+		if _, _, err := command.CompileShellTemplate(text, &a); err == nil {
 			t.Errorf("%q is a template", text)
 		}
 	}
@@ -143,7 +141,7 @@ func TestToolNames(t *testing.T) {
 		"exec.postman_cli": "postman", "exec.aws_client": "aws_client", "exec.my_cli_tool": "my_cli", "exec.curl": "curl", "exec._cli": "",
 		"exec./bin/sh": "", "exec...": "", "exec.": "", "curl": "", "api.get": "", "exec.g++": "g++",
 	} {
-		if got, err := argv.Tool(runner); got != want || (err == nil) != (want != "") {
+		if got, err := command.ToolOf(runner); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q %v", runner, got, err)
 		}
 	}
@@ -164,15 +162,15 @@ func TestTheSmallExtension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool, err := argv.Tool(got.Action.Runner)
+	tool, err := command.ToolOf(got.Action.Runner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tpl, err := argv.Compile(tool, got.Action.Argv)
+	tpl, err := command.CompileTemplate(tool, got.Action.Argv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	words, err := tpl.Expand(argv.Input{Route: got})
+	words, err := tpl.Expand(command.TemplateInput{Route: got})
 	if d := cmp.Diff([]string{"curl", "-sS", "--max-time", "20", "--", "https://api.example.com/status"}, words.List); d != "" || err != nil {
 		t.Error(d, err)
 	}
@@ -197,7 +195,7 @@ func FuzzTemplate(f *testing.F) {
 	fixed := []string{"-a", "{arg:0}", "--", "{arg:1}", "mid", "x={flag:env}", "{raw_args}", "last"}
 	a := action()
 	r := command.New(command.Table{Commands: []command.Command{{Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID, Actions: []command.Action{a}}}})
-	tpl, err := argv.Compile("tool", fixed)
+	tpl, err := command.CompileTemplate("tool", fixed)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -206,7 +204,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil || !is {
 			return
 		}
-		in := argv.Input{Route: got}
+		in := command.TemplateInput{Route: got}
 		if w, err := tpl.Expand(in); err == nil {
 			want := []string{"tool", "-a"}
 			if v, ok := got.Values["url"]; ok {
@@ -230,7 +228,7 @@ func FuzzTemplate(f *testing.F) {
 				t.Fatalf("%q became an option", v)
 			}
 		}
-		free, err := argv.Compile("tool", []string{item})
+		free, err := command.CompileTemplate("tool", []string{item})
 		if err != nil {
 			return
 		}
@@ -238,11 +236,11 @@ func FuzzTemplate(f *testing.F) {
 		if most := 2; err == nil && item != "{args}" && len(w.List) > most {
 			t.Fatalf("%q and %q became %q", item, text, w.List)
 		}
-		shell, _, err := argv.CompileShell("tool "+item, &a)
+		shell, _, err := command.CompileShellTemplate("tool "+item, &a)
 		if err != nil {
 			return
 		}
-		tokens, err := words.LexStrict("tool " + item)
+		tokens, err := command.LexStrict("tool " + item)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package argv
+package command
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Tool is the name of the tool that a runner such as exec.postman_cli names: what
+// ToolOf is the name of the tool that a runner such as exec.postman_cli names: what
 // follows exec., without one trailing _cli or _tool. A name that could be a path
 // is invalid_input.
-func Tool(runner string) (string, error) {
+func ToolOf(runner string) (string, error) {
 	name, exec := strings.CutPrefix(runner, "exec.")
 	short, cut := strings.CutSuffix(name, "_cli")
 	if !cut {
@@ -18,17 +18,17 @@ func Tool(runner string) (string, error) {
 	if cut && short != "" {
 		name = short
 	}
-	if !exec || !ToolName(name) {
+	if !exec || !IsToolName(name) {
 		return "", fault.InvalidArgs("", "the runner %q names no tool", runner)
 	}
 	return name, nil
 }
 
-const maxTool = 64
+const maxToolName = 64
 
-// ToolName reports whether a name is [A-Za-z0-9][A-Za-z0-9._+-]{0,63}, so that it is
+// IsToolName reports whether a name is [A-Za-z0-9][A-Za-z0-9._+-]{0,63}, so that it is
 // never a path.
-func ToolName(s string) bool {
+func IsToolName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
@@ -36,5 +36,5 @@ func ToolName(s string) bool {
 			return false
 		}
 	}
-	return s != "" && len(s) <= maxTool
+	return s != "" && len(s) <= maxToolName
 }

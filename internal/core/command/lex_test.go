@@ -1,4 +1,4 @@
-package words_test
+package command_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/core/command/words"
+	"github.com/junctor-run/junctor/internal/core/command"
 )
 
 func TestNearNamesComeBestFirst(t *testing.T) {
@@ -16,7 +16,7 @@ func TestNearNamesComeBestFirst(t *testing.T) {
 		"postmn": {"postman", "postmen", "post"}, "psotman": {"postman", "postmen"}, "po": {"post", "postman", "postmen"}, "HELP": {"help", "hello"},
 		"y": {}, "unlike": {}, strings.Repeat("a", 100): {},
 	} {
-		if d := cmp.Diff(want, words.Nearest(typed, names)); d != "" {
+		if d := cmp.Diff(want, command.Nearest(typed, names)); d != "" {
 			t.Errorf("%s: %s", typed, d)
 		}
 	}
@@ -24,10 +24,10 @@ func TestNearNamesComeBestFirst(t *testing.T) {
 
 func TestStrictTextHasNoOpenQuotes(t *testing.T) {
 	t.Parallel()
-	if _, err := words.LexStrict("it's"); err == nil {
+	if _, err := command.LexStrict("it's"); err == nil {
 		t.Error("an open quote passes")
 	}
-	if got, err := words.LexStrict("a 'b c'"); err != nil || len(got) != 2 {
+	if got, err := command.LexStrict("a 'b c'"); err != nil || len(got) != 2 {
 		t.Error(got, err)
 	}
 }
@@ -37,7 +37,7 @@ func FuzzLex(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		tokens, mode, err := words.Lex(text)
+		tokens, mode, err := command.Lex(text)
 		if err != nil {
 			return
 		}
@@ -48,8 +48,8 @@ func FuzzLex(f *testing.F) {
 				t.Fatalf("token %d of %q lies at %d:%d", i, text, tok.Start, tok.End)
 			}
 			end = tok.End
-			quoted[i] = words.Quote(tok.Text)
-			if mode == words.ModeFallback && tok.Text != text[tok.Start:tok.End] {
+			quoted[i] = command.Quote(tok.Text)
+			if mode == "fallback" && tok.Text != text[tok.Start:tok.End] {
 				t.Fatalf("%q is not as typed", tok.Text)
 			}
 		}
@@ -57,11 +57,11 @@ func FuzzLex(f *testing.F) {
 			t.Fatalf("%q: the end is lost", text)
 		}
 		joined := strings.Join(quoted, " ")
-		if len(joined) > words.MaxMessage {
+		if len(joined) > command.MaxMessage {
 			return
 		}
-		again, mode, err := words.Lex(joined)
-		if err != nil || mode != words.ModeWords || len(again) != len(tokens) {
+		again, mode, err := command.Lex(joined)
+		if err != nil || mode != "words" || len(again) != len(tokens) {
 			t.Fatalf("%q became %q: %v", text, joined, err)
 		}
 		for i := range again {

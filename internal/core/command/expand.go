@@ -1,11 +1,10 @@
-package argv
+package command
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
@@ -13,11 +12,11 @@ import (
 // (in a template of exec.shell that is invalid_input instead). A value that
 // begins with a hyphen where a word begins is invalid_input, unless a literal --
 // stands before it or the argument allows it: it could be taken for an option.
-// Words beyond [MaxWord] or [MaxTotal] are too_large, reason args_too_long.
-func (t *Template) Expand(in Input) (Words, error) {
-	var w Words
+// Argv beyond [MaxArgvWord] or [MaxArgv] are too_large, reason args_too_long.
+func (t *Template) Expand(in TemplateInput) (Argv, error) {
+	var w Argv
 	for _, it := range t.items {
-		if len(it.parts) == 1 && it.parts[0].kind == args {
+		if len(it.parts) == 1 && it.parts[0].kind == partArgs {
 			for i, word := range in.Route.Args {
 				w.add(word, in.Route.SensitiveArg(i))
 			}
@@ -25,7 +24,7 @@ func (t *Template) Expand(in Input) (Words, error) {
 		}
 		word, secret, given, err := it.fill(in)
 		if err != nil {
-			return Words{}, err
+			return Argv{}, err
 		}
 		if given {
 			w.add(word, secret)
@@ -33,24 +32,24 @@ func (t *Template) Expand(in Input) (Words, error) {
 	}
 	total := 0
 	for _, word := range w.List {
-		if total += len(word) + 1; len(word) > MaxWord || total > MaxTotal {
-			return Words{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments are too long: %d bytes each and %d together are the most", MaxWord, MaxTotal).
+		if total += len(word) + 1; len(word) > MaxArgvWord || total > MaxArgv {
+			return Argv{}, capability.Errorf(capability.CodeTooLarge, opTemplate, "the arguments are too long: %d bytes each and %d together are the most", MaxArgvWord, MaxArgv).
 				With("args_too_long", "")
 		}
 		if strings.IndexByte(word, 0) >= 0 { // of a setting: the lexer lets none pass
-			return Words{}, invalid("an argument holds a NUL")
+			return Argv{}, invalidTemplate("an argument holds a NUL")
 		}
 	}
 	return w, nil
 }
 
-func (w *Words) add(word string, secret bool) {
+func (w *Argv) add(word string, secret bool) {
 	w.List = append(w.List, word)
 	w.secret = append(w.secret, secret)
 }
 
 // value is what a placeholder stands for.
-type value struct {
+type templateValue struct {
 	text   string
 	given  bool
 	secret bool
@@ -61,12 +60,12 @@ type value struct {
 
 // fill makes one word of an item, in one pass: what a value holds is never looked
 // at again.
-func (it item) fill(in Input) (word string, secret, given bool, err error) {
+func (it templateItem) fill(in TemplateInput) (word string, secret, given bool, err error) {
 	var b strings.Builder
 	for _, p := range it.parts {
 		v := p.value(in)
 		if !v.given {
-			if p.kind == named {
+			if p.kind == partNamed {
 				return "", false, false, fault.InvalidArgs("", "the argument %s is missing", p.text)
 			}
 			return "", false, false, nil
@@ -80,40 +79,40 @@ func (it item) fill(in Input) (word string, secret, given bool, err error) {
 	return b.String(), secret, true, nil
 }
 
-func (p part) value(in Input) value {
+func (p templatePart) value(in TemplateInput) templateValue {
 	r := in.Route
 	switch p.kind {
-	case literal:
-		return value{text: p.text, given: true}
-	case action:
-		return value{text: r.Action.ID, given: true}
-	case workDir:
-		return value{text: in.WorkDir, given: in.WorkDir != ""}
-	case config:
+	case partLiteral:
+		return templateValue{text: p.text, given: true}
+	case partAction:
+		return templateValue{text: r.Action.ID, given: true}
+	case partWorkDir:
+		return templateValue{text: in.WorkDir, given: in.WorkDir != ""}
+	case partConfig:
 		if in.Config == nil {
-			return value{}
+			return templateValue{}
 		}
 		text, ok := in.Config(p.text)
-		return value{text: text, given: ok}
-	case args:
-		return value{text: strings.Join(r.Args, " "), given: len(r.Args) > 0, secret: r.Sensitive(), user: true, name: "the arguments"}
-	case raw:
-		return value{text: r.Raw, given: r.Raw != "", secret: r.Sensitive(), user: true, name: "the text"}
-	case flag:
+		return templateValue{text: text, given: ok}
+	case partArgs:
+		return templateValue{text: strings.Join(r.Args, " "), given: len(r.Args) > 0, secret: r.Sensitive(), user: true, name: "the arguments"}
+	case partRaw:
+		return templateValue{text: r.Raw, given: r.Raw != "", secret: r.Sensitive(), user: true, name: "the text"}
+	case partFlag:
 		return flagValue(r, p.text)
-	case arg:
-		return positional(r, p.index)
+	case partArg:
+		return positionalValue(r, p.index)
 	}
 	for i := range r.Action.Args {
 		if r.Action.Args[i].Name == p.text {
-			return positional(r, i)
+			return positionalValue(r, i)
 		}
 	}
 	return flagValue(r, p.text)
 }
 
-func positional(r *command.Route, n int) value {
-	v := value{user: true, name: "the argument"}
+func positionalValue(r *Route, n int) templateValue {
+	v := templateValue{user: true, name: "the argument"}
 	if n < len(r.Action.Args) {
 		a := &r.Action.Args[n]
 		v.text, v.given = r.Values[a.Name]
@@ -127,11 +126,11 @@ func positional(r *command.Route, n int) value {
 	return v
 }
 
-func flagValue(r *command.Route, name string) value {
-	v := value{user: true, name: "the value of --" + name}
+func flagValue(r *Route, name string) templateValue {
+	v := templateValue{user: true, name: "the value of --" + name}
 	v.text, v.given = r.Flag(name)
 	v.secret = r.Action.IsSensitive(name)
-	if i := slices.IndexFunc(r.Action.Flags, func(f command.Flag) bool { return f.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(r.Action.Flags, func(f Flag) bool { return f.Name == name }); i >= 0 {
 		v.dash = r.Action.Flags[i].AllowDash
 	}
 	return v

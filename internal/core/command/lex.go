@@ -1,7 +1,4 @@
-// Package words tells the words of a line apart, with the quotes and escapes of a
-// shell and none of its expansions, quotes them again, and finds the names that a
-// mistyped one is most like.
-package words
+package command
 
 import (
 	"strings"
@@ -10,8 +7,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-const op = "command"
-
 // Limits of one message that is a command.
 const (
 	MaxMessage = 64 << 10 // bytes
@@ -19,15 +14,15 @@ const (
 	MaxToken   = 32 << 10 // bytes
 )
 
-// Mode says how the words of a message were told apart.
+// Mode is how a message was split into words.
 type Mode string
 
 const (
-	// ModeWords is the grammar of section 6.2.
-	ModeWords Mode = "words"
-	// ModeFallback is plain splitting at whitespace with quotes kept as
+	// modeWords is splitting with the quotes and escapes of a shell.
+	modeWords Mode = "words"
+	// modeFallback is plain splitting at whitespace with quotes kept as
 	// characters, because a quote was not closed or a backslash ended the text.
-	ModeFallback Mode = "fallback"
+	modeFallback Mode = "fallback"
 )
 
 // Token is one word. Text is what it means; Start and End are the bytes of the
@@ -45,17 +40,17 @@ func Lex(text string) ([]Token, Mode, error) {
 	if err := checkText(text); err != nil {
 		return nil, "", err
 	}
-	mode := ModeWords
-	tokens, closed := split(text)
+	mode := modeWords
+	tokens, closed := splitWords(text)
 	if !closed {
-		mode, tokens = ModeFallback, plain(text)
+		mode, tokens = modeFallback, splitPlain(text)
 	}
 	if len(tokens) > MaxTokens {
-		return nil, "", TooLarge("the command has %d words; %d are the most", len(tokens), MaxTokens)
+		return nil, "", tooLarge("the command has %d words; %d are the most", len(tokens), MaxTokens)
 	}
 	for _, t := range tokens {
 		if len(t.Text) > MaxToken {
-			return nil, "", TooLarge("a word of the command has %d bytes; %d are the most", len(t.Text), MaxToken)
+			return nil, "", tooLarge("a word of the command has %d bytes; %d are the most", len(t.Text), MaxToken)
 		}
 	}
 	return tokens, mode, nil
@@ -65,8 +60,8 @@ func Lex(text string) ([]Token, Mode, error) {
 // template of a declaration: an open quote is invalid_input.
 func LexStrict(text string) ([]Token, error) {
 	tokens, mode, err := Lex(text)
-	if err == nil && mode != ModeWords {
-		err = invalid("a quote is not closed, or the text ends with a backslash")
+	if err == nil && mode != modeWords {
+		err = invalidMessage("a quote is not closed, or the text ends with a backslash")
 	}
 	if err != nil {
 		return nil, err
@@ -76,36 +71,36 @@ func LexStrict(text string) ([]Token, error) {
 
 func checkText(text string) error {
 	if len(text) > MaxMessage {
-		return TooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
+		return tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
 	}
 	for i := range len(text) {
-		if c := text[i]; c < ' ' && !Separator(c) {
-			return invalid("the command holds the control character 0x%02x", c)
+		if c := text[i]; c < ' ' && !isSeparator(c) {
+			return invalidMessage("the command holds the control character 0x%02x", c)
 		}
 	}
 	if !utf8.ValidString(text) {
-		return invalid("the command is not valid UTF-8")
+		return invalidMessage("the command is not valid UTF-8")
 	}
 	return nil
 }
 
-// Separator reports whether c parts words. It is ASCII only: other spaces of
+// isSeparator reports whether c parts words. It is ASCII only: other spaces of
 // Unicode are part of words.
-func Separator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+func isSeparator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// Skip returns the first place from i on that is no separator.
-func Skip(text string, i int) int {
-	for i < len(text) && Separator(text[i]) {
+// skipSeparators returns the first place from i on that is no separator.
+func skipSeparators(text string, i int) int {
+	for i < len(text) && isSeparator(text[i]) {
 		i++
 	}
 	return i
 }
 
-// split reports false when a quote stays open or a backslash has nothing to
+// splitWords reports false when a quote stays open or a backslash has nothing to
 // escape.
-func split(text string) ([]Token, bool) {
+func splitWords(text string) ([]Token, bool) {
 	var tokens []Token
-	for i := Skip(text, 0); i < len(text); i = Skip(text, i) {
+	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
 		word, end, ok := oneWord(text, i)
 		if !ok {
 			return nil, false
@@ -120,12 +115,12 @@ func oneWord(text string, start int) (word string, end int, ok bool) {
 	// Most words have neither quotes nor escapes and are their own source.
 	if n := strings.IndexAny(text[start:], " \t\r\n'\"\\"); n < 0 {
 		return text[start:], len(text), true
-	} else if Separator(text[start+n]) {
+	} else if isSeparator(text[start+n]) {
 		return text[start : start+n], start + n, true
 	}
 	var b strings.Builder
 	i := start
-	for i < len(text) && !Separator(text[i]) {
+	for i < len(text) && !isSeparator(text[i]) {
 		switch c := text[i]; c {
 		case '\'':
 			n := strings.IndexByte(text[i+1:], '\'')
@@ -169,11 +164,11 @@ func doubleQuoted(text string, i int, b *strings.Builder) (int, bool) {
 	return 0, false
 }
 
-func plain(text string) []Token {
+func splitPlain(text string) []Token {
 	var tokens []Token
-	for i := Skip(text, 0); i < len(text); i = Skip(text, i) {
+	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
 		end := i
-		for end < len(text) && !Separator(text[end]) {
+		for end < len(text) && !isSeparator(text[end]) {
 			end++
 		}
 		tokens = append(tokens, Token{text[i:end], i, end})
@@ -190,11 +185,11 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-func invalid(format string, args ...any) *capability.Error {
+func invalidMessage(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_input", "")
 }
 
-// TooLarge is the error of a command that is too long.
-func TooLarge(format string, args ...any) *capability.Error {
+// tooLarge is the error of a command that is too long.
+func tooLarge(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeTooLarge, op, format, args...).With("args_too_long", "")
 }
