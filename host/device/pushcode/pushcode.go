@@ -1,7 +1,9 @@
 // Package pushcode runs the code of skills and of action files for a device, each
-// call in a process of its own that can only compute. It is apart from package device
-// because it brings the engines with it, and because a program that uses it is
-// started again as such a process: its main must begin with
+// call in a process of its own that can only compute. Before a skill is installed, its
+// modules are loaded there to check that they can be read and have the required
+// exports. The package is apart from package device because it brings the engines with
+// it, and because a program that uses it is started again as such a process: its main
+// must begin with
 //
 //	if status, child := pushcode.Main(); child {
 //		os.Exit(status)
@@ -14,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/host/device"
-	"github.com/junctor-run/junctor/internal/nodes/skill/pushed"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
@@ -36,7 +37,7 @@ type Config struct {
 
 // Runner is a device.Code. Close it when the device is closed.
 type Runner struct {
-	*pushed.Runtime
+	*codeRuntime
 	box *sandbox.Box
 }
 
@@ -49,7 +50,7 @@ func New(cfg Config) *Runner {
 		panic("pushcode: the program's main must begin with pushcode.Main")
 	}
 	box := sandbox.New(sandbox.Config{Scratch: cfg.Scratch, Private: cfg.Private, CacheFile: cfg.CacheFile})
-	return &Runner{box: box, Runtime: &pushed.Runtime{Memory: cfg.Memory, Worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()})}}
+	return &Runner{box: box, codeRuntime: &codeRuntime{memory: cfg.Memory, worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()})}}
 }
 
 // Isolation is what holds the code here, for people; "" where nothing does, and then

@@ -1,8 +1,4 @@
-// Package pushed runs code that came with a skill, each call in a process of its own
-// that can only compute: package worker's. Before a skill is installed its modules
-// are tried there: whether they can be read at all, and which of the exports that
-// are wanted they have.
-package pushed
+package pushcode
 
 import (
 	"context"
@@ -24,34 +20,33 @@ import (
 )
 
 const (
-	// Grace is how long what runs may go on once its skill is gone.
-	Grace = 5 * time.Second
-	// tryTime bounds the trying of one module.
-	tryTime = 10 * time.Second
+	// releaseGrace is how long running calls may continue after their skill is gone.
+	releaseGrace = 5 * time.Second
+	// tryTimeout bounds the trying of one module.
+	tryTimeout = 10 * time.Second
 )
 
-// Worker runs code; worker.Runner does.
-type Worker interface {
+// codeWorker runs code; worker.Runner does.
+type codeWorker interface {
 	Languages() map[string]string
 	Run(ctx context.Context, job worker.Job) (worker.Result, error)
 }
 
-// Runtime is a binding.Runtime. Worker is required; Memory is each process's, in
-// bytes, 0 the worker's default. UID and GID are those of worker.Job.
-type Runtime struct {
-	Worker   Worker
-	Memory   int64
-	UID, GID int
+// codeRuntime runs the code of skills in processes of worker. If memory, the limit of
+// each process in bytes, is 0, the worker's default applies.
+type codeRuntime struct {
+	worker codeWorker
+	memory int64
 }
 
-var _ skill.Runtime = (*Runtime)(nil)
+var _ skill.Runtime = (*codeRuntime)(nil)
 
 // Languages are the worker's.
-func (r *Runtime) Languages() map[string]string { return r.Worker.Languages() }
+func (r *codeRuntime) Languages() map[string]string { return r.worker.Languages() }
 
 // Load tries every module, and remembers which of the exports there are. A module
 // that cannot be read is invalid_payload; other errors are the worker's.
-func (r *Runtime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (skill.Program, error) {
+func (r *codeRuntime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (skill.Program, error) {
 	p := &program{of: r, modules: make(map[string]payload.Source), exports: make(map[cmp.CodeBinding]bool)}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	for _, m := range modules {
@@ -79,7 +74,7 @@ func (r *Runtime) Load(ctx context.Context, modules []payload.Source, exports []
 
 // LoadFile is Load for one file of the folder of actions, whose export must be there
 // (deviceaction.Folder.Load).
-func (r *Runtime) LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error) {
+func (r *codeRuntime) LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error) {
 	b := cmp.CodeBinding{ModuleID: "file", Export: export}
 	loaded, err := r.Load(ctx, []payload.Source{{ModuleID: b.ModuleID, Language: language, Code: code}}, []cmp.CodeBinding{b})
 	if err != nil {
@@ -97,7 +92,7 @@ func (r *Runtime) LoadFile(ctx context.Context, language string, code []byte, ex
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // try says which of the names a module exports, and whether each streams.
-func (r *Runtime) try(ctx context.Context, language string, code []byte, names []string) (map[string]bool, error) {
+func (r *codeRuntime) try(ctx context.Context, language string, code []byte, names []string) (map[string]bool, error) {
 	var plain []string
 	for _, name := range names {
 		if identifier.MatchString(name) {
@@ -115,9 +110,9 @@ func (r *Runtime) try(ctx context.Context, language string, code []byte, names [
 	if language == worker.Python {
 		asking = pythonProbe(plain)
 	}
-	got, err := r.Worker.Run(ctx, worker.Job{
+	got, err := r.worker.Run(ctx, worker.Job{
 		Language: language, Code: append(append(make([]byte, 0, len(code)+len(asking)), code...), asking...), Entry: probeName,
-		Timeout: tryTime, Memory: r.Memory, UID: r.UID, GID: r.GID,
+		Timeout: tryTimeout, Memory: r.memory,
 	})
 	if err != nil {
 		return nil, err
@@ -160,7 +155,7 @@ func pythonProbe(names []string) string {
 
 // program is the modules of one skill.
 type program struct {
-	of      *Runtime
+	of      *codeRuntime
 	modules map[string]payload.Source
 	exports map[cmp.CodeBinding]bool // streams
 
@@ -196,7 +191,7 @@ func (p *program) Release() {
 		p.end()
 		return
 	}
-	p.timer = time.AfterFunc(Grace, p.end)
+	p.timer = time.AfterFunc(releaseGrace, p.end)
 }
 
 func (p *program) begin() {
@@ -235,7 +230,7 @@ func (p *program) call(ctx context.Context, m payload.Source, export string, c f
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(p.ctx, func() { stop(errGone) })()
-	job := worker.Job{Language: m.Language, Code: m.Code, Entry: export, Input: input, Timeout: worker.MaxTimeout, Memory: p.of.Memory, UID: p.of.UID, GID: p.of.GID}
+	job := worker.Job{Language: m.Language, Code: m.Code, Entry: export, Input: input, Timeout: worker.MaxTimeout, Memory: p.of.memory}
 	if deadline, ok := ctx.Deadline(); ok {
 		job.Timeout = max(time.Until(deadline), time.Millisecond)
 	}
@@ -247,7 +242,7 @@ func (p *program) call(ctx context.Context, m payload.Source, export string, c f
 			}
 		}
 	}
-	got, err := p.of.Worker.Run(running, job)
+	got, err := p.of.worker.Run(running, job)
 	switch {
 	case refused != nil:
 		return nil, refused

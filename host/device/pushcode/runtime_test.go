@@ -1,6 +1,6 @@
 //go:build linux
 
-package pushed_test
+package pushcode
 
 import (
 	"context"
@@ -24,7 +24,6 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/skill"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
-	"github.com/junctor-run/junctor/internal/nodes/skill/pushed"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
 	"github.com/junctor-run/junctor/protocol/cmp"
@@ -60,7 +59,7 @@ func build() (dir string, err error) {
 	for out, c := range map[string]struct {
 		dir string
 		env []string
-	}{process: {"../../../platform/worker/testdata/process", []string{"CGO_ENABLED=0"}}, guest: {"../../../platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}}} {
+	}{process: {"../../../internal/platform/worker/testdata/process", []string{"CGO_ENABLED=0"}}, guest: {"../../../platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}}} {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 		cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -80,13 +79,13 @@ func (w walls) Run(ctx context.Context, s sandbox.Spec, c sandbox.Confinement) (
 	return w.Box.Run(ctx, s, c)
 }
 
-func real(t *testing.T) *pushed.Runtime {
+func real(t *testing.T) *codeRuntime {
 	t.Helper()
 	box := sandbox.New(sandbox.Config{})
 	if f := box.Facts(); f.NoT3 != "" && f.NoT2 != "" {
 		t.Skipf("SKIPPED: no sandbox can be made here: %s; %s", f.NoT3, f.NoT2)
 	}
-	return &pushed.Runtime{Worker: worker.New(worker.Config{Walls: walls{box}, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: "/usr/bin/python3"})}
+	return &codeRuntime{worker: worker.New(worker.Config{Walls: walls{box}, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: "/usr/bin/python3"})}
 }
 
 // node is a device with a real runtime.
@@ -95,7 +94,7 @@ type node struct {
 	exec *functions.Executor
 }
 
-func device(t *testing.T, r *pushed.Runtime) node {
+func newDevice(t *testing.T, r *codeRuntime) node {
 	t.Helper()
 	store, err := skill.OpenFiles(t.TempDir())
 	if err != nil {
@@ -183,7 +182,7 @@ notCallable = 7`
 
 func TestCodeOfASkillRuns(t *testing.T) {
 	t.Parallel()
-	n := device(t, real(t))
+	n := newDevice(t, real(t))
 	if err := n.install(t, "javascript", script, "add", "count", "later", "fails"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +213,7 @@ func TestPythonRunsWhereItIsAllowed(t *testing.T) {
 	if _, err := os.Stat("/usr/bin/python3"); err != nil {
 		t.Skip("SKIPPED: there is no /usr/bin/python3")
 	}
-	n := device(t, real(t))
+	n := newDevice(t, real(t))
 	if err := n.install(t, "python", snake, "add", "count", "later"); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +250,7 @@ func TestWASMRuns(t *testing.T) {
 
 func TestWhatCannotBeBound(t *testing.T) {
 	t.Parallel()
-	n := device(t, real(t))
+	n := newDevice(t, real(t))
 	for name, c := range map[string]struct{ language, source, export, want string }{
 		"not there": {"javascript", script, "other", cmp.ReasonBinding}, "not callable": {"js", script, "notCallable", cmp.ReasonBinding}, "no name": {"js", script, "add();stop", cmp.ReasonBinding},
 		"syntax": {"javascript", "function (", "add", cmp.ReasonPayload}, "throws": {"javascript", "throw new Error('no')", "add", cmp.ReasonPayload}, "language": {"ruby", "x", "add", cmp.ReasonLanguage},
@@ -281,7 +280,7 @@ func TestAFileOfTheFolder(t *testing.T) {
 // node goes on.
 func TestScenario60HostileModules(t *testing.T) {
 	t.Parallel()
-	n := device(t, real(t))
+	n := newDevice(t, real(t))
 	if err := n.install(t, "javascript", script, "never", "add"); err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +327,7 @@ func TestWhatRunsHasItsGrace(t *testing.T) {
 		w := &still{finish: make(chan struct{})}
 		b := cmp.CodeBinding{ModuleID: "m", Export: "f"}
 		load := func() (func(context.Context, functions.Call) (json.RawMessage, error), func()) {
-			p, err := (&pushed.Runtime{Worker: w}).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "js"}}, []cmp.CodeBinding{b})
+			p, err := (&codeRuntime{worker: w}).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "js"}}, []cmp.CodeBinding{b})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +341,7 @@ func TestWhatRunsHasItsGrace(t *testing.T) {
 		began := time.Now()
 		release()
 		release()
-		if err := <-ends; reason(err) != cmp.ReasonExecution || time.Since(began) != pushed.Grace {
+		if err := <-ends; reason(err) != cmp.ReasonExecution || time.Since(began) != releaseGrace {
 			t.Error(err, time.Since(began))
 		}
 		handle, release = load()
@@ -360,7 +359,7 @@ func FuzzExports(f *testing.F) {
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x07\x05\x01\x01f\x00\x00"))
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x07\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, code []byte) {
-		p, err := new(pushed.Runtime).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: code}}, []cmp.CodeBinding{{ModuleID: "m", Export: "f"}})
+		p, err := new(codeRuntime).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: code}}, []cmp.CodeBinding{{ModuleID: "m", Export: "f"}})
 		if err == nil {
 			p.Release()
 		} else if reason(err) != cmp.ReasonPayload {

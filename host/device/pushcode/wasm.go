@@ -1,4 +1,4 @@
-package pushed
+package pushcode
 
 import (
 	"bytes"
