@@ -59,7 +59,7 @@ func build() (dir string, err error) {
 	for out, c := range map[string]struct {
 		dir string
 		env []string
-	}{process: {"../../../internal/platform/worker/testdata/process", []string{"CGO_ENABLED=0"}}, guest: {"../../../platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}}} {
+	}{process: {"../../../internal/platform/worker/testdata/process", []string{"CGO_ENABLED=0"}}, guest: {"../../../internal/platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}}} {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 		cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
 		if text, err := cmd.CombinedOutput(); err != nil {
