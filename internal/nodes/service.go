@@ -19,7 +19,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/nodes/admission"
-	"github.com/junctor-run/junctor/internal/nodes/asset"
 	"github.com/junctor-run/junctor/internal/nodes/cmpserve"
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 	"github.com/junctor-run/junctor/internal/nodes/gateway"
@@ -61,7 +60,7 @@ type Service struct {
 	gateway   *gateway.Gateway
 	source    *nodesource.Source
 	held      *tasks.HeldKeeper
-	assets    *asset.Store
+	assets    *assetStore
 	surface   *nodeserve.Surface
 	calls     *cmpserve.Surface
 }
@@ -72,11 +71,11 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	if s.bus, err = openBus(ctx, cfg, s.admission.Authorize); err != nil {
 		return nil, err
 	}
-	kept := asset.Config{Blobs: cfg.Blobs, Logger: cfg.Logger}
+	assets := assetConfig{Blobs: cfg.Blobs, Logger: cfg.Logger}
 	if cfg.NATS.URL != "" { // there may be other gateways
-		kept.Bus = s.bus.Conn()
+		assets.Bus = s.bus.Conn()
 	}
-	s.assets = asset.New(kept)
+	s.assets = newAssetStore(assets)
 	s.gateway = gateway.New(gateway.Config{
 		Broker: s.bus, Granted: s.admission.Granted, Told: s.nodeChanged, PutAsset: s.assets.Keep, Logger: cfg.Logger,
 		Heartbeat: cfg.Gateway.Heartbeat, Fleet: fleet.Config{Lease: cfg.Gateway.HeartbeatTimeout, Grace: cfg.Gateway.Grace},

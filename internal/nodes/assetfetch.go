@@ -1,4 +1,4 @@
-package asset
+package nodes
 
 import (
 	"context"
@@ -17,42 +17,41 @@ import (
 )
 
 const (
-	// subject is where all gateways hear who looks for a value; with a gateway's name
-	// behind it, it is that one's alone. Nodes may publish to neither.
-	subject = "v1.gateways.asset"
-	// piece is how much of a value travels in one message.
-	piece = 256 << 10
-	// maxFetching and maxAnswering bound what is under way at once with other
-	// gateways.
-	maxFetching, maxAnswering = 4, 16
-	// whoTime is how long the others have to say that they have a value: those that
-	// do not stay silent. pieceTime is for each piece, tried pieceTries times, and
-	// fetchTime for all of them.
-	whoTime, pieceTime, fetchTime = 2 * time.Second, 5 * time.Second, time.Minute
-	pieceTries                    = 3
+	// assetSubject is the subject of requests to all gateways; followed by the name of a
+	// gateway, of requests to that one. Nodes may publish to neither.
+	assetSubject = "v1.gateways.asset"
+	// assetPieceSize is the size in bytes of a piece of a value in one message.
+	assetPieceSize = 256 << 10
+	// maxAssetFetches and maxAssetAnswers bound concurrent transfers between gateways.
+	maxAssetFetches, maxAssetAnswers = 4, 16
+	// locateTimeout is how long to wait for a gateway that has the value: the others do
+	// not reply. pieceTimeout is for each piece, requested pieceTries times, and
+	// assetFetchTimeout for all of them.
+	locateTimeout, pieceTimeout, assetFetchTimeout = 2 * time.Second, 5 * time.Second, time.Minute
+	pieceTries                                     = 3
 )
 
-// question asks for a piece of a value.
-type question struct {
+// assetQuery requests a piece of a value.
+type assetQuery struct {
 	Digest string `json:"digest"`
 	Offset int64  `json:"offset,omitzero"`
-	From   string `json:"from"` // who asks, and need not answer
+	From   string `json:"from"` // the requesting gateway, which does not reply to itself
 }
 
 // The headers of an answer, whose data is a piece.
 const (
-	headerAt, headerSize, headerType = "Gateway", "Size", "Media-Type"
+	headerGateway, headerSize, headerType = "Gateway", "Size", "Media-Type"
 )
 
 // Run answers other gateways until ctx ends.
-func (s *Store) Run(ctx context.Context) error {
+func (s *assetStore) Run(ctx context.Context) error {
 	if s.cfg.Bus == nil {
 		return nil
 	}
 	answers, answering := errgroup.WithContext(ctx)
-	answers.SetLimit(maxAnswering)
+	answers.SetLimit(maxAssetAnswers)
 	parts, ctx := errgroup.WithContext(ctx)
-	for _, pattern := range []string{subject, subject + "." + s.name} {
+	for _, pattern := range []string{assetSubject, assetSubject + "." + s.name} {
 		sub, err := s.cfg.Bus.Subscribe(ctx, messaging.SubscribeOptions{Pattern: pattern, Pending: 1024})
 		if err != nil {
 			return err
@@ -79,19 +78,19 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 // answer sends a piece of a value that is here.
-func (s *Store) answer(ctx context.Context, m messaging.Message) {
-	var q question
+func (s *assetStore) answer(ctx context.Context, m messaging.Message) {
+	var q assetQuery
 	if m.Reply == "" || jsonx.Unmarshal(m.Data, &q) != nil || q.From == s.name {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, pieceTime)
+	ctx, cancel := context.WithTimeout(ctx, pieceTimeout)
 	defer cancel()
 	ref, there, err := s.find(ctx, q.Digest)
 	if err == nil && there && q.Offset >= 0 && (q.Offset < ref.Size || q.Offset == 0) {
 		var data []byte
 		if data, err = s.read(ref, q.Offset); err == nil {
 			err = s.cfg.Bus.Publish(ctx, messaging.Message{
-				Subject: m.Reply, Data: data, Header: map[string]string{headerAt: s.name, headerSize: strconv.FormatInt(ref.Size, 10), headerType: ref.MIME},
+				Subject: m.Reply, Data: data, Header: map[string]string{headerGateway: s.name, headerSize: strconv.FormatInt(ref.Size, 10), headerType: ref.MIME},
 			})
 		}
 	}
@@ -101,8 +100,8 @@ func (s *Store) answer(ctx context.Context, m messaging.Message) {
 }
 
 // fromOthers fetches a value that another gateway has, and keeps it here.
-func (s *Store) fromOthers(ctx context.Context, digest string) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+func (s *assetStore) fromOthers(ctx context.Context, digest string) error {
+	ctx, cancel := context.WithTimeout(ctx, assetFetchTimeout)
 	defer cancel()
 	select {
 	case s.fetching <- struct{}{}:
@@ -110,19 +109,19 @@ func (s *Store) fromOthers(ctx context.Context, digest string) error {
 	case <-ctx.Done():
 		return capability.AsError(ctx.Err())
 	}
-	first, err := s.ask(ctx, subject, question{Digest: digest}, whoTime)
+	first, err := s.ask(ctx, assetSubject, assetQuery{Digest: digest}, locateTimeout)
 	if err != nil {
 		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || messaging.Is(err, messaging.ReasonNoResponders)) {
-			err = notFound(digest)
+			err = assetNotFound(digest)
 		}
 		return err
 	}
-	at := first.Header[headerAt]
+	at := first.Header[headerGateway]
 	size, err := strconv.ParseInt(first.Header[headerSize], 10, 64)
 	if err != nil || size < 0 || size > cmp.MaxAsset || at == "" {
-		return broken(digest)
+		return brokenAsset(digest)
 	}
-	from := &pieces{s: s, ctx: ctx, at: at, digest: digest, size: size, next: first.Data}
+	from := &assetReader{s: s, ctx: ctx, at: at, digest: digest, size: size, next: first.Data}
 	if _, err = s.put(ctx, "gateway:"+at, digest, first.Header[headerType], from); err == nil {
 		return nil
 	}
@@ -130,14 +129,14 @@ func (s *Store) fromOthers(ctx context.Context, digest string) error {
 		return from.err
 	}
 	if capability.AsError(err).Reason == cmp.ReasonDigest {
-		return broken(digest)
+		return brokenAsset(digest)
 	}
 	return err
 }
 
-// pieces reads a value of another gateway.
-type pieces struct {
-	s          *Store
+// assetReader reads a value of another gateway.
+type assetReader struct {
+	s          *assetStore
 	ctx        context.Context //nolint:containedctx // of the one fetch that reads it
 	at, digest string
 	size, read int64
@@ -145,14 +144,14 @@ type pieces struct {
 	err        error // of asking
 }
 
-func (p *pieces) Read(to []byte) (int, error) {
+func (p *assetReader) Read(to []byte) (int, error) {
 	if p.read >= p.size {
 		return 0, io.EOF
 	}
 	if len(p.next) == 0 {
 		var m messaging.Message
-		if m, p.err = p.s.piece(p.ctx, p.at, question{Digest: p.digest, Offset: p.read}); p.err == nil && len(m.Data) == 0 {
-			p.err = broken(p.digest)
+		if m, p.err = p.s.piece(p.ctx, p.at, assetQuery{Digest: p.digest, Offset: p.read}); p.err == nil && len(m.Data) == 0 {
+			p.err = brokenAsset(p.digest)
 		}
 		if p.err != nil {
 			return 0, p.err
@@ -164,15 +163,15 @@ func (p *pieces) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-func broken(digest string) error {
+func brokenAsset(digest string) error {
 	return capability.Errorf(capability.CodeUnavailable, "assets", "another gateway has the value %s, and what it sent is not that", digest).
 		With("asset_broken", "try again; if it goes on, look for a fault of the disk under that gateway's home")
 }
 
 // piece asks one gateway, again where an answer was lost.
-func (s *Store) piece(ctx context.Context, at string, q question) (m messaging.Message, err error) {
+func (s *assetStore) piece(ctx context.Context, at string, q assetQuery) (m messaging.Message, err error) {
 	for range pieceTries {
-		m, err = s.ask(ctx, subject+"."+messaging.Escape(at), q, pieceTime)
+		m, err = s.ask(ctx, assetSubject+"."+messaging.Escape(at), q, pieceTimeout)
 		if err == nil || ctx.Err() != nil {
 			return m, err
 		}
@@ -181,7 +180,7 @@ func (s *Store) piece(ctx context.Context, at string, q question) (m messaging.M
 		With(cmp.ReasonConnection, "it may have stopped just now; call again")
 }
 
-func (s *Store) ask(ctx context.Context, to string, q question, within time.Duration) (messaging.Message, error) {
+func (s *assetStore) ask(ctx context.Context, to string, q assetQuery, within time.Duration) (messaging.Message, error) {
 	q.From = s.name
 	data, err := jsonx.Marshal(q)
 	if err != nil {
@@ -192,7 +191,7 @@ func (s *Store) ask(ctx context.Context, to string, q question, within time.Dura
 	return s.cfg.Bus.Request(ctx, messaging.Message{Subject: to, Data: data})
 }
 
-func (s *Store) read(ref blob.Ref, offset int64) ([]byte, error) {
+func (s *assetStore) read(ref blob.Ref, offset int64) ([]byte, error) {
 	file, err := s.cfg.Blobs.Read(ref)
 	if err != nil {
 		return nil, err
@@ -201,5 +200,5 @@ func (s *Store) read(ref blob.Ref, offset int64) ([]byte, error) {
 	if _, err := file.Seek(offset, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(file, piece))
+	return io.ReadAll(io.LimitReader(file, assetPieceSize))
 }

@@ -1,11 +1,4 @@
-// Package asset keeps the large values of nodes: what does not fit into a message is
-// put here by its digest, for an hour, and fetched by whoever was told of it.
-//
-// Each gateway keeps what was put at its own door. Gateways that share a bus ask each
-// other for the rest, so that a call that came in at one of them reaches a node whose
-// values are at another: neither needs to know the other's address, or a credential
-// of it, since only gateways may use the subjects it goes over.
-package asset
+package nodes
 
 import (
 	"bytes"
@@ -27,60 +20,60 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Life is how long a value is kept.
-const Life = time.Hour
+// assetTTL is how long a value is kept.
+const assetTTL = time.Hour
 
-// Blobs are where the bytes are.
-type Blobs interface {
+// assetBlobs stores the bytes.
+type assetBlobs interface {
 	Put(ctx context.Context, ref blob.Ref, from io.Reader, limit int64) (blob.Ref, error)
 	List(ctx context.Context, run string) ([]blob.Ref, error)
 	Read(ref blob.Ref) (io.ReadSeekCloser, error)
 }
 
-// Config is what a Store needs; Blobs is required.
-type Config struct {
-	Blobs Blobs
-	// Bus is what other gateways are reached over; nil: there are none.
+// assetConfig is the configuration of an assetStore; Blobs is required.
+type assetConfig struct {
+	Blobs assetBlobs
+	// Bus connects the gateways. If nil, there are no others.
 	Bus    messaging.Conn
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger
 }
 
-// Store keeps values. It is safe for concurrent use.
-type Store struct {
-	cfg      Config
+// assetStore keeps values. It is safe for concurrent use.
+type assetStore struct {
+	cfg      assetConfig
 	name     string        // among the others, new with every New
 	fetching chan struct{} // places of what is fetched from others
 }
 
-// New returns a Store; Run has it answer the others.
-func New(cfg Config) *Store {
+// newAssetStore returns an assetStore; Run answers requests of other gateways.
+func newAssetStore(cfg assetConfig) *assetStore {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{cfg: cfg, name: ids.Text()[:16], fetching: make(chan struct{}, maxFetching)}
+	return &assetStore{cfg: cfg, name: ids.Text()[:16], fetching: make(chan struct{}, maxAssetFetches)}
 }
 
-// runPrefix and a digest is under what name blobs keep a value.
-const runPrefix = "asset:"
+// assetRunPrefix and a digest are the run of a stored value.
+const assetRunPrefix = "asset:"
 
-// Put keeps what a node sends; digest is its SHA-256 in hex. Errors: digest_mismatch,
+// Put stores what a node sends; digest is its SHA-256 in hex. Errors: digest_mismatch,
 // payload_too_large above cmp.MaxAsset.
-func (s *Store) Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
+func (s *assetStore) Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	return s.put(ctx, "node:"+node, digest, mediaType, body)
 }
 
-func (s *Store) put(ctx context.Context, owner, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
+func (s *assetStore) put(ctx context.Context, owner, digest, mediaType string, body io.Reader) (cmp.Asset, error) {
 	if mediaType == "" {
 		mediaType = "application/octet-stream"
 	}
 	ref, err := s.cfg.Blobs.Put(ctx, blob.Ref{
-		Principal: owner, Run: runPrefix + digest, Name: "value", MIME: mediaType, Expires: s.cfg.Now().Add(Life),
-	}, &verified{from: body, sum: sha256.New(), want: digest}, cmp.MaxAsset)
-	if errors.Is(err, errDigest) {
+		Principal: owner, Run: assetRunPrefix + digest, Name: "value", MIME: mediaType, Expires: s.cfg.Now().Add(assetTTL),
+	}, &verifiedReader{from: body, sum: sha256.New(), want: digest}, cmp.MaxAsset)
+	if errors.Is(err, errAssetDigest) {
 		err = cmp.Errorf(cmp.ReasonDigest, "the bytes are not those of the digest %s", digest)
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -89,27 +82,27 @@ func (s *Store) put(ctx context.Context, owner, digest, mediaType string, body i
 	return cmp.Asset{Digest: "sha256:" + digest, Size: ref.Size, MediaType: ref.MIME, URL: "/nodes/assets/" + digest}, err
 }
 
-// verified fails at its end where the bytes were not those of the digest, so that
+// verifiedReader fails at its end where the bytes were not those of the digest, so that
 // they are not kept.
-type verified struct {
+type verifiedReader struct {
 	from io.Reader
 	sum  hash.Hash
 	want string
 }
 
-var errDigest = errors.New("the digest is another one")
+var errAssetDigest = errors.New("the digest is another one")
 
-func (v *verified) Read(p []byte) (int, error) {
+func (v *verifiedReader) Read(p []byte) (int, error) {
 	n, err := v.from.Read(p)
 	v.sum.Write(p[:n])
 	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.want {
-		err = errDigest
+		err = errAssetDigest
 	}
 	return n, err
 }
 
 // Keep holds arguments that are too large for one message to a node.
-func (s *Store) Keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
+func (s *assetStore) Keep(ctx context.Context, node string, arguments []byte) (cmp.Asset, error) {
 	sum := sha256.Sum256(arguments)
 	return s.put(ctx, "node:"+node, hex.EncodeToString(sum[:]), "application/json", bytes.NewReader(arguments))
 }
@@ -117,7 +110,7 @@ func (s *Store) Keep(ctx context.Context, node string, arguments []byte) (cmp.As
 // Get returns a value of this gateway, or of another one, from where it is kept here
 // from then on; not_found, reason asset_not_found, when nobody has it. The caller
 // closes it.
-func (s *Store) Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error) {
+func (s *assetStore) Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error) {
 	ref, there, err := s.find(ctx, digest)
 	if err == nil && !there && s.cfg.Bus != nil {
 		if err = s.fromOthers(ctx, digest); err == nil {
@@ -125,7 +118,7 @@ func (s *Store) Get(ctx context.Context, digest string) (data io.ReadSeekCloser,
 		}
 	}
 	if err == nil && !there {
-		err = notFound(digest)
+		err = assetNotFound(digest)
 	}
 	if err != nil {
 		return nil, "", err
@@ -135,7 +128,7 @@ func (s *Store) Get(ctx context.Context, digest string) (data io.ReadSeekCloser,
 }
 
 // Fetch reads what a reference that a node sent leads to, and holds it to its size.
-func (s *Store) Fetch(ctx context.Context, a cmp.Asset) ([]byte, error) {
+func (s *assetStore) Fetch(ctx context.Context, a cmp.Asset) ([]byte, error) {
 	file, _, err := s.Get(ctx, strings.TrimPrefix(a.Digest, "sha256:"))
 	if err != nil {
 		return nil, err
@@ -148,15 +141,15 @@ func (s *Store) Fetch(ctx context.Context, a cmp.Asset) ([]byte, error) {
 	return data, err
 }
 
-func (s *Store) find(ctx context.Context, digest string) (ref blob.Ref, there bool, err error) {
-	refs, err := s.cfg.Blobs.List(ctx, runPrefix+digest)
+func (s *assetStore) find(ctx context.Context, digest string) (ref blob.Ref, there bool, err error) {
+	refs, err := s.cfg.Blobs.List(ctx, assetRunPrefix+digest)
 	if err != nil || len(refs) == 0 {
 		return blob.Ref{}, false, err
 	}
 	return refs[0], true, nil
 }
 
-func notFound(digest string) error {
+func assetNotFound(digest string) error {
 	return capability.Errorf(capability.CodeNotFound, "assets", "there is no value %s, or not any more", digest).
 		With("asset_not_found", "values are kept for an hour")
 }

@@ -1,4 +1,4 @@
-package asset_test
+package nodes
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/nodes/asset"
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/store/blob"
@@ -70,7 +69,7 @@ func newBlobs(t *testing.T) *blobs {
 }
 
 // gateways are n stores that run on one bus.
-func gateways(t *testing.T, n int) (all []*asset.Store, kept []*blobs) {
+func gateways(t *testing.T, n int) (all []*assetStore, kept []*blobs) {
 	t.Helper()
 	bus := inproc.New(func(context.Context, messaging.Credential) (messaging.Identity, error) {
 		return messaging.Identity{}, nil
@@ -81,7 +80,7 @@ func gateways(t *testing.T, n int) (all []*asset.Store, kept []*blobs) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for range n {
 		b := newBlobs(t)
-		s := asset.New(asset.Config{Blobs: b, Bus: bus.Conn()})
+		s := newAssetStore(assetConfig{Blobs: b, Bus: bus.Conn()})
 		running.Go(func() {
 			if err := s.Run(ctx); err != nil {
 				t.Error(err)
@@ -92,13 +91,13 @@ func gateways(t *testing.T, n int) (all []*asset.Store, kept []*blobs) {
 	return all, kept
 }
 
-func digest(data []byte) string {
+func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
 // get asks until the others are there to answer.
-func get(t *testing.T, s *asset.Store, name string) ([]byte, string, error) {
+func get(t *testing.T, s *assetStore, name string) ([]byte, string, error) {
 	t.Helper()
 	for {
 		file, kind, err := s.Get(t.Context(), name)
@@ -121,17 +120,17 @@ func TestAValueOfAnotherGatewayIsFetchedOnceAndKept(t *testing.T) {
 	all, kept := gateways(t, 3)
 	for size, what := range map[int]string{0: "empty", 10: "small", 256 << 10: "one piece", 10<<20 + 7: "many pieces"} {
 		value := bytes.Repeat([]byte(what), size/len(what)+1)[:size]
-		if _, err := all[0].Put(t.Context(), "laptop", digest(value), "application/json", bytes.NewReader(value)); err != nil {
+		if _, err := all[0].Put(t.Context(), "laptop", digestOf(value), "application/json", bytes.NewReader(value)); err != nil {
 			t.Fatal(err)
 		}
-		got, kind, err := get(t, all[1], digest(value))
+		got, kind, err := get(t, all[1], digestOf(value))
 		if err != nil || !bytes.Equal(got, value) || kind != "application/json" {
 			t.Errorf("%s: %d bytes of %d, %s, %v", what, len(got), size, kind, err)
 		}
 		kept[0].mu.Lock()
 		before := kept[0].reads
 		kept[0].mu.Unlock()
-		a := cmp.Asset{Digest: "sha256:" + digest(value), Size: int64(size)}
+		a := cmp.Asset{Digest: "sha256:" + digestOf(value), Size: int64(size)}
 		if again, err := all[1].Fetch(t.Context(), a); err != nil || !bytes.Equal(again, value) {
 			t.Errorf("%s again: %v", what, err)
 		}
@@ -150,12 +149,12 @@ func TestAValueOfAnotherGatewayIsFetchedOnceAndKept(t *testing.T) {
 func TestAValueThatNobodyHasIsNotFound(t *testing.T) {
 	t.Parallel()
 	all, _ := gateways(t, 2)
-	alone := asset.New(asset.Config{Blobs: newBlobs(t)})
+	alone := newAssetStore(assetConfig{Blobs: newBlobs(t)})
 	if err := alone.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for _, s := range []*asset.Store{all[0], alone} {
-		_, _, err := s.Get(t.Context(), digest([]byte("nothing")))
+	for _, s := range []*assetStore{all[0], alone} {
+		_, _, err := s.Get(t.Context(), digestOf([]byte("nothing")))
 		if e := capability.AsError(err); e.Code != capability.CodeNotFound || e.Reason != "asset_not_found" {
 			t.Error(err)
 		}
@@ -166,24 +165,24 @@ func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
 	t.Parallel()
 	all, kept := gateways(t, 2)
 	value := bytes.Repeat([]byte("x"), 300<<10)
-	if _, err := all[0].Put(t.Context(), "laptop", digest(value), "", bytes.NewReader(value)); err != nil {
+	if _, err := all[0].Put(t.Context(), "laptop", digestOf(value), "", bytes.NewReader(value)); err != nil {
 		t.Fatal(err)
 	}
 	kept[0].mu.Lock()
 	kept[0].spoil = true
 	kept[0].mu.Unlock()
-	if _, _, err := get(t, all[1], digest(value)); capability.AsError(err).Reason != "asset_broken" {
+	if _, _, err := get(t, all[1], digestOf(value)); capability.AsError(err).Reason != "asset_broken" {
 		t.Error(err)
 	}
-	if refs, err := kept[1].List(t.Context(), "asset:"+digest(value)); err != nil || len(refs) != 0 {
+	if refs, err := kept[1].List(t.Context(), "asset:"+digestOf(value)); err != nil || len(refs) != 0 {
 		t.Errorf("%v %v", refs, err)
 	}
 }
 
 func TestAPutIsHeldToItsDigest(t *testing.T) {
 	t.Parallel()
-	s := asset.New(asset.Config{Blobs: newBlobs(t)})
-	if _, err := s.Put(t.Context(), "laptop", digest([]byte("a")), "", strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
+	s := newAssetStore(assetConfig{Blobs: newBlobs(t)})
+	if _, err := s.Put(t.Context(), "laptop", digestOf([]byte("a")), "", strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
 		t.Error(err)
 	}
 	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))
