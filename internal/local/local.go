@@ -1,6 +1,9 @@
-// Package local makes the host inside the server a provider like any other: what
-// is registered there is published as the module "local", one contribution per
-// function, and calls go to it without a hop.
+// Package local publishes the functions inside the server as providers like any other,
+// called without a hop. [Source] publishes the functions of a host as the module
+// "local". [FunctionSource] publishes junctor's own functions as the module "core":
+// the tools that search the catalog, the state of a session, the built-in memory and
+// context engine, and diffs. [CommandFunctions] runs commands; the other functions are
+// in packages of their own.
 package local
 
 import (
@@ -13,18 +16,18 @@ import (
 )
 
 const (
-	// Extension is the catalog-wide id of the module, and its id on the wire.
+	// Extension is the id of the module local, in the catalog and on the wire.
 	Extension = "local"
-	// rank puts local functions below a configured primary endpoint (100) and
-	// above other endpoints and nodes (0): decision R11.
+	// rank places local functions below a configured primary endpoint (100) and
+	// above other endpoints and nodes (0).
 	rank = 50
 )
 
 // Source publishes the functions of one host.
 type Source struct{ host *host.Host }
 
-// New returns the source of h. The host stays the caller's to fill; whatever
-// changes there while Run runs is published.
+// New returns the source of h. The caller registers functions in h; Run publishes every
+// change.
 func New(h *host.Host) *Source { return &Source{host: h} }
 
 // Run publishes the module at once and after every change until ctx ends. It

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/local/files"
 	"github.com/junctor-run/junctor/internal/local/gitops"
-	"github.com/junctor-run/junctor/internal/local/terminal"
+	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/platform/gitcmd"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/roots"
@@ -41,7 +41,7 @@ func (m *machine) openHost(cfg config.Config) (err error) {
 	var functions []host.Function
 	functions = append(functions, files.Functions(files.Config{Roots: m.roots})...)
 	functions = append(functions, gitops.Functions(gitops.Config{Roots: m.roots, Git: m.git})...)
-	functions = append(functions, terminal.Functions(terminal.Config{Enabled: cfg.PTY.Enabled, Roots: m.roots})...)
+	functions = append(functions, local.CommandFunctions(local.CommandConfig{Enabled: cfg.PTY.Enabled, Roots: m.roots})...)
 	return m.local.Register(functions...)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/local"
-	"github.com/junctor-run/junctor/internal/local/core"
 	"github.com/junctor-run/junctor/internal/local/diff"
 	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
@@ -34,7 +33,7 @@ func (s *Server) wings() []wing {
 // is one line here.
 func (s *Server) sources() []capability.Source {
 	return []capability.Source{
-		core.New(s.coreFunctions()...),
+		local.NewFunctionSource(s.coreFunctions()...),
 		local.New(s.local),
 		s.extensions.Source(),
 		s.endpoints.Source(),
@@ -44,16 +43,16 @@ func (s *Server) sources() []capability.Source {
 }
 
 // coreFunctions are what junctor itself offers. A new one is one line here.
-func (s *Server) coreFunctions() []core.Function {
+func (s *Server) coreFunctions() []local.Function {
 	workspace := func(_ context.Context, c capability.Call) string { return c.Context.Workspace }
 	claim := memory.Claim()
 	return slices.Concat(
-		core.Catalog(s.engine, s.version),
-		core.Of(capability.Contribution{
+		local.CatalogFunctions(s.engine, s.version),
+		local.FunctionsOf(capability.Contribution{
 			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
 		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
 		s.agentFunctions(),
-		core.Of(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", core.Extension, "default")},
+		local.FunctionsOf(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", local.CoreExtension, "default")},
 			diff.Functions(diff.Config{})...),
 	)
 }

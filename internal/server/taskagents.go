@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 	"github.com/junctor-run/junctor/internal/taskagents"
@@ -24,9 +24,9 @@ func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 }
 
 // agentFunctions returns the functions of task agents for the catalog.
-func (s *Server) agentFunctions() (list []core.Function) {
+func (s *Server) agentFunctions() (list []local.Function) {
 	for _, f := range s.agents.Functions() {
-		list = append(list, core.Function(f))
+		list = append(list, local.Function(f))
 	}
 	return list
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/policy"
-	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -118,7 +118,7 @@ func newIsles(t *testing.T) *isles {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // one batch
-	err := core.New(core.Catalog(st.surface.cfg.Engine, "test")...).Run(ctx, func(b capability.Batch) error {
+	err := local.NewFunctionSource(local.CatalogFunctions(st.surface.cfg.Engine, "test")...).Run(ctx, func(b capability.Batch) error {
 		st.offer(b)
 		return nil
 	})

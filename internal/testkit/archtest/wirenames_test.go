@@ -47,10 +47,10 @@ func foreignNames() map[string]int {
 		"internal/extensions/operator":     5,
 		"internal/extensions/static":       23,
 		// Arguments and results of functions, published with their schemas.
-		"internal/local/diff":     1,
-		"internal/local/files":    10,
-		"internal/local/gitops":   4,
-		"internal/local/terminal": 3,
+		"internal/local/diff":   1,
+		"internal/local/files":  10,
+		"internal/local/gitops": 4,
+		"internal/local":        3,
 		// Rows and events of task agents that are stored, files and messages of coding
 		// CLIs, arguments of the verbs.
 		"internal/taskagents":                        1,

@@ -1,9 +1,4 @@
-// Package core makes what junctor itself can do a provider like any other: the
-// module "core" with the tools that find others, the state of a session, the
-// built-in memory and context engine, and a diff (catalog spec, section 6, row
-// Core). What they do is in the packages that do it; here they get their place in
-// the catalog.
-package core
+package local
 
 import (
 	"context"
@@ -13,48 +8,48 @@ import (
 	"github.com/junctor-run/junctor/host"
 )
 
-// Extension is the catalog-wide id of the module, and its id on the wire.
-const Extension = "core"
+// CoreExtension is the id of the module core, in the catalog and on the wire.
+const CoreExtension = "core"
 
-// Function is one thing that core offers. The contribution's Member is filled in.
+// Function is a function of the module core. Its contribution needs no Member.
 type Function struct {
 	capability.Contribution
 	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
 }
 
-// Source publishes a fixed list of functions.
-type Source struct{ batch capability.Batch }
+// FunctionSource publishes a fixed list of functions.
+type FunctionSource struct{ batch capability.Batch }
 
-// New returns the source of the functions. They must not change afterwards.
-func New(functions ...Function) *Source {
-	b := capability.Batch{Source: Extension}
-	m := capability.Module{Extension: Extension, ID: Extension, Name: Extension, Label: Extension, Origin: "core"}
-	providers := make(map[capability.ProviderKey]*provider)
+// NewFunctionSource returns the source of the functions. They must not change afterward.
+func NewFunctionSource(functions ...Function) *FunctionSource {
+	b := capability.Batch{Source: CoreExtension}
+	m := capability.Module{Extension: CoreExtension, ID: CoreExtension, Name: CoreExtension, Label: CoreExtension, Origin: "core"}
+	providers := make(map[capability.ProviderKey]*functionProvider)
 	for _, f := range functions {
 		c := f.Contribution
 		name := c.ID
 		if c.Action != "" && c.Action != capability.Action(c.ID) {
 			name += "." + string(c.Action)
 		}
-		c.Member = capability.Member{Module: Extension, Kind: "function", Name: name}
+		c.Member = capability.Member{Module: CoreExtension, Kind: "function", Name: name}
 		if c.Availability.State == "" {
 			c.Availability.State = capability.StateReady
 		}
 		m.Contributions = append(m.Contributions, c)
 		p := providers[c.Provider]
 		if p == nil {
-			p = &provider{key: c.Provider, do: make(map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error))}
+			p = &functionProvider{key: c.Provider, do: make(map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error))}
 			providers[c.Provider] = p
 			b.Providers = append(b.Providers, p)
 		}
 		p.do[c.Member] = f.Do
 	}
 	b.Modules = []capability.Module{m}
-	return &Source{b}
+	return &FunctionSource{b}
 }
 
 // Run publishes the module and waits for the end of ctx.
-func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
+func (s *FunctionSource) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	if err := publish(s.batch); err != nil {
 		return err
 	}
@@ -62,17 +57,17 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 	return ctx.Err()
 }
 
-// provider is one provider key of core.
-type provider struct {
+// functionProvider is one provider key of core.
+type functionProvider struct {
 	key capability.ProviderKey
 	do  map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error)
 }
 
 // Key returns the provider key.
-func (p *provider) Key() capability.ProviderKey { return p.key }
+func (p *functionProvider) Key() capability.ProviderKey { return p.key }
 
 // Invoke carries out one call.
-func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
+func (p *functionProvider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	do := p.do[c.Member]
 	if do == nil {
 		return capability.Result{}, capability.UnknownCapability(c.Member)
@@ -81,9 +76,9 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	return capability.Result{Value: value}, err
 }
 
-// Of makes functions of a host core's own. as gives them their kind, claim on a
-// slot and provider key; with an ID they are several actions of one contribution.
-func Of(as capability.Contribution, functions ...host.Function) []Function {
+// FunctionsOf converts functions of a host into functions of core. as gives them their
+// kind, slot and provider key; if it has an ID, they are actions of one contribution.
+func FunctionsOf(as capability.Contribution, functions ...host.Function) []Function {
 	out := make([]Function, 0, len(functions))
 	for _, f := range functions {
 		c := as

@@ -1,4 +1,4 @@
-package core_test
+package local_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/local/core"
+	"github.com/junctor-run/junctor/internal/local"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
@@ -34,13 +34,13 @@ type rig struct {
 	providers map[capability.ProviderKey]capability.Provider
 }
 
-func newRig(t *testing.T, more ...core.Function) *rig {
+func newRig(t *testing.T, more ...local.Function) *rig {
 	t.Helper()
 	c := catalogtest.New(t)
 	r := &rig{T: t, catalog: c, engine: &engine{compiler: compile.New(c)}, providers: make(map[capability.ProviderKey]capability.Provider)}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // one batch
-	err := core.New(slices.Concat(core.Catalog(r.engine, "1.2"), more)...).Run(ctx, func(b capability.Batch) error {
+	err := local.NewFunctionSource(slices.Concat(local.CatalogFunctions(r.engine, "1.2"), more)...).Run(ctx, func(b capability.Batch) error {
 		for _, p := range b.Providers {
 			r.providers[p.Key()] = p
 		}
@@ -55,7 +55,7 @@ func newRig(t *testing.T, more ...core.Function) *rig {
 
 func (r *rig) call(name, input string) (string, error) {
 	r.Helper()
-	member := capability.Member{Module: core.Extension, Kind: "function", Name: name}
+	member := capability.Member{Module: local.CoreExtension, Kind: "function", Name: name}
 	entries := r.catalog.Snapshot().Member(member)
 	if len(entries) != 1 {
 		r.Fatalf("%s: %d entries", name, len(entries))
@@ -143,7 +143,7 @@ func TestFunctionsOfAHostBecomeOneContribution(t *testing.T) {
 	}
 	off := function("memory.get")
 	off.Unavailable = "no database"
-	r := newRig(t, core.Of(capability.Contribution{
+	r := newRig(t, local.FunctionsOf(capability.Contribution{
 		ID: "memory", Kind: "capability.memory", Provider: key, Arbitration: &capability.Arbitration{Slot: "memory", SelectorID: "builtin"},
 	}, function("memory.search"), function("memory.store"), off)...)
 	snap := r.catalog.Snapshot()

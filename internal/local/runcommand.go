@@ -1,10 +1,4 @@
-// Package terminal carries pty.command.run: one command, run to its end. It is
-// off unless the operator turned it on, because a command is bounded by nothing
-// but the account the server runs as: the working directory lies in a root, what
-// the command then touches does not.
-//
-// The wire calls the family pty; no pseudo-terminal is involved in it.
-package terminal
+package local
 
 import (
 	"context"
@@ -25,24 +19,24 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-const opRun = "pty.command.run"
+const opCommandRun = "pty.command.run"
 
 // Timeouts of one command and bounds of its input.
 const (
-	defaultTimeout = 300 * time.Second
-	maxTimeout     = 30 * time.Minute
-	maxCommand     = 64 << 10
-	maxArgs        = 1024
-	maxEnv         = 256
-	maxEnvBytes    = 64 << 10
+	defaultCommandTimeout = 300 * time.Second
+	maxCommandTimeout     = 30 * time.Minute
+	maxCommandBytes       = 64 << 10
+	maxCommandArgs        = 1024
+	maxCommandEnv         = 256
+	maxCommandEnvBytes    = 64 << 10
 )
 
-// Config says whether and where commands may run.
-type Config struct {
+// CommandConfig configures [CommandFunctions].
+type CommandConfig struct {
 	// Enabled turns the function on.
 	Enabled bool
-	// Roots is shared and stays the caller's to close. Working directories lie
-	// in them; without any the function is unavailable.
+	// Roots contain the working directories; the caller closes them. If there is
+	// none, the function is unavailable.
 	Roots *roots.Set
 	// Shell runs command lines that come without args; "" means /bin/sh.
 	Shell string
@@ -50,8 +44,12 @@ type Config struct {
 	Grace time.Duration
 }
 
-// Functions returns the functions of the family, to be registered on a host.
-func Functions(cfg Config) []host.Function {
+// CommandFunctions returns pty.command.run, which runs one command to its end. It is
+// unavailable unless the operator enables it, because a command is bounded by nothing
+// but the account the server runs as: the working directory lies in a root, but what
+// the command accesses may not. Despite the name on the wire, no pseudo-terminal is
+// involved.
+func CommandFunctions(cfg CommandConfig) []host.Function {
 	if cfg.Shell == "" {
 		cfg.Shell = "/bin/sh"
 	}
@@ -64,15 +62,15 @@ func Functions(cfg Config) []host.Function {
 		unavailable = roots.NoneReason
 	}
 	return []host.Function{{
-		ID: opRun, Action: opRun, Effect: capability.EffectWrite, Permissions: []string{"exec"},
+		ID: opCommandRun, Action: opCommandRun, Effect: capability.EffectWrite, Permissions: []string{"exec"},
 		// The command's own bound ends it first, so that its output is returned.
-		Timeout: maxTimeout + time.Minute, Unavailable: unavailable, Handle: t.run,
+		Timeout: maxCommandTimeout + time.Minute, Unavailable: unavailable, Handle: t.run,
 	}}
 }
 
-type terminal struct{ cfg Config }
+type terminal struct{ cfg CommandConfig }
 
-type params struct {
+type commandParams struct {
 	Command   string            `json:"command"`
 	Args      []string          `json:"args"`
 	Cwd       string            `json:"cwd"`
@@ -80,7 +78,7 @@ type params struct {
 	TimeoutMs *float64          `json:"timeoutMs"`
 }
 
-type result struct {
+type commandResult struct {
 	Output   string `json:"output"`
 	ExitCode *int   `json:"exitCode"` // null when time was up or a signal ended it
 	TimedOut bool   `json:"timedOut"`
@@ -88,15 +86,15 @@ type result struct {
 }
 
 func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Result, error) {
-	var p params
+	var p commandParams
 	if err := jsonx.Unmarshal(c.Input, &p); err != nil {
-		return capability.Result{}, invalid("the input does not fit: %v", err)
+		return capability.Result{}, invalidCommand("the input does not fit: %v", err)
 	}
 	timeout, err := p.check()
 	if err != nil {
 		return capability.Result{}, err
 	}
-	env, err := environment(p.Env)
+	env, err := commandEnvironment(p.Env)
 	if err != nil {
 		return capability.Result{}, err
 	}
@@ -115,7 +113,7 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := sandbox.Run(bounded, sandbox.Spec{Path: path, Args: args, Dir: dir, Env: env, Grace: t.cfg.Grace})
-	out := result{Output: r.Stdout.Text(), Signal: r.Signal}
+	out := commandResult{Output: r.Stdout.Text(), Signal: r.Signal}
 	if said := r.Stderr.Text(); said != "" {
 		out.Output += "\n" + said
 	}
@@ -128,18 +126,18 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	case bounded.Err() != nil:
 		out.TimedOut, out.Signal = true, ""
 	default:
-		return capability.Result{}, capability.Wrap(capability.CodeFailed, opRun, "the command could not be started", err).With("not_started", "")
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opCommandRun, "the command could not be started", err).With("not_started", "")
 	}
 	data, err := jsonx.Marshal(out)
 	if err != nil {
-		return capability.Result{}, capability.Wrap(capability.CodeFailed, opRun, "the result cannot be written as JSON", err)
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opCommandRun, "the result cannot be written as JSON", err)
 	}
 	return capability.Result{Value: data}, nil
 }
 
 // program is the shell for a line without args, else the program itself: with
 // args no shell sees any of it.
-func (t *terminal) program(p params, dir string) (path string, args []string, err error) {
+func (t *terminal) program(p commandParams, dir string) (path string, args []string, err error) {
 	if len(p.Args) == 0 { // the wire's clients send an empty list for none
 		return t.cfg.Shell, []string{"-c", p.Command}, nil
 	}
@@ -152,45 +150,45 @@ func (t *terminal) program(p params, dir string) (path string, args []string, er
 	case err == nil:
 		return path, p.Args, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", nil, capability.Wrap(capability.CodeFailed, opRun, "the program is not executable", err).With("not_started", "")
+		return "", nil, capability.Wrap(capability.CodeFailed, opCommandRun, "the program is not executable", err).With("not_started", "")
 	}
-	return "", nil, capability.Wrap(capability.CodeNotFound, opRun, "the program was not found", err).
+	return "", nil, capability.Wrap(capability.CodeNotFound, opCommandRun, "the program was not found", err).
 		With("program_not_found", "leave args out to have a shell read the command line")
 }
 
-func (p *params) check() (time.Duration, error) {
+func (p *commandParams) check() (time.Duration, error) {
 	size := len(p.Command)
 	for _, a := range p.Args {
 		size += len(a)
 	}
 	switch {
 	case strings.TrimSpace(p.Command) == "":
-		return 0, invalid("a command is required")
-	case size > maxCommand:
-		return 0, invalid("command and args are larger than %d bytes", maxCommand)
-	case len(p.Args) > maxArgs:
-		return 0, invalid("more than %d args", maxArgs)
+		return 0, invalidCommand("a command is required")
+	case size > maxCommandBytes:
+		return 0, invalidCommand("command and args are larger than %d bytes", maxCommandBytes)
+	case len(p.Args) > maxCommandArgs:
+		return 0, invalidCommand("more than %d args", maxCommandArgs)
 	case strings.ContainsRune(p.Command, 0) || slices.ContainsFunc(p.Args, func(a string) bool { return strings.ContainsRune(a, 0) }):
-		return 0, invalid("command or args hold a NUL byte")
+		return 0, invalidCommand("command or args hold a NUL byte")
 	}
 	if p.TimeoutMs == nil {
-		return defaultTimeout, nil
+		return defaultCommandTimeout, nil
 	}
-	if !(*p.TimeoutMs >= 1) || *p.TimeoutMs > float64(maxTimeout.Milliseconds()) {
-		return 0, invalid("timeoutMs must be between 1 and %d", maxTimeout.Milliseconds())
+	if !(*p.TimeoutMs >= 1) || *p.TimeoutMs > float64(maxCommandTimeout.Milliseconds()) {
+		return 0, invalidCommand("timeoutMs must be between 1 and %d", maxCommandTimeout.Milliseconds())
 	}
 	return time.Duration(*p.TimeoutMs * float64(time.Millisecond)), nil
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// environment adds the caller's variables to the clean ones. PATH and HOME may
+// commandEnvironment adds the caller's variables to the clean ones. PATH and HOME may
 // be replaced: whoever may run any command gains nothing by it. Variables by
 // which the loader or the shell runs further code unseen are refused, so that
 // the command in the audit is the command that ran.
-func environment(extra map[string]string) ([]string, error) {
-	if len(extra) > maxEnv {
-		return nil, invalid("more than %d environment variables", maxEnv)
+func commandEnvironment(extra map[string]string) ([]string, error) {
+	if len(extra) > maxCommandEnv {
+		return nil, invalidCommand("more than %d environment variables", maxCommandEnv)
 	}
 	env := append(sandbox.Environment(), "TERM=dumb")
 	size := 0
@@ -198,18 +196,18 @@ func environment(extra map[string]string) ([]string, error) {
 	for name, value := range extra {
 		size += len(name) + len(value)
 		switch {
-		case !envName.MatchString(name):
-			return nil, invalid("the name of an environment variable must be letters, digits and underscores, at most 128")
+		case !envNamePattern.MatchString(name):
+			return nil, invalidCommand("the name of an environment variable must be letters, digits and underscores, at most 128")
 		case strings.ContainsRune(value, 0):
-			return nil, invalid("the environment variable %s holds a NUL byte", name)
-		case deniedVariable(name):
-			return nil, capability.Errorf(capability.CodeDenied, opRun, "the environment variable %s cannot be set", name).
+			return nil, invalidCommand("the environment variable %s holds a NUL byte", name)
+		case isDeniedVariable(name):
+			return nil, capability.Errorf(capability.CodeDenied, opCommandRun, "the environment variable %s cannot be set", name).
 				With("security_violation", "set it inside the command, where it can be seen")
 		}
 		names = append(names, name)
 	}
-	if size > maxEnvBytes {
-		return nil, invalid("the environment is larger than %d bytes", maxEnvBytes)
+	if size > maxCommandEnvBytes {
+		return nil, invalidCommand("the environment is larger than %d bytes", maxCommandEnvBytes)
 	}
 	slices.Sort(names)
 	for _, name := range names { // later ones win
@@ -218,7 +216,7 @@ func environment(extra map[string]string) ([]string, error) {
 	return env, nil
 }
 
-func deniedVariable(name string) bool {
+func isDeniedVariable(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"LD_", "DYLD_", "BASH_FUNC_", "JUNCTOR_"} {
 		if strings.HasPrefix(upper, prefix) {
@@ -231,6 +229,6 @@ func deniedVariable(name string) bool {
 	}, upper)
 }
 
-func invalid(format string, args ...any) error {
-	return capability.Wrap(capability.CodeInvalidInput, opRun, fmt.Sprintf(format, args...), nil)
+func invalidCommand(format string, args ...any) error {
+	return capability.Wrap(capability.CodeInvalidInput, opCommandRun, fmt.Sprintf(format, args...), nil)
 }

@@ -1,4 +1,4 @@
-package core
+package local
 
 import (
 	"context"
@@ -12,24 +12,24 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 )
 
-// Engine is the governed path as the catalog's own tools use it.
-type Engine interface {
-	// Agent is the catalog of an invocation's context, and which entries its
-	// principal may call.
+// CatalogEngine compiles the catalog of an invocation.
+type CatalogEngine interface {
+	// Agent returns the catalog of an invocation's context and a predicate of the
+	// entries that its principal may call.
 	Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error)
 }
 
-// Catalog returns the functions that find, describe and call others, and
+// CatalogFunctions returns the functions that find, describe and call others, and
 // session.status.
-func Catalog(e Engine, version string) []Function {
-	m := &meta{engine: e, tools: search.Tools{Index: new(search.Index)}}
+func CatalogFunctions(e CatalogEngine, version string) []Function {
+	m := &catalogTools{engine: e, tools: search.Tools{Index: new(search.Index)}}
 	own := func(action capability.Action, effect capability.Effect, do func(context.Context, capability.Call) (json.RawMessage, error)) Function {
 		domain := "catalog"
 		if action == "session.status" {
 			domain = "session"
 		}
 		return Function{Do: do, Contribution: capability.Contribution{
-			ID: string(action), Kind: "capability.agent-tool", Action: action, Effect: effect, Provider: capability.NewProviderKey(domain, Extension, "default"),
+			ID: string(action), Kind: "capability.agent-tool", Action: action, Effect: effect, Provider: capability.NewProviderKey(domain, CoreExtension, "default"),
 		}}
 	}
 	status := func(_ context.Context, c capability.Call) (json.RawMessage, error) {
@@ -43,13 +43,13 @@ func Catalog(e Engine, version string) []Function {
 		own(compile.ActionCallRead, capability.EffectRead, judgedAsInner),
 		own(compile.ActionCall, capability.EffectExternal, judgedAsInner),
 		own("session.status", capability.EffectRead, status),
-		engine(),
+		contextEngine(),
 	}
 }
 
-// engine is the context engine "builtin": the messages of the session,
+// contextEngine is the context engine "builtin": the messages of the session,
 // unchanged.
-func engine() Function {
+func contextEngine() Function {
 	return Function{
 		Contribution: capability.Contribution{
 			ID: "context-engine", Kind: "capability.context-engine", Effect: capability.EffectRead, Provider: capability.NewProviderKey("context-engine", "builtin", "default"),
@@ -71,19 +71,19 @@ func engine() Function {
 	}
 }
 
-type meta struct {
-	engine Engine
+type catalogTools struct {
+	engine CatalogEngine
 	tools  search.Tools
 }
 
-// outer is the invocation as whom and where the caller asks.
+// outer returns the caller's invocation.
 func outer(c capability.Call) capability.Invocation {
 	return capability.Invocation{
 		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context, Audience: capability.AudienceAgent, Within: c.Within,
 	}
 }
 
-func (m *meta) search(_ context.Context, c capability.Call) (json.RawMessage, error) {
+func (m *catalogTools) search(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	var in struct {
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
@@ -95,13 +95,12 @@ func (m *meta) search(_ context.Context, c capability.Call) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	// What the caller may not call is not there for it, and takes no place of what
-	// is.
+	// Actions that the caller may not call must not use up the limit.
 	found := m.tools.SearchAmong(agent, in.Query, in.Limit, func(a *compile.Action) bool { return slices.ContainsFunc(a.Entries, permitted) })
 	return jsonx.Marshal(found)
 }
 
-func (m *meta) describe(_ context.Context, c capability.Call) (json.RawMessage, error) {
+func (m *catalogTools) describe(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	var in struct {
 		Name string `json:"name"`
 	}
@@ -123,9 +122,8 @@ func (m *meta) describe(_ context.Context, c capability.Call) (json.RawMessage, 
 	return jsonx.Marshal(described)
 }
 
-// judgedAsInner is what catalog.call and catalog.callRead do by themselves:
-// nothing. The engine takes the action they name in their place, so that no door
-// is wider than what goes through it.
+// judgedAsInner fails, because the engine replaces catalog.call and catalog.callRead by
+// the call that they name, so that the policy of the inner call applies.
 func judgedAsInner(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	return nil, capability.Errorf(capability.CodeInternal, "core", "%s was not taken for the call it makes", c.Action)
 }

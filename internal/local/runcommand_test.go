@@ -1,6 +1,6 @@
 //go:build unix
 
-package terminal
+package local
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func setup(t *testing.T) (*host.Host, string) {
+func newCommandHost(t *testing.T) (*host.Host, string) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -35,27 +35,27 @@ func setup(t *testing.T) (*host.Host, string) {
 	}
 	t.Cleanup(func() { _ = set.Close() })
 	h := host.New(host.Config{})
-	if err := h.Register(Functions(Config{Enabled: true, Roots: set, Grace: 100 * time.Millisecond})...); err != nil {
+	if err := h.Register(CommandFunctions(CommandConfig{Enabled: true, Roots: set, Grace: 100 * time.Millisecond})...); err != nil {
 		t.Fatal(err)
 	}
 	return h, base
 }
 
-func call(ctx context.Context, h *host.Host, input string) (result, *capability.Error) {
-	r, err := h.Invoke(ctx, capability.Call{Action: opRun, Input: json.RawMessage(input)})
+func runCommand(ctx context.Context, h *host.Host, input string) (commandResult, *capability.Error) {
+	r, err := h.Invoke(ctx, capability.Call{Action: opCommandRun, Input: json.RawMessage(input)})
 	if err != nil {
-		return result{}, capability.AsError(err)
+		return commandResult{}, capability.AsError(err)
 	}
-	var out result
+	var out commandResult
 	if err := json.Unmarshal(r.Value, &out); err != nil {
-		return result{}, capability.AsError(err)
+		return commandResult{}, capability.AsError(err)
 	}
 	return out, nil
 }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	h, base := setup(t)
+	h, base := newCommandHost(t)
 	if err := os.WriteFile(filepath.Join(base, "sub/own"), []byte("#!/bin/sh\necho own $1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out, err := call(t.Context(), h, tt.input)
+			out, err := runCommand(t.Context(), h, tt.input)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,8 +91,8 @@ func TestRun(t *testing.T) {
 func TestOurEnvironmentStaysOurs(t *testing.T) {
 	t.Setenv("JUNCTOR_TOKEN", "sekrit")
 	t.Setenv("SOME_API_KEY", "sekrit")
-	h, _ := setup(t)
-	out, err := call(t.Context(), h, `{"command":"env"}`)
+	h, _ := newCommandHost(t)
+	out, err := runCommand(t.Context(), h, `{"command":"env"}`)
 	if err != nil || strings.Contains(out.Output, "sekrit") {
 		t.Errorf("got %q, %v", out.Output, err)
 	}
@@ -100,8 +100,8 @@ func TestOurEnvironmentStaysOurs(t *testing.T) {
 
 func TestTimeIsUp(t *testing.T) {
 	t.Parallel()
-	h, _ := setup(t)
-	out, err := call(t.Context(), h, `{"command":"echo begun; trap '' TERM; while :; do sleep 1; done","timeoutMs":200}`)
+	h, _ := newCommandHost(t)
+	out, err := runCommand(t.Context(), h, `{"command":"echo begun; trap '' TERM; while :; do sleep 1; done","timeoutMs":200}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,18 +112,18 @@ func TestTimeIsUp(t *testing.T) {
 
 func TestTheCallersEndIsAnError(t *testing.T) {
 	t.Parallel()
-	h, _ := setup(t)
+	h, _ := newCommandHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := call(ctx, h, `{"command":"sleep 60"}`); err == nil || err.Code != capability.CodeTimeout {
+	if _, err := runCommand(ctx, h, `{"command":"sleep 60"}`); err == nil || err.Code != capability.CodeTimeout {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestLargeOutputKeepsHeadAndTail(t *testing.T) {
 	t.Parallel()
-	h, _ := setup(t)
-	out, err := call(t.Context(), h, `{"command":"echo first; yes | head -c 3000000; echo last"}`)
+	h, _ := newCommandHost(t)
+	out, err := runCommand(t.Context(), h, `{"command":"echo first; yes | head -c 3000000; echo last"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,14 +135,14 @@ func TestLargeOutputKeepsHeadAndTail(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	h, base := setup(t)
+	h, base := newCommandHost(t)
 	tests := []struct {
 		name, input string
 		code        capability.Code
 	}{
 		{"no command", `{"command":" "}`, capability.CodeInvalidInput},
 		{"NUL", `{"command":"a\u0000"}`, capability.CodeInvalidInput},
-		{"too large", `{"command":"` + strings.Repeat("x", maxCommand+1) + `"}`, capability.CodeInvalidInput},
+		{"too large", `{"command":"` + strings.Repeat("x", maxCommandBytes+1) + `"}`, capability.CodeInvalidInput},
 		{"time below the range", `{"command":"true","timeoutMs":0}`, capability.CodeInvalidInput},
 		{"time above the range", `{"command":"true","timeoutMs":1800001}`, capability.CodeInvalidInput},
 		{"loader variable", `{"command":"true","env":{"LD_PRELOAD":"x"}}`, capability.CodeDenied},
@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := call(t.Context(), h, tt.input)
+			_, err := runCommand(t.Context(), h, tt.input)
 			if err == nil || err.Code != tt.code {
 				t.Fatalf("got %v, want %q", err, tt.code)
 			}
@@ -170,10 +170,10 @@ func TestRefusals(t *testing.T) {
 
 func TestOffUnlessTurnedOn(t *testing.T) {
 	t.Parallel()
-	if f := Functions(Config{})[0]; f.Unavailable != "running commands is turned off" {
+	if f := CommandFunctions(CommandConfig{})[0]; f.Unavailable != "running commands is turned off" {
 		t.Errorf("got %q", f.Unavailable)
 	}
-	if f := Functions(Config{Enabled: true})[0]; f.Unavailable != roots.NoneReason {
+	if f := CommandFunctions(CommandConfig{Enabled: true})[0]; f.Unavailable != roots.NoneReason {
 		t.Errorf("got %q", f.Unavailable)
 	}
 }
