@@ -297,9 +297,8 @@ func (s *mcpStage) close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// mcpDoors measures the MCP door against a bare reverse proxy before the same
-// upstream, and its lists against the SDK's server (spec mcp-and-a2a, checks 23 to
-// 26).
+// mcpDoors compares the MCP endpoint with a bare reverse proxy before the same
+// upstream, and its lists with those of the SDK's server.
 func mcpDoors(sh *sheet, calls, rounds int) error {
 	s, err := newMCPStage("")
 	if err != nil {
@@ -390,8 +389,8 @@ func profileMCP(file, era, what string, calls int) error {
 	return nil
 }
 
-// mcpMemory says what an idle server with one upstream takes, and what clients leave
-// behind that open a session, list a thousand tools and never come back (check 26).
+// mcpMemory measures the memory of an idle server with one upstream, and of sessions
+// whose clients list a thousand tools and never return.
 func mcpMemory(sh *sheet) error {
 	const sessions = 1000
 	dir, err := os.MkdirTemp("", "junctor-bench-")

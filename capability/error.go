@@ -47,7 +47,7 @@ const (
 	routerFailed      = "CAPABILITY_REQUEST_FAILED"
 )
 
-// CodeTable returns every code, in the order of spec/README section 4.
+// CodeTable returns every code; the order is fixed.
 func CodeTable() []CodeRow {
 	return []CodeRow{
 		{CodeUnauthenticated, "The credential is missing, malformed, expired or revoked.", 401, routerUnavailable, 3},
@@ -88,7 +88,7 @@ func (c Code) Row() CodeRow {
 // Err is the cause, for operators only; it never leaves the process.
 type Error struct {
 	Code       Code
-	Reason     string // fine code of the owning spec, lower_snake; may be empty
+	Reason     string // specific reason below the code, lower_snake; may be empty
 	Op         string // what was being done: "endpoint.connect"
 	Message    string
 	Hint       string // what to do about it; may be empty
@@ -137,8 +137,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MarshalJSON renders the form of spec/README section 4: code, reason, message,
-// hint, details, retry_after_ms. The cause is left out.
+// MarshalJSON encodes code, reason, message, hint, details and retry_after_ms, without
+// the cause.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Code       Code           `json:"code"`

@@ -70,7 +70,7 @@ type AssetResult struct {
 	SHA256              string `json:"sha256"`
 }
 
-// Report is the conformance report of router spec, section 12.
+// Report is the result of a conformance run, as it is written in JSON.
 type Report struct {
 	EndpointID      string              `json:"endpointId"`
 	Availability    router.Availability `json:"availability"`

@@ -18,7 +18,7 @@ type Dialect string
 // in the union, which is what our own router accepts.
 const (
 	DialectUnion Dialect = "union"
-	DialectS     Dialect = "s" // the seed
+	DialectS     Dialect = "s" // the original TypeScript router
 	DialectT     Dialect = "t" // the first sources
 	DialectN     Dialect = "n" // the newest
 )

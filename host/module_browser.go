@@ -51,7 +51,7 @@ type App struct {
 	Capabilities  []string `json:"capabilities,omitzero"`
 	MinPlayers    *float64 `json:"minPlayers,omitzero"`
 	MaxPlayers    *float64 `json:"maxPlayers,omitzero"`
-	// Viewer, Session and UIExtension are the objects of router spec, section 4.8.
+	// Viewer, Session and UIExtension are objects of the router wire, passed on as they are.
 	Viewer            json.RawMessage `json:"viewer,omitzero"`
 	Session           json.RawMessage `json:"session,omitzero"`
 	UIExtension       json.RawMessage `json:"uiExtension,omitzero"`

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestA2A holds the A2A door to the official JavaScript SDK: both bindings of 1.0, and
-// 0.3 by its compatibility transport.
+// TestA2A tests the A2A endpoint with the official JavaScript SDK: both bindings of
+// A2A 1, and the older version by its compatibility transport.
 func TestA2A(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []string{"1.0-rpc", "1.0-rest", "0.3"} {

@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestAProviderForgetsItsSessions: acceptance check 12.
 func TestAProviderForgetsItsSessions(t *testing.T) {
 	r := newRecovering(t)
 	f := newFar(t, false)
@@ -78,7 +77,6 @@ func children(t *testing.T, pid int, word string) []int {
 	return found
 }
 
-// TestAProviderIsKilled: acceptance check 13.
 func TestAProviderIsKilled(t *testing.T) {
 	r := newRecovering(t)
 	r.addProgram("everything", "server-everything")
@@ -145,7 +143,6 @@ func TestAProviderIsKilled(t *testing.T) {
 	}
 }
 
-// TestAToolIsAddedAtTheProvider: acceptance check 14.
 func TestAToolIsAddedAtTheProvider(t *testing.T) {
 	r := newRecovering(t)
 	for _, cell := range [][2]string{{"legacy", "2025-11-25"}, {"legacy", "2026-07-28"}, {"modern", "2025-11-25"}, {"modern", "2026-07-28"}} {
@@ -201,7 +198,6 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 	}
 }
 
-// TestThePlaneIsRestarted: acceptance check 15.
 func TestThePlaneIsRestarted(t *testing.T) {
 	t.Run("in order", func(t *testing.T) { restarted(t, (*recovering).down) })
 	t.Run("killed", func(t *testing.T) { restarted(t, (*recovering).kill) })

@@ -27,7 +27,7 @@ func (a *app) auditCommand() *cobra.Command {
 		a.auditVerifyCommand(), a.auditTailCommand())
 }
 
-// auditFilters are the flags of runner spec section 20.6 by their URL names.
+// auditFilters returns the flags that filter audit records, with their query parameters.
 func auditFilters() [][2]string {
 	return [][2]string{
 		{"ext", "only this module"},

@@ -12,9 +12,8 @@ import (
 
 const yesHelp = "say yes to whatever you are asked"
 
-// confirmed does what may ask whoever calls for a confirmation, asks them at the
-// terminal unless they said yes beforehand, and does it again (spec/README section
-// 5, channel client).
+// confirmed calls do. If the server requires confirmation by the client, confirmed asks
+// at the terminal, unless yes is set, and calls do again.
 func (a *app) confirmed(ctx context.Context, yes bool, do func() error) error {
 	err := do()
 	id, asked := confirmation(capability.AsError(err))

@@ -74,7 +74,7 @@ taken away again when it cannot be connected.`,
 // cloudAPIBase is the original's default.
 const cloudAPIBase = "https://api.elizacloud.ai"
 
-// connectBody is the body of router spec section 10.
+// connectBody returns the body of a request to connect an endpoint.
 func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (map[string]any, error) {
 	switch {
 	case len(args) == 0 && !o.cloud:

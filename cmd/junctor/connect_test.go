@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConnectSendsWhatTheConnectAPIReads holds the flags to the body of router
-// spec section 10: what is not said is not sent.
+// TestConnectSendsWhatTheConnectAPIReads compares the flags with the members of the
+// request body. Flags that are not given are not sent.
 func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 	t.Parallel()
 	var got map[string]any

@@ -97,8 +97,8 @@ func loopbackAddress(listen string) bool {
 	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
 }
 
-// endpointReady prints the ready line of decision R7: both url and baseUrl, and
-// no token.
+// endpointReady prints the line that reports readiness. It has both url and baseUrl,
+// and no token.
 func (a *app) endpointReady(ep *reference.Endpoint, url, file string) error {
 	data, err := json.Marshal(map[string]any{
 		"url": url, "baseUrl": url, "pid": os.Getpid(), "moduleIds": ep.ModuleIDs(), "bundlePath": reference.BundlePath,

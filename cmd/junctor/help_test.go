@@ -321,8 +321,8 @@ func TestAWordThatIsNoneIsAnsweredWithThoseNearIt(t *testing.T) {
 	}
 }
 
-// TestEveryFlagOfTheContractIsThere holds command-line.md, section 3, and older
-// spellings: what is written there works.
+// TestEveryFlagOfTheContractIsThere checks that the documented flags and their older
+// spellings are accepted.
 func TestEveryFlagOfTheContractIsThere(t *testing.T) {
 	t.Parallel()
 	for _, line := range strings.Split(strings.TrimSpace(contract), "\n") {

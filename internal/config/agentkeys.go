@@ -19,7 +19,7 @@ import (
 )
 
 // Foreign is what an elizaOS agent's configuration file says of task agents. It is the
-// lowest layer (decision R3).
+// lowest layer.
 type Foreign struct {
 	Path string // of the file; "": the environment names none
 	// Said are the keys of section agents that a higher layer sets, so that the file says
@@ -60,7 +60,7 @@ type foreignKey struct {
 	read      func(text string, f *foreignSays) error
 }
 
-// foreignKeys is the table of task-agents, section 3.
+// foreignKeys returns the environment variables of other programs that set our keys.
 func foreignKeys(programs []Program) []foreignKey {
 	list := []foreignKey{
 		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType(programs))},
@@ -96,7 +96,7 @@ func foreignKeys(programs []Program) []foreignKey {
 }
 
 // aliases are variables of other products that mean keys of ours; they come after
-// our own variables (decision R3). A blank one is not said.
+// our own variables. A blank one is not said.
 func aliases(environ []string, programs []Program) (*foreignSays, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {

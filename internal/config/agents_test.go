@@ -20,8 +20,8 @@ func agentsWith(change func(*config.Agents)) config.Agents {
 	return a
 }
 
-// foreignCases is one good value of each variable of task-agents, section 3, and what it
-// does.
+// foreignCases returns one valid value of each variable of other programs, and its
+// effect.
 func foreignCases() map[string]struct {
 	value string
 	want  config.Agents
@@ -232,7 +232,6 @@ func TestWhereTheAgentsFileIs(t *testing.T) {
 	}
 }
 
-// TestTheReferenceSaysWhatCanBeSetAtRunTime: decision R3.
 func TestTheReferenceSaysWhatCanBeSetAtRunTime(t *testing.T) {
 	t.Parallel()
 	got := map[string]bool{}

@@ -16,9 +16,8 @@ import (
 const maxCatalogFile = 1 << 20
 
 // ReadCatalog reads the operator's settings of the catalog into v: a YAML or JSON
-// document in the form of the catalog spec, section 24 (slots, policy, ranks,
-// backends, forcedDefaults, crossContext, naming, owners, canonicalMap,
-// exposure). Its keys hold dots and colons, so it is a file of its own beside
+// document with slots, policy, ranks, backends, forcedDefaults, crossContext,
+// naming, owners, canonicalMap and exposure. Its keys hold dots and colons, so it is a file of its own beside
 // config.yaml. A file that is not there leaves v as it is.
 func ReadCatalog(path string, v any) error {
 	data, err := os.ReadFile(path)

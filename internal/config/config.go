@@ -1,5 +1,5 @@
 // Package config reads the one Config tree: defaults < config.yaml < JUNCTOR_*
-// environment < flags (decision R3). It is strict: an unknown key or a value of
+// environment < flags. It is strict: an unknown key or a value of
 // the wrong type is refused with its file and line, or its variable's name. The
 // reference page (junctor config docs) is generated from the struct tags below.
 package config

@@ -15,7 +15,7 @@ import (
 )
 
 // Eliza is what the variables of an elizaOS agent say of capability endpoints.
-// They rank below JUNCTOR_* (decision R3).
+// They rank below JUNCTOR_*.
 type Eliza struct {
 	Environment string // of the six, "server" when nothing is said
 	Endpoints   []ElizaEndpoint

@@ -22,7 +22,7 @@ import (
 // maxFile bounds config.yaml.
 const maxFile = 1 << 20
 
-// notSections are variables of the command line, not keys (decision R3).
+// notSections are variables of the command line, not keys.
 func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}
 }
@@ -137,7 +137,7 @@ type Key struct {
 	Type    string
 	Default string
 	Doc     string
-	// Runtime says that it can also be set while the server runs (decision R3).
+	// Runtime says that it can also be set while the server runs.
 	Runtime bool
 }
 

@@ -87,7 +87,7 @@ const (
 
 const decision = "DECISION: the greeting is in hello.txt because the task asked for a file."
 
-// TestPrograms: acceptance test 4 of task-agents, section 20.
+// TestPrograms starts each installed coding CLI as a task agent.
 func TestPrograms(t *testing.T) {
 	bin, _ := commands(t)
 	binary := build(t)

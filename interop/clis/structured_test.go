@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// structured: acceptance test 5 of task-agents, section 20. What is asked is allowed once
-// and refused once, a file elsewhere is refused by nobody but the preset's rules, and the
-// conversation is taken up again.
+// structured allows one request and refuses one, checks that only the preset's rules
+// refuse a file elsewhere, and resumes the conversation.
 func (r *run) structured(t *testing.T) {
 	if r.noStructured != "" {
 		t.Skip(r.noStructured)

@@ -82,7 +82,7 @@ func TestArgumentsGetTheirNames(t *testing.T) {
 	}
 }
 
-// The table is section 21.2's, its codes are those of README section 4.
+// TestErrorsTravel checks the code of each reason, and that it survives the wire.
 func TestErrorsTravel(t *testing.T) {
 	t.Parallel()
 	for _, row := range cmp.Errors() {

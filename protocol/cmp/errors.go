@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The fine codes of section 21.2; each is the reason of a capability.Error.
+// The reasons of a capability.Error that come from nodes.
 const (
 	ReasonNodeNotFound     = "node_not_found"
 	ReasonNodeLost         = "node_lost"
@@ -51,8 +51,8 @@ const (
 	RetryIdempotent // only what may run twice, or carries an idempotency key
 )
 
-// ErrorRow is what one fine code is: the class of the original's errors that its
-// clients match, the code of spec/README, section 4, and whether to try again.
+// ErrorRow describes one reason: the class of the original's errors that its clients
+// match, the code, and whether to retry.
 type ErrorRow struct {
 	Reason string
 	Type   string // "" where the original has no class
@@ -60,7 +60,7 @@ type ErrorRow struct {
 	Retry  Retry
 }
 
-// Errors returns the table of section 21.2.
+// Errors returns the table of reasons.
 func Errors() []ErrorRow {
 	const value, key, permission, encoding, execution = "ValueError", "KeyError", "PermissionError", "SerializationError", "RemoteExecutionError"
 	return []ErrorRow{

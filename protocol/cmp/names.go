@@ -1,10 +1,9 @@
-// Package cmp is the capability management protocol of nodes (nodes spec, seed
-// 002): five reserved functions by which skills are put on a device while it runs,
-// what they are given and what they answer. It is shapes and rules only; payload
-// has the skills themselves, wire the messages between nodes and a gateway.
+// Package cmp defines the capability management protocol of nodes: the arguments and
+// results of the five reserved functions that manage skills on a running device.
+// Package payload holds the skills themselves, package wire the messages between nodes
+// and a gateway.
 //
-// Everything here comes from strangers on one side or the other: what is decoded is
-// bounded, and the error says the limit.
+// Input is untrusted on both sides: decoding is bounded, and errors name the limit.
 package cmp
 
 import (

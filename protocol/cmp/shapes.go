@@ -173,7 +173,7 @@ type Limits struct {
 	Payload      int `json:"max_payload_bytes"`
 }
 
-// DefaultLimits are those of section 6.
+// DefaultLimits returns the default limits of payloads.
 func DefaultLimits() Limits { return Limits{8, 200_000, 800_000, 1 << 20} }
 
 // Status is what a host says of itself.

@@ -40,7 +40,7 @@ func (a Asset) Check() error {
 	return nil
 }
 
-// BytesValue is the JSON form of bytes (decision N1).
+// BytesValue is the JSON form of bytes.
 func BytesValue(b []byte) json.RawMessage {
 	return json.RawMessage(`{"$bytes":"` + base64.StdEncoding.EncodeToString(b) + `"}`)
 }

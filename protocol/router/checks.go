@@ -31,7 +31,7 @@ func oneLine(s string) error {
 	return nil
 }
 
-// endpointKey is section 2.3's rule for endpointId.
+// endpointKey checks an endpointId.
 func endpointKey(s string) error { return oneLine(s) }
 
 func httpStatus(s string) error {
@@ -61,8 +61,8 @@ func standardBase64(s string) error {
 	return nil
 }
 
-// serviceMethod is section 4.9: an identifier that does not collide with what
-// every JavaScript object or the router's proxy has.
+// serviceMethod checks a method name: an identifier that is not a member of every
+// JavaScript object or of the router's proxy.
 func serviceMethod(s string) error {
 	for i := range len(s) {
 		c := s[i]

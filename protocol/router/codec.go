@@ -16,7 +16,7 @@ type Limits struct {
 	Depth         int // nesting of one module
 }
 
-// DefaultLimits returns the limits of spec/README section 10.
+// DefaultLimits returns the default limits of messages.
 func DefaultLimits() Limits {
 	return Limits{ManifestBytes: 4 << 20, Modules: 256, Items: 1024, Depth: 64}
 }

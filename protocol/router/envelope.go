@@ -15,8 +15,8 @@ type answer struct {
 	ok, result, err json.RawMessage
 }
 
-// readEnvelope finds the result in an answer, or the failure, by the table of
-// spec section 1.3. The result aliases body; nil means an empty body.
+// readEnvelope returns the result of an answer, or its error. The result aliases body;
+// nil means an empty body.
 func readEnvelope(status int, body []byte, path string) (json.RawMessage, error) {
 	if status < 200 || status > 299 {
 		return nil, refusal(status, body, path)

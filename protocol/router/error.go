@@ -85,9 +85,9 @@ func detailsOf(code capability.Code, reason string) json.RawMessage {
 	return raw
 }
 
-// FromCapability turns one of our errors into the wire form: the code by the
-// table of spec/README section 4, the fine code, reason, hint and the error's
-// own details as members of details. method may be empty. A nil err is nil.
+// FromCapability converts an error into the wire form: the code by the table of codes,
+// and the reason, hint and details of the error as members of details. method may be
+// empty. A nil err is nil.
 func FromCapability(err *capability.Error, method string) *Error {
 	if err == nil {
 		return nil

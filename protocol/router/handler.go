@@ -42,7 +42,7 @@ type Backend interface {
 	Invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// HandlerOptions adjusts [Handler]; the zero value is the specification's.
+// HandlerOptions adjusts [Handler]; the zero value is the standard behavior.
 type HandlerOptions struct {
 	// MaxBody bounds a request body in bytes; 0 is DefaultMaxBody.
 	MaxBody int64

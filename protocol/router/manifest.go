@@ -1,7 +1,7 @@
 package router
 
-// moduleShape is section 3 and 4 of the specification as one table. The order
-// of the members is the order of the original's checks.
+// moduleShape is the shape of a module as one table. The order of the members is the
+// order of the original's checks.
 var moduleShape = newModuleShape()
 
 func (s *shape) isModule() bool { return s == moduleShape }

@@ -35,8 +35,8 @@ type Method struct {
 	// Target is the parameter that names the item within the module ("action",
 	// "eventName", …); empty when there is none.
 	Target string
-	// Effect is the class of decision R22; of plugin.route.call it is that of
-	// every verb but GET, see EffectOf.
+	// Effect is the effect of a call; of plugin.route.call it is that of every verb but
+	// GET, see EffectOf.
 	Effect capability.Effect
 
 	params, result *shape
@@ -51,7 +51,7 @@ func (m Method) EffectOf(params json.RawMessage) capability.Effect {
 	return m.Effect
 }
 
-// Methods returns the 27 methods in the order of the specification.
+// Methods returns the 27 methods in the order of the router protocol.
 func Methods() []Method { return slices.Clone(methodTable) }
 
 // Lookup returns the row of a method.
@@ -93,8 +93,8 @@ func newMethodTable() []Method {
 	return slices.Concat(lowLevelMethods(), pluginMethods(), evaluatorMethods(), hostMethods())
 }
 
-// low builds the params of a low-level method: the two extra keys of section
-// 1.2 are tolerated whatever they hold.
+// low builds the params of a low-level method: its two extra keys are
+// ignored whatever they hold.
 func low(parts ...any) *shape {
 	return shapeOf(fields(append(parts, opts(anyJSON, "endpointId", "traceSessionId"))...)...)
 }

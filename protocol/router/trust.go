@@ -75,8 +75,8 @@ func (p *TrustPolicy) Normalise() {
 	}
 }
 
-// Decide judges one module of the endpoint; a nil policy trusts. The checks and
-// their order are the specification's; the first failure decides.
+// Decide judges one module of the endpoint; a nil policy trusts. The order of the checks
+// is fixed; the first failure decides.
 func (p *TrustPolicy) Decide(m *Module, endpoint string) TrustDecision {
 	d := TrustDecision{ModuleID: m.ID, PluginName: m.Name, EndpointID: endpoint}
 	if m.Provenance != nil {

@@ -31,7 +31,7 @@ func In(dir string) Places {
 	return Places{Env: filepath.Join(dir, "config.env"), Config: filepath.Join(dir, "eliza.json")}
 }
 
-// Find are the places that an agent with this environment uses (decision R2):
+// Find are the places that an agent with this environment uses:
 // ELIZA_STATE_DIR, else the hidden directory of ELIZA_NAMESPACE in the home of
 // the user; ELIZA_CONFIG_PATH is the path of eliza.json when it is set.
 func Find(getenv func(string) string) (Places, error) {

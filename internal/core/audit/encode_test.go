@@ -214,7 +214,7 @@ func TestEveryEventHasOneRow(t *testing.T) {
 			t.Errorf("%s has no row", c[1])
 		}
 	}
-	// The rows that runner spec 20.2 gives literally.
+	// Rows whose mirror files must not change.
 	const c, s = MirrorCapabilities, MirrorSecurity
 	want := map[Event]EventRow{}
 	for _, r := range []EventRow{

@@ -4,7 +4,7 @@ package audit
 // where the audit event has underscores.
 type Event string
 
-// The events of spec/README section 7, grouped as there.
+// The audit events, grouped by subject.
 const (
 	CapabilityStarted   Event = "capability_started"
 	CapabilityExecuted  Event = "capability_executed"
@@ -120,7 +120,7 @@ func (l Level) Rank() int {
 // Mirrors says which of the files under logs/ repeat a record.
 type Mirrors uint8
 
-// The mirror files of runner spec section 20.2.
+// The mirror files.
 const (
 	MirrorCapabilities Mirrors = 1 << iota // logs/capabilities.log
 	MirrorSecurity                         // logs/security.log
@@ -137,10 +137,9 @@ type EventRow struct {
 	Ends bool
 }
 
-// EventTable returns every event once. The rows of runner spec section 20.2 are
-// literal; for the rest the rule is: credentials, trust, consent and the state
-// of the audit itself go to security.log, what became of calls and of the things
-// that carry them goes to capabilities.log, tasks and server life to neither.
+// EventTable returns every event once. Credentials, trust, consent and the state of the
+// audit itself go to security.log; calls and the modules, endpoints and nodes that
+// handle them go to capabilities.log; tasks and the server's lifecycle go to neither.
 func EventTable() []EventRow {
 	const c, s = MirrorCapabilities, MirrorSecurity
 	return []EventRow{

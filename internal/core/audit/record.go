@@ -51,9 +51,8 @@ type Record struct {
 	Error     string // "": null; text for operators, redacted
 }
 
-// Metadata is the nested object of runner spec section 20.1 with the members
-// that spec/README section 7 adds. The first ten are always written (null when
-// empty), the others only when set.
+// Metadata is the nested object "metadata" of a record. The first ten members are
+// always written (null when empty), the others only when set.
 type Metadata struct {
 	Tool        string
 	ArgsCount   int

@@ -240,7 +240,7 @@ func TestDependencies(t *testing.T) {
 	if got := withheld(built(t, catalog.Settings{}, module("mcp.github", go1, lean), module("mcp", go2))); got != "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict" {
 		t.Error(got)
 	}
-	// R02: what was missing comes, and all that waited for it in one generation.
+	// When the missing entry comes, all that waited for it come in one generation.
 	c := empty(t, catalog.Settings{})
 	apply(t, c, module("a", needs("x", "b/x")), module("c", needs("x", "a/x")))
 	change, _, err := c.Replace(capability.Batch{Source: "b", Modules: []capability.Module{module("b", tool("x", "x"))}})
@@ -315,8 +315,8 @@ func TestRouteSurfaces(t *testing.T) {
 	}
 }
 
-// TestMappings holds catalog spec, section 6.2: the operator's word makes one
-// action of tools that look alike, but never of tools that differ.
+// TestMappings checks that an operator's mapping makes one action of tools with equal
+// schemas, but never of tools that differ.
 func TestMappings(t *testing.T) {
 	t.Parallel()
 	search := func(name, schema string) capability.Contribution {
@@ -397,7 +397,6 @@ func TestMappings(t *testing.T) {
 	}
 }
 
-// TestFunctionsOfNodesMergeAllOrNothing holds catalog spec, section 6, row CMP.
 func TestFunctionsOfNodesMergeAllOrNothing(t *testing.T) {
 	t.Parallel()
 	node := func(name, schema string) capability.Module {

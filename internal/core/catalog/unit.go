@@ -304,9 +304,8 @@ func checkArbitration(c *capability.Contribution, family *actions.Row) string {
 	return ""
 }
 
-// keyOf is the provider key: the declared one, or what catalog spec, section 4.1
-// makes of a contribution that declares none. A mapped tool's key moves to the
-// domain of its new family.
+// keyOf returns the provider key: the declared one, or one derived from the contribution. A
+// mapped tool's key moves to the domain of its new family.
 func keyOf(m *module, c *capability.Contribution, family *actions.Row, mapped bool) capability.ProviderKey {
 	domain, kind, instance := family.Domain, lastSegment(m.Extension), "default"
 	if c.Provider != "" {

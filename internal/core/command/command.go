@@ -64,7 +64,7 @@ type Action struct {
 	Args        []Arg
 	Flags       []Flag
 	Sensitive   []string // names of args and flags that are never recorded
-	Argv        []string // template of runner spec, section 13.3; nil: action, then args
+	Argv        []string // template, see [CompileTemplate]; nil: action, then args
 	Template    string   // the one of the manifest's allowed_commands, for exec.shell
 	Script      string   // the file of the package that is run, for scripts and entrypoints
 	SHA256      string   // of Script, in lower-case hex
@@ -114,8 +114,8 @@ func Builtin(name, summary string, actions ...Action) Command {
 	return Command{Name: name, Builtin: true, Enabled: true, Summary: summary, Actions: actions}
 }
 
-// Route is what a message is to run, and with what: the CommandRoute of runner
-// spec, section 6.5. It shares the router's memory and must not be changed.
+// Route is the action that a message runs, with its arguments. It shares the router's
+// memory and must not be changed.
 type Route struct {
 	Command *Command
 	Action  *Action

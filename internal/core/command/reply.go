@@ -68,8 +68,8 @@ func ambiguous(name string, who []*entry) *capability.Error {
 		Detail("command", "/"+name).Detail("choices", names)
 }
 
-// Prompt is the reply of runner spec, section 6.8, to a command that is unknown
-// or disabled: the details of the error with its message. false for other errors.
+// Prompt returns the reply to a command that is unknown or disabled: the details of the
+// error with its message. It reports false for other errors.
 func Prompt(err error) (map[string]any, bool) {
 	e := capability.AsError(err)
 	if e == nil || e.Details["type"] != prompt {

@@ -147,7 +147,7 @@ func TestToolNames(t *testing.T) {
 	}
 }
 
-// TestTheSmallExtension is the one of runner spec, section 27.
+// TestTheSmallExtension routes a command and expands its template.
 func TestTheSmallExtension(t *testing.T) {
 	t.Parallel()
 	get := command.Action{

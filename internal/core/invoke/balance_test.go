@@ -193,7 +193,6 @@ func TestDevicesOfOthersAreNotThere(t *testing.T) {
 	fails(t, err, capability.CodeSelectionRequired, "selection_ambiguous")
 }
 
-// TestReadsOfNodesAreBalancedAndOthersAsk is decision R51.
 func TestReadsOfNodesAreBalancedAndOthersAsk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{tune: turns()})

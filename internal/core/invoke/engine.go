@@ -24,8 +24,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// Config is what an Engine needs. Catalog, Policy and Log are required; zero
-// limits take the defaults of spec/README section 10.
+// Config configures an Engine. Catalog, Policy and Log are required; zero limits mean
+// the defaults.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Compiler *compile.Compiler // of Catalog; nil: one of its own

@@ -35,7 +35,7 @@ func (s State) Terminal() bool {
 // Event moves an invocation from one state to the next.
 type Event string
 
-// The events of runner spec section 9.
+// The events of an invocation.
 const (
 	EventValidate      Event = "validate"
 	EventEnqueue       Event = "enqueue"
@@ -56,9 +56,9 @@ const (
 	EventPanic         Event = "panic"
 )
 
-// next is the whole transition table: runner spec section 9 plus decision R56
-// (cancel and deadline before logging, panic anywhere alive). ok is false for an
-// illegal pair.
+// next is the whole transition table. The deadline ends an invocation in any state
+// before logging, and a cancellation too, unless its result is being processed. A panic
+// fails it in any state that is not final. ok is false for an illegal pair.
 func next(from State, ev Event) (to State, ok bool) {
 	if from.Terminal() {
 		return from, false

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// legal is the transition table written out a second time, from the runner spec
-// and decision R56: from event to.
+// legal is the transition table written a second time: from event to.
 const legal = `
 created validate validating
 created enqueue queued

@@ -63,7 +63,6 @@ func send() capability.Invocation {
 	}
 }
 
-// TestAVetoStopsACallAndNothingElseIsTried is R14 of the catalog spec, section 25.2.
 func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 	t.Parallel()
 	const all = `permit (principal, action, resource);`

@@ -169,8 +169,9 @@ func stringSet(in []string) types.Set {
 	return types.NewSet(values...)
 }
 
-// judge evaluates one request under decision R55: any evaluation error is a
-// denial; a plain permit beats @consent; operator beats client.
+// judge evaluates one request. Any evaluation error is a denial, a plain permit overrides
+// @consent, and consent of the operator overrides that of the device, which overrides that of
+// the client.
 func (r *rules) judge(s *subject) Verdict {
 	ok, diag := cedar.Authorize(r.set, s, types.Request{
 		Principal: s.principal.UID, Action: s.action.UID, Resource: s.resource.UID,

@@ -1,7 +1,7 @@
-// Package queue decides when work of extensions may begin: how many runs go on at
-// once, in which order those wait that may not yet, and how often anybody may ask
-// (runner spec, section 21; decision R28: its defaults bind extensions only). It
-// holds places and counts; the work itself is the caller's.
+// Package queue decides when work of extensions may begin: how many runs are active at
+// once, in which order the others wait, and how often a caller may request runs. It
+// holds slots and counts; the work itself is the caller's. The defaults apply to
+// extensions only.
 package queue
 
 import (
@@ -40,8 +40,7 @@ func ParsePriority(s string) (Priority, error) {
 	return 0, capability.Errorf(capability.CodeInvalidInput, "queue", "%q is not a priority; use low, normal, high or critical", s)
 }
 
-// Limits bound what runs and what waits. Zero fields take the defaults of runner
-// spec, section 21.
+// Limits bound active and waiting runs. Zero fields mean the defaults.
 type Limits struct {
 	Global       int           // runs at once; default 2, the caller says how many processors there are
 	PerUser      int           // 4

@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Rates bound how often runs may be asked for. Zero fields take the defaults of
-// runner spec, section 21.
+// Rates bound how often runs may be requested. Zero fields mean the defaults.
 type Rates struct {
 	PerMinute int // 60
 	Burst     int // 10

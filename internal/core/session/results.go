@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Defaults of runner spec, section 17.
+// Default limits of stored results.
 const (
 	MaxResult       = 1_000_000 // bytes of one result's text
 	MaxResults      = 64 << 20  // bytes of all

@@ -33,7 +33,7 @@ func split(text string) []string {
 
 // compare finds what turns a into b: Myers' shortest edit script, found in linear
 // space by looking for the middle of it from both ends (An O(ND) Difference
-// Algorithm, 1986, section 4b). Lines that only one side has are set aside first,
+// Algorithm, 1986, §4b). Lines that only one side has are set aside first,
 // because they can match nothing. It ends with the context's error.
 func compare(ctx context.Context, a, b []string) ([]op, error) {
 	numbers := make(map[string]int)

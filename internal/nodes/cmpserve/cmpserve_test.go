@@ -156,7 +156,7 @@ func (s *stack) called() int {
 	return len(s.calls)
 }
 
-// TestEnvelope is section 22 of the nodes spec and scenario 55.
+// TestEnvelope checks the envelope of answers over HTTP.
 func TestEnvelope(t *testing.T) {
 	s := newStack(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)

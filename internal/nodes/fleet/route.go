@@ -38,7 +38,7 @@ type Request struct {
 	Function string
 	Node     string // "": any that offers it
 	// Balance asks for a choice among several; without it the least loaded is taken
-	// all the same (N17), by a rule that has no chance in it.
+	// all the same, by a rule that has no chance in it.
 	Balance   bool
 	Strategy  Strategy // "": ResourceAware
 	Preferred []string // first, if alive and able

@@ -120,7 +120,7 @@ func (t *Table) Propose(m Member) (Record, error) {
 }
 
 // Take enters what a record says, whoever wrote it, and returns what has changed. A
-// node that is there in another session is superseded: the newer epoch serves (N9).
+// node that is there in another session is superseded: the newer epoch serves.
 // What is older than what the table has changes nothing.
 func (t *Table) Take(r Record) []Event {
 	t.mu.Lock()
@@ -173,7 +173,7 @@ func (t *Table) take(r Record) (events []Event) {
 	t.withdraw(n)
 	n.take(r.Member)
 	n.Gateway, n.Joined = r.Gateway, r.Joined
-	if n.Epoch != r.Epoch { // calls of an earlier session have failed already (N11)
+	if n.Epoch != r.Epoch { // calls of an earlier session have failed already
 		n.Epoch, n.Status, n.LastBeat, n.gap, n.InFlight, n.running, n.until = r.Epoch, Connected, t.cfg.Now(), 0, 0, make(map[string]int), time.Time{}
 		n.Load.Accepting = true
 	}
@@ -267,7 +267,7 @@ type Verdict string
 // The verdicts; "" is that all is well.
 const (
 	Superseded Verdict = "superseded" // another session has taken over
-	Rejoin     Verdict = "rejoin"     // the gateway does not know it (N10)
+	Rejoin     Verdict = "rejoin"     // the gateway does not know it
 	Outdated   Verdict = "update"     // the gateway has an older revision
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// BreakerConfig is when a node is left out for a function (N15); zero values are the
+// BreakerConfig is when a node is left out for a function; zero values are the
 // defaults.
 type BreakerConfig struct {
 	Failures int           // 5 in a row open the circuit

@@ -18,8 +18,8 @@ import (
 // DefaultTimeout is the time of a call whose caller names none.
 const DefaultTimeout = 300 * time.Second
 
-// maxCollected bounds the chunks of a stream that are collected (spec/README,
-// section 10: one result in the engine).
+// maxCollected bounds the bytes of the collected chunks of a stream: one result of the
+// engine.
 const maxCollected = 16 << 20
 
 // Request is one call to one node.
@@ -50,10 +50,10 @@ type Result struct {
 	Tries  int           // of Do: how many nodes were asked
 }
 
-// Call carries a call to a node that has been chosen and waits for its end. Its
-// deadline is ctx's, or DefaultTimeout. Errors are those of nodes-and-cmp, section
-// 21: node_not_found, function_not_found, node_overloaded, node_lost, timeout,
-// cancelled, connection_failed, execution_failed and what the node says.
+// Call sends a call to a chosen node and waits for its end. Its deadline is ctx's, or
+// DefaultTimeout. Errors: node_not_found, function_not_found, node_overloaded,
+// node_lost, timeout, cancelled, connection_failed, execution_failed and those of the
+// node.
 func (g *Gateway) Call(ctx context.Context, r Request) (Result, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -235,7 +235,7 @@ func (f *follower) take(ctx context.Context, data []byte) (done bool, err error)
 		return false, e
 	}
 	if frame.CallID != c.id || frame.Epoch != c.epoch {
-		return false, nil // of an earlier session (N9)
+		return false, nil // of an earlier session
 	}
 	fresh, err := f.sequence.Take(frame)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// device is a node as small as can be that does everything of section 27: it joins,
-// beats, comes back, answers what it offers, and forgets nothing it is asked twice.
+// device is a minimal node: it joins, sends heartbeats, reconnects, answers calls of its
+// functions, and answers a repeated request with the stored result.
 type device struct {
 	t        testing.TB
 	id       string

@@ -19,7 +19,7 @@ const repeats = 2
 // next of the nodes that Pick offers, which are three at most; one that names its
 // node goes there or nowhere. Nothing is sent again that may have reached a node,
 // unless the call has an idempotency key: then it may be sent again to the same
-// process of the same node, which remembers what came of it (N13). Nodes whose
+// process of the same node, which remembers what came of it. Nodes whose
 // circuit is open for the function are left out. Errors are those of
 // fleet.Table.Pick and of Call; Result.Node is the last node that was asked.
 func (g *Gateway) Do(ctx context.Context, where fleet.Request, r Request) (Result, error) {

@@ -186,7 +186,7 @@ func (g *Gateway) attend(ctx context.Context) error {
 	}
 }
 
-// failNode fails what a node that is gone will not answer (N11).
+// failNode fails what a node that is gone will not answer.
 func (g *Gateway) failNode(node string, of func(epoch int64) bool) {
 	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the node %s was lost while the call ran", node), func(c *call) bool { return c.node == node && of(c.epoch) })
 }

@@ -249,7 +249,7 @@ func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 			if e.Ours {
 				g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
 			}
-		case fleet.NodeResumed: // of its earlier epochs nothing is heard any more (N11)
+		case fleet.NodeResumed: // of its earlier epochs nothing is heard any more
 			g.failNode(e.Node, func(epoch int64) bool { return epoch < e.Epoch })
 		case fleet.NodeSuspect:
 			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })

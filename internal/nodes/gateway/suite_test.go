@@ -16,8 +16,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// The scenarios of nodes-and-cmp, section 30, with two gateways: whatever one of them
-// is told, the other knows.
+// The tests run with two gateways: each must know the nodes of the other.
 
 func ask(w *world, g *instance, r gateway.Request) (gateway.Result, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.calling())

@@ -1,7 +1,7 @@
 // Package messaging is the port through which gateways and nodes talk: what a
 // message bus must offer, its limits and its errors, without any I/O. There are
 // two buses behind it, inproc (memory) and natsbus (NATS), and one suite,
-// messagingtest, which both must pass (nodes-and-cmp spec).
+// messagingtest, which both must pass.
 //
 // Delivery is at most once. Messages of one publisher reach one subscription in
 // the order in which they were published. Nothing is lost without being told: a

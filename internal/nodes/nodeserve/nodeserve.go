@@ -184,7 +184,7 @@ func viewOf(n *fleet.Node, whole bool) view {
 	return v
 }
 
-// function is an entry of section 5.4, as far as the gateway knows it.
+// function is a function in the answer, as far as the gateway knows it.
 type function struct {
 	Name          string    `json:"name"`
 	Tags          []string  `json:"tags"`
@@ -223,8 +223,8 @@ const (
 	listNodes = "list them with: junctor nodes list"
 )
 
-// list answers ListNodes with the filters of section 17. Those whose session is gone
-// are shown to people only.
+// list returns the nodes that match the filters. Nodes without a session are shown to
+// people only.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
 	limit := defaultPage

@@ -275,7 +275,6 @@ func ids(t testing.TB, body string) (out []string, next string) {
 	return out, list.Next
 }
 
-// TestWhoSeesWhichNodes is section 17, and decisions R33 and R34.
 func TestWhoSeesWhichNodes(t *testing.T) {
 	s := newStack(t)
 	f := []fleet.Function{{Name: "f", Description: "does it", Timeout: 1500 * time.Millisecond}}

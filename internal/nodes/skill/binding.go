@@ -64,8 +64,8 @@ type Binder struct {
 	Assets     func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; nil: there is none
 }
 
-// decide is the table of section 8.2 for one capability, as far as it can be told
-// without loading code. warn says that its code cannot be meant.
+// decide chooses the binding of one capability, as far as that is possible without
+// loading code. warn reports that its code cannot be used.
 func (d *Binder) decide(p *payload.Payload, c payload.Capability) (b *Binding, warn bool, err error) {
 	b = &Binding{Capability: c, Action: c.ActionName()}
 	if wire.IsReserved(c.FunctionName) {

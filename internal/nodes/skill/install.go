@@ -15,7 +15,7 @@ import (
 // Order is a request to install.
 type Order struct {
 	Payload        json.RawMessage // an object, a text or bytes
-	Keep           bool            // replace_existing_skill is false (decision N3)
+	Keep           bool            // replace_existing_skill is false
 	ExpectedSHA256 string          // "": any
 	DryRun         bool
 	Source         string        // "": DefaultSource
@@ -40,7 +40,7 @@ type work struct {
 
 // Install puts a skill on the device, or a newer version in the place of the one
 // that is there: all of it or nothing. The same payload again changes nothing.
-// Errors are those of section 5.1, and storage's.
+// It returns errors of the payload, of the bindings and of storage.
 func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	p, err := payload.Decode(o.Payload, h.limits.Payload)
 	if err != nil {

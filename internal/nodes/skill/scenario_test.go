@@ -89,7 +89,7 @@ func TestScenario04BoundToCode(t *testing.T) {
 	}
 }
 
-// The table of section 8.2, every row.
+// The test has a case for every row of the decision table of bindings.
 func TestScenario05WhoWins(t *testing.T) {
 	t.Parallel()
 	const ok, missing, none = "ok", "missing", "none"

@@ -133,7 +133,7 @@ func (g *Git) run(ctx context.Context, c Command, overrides []Setting) (sandbox.
 }
 
 // MinVersion is the oldest git whose overrides we rely on (GIT_CONFIG_COUNT and
-// GIT_CONFIG_GLOBAL). Directories of other owners need 2.38.
+// GIT_CONFIG_GLOBAL). Directories of other owners need git version "2.38".
 const MinVersion = "2.32"
 
 // Version returns the version of the program, such as "2.39.5", and an

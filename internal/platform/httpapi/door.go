@@ -163,7 +163,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 }
 
 // Decode reads a strict JSON body into v: an unknown field is named, malformed
-// JSON names its offset (decision R6).
+// JSON names its offset.
 func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := ReadBody(w, r, BodyLimit)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // BenchmarkSpawn compares a confined run of a program that does nothing with
-// plain fork and exec, one after the other in the same run: the target of
-// section 23 is 3 ms more at the median when the machine is idle.
+// plain fork and exec, one after the other in the same run: the target
+// is 3 ms more at the median when the machine is idle.
 func BenchmarkSpawn(b *testing.B) {
 	work := b.TempDir()
 	if err := os.Chmod(work, 0o755); err != nil {

@@ -3,7 +3,7 @@ package sandbox
 import "time"
 
 // Limits bound a whole run: the program and all it starts. A zero means the
-// default of section 15.3, a negative number no limit.
+// default, a negative number no limit.
 type Limits struct {
 	Memory int64 // bytes; default 512 MiB
 	// AddressSpace is bytes of each process, where no control group counts memory;

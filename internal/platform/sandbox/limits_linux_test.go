@@ -108,7 +108,7 @@ func wantReason(t *testing.T, err error, reason, kind string) {
 	}
 }
 
-// A16: far more processes than allowed are asked for.
+// The program starts far more processes than allowed.
 func TestForkBombIsCapped(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, tier Tier, c Confinement) {
@@ -120,7 +120,7 @@ func TestForkBombIsCapped(t *testing.T) {
 	})
 }
 
-// A16, second half: a sandbox at its limit does not take another's processes.
+// A sandbox at its limit does not use up the processes of another.
 func TestTwoSandboxesDoNotStarveEachOther(t *testing.T) {
 	t.Parallel()
 	box := New(Config{})
@@ -144,7 +144,7 @@ func TestTwoSandboxesDoNotStarveEachOther(t *testing.T) {
 	<-done
 }
 
-// A17: in one process and split over eight.
+// Memory is allocated in one process and in eight.
 func TestMemoryIsBoundedForTheWholeTree(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
@@ -181,7 +181,6 @@ func reachable(t *testing.T) string {
 	return path
 }
 
-// A18.
 func TestCPUTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
@@ -198,7 +197,6 @@ func TestCPUTimeIsBounded(t *testing.T) {
 	})
 }
 
-// A19.
 func TestEndlessOutputStopsTheProgram(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
@@ -214,7 +212,6 @@ func TestEndlessOutputStopsTheProgram(t *testing.T) {
 	})
 }
 
-// A20.
 func TestDiskIsBounded(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, tier Tier, c Confinement) {
@@ -243,7 +240,7 @@ func TestDiskIsBounded(t *testing.T) {
 	})
 }
 
-// A21: a program that ignores being asked is ended, and what it wrote is kept.
+// A program that ignores TERM is killed, and its output is kept.
 func TestATimeoutIsKept(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
@@ -268,7 +265,7 @@ func TestATimeoutIsKept(t *testing.T) {
 	})
 }
 
-// A22: daemons with the main program hanging, and with it gone at once.
+// Daemons are started by a main program that hangs, and by one that exits at once.
 func TestNoDaemonSurvives(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {

@@ -35,7 +35,6 @@ func (d dialTo) DialContext(ctx context.Context, network, _ string) (net.Conn, e
 	return (&net.Dialer{}).DialContext(ctx, network, string(d))
 }
 
-// A14.
 func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "answer from ", r.Host) }))
@@ -100,8 +99,7 @@ func TestAnUnfilteredNetworkIsNotGivenSilently(t *testing.T) {
 	}
 }
 
-// A6, as far as it is the sandbox's: what is no directory of the run is not
-// entered.
+// Directories that do not belong to the run are refused.
 func TestWorkDirectoriesAreJudged(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
@@ -132,7 +130,7 @@ func TestWorkDirectoriesAreJudged(t *testing.T) {
 }
 
 // Status and Place tell the truth when layers are switched off one by one, and
-// nothing runs below the tier that is demanded (F14).
+// nothing runs below the tier that is demanded.
 func TestSwitchedOffLayers(t *testing.T) {
 	t.Parallel()
 	if f := New(Config{}).Facts(); f.NoT3 != "" || f.NoT2 != "" {

@@ -34,8 +34,8 @@ func HelperMain(argv []string) int {
 // descriptors it has: see [seccomp.ComputeOnly].
 func ComputeOnly() error { return seccomp.ComputeOnly() }
 
-// Run runs the program confined, and waits for it; paths of the specification
-// are the machine's. The error is nil whenever the program ended by itself;
+// Run runs the program confined, and waits for it; paths of the [Spec] are the
+// machine's. The error is nil whenever the program ended by itself;
 // ctx's error when it was stopped because ctx ended. Further errors: those of
 // [Box.Place]; denied, reason security_violation, for a directory outside Work;
 // failed, reason sandbox_setup_failed, with details step and errno, when the room

@@ -63,7 +63,7 @@ func TestSpareHelpers(t *testing.T) {
 }
 
 // A server that is killed takes its runs along: the helper's socket ends, and
-// with it the run (F10).
+// with it the run.
 func TestNothingOutlivesAKilledServer(t *testing.T) {
 	t.Parallel()
 	for _, tier := range []Tier{T3, T2} {

@@ -13,8 +13,8 @@ import (
 // testUID is somebody without rights, and not who confined programs are.
 const testUID = 63121
 
-// Everything above once more as a server without rights (section 26 asks for
-// both): the tests run themselves as another user.
+// TestAllOfItAsAnUnprivilegedServer runs the tests again as another user, because a
+// server without rights must confine as well.
 func TestAllOfItAsAnUnprivilegedServer(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

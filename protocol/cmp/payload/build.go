@@ -25,8 +25,8 @@ type Draft struct {
 	modules      []Module
 }
 
-// Offer is one capability of a draft, by hand. Zero values are the defaults of
-// section 6.2.
+// Offer is one capability of a draft, by hand. Zero values are the
+// defaults of the format.
 type Offer struct {
 	Alias         string
 	FunctionName  string // "": the alias

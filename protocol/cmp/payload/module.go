@@ -57,9 +57,9 @@ type Source struct {
 	Entry    string
 }
 
-// Sources checks the modules by the guard rails of section 6.4, of which 0 means
-// none, and returns them. Errors: invalid_payload, code_too_large, digest_mismatch.
-// Which languages there are is the host's to say.
+// Sources checks the modules by the limits, of which 0 means none, and returns them.
+// Errors: invalid_payload, code_too_large, digest_mismatch. The host checks the
+// languages.
 func (p *Payload) Sources(limits cmp.Limits) ([]Source, error) {
 	if len(p.Modules) > limits.Modules {
 		return nil, cmp.Errorf(cmp.ReasonCodeTooLarge, "there are %d modules of code; the limit is %d", len(p.Modules), limits.Modules)

@@ -1,6 +1,5 @@
-// Package payload reads and writes skills: the pipeline payload of nodes spec,
-// section 6, which names aliases, the function each stands for, and optionally
-// carries code. Nothing of it is run or bound here.
+// Package payload decodes and encodes skills: payloads that name aliases and the function
+// of each, and optionally contain code. Nothing is run or bound here.
 //
 // A payload that was read keeps its own bytes (Raw): what is stored, hashed and
 // signed are they, so fields that nobody here knows survive.
@@ -22,7 +21,7 @@ import (
 const (
 	// Schema is the only one there is.
 	Schema = "easyremote.remote-skill-pipeline"
-	// Version is what is written; every 1.x is read (decision N7).
+	// Version is what is written; every 1.x is read.
 	Version = "1.0"
 	// DefaultName is that of a skill without one.
 	DefaultName = "remote-skill"
@@ -32,7 +31,7 @@ const (
 	maxItems = 1024
 )
 
-// Payload is a skill that was read and fits the rules of section 6.5.
+// Payload is a decoded skill that passed all checks of [Decode].
 type Payload struct {
 	Raw json.RawMessage // one object, as it came
 
@@ -71,8 +70,8 @@ type document struct {
 var versionGrammar = regexp.MustCompile(`^1(\.[0-9]{1,9}){1,2}$`)
 
 // Decode reads a payload of at most limit bytes: an object, a JSON text that holds
-// one, or the bytes ($bytes) of such a text. Its checks are those of section 6.5
-// in their order, and the first that fails is the error: invalid_payload,
+// one, or the bytes ($bytes) of such a text. The order of the checks is fixed, and the
+// first that fails is the error: invalid_payload,
 // unsupported_schema, unsupported_version, duplicate_alias or payload_too_large.
 // The rules for code are [Payload.Sources]'s: they hold only where code is loaded.
 func Decode(data json.RawMessage, limit int) (*Payload, error) {

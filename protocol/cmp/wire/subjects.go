@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// The subjects of section 27.3. node and gateway are ids as they are; the functions
-// escape them.
+// The subjects of messages. node and gateway are unescaped ids; the functions escape
+// them.
 
 // SubjectJoin is where a node asks to be let in.
 func SubjectJoin(node string) string { return fromNode(node) + ".join" }

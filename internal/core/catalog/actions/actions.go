@@ -2,9 +2,8 @@
 // verbs that several modules may implement and that planners see under one name.
 // A row fixes what no module may change about an action: how its provider is
 // chosen (mode, address, pin), what it may change (effect), who may see it, and
-// the shape of its input and output. The table is catalog spec, section 7.2;
-// adding a row follows its section 7.4, and the golden dump beside this file
-// makes every change of a row visible in review.
+// the shape of its input and output. The golden dump beside this file makes every
+// change of a row visible in review.
 //
 // Rows are Go (rows_*.go); schemas are JSON Schema 2020-12 documents
 // in schemas/, one file per root segment. Nothing else defines planner semantics.
@@ -140,8 +139,7 @@ func build() *table {
 	return t
 }
 
-// complete fills what follows from the id alone (the closing rule of catalog
-// spec).
+// complete sets the members of a row that follow from its id alone.
 func complete(r *Row, root string) {
 	switch root {
 	case "message", "conversation", "account", "interaction":
@@ -166,8 +164,8 @@ func complete(r *Row, root string) {
 	}
 }
 
-// selectorFields picks the readable ones among the synonyms of catalog spec,
-// section 4.8. The whole provider key always works and is not repeated here.
+// selectorFields returns the members of a selector that identify providers of a domain.
+// The whole provider key is always accepted and is not repeated here.
 func selectorFields(domain, root string) []string {
 	switch {
 	case domain == "messaging", domain == "directory", domain == "voice":

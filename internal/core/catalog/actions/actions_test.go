@@ -48,7 +48,6 @@ func TestRegistryMatchesGoldenDump(t *testing.T) {
 
 var grammar = regexp.MustCompile(`^[a-z][A-Za-z0-9-]*(\.[a-z][A-Za-z0-9-]*){1,3}$`)
 
-// Catalog spec, section 7.4 item 3.
 func TestRowsKeepTheRulesOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	folds := make(map[string]string)
@@ -174,7 +173,7 @@ func TestDomainsFollowTheRoot(t *testing.T) {
 	}
 }
 
-// The seed's own list (bold in catalog spec) must never shrink.
+// The first actions must never be removed, because clients call them by name.
 func TestSeedActionsExistAndAreStable(t *testing.T) {
 	t.Parallel()
 	for _, id := range strings.Fields(`message.send message.reply message.broadcast message.poll message.react
@@ -194,7 +193,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// fold is catalog spec, section 15.2.
+// fold returns the form in which two names must differ.
 func fold(s string) string {
 	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(s), "_"), "_")
 }

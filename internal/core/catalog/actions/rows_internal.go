@@ -2,10 +2,9 @@ package actions
 
 import "github.com/junctor-run/junctor/capability"
 
-// internalRows are the pipelines and backends of the host. The spec leaves the
-// effect of a pipeline open; read is what it is, since it runs inside a call
-// that was judged by its own effect. None is called by a planner, none has a
-// schema.
+// internalRows returns the pipelines and backends of the host. Their effect is read,
+// because they run inside a call that was judged by its own effect. Planners call none
+// of them, and none has a schema.
 func internalRows() []Row {
 	return []Row{
 		{

@@ -144,8 +144,8 @@ func TestExplanationsAreReadable(t *testing.T) {
 	}
 }
 
-// TestExplanationsReplay is scenario R19: the record's inputs reproduce winner and
-// step, and every entry of the action is in the record once.
+// TestExplanationsReplay checks that a record's inputs reproduce winner and step, and
+// that every entry of the action is in the record once.
 func TestExplanationsReplay(t *testing.T) {
 	t.Parallel()
 	var kept arbitration.Explanations

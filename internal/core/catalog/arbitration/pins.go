@@ -21,7 +21,7 @@ func (c *choosing) route() bool {
 	return c.pin(3, c.f.RouteKey(c.family), "route_binding", "route_unsatisfied", "the conversation belongs to")
 }
 
-// pin evaluates a promise (the table of catalog spec).
+// pin evaluates a promise of the session or the conversation.
 func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, because string) bool {
 	if key == "" {
 		c.mark(step, "skipped", len(c.left), len(c.left), "")

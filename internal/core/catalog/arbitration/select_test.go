@@ -50,9 +50,9 @@ func bound(key string) *capability.Context {
 	return &capability.Context{Bindings: []capability.Binding{{Actions: "*", Provider: capability.ProviderKey(key)}}}
 }
 
-// TestPins holds every row of the table of catalog spec, section 14.1: what a
-// promise of the session (step 2) or the conversation (step 3) comes to, for
-// strict actions (message.send, message.reply) and soft ones (message.read).
+// TestPins checks the result of a promise of the session (step 2) or the conversation
+// (step 3), for strict actions (message.send, message.reply) and soft ones
+// (message.read).
 func TestPins(t *testing.T) {
 	t.Parallel()
 	in := func() *capability.Context { return &capability.Context{Route: slack()} }
@@ -114,8 +114,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestSteps holds the other steps, every error code of catalog spec, section 14.3,
-// and what falls at each step.
+// TestSteps checks the other steps, every error code, and the entries that each step
+// excludes.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	forced := func(list ...catalog.ForcedDefault) catalog.Settings { return catalog.Settings{ForcedDefaults: list} }
@@ -202,8 +202,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestReasons holds every reason of catalog spec, section 13.2, in its order: an
-// entry that fails everything fails the first test.
+// TestReasons checks every reason in order: an entry that fails all tests fails with
+// the first.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	deny := []rules.Rule{{ID: "r7", Effect: "deny", Match: []string{"message.*"}}}
@@ -261,8 +261,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestScopes holds the match rule of catalog spec, section 4.4: a dimension that
-// is given fails closed.
+// TestScopes checks that a dimension that is given must match.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	full := capability.Context{

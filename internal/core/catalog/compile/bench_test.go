@@ -92,8 +92,8 @@ func thread(n int) capability.Context {
 	}
 }
 
-// Benchmark100000 is R24: it holds the budgets of the catalog spec, section 21, against
-// 100,000 entries of 2,000 sources.
+// Benchmark100000 compares the time of each operation on 100,000 entries of 2,000
+// sources with its budget.
 func Benchmark100000(b *testing.B) {
 	c, server, own := big(b)
 	n := c.Snapshot().Len()

@@ -160,7 +160,6 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 	}
 }
 
-// TestOnlyContextsThatChangeGetAnotherEtag is R03 of the catalog spec.
 func TestOnlyContextsThatChangeGetAnotherEtag(t *testing.T) {
 	t.Parallel()
 	c, comp := catalogOf(
@@ -238,8 +237,8 @@ func TestSelectorSchema(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeSnapshots is R04 of the catalog spec: eight readers compile
-// and choose while a thousand changes are made. Run it with -race.
+// TestReadersSeeWholeSnapshots compiles and chooses in eight readers during a thousand
+// changes. Run it with -race.
 func TestReadersSeeWholeSnapshots(t *testing.T) {
 	t.Parallel()
 	c, comp := catalogOf(t, settings())
@@ -292,7 +291,7 @@ func TestReadersSeeWholeSnapshots(t *testing.T) {
 	readers.Wait()
 }
 
-// whole holds the invariants of catalog spec, section 19.2, on what a reader sees.
+// whole checks the invariants of the catalog that a reader sees.
 func whole(t *testing.T, a *compile.Agent) {
 	names := make(map[string]bool)
 	ids := make(map[capability.ID]bool)

@@ -159,8 +159,8 @@ func normalScope(s *capability.Scope) capability.Scope {
 
 const maxTag = 64
 
-// tags are the entry's telemetry tags; what a source declares beyond the form of
-// catalog spec, section 4.2 is left out or cut.
+// tags returns the entry's telemetry tags. Tags with invalid names are dropped, and long
+// values are truncated.
 func tags(e *catalog.Entry) map[string]string {
 	all := e.TelemetryTags()
 	for key, value := range all {

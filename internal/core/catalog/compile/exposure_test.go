@@ -70,7 +70,7 @@ func shown(t testing.TB, a *compile.Agent, l compile.Limits) (names []string, de
 	return names, x.Deferred
 }
 
-// TestExposure is the listing of scenario R26.
+// TestExposure checks that a context lists only what it may use.
 func TestExposure(t *testing.T) {
 	t.Parallel()
 	set := catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"ext.mcp.x.t0", "ext.mcp.x.t1", "ext.mcp.x.t2"}}}}
@@ -132,8 +132,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestJSON is scenarios R30 and R31: selectors appear where there is a choice, and
-// entries have all their fields.
+// TestJSON checks that selectors appear if there is a choice, and that entries have
+// all their fields.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	var modules []capability.Module

@@ -99,7 +99,6 @@ var (
 	token = compile.LeaseKey{Token: "t1", View: "main"}
 )
 
-// TestARenameRedirectsNobody is scenario R08.
 func TestARenameRedirectsNobody(t *testing.T) {
 	t.Parallel()
 	l := newLeasing(t)
@@ -118,7 +117,6 @@ func TestARenameRedirectsNobody(t *testing.T) {
 	l.want(old, "neon__create_branch", "ext.mcp.neon.create_branch neon__create_branch")
 }
 
-// TestWhatIsGoneIsRetracted is scenario R09.
 func TestWhatIsGoneIsRetracted(t *testing.T) {
 	t.Parallel()
 	l := newLeasing(t)
@@ -137,7 +135,7 @@ func TestWhatIsGoneIsRetracted(t *testing.T) {
 	l.want(fresh, "github__create_branch", "ext.mcp.github.create_branch")
 }
 
-// TestAliases is scenario R33, with the order of resolution.
+// TestAliases checks aliases and the order of their resolution.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	l := newLeasing(t)

@@ -126,7 +126,7 @@ func published(t testing.TB, a *compile.Agent) []string {
 	return out
 }
 
-// TestHistoryCannotBeSeen is R25: a thousand random changes applied one by one give the
+// TestHistoryCannotBeSeen checks that a thousand random changes applied one by one give the
 // same snapshot, names, catalogs and etags as one build from what is left, in any
 // order; and etags are equal exactly when the bytes are.
 func TestHistoryCannotBeSeen(t *testing.T) {

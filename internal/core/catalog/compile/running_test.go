@@ -12,9 +12,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// TestNothingIsPublishedBeforeItsGates is R01 of the catalog spec, section 25.2:
-// approved is not activated, and what a context needs an account for waits for the
-// account. Each gate is one generation.
+// TestNothingIsPublishedBeforeItsGates checks that an approved entry is not yet
+// activated, and that an entry that needs an account waits for the account. Each gate
+// is one generation.
 func TestNothingIsPublishedBeforeItsGates(t *testing.T) {
 	t.Parallel()
 	adapter := func(stage string, state capability.State) capability.Module {
@@ -45,8 +45,8 @@ func TestNothingIsPublishedBeforeItsGates(t *testing.T) {
 	}
 }
 
-// TestAnotherOrderOfOneListChangesNothing is R11: an upstream that answers its
-// tools in another order is the same upstream.
+// TestAnotherOrderOfOneListChangesNothing checks that the order in which an upstream
+// lists its tools has no effect.
 func TestAnotherOrderOfOneListChangesNothing(t *testing.T) {
 	t.Parallel()
 	list := []capability.Contribution{toolOf("a", "alpha"), toolOf("b", "beta"), toolOf("c", "gamma")}
@@ -59,9 +59,9 @@ func TestAnotherOrderOfOneListChangesNothing(t *testing.T) {
 	}
 }
 
-// TestANodeThatGoesAndAFamilyThatTurnsOff are R34 and R35: a provider that is not
-// available leaves the selector at once, and its entry when its lease ends; no
-// other name moves. Naming it meanwhile is told as what it is.
+// TestANodeThatGoesAndAFamilyThatTurnsOff checks that an unavailable provider leaves the
+// selector at once, and its entry when its lease ends, that no other name changes, and
+// that a call that names the provider meanwhile fails as unavailable.
 func TestANodeThatGoesAndAFamilyThatTurnsOff(t *testing.T) {
 	t.Parallel()
 	node := func(id string, state capability.State) capability.Module {
@@ -113,7 +113,6 @@ func TestANodeThatGoesAndAFamilyThatTurnsOff(t *testing.T) {
 	}
 }
 
-// TestEachAgentSeesItsOwnStore is R27.
 func TestEachAgentSeesItsOwnStore(t *testing.T) {
 	t.Parallel()
 	store := func(ext, selector string) capability.Module {
@@ -134,7 +133,7 @@ func TestEachAgentSeesItsOwnStore(t *testing.T) {
 	}
 }
 
-// TestLintTellsAMisspeltPatternFromASleepingOne is R37, with the other findings.
+// TestLintTellsAMisspeltPatternFromASleepingOne checks every finding of the lint.
 func TestLintTellsAMisspeltPatternFromASleepingOne(t *testing.T) {
 	t.Parallel()
 	asleep := module("mcp.sleeper", toolOf("dream", "dream"))

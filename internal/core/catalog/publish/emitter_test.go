@@ -43,7 +43,6 @@ func (w *world) choose(c capability.Context, action capability.Action, caller ar
 	w.pub.Telemetry.Selected(sel, publish.Call{Correlation: "run_1", Explanation: "exp_1"})
 }
 
-// TestNamesAndTheirConflictsAreToldOnce is scenarios R15 and R18.
 func TestNamesAndTheirConflictsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, catalog.Settings{})
@@ -115,7 +114,7 @@ func TestTwoOfOneProvider(t *testing.T) {
 	}
 }
 
-// TestSlots is scenario R16, and that a slot is told when it changes hands.
+// TestSlots checks that conflicts of a slot and changes of its winner are published.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, catalog.Settings{Slots: map[string]catalog.SlotSetting{"context-engine": {Selected: "lossless"}, "memory": {Overrides: []catalog.SlotOverride{{Agent: "research", Selected: "vector"}}}}})
@@ -185,19 +184,19 @@ func TestExclusiveBackendsAreToldAtStart(t *testing.T) {
 	}
 }
 
-// TestFallbacks is scenario R17: what was not the first choice is told twice, once
-// as a choice and once as a fallback; a choice that was is told once.
+// TestFallbacks checks that a fallback is published as a choice and as a fallback, and
+// the first choice as a choice only.
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, catalog.Settings{})
 	w.put(chat("slack", "", "work"))
 	w.put(chat("discord", "", "work"))
-	w.choose(thread("slack", 1), "message.reply", "") // A02
+	w.choose(thread("slack", 1), "message.reply", "")
 	selected := `{"action":"message.reply","capabilityId":"slack/adapter#message.reply@work","providerKey":"messaging:slack:work","step":3,"decidedBy":"route_binding","caller":"planner","candidates":2,"explanationId":"exp_1"}`
 	w.want(publish.ProviderSelected, selected)
 	w.want(publish.FallbackSelected)
 
-	w.choose(capability.Context{}, "message.send", arbitration.Runtime) // A14
+	w.choose(capability.Context{}, "message.send", arbitration.Runtime)
 	order := `{"action":"message.send","capabilityId":"discord/adapter#message.send@work","providerKey":"messaging:discord:work","step":7,"decidedBy":"deterministic_fallback","caller":"runtime","candidates":2,"explanationId":"exp_1"`
 	w.want(publish.ProviderSelected, selected, order+"}")
 	if got := w.told(publish.FallbackSelected); len(got) != 1 || !strings.HasPrefix(got[0], order+`,"reasons":[{"step":7`) {
@@ -211,12 +210,12 @@ func TestFallbacks(t *testing.T) {
 	}
 	w.put(lookup("slack", capability.StateUnavailable))
 	w.put(lookup("discord", ""))
-	w.choose(thread("slack", 1), "directory.lookup", "") // A19
+	w.choose(thread("slack", 1), "directory.lookup", "")
 	if got := w.told(publish.FallbackSelected); len(got) != 2 || !strings.Contains(got[1], `"reasons":[{"step":3,"providerKey":"directory:slack:work","reason":"unavailable"}]`) {
 		t.Error(got)
 	}
 
-	w.put(backend("alt", capability.HealthDegraded)) // A37
+	w.put(backend("alt", capability.HealthDegraded))
 	w.put(backend("bad", capability.HealthUnhealthy))
 	s := w.c.Snapshot()
 	choice, err := s.Backend(catalog.BackendRequest{Class: "acp"})
@@ -232,8 +231,8 @@ func TestFallbacks(t *testing.T) {
 	w.want(publish.SelectionFailed, `{"action":"message.send","step":7,"code":"selection_required","candidates":2}`)
 }
 
-// TestTelemetryHoldsNothingPrivate is scenario R20 for what the kernel knows:
-// conversations, reasons in words, what tools say of themselves.
+// TestTelemetryHoldsNothingPrivate checks that telemetry contains no conversations, no
+// reasons in words, and no descriptions of tools.
 func TestTelemetryHoldsNothingPrivate(t *testing.T) {
 	t.Parallel()
 	const marker = "Marker-7f3a"

@@ -167,8 +167,8 @@ func changes(c catalog.Change) []EntryChange {
 	return out
 }
 
-// differences are the published fields that differ, in the order of the spec;
-// times are none of them.
+// differences returns the published fields that differ, in a fixed order, without
+// times.
 func differences(was, is *catalog.Entry, shared, sharing bool) (out []string) {
 	if was == is && shared == sharing {
 		return nil

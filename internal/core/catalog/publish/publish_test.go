@@ -123,7 +123,6 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// TestOldReadersStartAnew is scenario R07.
 func TestOldReadersStartAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, catalog.Settings{})
@@ -211,7 +210,6 @@ func thread(kind string, i int) capability.Context {
 	}}
 }
 
-// TestOnlyThoseConcernedAreTold is scenario R03.
 func TestOnlyThoseConcernedAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +240,6 @@ func TestOnlyThoseConcernedAreTold(t *testing.T) {
 	})
 }
 
-// TestEqualContentIsNoNews is scenario R05.
 func TestEqualContentIsNoNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +265,6 @@ func TestEqualContentIsNoNews(t *testing.T) {
 	})
 }
 
-// TestAFlapIsNoNews is scenario R06.
 func TestAFlapIsNoNews(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ down, up time.Duration }{{0, 0}, {0, 30}, {0, 60}, {10, 100}, {40, 100}} {
@@ -303,8 +299,7 @@ func TestAFlapIsNoNews(t *testing.T) {
 	}
 }
 
-// TestNoticesAreFewAndTheLastIsTrue holds decision R15 against a source that
-// changes all the time.
+// TestNoticesAreFewAndTheLastIsTrue publishes changes of one source without a pause.
 func TestNoticesAreFewAndTheLastIsTrue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

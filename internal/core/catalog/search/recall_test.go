@@ -59,8 +59,8 @@ func wanted() [][3]string {
 	}
 }
 
-// TestSearchFindsWhatIsMeantAmongTenThousand holds recall at 5 (spec mcp-and-a2a,
-// check 27); how long a query takes is Benchmark100000's to say.
+// TestSearchFindsWhatIsMeantAmongTenThousand measures recall at 5; Benchmark100000
+// measures the time of a query.
 func TestSearchFindsWhatIsMeantAmongTenThousand(t *testing.T) {
 	t.Parallel()
 	verbs := strings.Fields("list get update delete archive export import sync validate compare tag assign watch approve")

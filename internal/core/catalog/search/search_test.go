@@ -97,8 +97,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchKeepsToTheContext is the searching of scenario R26: what a context may
-// not use cannot be found, described or called.
+// TestSearchKeepsToTheContext checks that what a context may not use cannot be found,
+// described or called.
 func TestSearchKeepsToTheContext(t *testing.T) {
 	t.Parallel()
 	set := catalog.Settings{Policy: []rules.Rule{{Layer: "agent", Agent: "guest", Effect: "deny", Match: []string{"ext.mcp.github.create*"}}}}

@@ -1,7 +1,6 @@
-// Package fault names the failures of running an extension's action: each has the
-// code and reason of runner spec, section 22, and a text that holds what the
-// section wants in it. None carries host paths, environment values or secrets;
-// callers must not pass any in.
+// Package fault makes the errors of running an extension's action, each with its code,
+// reason and details. Callers must not pass host paths, environment values or secrets,
+// because users read these errors.
 package fault
 
 import (

@@ -22,7 +22,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Defaults and bounds of section 14 and spec/README, section 10.
+// Defaults and bounds of executions.
 const (
 	DefaultConcurrent = 10
 	DefaultQueue      = 1000

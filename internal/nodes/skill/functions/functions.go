@@ -30,7 +30,7 @@ func OwnedBy(skill string) string { return "skill:" + skill }
 // OrphanOf is the owner of what a skill left callable when it went.
 func OrphanOf(skill string) string { return "orphan:" + skill }
 
-// Defaults and bounds of section 13.1.
+// Defaults and bounds of registered functions.
 const (
 	DefaultVersion  = "1.0.0"
 	DefaultPriority = 5
@@ -53,7 +53,7 @@ type Call struct {
 // handler of a function that streams emits chunks and returns nil.
 type Handler func(ctx context.Context, c Call) (json.RawMessage, error)
 
-// Function is what is registered. Zero values are the defaults of section 13.1.
+// Function is a registered function. Zero values mean the defaults.
 type Function struct {
 	Name          string
 	Description   string

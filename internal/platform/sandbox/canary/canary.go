@@ -1,7 +1,6 @@
 // Package canary is the program that tries to break out of the sandbox: some
-// fifty forbidden acts, each of which really is attempted and reports what came
-// of it (capability-runner, sections 15.7 and 26). The self-test and the attack
-// tests run it. Acts are harmless where they succeed: they touch only victims
+// fifty forbidden acts, each of which is attempted and reports its result. The
+// self-test and the attack tests run it. Acts are harmless where they succeed: they touch only victims
 // made for them, and signal with 0.
 package canary
 

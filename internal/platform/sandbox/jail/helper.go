@@ -70,7 +70,7 @@ func Main() int {
 	return 0
 }
 
-// closeOnExecByHand is for kernels before 5.11.
+// closeOnExecByHand is for kernels without close_range(CLOSE_RANGE_CLOEXEC), new in "5.11".
 func closeOnExecByHand() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
