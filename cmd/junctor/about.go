@@ -178,6 +178,6 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	c := a.group("config", "Show, check and explain the configuration", show, check, docs, nats)
-	c.PersistentFlags().StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
+	c.PersistentFlags().StringVar(&file, "config", "", "`FILE` configuration file (default config.yaml in the home)")
 	return c
 }

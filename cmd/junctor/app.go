@@ -111,9 +111,9 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	f := root.PersistentFlags()
-	f.StringVar(&a.home, "home", "", "home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
-	f.StringVar(&a.server, "server", "", "URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
-	f.StringVar(&a.token, "token", "", "token to show the server (default $JUNCTOR_TOKEN, else the home's admin token)")
+	f.StringVar(&a.home, "home", "", "`DIR` home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
+	f.StringVar(&a.server, "server", "", "`URL` URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
+	f.StringVar(&a.token, "token", "", "`TOKEN` token to show the server (default $JUNCTOR_TOKEN, else the home's admin token)")
 	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
 	groups := a.commands()
 	for _, g := range groups {
@@ -125,6 +125,7 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	last.commands = append(last.commands, a.completionCommand(root), help)
 	root.SetHelpFunc(a.showHelp(groups))
 	root.SetFlagErrorFunc(wrongFlag)
+	setPlaceholders(root)
 	sayArguments(root)
 	return root
 }

@@ -30,16 +30,16 @@ func (a *app) auditCommand() *cobra.Command {
 // auditFilters returns the flags that filter audit records, with their query parameters.
 func auditFilters() [][2]string {
 	return [][2]string{
-		{"ext", "only this module"},
-		{"event", "only this event, such as capability_executed"},
-		{"session", "only this session"},
-		{"user", "only this principal, such as agent:local-agent"},
-		{"run", "only this invocation"},
-		{"cap", "only this capability id or action"},
-		{"level", "only this level and above: DEBUG, INFO, WARNING or ERROR"},
-		{"since", "only after this time, or a duration ago such as 15m"},
-		{"until", "only before this time, or a duration ago such as 15m"},
-		{"success", "only what succeeded (true) or did not (false)"},
+		{"ext", "`MODULE` only this module"},
+		{"event", "`EVENT` only this event, such as capability_executed"},
+		{"session", "`SESSION` only this session"},
+		{"user", "`PRINCIPAL` only this principal, such as agent:local-agent"},
+		{"run", "`ID` only this invocation"},
+		{"cap", "`TARGET` only this capability id or action"},
+		{"level", "`LEVEL` only this level and above: DEBUG, INFO, WARNING or ERROR"},
+		{"since", "`TIME` only after this time, or a duration ago such as 15m"},
+		{"until", "`TIME` only before this time, or a duration ago such as 15m"},
+		{"success", "`SUCCESS` only what succeeded (true) or did not (false)"},
 	}
 }
 
@@ -72,7 +72,7 @@ func (a *app) auditQueryCommand() *cobra.Command {
 		values[f[0]] = c.Flags().String(f[0], "", f[1])
 	}
 	c.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("at most so many, up to %d", restserve.MaxRecords))
-	c.Flags().StringVar(&format, "format", "table", "json or table")
+	c.Flags().StringVar(&format, "format", "table", "`FORMAT` json or table")
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/eval"
 )
 
-const contextHelp = "where it happens: workspace=…, agent=…, session=…, route=KIND:ACCOUNT:CONVERSATION, adapter=KIND:ACCOUNT or bind=ACTIONS=PROVIDER (repeatable)"
+const contextHelp = "`KEY=VALUE` where it happens: workspace=…, agent=…, session=…, route=KIND:ACCOUNT:CONVERSATION, adapter=KIND:ACCOUNT or bind=ACTIONS=PROVIDER (repeatable)"
 
 // contextFlag reads --context.
 func contextFlag(list []string) (*capability.Context, error) {
@@ -80,7 +80,7 @@ func (a *app) catalogList(name, short string, show func(json.RawMessage) error) 
 			return a.call(cmd.Context(), http.MethodGet, listPath(name, etag, contexts), nil, unlessUnchanged(a, show))
 		},
 	}
-	c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
+	c.Flags().StringVar(&etag, "etag", "", "`ETAG` print only \"unchanged\" if the catalog still has this etag")
 	if name == "agent" {
 		c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
 	}
@@ -196,7 +196,7 @@ func (a *app) catalogStatic() *cobra.Command {
 			}))
 		},
 	}
-	c.Flags().StringVar(&etag, "etag", "", "print only \"unchanged\" if the catalog still has this etag")
+	c.Flags().StringVar(&etag, "etag", "", "`ETAG` print only \"unchanged\" if the catalog still has this etag")
 	return c
 }
 
@@ -239,7 +239,7 @@ func (a *app) catalogExplain() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/catalog/explain?"+q.Encode(), nil, a.printExplanation)
 		},
 	}
-	c.Flags().StringArrayVar(&selects, "select", nil, "choose the provider: provider=…, endpoint=…, node=… (repeatable)")
+	c.Flags().StringArrayVar(&selects, "select", nil, "`KEY=VALUE` choose the provider: provider=…, endpoint=…, node=… (repeatable)")
 	c.Flags().StringArrayVar(&contexts, "context", nil, contextHelp)
 	return c
 }
@@ -390,7 +390,7 @@ what the scenario expects.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&fixtures, "fixtures", "", "file with the extensions and contexts that scenarios name")
+	c.Flags().StringVar(&fixtures, "fixtures", "", "`FILE` file with the extensions and contexts that scenarios name")
 	return c
 }
 

@@ -66,7 +66,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&req.Session, "session", "", "session it belongs to")
+	f.StringVar(&req.Session, "session", "", "`SESSION` session it belongs to")
 	f.BoolVar(&req.DryRun, "dry-run", false, "say what would be done; do nothing")
 	f.BoolVar(&req.NoCache, "no-cache", false, "run it even where a kept result would do")
 	f.BoolVar(&req.Async, "async", false, "do not wait: print the id of the run")
@@ -104,7 +104,7 @@ goes to the language model, if one is configured (model.url). /help lists the co
 			return a.chat(cmd.Context(), session)
 		},
 	}
-	c.Flags().StringVar(&session, "session", "", "session to go on with (default a new one)")
+	c.Flags().StringVar(&session, "session", "", "`SESSION` session to go on with (default a new one)")
 	return c
 }
 
@@ -247,9 +247,9 @@ func (a *app) runsCommand() *cobra.Command {
 			})
 		},
 	}
-	list.Flags().StringVar(filter["extension_id"], "ext", "", "only this module")
-	list.Flags().StringVar(filter["session_id"], "session", "", "only this session")
-	list.Flags().StringVar(filter["status"], "state", "", "only this state: pending, running, succeeded, failed, timeout or canceled")
+	list.Flags().StringVar(filter["extension_id"], "ext", "", "`MODULE` only this module")
+	list.Flags().StringVar(filter["session_id"], "session", "", "`SESSION` only this session")
+	list.Flags().StringVar(filter["status"], "state", "", "`STATE` only this state: pending, running, succeeded, failed, timeout or canceled")
 	alsoSpelled(list, "status", "state")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show how a run stands and what came of it", Args: cobra.ExactArgs(1),
@@ -318,7 +318,7 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "out", "o", "", "file to write, which must not exist yet (default the name of the artifact, in this folder)")
+	c.Flags().StringVarP(&output, "out", "o", "", "`FILE` file to write, which must not exist yet (default the name of the artifact, in this folder)")
 	alsoSpelled(c, "output", "out")
 	return c
 }

@@ -32,7 +32,7 @@ func (a *app) confirmationsCommand() *cobra.Command {
 			})
 		},
 	}
-	list.Flags().StringVar(&state, "state", "", "only this state: pending, approved, denied, expired or superseded")
+	list.Flags().StringVar(&state, "state", "", "`STATE` only this state: pending, approved, denied, expired or superseded")
 	var decision string
 	approve := &cobra.Command{
 		Use: "approve ID", Short: "Approve what is asked, this once or for longer", Args: cobra.ExactArgs(1),
@@ -41,7 +41,7 @@ func (a *app) confirmationsCommand() *cobra.Command {
   junctor confirmations approve cnf_0123456789abcdef01234567 --decision always`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], decision) },
 	}
-	approve.Flags().StringVar(&decision, "decision", "once", "how long it counts: once (this very call, within 15 minutes), timed (15 minutes), session or always")
+	approve.Flags().StringVar(&decision, "decision", "once", "`DECISION` how long it counts: once (this very call, within 15 minutes), timed (15 minutes), session or always")
 	deny := &cobra.Command{
 		Use: "deny ID", Short: "Deny what is asked", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.decide(cmd, args[0], "deny") },

@@ -45,13 +45,13 @@ endpoint itself and needs no server. The exit status is 1 if anything does not h
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&id, "id", "", "id of the endpoint in the report")
-	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
-	f.StringSliceVar(&require, "require", nil, "surface that must be offered (repeatable, default all)")
-	f.StringVar(&dialect, "dialect", "", "generation of routers to judge it for: s, t, n or union (default union)")
-	f.StringVar(&report, "report", "", "also write the report to this file")
-	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "deadline of one call, in milliseconds")
+	f.StringVar(&id, "id", "", "`ID` id of the endpoint in the report")
+	f.StringVar(&token, "endpoint-token", "", "`TOKEN` token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "`FILE` file with the token of the endpoint")
+	f.StringSliceVar(&require, "require", nil, "`SURFACE` surface that must be offered (repeatable, default all)")
+	f.StringVar(&dialect, "dialect", "", "`DIALECT` generation of routers to judge it for: s, t, n or union (default union)")
+	f.StringVar(&report, "report", "", "`FILE` also write the report to this file")
+	f.Int64Var(&timeoutMS, "request-timeout-ms", 0, "`MS` deadline of one call, in milliseconds")
 	return c
 }
 
@@ -151,12 +151,12 @@ func (a *app) reportValidateCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opts.Kind, "kind", "", "only this kind: cloud or provider")
-	f.StringVar(&count, "expect-count", "", "how many reports there must be")
+	f.StringVar(&opts.Kind, "kind", "", "`KIND` only this kind: cloud or provider")
+	f.StringVar(&count, "expect-count", "", "`N|MIN..MAX` how many reports there must be")
 	f.Float64Var(&maxAge, "max-age-minutes", 0, "oldest report that counts, in minutes")
 	f.Float64Var(&maxFuture, "max-future-minutes", 0, "how far ahead the clock of a report may be, in minutes")
-	f.StringVar(&allowed, "allowed-providers", "", "providers that may be there, comma-separated")
-	f.StringVar(&required, "require-providers", "", "providers that must be there, comma-separated")
+	f.StringVar(&allowed, "allowed-providers", "", "`PROVIDERS` providers that may be there, comma-separated")
+	f.StringVar(&required, "require-providers", "", "`PROVIDERS` providers that must be there, comma-separated")
 	f.BoolVar(&opts.RequireCI, "require-ci", false, "refuse a report without its CI block")
 	f.BoolVar(&opts.RequireFileIdentity, "require-file-identity", false, "refuse a file that is not named after its provider")
 	f.BoolVar(&matchGitHub, "match-github-env", false, "refuse a CI block that is not what the GITHUB_ variables say")

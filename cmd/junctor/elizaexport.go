@@ -83,7 +83,7 @@ so this works on the server's machine only, and written to config.env, mode 0600
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&to, "to", "", "folder to write the two files to")
+	f.StringVar(&to, "to", "", "`DIR` folder to write the two files to")
 	f.BoolVar(&withTokens, "with-tokens", false, "also write the tokens of the endpoints to config.env")
 	f.BoolVar(&replaceAll, "replace", false, "remove endpoints from the files that are not exported")
 	return c

@@ -77,7 +77,7 @@ A restriction that cannot be read ends the import before anything is connected.`
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "folder with the two files (default $ELIZA_STATE_DIR, else ~/.eliza)")
+	f.StringVar(&from, "from", "", "`DIR` folder with the two files (default $ELIZA_STATE_DIR, else ~/.eliza)")
 	f.BoolVar(&dryRun, "dry-run", false, "say what would be done; do nothing")
 	return c
 }

@@ -82,12 +82,12 @@ router protocol. When it answers it prints one JSON line with its URL.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 picks a free one")
-	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
-	f.StringVar(&bundle, "bundle-file", "", "file to serve as the view bundle")
-	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
-	f.StringVar(&root, "root", "", "folder that its fs.* works under (default a temporary one)")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "`ADDRESS` address to listen on; port 0 picks a free one")
+	f.StringVar(&token, "endpoint-token", "", "`TOKEN` token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "`FILE` file with the token of the endpoint")
+	f.StringVar(&bundle, "bundle-file", "", "`FILE` file to serve as the view bundle")
+	f.StringVar(&readyFile, "ready-file", "", "`FILE` also write the ready line to this file")
+	f.StringVar(&root, "root", "", "`DIR` folder that its fs.* works under (default a temporary one)")
 	return c
 }
 

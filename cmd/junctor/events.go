@@ -95,6 +95,6 @@ exit status is 1 if one of them failed.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&payload, "payload", "", "object to send with the event; - reads one from standard input")
+	c.Flags().StringVar(&payload, "payload", "", "`JSON` object to send with the event; - reads one from standard input")
 	return c
 }

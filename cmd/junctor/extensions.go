@@ -28,7 +28,7 @@ func (a *app) extensionsCommand() *cobra.Command {
 		Use: "new NAME", Short: "Create the folder of a new extension, complete as it is", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.newExtension(dir, args[0]) },
 	}
-	create.Flags().StringVar(&dir, "dir", ".", "folder to write to")
+	create.Flags().StringVar(&dir, "dir", ".", "`DIR` folder to write to")
 	var strict bool
 	check := &cobra.Command{
 		Use: "check FILE.zip|DIR", Short: "Check a package and show what it asks for", Args: cobra.ExactArgs(1),

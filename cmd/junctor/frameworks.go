@@ -42,8 +42,8 @@ A recording is a header line and one event on each line after it:
   [1.5,"i","what was typed"]`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.replayRecording(args[0], name, version) },
 	}
-	play.Flags().StringVar(&name, "framework", "", "program that was recorded (default what the recording says)")
-	play.Flags().StringVar(&version, "framework-version", "", "version of that program (default what the recording says)")
+	play.Flags().StringVar(&name, "framework", "", "`FRAMEWORK` program that was recorded (default what the recording says)")
+	play.Flags().StringVar(&version, "framework-version", "", "`VERSION` version of that program (default what the recording says)")
 	return a.group("frameworks", "Look at the programs of task agents, and replay recordings of them", list, play)
 }
 

@@ -68,17 +68,17 @@ func (a *app) grantsCommand() *cobra.Command {
 		},
 	}
 	f := create.Flags()
-	f.StringVar(&req.Principal, "principal", "", "only this principal, such as agent:local-agent (default any)")
-	f.StringVar(&req.Role, "role", "", "only this role: admin, operator, agent, node or task (default any)")
-	f.StringVar(&req.Module, "module", "", "only this module (default any)")
-	f.StringVar(&req.Action, "action", "", "only this canonical action, or COMMAND.ACTION of an extension (default any)")
-	f.StringArrayVar(&req.Permissions, "permission", nil, "permission that the deployment mode keeps from the extension; * is all (repeatable)")
-	f.StringVar(&req.ContentHash, "content-hash", "", "only this content of the module (default of an extension: what is installed)")
-	f.StringVar(&req.Scope, "scope", "", "how far it reaches: global, user or session (default global)")
-	f.StringVar(&req.ScopeID, "scope-id", "", "principal or session that --scope means")
-	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
+	f.StringVar(&req.Principal, "principal", "", "`PRINCIPAL` only this principal, such as agent:local-agent (default any)")
+	f.StringVar(&req.Role, "role", "", "`ROLE` only this role: admin, operator, agent, node or task (default any)")
+	f.StringVar(&req.Module, "module", "", "`MODULE` only this module (default any)")
+	f.StringVar(&req.Action, "action", "", "`ACTION` only this canonical action, or COMMAND.ACTION of an extension (default any)")
+	f.StringArrayVar(&req.Permissions, "permission", nil, "`PERMISSION` permission that the deployment mode keeps from the extension; * is all (repeatable)")
+	f.StringVar(&req.ContentHash, "content-hash", "", "`HASH` only this content of the module (default of an extension: what is installed)")
+	f.StringVar(&req.Scope, "scope", "", "`SCOPE` how far it reaches: global, user or session (default global)")
+	f.StringVar(&req.ScopeID, "scope-id", "", "`ID` principal or session that --scope means")
+	f.StringVar(&req.Expires, "expires", "", "`DURATION` lifetime, such as 8h (default until revoked)")
 	f.IntVar(&req.MaxUses, "max-uses", 0, "end after so many uses (default never)")
-	f.StringVar(&req.Effect, "effect", "", "admin: it is meant for an action that administers, such as device.skill.install")
+	f.StringVar(&req.Effect, "effect", "", "`EFFECT` admin: it is meant for an action that administers, such as device.skill.install")
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a grant at once", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

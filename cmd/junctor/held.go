@@ -43,7 +43,7 @@ func (a *app) heldCommand() *cobra.Command {
 			})
 		},
 	}
-	list.Flags().StringVar(&node, "node", "", "only this node")
+	list.Flags().StringVar(&node, "node", "", "`NODE` only this node")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show what became of a held call: its result, or why it failed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -136,96 +136,42 @@ func wrapped(text string, width, indent int) string {
 	return b.String()
 }
 
-// placeholder says what a flag takes, the same word for the same thing everywhere;
-// "" for a switch, "VALUE" for a flag that has no word yet.
+// annotationPlaceholder is the annotation of a flag that holds its placeholder.
+const annotationPlaceholder = "placeholder"
+
+// setPlaceholders moves the backquoted word that begins a flag's usage into an
+// annotation, so that help, errors and completions show the sentence behind it.
+func setPlaceholders(c *cobra.Command) {
+	set := func(f *pflag.Flag) {
+		name, usage := pflag.UnquoteUsage(f)
+		if usage == f.Usage {
+			return
+		}
+		f.Usage = strings.TrimPrefix(usage, name+" ")
+		if f.Annotations == nil {
+			f.Annotations = make(map[string][]string, 1)
+		}
+		f.Annotations[annotationPlaceholder] = []string{name}
+	}
+	c.Flags().VisitAll(set)
+	c.PersistentFlags().VisitAll(set)
+	for _, sub := range c.Commands() {
+		setPlaceholders(sub)
+	}
+}
+
+// placeholder returns the name of a flag's value, or "" for a switch.
 func placeholder(f *pflag.Flag) string {
+	if name := f.Annotations[annotationPlaceholder]; name != nil {
+		return name[0]
+	}
 	switch f.Value.Type() {
 	case "bool":
 		return ""
 	case "int", "int64", "float64":
-		if strings.HasSuffix(f.Name, "-ms") {
-			return "MS"
-		}
 		return "N"
 	case "duration":
 		return "DURATION"
-	}
-	switch f.Name {
-	case "timeout", "expires", "hold":
-		return "DURATION"
-	case "home", "root", "dir", "to", "from", "workdir", "actions":
-		return "DIR"
-	case "config", "file", "memory", "report", "fixtures", "trust-policy", "out":
-		return "FILE"
-	case "server", "url", "cloud-api-base", "client-metadata", "issuer":
-		return "URL"
-	case "token", "endpoint-token", "cloud-auth-token":
-		return "TOKEN"
-	case "select", "context", "query":
-		return "KEY=VALUE"
-	case "header", "env":
-		return "NAME=VALUE"
-	case "secret-header", "secret-env":
-		return "NAME=SECRET"
-	case "bearer", "client-secret", "exchange":
-		return "SECRET"
-	case "since", "until":
-		return "TIME"
-	case "id", "key-id", "client-id", "parent", "scope-id", "run":
-		return "ID"
-	case "key":
-		if strings.HasPrefix(f.Usage, "file ") {
-			return "FILE"
-		}
-		return "KEY"
-	case "idempotency-key":
-		return "KEY"
-	case "body", "message", "title", "note", "instruction", "brief", "criterion", "search", "location", "cloud-bio":
-		return "TEXT"
-	case "base", "branch":
-		return "BRANCH"
-	case "prefer", "exclude", "node":
-		return "NODE"
-	case "name", "cloud-name":
-		return "NAME"
-	case "sha256", "content-hash", "pin":
-		return "HASH"
-	case "effect":
-		return "EFFECT"
-	case "provider", "kind", "exchange-type":
-		return "KIND"
-	case "agent-visible", "action":
-		return "ACTION"
-	case "allowed-module", "module", "ext":
-		return "MODULE"
-	case "allowed-providers", "require-providers":
-		return "PROVIDERS"
-	case "user", "principal":
-		return "PRINCIPAL"
-	case "listen":
-		return "ADDRESS"
-	case "part":
-		return "LABEL:TASK"
-	case "payload":
-		return "JSON"
-	case "expect-count":
-		return "N|MIN..MAX"
-	case "cap":
-		return "TARGET"
-	case "require", "surface":
-		return "SURFACE"
-	case "level", "log-level":
-		return "LEVEL"
-	case "allow-language":
-		return "LANGUAGE"
-	case "framework-version":
-		return "VERSION"
-	case "changed", "sampling", "success", "format", "strategy", "isolation", "dialect", "decision", "preset", "scope", "role", "view", "repo",
-		"state", "status", "session", "event", "label", "permission", "agent", "framework", "function", "cursor", "etag":
-		return strings.ToUpper(f.Name)
-	}
-	if strings.HasSuffix(f.Name, "-file") {
-		return "FILE"
 	}
 	return "VALUE"
 }

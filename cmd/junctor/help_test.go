@@ -143,7 +143,7 @@ func TestHelpIsInOneVoice(t *testing.T) {
 			case strings.Contains(f.Usage, "(default:") || strings.Contains(f.Usage, "may be given again") || strings.Contains(f.Usage, "may be repeated"):
 				t.Errorf("%s --%s: %q: say (default X) and (repeatable)", name, f.Name, f.Usage)
 			case placeholder(f) == "VALUE":
-				t.Errorf("%s --%s takes a value that has no name: add it to placeholder", name, f.Name)
+				t.Errorf("%s --%s takes a value without a name: begin its usage with one in backquotes", name, f.Name)
 			case strings.HasSuffix(f.Value.Type(), "Array") != strings.Contains(f.Usage, "(repeatable") && f.Value.Type() != "stringSlice":
 				t.Errorf("%s --%s is %s, and says %q", name, f.Name, f.Value.Type(), f.Usage)
 			}

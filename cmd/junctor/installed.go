@@ -79,7 +79,7 @@ func (a *app) installedCommands() []*cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
 		},
 	}
-	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "refuse it unless it has this SHA-256")
+	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "`HASH` refuse it unless it has this SHA-256")
 	fromURL.Flags().BoolVar(&address.Force, "force", false, "also when the installed version is higher")
 	var yes bool
 	var visible []string
@@ -93,7 +93,7 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 		},
 	}
 	enable.Flags().BoolVar(&yes, "yes", false, "say yes to whatever you are asked")
-	enable.Flags().StringSliceVar(&visible, "agent-visible", nil, "actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
+	enable.Flags().StringSliceVar(&visible, "agent-visible", nil, "`ACTION` actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
 	var kill bool
 	disable := &cobra.Command{
 		Use: "disable ID", Short: "Disable an extension: later calls are refused", Args: cobra.ExactArgs(1),

@@ -27,6 +27,6 @@ Give it to an agent as the command of an MCP server, such as:
 			})
 		},
 	}
-	c.Flags().StringVar(&view, "view", "", "view of the catalog")
+	c.Flags().StringVar(&view, "view", "", "`VIEW` view of the catalog")
 	return c
 }

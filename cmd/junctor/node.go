@@ -89,20 +89,20 @@ with "junctor node consent".`,
 		},
 	}
 	f := c.Flags()
-	f.String("node-token-file", "", "file with the operator's node token; needed until the node has enrolled")
-	f.String("id", "", "id of this node at the gateway (default the one it has had, else the host's name)")
-	f.StringArray("label", nil, "label for routing and filters (repeatable)")
-	f.String("location", "", "where this node is, for people to read")
+	f.String("node-token-file", "", "`FILE` file with the operator's node token; needed until the node has enrolled")
+	f.String("id", "", "`ID` id of this node at the gateway (default the one it has had, else the host's name)")
+	f.StringArray("label", nil, "`LABEL` label for routing and filters (repeatable)")
+	f.String("location", "", "`TEXT` where this node is, for people to read")
 	f.Int("max-concurrent", 0, "calls that run at once (default 10)")
-	f.String("actions", "", "folder with this device's own actions (default node/actions in the home)")
+	f.String("actions", "", "`DIR` folder with this device's own actions (default node/actions in the home)")
 	f.Bool("allow-code", false, "let skills bring code, which runs in processes that can only compute")
 	f.Bool("prefer-code", false, "use the code of a skill even where there is an action for the same")
-	f.StringArray("allow-language", nil, "language of code besides javascript and wasm: python (repeatable)")
+	f.StringArray("allow-language", nil, "`LANGUAGE` language of code besides javascript and wasm: python (repeatable)")
 	f.Bool("development", false, "mark this node as one for trying things out")
 	f.Bool("auto-consent", false, "agree to every skill unasked; needs --development")
 	f.BoolVar(&detach, "detach", false, "return when the node has joined, and go on in the background")
-	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
-	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
+	f.StringVar(&readyFile, "ready-file", "", "`FILE` also write the ready line to this file")
+	f.StringVar(&file, "config", "", "`FILE` configuration file (default config.yaml in the home)")
 	f.IntVar(&report, "detached-to", 0, "")
 	if err := f.MarkHidden("detached-to"); err != nil {
 		panic(err) // the flag is three lines above

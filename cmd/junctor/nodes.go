@@ -97,9 +97,9 @@ func (a *app) nodesListCommand() *cobra.Command {
 			return a.table([]string{"ID", "STATE", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows, "no node matches; a device joins with: junctor node join URL --node-token-file FILE")
 		},
 	}
-	c.Flags().StringArrayVar(&labels, "label", nil, "only nodes with this label (repeatable)")
-	c.Flags().StringArrayVar(&functions, "function", nil, "only nodes that offer this function (repeatable)")
-	c.Flags().StringVar(&status, "state", "", "only this state: connected, disconnected or draining")
+	c.Flags().StringArrayVar(&labels, "label", nil, "`LABEL` only nodes with this label (repeatable)")
+	c.Flags().StringArrayVar(&functions, "function", nil, "`FUNCTION` only nodes that offer this function (repeatable)")
+	c.Flags().StringVar(&status, "state", "", "`STATE` only this state: connected, disconnected or draining")
 	alsoSpelled(c, "status", "state")
 	return c
 }
@@ -260,14 +260,14 @@ governed path like any other.`,
 	}
 	f := c.Flags()
 	f.BoolVar(&inv.Stream, "stream", false, "print what comes, as it comes")
-	f.StringVar(&inv.Timeout, "timeout", "", "deadline of one call, such as 30s")
-	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "do the work once, however often the key is used")
+	f.StringVar(&inv.Timeout, "timeout", "", "`DURATION` deadline of one call, such as 30s")
+	f.StringVar(&inv.IdempotencyKey, "idempotency-key", "", "`KEY` do the work once, however often the key is used")
 	f.BoolVar(&inv.DryRun, "dry-run", false, "say what would be done; do nothing")
-	f.StringVar(&hold, "hold", "", "if the node is away, keep the call for so long, such as 24h, and deliver it when the node is back")
-	f.StringVar(&strategy, "strategy", "", "with any: how to choose: resource_aware, round_robin or random (default resource_aware)")
-	f.StringArrayVar(&prefer, "prefer", nil, "with any: node to take first, if it can (repeatable)")
-	f.StringArrayVar(&exclude, "exclude", nil, "with any: node not to take (repeatable)")
-	f.StringArrayVar(&labels, "label", nil, "with any: label the node must have (repeatable)")
+	f.StringVar(&hold, "hold", "", "`DURATION` if the node is away, keep the call for so long, such as 24h, and deliver it when the node is back")
+	f.StringVar(&strategy, "strategy", "", "`STRATEGY` with any: how to choose: resource_aware, round_robin or random (default resource_aware)")
+	f.StringArrayVar(&prefer, "prefer", nil, "`NODE` with any: node to take first, if it can (repeatable)")
+	f.StringArrayVar(&exclude, "exclude", nil, "`NODE` with any: node not to take (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "`LABEL` with any: label the node must have (repeatable)")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }

@@ -82,12 +82,12 @@ report is written whole and sound or not at all.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&dir, "dir", "", "folder to write <provider>.json to (default $"+livereport.DirVariable+")")
-	f.StringVar(&address, "url", "", "URL of the endpoint")
-	f.StringVar(&id, "id", "", "id of the endpoint (default PROVIDER-live-capability)")
-	f.StringVar(&token, "endpoint-token", "", "token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
-	f.StringVar(&tokenFile, "endpoint-token-file", "", "file with the token of the endpoint")
-	f.StringSliceVar(&allowed, "allowed-module", nil, "let in only this module (repeatable)")
+	f.StringVar(&dir, "dir", "", "`DIR` folder to write <provider>.json to (default $"+livereport.DirVariable+")")
+	f.StringVar(&address, "url", "", "`URL` URL of the endpoint")
+	f.StringVar(&id, "id", "", "`ID` id of the endpoint (default PROVIDER-live-capability)")
+	f.StringVar(&token, "endpoint-token", "", "`TOKEN` token of the endpoint; other processes can see it, so prefer --endpoint-token-file")
+	f.StringVar(&tokenFile, "endpoint-token-file", "", "`FILE` file with the token of the endpoint")
+	f.StringSliceVar(&allowed, "allowed-module", nil, "`MODULE` let in only this module (repeatable)")
 	return c
 }
 

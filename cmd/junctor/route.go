@@ -57,8 +57,8 @@ to read one from standard input. A status of 400 and more ends with exit status 
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&query, "query", nil, "part of the query (repeatable)")
-	f.StringArrayVar(&headers, "header", nil, "header to send (repeatable)")
+	f.StringArrayVar(&query, "query", nil, "`KEY=VALUE` part of the query (repeatable)")
+	f.StringArrayVar(&headers, "header", nil, "`NAME=VALUE` header to send (repeatable)")
 	return c
 }
 

@@ -45,7 +45,7 @@ func (a *app) secretsCommand() *cobra.Command {
 			})
 		},
 	}
-	set.Flags().StringVar(&file, "from-file", "", "file to read the value from; - is standard input (default -)")
+	set.Flags().StringVar(&file, "from-file", "", "`FILE` file to read the value from; - is standard input (default -)")
 	list := &cobra.Command{
 		Use: "list", Short: "List the names of secrets, never their values", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -54,11 +54,11 @@ which is removed at the end, and a free port.`,
 		},
 	}
 	f := c.Flags()
-	f.String("listen", "", "address to listen on; port 0 picks a free one (default 127.0.0.1:7777)")
-	f.StringVar(&file, "config", "", "configuration file (default config.yaml in the home)")
-	f.StringVar(&readyFile, "ready-file", "", "also write the ready line to this file")
+	f.String("listen", "", "`ADDRESS` address to listen on; port 0 picks a free one (default 127.0.0.1:7777)")
+	f.StringVar(&file, "config", "", "`FILE` configuration file (default config.yaml in the home)")
+	f.StringVar(&readyFile, "ready-file", "", "`FILE` also write the ready line to this file")
 	f.Bool("insecure-plain-http", false, "allow a listen address that is not loopback without TLS")
-	f.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
+	f.String("log-level", "", "`LEVEL` lowest level that is logged: debug, info, warn or error (default info)")
 	f.BoolVar(&demo, "demo", false, "also start an example of everything, and say what to try")
 	return c
 }

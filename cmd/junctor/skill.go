@@ -83,9 +83,9 @@ there. Either all of it is installed or nothing.`,
 	f := c.Flags()
 	f.BoolVar(&keep, "keep", false, "add to the installed version instead of replacing it")
 	f.BoolVar(&dryRun, "dry-run", false, "say what would be done; do nothing")
-	f.StringVar(&sha256, "sha256", "", "refuse it unless it has this SHA-256")
-	f.StringVar(&timeout, "timeout", "", "how long to wait, also for the owner of the device to agree (default 5m)")
-	f.StringVar(&key, "idempotency-key", "", "do the work once, however often the key is used")
+	f.StringVar(&sha256, "sha256", "", "`HASH` refuse it unless it has this SHA-256")
+	f.StringVar(&timeout, "timeout", "", "`DURATION` how long to wait, also for the owner of the device to agree (default 5m)")
+	f.StringVar(&key, "idempotency-key", "", "`KEY` do the work once, however often the key is used")
 	f.BoolVar(&yes, "yes", false, yesHelp)
 	return c
 }

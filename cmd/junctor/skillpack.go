@@ -118,7 +118,7 @@ func (a *app) skillPackCommand() *cobra.Command {
 			return a.writeSkill(out, raw)
 		},
 	}
-	c.Flags().StringVarP(&out, "out", "o", "", "file to write, which must not exist yet (default standard output)")
+	c.Flags().StringVarP(&out, "out", "o", "", "`FILE` file to write, which must not exist yet (default standard output)")
 	return c
 }
 
@@ -146,9 +146,9 @@ signed what they are asked to install.`,
 			return a.writeSkill(out, signed)
 		},
 	}
-	c.Flags().StringVar(&keyFile, "key", "", "file with the private key (PEM)")
-	c.Flags().StringVar(&keyID, "key-id", "", "id that devices know the key by")
-	c.Flags().StringVarP(&out, "out", "o", "", "file to write, which must not exist yet (default standard output)")
+	c.Flags().StringVar(&keyFile, "key", "", "`FILE` file with the private key (PEM)")
+	c.Flags().StringVar(&keyID, "key-id", "", "`ID` id that devices know the key by")
+	c.Flags().StringVarP(&out, "out", "o", "", "`FILE` file to write, which must not exist yet (default standard output)")
 	_ = c.MarkFlagRequired("key")
 	_ = c.MarkFlagRequired("key-id")
 	return c

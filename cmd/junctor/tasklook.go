@@ -45,10 +45,10 @@ func (a *app) taskHistoryCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&search, "search", "", "only threads that hold all of these words")
-	f.StringVar(&statuses, "state", "", "only these states, comma-separated: open, active, waiting_on_user, blocked, done, failed, interrupted")
+	f.StringVar(&search, "search", "", "`TEXT` only threads that hold all of these words")
+	f.StringVar(&statuses, "state", "", "`STATE` only these states, comma-separated: open, active, waiting_on_user, blocked, done, failed, interrupted")
 	alsoSpelled(c, "status", "state")
-	f.StringVar(&kind, "kind", "", "only this kind: coding, research, planning, ops or mixed")
+	f.StringVar(&kind, "kind", "", "`KIND` only this kind: coding, research, planning, ops or mixed")
 	f.IntVar(&limit, "limit", 0, "at most so many, up to 500 (default 50)")
 	f.BoolVar(&archived, "archived", false, "also archived ones")
 	return c

@@ -65,9 +65,9 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	f := list.Flags()
-	f.StringVar(&state, "state", "", "only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
-	f.StringVar(&surface, "surface", "", "only tasks begun on this surface: a2a, mcp or agents")
-	f.StringVar(&cursor, "cursor", "", "go on where the last page ended")
+	f.StringVar(&state, "state", "", "`STATE` only this state: submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted")
+	f.StringVar(&surface, "surface", "", "`SURFACE` only tasks begun on this surface: a2a, mcp or agents")
+	f.StringVar(&cursor, "cursor", "", "`CURSOR` go on where the last page ended")
 	f.IntVar(&limit, "limit", 0, "at most so many, up to 100 (default 50)")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show a task, thread or session: its state, what it asks, its result", Args: cobra.ExactArgs(1),
@@ -117,7 +117,7 @@ func (a *app) tasksAnswerCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/answer"), body, a.printMoved)
 		},
 	}
-	c.Flags().StringVar(&key, "key", "", "key of the question, where there are several")
+	c.Flags().StringVar(&key, "key", "", "`KEY` key of the question, where there are several")
 	c.Flags().BoolVar(&decline, "decline", false, "decline instead of answering")
 	return c
 }

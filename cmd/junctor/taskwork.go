@@ -136,16 +136,16 @@ it: junctor tasks show ID.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&file, "file", "", "JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
-	f.StringVar(&agent, "agent", "", "program to use: "+programs.Choices()+" (default the one that fits best)")
-	f.StringVar(&memory, "memory", "", "file that every agent is given to read")
-	f.StringArrayVar(&parts, "part", nil, "task of one agent among several (repeatable)")
-	f.StringArrayVar(&criteria, "criterion", nil, "what the work is measured by (repeatable)")
+	f.StringVar(&file, "file", "", "`FILE` JSON file with the whole request (docs/task-agents.md), also parts that wait for others; what a flag says counts more")
+	f.StringVar(&agent, "agent", "", "`AGENT` program to use: "+programs.Choices()+" (default the one that fits best)")
+	f.StringVar(&memory, "memory", "", "`FILE` file that every agent is given to read")
+	f.StringArrayVar(&parts, "part", nil, "`LABEL:TASK` task of one agent among several (repeatable)")
+	f.StringArrayVar(&criteria, "criterion", nil, "`TEXT` what the work is measured by (repeatable)")
 	f.BoolVar(&wait, "wait", false, "wait until it ends or asks something")
 	for flag, of := range map[string][2]string{
-		"label": {"label", "name of the agent"}, "repo": {"repo", "repository: owner/name, a URL, or a folder that is allowed"},
-		"base": {"baseBranch", "branch to begin from (default the repository's own)"}, "workdir": {"workdir", "folder to work in"},
-		"preset": {"approvalPreset", "what agents may do: readonly, standard, permissive or autonomous"}, "brief": {"brief", "plan that all agents share"},
+		"label": {"label", "`LABEL` name of the agent"}, "repo": {"repo", "`REPO` repository: owner/name, a URL, or a folder that is allowed"},
+		"base": {"baseBranch", "`BRANCH` branch to begin from (default the repository's own)"}, "workdir": {"workdir", "`DIR` folder to work in"},
+		"preset": {"approvalPreset", "`PRESET` what agents may do: readonly, standard, permissive or autonomous"}, "brief": {"brief", "`TEXT` plan that all agents share"},
 	} {
 		text[of[0]] = f.String(flag, "", of[1])
 	}
@@ -342,8 +342,8 @@ func (a *app) taskControlCommand() *cobra.Command {
 			return a.control(cmd.Context(), args[0], body)
 		},
 	}
-	c.Flags().StringVar(&note, "note", "", "reason, or what the agent should know")
-	c.Flags().StringVar(&instruction, "instruction", "", "what to do next, for continue")
-	c.Flags().StringVar(&agent, "agent", "", "program to go on with, for resume and continue (default the one before)")
+	c.Flags().StringVar(&note, "note", "", "`TEXT` reason, or what the agent should know")
+	c.Flags().StringVar(&instruction, "instruction", "", "`TEXT` what to do next, for continue")
+	c.Flags().StringVar(&agent, "agent", "", "`AGENT` program to go on with, for resume and continue (default the one before)")
 	return c
 }

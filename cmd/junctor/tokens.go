@@ -39,11 +39,11 @@ func (a *app) tokensCommand() *cobra.Command {
 		},
 	}
 	f := create.Flags()
-	f.StringVar(&req.Role, "role", "", "role of the token: admin, operator, agent, node or task")
-	f.StringVar(&req.Name, "name", "", "name of the principal (default the id of the token)")
-	f.StringArrayVar(&req.Labels, "label", nil, "label that policies and nodes may ask for (repeatable)")
-	f.StringVar(&req.View, "view", "", "view of the catalog that the token sees unless it names another")
-	f.StringVar(&req.Expires, "expires", "", "lifetime, such as 8h (default until revoked)")
+	f.StringVar(&req.Role, "role", "", "`ROLE` role of the token: admin, operator, agent, node or task")
+	f.StringVar(&req.Name, "name", "", "`NAME` name of the principal (default the id of the token)")
+	f.StringArrayVar(&req.Labels, "label", nil, "`LABEL` label that policies and nodes may ask for (repeatable)")
+	f.StringVar(&req.View, "view", "", "`VIEW` view of the catalog that the token sees unless it names another")
+	f.StringVar(&req.Expires, "expires", "", "`DURATION` lifetime, such as 8h (default until revoked)")
 	_ = create.MarkFlagRequired("role")
 	list := &cobra.Command{
 		Use: "list", Short: "List tokens, never their values", Args: cobra.NoArgs,

@@ -27,13 +27,13 @@ func (o *oauthFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.on, "oauth", false, "get tokens from the authorization server that the URL names: see junctor upstreams login")
 	f.BoolVar(&o.machine, "client-credentials", false, "get tokens with the client id and its secret alone; nobody logs in")
-	f.StringVar(&o.subject, "exchange", "", "secret with a token to exchange for the upstream's (RFC 8693); nobody logs in")
-	f.StringVar(&o.subjectType, "exchange-type", "", "what that token is: access_token, id_token, jwt, refresh_token, saml1 or saml2 (default access_token)")
-	f.StringVar(&o.id, "client-id", "", "client id that the authorization server gave you (default one is registered)")
-	f.StringVar(&o.secret, "client-secret", "", "secret that goes with the client id")
-	f.StringVar(&o.metadata, "client-metadata", "", "URL of a client-id metadata document, where the server takes one")
-	f.StringVar(&o.issuer, "issuer", "", "only authorization server that may be used")
-	f.StringArrayVar(&o.scopes, "scope", nil, "scope to ask for, in place of what the server proposes (repeatable)")
+	f.StringVar(&o.subject, "exchange", "", "`SECRET` secret with a token to exchange for the upstream's (RFC 8693); nobody logs in")
+	f.StringVar(&o.subjectType, "exchange-type", "", "`KIND` what that token is: access_token, id_token, jwt, refresh_token, saml1 or saml2 (default access_token)")
+	f.StringVar(&o.id, "client-id", "", "`ID` client id that the authorization server gave you (default one is registered)")
+	f.StringVar(&o.secret, "client-secret", "", "`SECRET` secret that goes with the client id")
+	f.StringVar(&o.metadata, "client-metadata", "", "`URL` URL of a client-id metadata document, where the server takes one")
+	f.StringVar(&o.issuer, "issuer", "", "`URL` only authorization server that may be used")
+	f.StringArrayVar(&o.scopes, "scope", nil, "`SCOPE` scope to ask for, in place of what the server proposes (repeatable)")
 }
 
 // record is the member oauth of the record; nil where none of the flags was given.

@@ -254,7 +254,7 @@ func (a *app) upstreamsApproveCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "", "only this kind: tool, prompt, resource or resource-template")
-	c.Flags().StringVar(&pin, "pin", "", "only if the definition still has this pin (junctor upstreams diff --json)")
+	c.Flags().StringVar(&kind, "kind", "", "`KIND` only this kind: tool, prompt, resource or resource-template")
+	c.Flags().StringVar(&pin, "pin", "", "`HASH` only if the definition still has this pin (junctor upstreams diff --json)")
 	return c
 }

@@ -60,9 +60,9 @@ branch beside that workspace, which shares its clone, and no REPO is given.`,
 			})
 		},
 	}
-	create.Flags().StringVar(&base, "base", "", "branch to begin from (default the repository's own)")
-	create.Flags().StringVar(&branch, "branch", "", "name of the new branch")
-	create.Flags().StringVar(&parent, "parent", "", "workspace whose clone to share, for a further branch beside it")
+	create.Flags().StringVar(&base, "base", "", "`BRANCH` branch to begin from (default the repository's own)")
+	create.Flags().StringVar(&branch, "branch", "", "`BRANCH` name of the new branch")
+	create.Flags().StringVar(&parent, "parent", "", "`ID` workspace whose clone to share, for a further branch beside it")
 	var message, title, text, target string
 	var draft, skip bool
 	finalize := &cobra.Command{
@@ -95,10 +95,10 @@ branch beside that workspace, which shares its clone, and no REPO is given.`,
 			})
 		},
 	}
-	finalize.Flags().StringVar(&message, "message", "", "message of the commit")
-	finalize.Flags().StringVar(&title, "title", "", "title of the pull request")
-	finalize.Flags().StringVar(&text, "body", "", "text of the pull request")
-	finalize.Flags().StringVar(&target, "base", "", "branch that the pull request is for (default the one it began from)")
+	finalize.Flags().StringVar(&message, "message", "", "`TEXT` message of the commit")
+	finalize.Flags().StringVar(&title, "title", "", "`TEXT` title of the pull request")
+	finalize.Flags().StringVar(&text, "body", "", "`TEXT` text of the pull request")
+	finalize.Flags().StringVar(&target, "base", "", "`BRANCH` branch that the pull request is for (default the one it began from)")
 	finalize.Flags().BoolVar(&draft, "draft", false, "open the pull request as a draft")
 	finalize.Flags().BoolVar(&skip, "no-pull-request", false, "commit and push, and open no pull request")
 	var force bool
