@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
 // The reasons of this package's errors.
@@ -112,7 +111,7 @@ type Argument struct {
 // invalid_input (too_large beyond 500 KiB), reason invalid_commands or
 // unsupported_runner, and name the command.
 func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
-	doc, err := plainyaml.ToJSON(data, ReasonCommands)
+	doc, err := manifest.YAMLToJSON(data, ReasonCommands)
 	if err != nil {
 		return nil, nil, err
 	}

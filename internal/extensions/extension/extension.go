@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
@@ -149,7 +148,7 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 		name = legacyFile
 		p.warn("%s is read in place of %s", legacyFile, CommandsFile)
 	}
-	data, err := files.ReadFile(name, plainyaml.MaxBytes)
+	data, err := files.ReadFile(name, manifest.MaxYAMLBytes)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return bad("%s is missing", CommandsFile)
 	}
@@ -235,7 +234,7 @@ func (p *Package) asked() []string {
 }
 
 func (p *Package) readPlan(files Files) error {
-	data, err := files.ReadFile(p.Manifest.Install.Plan, plainyaml.MaxBytes)
+	data, err := files.ReadFile(p.Manifest.Install.Plan, manifest.MaxYAMLBytes)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,9 @@
-// Package manifest reads what extensions declare: one JSON form for every
-// source, whether it comes from a file, from a mapping of another protocol or
-// from a scenario. Reading is bounded and strict about shapes; fields nobody
-// knows are reported, not dropped in silence. What a declaration means for calls
-// is decided by package catalog, what it means for operators by the packages
-// beside this one. The table of permissions that a declaration may name is
-// [Permissions].
+// Package manifest decodes the declarations of extensions: one JSON form for every
+// source, whether a file, a mapping of another protocol, or a scenario. Decoding is
+// bounded and strict about types; unknown fields are reported. [YAMLToJSON] converts
+// the documents that authors write in YAML. Package catalog decides what a declaration
+// means for calls, and the packages beside this one what it means for operators.
+// [Permissions] lists the permissions that a declaration may name.
 package manifest
 
 import (

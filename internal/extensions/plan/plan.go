@@ -20,7 +20,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
 )
 
 // The reasons of this package's errors: the codes of runner spec, section 5, in
@@ -160,7 +159,7 @@ type wire struct {
 // permissions, canonical. Warnings say what was read differently from how it is
 // written. Errors name the step, in the message and as detail failed_step.
 func Parse(data []byte, extension string, declared []string) (*Plan, []string, error) {
-	doc, err := plainyaml.ToJSON(data, ReasonPlan)
+	doc, err := manifest.YAMLToJSON(data, ReasonPlan)
 	if err != nil {
 		return nil, nil, err
 	}

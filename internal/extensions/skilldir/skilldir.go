@@ -21,7 +21,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/plainyaml"
+	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
@@ -106,7 +106,7 @@ func invalid(format string, args ...any) error { return cmp.Errorf(cmp.ReasonPay
 
 func declaration(dir fs.FS) ([]byte, error) {
 	for _, name := range Files() {
-		data, err := file(dir, name, plainyaml.MaxBytes)
+		data, err := file(dir, name, manifest.MaxYAMLBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -144,7 +144,7 @@ func matter(text []byte) ([]byte, error) {
 	if !ok {
 		return nil, invalid("the front matter of skill.md has no end: a line of ---")
 	}
-	doc, err := plainyaml.ToJSON(yaml, cmp.ReasonPayload)
+	doc, err := manifest.YAMLToJSON(yaml, cmp.ReasonPayload)
 	if err != nil {
 		return nil, err
 	}

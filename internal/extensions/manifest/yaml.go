@@ -1,9 +1,4 @@
-// Package plainyaml reads the part of YAML that documents written by strangers
-// may use: one document, plain scalars, lists and maps with text keys, each key
-// once. There are no tags of one's own, what aliases expand to is counted, and
-// depth is bounded. The document is handed on as JSON, so that one decoder says
-// what a field must be.
-package plainyaml
+package manifest
 
 import (
 	"bytes"
@@ -20,24 +15,27 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The bounds of runner spec, sections 3.1 and 3.3.
+// MaxYAMLBytes is the largest size of a YAML document.
+const MaxYAMLBytes = 500 << 10
+
 const (
-	MaxBytes = 500 << 10
-	MaxNodes = 10_000 // after aliases are expanded
-	MaxDepth = 32
+	maxYAMLValues = 10_000 // after aliases are expanded
+	maxYAMLDepth  = 32
 )
 
-// ToJSON turns a document into JSON. Every error is invalid_input, or too_large,
-// with the line where it can be named, and the given reason.
-func ToJSON(data []byte, reason string) (doc []byte, err error) {
-	w := writer{reason: reason}
-	if len(data) > MaxBytes {
-		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxBytes).With(reason, "")
+// YAMLToJSON converts an untrusted YAML document to JSON. It accepts one document of
+// plain scalars, lists, and maps with unique text keys, and no custom tags. An error
+// has the code invalid_input or too_large and the given reason, and names the line if
+// it is known.
+func YAMLToJSON(data []byte, reason string) (doc []byte, err error) {
+	w := yamlWriter{reason: reason}
+	if len(data) > MaxYAMLBytes {
+		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxYAMLBytes).With(reason, "")
 	}
-	// The parser is somebody else's and gets a stranger's bytes.
+	// A defect of the YAML library must not stop the server.
 	defer func() {
 		if p := recover(); p != nil {
-			doc, err = nil, w.bad(nil, "it cannot be read")
+			doc, err = nil, w.errorf(nil, "it cannot be read")
 		}
 	}()
 	var root, more yaml.Node
@@ -45,10 +43,10 @@ func ToJSON(data []byte, reason string) (doc []byte, err error) {
 	if err := d.Decode(&root); errors.Is(err, io.EOF) {
 		return []byte("null"), nil
 	} else if err != nil {
-		return nil, w.bad(nil, "%s", firstLine(err))
+		return nil, w.errorf(nil, "%s", firstLine(err))
 	}
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, w.bad(nil, "there is more than one document")
+		return nil, w.errorf(nil, "there is more than one document")
 	}
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
 		if err := w.value(root.Content[0], 1); err != nil {
@@ -64,14 +62,14 @@ func firstLine(err error) string {
 	return string(bytes.ToValidUTF8(line[:min(len(line), 300)], []byte("?")))
 }
 
-type writer struct {
+type yamlWriter struct {
 	out    bytes.Buffer
 	nodes  int
 	reason string
 	open   []*yaml.Node // anchors that are being expanded
 }
 
-func (w *writer) bad(n *yaml.Node, format string, args ...any) error {
+func (w *yamlWriter) errorf(n *yaml.Node, format string, args ...any) error {
 	at := ""
 	if n != nil && n.Line > 0 {
 		at = fmt.Sprintf("line %d: ", n.Line)
@@ -79,17 +77,17 @@ func (w *writer) bad(n *yaml.Node, format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "yaml", "%s%s", at, fmt.Sprintf(format, args...)).With(w.reason, "")
 }
 
-func (w *writer) value(n *yaml.Node, depth int) error {
-	if w.nodes++; w.nodes > MaxNodes {
-		return w.bad(n, "there are more than %d values", MaxNodes)
+func (w *yamlWriter) value(n *yaml.Node, depth int) error {
+	if w.nodes++; w.nodes > maxYAMLValues {
+		return w.errorf(n, "there are more than %d values", maxYAMLValues)
 	}
-	if depth > MaxDepth {
-		return w.bad(n, "values are more than %d deep", MaxDepth)
+	if depth > maxYAMLDepth {
+		return w.errorf(n, "values are more than %d deep", maxYAMLDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
 		if n.Alias == nil || slices.Contains(w.open, n.Alias) {
-			return w.bad(n, "an alias holds itself")
+			return w.errorf(n, "an alias holds itself")
 		}
 		w.open = append(w.open, n.Alias)
 		err := w.value(n.Alias, depth)
@@ -97,7 +95,7 @@ func (w *writer) value(n *yaml.Node, depth int) error {
 		return err
 	case yaml.SequenceNode:
 		if tag := n.ShortTag(); tag != "!!seq" {
-			return w.bad(n, "the tag %.40q is not allowed", tag)
+			return w.errorf(n, "the tag %.40q is not allowed", tag)
 		}
 		w.out.WriteByte('[')
 		for i, item := range n.Content {
@@ -115,22 +113,22 @@ func (w *writer) value(n *yaml.Node, depth int) error {
 	case yaml.ScalarNode:
 		return w.scalar(n)
 	}
-	return w.bad(n, "this is no value")
+	return w.errorf(n, "this is no value")
 }
 
-func (w *writer) mapping(n *yaml.Node, depth int) error {
+func (w *yamlWriter) mapping(n *yaml.Node, depth int) error {
 	if tag := n.ShortTag(); tag != "!!map" {
-		return w.bad(n, "the tag %.40q is not allowed", tag)
+		return w.errorf(n, "the tag %.40q is not allowed", tag)
 	}
 	seen := make(map[string]bool, len(n.Content)/2)
 	w.out.WriteByte('{')
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-			return w.bad(key, "a key must be plain text")
+			return w.errorf(key, "a key must be plain text")
 		}
 		if seen[key.Value] {
-			return w.bad(key, "the key %.80q is given twice", key.Value)
+			return w.errorf(key, "the key %.80q is given twice", key.Value)
 		}
 		seen[key.Value] = true
 		if i > 0 {
@@ -148,41 +146,41 @@ func (w *writer) mapping(n *yaml.Node, depth int) error {
 	return nil
 }
 
-func (w *writer) text(n *yaml.Node) error {
+func (w *yamlWriter) text(n *yaml.Node) error {
 	data, err := jsonx.Marshal(n.Value)
 	if err != nil {
-		return w.bad(n, "the text is not UTF-8")
+		return w.errorf(n, "the text is not UTF-8")
 	}
 	w.out.Write(data)
 	return nil
 }
 
-func (w *writer) scalar(n *yaml.Node) error {
+func (w *yamlWriter) scalar(n *yaml.Node) error {
 	switch tag := n.ShortTag(); tag {
-	case "!!str", "!!timestamp": // a date is text: nothing of ours wants an instant
+	case "!!str", "!!timestamp": // no field is a date, so that dates stay text
 		return w.text(n)
 	case "!!null":
 		w.out.WriteString("null")
 	case "!!bool":
 		var v bool
 		if err := n.Decode(&v); err != nil {
-			return w.bad(n, "%.40q is neither true nor false", n.Value)
+			return w.errorf(n, "%.40q is neither true nor false", n.Value)
 		}
 		w.out.WriteString(strconv.FormatBool(v))
 	case "!!int":
 		var v int64
 		if err := n.Decode(&v); err != nil {
-			return w.bad(n, "%.40q is not a number that fits", n.Value)
+			return w.errorf(n, "%.40q is not a number that fits", n.Value)
 		}
 		w.out.WriteString(strconv.FormatInt(v, 10))
 	case "!!float":
 		var v float64
 		if err := n.Decode(&v); err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return w.bad(n, "%.40q is not a number that fits", n.Value)
+			return w.errorf(n, "%.40q is not a number that fits", n.Value)
 		}
 		w.out.WriteString(strconv.FormatFloat(v, 'g', -1, 64))
 	default:
-		return w.bad(n, "the tag %.40q is not allowed", tag)
+		return w.errorf(n, "the tag %.40q is not allowed", tag)
 	}
 	return nil
 }
