@@ -43,7 +43,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
-	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -207,7 +206,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	x.changed()
 	x.surface = extensionserve.New(extensionserve.Config{
 		Door: cfg.Door, Extensions: management{x.manager, x}, Catalog: cfg.Catalog, MaxPackage: archive.MaxBytes,
-		Static: static.New(static.Config{Dirs: []static.Dir{{Path: x.dir, Origin: "global"}}}),
+		Static: operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: x.dir, Origin: "global"}}}),
 	})
 	x.gauges(cfg.Metrics)
 	return x, nil

@@ -22,8 +22,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
-	"github.com/junctor-run/junctor/internal/extensions/static"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -60,7 +60,7 @@ type Extensions interface {
 type Config struct {
 	Door       *httpapi.Door
 	Extensions Extensions
-	Static     *static.Builder // of the packages in the home
+	Static     *operator.StaticBuilder // of the packages in the home
 	Catalog    *catalog.Catalog
 	MaxPackage int64 // bytes of an upload
 }

@@ -44,8 +44,7 @@ func foreignNames() map[string]int {
 		"internal/extensions/exec/browser": 14,
 		"internal/extensions/extension":    2,
 		"internal/extensions/manifest":     61,
-		"internal/extensions/operator":     5,
-		"internal/extensions/static":       23,
+		"internal/extensions/operator":     28,
 		// Arguments and results of functions, published with their schemas.
 		"internal/local/diff":   1,
 		"internal/local/files":  10,

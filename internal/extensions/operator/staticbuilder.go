@@ -1,4 +1,4 @@
-package static
+package operator
 
 import (
 	"context"
@@ -29,11 +29,11 @@ const (
 // it lies does.
 type Dir struct {
 	Path   string
-	Origin string // as catalog spec, section 9.1 lists them
+	Origin string // config, workspace, global or bundled
 }
 
-// Config is what a Builder needs.
-type Config struct {
+// StaticConfig configures a [StaticBuilder].
+type StaticConfig struct {
 	Dirs []Dir
 	// Open opens a directory for reading; nil opens it with [os.OpenRoot], which
 	// follows no link out of it. A directory that does not exist is empty.
@@ -42,11 +42,10 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Builder reads manifests and compiles the catalogs of them, and remembers what
-// it read. It is safe for concurrent use; builds at the same time may read a file
-// twice.
-type Builder struct {
-	cfg Config
+// StaticBuilder reads manifests, compiles their catalogs and caches what it read. It is
+// safe for concurrent use; concurrent builds may read a file twice.
+type StaticBuilder struct {
+	cfg StaticConfig
 
 	known atomic.Pointer[map[string]known] // by path; never changed, only replaced
 }
@@ -63,8 +62,8 @@ type known struct {
 	failed   error
 }
 
-// New returns a builder with an empty cache.
-func New(cfg Config) *Builder {
+// NewStaticBuilder returns a builder with an empty cache.
+func NewStaticBuilder(cfg StaticConfig) *StaticBuilder {
 	if cfg.Open == nil {
 		cfg.Open = func(path string) (fs.FS, func() error, error) {
 			root, err := os.OpenRoot(path)
@@ -77,7 +76,7 @@ func New(cfg Config) *Builder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	b := &Builder{cfg: cfg}
+	b := &StaticBuilder{cfg: cfg}
 	b.known.Store(&map[string]known{})
 	return b
 }
@@ -89,7 +88,7 @@ const tick = 2 * time.Second
 // Build compiles the catalogs of what lies in the directories now. A manifest that
 // cannot be read or is malformed is a diagnostic, and the rest is listed. A file
 // whose size and time are as they were is not read again.
-func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
+func (b *StaticBuilder) Build(ctx context.Context) (*StaticCatalogs, error) {
 	was := *b.known.Load()
 	r := run{cfg: b.cfg, was: was, fresh: make(map[string]known, len(was)), now: b.cfg.Now()}
 	for _, dir := range b.cfg.Dirs {
@@ -98,7 +97,7 @@ func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
 		}
 	}
 	b.known.Store(&r.fresh)
-	c, err := Compile(r.found)
+	c, err := CompileStatic(r.found)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (b *Builder) Build(ctx context.Context) (*Catalogs, error) {
 
 // run is one Build.
 type run struct {
-	cfg     Config
+	cfg     StaticConfig
 	was     map[string]known
 	fresh   map[string]known
 	now     time.Time

@@ -1,4 +1,4 @@
-package static_test
+package operator_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
-	"github.com/junctor-run/junctor/internal/extensions/static"
+	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
 // spy is a file system that counts what is opened for reading.
@@ -53,20 +53,20 @@ func file(doc string, at time.Time) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte(doc), ModTime: at}
 }
 
-func builder(dirs ...*spy) *static.Builder {
-	cfg := static.Config{
+func builder(dirs ...*spy) *operator.StaticBuilder {
+	cfg := operator.StaticConfig{
 		Open: func(path string) (fs.FS, func() error, error) {
 			return dirs[path[0]-'0'], func() error { return nil }, nil
 		},
 		Now: func() time.Time { return noon },
 	}
 	for i := range dirs {
-		cfg.Dirs = append(cfg.Dirs, static.Dir{Path: fmt.Sprint(i), Origin: []string{"bundled", "workspace"}[i]})
+		cfg.Dirs = append(cfg.Dirs, operator.Dir{Path: fmt.Sprint(i), Origin: []string{"bundled", "workspace"}[i]})
 	}
-	return static.New(cfg)
+	return operator.NewStaticBuilder(cfg)
 }
 
-func build(t testing.TB, b *static.Builder) *static.Catalogs {
+func buildStatic(t testing.TB, b *operator.StaticBuilder) *operator.StaticCatalogs {
 	t.Helper()
 	c, err := b.Build(t.Context())
 	if err != nil {
@@ -89,15 +89,15 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := thousand()
 	b := builder(s)
-	cold := build(t, b)
+	cold := buildStatic(t, b)
 	if n := len(s.take()); n != 1000 || len(cold.Install.Rows) != 1000 || len(cold.Onboarding.Rows) != 1000 || len(cold.CLI.Rows) != 1000 || len(cold.Channels.Rows) != 1000 {
 		t.Fatal(n, len(cold.Install.Rows), cold.Diagnostics)
 	}
-	if again := build(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
+	if again := buildStatic(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
 		t.Error("it read again, or says something else")
 	}
 	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1), noon.Add(-time.Minute))
-	changed := build(t, b)
+	changed := buildStatic(t, b)
 	if diff := cmp.Diff([]string{"ext0500/extension.json"}, s.take()); diff != "" {
 		t.Error(diff)
 	}
@@ -105,7 +105,7 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 		t.Error("the etags of what changed and of what did not")
 	}
 	delete(s.MapFS, "ext0500/extension.json")
-	if gone := build(t, b); len(gone.Install.Rows) != 999 || len(s.take()) != 0 {
+	if gone := buildStatic(t, b); len(gone.Install.Rows) != 999 || len(s.take()) != 0 {
 		t.Error(len(gone.Install.Rows))
 	}
 }
@@ -114,9 +114,9 @@ func TestAFileThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	t.Parallel()
 	s := &spy{MapFS: fstest.MapFS{"a.json": file(`{"id":"a","version":"1"}`, noon)}}
 	b := builder(s)
-	build(t, b)
+	buildStatic(t, b)
 	s.MapFS["a.json"] = file(`{"id":"a","version":"2"}`, noon) // same size, same tick
-	if c := build(t, b); c.Install.Rows[0].Version != "2" {
+	if c := buildStatic(t, b); c.Install.Rows[0].Version != "2" {
 		t.Error("the change was missed")
 	}
 }
@@ -129,17 +129,17 @@ func TestNothingIsActivated(t *testing.T) {
 			"contributions":[{"id":"setup","kind":"surface.setup","setup":{"flowId":"f","phases":["ask"]}},{"id":"cli","kind":"surface.cli","cli":{"path":"boom","interactive":true}}]}`, noon),
 		"boom/main.js": file(`panic()`, noon), "boom/other.json": file(`}`, noon), "main.js": file(`panic()`, noon),
 	}}
-	c := build(t, builder(s))
+	c := buildStatic(t, builder(s))
 	if diff := cmp.Diff([]string{"boom/extension.json"}, s.take()); diff != "" {
 		t.Error("opened more than the manifest", diff)
 	}
-	if diff := cmp.Diff(static.Install{ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"}, LocalPath: "boom", DefaultChoice: "local"}, c.Install.Rows[0]); diff != "" {
+	if diff := cmp.Diff(operator.Install{ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"}, LocalPath: "boom", DefaultChoice: "local"}, c.Install.Rows[0]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(static.Onboarding{FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{}, Phases: []string{"ask"}, Outputs: []string{}}, c.Onboarding.Rows[0]); diff != "" {
+	if diff := cmp.Diff(operator.Onboarding{FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{}, Phases: []string{"ask"}, Outputs: []string{}}, c.Onboarding.Rows[0]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(static.CLI{Path: "boom", RuntimeID: "boom/cli", Mode: "subcommand", Interactive: true}, c.CLI.Rows[0]); diff != "" {
+	if diff := cmp.Diff(operator.CLI{Path: "boom", RuntimeID: "boom/cli", Mode: "subcommand", Interactive: true}, c.CLI.Rows[0]); diff != "" {
 		t.Error(diff)
 	}
 	if len(c.Channels.Rows) != 1 || len(c.Diagnostics) > 0 {
@@ -182,7 +182,7 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := build(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(string(doc), noon)}}))
+	c := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(string(doc), noon)}}))
 	if len(c.Channels.Rows) != 1 {
 		t.Fatal(c.Diagnostics)
 	}
@@ -201,7 +201,7 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 		t.Error(diff)
 	}
 	// An empty channel shows every field too, with the fallbacks of section 18.
-	empty := build(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
+	empty := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
 	for name := range got {
 		if _, there := members(empty)[name]; !there {
 			t.Errorf("%s is left out", name)
@@ -222,7 +222,7 @@ func TestTheStrongestOriginWins(t *testing.T) {
 		"s/extension.json": file(`{"id":"SLACK","version":"2","channels":[{"id":"slack","label":"Slack (patched)","order":2}]}`, noon),
 		"bad.json":         file(`{"id":`, noon), "d1.json": file(`{"id":"dup"}`, noon), "d2.json": file(`{"id":"dup"}`, noon), "odd.json": file(`{"id":"odd","colour":1}`, noon),
 	}}
-	c := build(t, builder(bundled, workspace))
+	c := buildStatic(t, builder(bundled, workspace))
 	var channels, installs []string
 	for _, row := range c.Channels.Rows {
 		channels = append(channels, row.Label)
@@ -251,7 +251,7 @@ func TestTheStrongestOriginWins(t *testing.T) {
 	list := c.Extensions
 	for range 5 {
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		again, err := static.Compile(list)
+		again, err := operator.CompileStatic(list)
 		if err != nil || again.Channels.Etag != c.Channels.Etag || again.Install.Etag != c.Install.Etag {
 			t.Error("the order of the files can be seen", err)
 		}
@@ -280,8 +280,8 @@ func TestOnDisk(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	b := static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}, {Path: filepath.Join(home, "missing"), Origin: "config"}}})
-	c := build(t, b)
+	b := operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: home, Origin: "global"}, {Path: filepath.Join(home, "missing"), Origin: "config"}}})
+	c := buildStatic(t, b)
 	for _, x := range c.Extensions {
 		if x.ID != "good" {
 			t.Errorf("%s was followed", x.ID)
@@ -302,7 +302,7 @@ func TestDockHints(t *testing.T) {
 			"allowFrom":{"stripPrefixes":["slack:","user:"],"lowerCase":true},"mentions":{"stripPatterns":["<@[A-Z0-9]+>","("]},"agentPrompt":{"messageToolHints":["Use mrkdwn."]}}}}]}`, noon),
 		"tg.json": file(`{"id":"tg","channels":[{"id":"tg","label":"T","dock":{"adapterId":"Telegram"}}]}`, noon),
 	}}
-	c := build(t, builder(s))
+	c := buildStatic(t, builder(s))
 	d, ok := c.Dock(" Slack")
 	if !ok || d.TextChunkLimit != 4000 {
 		t.Fatal(ok, d)
@@ -339,10 +339,10 @@ func BenchmarkWarmRebuild(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	build(b, static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}}}))
-	warm := static.New(static.Config{Dirs: []static.Dir{{Path: home, Origin: "global"}}})
-	build(b, warm)
+	buildStatic(b, operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: home, Origin: "global"}}}))
+	warm := operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: home, Origin: "global"}}})
+	buildStatic(b, warm)
 	for b.Loop() {
-		build(b, warm)
+		buildStatic(b, warm)
 	}
 }

@@ -1,9 +1,4 @@
-// Package static builds the catalogs that need nothing to be activated: what can
-// be installed, how it is set up, which channels the picker offers and which
-// commands it brings. It reads manifests and nothing else: the files that hold
-// an extension's code are named in rows, never opened, so that an extension that
-// cannot be loaded is listed like any other.
-package static
+package operator
 
 import (
 	"cmp"
@@ -86,8 +81,8 @@ type List[Row any] struct {
 	Rows []Row  `json:"rows"`
 }
 
-// Catalogs are the four static catalogs. They are immutable and shared.
-type Catalogs struct {
+// StaticCatalogs are the four static catalogs. They are immutable and shared.
+type StaticCatalogs struct {
 	Install    List[Install]
 	Onboarding List[Onboarding]
 	Channels   List[Channel]
@@ -101,10 +96,10 @@ type Catalogs struct {
 	docks map[string]*manifest.Dock
 }
 
-// Compile builds the catalogs of extensions that were read. The outcome does not
-// depend on their order.
-func Compile(extensions []manifest.Extension) (*Catalogs, error) {
-	c := &Catalogs{Extensions: extensions, docks: make(map[string]*manifest.Dock)}
+// CompileStatic builds the static catalogs of extensions. The result does not depend
+// on their order.
+func CompileStatic(extensions []manifest.Extension) (*StaticCatalogs, error) {
+	c := &StaticCatalogs{Extensions: extensions, docks: make(map[string]*manifest.Dock)}
 	admitted := manifest.Resolve(extensions, nil)
 	for _, x := range admitted.Extensions {
 		if class, failed := admitted.Failed[x.ID]; failed {
@@ -179,7 +174,7 @@ func install(x *manifest.Extension) Install {
 	return row
 }
 
-func (c *Catalogs) contribution(x *manifest.Extension, d *manifest.Contribution) {
+func (c *StaticCatalogs) contribution(x *manifest.Extension, d *manifest.Contribution) {
 	runtime := x.ID + "/" + d.ID
 	switch {
 	case d.Kind == "surface.setup":
@@ -205,7 +200,7 @@ func (c *Catalogs) contribution(x *manifest.Extension, d *manifest.Contribution)
 	}
 }
 
-func (c *Catalogs) channels(extensions []manifest.Extension) {
+func (c *StaticCatalogs) channels(extensions []manifest.Extension) {
 	channels, diagnostics := manifest.Channels(extensions)
 	c.Diagnostics = append(c.Diagnostics, diagnostics...)
 	for _, ch := range channels {
@@ -222,7 +217,7 @@ func (c *Catalogs) channels(extensions []manifest.Extension) {
 	}
 }
 
-func (c *Catalogs) dock(d *manifest.Dock) {
+func (c *StaticCatalogs) dock(d *manifest.Dock) {
 	if key := strings.ToLower(d.AdapterID); c.docks[key] == nil {
 		c.docks[key] = d
 	}

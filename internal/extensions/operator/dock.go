@@ -1,4 +1,4 @@
-package static
+package operator
 
 import (
 	"regexp"
@@ -13,7 +13,7 @@ import (
 type Dock struct{ *manifest.Dock }
 
 // Dock finds the hints of an adapter by its id, case aside.
-func (c *Catalogs) Dock(adapter string) (Dock, bool) {
+func (c *StaticCatalogs) Dock(adapter string) (Dock, bool) {
 	d, ok := c.docks[strings.ToLower(strings.TrimSpace(adapter))]
 	return Dock{d}, ok
 }
