@@ -12,7 +12,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
@@ -76,7 +75,7 @@ func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err
 			p.Warnings = append(p.Warnings, "this machine has no program "+name+"; where the extension is to run, it must be there")
 		}
 	}
-	screen := consent.New(p, hash, "folder", sandbox.T2.String(), nil)
+	screen := extension.NewScreen(p, hash, "folder", sandbox.T2.String(), nil)
 	if a.json {
 		return a.printObject(map[string]any{"ok": true, "consent": screen, "warnings": append([]string{}, p.Warnings...)})
 	}

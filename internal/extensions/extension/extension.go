@@ -1,8 +1,9 @@
-// Package extension reads an extension package whole: manifest.json,
+// Package extension reads an extension package: manifest.json,
 // commands/commands.yaml, install/plan.yaml and the user's guide become one
-// [Package], or one error that says what the author must change. It also says
-// what the package is to the catalog. It keeps nothing and runs nothing. [Scaffold]
-// writes a new package for its author.
+// [Package], or an error that names what the author must change. A Package is
+// converted to its contributions to the catalog, and to the [Screen] that an operator
+// reads before giving a [Consent]. [Scaffold] writes a new package for its author.
+// The package stores nothing and runs nothing.
 package extension
 
 import (

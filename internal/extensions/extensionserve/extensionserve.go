@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
+	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
@@ -40,7 +40,7 @@ type consented struct {
 type Extensions interface {
 	List(ctx context.Context, f lifecycle.Filter) ([]registry.Extension, error)
 	Show(ctx context.Context, id string) (lifecycle.Detail, error)
-	Screen(ctx context.Context, id string, agentVisible []string) (consent.Screen, error)
+	Screen(ctx context.Context, id string, agentVisible []string) (extension.Screen, error)
 	Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (registry.Record, error)
 	Record(ctx context.Context, id string) (registry.Record, error)
 	Enable(ctx context.Context, by capability.Principal, id string, a lifecycle.Answer) (registry.Extension, error)

@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
@@ -73,7 +72,7 @@ type install struct {
 	new     registry.Extension
 	pkg     *extension.Package
 	config  map[string]json.RawMessage
-	changes *consent.Changes
+	changes *extension.ScreenChanges
 	same    bool // it is installed already
 	release func()
 }

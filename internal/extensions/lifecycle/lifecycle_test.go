@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
@@ -44,7 +43,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 		t.Error("it runs, and nobody was asked")
 	}
 	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
-	screen, ok := capability.AsError(err).Details["screen"].(consent.Screen)
+	screen, ok := capability.AsError(err).Details["screen"].(extension.Screen)
 	if capability.CodeOf(err) != capability.CodeConsentRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
@@ -27,9 +26,8 @@ func (in *install) register(ctx context.Context) error {
 	m, man := in.m, &in.pkg.Manifest
 	x := &in.new
 	x.ID, x.Name, x.Version, x.Icon, x.Status = man.ID, man.Name, man.Version, man.Icon, registry.Installed
-	x.Description, x.InstalledAt = text(man.Description), m.cfg.Now().UTC()
+	x.InstalledAt = m.cfg.Now().UTC()
 	x.Permissions, x.Capabilities = in.pkg.Permissions, jsonOf(man.Capabilities)
-	x.Metadata = registry.Metadata{Author: text(man.Author), License: text(man.License), Platforms: man.Platforms}
 	x.TreeHash, x.SHA256 = in.hash, in.sha
 	if x.SHA256 == "" {
 		x.SHA256 = in.hash
@@ -37,7 +35,8 @@ func (in *install) register(ctx context.Context) error {
 	if in.old != nil {
 		x.AgentVisible = in.old.AgentVisible
 	}
-	screen := consent.New(in.pkg, in.hash, source(x), m.tier(x), x.AgentVisible)
+	screen := extension.NewScreen(in.pkg, in.hash, source(x), m.tier(x), x.AgentVisible)
+	x.Description, x.Metadata = screen.Description, registry.Metadata{Author: screen.Author, License: screen.License, Platforms: man.Platforms}
 	switch given, had := givenOf(in.old); {
 	case !screen.Asks():
 		x.Enabled = in.old == nil || in.old.Enabled
@@ -49,8 +48,8 @@ func (in *install) register(ctx context.Context) error {
 	}
 	if in.old != nil {
 		if was, err := m.read(in.old.ID); err == nil {
-			before := consent.New(was, in.old.TreeHash, source(in.old), m.tier(in.old), in.old.AgentVisible)
-			changes := consent.Compare(&before, &screen)
+			before := extension.NewScreen(was, in.old.TreeHash, source(in.old), m.tier(in.old), in.old.AgentVisible)
+			changes := extension.CompareScreens(&before, &screen)
 			in.changes = &changes
 		}
 	} else if !in.had { // a row of what failed before stays until this succeeds
@@ -61,13 +60,6 @@ func (in *install) register(ctx context.Context) error {
 		}
 	}
 	return errors.Join(in.step(ctx, stepPlan, 30), m.at("registered"))
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func source(x *registry.Extension) string {

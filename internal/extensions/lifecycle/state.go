@@ -8,7 +8,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
@@ -22,7 +21,7 @@ func (m *Manager) tier(x *registry.Extension) string {
 	return "T2"
 }
 
-func givenOf(x *registry.Extension) (g consent.Given, ok bool) {
+func givenOf(x *registry.Extension) (g extension.Consent, ok bool) {
 	if x == nil || len(x.Consent) == 0 {
 		return g, false
 	}
@@ -32,29 +31,29 @@ func givenOf(x *registry.Extension) (g consent.Given, ok bool) {
 // Screen is what is to be agreed to before the extension may run: with the actions
 // that the caller would show to agents, "all" or <command>.<action>; nil keeps
 // those chosen before.
-func (m *Manager) Screen(ctx context.Context, id string, agentVisible []string) (consent.Screen, error) {
+func (m *Manager) Screen(ctx context.Context, id string, agentVisible []string) (extension.Screen, error) {
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
-		return consent.Screen{}, err
+		return extension.Screen{}, err
 	}
 	pkg, err := m.installed(ctx, &row)
 	if err != nil {
-		return consent.Screen{}, err
+		return extension.Screen{}, err
 	}
 	return m.screen(&row, pkg, agentVisible)
 }
 
-func (m *Manager) screen(row *registry.Extension, pkg *extension.Package, agentVisible []string) (consent.Screen, error) {
+func (m *Manager) screen(row *registry.Extension, pkg *extension.Package, agentVisible []string) (extension.Screen, error) {
 	if agentVisible == nil {
 		agentVisible = row.AgentVisible
 	}
 	for _, name := range agentVisible {
 		if name != "all" && !pkg.HasAction(name) {
-			return consent.Screen{}, capability.Errorf(capability.CodeInvalidInput, "extensions.enable", "%s has no action %.100q", row.ID, name).
+			return extension.Screen{}, capability.Errorf(capability.CodeInvalidInput, "extensions.enable", "%s has no action %.100q", row.ID, name).
 				With("unknown_action", "write command.action, such as "+first(pkg.AgentActions([]string{"all"}))+", or all")
 		}
 	}
-	s := consent.New(pkg, row.TreeHash, source(row), m.tier(row), agentVisible)
+	s := extension.NewScreen(pkg, row.TreeHash, source(row), m.tier(row), agentVisible)
 	if given, had := givenOf(row); had {
 		s.More = given.Beyond(&s)
 	}
@@ -123,7 +122,7 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 			With(ReasonConsent, "read what it asks for, then enable it with --yes").Detail("screen", screen)
 	}
 	if a.TreeHash != "" {
-		given := screen.Given(by.ID, m.cfg.Now())
+		given := screen.Consent(by.ID, m.cfg.Now())
 		row.Consent = jsonOf(given)
 	}
 	if a.AgentVisible != nil {
@@ -133,7 +132,7 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Raise: true}); err != nil {
 		return row, err
 	}
-	tools := screen.Given("", m.cfg.Now()).AgentTools
+	tools := screen.Consent("", m.cfg.Now()).AgentTools
 	m.record(ctx, audit.Record{
 		Event: audit.ExtensionEnabled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess,
 		Metadata: audit.Metadata{Permissions: pkg.Permissions, Attrs: []audit.Attr{{Key: "version", Value: row.Version}, {Key: "tree_hash", Value: row.TreeHash}, {Key: "agent_tools", Value: list(tools)}}},

@@ -1,4 +1,4 @@
-package consent
+package extension
 
 import (
 	"fmt"
@@ -9,11 +9,10 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
-// Text renders the screen for a terminal. Whatever the package wrote is on lines
-// of its own and cannot look like ours: line breaks in it are indented, and what a
-// terminal would act on is taken out.
+// Text renders the screen for a terminal. Text of the package cannot imitate ours:
+// its line breaks are indented and its control characters removed.
 func (s *Screen) Text() string {
-	var w writer
+	var w screenWriter
 	w.line("%s %s (%s)", safe(s.Name), s.Version, s.ID)
 	if s.Description != "" {
 		w.line("  %s", block(s.Description, "  "))
@@ -65,7 +64,7 @@ func (s *Screen) Text() string {
 	return w.String()
 }
 
-func (s *Screen) reach(w *writer) {
+func (s *Screen) reach(w *screenWriter) {
 	switch {
 	case s.AnyHost:
 		w.head("It connects to ANY host, unfiltered")
@@ -74,7 +73,7 @@ func (s *Screen) reach(w *writer) {
 		for _, h := range s.Hosts {
 			w.line("  %s", safe(h))
 		}
-	case slices.ContainsFunc(s.Permissions, func(p Permission) bool { return p.Name == "network" }):
+	case slices.ContainsFunc(s.Permissions, func(p ScreenPermission) bool { return p.Name == "network" }):
 		w.head("It lists no hosts, so it can connect to none")
 	}
 	if len(s.Binaries) > 0 {
@@ -98,13 +97,13 @@ func (s *Screen) reach(w *writer) {
 	}
 }
 
-type writer struct{ strings.Builder }
+type screenWriter struct{ strings.Builder }
 
-func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+func (w *screenWriter) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 
-func (w *writer) head(format string, args ...any) { w.line("\n"+format, args...) }
+func (w *screenWriter) head(format string, args ...any) { w.line("\n"+format, args...) }
 
-func (w *writer) steps(title string, list []Step) {
+func (w *screenWriter) steps(title string, list []ScreenStep) {
 	if len(list) == 0 {
 		return
 	}
@@ -118,20 +117,21 @@ func (w *writer) steps(title string, list []Step) {
 	}
 }
 
-// safe is one line without what a terminal acts on.
+// safe returns s as one line without control characters.
 func safe(s string) string { return text.OneLine(manifest.Clean(s, 4096)) }
 
 func quoted(s string) string {
 	return "“" + strings.NewReplacer("“", "'", "”", "'").Replace(safe(s)) + "”"
 }
 
-// block is safe, but keeps its lines, each behind the indent and a bar.
+// block returns s without control characters, each further line behind the indent and
+// a bar.
 func block(s, indent string) string {
 	lines := strings.Split(strings.TrimSpace(manifest.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
 	return strings.Join(lines, "\n"+indent+"| ")
 }
 
-func (s *Screen) limits(w *writer) {
+func (s *Screen) limits(w *screenWriter) {
 	var parts []string
 	for _, x := range []struct {
 		value int64

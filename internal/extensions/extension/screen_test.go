@@ -1,4 +1,4 @@
-package consent_test
+package extension_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/consent"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
@@ -19,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func example(t *testing.T) *extension.Package {
 	t.Helper()
-	root, err := os.OpenRoot("../extension/testdata/postman")
+	root, err := os.OpenRoot("testdata/postman")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ const treeHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd
 
 func TestTheScreenInWords(t *testing.T) {
 	t.Parallel()
-	s := consent.New(example(t), treeHash, "folder", "T3", []string{"postman.explain"})
+	s := extension.NewScreen(example(t), treeHash, "folder", "T3", []string{"postman.explain"})
 	s.More = []string{"host *.example.org:443"}
 	const name = "testdata/postman.txt"
 	if *update {
@@ -60,7 +59,7 @@ func TestAPackageCannotWriteOurLines(t *testing.T) {
 	p.Manifest.Description = &evil
 	p.Manifest.Author = &evil
 	p.Plan.Steps[1].Command = evil
-	s := consent.New(p, treeHash, "folder", "T3", nil)
+	s := extension.NewScreen(p, treeHash, "folder", "T3", nil)
 	text := s.Text()
 	if n := strings.Count(text, "\nIt may\n"); n != 1 || strings.ContainsAny(text, "\x1b\u202e") {
 		t.Errorf("%d\n%s", n, text)
@@ -70,13 +69,13 @@ func TestAPackageCannotWriteOurLines(t *testing.T) {
 func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	t.Parallel()
 	p := example(t)
-	before := consent.New(p, treeHash, "folder", "T3", nil)
-	given := before.Given("admin:root", time.Unix(1, 0))
+	before := extension.NewScreen(p, treeHash, "folder", "T3", nil)
+	given := before.Consent("admin:root", time.Unix(1, 0))
 	data, err := json.Marshal(given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept consent.Given
+	var kept extension.Consent
 	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Beyond(&before)) != 0 {
 		t.Error(err, kept.Beyond(&before))
 	}
@@ -89,24 +88,24 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	q.Manifest.Env.Secrets["API_TICKET"] = "other"
 	q.Manifest.Env.Pass = []string{"EDITOR"}
 	q.Commands[0].Actions = q.Commands[0].Actions[:2]
-	after := consent.New(q, strings.Repeat("cd", 32), "folder", "T3", []string{"postman.test"})
+	after := extension.NewScreen(q, strings.Repeat("cd", 32), "folder", "T3", []string{"postman.test"})
 	want := []string{"permission browser", "host evil.test", "program of this machine curl", "secret API_TICKET=other", "variable EDITOR", "tool for agents postman.test"}
 	if d := cmp.Diff(want, kept.Beyond(&after)); d != "" {
 		t.Error(d)
 	}
-	changes := consent.Compare(&before, &after)
-	if d := cmp.Diff(consent.Changes{
+	changes := extension.CompareScreens(&before, &after)
+	if d := cmp.Diff(extension.ScreenChanges{
 		From: "0.3.0", To: "0.4.0", FromHash: treeHash, ToHash: strings.Repeat("cd", 32),
-		Permissions: consent.Between{Added: []string{"browser"}},
-		Hosts:       consent.Between{Added: []string{"evil.test"}, Removed: []string{"*.example.org:443"}},
-		Binaries:    consent.Between{Added: []string{"postman@" + strings.Repeat("ab", 32), "curl"}, Removed: []string{"postman@" + p.Manifest.Tools[0].SHA256}},
-		Commands:    consent.Between{Removed: []string{"/postman explain"}},
-		AgentTools:  consent.Between{Added: []string{"postman.test"}},
+		Permissions: extension.Difference{Added: []string{"browser"}},
+		Hosts:       extension.Difference{Added: []string{"evil.test"}, Removed: []string{"*.example.org:443"}},
+		Binaries:    extension.Difference{Added: []string{"postman@" + strings.Repeat("ab", 32), "curl"}, Removed: []string{"postman@" + p.Manifest.Tools[0].SHA256}},
+		Commands:    extension.Difference{Removed: []string{"/postman explain"}},
+		AgentTools:  extension.Difference{Added: []string{"postman.test"}},
 	}, changes); d != "" {
 		t.Error(d)
 	}
 	p.Permissions, p.Manifest.Env, p.Commands[0].Actions[0].AgentVisible = nil, extension.Env{}, false
-	if quiet := consent.New(p, "", "", "", nil); quiet.Asks() || !before.Asks() {
+	if quiet := extension.NewScreen(p, "", "", "", nil); quiet.Asks() || !before.Asks() {
 		t.Error("asks")
 	}
 }
