@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 func loaded(t *testing.T, id string, enabled bool) lifecycle.Loaded {
@@ -31,7 +30,7 @@ func loaded(t *testing.T, id string, enabled bool) lifecycle.Loaded {
 		t.Fatal(err)
 	}
 	p.Manifest.ID = id
-	return lifecycle.Loaded{Extension: registry.Extension{ID: id, Name: p.Manifest.Name, Enabled: enabled, Status: registry.Installed, TreeHash: "hash of " + id}, Package: p}
+	return lifecycle.Loaded{Extension: lifecycle.Extension{ID: id, Name: p.Manifest.Name, Enabled: enabled, Status: lifecycle.Installed, TreeHash: "hash of " + id}, Package: p}
 }
 
 func names(list []command.Command) (out []string) {
@@ -45,7 +44,7 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	t.Parallel()
 	x := loaded(t, "tools.postman", true)
 	x.AgentVisible = []string{"postman.explain"}
-	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: registry.Extension{ID: "broken.x", Enabled: true}}}})
+	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: lifecycle.Extension{ID: "broken.x", Enabled: true}}}})
 	if d := cmp.Diff([]string{"postman"}, names(list)); d != "" || len(conflicts) != 0 {
 		t.Fatal(d, conflicts)
 	}

@@ -41,7 +41,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
@@ -107,7 +106,7 @@ type Service struct {
 	builtins  []command.Command
 	cache     *queue.Cache
 	running   runner.Running
-	registry  *registry.Registry
+	registry  *lifecycle.Registry
 	surface   *extensionserve.Surface
 	logger    *slog.Logger
 	users     sync.Map // by extension: the user of its programs
@@ -125,7 +124,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		db    *store.DB
 		owner string
 		files func() (fs.FS, error)
-	}{{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations}, {cfg.DB, registry.Owner, registry.Migrations}, {cfg.DB, blob.Owner, blob.Migrations}} {
+	}{{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations}, {cfg.DB, lifecycle.Owner, lifecycle.Migrations}, {cfg.DB, blob.Owner, blob.Migrations}} {
 		tables, err := t.files()
 		if err != nil {
 			return nil, err
@@ -135,7 +134,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		}
 	}
 	x := &Service{
-		dir: cfg.Home("extensions"), registry: registry.New(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
+		dir: cfg.Home("extensions"), registry: lifecycle.NewRegistry(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
 		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
 		cache:    queue.NewCache(time.Now),

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/local/memory"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/store"
@@ -23,7 +23,7 @@ func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){
 		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations, upstreamsql.Owner: upstreamsql.Migrations,
-		registry.Owner: registry.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
+		lifecycle.Owner: lifecycle.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
 		agentsettings.Owner: agentsettings.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
 	} {
 		files, err := migrations()

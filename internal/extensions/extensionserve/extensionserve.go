@@ -23,7 +23,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -38,14 +37,14 @@ type consented struct {
 // Extensions manages what is installed. Values marshal to the forms of runner spec,
 // section 4.
 type Extensions interface {
-	List(ctx context.Context, f lifecycle.Filter) ([]registry.Extension, error)
+	List(ctx context.Context, f lifecycle.Filter) ([]lifecycle.Extension, error)
 	Show(ctx context.Context, id string) (lifecycle.Detail, error)
 	Screen(ctx context.Context, id string, agentVisible []string) (extension.Screen, error)
-	Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (registry.Record, error)
-	Record(ctx context.Context, id string) (registry.Record, error)
-	Enable(ctx context.Context, by capability.Principal, id string, a lifecycle.Answer) (registry.Extension, error)
-	Disable(ctx context.Context, by capability.Principal, id string, kill bool) (registry.Extension, error)
-	Uninstall(ctx context.Context, by capability.Principal, id string, how lifecycle.Removal) (registry.Record, error)
+	Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (lifecycle.Record, error)
+	Record(ctx context.Context, id string) (lifecycle.Record, error)
+	Enable(ctx context.Context, by capability.Principal, id string, a lifecycle.Answer) (lifecycle.Extension, error)
+	Disable(ctx context.Context, by capability.Principal, id string, kill bool) (lifecycle.Extension, error)
+	Uninstall(ctx context.Context, by capability.Principal, id string, how lifecycle.Removal) (lifecycle.Record, error)
 	Config(ctx context.Context, id string) (json.RawMessage, error)
 	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
 	Icon(id string) (data []byte, name string, err error)
@@ -194,7 +193,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
 		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is none; use %s", status, strings.Join(states, ", "))
 	}
-	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: registry.Status(status)})
+	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: lifecycle.Status(status)})
 	return answer(w, map[string]any{"extensions": list}, err)
 }
 

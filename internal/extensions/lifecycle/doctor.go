@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // Finding is one thing that doctor would mend.
@@ -45,7 +44,7 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 	for i := range rows {
 		row := &rows[i]
 		known[row.ID] = true
-		if row.Status != registry.Installed {
+		if row.Status != Installed {
 			add(true, "not_installed", row.ID, "its state is "+string(row.Status), "install it again, or uninstall it")
 			continue
 		}
@@ -105,11 +104,11 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 
 // moved says whether an extension is being changed, or was since its row was read: what
 // was found of it then was half of one thing and half of another.
-func (m *Manager) moved(ctx context.Context, id string, rows []registry.Extension) bool {
+func (m *Manager) moved(ctx context.Context, id string, rows []Extension) bool {
 	if m.Busy(id) {
 		return true
 	}
-	at := slices.IndexFunc(rows, func(r registry.Extension) bool { return r.ID == id })
+	at := slices.IndexFunc(rows, func(r Extension) bool { return r.ID == id })
 	now, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil || at < 0 {
 		return (err == nil) != (at >= 0)
@@ -208,7 +207,7 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 		return nil, err
 	}
 	m.record(ctx, audit.Record{Event: audit.ConfigChanged, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
-	if err := m.publishConfig(row.ID, doc, secrets); err != nil { // the registry is the truth (D27)
+	if err := m.publishConfig(row.ID, doc, secrets); err != nil { // the file is a copy of the registry
 		m.cfg.Logger.Warn("settings not copied to the working folder", "extension", row.ID, "err", err)
 	}
 	return maskSettings(doc, secrets...)

@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // Source is where a package comes from; exactly one of Zip, Dir and URL is set.
@@ -39,8 +38,8 @@ type Options struct {
 
 // Begin makes the record of an install, so that whoever asks for it finds it
 // before anything is known of the package.
-func (m *Manager) Begin(ctx context.Context) (registry.Record, error) {
-	rec := registry.Record{ID: registry.NewInstallID(), Operation: registry.OpInstall, Status: registry.Running, Step: stepValidate, Started: m.cfg.Now().UTC(), Steps: []string{}}
+func (m *Manager) Begin(ctx context.Context) (Record, error) {
+	rec := Record{ID: newInstallID(), Operation: OpInstall, Status: Running, Step: stepValidate, Started: m.cfg.Now().UTC(), Steps: []string{}}
 	return rec, m.cfg.Registry.SaveRecord(ctx, rec)
 }
 
@@ -61,15 +60,15 @@ const (
 type install struct {
 	m    *Manager
 	by   capability.Principal
-	rec  registry.Record
+	rec  Record
 	opts Options
 	src  Source
 
 	sha     string
 	hash    string
-	old     *registry.Extension // what is installed under the id now; nil: nothing
-	had     bool                // a row of something that did not get so far
-	new     registry.Extension
+	old     *Extension // what is installed under the id now; nil: nothing
+	had     bool       // a row of something that did not get so far
+	new     Extension
 	pkg     *extension.Package
 	config  map[string]json.RawMessage
 	changes *extension.ScreenChanges
@@ -79,7 +78,7 @@ type install struct {
 
 // Install installs or upgrades a package and returns its record, whose error is
 // also returned. On failure the extension is what it was before.
-func (m *Manager) Install(ctx context.Context, by capability.Principal, src Source, opts Options) (registry.Record, error) {
+func (m *Manager) Install(ctx context.Context, by capability.Principal, src Source, opts Options) (Record, error) {
 	in := &install{m: m, by: by, opts: opts, src: src, release: func() {}}
 	defer func() { in.release() }() // not before what failed is undone
 	var err error
@@ -91,7 +90,7 @@ func (m *Manager) Install(ctx context.Context, by capability.Principal, src Sour
 	if err != nil {
 		return in.rec, err
 	}
-	if in.rec.Status != registry.Running || in.rec.Operation != registry.OpInstall || in.rec.Step != stepValidate {
+	if in.rec.Status != Running || in.rec.Operation != OpInstall || in.rec.Step != stepValidate {
 		return in.rec, capability.Errorf(capability.CodeConflict, "extensions.install", "%s was used already", in.rec.ID).With(ReasonState, "")
 	}
 	if err = in.run(ctx); err != nil {
@@ -110,7 +109,7 @@ func (m *Manager) Install(ctx context.Context, by capability.Principal, src Sour
 }
 
 func (in *install) event() audit.Event {
-	if in.rec.Operation == registry.OpUpgrade {
+	if in.rec.Operation == OpUpgrade {
 		return audit.ExtensionUpgraded
 	}
 	return audit.ExtensionInstalled
@@ -283,11 +282,11 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	if x.ID != pkg.Manifest.ID {
 		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s is installed, and differs in case only", x.ID).With("registration_conflict", "give the extension another id")
 	}
-	if x.Status != registry.Installed {
+	if x.Status != Installed {
 		in.had = true
 		return nil // what did not succeed may be installed over
 	}
-	in.old, in.rec.Operation = &x, registry.OpUpgrade
+	in.old, in.rec.Operation = &x, OpUpgrade
 	if extension.CompareVersions(pkg.Manifest.Version, x.Version) < 0 && !in.opts.Force {
 		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s %s is installed; %s is older", x.ID, x.Version, pkg.Manifest.Version).With(ReasonVersion, "force it if you mean it")
 	}
@@ -332,7 +331,7 @@ func (in *install) nothingToDo(ctx context.Context) error {
 	if err := in.m.clear(in.staging()); err != nil {
 		return broken("staging could not be emptied", err)
 	}
-	in.rec.Status, in.rec.Ended = registry.Completed, in.m.cfg.Now().UTC()
+	in.rec.Status, in.rec.Ended = Completed, in.m.cfg.Now().UTC()
 	return in.step(ctx, "nothing to do", 100)
 }
 

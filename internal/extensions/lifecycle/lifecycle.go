@@ -1,12 +1,11 @@
 // Package lifecycle installs, enables, disables, upgrades and removes
-// extensions. It joins the parts beside it: archive puts the files down,
-// extension reads them, plan takes the steps, consent asks, registry remembers.
+// extensions: package archive writes the files, extension reads and checks them, plan
+// executes the steps, and a [Registry] stores the result.
 //
-// One rule holds everywhere: an extension is its old self or its new self, never
-// something between. The new one is complete in .staging before the old one moves
-// to .trash, and one transaction of the registry is the moment of the change. What
-// a crash leaves is undone, or for a removal finished, by [Open], from the journal
-// that the install records are.
+// Every change is atomic. The new version is complete in .staging before the old one
+// moves to .trash, and one transaction of the registry makes the change. The install
+// records are the journal from which [Open], after a crash, undoes an install and
+// finishes a removal.
 package lifecycle
 
 import (
@@ -28,7 +27,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 const (
@@ -67,7 +65,7 @@ type Executions interface {
 // Config of a Manager. Dir, Registry, Steps, Fetcher and Log are required.
 type Config struct {
 	Dir      string // <home>/extensions
-	Registry *registry.Registry
+	Registry *Registry
 	Steps    Steps
 	Fetcher  plan.Fetcher
 	Log      Recorder
@@ -228,7 +226,7 @@ func (m *Manager) read(id string) (*extension.Package, error) {
 }
 
 // intact holds that an installed package is what was installed.
-func (m *Manager) intact(ctx context.Context, row *registry.Extension) error {
+func (m *Manager) intact(ctx context.Context, row *Extension) error {
 	dir, err := m.open(row.ID)
 	if err != nil {
 		return err
@@ -253,7 +251,7 @@ func (m *Manager) verify(ctx context.Context) error {
 	}
 	for i := range rows {
 		row := &rows[i]
-		if row.Status != registry.Installed || !row.Enabled {
+		if row.Status != Installed || !row.Enabled {
 			continue
 		}
 		err := m.intact(ctx, row)
@@ -264,7 +262,7 @@ func (m *Manager) verify(ctx context.Context) error {
 			m.record(ctx, audit.Record{Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(), Metadata: audit.Metadata{Reason: ReasonChanged}}, audit.Synced)
 		}
 		row.Enabled = false
-		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: row, Raise: true}); err != nil {
+		if err := m.cfg.Registry.Apply(ctx, Change{Put: row, Raise: true}); err != nil {
 			return err
 		}
 		m.record(ctx, audit.Record{Event: audit.ExtensionDisabled, Extension: row.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "why", Value: capability.AsError(err).Message}}}}, audit.Synced)

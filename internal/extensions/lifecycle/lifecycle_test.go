@@ -23,7 +23,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
@@ -33,10 +32,10 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
-	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != registry.Completed || rec.Progress != 100 || rec.Extension != "tools.sample" {
+	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != lifecycle.Completed || rec.Progress != 100 || rec.Extension != "tools.sample" {
 		t.Errorf("%+v", rec)
 	}
-	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != registry.Completed {
+	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != lifecycle.Completed {
 		t.Error(again, err)
 	}
 	if r.row("tools.sample").Enabled {
@@ -132,7 +131,7 @@ func TestFolderZipAndAddressInstallTheSame(t *testing.T) {
 		{lifecycle.Source{}, capability.CodeInvalidInput},
 	} {
 		rec, err := r.Install(t.Context(), admin(), tt.src, lifecycle.Options{})
-		if capability.CodeOf(err) != tt.want || rec.Status != registry.Failed || rec.Code == "" || rec.FailedStep == "" {
+		if capability.CodeOf(err) != tt.want || rec.Status != lifecycle.Failed || rec.Code == "" || rec.FailedStep == "" {
 			t.Errorf("%+v: %v %+v", tt.src, err, rec)
 		}
 	}
@@ -152,7 +151,7 @@ func TestUpgrades(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if rec := r.must(r.install(sample("1.1.0"), lifecycle.Options{})); rec.Operation != registry.OpUpgrade || !r.row("tools.sample").Enabled {
+	if rec := r.must(r.install(sample("1.1.0"), lifecycle.Options{})); rec.Operation != lifecycle.OpUpgrade || !r.row("tools.sample").Enabled {
 		t.Errorf("%+v", rec)
 	}
 	if data, err := os.ReadFile(filepath.Join(r.cfg.Dir, "tools.sample", "work", "mine")); string(data) != "mine" {
@@ -207,7 +206,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 		"program on top": {files{"manifest.json": "{}", "x.sh": ""}, "security_violation"},
 	} {
 		rec, err := r.install(tt.files, lifecycle.Options{})
-		if reason(err) != tt.want || rec.Status != registry.Failed || rec.Code != tt.want || rec.Error == "" {
+		if reason(err) != tt.want || rec.Status != lifecycle.Failed || rec.Code != tt.want || rec.Error == "" {
 			t.Errorf("%s: %v %+v", why, err, rec)
 		}
 		if d := cmp.Diff(before, r.state()); d != "" {
@@ -228,7 +227,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := r.Record(t.Context(), rec.ID); err != nil || found.Status != registry.Running {
+	if found, err := r.Record(t.Context(), rec.ID); err != nil || found.Status != lifecycle.Running {
 		t.Error(found, err)
 	}
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}))
@@ -332,7 +331,7 @@ func TestRemovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{})
-	if err != nil || rec.FailedStep != "bye" || rec.Status != registry.Completed {
+	if err != nil || rec.FailedStep != "bye" || rec.Status != lifecycle.Completed {
 		t.Error(err, rec)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "x")); err != nil {
@@ -523,7 +522,7 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 		t.Error(s, err)
 	}
 	r.enable("tools.httpcheck")
-	rows, err := r.List(t.Context(), lifecycle.Filter{EnabledOnly: true, Status: registry.Installed})
+	rows, err := r.List(t.Context(), lifecycle.Filter{EnabledOnly: true, Status: lifecycle.Installed})
 	if err != nil || len(rows) != 1 {
 		t.Error(rows, err)
 	}
@@ -584,13 +583,13 @@ func TestARegistryThatFailsChangesNothing(t *testing.T) {
 	sql(`CREATE TRIGGER broken BEFORE UPDATE ON extensions WHEN NEW.version = '2.0.0' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
 	sql(`CREATE TRIGGER kept BEFORE DELETE ON extensions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
 	rec, err := r.install(sample("2.0.0"), lifecycle.Options{})
-	if err == nil || rec.Status != registry.Failed || strings.Contains(err.Error(), "disk is full") {
+	if err == nil || rec.Status != lifecycle.Failed || strings.Contains(err.Error(), "disk is full") {
 		t.Error(err, rec)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {
 		t.Error(d)
 	}
-	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != registry.Failed {
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != lifecycle.Failed {
 		t.Error(err, rec)
 	}
 	if d := cmp.Diff(without(before), without(r.state())); d != "" {
@@ -650,7 +649,7 @@ func TestACallerThatGivesUpLeavesNothing(t *testing.T) {
 	r.open()
 	data := sample("1.0.0").zip(t)
 	rec, err := r.Install(ctx, admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, lifecycle.Options{})
-	if err == nil || rec.Status != registry.Failed {
+	if err == nil || rec.Status != lifecycle.Failed {
 		t.Error(err, rec)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {

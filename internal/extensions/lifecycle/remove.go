@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // Removal says how an extension is removed.
@@ -25,21 +24,21 @@ type Removal struct {
 // Uninstall removes an extension: disabled, its runs stopped, its uninstall steps
 // taken, then files, row and settings gone. A step that fails is recorded and holds
 // nothing up unless Strict; on any other failure the extension is what it was.
-func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id string, how Removal) (registry.Record, error) {
+func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id string, how Removal) (Record, error) {
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
-		return registry.Record{}, err
+		return Record{}, err
 	}
 	release, err := m.take(row.ID)
 	if err != nil {
-		return registry.Record{}, err
+		return Record{}, err
 	}
 	defer release()
 	if row, err = m.cfg.Registry.Get(ctx, id); err != nil { // it may have gone while we waited for nobody
-		return registry.Record{}, err
+		return Record{}, err
 	}
-	rec := registry.Record{
-		ID: registry.NewInstallID(), Extension: row.ID, Operation: registry.OpUninstall, Status: registry.Uninstalling, Step: stepDisable, Started: m.cfg.Now().UTC(), Steps: []string{},
+	rec := Record{
+		ID: newInstallID(), Extension: row.ID, Operation: OpUninstall, Status: Uninstalling, Step: stepDisable, Started: m.cfg.Now().UTC(), Steps: []string{},
 		WasEnabled: row.Enabled, KeepWork: how.KeepWork,
 	}
 	if err := m.uninstall(ctx, by, &row, &rec, how); err != nil {
@@ -63,10 +62,10 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 	return rec, nil
 }
 
-func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *registry.Extension, rec *registry.Record, how Removal) error {
+func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *Extension, rec *Record, how Removal) error {
 	off := *row
 	off.Enabled = false
-	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &off, Record: rec, Raise: true}); err != nil {
+	if err := m.cfg.Registry.Apply(ctx, Change{Put: &off, Record: rec, Raise: true}); err != nil {
 		return err
 	}
 	m.changed(ctx)
@@ -100,8 +99,8 @@ func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *r
 // cleanup takes the uninstall steps, of a package that is still what was installed.
 // failed is what went wrong with the package or a step, which need not hold up the
 // removal; err is what went wrong with us.
-func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *registry.Extension, rec *registry.Record) (failed *capability.Error, err error) {
-	if row.Status != registry.Installed || !m.exists(row.ID) {
+func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *Extension, rec *Record) (failed *capability.Error, err error) {
+	if row.Status != Installed || !m.exists(row.ID) {
 		return nil, nil
 	}
 	pkg, err := m.installed(ctx, row)
@@ -141,13 +140,13 @@ func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *reg
 	return nil, err
 }
 
-func (m *Manager) kept(rec *registry.Record) string {
+func (m *Manager) kept(rec *Record) string {
 	return path.Join(trashDir, rec.Extension+"-"+rec.ID+keptSuffix)
 }
 
 // remove takes the files out of the way and then, in one transaction, the row and
 // the settings. It may be interrupted and begun again at any point.
-func (m *Manager) remove(ctx context.Context, rec *registry.Record) error {
+func (m *Manager) remove(ctx context.Context, rec *Record) error {
 	ctx = context.WithoutCancel(ctx)
 	rec.Step, rec.Progress = stepRemove, 95
 	if err := errors.Join(m.cfg.Registry.SaveRecord(ctx, *rec), m.at("removal begun")); err != nil {
@@ -172,9 +171,9 @@ func (m *Manager) remove(ctx context.Context, rec *registry.Record) error {
 		return err
 	}
 	done := *rec
-	done.Status, done.Progress, done.Step, done.Ended = registry.Completed, 100, "", m.cfg.Now().UTC()
-	if err := m.cfg.Registry.Apply(ctx, registry.Change{Delete: rec.Extension, Record: &done, Raise: true}); err != nil {
-		if now, e := m.cfg.Registry.Record(ctx, done.ID); e != nil || now.Status != registry.Completed {
+	done.Status, done.Progress, done.Step, done.Ended = Completed, 100, "", m.cfg.Now().UTC()
+	if err := m.cfg.Registry.Apply(ctx, Change{Delete: rec.Extension, Record: &done, Raise: true}); err != nil {
+		if now, e := m.cfg.Registry.Record(ctx, done.ID); e != nil || now.Status != Completed {
 			return broken("the registry could not be written", err)
 		}
 	}
@@ -188,7 +187,7 @@ func (m *Manager) remove(ctx context.Context, rec *registry.Record) error {
 }
 
 // undoRemoval brings back what remove took away, and enables it if it was.
-func (m *Manager) undoRemoval(ctx context.Context, rec *registry.Record, cause *capability.Error) error {
+func (m *Manager) undoRemoval(ctx context.Context, rec *Record, cause *capability.Error) error {
 	trash := path.Join(trashDir, rec.ID)
 	if m.exists(m.kept(rec)) {
 		if err := m.root.Rename(m.kept(rec), path.Join(trash, archive.WorkDir)); err != nil {
@@ -209,12 +208,12 @@ func (m *Manager) undoRemoval(ctx context.Context, rec *registry.Record, cause *
 	}
 	row.Enabled = rec.WasEnabled
 	failed := *rec
-	failed.Status, failed.Ended, failed.Error, failed.Code, failed.Hint = registry.Failed, m.cfg.Now().UTC(), cause.Message, cause.Reason, cause.Hint
+	failed.Status, failed.Ended, failed.Error, failed.Code, failed.Hint = Failed, m.cfg.Now().UTC(), cause.Message, cause.Reason, cause.Hint
 	failed.FailedStep = rec.Step
 	if s, ok := cause.Details["failed_step"].(string); ok {
 		failed.FailedStep = s
 	}
-	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Record: &failed, Raise: true}); err != nil {
+	if err := m.cfg.Registry.Apply(ctx, Change{Put: &row, Record: &failed, Raise: true}); err != nil {
 		return err
 	}
 	*rec = failed

@@ -25,7 +25,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 	"github.com/junctor-run/junctor/internal/store"
 )
 
@@ -98,7 +97,7 @@ type rig struct {
 	t    *testing.T
 	home string
 	db   *store.DB
-	reg  *registry.Registry
+	reg  *lifecycle.Registry
 	log  *recorder
 	runs *executions
 	cfg  lifecycle.Config
@@ -125,14 +124,14 @@ func rigIn(t *testing.T, home string) *rig {
 	if _, err := r.db.SQL().ExecContext(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
 		t.Fatal(err)
 	}
-	files, err := registry.Migrations()
+	files, err := lifecycle.Migrations()
 	if err == nil {
-		err = r.db.Migrate(t.Context(), registry.Owner, files)
+		err = r.db.Migrate(t.Context(), lifecycle.Owner, files)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.reg = registry.New(r.db.SQL())
+	r.reg = lifecycle.NewRegistry(r.db.SQL())
 	r.cfg = lifecycle.Config{
 		Dir: filepath.Join(r.home, "extensions"), Registry: r.reg, Steps: &plan.Engine{Programs: programs{}, Fetcher: fetcher{}}, Fetcher: fetcher{}, Log: r.log,
 		Rules: extension.Rules{Reserved: operator.ReservedCommand}, Platform: plan.Platform{OS: "linux", Arch: "x64"}, Executions: r.runs,
@@ -213,12 +212,12 @@ func (f files) dir(t *testing.T) string {
 	return dir
 }
 
-func (r *rig) install(f files, opts lifecycle.Options) (registry.Record, error) {
+func (r *rig) install(f files, opts lifecycle.Options) (lifecycle.Record, error) {
 	data := f.zip(r.t)
 	return r.Install(r.t.Context(), admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, opts)
 }
 
-func (r *rig) must(rec registry.Record, err error) registry.Record {
+func (r *rig) must(rec lifecycle.Record, err error) lifecycle.Record {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatalf("%v (%+v)", err, rec)
@@ -226,7 +225,7 @@ func (r *rig) must(rec registry.Record, err error) registry.Record {
 	return rec
 }
 
-func (r *rig) row(id string) registry.Extension {
+func (r *rig) row(id string) lifecycle.Extension {
 	r.t.Helper()
 	x, err := r.reg.Get(r.t.Context(), id)
 	if err != nil {

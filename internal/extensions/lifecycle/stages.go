@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // register decides what the row will be, and, where there is none to protect,
@@ -25,7 +24,7 @@ import (
 func (in *install) register(ctx context.Context) error {
 	m, man := in.m, &in.pkg.Manifest
 	x := &in.new
-	x.ID, x.Name, x.Version, x.Icon, x.Status = man.ID, man.Name, man.Version, man.Icon, registry.Installed
+	x.ID, x.Name, x.Version, x.Icon, x.Status = man.ID, man.Name, man.Version, man.Icon, Installed
 	x.InstalledAt = m.cfg.Now().UTC()
 	x.Permissions, x.Capabilities = in.pkg.Permissions, jsonOf(man.Capabilities)
 	x.TreeHash, x.SHA256 = in.hash, in.sha
@@ -36,7 +35,7 @@ func (in *install) register(ctx context.Context) error {
 		x.AgentVisible = in.old.AgentVisible
 	}
 	screen := extension.NewScreen(in.pkg, in.hash, source(x), m.tier(x), x.AgentVisible)
-	x.Description, x.Metadata = screen.Description, registry.Metadata{Author: screen.Author, License: screen.License, Platforms: man.Platforms}
+	x.Description, x.Metadata = screen.Description, Metadata{Author: screen.Author, License: screen.License, Platforms: man.Platforms}
 	switch given, had := givenOf(in.old); {
 	case !screen.Asks():
 		x.Enabled = in.old == nil || in.old.Enabled
@@ -54,15 +53,15 @@ func (in *install) register(ctx context.Context) error {
 		}
 	} else if !in.had { // a row of what failed before stays until this succeeds
 		under := *x
-		under.Status, under.Enabled = registry.Installing, false
-		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &under}); err != nil {
+		under.Status, under.Enabled = Installing, false
+		if err := m.cfg.Registry.Apply(ctx, Change{Put: &under}); err != nil {
 			return err
 		}
 	}
 	return errors.Join(in.step(ctx, stepPlan, 30), m.at("registered"))
 }
 
-func source(x *registry.Extension) string {
+func source(x *Extension) string {
 	if x.SourceURL != "" {
 		return x.SourceURL
 	}
@@ -209,11 +208,11 @@ func (in *install) swap(ctx context.Context) error {
 		return err
 	}
 	done := in.rec
-	done.Status, done.Progress, done.Step, done.Ended = registry.Completed, 100, "", m.cfg.Now().UTC()
+	done.Status, done.Progress, done.Step, done.Ended = Completed, 100, "", m.cfg.Now().UTC()
 	// Not with the caller's context: a commit that is cut short may have happened.
 	ctx = context.WithoutCancel(ctx)
-	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &in.new, Config: in.config, Record: &done, Raise: true}); err != nil {
-		if now, e := m.cfg.Registry.Record(ctx, done.ID); e != nil || now.Status != registry.Completed {
+	if err := m.cfg.Registry.Apply(ctx, Change{Put: &in.new, Config: in.config, Record: &done, Raise: true}); err != nil {
+		if now, e := m.cfg.Registry.Record(ctx, done.ID); e != nil || now.Status != Completed {
 			return broken("the registry could not be written", err)
 		}
 	}

@@ -9,19 +9,18 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // tier is the sandbox an extension needs at least: the strongest for programs
 // that came from an address.
-func (m *Manager) tier(x *registry.Extension) string {
+func (m *Manager) tier(x *Extension) string {
 	if x.SourceURL != "" && slices.Contains(x.Permissions, "exec") {
 		return "T3"
 	}
 	return "T2"
 }
 
-func givenOf(x *registry.Extension) (g extension.Consent, ok bool) {
+func givenOf(x *Extension) (g extension.Consent, ok bool) {
 	if x == nil || len(x.Consent) == 0 {
 		return g, false
 	}
@@ -43,7 +42,7 @@ func (m *Manager) Screen(ctx context.Context, id string, agentVisible []string) 
 	return m.screen(&row, pkg, agentVisible)
 }
 
-func (m *Manager) screen(row *registry.Extension, pkg *extension.Package, agentVisible []string) (extension.Screen, error) {
+func (m *Manager) screen(row *Extension, pkg *extension.Package, agentVisible []string) (extension.Screen, error) {
 	if agentVisible == nil {
 		agentVisible = row.AgentVisible
 	}
@@ -68,8 +67,8 @@ func first(list []string) string {
 }
 
 // installed reads a package that is installed and what was installed.
-func (m *Manager) installed(ctx context.Context, row *registry.Extension) (*extension.Package, error) {
-	if row.Status != registry.Installed {
+func (m *Manager) installed(ctx context.Context, row *Extension) (*extension.Package, error) {
+	if row.Status != Installed {
 		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is not installed: its state is %s", row.ID, row.Status).With(ReasonState, "install it again")
 	}
 	if err := m.intact(ctx, row); err != nil {
@@ -94,7 +93,7 @@ type Answer struct {
 // before: else consent_required, with the screen as detail "screen". The package
 // must be what was installed, fit the machine, and the sandbox must reach the tier
 // it needs (unavailable, sandbox_unavailable, is the Tier function's to say).
-func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string, a Answer) (registry.Extension, error) {
+func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string, a Answer) (Extension, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
 		return row, err
@@ -129,7 +128,7 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 		row.AgentVisible = a.AgentVisible
 	}
 	row.Enabled = true
-	if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Raise: true}); err != nil {
+	if err := m.cfg.Registry.Apply(ctx, Change{Put: &row, Raise: true}); err != nil {
 		return row, err
 	}
 	tools := screen.Consent("", m.cfg.Now()).AgentTools
@@ -150,10 +149,10 @@ func list(l []string) string {
 }
 
 // hold reserves an extension for a change and reads its row.
-func (m *Manager) hold(ctx context.Context, id string) (registry.Extension, func(), error) {
+func (m *Manager) hold(ctx context.Context, id string) (Extension, func(), error) {
 	release, err := m.take(id)
 	if err != nil {
-		return registry.Extension{}, nil, err
+		return Extension{}, nil, err
 	}
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
@@ -164,7 +163,7 @@ func (m *Manager) hold(ctx context.Context, id string) (registry.Extension, func
 }
 
 // Disable stops later calls of an extension; with kill it stops those that run too.
-func (m *Manager) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (registry.Extension, error) {
+func (m *Manager) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (Extension, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
 		return row, err
@@ -172,7 +171,7 @@ func (m *Manager) Disable(ctx context.Context, by capability.Principal, id strin
 	defer release()
 	if row.Enabled {
 		row.Enabled = false
-		if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &row, Raise: true}); err != nil {
+		if err := m.cfg.Registry.Apply(ctx, Change{Put: &row, Raise: true}); err != nil {
 			return row, err
 		}
 		m.record(ctx, audit.Record{Event: audit.ExtensionDisabled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess}, audit.Synced)
@@ -187,23 +186,23 @@ func (m *Manager) Disable(ctx context.Context, by capability.Principal, id strin
 // Filter narrows a list; what is zero does not.
 type Filter struct {
 	EnabledOnly bool
-	Status      registry.Status
+	Status      Status
 }
 
 // List returns the extensions, those being installed among them.
-func (m *Manager) List(ctx context.Context, f Filter) ([]registry.Extension, error) {
+func (m *Manager) List(ctx context.Context, f Filter) ([]Extension, error) {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(rows, func(x registry.Extension) bool {
+	return slices.DeleteFunc(rows, func(x Extension) bool {
 		return f.EnabledOnly && !x.Enabled || f.Status != "" && x.Status != f.Status
 	}), nil
 }
 
 // Detail is one extension with its parsed parts.
 type Detail struct {
-	registry.Extension
+	Extension
 	Package *extension.Package `json:"package,omitempty"`
 	Usage   string             `json:"usage,omitempty"`
 	Problem string             `json:"problem,omitempty"` // why there is no package
@@ -217,7 +216,7 @@ func (m *Manager) Show(ctx context.Context, id string) (Detail, error) {
 		return Detail{}, err
 	}
 	d := Detail{Extension: row, Busy: m.Busy(id)}
-	if row.Status != registry.Installed {
+	if row.Status != Installed {
 		return d, nil
 	}
 	if d.Package, err = m.read(row.ID); err == nil {
@@ -240,22 +239,22 @@ func (m *Manager) Busy(id string) bool {
 }
 
 // Record returns one install record, for whoever waits for it.
-func (m *Manager) Record(ctx context.Context, id string) (registry.Record, error) {
+func (m *Manager) Record(ctx context.Context, id string) (Record, error) {
 	return m.cfg.Registry.Record(ctx, id)
 }
 
 // Records returns the newest records of an extension ("" = all).
-func (m *Manager) Records(ctx context.Context, id string, limit int) ([]registry.Record, error) {
+func (m *Manager) Records(ctx context.Context, id string, limit int) ([]Record, error) {
 	return m.cfg.Registry.Records(ctx, id, min(max(limit, 1), 1000))
 }
 
 // Usage reads the user's guide of an installed extension: at most 256 KiB.
-func (m *Manager) Usage(id string) (text string, err error) {
+func (m *Manager) Usage(id string) (jsonText string, err error) {
 	err = m.file(id, func(t *archive.Tree, man *extension.Manifest) error {
-		text, err = extension.Usage(t, man)
+		jsonText, err = extension.Usage(t, man)
 		return err
 	})
-	return text, err
+	return jsonText, err
 }
 
 // Icon reads an extension's icon; name tells its type by its ending. An SVG must

@@ -13,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // Bounds of a working folder that is copied for an upgrade: what the sandbox lets
@@ -112,7 +111,7 @@ func (r *remover) empty(dir *os.Root, at string, level int) error {
 // undo makes an extension what it was before the install of the record. It may be
 // interrupted and begun again at any point: what is to be done next follows from
 // the journal and from which folders there are.
-func (m *Manager) undo(ctx context.Context, rec *registry.Record, cause *capability.Error) error {
+func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error) error {
 	if rec.FailedStep == "" {
 		rec.FailedStep = rec.Step
 		if s, ok := cause.Details["failed_step"].(string); ok {
@@ -152,14 +151,14 @@ func (m *Manager) undo(ctx context.Context, rec *registry.Record, cause *capabil
 	if err := m.at("undo: staging empty"); err != nil {
 		return err
 	}
-	change := registry.Change{}
+	change := Change{}
 	if registered && rec.Extension != "" {
-		if row, err := m.cfg.Registry.Get(ctx, rec.Extension); err == nil && row.Status == registry.Installing {
+		if row, err := m.cfg.Registry.Get(ctx, rec.Extension); err == nil && row.Status == Installing {
 			change.Delete = rec.Extension
 		}
 	}
 	failed := *rec
-	failed.Status, failed.Ended = registry.Failed, m.cfg.Now().UTC()
+	failed.Status, failed.Ended = Failed, m.cfg.Now().UTC()
 	change.Record = &failed
 	if err := m.cfg.Registry.Apply(ctx, change); err != nil {
 		return err
@@ -181,7 +180,7 @@ func (m *Manager) repair(ctx context.Context) error {
 		interrupted := capability.Errorf(capability.CodeFailed, "extensions", "the server stopped in the middle of it").With("interrupted", "do it again")
 		var err error
 		switch {
-		case rec.Operation != registry.OpUninstall:
+		case rec.Operation != OpUninstall:
 			err = m.undo(ctx, rec, interrupted)
 		case rec.Step == stepDisable:
 			err = m.undoRemoval(ctx, rec, interrupted)
@@ -197,7 +196,7 @@ func (m *Manager) repair(ctx context.Context) error {
 			Event: audit.ExtensionInstallFailed, Extension: rec.Extension, Success: audit.OutcomeFailure, Error: rec.Error,
 			Metadata: audit.Metadata{Reason: "interrupted", Attrs: []audit.Attr{{Key: "install", Value: rec.ID}, {Key: "operation", Value: string(rec.Operation)}, {Key: "status", Value: string(rec.Status)}}},
 		}
-		if rec.Operation == registry.OpUninstall && rec.Status == registry.Completed {
+		if rec.Operation == OpUninstall && rec.Status == Completed {
 			event.Event, event.Success, event.Error = audit.ExtensionUninstalled, audit.OutcomeSuccess, ""
 		}
 		m.record(ctx, event, audit.Synced)
@@ -212,9 +211,9 @@ func (m *Manager) settle(ctx context.Context, stuck map[string]bool) error {
 		return err
 	}
 	for i := range rows {
-		if rows[i].Status == registry.Installing {
-			rows[i].Status, rows[i].Enabled = registry.FailedState, false
-			if err := m.cfg.Registry.Apply(ctx, registry.Change{Put: &rows[i]}); err != nil {
+		if rows[i].Status == Installing {
+			rows[i].Status, rows[i].Enabled = FailedState, false
+			if err := m.cfg.Registry.Apply(ctx, Change{Put: &rows[i]}); err != nil {
 				return err
 			}
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/registry"
 )
 
 // View is every extension with its package, as of one generation of the registry.
@@ -19,7 +18,7 @@ type View struct {
 // Loaded is one extension. Package is nil, with Err, where the files cannot be
 // read; such an extension offers nothing.
 type Loaded struct {
-	registry.Extension
+	Extension
 	Package *extension.Package
 	Err     error
 }
@@ -51,7 +50,7 @@ func (m *Manager) reload(ctx context.Context) error {
 	old := m.view.Load()
 	for _, row := range rows {
 		x := Loaded{Extension: row}
-		if row.Status == registry.Installed {
+		if row.Status == Installed {
 			if had, ok := find(old, row.ID); ok && had.Package != nil && had.TreeHash == row.TreeHash {
 				x.Package = had.Package
 			} else {

@@ -1,9 +1,4 @@
-// Package registry keeps in SQL which extensions are installed and what was done
-// to them: one row for each extension, one for each install or removal, which is
-// also the journal that crash recovery reads. What changes the catalog is one
-// transaction with the generation's increase, so nobody sees one without the
-// other.
-package registry
+package lifecycle
 
 import (
 	"context"
@@ -26,11 +21,11 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "extensions"
 
-// Migrations are the package's tables, to be brought up to date before a Registry
-// is used.
+// Migrations returns the migrations of the package's tables, which must run before a
+// Registry is used.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Status is where an extension's life has got to.
+// Status is the state of an installed extension.
 type Status string
 
 // The states of an extension.
@@ -110,18 +105,21 @@ type Record struct {
 	KeepWork   bool      `json:"-"` // of what is removed
 }
 
-// Registry is safe for concurrent use.
+// Registry stores in SQL the installed extensions and the record of each install,
+// upgrade and removal. A change of the catalog and the increase of the generation are
+// one transaction. It is safe for concurrent use.
 type Registry struct{ db *sql.DB }
 
-// New uses db, whose tables [Migrations] have made; it stays the caller's.
-func New(db *sql.DB) *Registry { return &Registry{db} }
+// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes
+// db.
+func NewRegistry(db *sql.DB) *Registry { return &Registry{db} }
 
-const columns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
+const extensionColumns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
 	permissions_required, capabilities, metadata, tree_hash, consent, agent_visible, generation`
 
-type scanner interface{ Scan(dest ...any) error }
+type rowScanner interface{ Scan(dest ...any) error }
 
-func scan(s scanner) (x Extension, err error) {
+func scanExtension(s rowScanner) (x Extension, err error) {
 	var at int64
 	var permissions, capabilities, metadata, consent, visible string
 	err = s.Scan(&x.ID, &x.Name, &x.Version, &x.Description, &x.Icon, &at, &x.Enabled, &x.Status, &x.SHA256, &x.Source, &x.SourceURL,
@@ -151,9 +149,9 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func text(v any) string {
+func jsonText(v any) string {
 	data, err := jsonx.Marshal(v)
-	if err != nil { // only for what is not UTF-8, which validation refuses
+	if err != nil { // only text that is not UTF-8, which validation refuses
 		return "null"
 	}
 	return string(data)
@@ -161,13 +159,13 @@ func text(v any) string {
 
 // All returns every row, ordered by id.
 func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
-	rows, err := r.db.QueryContext(ctx, `SELECT `+columns+` FROM extensions ORDER BY id`)
+	rows, err := r.db.QueryContext(ctx, `SELECT `+extensionColumns+` FROM extensions ORDER BY id`)
 	if err != nil {
 		return nil, fmt.Errorf("read extensions: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		x, err := scan(rows)
+		x, err := scanExtension(rows)
 		if err != nil {
 			return nil, fmt.Errorf("read extensions: %w", err)
 		}
@@ -179,7 +177,7 @@ func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
 // Get finds an extension; case does not count. not_found, reason
 // extension_not_found.
 func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
-	x, err := scan(r.db.QueryRowContext(ctx, `SELECT `+columns+` FROM extensions WHERE folded = ?`, fold(id)))
+	x, err := scanExtension(r.db.QueryRowContext(ctx, `SELECT `+extensionColumns+` FROM extensions WHERE folded = ?`, fold(id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return x, capability.Errorf(capability.CodeNotFound, "extensions", "there is no extension %.130q", id).With("extension_not_found", "list them with: junctor extensions list")
 	}
@@ -192,13 +190,13 @@ func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
 // fold is enough for ids, which are ASCII.
 func fold(id string) string { return strings.ToLower(id) }
 
-// Generation is raised by each change that the catalog must learn of.
+// Generation returns a number that increases with each change of the catalog.
 func (r *Registry) Generation(ctx context.Context) (n int64, err error) {
 	err = r.db.QueryRowContext(ctx, `SELECT value FROM extension_meta WHERE key = 'generation'`).Scan(&n)
 	return n, err
 }
 
-// Change is what one transaction does; what is nil is left as it is.
+// Change is one transaction; a nil field changes nothing.
 type Change struct {
 	Put    *Extension                 // added or replaced
 	Delete string                     // id of a row that goes, with its settings
@@ -225,11 +223,11 @@ func (r *Registry) Apply(ctx context.Context, c Change) error {
 		}
 	}
 	if c.Put != nil {
-		if err := put(ctx, tx, c.Put); err != nil {
+		if err := putExtension(ctx, tx, c.Put); err != nil {
 			return err
 		}
 		if len(c.Config) > 0 {
-			if err := merge(ctx, tx, c.Put.ID, c.Config); err != nil {
+			if err := mergeConfig(ctx, tx, c.Put.ID, c.Config); err != nil {
 				return err
 			}
 		}
@@ -249,23 +247,23 @@ func (r *Registry) Apply(ctx context.Context, c Change) error {
 	return tx.Commit()
 }
 
-func put(ctx context.Context, tx *sql.Tx, x *Extension) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO extensions (folded, `+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+func putExtension(ctx context.Context, tx *sql.Tx, x *Extension) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO extensions (folded, `+extensionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, description = excluded.description, icon_path = excluded.icon_path,
 		installed_at = excluded.installed_at, enabled = excluded.enabled, status = excluded.status, sha256 = excluded.sha256, source = excluded.source,
 		source_url = excluded.source_url, permissions_required = excluded.permissions_required, capabilities = excluded.capabilities, metadata = excluded.metadata,
 		tree_hash = excluded.tree_hash, consent = excluded.consent, agent_visible = excluded.agent_visible, generation = excluded.generation`,
 		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source, x.SourceURL,
-		text(x.Permissions), text(x.Capabilities), text(x.Metadata), x.TreeHash, string(x.Consent), text(x.AgentVisible), x.Generation)
+		jsonText(x.Permissions), jsonText(x.Capabilities), jsonText(x.Metadata), x.TreeHash, string(x.Consent), jsonText(x.AgentVisible), x.Generation)
 	if err != nil {
 		return fmt.Errorf("save extension %s: %w", x.ID, err)
 	}
 	return nil
 }
 
-// merge adds settings that a plan wrote, and leaves those alone that are there:
-// an upgrade does not undo what the operator set.
-func merge(ctx context.Context, tx *sql.Tx, id string, add map[string]json.RawMessage) error {
+// mergeConfig adds the settings that a plan wrote. Existing ones stay, so that an
+// upgrade does not undo the operator's changes.
+func mergeConfig(ctx context.Context, tx *sql.Tx, id string, add map[string]json.RawMessage) error {
 	var doc string
 	err := tx.QueryRowContext(ctx, `SELECT config_json FROM extension_configs WHERE extension_id = ?`, fold(id)).Scan(&doc)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -282,7 +280,7 @@ func merge(ctx context.Context, tx *sql.Tx, id string, add map[string]json.RawMe
 			all[k] = v
 		}
 	}
-	return putConfig(ctx, tx, id, []byte(text(all)), time.Now())
+	return putConfig(ctx, tx, id, []byte(jsonText(all)), time.Now())
 }
 
 type execer interface {
@@ -310,11 +308,12 @@ func (r *Registry) SetConfig(ctx context.Context, id string, doc json.RawMessage
 	return putConfig(ctx, r.db, id, doc, at)
 }
 
-// Users is how many extensions have a user of their own; those beyond share them.
+// Users is the number of operating system users for extensions; further extensions
+// share them.
 const Users = 2048
 
-// User is the number, below Users, of the user that programs of an extension run as
-// where the server is root. It never changes.
+// User returns the number, below Users, of the user that runs the programs of an
+// extension if the server is root. It never changes.
 func (r *Registry) User(ctx context.Context, id string) (number int, err error) {
 	err = r.db.QueryRowContext(ctx, `INSERT INTO extension_users (folded, number) SELECT ?1, COUNT(*) % ?2 FROM extension_users WHERE true
 		ON CONFLICT (folded) DO UPDATE SET number = number RETURNING number`, fold(id), Users).Scan(&number)

@@ -1,11 +1,11 @@
-package registry_test
+package lifecycle_test
 
 import (
 	"fmt"
 	"path/filepath"
 	"testing"
 
-	"github.com/junctor-run/junctor/internal/extensions/registry"
+	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
 	"github.com/junctor-run/junctor/internal/store"
 )
 
@@ -16,19 +16,19 @@ func TestEachExtensionHasAUserOfItsOwnForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	tables, err := registry.Migrations()
+	tables, err := lifecycle.Migrations()
 	if err == nil {
-		err = db.Migrate(t.Context(), registry.Owner, tables)
+		err = db.Migrate(t.Context(), lifecycle.Owner, tables)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := registry.New(db.SQL())
+	r := lifecycle.NewRegistry(db.SQL())
 	seen := make(map[int]string)
 	for i := range 40 {
 		id := fmt.Sprintf("tools.x%d", i)
 		n, err := r.User(t.Context(), id)
-		if err != nil || n < 0 || n >= registry.Users || seen[n] != "" {
+		if err != nil || n < 0 || n >= lifecycle.Users || seen[n] != "" {
 			t.Fatalf("%s: %d (%s) %v", id, n, seen[n], err)
 		}
 		seen[n] = id

@@ -1,4 +1,4 @@
-package registry
+package lifecycle
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxRecords is how many ended records are kept.
+// maxRecords is the number of ended records that are kept.
 const maxRecords = 1000
 
-// NewInstallID is "inst_" and 12 hex digits.
-func NewInstallID() string { return ids.Hex("inst_", 6) }
+// newInstallID returns "inst_" and 12 hex digits.
+func newInstallID() string { return ids.Hex("inst_", 6) }
 
 const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled, keep_work`
 
-func scanRecord(s scanner) (rec Record, err error) {
+func scanRecord(s rowScanner) (rec Record, err error) {
 	var began, ended int64
 	var steps string
 	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code, &rec.Hint, &rec.FailedStep, &steps, &rec.WasEnabled, &rec.KeepWork)
@@ -37,15 +37,15 @@ func putRecord(ctx context.Context, db execer, rec *Record) error {
 		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error, error_code = excluded.error_code, hint = excluded.hint,
 		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled, keep_work = excluded.keep_work`,
 		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, nanos(rec.Started), nanos(rec.Ended), rec.Error, rec.Code, rec.Hint, rec.FailedStep,
-		text(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
+		jsonText(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
 	if err != nil {
 		return fmt.Errorf("save install %s: %w", rec.ID, err)
 	}
 	return nil
 }
 
-// SaveRecord adds or replaces a record. Ended ones beyond 1,000 are forgotten,
-// oldest first.
+// SaveRecord adds or replaces a record. It deletes the oldest ended records beyond
+// maxRecords.
 func (r *Registry) SaveRecord(ctx context.Context, rec Record) error {
 	if err := putRecord(ctx, r.db, &rec); err != nil {
 		return err
