@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/skilldir"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
@@ -54,7 +53,7 @@ func (a *app) readSkill(path string) (json.RawMessage, error) {
 		return nil, bad(err)
 	}
 	defer root.Close()
-	raw, warnings, err := skilldir.Read(root.FS(), time.Now())
+	raw, warnings, err := readSkillDir(root.FS(), time.Now())
 	for _, w := range warnings {
 		fmt.Fprintf(a.stderr, "junctor: %s\n", plainText(w))
 	}

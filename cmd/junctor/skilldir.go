@@ -1,7 +1,4 @@
-// Package skilldir reads the directory form of a skill: a skill.md whose front
-// matter declares it, and perhaps one file of code. What comes out is a payload to
-// install.
-package skilldir
+package main
 
 import (
 	"bytes"
@@ -26,11 +23,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// Files are the names that the declaration may have, the first first.
-func Files() []string { return []string{"skill.md", "SKILL.md"} }
+// skillFiles returns the file names that declare a skill, in order of preference.
+func skillFiles() []string { return []string{"skill.md", "SKILL.md"} }
 
-// front is the front matter; members that nobody here knows are told of.
-type front struct {
+// skillHeader is the front matter of skill.md. Unknown members cause a warning.
+type skillHeader struct {
 	Name           string                     `json:"name"`
 	Namespace      string                     `json:"namespace"`
 	GatewayAddress string                     `json:"gateway_address"`
@@ -43,8 +40,8 @@ type front struct {
 	Publisher   string `json:"publisher"`
 }
 
-// definition is one capability.
-type definition struct {
+// skillCapability is one capability.
+type skillCapability struct {
 	Type          string                     `json:"type"` // remote (default), media, voice
 	FunctionName  string                     `json:"function_name"`
 	Languages     json.RawMessage            `json:"languages"` // a list, or text with commas
@@ -62,25 +59,26 @@ type definition struct {
 	Effect        string                     `json:"effect"`
 }
 
-// Read reads a skill's directory and writes its payload. The directory is an
-// [os.Root.FS], so that no name and no link leads out of it. warnings name what was left out. A directory without a
-// declaration is not_found, anything wrong in it invalid_payload.
-func Read(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []string, err error) {
-	text, err := declaration(dir)
+// readSkillDir returns the payload of a skill's directory: a skill.md whose front matter
+// declares the skill, and an optional file of code. dir is an [os.Root.FS], so that no
+// name and no link leads out of it. warnings name what was left out. The error is
+// not_found without a skill.md, and invalid_payload for any defect.
+func readSkillDir(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []string, err error) {
+	text, err := skillDeclaration(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	doc, err := matter(text)
+	doc, err := frontMatter(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	var f front
-	if warnings, err = read(doc, &f, ""); err != nil {
+	var f skillHeader
+	if warnings, err = decodeMapping(doc, &f, ""); err != nil {
 		return nil, nil, err
 	}
 	d := payload.Draft{Name: f.Name, Namespace: f.Namespace, GatewayAddress: f.GatewayAddress, SkillVersion: f.Version, Description: f.Description, Publisher: f.Publisher}
 	if f.RuntimeModule != "" {
-		m, err := module(dir, f.RuntimeModule, f.ModuleID)
+		m, err := skillModule(dir, f.RuntimeModule, f.ModuleID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -92,7 +90,7 @@ func Read(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []string, err
 			warnings = append(warnings, fmt.Sprintf("capabilities.%s is no mapping and was left out", alias))
 			continue
 		}
-		more, err := add(&d, alias, of)
+		more, err := addSkillCapability(&d, alias, of)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -102,11 +100,13 @@ func Read(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []string, err
 	return raw, warnings, err
 }
 
-func invalid(format string, args ...any) error { return cmp.Errorf(cmp.ReasonPayload, format, args...) }
+func invalidSkill(format string, args ...any) error {
+	return cmp.Errorf(cmp.ReasonPayload, format, args...)
+}
 
-func declaration(dir fs.FS) ([]byte, error) {
-	for _, name := range Files() {
-		data, err := file(dir, name, manifest.MaxYAMLBytes)
+func skillDeclaration(dir fs.FS) ([]byte, error) {
+	for _, name := range skillFiles() {
+		data, err := skillFile(dir, name, manifest.MaxYAMLBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -115,49 +115,49 @@ func declaration(dir fs.FS) ([]byte, error) {
 	return nil, capability.Errorf(capability.CodeNotFound, "skill", "the directory has no skill.md").With("skill_not_found", "a skill's directory holds a skill.md with front matter")
 }
 
-// file reads an ordinary file of at most limit bytes.
-func file(dir fs.FS, name string, limit int) ([]byte, error) {
+// skillFile reads a regular file of at most limit bytes.
+func skillFile(dir fs.FS, name string, limit int) ([]byte, error) {
 	info, err := fs.Stat(dir, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil || !info.Mode().IsRegular():
-		return nil, invalid("%.200q is no ordinary file of the skill's directory", name)
+		return nil, invalidSkill("%.200q is no ordinary file of the skill's directory", name)
 	case info.Size() > int64(limit):
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "%.200q has %d bytes; the limit is %d", name, info.Size(), limit)
 	}
 	data, err := fs.ReadFile(dir, name)
 	if err != nil || len(data) > limit {
-		return nil, invalid("%.200q cannot be read", name)
+		return nil, invalidSkill("%.200q cannot be read", name)
 	}
 	return data, nil
 }
 
-// matter is the front matter of a document, as JSON.
-func matter(text []byte) ([]byte, error) {
+// frontMatter returns the front matter of a document as JSON.
+func frontMatter(text []byte) ([]byte, error) {
 	text = bytes.TrimPrefix(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\uFEFF"))
 	rest, ok := bytes.CutPrefix(text, []byte("---\n"))
 	if !ok {
-		return nil, invalid("skill.md does not begin with front matter, which stands between two lines of ---")
+		return nil, invalidSkill("skill.md does not begin with front matter, which stands between two lines of ---")
 	}
 	yaml, _, ok := bytes.Cut(append([]byte("\n"), rest...), []byte("\n---"))
 	if !ok {
-		return nil, invalid("the front matter of skill.md has no end: a line of ---")
+		return nil, invalidSkill("the front matter of skill.md has no end: a line of ---")
 	}
 	doc, err := manifest.YAMLToJSON(yaml, cmp.ReasonPayload)
 	if err != nil {
 		return nil, err
 	}
 	if doc[0] != '{' {
-		return nil, invalid("the front matter of skill.md is no mapping")
+		return nil, invalidSkill("the front matter of skill.md is no mapping")
 	}
 	return doc, nil
 }
 
-// read reads a mapping into v, and tells of the keys that v does not have.
-func read[T any](doc []byte, v *T, at string) (warnings []string, err error) {
+// decodeMapping decodes a mapping into v. warnings name the keys that v does not have.
+func decodeMapping[T any](doc []byte, v *T, at string) (warnings []string, err error) {
 	if err := jsonx.Unmarshal(doc, v); err != nil {
-		return nil, invalid("skill.md, %s: %w", strings.TrimPrefix(at+" front matter", " "), err)
+		return nil, invalidSkill("skill.md, %s: %w", strings.TrimPrefix(at+" front matter", " "), err)
 	}
 	var given, known map[string]json.RawMessage
 	names, err := jsonx.Marshal(new(T))
@@ -165,7 +165,7 @@ func read[T any](doc []byte, v *T, at string) (warnings []string, err error) {
 		err = errors.Join(jsonx.Unmarshal(names, &known), jsonx.Unmarshal(doc, &given))
 	}
 	if err != nil {
-		return nil, invalid("skill.md: %w", err)
+		return nil, invalidSkill("skill.md: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := known[name]; !ok {
@@ -175,9 +175,9 @@ func read[T any](doc []byte, v *T, at string) (warnings []string, err error) {
 	return warnings, nil
 }
 
-func add(d *payload.Draft, alias string, doc []byte) (warnings []string, err error) {
-	var c definition
-	if warnings, err = read(doc, &c, "capabilities."+alias); err != nil {
+func addSkillCapability(d *payload.Draft, alias string, doc []byte) (warnings []string, err error) {
+	var c skillCapability
+	if warnings, err = decodeMapping(doc, &c, "capabilities."+alias); err != nil {
 		return nil, err
 	}
 	o := payload.Offer{
@@ -186,26 +186,26 @@ func add(d *payload.Draft, alias string, doc []byte) (warnings []string, err err
 		Description: c.Description, Effect: c.Effect, Metadata: make(map[string]any, len(c.Metadata)),
 	}
 	if c.Timeout < 0 {
-		return nil, invalid("capabilities.%s: timeout must not be negative", alias)
+		return nil, invalidSkill("capabilities.%s: timeout must not be negative", alias)
 	}
 	if c.Stream != nil && string(c.Stream) != "null" {
-		stream, err := cmp.Bool(truth(c.Stream), "capabilities."+alias+".stream", false)
+		stream, err := cmp.Bool(boolWord(c.Stream), "capabilities."+alias+".stream", false)
 		if err != nil {
-			return nil, invalid("%s", capability.AsError(err).Message)
+			return nil, invalidSkill("%s", capability.AsError(err).Message)
 		}
 		o.Stream = &stream
 	}
 	if c.LoadBalancing != nil && string(c.LoadBalancing) != "null" {
-		o.LoadBalancing = truth(c.LoadBalancing)
+		o.LoadBalancing = boolWord(c.LoadBalancing)
 	}
 	for key, v := range c.Metadata {
 		if key == "requires_user_consent" || key == "consent_every_call" {
-			v = truth(v)
+			v = boolWord(v)
 		}
 		o.Metadata[key] = v
 	}
-	if o.Languages, err = languages(c.Languages); err != nil {
-		return nil, invalid("capabilities.%s: languages must be a list, or text with commas", alias)
+	if o.Languages, err = skillLanguages(c.Languages); err != nil {
+		return nil, invalidSkill("capabilities.%s: languages must be a list, or text with commas", alias)
 	}
 	switch c.Type {
 	case "", "remote":
@@ -218,12 +218,11 @@ func add(d *payload.Draft, alias string, doc []byte) (warnings []string, err err
 	case "voice":
 		return warnings, d.AddVoice(o)
 	}
-	return nil, invalid("capabilities.%s: the type %.40q is not remote, media or voice", alias, c.Type)
+	return nil, invalidSkill("capabilities.%s: the type %.40q is not remote, media or voice", alias, c.Type)
 }
 
-// truth makes booleans of the words that older YAML took for them, where a boolean
-// belongs.
-func truth(v json.RawMessage) json.RawMessage {
+// boolWord converts the words yes, no, on and off of older YAML to JSON booleans.
+func boolWord(v json.RawMessage) json.RawMessage {
 	switch strings.ToLower(string(v)) {
 	case `"yes"`, `"on"`:
 		return json.RawMessage("true")
@@ -233,7 +232,7 @@ func truth(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-func languages(v json.RawMessage) (list []string, err error) {
+func skillLanguages(v json.RawMessage) (list []string, err error) {
 	if v == nil || string(v) == "null" {
 		return nil, nil
 	}
@@ -245,12 +244,12 @@ func languages(v json.RawMessage) (list []string, err error) {
 	return list, jsonx.Unmarshal(v, &list)
 }
 
-// module reads the file of code. What it is written in is told by its ending: .js,
-// .wasm, and everything else is python.
-func module(dir fs.FS, name, id string) (payload.Module, error) {
-	code, err := file(dir, name, cmp.DefaultLimits().ModuleSource)
+// skillModule reads the file of code. Its extension names the language: .js, .wasm, or
+// python for every other.
+func skillModule(dir fs.FS, name, id string) (payload.Module, error) {
+	code, err := skillFile(dir, name, cmp.DefaultLimits().ModuleSource)
 	if errors.Is(err, fs.ErrNotExist) {
-		return payload.Module{}, invalid("the file %.200q of runtime_module is not in the directory", name)
+		return payload.Module{}, invalidSkill("the file %.200q of runtime_module is not in the directory", name)
 	}
 	if err != nil {
 		return payload.Module{}, err
@@ -268,7 +267,7 @@ func module(dir fs.FS, name, id string) (payload.Module, error) {
 		m.Language = "javascript"
 	}
 	if !utf8.Valid(code) {
-		return payload.Module{}, invalid("the file %.200q is not UTF-8", name)
+		return payload.Module{}, invalidSkill("the file %.200q is not UTF-8", name)
 	}
 	m.Source = string(code)
 	return m, nil

@@ -1,4 +1,4 @@
-package skilldir_test
+package main
 
 import (
 	"fmt"
@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/skilldir"
 	"github.com/junctor-run/junctor/protocol/cmp"
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-func open(t *testing.T, files map[string]string) fs.FS {
+func openSkillDir(t *testing.T, files map[string]string) fs.FS {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -68,8 +67,8 @@ Anything.
 
 func TestADirectoryBecomesAPayload(t *testing.T) {
 	t.Parallel()
-	root := open(t, map[string]string{"skill.md": camera, "camera.py": "\ndef take_photo_impl(): ...\n"})
-	raw, warnings, err := skilldir.Read(root, time.Now())
+	root := openSkillDir(t, map[string]string{"skill.md": camera, "camera.py": "\ndef take_photo_impl(): ...\n"})
+	raw, warnings, err := readSkillDir(root, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 func TestLanguagesByTheFilesEnding(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"m.js": "javascript", "m.wasm": "wasm", "m.py": "python", "m": "python"} {
-		raw, _, err := skilldir.Read(open(t, map[string]string{"SKILL.md": "---\nruntime_module: " + name + "\n---\n", name: "code"}), time.Now())
+		raw, _, err := readSkillDir(openSkillDir(t, map[string]string{"SKILL.md": "---\nruntime_module: " + name + "\n---\n", name: "code"}), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,19 +129,19 @@ func TestWrongDirectories(t *testing.T) {
 		"export": {md("capabilities: {a: {code_export: f}}"), capability.CodeInvalidInput}, "name": {md("name: 'a b'"), capability.CodeInvalidInput}, "timeout": {md("capabilities: {a: {timeout: -1}}"), capability.CodeInvalidInput},
 		"code too large": {map[string]string{"skill.md": "---\nruntime_module: m\n---\n", "m": strings.Repeat("x", 200_001)}, capability.CodeTooLarge},
 	} {
-		raw, _, err := skilldir.Read(open(t, c.files), time.Now())
+		raw, _, err := readSkillDir(openSkillDir(t, c.files), time.Now())
 		if capability.CodeOf(err) != c.code {
 			t.Errorf("%s: %s %v", name, raw, err)
 		}
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzReadSkillDir(f *testing.F) {
 	f.Add([]byte(camera))
 	f.Add([]byte("---\ncapabilities: {a: {metadata: {x: [1]}, load_balancing: {strategy: rr}}}\n---\n"))
 	f.Add([]byte("---\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		raw, _, err := skilldir.Read(fstest.MapFS{"skill.md": {Data: data}, "camera.py": {Data: []byte("x")}}, time.Unix(0, 0))
+		raw, _, err := readSkillDir(fstest.MapFS{"skill.md": {Data: data}, "camera.py": {Data: []byte("x")}}, time.Unix(0, 0))
 		if err != nil {
 			return
 		}
