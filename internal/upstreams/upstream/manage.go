@@ -11,7 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -287,10 +286,10 @@ type Selection struct {
 
 // Approved is what an approval changed.
 type Approved struct {
-	Kind ingest.Kind `json:"kind"`
-	Name string      `json:"name"`
-	Was  pins.State  `json:"was"`
-	Pin  string      `json:"pin"`
+	Kind ingest.Kind     `json:"kind"`
+	Name string          `json:"name"`
+	Was  ingest.PinState `json:"was"`
+	Pin  string          `json:"pin"`
 }
 
 // Approve publishes definitions that are held or in quarantine, as they are now.
@@ -306,8 +305,8 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	u.changing.Lock()
 	defer u.changing.Unlock()
 	out := []Approved{}
-	var save []*pins.Row
-	var undo []pins.Row
+	var save []*ingest.PinRow
+	var undo []ingest.PinRow
 	found := false
 	for _, p := range u.pins.Sorted() {
 		if which.Kind != "" && p.Kind != which.Kind || which.Name != "" && p.Name != which.Name || !p.Listed {
@@ -315,7 +314,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 		}
 		found = true
 		offered := p.Pin.Pin
-		if p.State == pins.Held {
+		if p.State == ingest.Held {
 			offered = p.Offered
 		}
 		if which.Pin != "" && which.Pin != offered {
@@ -333,7 +332,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 			With("definition_not_found", "see: junctor upstreams show "+name)
 	}
 	if r.cfg.Store != nil && len(save) > 0 {
-		pins := make([]pins.Pin, len(save))
+		pins := make([]ingest.Pin, len(save))
 		for i, p := range save {
 			pins[i] = p.Pin
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -86,7 +85,7 @@ func TestAChangedDefinitionIsHeldUntilApproved(t *testing.T) {
 	_, err = r.Approve(t.Context(), admin(), "far", upstream.Selection{Name: "sum", Pin: diff[0].OldPin})
 	fails(t, err, capability.CodeConflict, "pin_changed")
 	done, err := r.Approve(t.Context(), admin(), "far", upstream.Selection{Name: "sum", Pin: diff[0].NewPin})
-	if err != nil || len(done) != 1 || done[0].Was != pins.Held {
+	if err != nil || len(done) != 1 || done[0].Was != ingest.Held {
 		t.Fatalf("%v: %+v", err, done)
 	}
 	if _, err := r.tool("sum", `{}`); err != nil {
@@ -158,7 +157,7 @@ func TestWhatAnUntrustedUpstreamDeclaresWaits(t *testing.T) {
 	r.far.offer(ingest.Tool, def("a", ""), def("c", "")) // a rename of b
 	r.eventually("c waits", func() bool {
 		s, _ := r.Show("far")
-		return len(s.Definitions) == 2 && s.Definitions[1].Name == "c" && s.Definitions[1].State == pins.Quarantined
+		return len(s.Definitions) == 2 && s.Definitions[1].Name == "c" && s.Definitions[1].State == ingest.Quarantined
 	})
 	r.listed("tool a")
 	if _, err := r.Approve(t.Context(), admin(), "far", upstream.Selection{}); err != nil {

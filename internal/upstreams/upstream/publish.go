@@ -11,7 +11,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 )
 
 // extensionID is the catalog-wide id of an upstream.
@@ -109,7 +108,7 @@ func (u *upstream) batch() capability.Batch {
 		member := capability.Member{Module: ext, Kind: kindCompletion, Name: nameComplete}
 		v.bindings[member] = &binding{kind: kindCompletion, name: nameComplete}
 		id := "completion.complete"
-		if ids[pins.Key{Kind: ingest.Tool, Name: id}] == id {
+		if ids[ingest.PinKey{Kind: ingest.Tool, Name: id}] == id {
 			id += "-" + naming.Mark("capability.rpc")
 		}
 		m.Contributions = append(m.Contributions, capability.Contribution{
@@ -125,8 +124,8 @@ func (u *upstream) batch() capability.Batch {
 	return b
 }
 
-func bind(p *pins.Row) *binding {
-	b := &binding{kind: string(p.Kind), name: p.Name, held: p.State == pins.Held, shown: p.Shown}
+func bind(p *ingest.PinRow) *binding {
+	b := &binding{kind: string(p.Kind), name: p.Name, held: p.State == ingest.Held, shown: p.Shown}
 	if doc := p.Shown.Output; doc != nil {
 		b.output = sync.OnceValues(func() (*catalog.Schema, error) { return catalog.CompileSchema(doc) })
 	}
@@ -134,7 +133,7 @@ func bind(p *pins.Row) *binding {
 }
 
 // contributionIDs are those of package intake/sources for the same declarations.
-func (u *upstream) contributionIDs() map[pins.Key]string {
+func (u *upstream) contributionIDs() map[ingest.PinKey]string {
 	var tools, prompts []string
 	for _, p := range u.pins {
 		switch {
@@ -145,17 +144,17 @@ func (u *upstream) contributionIDs() map[pins.Key]string {
 			prompts = append(prompts, p.Name)
 		}
 	}
-	out := make(map[pins.Key]string, len(u.pins))
+	out := make(map[ingest.PinKey]string, len(u.pins))
 	taken := make(map[string]bool)
 	for name, id := range naming.ContributionIDs("", tools) {
-		out[pins.Key{Kind: ingest.Tool, Name: name}] = id
+		out[ingest.PinKey{Kind: ingest.Tool, Name: name}] = id
 		taken[id] = true
 	}
 	for name, id := range naming.ContributionIDs("prompt.", prompts) {
 		if taken[id] {
 			id += "-" + naming.Mark("capability.interaction")
 		}
-		out[pins.Key{Kind: ingest.Prompt, Name: name}] = id
+		out[ingest.PinKey{Kind: ingest.Prompt, Name: name}] = id
 	}
 	for _, p := range u.pins {
 		if p.Kind != ingest.Resource && p.Kind != ingest.Template {
@@ -177,7 +176,7 @@ func (u *upstream) contributionIDs() map[pins.Key]string {
 // hintsTrusted tags tools whose own annotations may be shown as they are.
 const hintsTrusted = "hints:trusted"
 
-func (u *upstream) contribution(p *pins.Row, id string, member capability.Member, state capability.Availability) capability.Contribution {
+func (u *upstream) contribution(p *ingest.PinRow, id string, member capability.Member, state capability.Availability) capability.Contribution {
 	d := p.Shown
 	c := capability.Contribution{
 		ID: id, Title: d.Title, Description: d.Description, Member: member, Provider: u.key, Effect: capability.EffectRead,

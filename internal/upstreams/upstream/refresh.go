@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 )
 
 // feature is what a server declares when it has lists of a kind.
@@ -125,8 +124,8 @@ const notThere int64 = -32601
 func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Listing) {
 	u.changing.Lock()
 	defer u.changing.Unlock()
-	var save []*pins.Row
-	var changes []pins.Changed
+	var save []*ingest.PinRow
+	var changes []ingest.PinChange
 	for _, kind := range ingest.Kinds() {
 		if list := fresh[kind]; list != nil {
 			rows, what := u.pins.Reconcile(kind, list.Definitions, &u.record, u.reg.cfg.Now())
@@ -149,17 +148,17 @@ func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Lis
 	u.publish()
 }
 
-func pinAttrs(p *pins.Pin, offered string) []audit.Attr {
+func pinAttrs(p *ingest.Pin, offered string) []audit.Attr {
 	return []audit.Attr{{Key: "kind", Value: string(p.Kind)}, {Key: "name", Value: p.Name}, {Key: "offered_pin", Value: offered}}
 }
 
 // keep saves pins; the next change tries again what could not be saved. Caller holds
 // changing.
-func (u *upstream) keep(ctx context.Context, save, forget []*pins.Row) {
+func (u *upstream) keep(ctx context.Context, save, forget []*ingest.PinRow) {
 	if u.reg.cfg.Store == nil || len(save)+len(forget) == 0 {
 		return
 	}
-	plain := func(rows []*pins.Row) (out []pins.Pin) {
+	plain := func(rows []*ingest.PinRow) (out []ingest.Pin) {
 		for _, p := range rows {
 			out = append(out, p.Pin)
 		}

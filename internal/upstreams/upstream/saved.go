@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -12,7 +12,7 @@ import (
 type Saved struct {
 	Record record.Record
 	Added  time.Time
-	Pins   []pins.Pin
+	Pins   []ingest.Pin
 	// Damaged says that the record could not be read; such an upstream is listed and
 	// never connected.
 	Damaged string
@@ -24,7 +24,7 @@ type Store interface {
 	Save(ctx context.Context, s Saved) error
 	// SavePins writes some pins of an upstream and forgets others, in one step. It does
 	// nothing to an upstream that is not there any more.
-	SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error
+	SavePins(ctx context.Context, upstream string, save, forget []ingest.Pin) error
 	Upstreams(ctx context.Context) ([]Saved, error)
 	// Delete forgets an upstream and its pins; an absent one is no error.
 	Delete(ctx context.Context, name string) error

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
 // restore makes upstreams of what was saved; one that cannot be made does not keep
@@ -76,15 +76,15 @@ func (r *Registry) Refresh(ctx context.Context) error {
 
 // adopt takes over what another server approved. What this one was offered itself
 // stays: an approval names one pin.
-func (u *upstream) adopt(approved []pins.Pin) {
+func (u *upstream) adopt(approved []ingest.Pin) {
 	u.changing.Lock()
 	defer u.changing.Unlock()
 	changed := false
 	for _, s := range approved {
-		p := u.pins[pins.Key{Kind: s.Kind, Name: s.Name}]
+		p := u.pins[ingest.PinKey{Kind: s.Kind, Name: s.Name}]
 		switch {
-		case p == nil || p.State == pins.Published || s.State != pins.Published:
-		case p.State == pins.Held && p.Offered == s.Pin, p.State == pins.Quarantined && p.Pin.Pin == s.Pin:
+		case p == nil || p.State == ingest.Published || s.State != ingest.Published:
+		case p.State == ingest.Held && p.Offered == s.Pin, p.State == ingest.Quarantined && p.Pin.Pin == s.Pin:
 			changed = p.Approve() || changed
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -48,15 +47,15 @@ type Counts struct {
 
 // DefinitionStatus is one definition.
 type DefinitionStatus struct {
-	Kind        ingest.Kind `json:"kind"`
-	Name        string      `json:"name"`
-	State       pins.State  `json:"state"`
-	Title       string      `json:"title,omitempty"`
-	Description string      `json:"description,omitempty"` // its beginning
-	Pin         string      `json:"pin"`
-	Offered     string      `json:"offered_pin,omitempty"`
-	Seen        time.Time   `json:"seen"`
-	Advice      []string    `json:"advice,omitempty"`
+	Kind        ingest.Kind     `json:"kind"`
+	Name        string          `json:"name"`
+	State       ingest.PinState `json:"state"`
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"` // its beginning
+	Pin         string          `json:"pin"`
+	Offered     string          `json:"offered_pin,omitempty"`
+	Seen        time.Time       `json:"seen"`
+	Advice      []string        `json:"advice,omitempty"`
 }
 
 // List returns every upstream, ordered by name.
@@ -147,7 +146,7 @@ func (u *upstream) status(whole bool) Status {
 	return s
 }
 
-func (c *Counts) add(p *pins.Row) {
+func (c *Counts) add(p *ingest.PinRow) {
 	switch p.Kind {
 	case ingest.Tool:
 		c.Tools++
@@ -157,14 +156,14 @@ func (c *Counts) add(p *pins.Row) {
 		c.Resources++
 	}
 	switch p.State {
-	case pins.Held:
+	case ingest.Held:
 		c.Held++
-	case pins.Quarantined:
+	case ingest.Quarantined:
 		c.Quarantined++
 	}
 }
 
-func statusOf(p *pins.Row) DefinitionStatus {
+func statusOf(p *ingest.PinRow) DefinitionStatus {
 	d := DefinitionStatus{Kind: p.Kind, Name: p.Name, State: p.State, Pin: p.Pin.Pin, Offered: p.Offered, Seen: p.Seen}
 	if p.Shown != nil {
 		d.Title, d.Description, d.Advice = p.Shown.Title, text.CutBytes(p.Shown.Description, 300), p.Shown.Advice
@@ -176,14 +175,14 @@ func statusOf(p *pins.Row) DefinitionStatus {
 }
 
 // Diff says what waits for an approval.
-func (r *Registry) Diff(name string) ([]pins.Difference, error) {
+func (r *Registry) Diff(name string) ([]ingest.PinDifference, error) {
 	u, err := r.get(name)
 	if err != nil {
 		return nil, err
 	}
 	u.changing.Lock()
 	defer u.changing.Unlock()
-	out := []pins.Difference{}
+	out := []ingest.PinDifference{}
 	for _, p := range u.pins.Sorted() {
 		if d, waits := p.Waits(); waits {
 			out = append(out, d)

@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -38,7 +37,7 @@ type upstream struct {
 	// changing makes a change of the pins and its publication one step; it is taken
 	// before mu, and never while the upstream is asked.
 	changing sync.Mutex
-	pins     pins.Set
+	pins     ingest.PinSet
 	listings map[ingest.Kind]*ingest.Listing
 	// completed says that it had completions when it was connected last.
 	completed bool
@@ -76,7 +75,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 	u := &upstream{
 		reg: r, record: s.Record, added: s.Added, damaged: s.Damaged, key: capability.NewProviderKey("ext", s.Record.Kind, s.Record.Name),
 		wake: make(chan struct{}, 1), dead: make(chan struct{}),
-		pins: make(pins.Set, len(s.Pins)), listings: make(map[ingest.Kind]*ingest.Listing),
+		pins: make(ingest.PinSet, len(s.Pins)), listings: make(map[ingest.Kind]*ingest.Listing),
 		attempt: &attempt{done: make(chan struct{})}, conns: make(map[string]*conn), dirty: make(map[ingest.Kind]bool),
 		listed: make(map[ingest.Kind]string), ttl: make(map[ingest.Kind]time.Duration), subs: make(map[string]*subscription),
 	}
@@ -89,7 +88,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		u.state.Reason = "its record cannot be read; remove it and add it again"
 	}
 	for _, p := range s.Pins {
-		u.pins[pins.Key{Kind: p.Kind, Name: p.Name}] = pins.Read(p)
+		u.pins[ingest.PinKey{Kind: p.Kind, Name: p.Name}] = ingest.ReadPin(p)
 	}
 	if u.record.URL != "" {
 		var err error

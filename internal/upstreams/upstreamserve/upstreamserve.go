@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -27,7 +27,7 @@ type Upstreams interface {
 	Remove(ctx context.Context, by capability.Principal, name string) error
 	Restart(ctx context.Context, by capability.Principal, name string) (upstream.Status, error)
 	Login(ctx context.Context, by capability.Principal, name string, step upstream.LoginStep) (upstream.LoginResult, error)
-	Diff(name string) ([]pins.Difference, error)
+	Diff(name string) ([]ingest.PinDifference, error)
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
 }
 

@@ -1,13 +1,15 @@
-// Package ingest judges what an MCP server declares of itself: tools, prompts,
-// resources and resource templates. Whoever wrote them is taken for hostile (MCP
-// spec). One bad definition is dropped with its reason and never takes the others
-// along; what remains is bounded in size, depth and number, has a schema that can
-// be used, and carries a pin: the digest of everything that an agent can see of it.
-// A definition stays the bytes that came, except for what must not pass: metadata
-// under the protocol's own prefix, and a description that is too long or holds
-// characters nobody sees.
+// Package ingest checks the definitions that an MCP server sends, tools, prompts,
+// resources and resource templates, as untrusted input. A defective definition is
+// dropped with its reason and does not affect the others. An accepted one is bounded in
+// size, depth and number, has a usable schema, and carries a pin: the digest of
+// everything that an agent sees of it. Its bytes stay unchanged, except that metadata
+// under the protocol's own prefix and invisible characters are removed and a long
+// description is cut.
 //
-// The package is pure: it does no I/O and keeps nothing.
+// A [PinSet] compares definitions with the published ones: a new or changed one is
+// published, held or quarantined, as the upstream's record decides.
+//
+// The package is pure: it does no I/O and stores nothing.
 package ingest
 
 import (

@@ -13,7 +13,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/pins"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
@@ -64,7 +63,7 @@ func (s *Store) Save(ctx context.Context, u upstream.Saved) error {
 }
 
 // SavePins implements [upstream.Store].
-func (s *Store) SavePins(ctx context.Context, upstream string, save, forget []pins.Pin) error {
+func (s *Store) SavePins(ctx context.Context, upstream string, save, forget []ingest.Pin) error {
 	if len(save)+len(forget) == 0 {
 		return nil
 	}
@@ -86,7 +85,7 @@ func (s *Store) SavePins(ctx context.Context, upstream string, save, forget []pi
 	})
 }
 
-func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []pins.Pin) error {
+func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []ingest.Pin) error {
 	for _, p := range pins {
 		listed := 0
 		if p.Listed {
@@ -135,21 +134,21 @@ func (s *Store) Upstreams(ctx context.Context) ([]upstream.Saved, error) {
 	return out, rows.Err()
 }
 
-func (s *Store) pins(ctx context.Context) (map[string][]pins.Pin, error) {
+func (s *Store) pins(ctx context.Context) (map[string][]ingest.Pin, error) {
 	rows, err := s.db.SQL().QueryContext(ctx, `SELECT upstream, kind, name, state, pin, definition, offered, offered_definition, listed, seen FROM upstream_pins`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := make(map[string][]pins.Pin)
+	out := make(map[string][]ingest.Pin)
 	for rows.Next() {
 		var upstream, kind, state, definition, offered, seen string
-		var p pins.Pin
+		var p ingest.Pin
 		var listed int
 		if err := rows.Scan(&upstream, &kind, &p.Name, &state, &p.Pin, &definition, &p.Offered, &offered, &listed, &seen); err != nil {
 			return nil, err
 		}
-		p.Kind, p.State, p.Definition, p.Listed = ingest.Kind(kind), pins.State(state), json.RawMessage(definition), listed == 1
+		p.Kind, p.State, p.Definition, p.Listed = ingest.Kind(kind), ingest.PinState(state), json.RawMessage(definition), listed == 1
 		if offered != "" {
 			p.OfferedDefinition = json.RawMessage(offered)
 		}

@@ -1,4 +1,4 @@
-package pins
+package ingest
 
 import (
 	"bytes"
@@ -9,26 +9,25 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// Difference is what an operator has to judge of one definition: how a held one has
-// changed, or all of one that was never shown.
-type Difference struct {
-	Kind    ingest.Kind `json:"kind"`
-	Name    string      `json:"name"`
-	State   State       `json:"state"`
-	OldPin  string      `json:"old_pin,omitempty"`
-	NewPin  string      `json:"new_pin"`
-	Changes []Change    `json:"changes"`
-	Advice  []string    `json:"advice,omitempty"`
-	// More counts changes that are left out.
+// PinDifference describes a definition that waits for an operator's approval: the
+// changes of a held one, or all members of a quarantined one.
+type PinDifference struct {
+	Kind    Kind           `json:"kind"`
+	Name    string         `json:"name"`
+	State   PinState       `json:"state"`
+	OldPin  string         `json:"old_pin,omitempty"`
+	NewPin  string         `json:"new_pin"`
+	Changes []MemberChange `json:"changes"`
+	Advice  []string       `json:"advice,omitempty"`
+	// More is the number of changes beyond those in Changes.
 	More int `json:"more,omitempty"`
 }
 
-// Change is one member that differs. Path is its place, as in inputSchema.properties.x;
-// Old and New are its values as JSON, "" where there is none.
-type Change struct {
+// MemberChange is one member that differs. Path is its place, for example
+// inputSchema.properties.x; Old and New are its values as JSON, or "" if it is missing.
+type MemberChange struct {
 	Path string `json:"path"`
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
@@ -39,9 +38,10 @@ const (
 	maxShown   = 4 << 10 // bytes of one value
 )
 
-// Waits says what somebody has to judge of a definition; false where nothing waits.
-func (p *Row) Waits() (d Difference, waits bool) {
-	d = Difference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
+// Waits returns the difference that an operator must approve. waits is false if there
+// is none.
+func (p *PinRow) Waits() (d PinDifference, waits bool) {
+	d = PinDifference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
 	var before, after json.RawMessage
 	switch {
 	case !p.Listed:
@@ -60,12 +60,13 @@ func (p *Row) Waits() (d Difference, waits bool) {
 	default:
 		return d, false
 	}
-	d.Changes, d.More = compare(before, after)
+	d.Changes, d.More = compareMembers(before, after)
 	return d, true
 }
 
-// compare lists the members in which two objects differ, in the order of their paths.
-func compare(before, after []byte) (list []Change, more int) {
+// compareMembers returns the members in which two objects differ, sorted by path, and
+// the number beyond maxChanges.
+func compareMembers(before, after []byte) (list []MemberChange, more int) {
 	a, b := flatten(before), flatten(after)
 	for path := range b {
 		if _, there := a[path]; !there {
@@ -79,25 +80,25 @@ func compare(before, after []byte) (list []Change, more int) {
 		}
 	}
 	slices.Sort(paths)
-	list = []Change{}
+	list = []MemberChange{}
 	for _, path := range paths {
 		if len(list) == maxChanges {
 			return list, len(paths) - maxChanges
 		}
-		list = append(list, Change{Path: text.CutBytes(ingest.Shown(path), 500), Old: text.CutBytes(a[path], maxShown), New: text.CutBytes(b[path], maxShown)})
+		list = append(list, MemberChange{Path: text.CutBytes(Shown(path), 500), Old: text.CutBytes(a[path], maxShown), New: text.CutBytes(b[path], maxShown)})
 	}
 	return list, 0
 }
 
-// flatten is an object as its leaves by their paths. Lists are leaves, so that one
-// that was moved does not look like another one.
+// flatten returns the leaves of an object by their paths. A list is one leaf, because a
+// moved element would look like a changed one.
 func flatten(doc []byte) map[string]string {
 	out := make(map[string]string)
 	var walk func(doc []byte, path string)
 	walk = func(doc []byte, path string) {
 		empty := true
 		if len(doc) > 0 && doc[0] == '{' {
-			_ = jsonx.Members(doc, func(name string, value []byte) { // it was read before
+			_ = jsonx.Members(doc, func(name string, value []byte) { // the document was decoded before
 				empty = false
 				at := name
 				if strings.ContainsAny(name, ". ") || name == "" {
@@ -110,7 +111,7 @@ func flatten(doc []byte) map[string]string {
 			})
 		}
 		if empty && path != "" {
-			out[path] = plain(doc)
+			out[path] = canonicalText(doc)
 		}
 	}
 	if doc = bytes.TrimSpace(doc); len(doc) > 0 {
@@ -119,16 +120,16 @@ func flatten(doc []byte) map[string]string {
 	return out
 }
 
-// plain is a value as one spelling, so that spaces and order are no difference. What
-// is not shown is written out as an escape: it is what a diff must show.
-func plain(value []byte) string {
+// canonicalText returns a value without differences in spaces and order. Invisible
+// characters become escapes, because an operator must see them.
+func canonicalText(value []byte) string {
 	canonical, err := jsonx.Sorted(value)
 	if err != nil {
 		canonical = value
 	}
 	var b strings.Builder
 	for _, r := range string(canonical) {
-		if ingest.Shown(string(r)) == "" {
+		if Shown(string(r)) == "" {
 			b.WriteString(escape(r))
 			continue
 		}

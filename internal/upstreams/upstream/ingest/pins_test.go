@@ -1,4 +1,4 @@
-package pins
+package ingest
 
 import (
 	"encoding/json"
@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-func defined(t *testing.T, name, description string) *ingest.Definition {
+func defined(t *testing.T, name, description string) *Definition {
 	t.Helper()
-	d, err := ingest.Parse(ingest.Tool, json.RawMessage(fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)))
+	d, err := Parse(Tool, json.RawMessage(fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +45,12 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 		{record.Untrusted, record.Hold, "a !", "quarantined published", "a", ""},
 		{record.Untrusted, record.Hold, "a ! b", "quarantined published held", "a", "h"},
 	} {
-		set, rec := Set{}, &record.Record{Trust: c.trust, ChangedPin: c.changed}
+		set, rec := PinSet{}, &record.Record{Trust: c.trust, ChangedPin: c.changed}
 		var states []string
 		var changes string
-		key := Key{Kind: ingest.Tool, Name: "t"}
+		key := PinKey{Kind: Tool, Name: "t"}
 		for step := range strings.FieldsSeq(c.lists) {
-			var list []*ingest.Definition
+			var list []*Definition
 			switch step {
 			case "-":
 			case "!":
@@ -66,7 +65,7 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 			default:
 				list = append(list, defined(t, "t", step))
 			}
-			_, what := set.Reconcile(ingest.Tool, list, rec, at)
+			_, what := set.Reconcile(Tool, list, rec, at)
 			for _, w := range what {
 				changes += map[bool]string{true: "h", false: "p"}[w.Held]
 			}
@@ -75,7 +74,7 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 				t.Errorf("%v: waits %v, %+v", c, waits, d)
 			}
 			// What is saved is what is read again.
-			if again := Read(set[key].Pin); again.State != set[key].State || again.Visible() != set[key].Visible() || again.Key() != key {
+			if again := ReadPin(set[key].Pin); again.State != set[key].State || again.Visible() != set[key].Visible() || again.Key() != key {
 				t.Errorf("%v: read again it is %+v", c, again)
 			}
 		}
@@ -94,10 +93,10 @@ func TestWhatBecomesOfADefinition(t *testing.T) {
 
 func TestWhatIsListedNoMoreIsForgottenAtLast(t *testing.T) {
 	t.Parallel()
-	set := Set{}
+	set := PinSet{}
 	for i := range maxGone + 3 {
 		name := fmt.Sprintf("t%05d", i)
-		set[Key{ingest.Tool, name}] = &Row{Pin: Pin{Kind: ingest.Tool, Name: name, Seen: time.Unix(int64(i), 0), Listed: i == 0}}
+		set[PinKey{Tool, name}] = &PinRow{Pin: Pin{Kind: Tool, Name: name, Seen: time.Unix(int64(i), 0), Listed: i == 0}}
 	}
 	gone := set.Forget()
 	if len(gone) != 2 || gone[0].Name != "t00001" || gone[1].Name != "t00002" || len(set) != maxGone+1 || set.Forget() != nil {
@@ -113,14 +112,14 @@ func TestASavedFormThatCannotBeReadIsNotShown(t *testing.T) {
 	t.Parallel()
 	d := defined(t, "t", "a")
 	for _, p := range []Pin{
-		{Kind: ingest.Tool, Name: "t", State: Published, Listed: true, Pin: d.Pin, Definition: json.RawMessage(`{`)},
-		{Kind: ingest.Tool, Name: "t", State: Published, Listed: true, Pin: "another", Definition: d.Published},
+		{Kind: Tool, Name: "t", State: Published, Listed: true, Pin: d.Pin, Definition: json.RawMessage(`{`)},
+		{Kind: Tool, Name: "t", State: Published, Listed: true, Pin: "another", Definition: d.Published},
 	} {
-		if Read(p).Visible() {
+		if ReadPin(p).Visible() {
 			t.Errorf("%+v is shown", p)
 		}
 	}
-	held := Read(Pin{Kind: ingest.Tool, Name: "t", State: Held, Listed: true, Pin: d.Pin, Definition: d.Published, Offered: "x", OfferedDefinition: json.RawMessage(`[]`)})
+	held := ReadPin(Pin{Kind: Tool, Name: "t", State: Held, Listed: true, Pin: d.Pin, Definition: d.Published, Offered: "x", OfferedDefinition: json.RawMessage(`[]`)})
 	if !held.Visible() || held.Approve() {
 		t.Error("what cannot be read was approved")
 	}
