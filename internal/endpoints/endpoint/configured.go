@@ -9,10 +9,9 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Configured is an endpoint that the configuration names. It is there from the
-// start, up or not, and is not saved: the configuration says it again. An endpoint that
-// was connected and saved under the same id or URL goes first: what was set at run time
-// overrides the configuration (decision R3).
+// Configured is an endpoint of the configuration. It is listed from the start, reachable
+// or not, and is not saved. A saved endpoint with the same id or URL takes precedence,
+// because changes at run time override the configuration.
 type Configured struct {
 	ID, BaseURL    string
 	Token          secret.Value

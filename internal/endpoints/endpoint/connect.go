@@ -19,16 +19,15 @@ import (
 type Request struct {
 	ID             string // "": the provider's name, numbered when taken by another URL
 	BaseURL        string
-	Provider       string // connector: "direct" and its equals (router spec, section 10.1)
+	Provider       string // connector: direct, e2b, home-machine, mobile-companion or desktop-companion
 	Token          secret.Value
 	AllowedModules []string            // nil: all; an empty list is refused
 	TrustPolicy    *router.TrustPolicy // nil: the allow-list alone decides
 	Timeout        time.Duration       // of one call; 0: the registry's
 	Persist        bool
-	// KeepMissing leaves modules loaded that the endpoint no longer lists, now
-	// and at later syncs, until the endpoint is disconnected or connected again
-	// without it: unloadMissing:false of router spec section 10. What the trust
-	// policy no longer lets in goes all the same.
+	// KeepMissing keeps modules that the endpoint no longer lists, now and at later
+	// syncs, until the endpoint is disconnected or connected again without it. It is
+	// unloadMissing:false in JSON. Modules that the trust policy refuses are unloaded.
 	KeepMissing bool
 	By          capability.Principal
 

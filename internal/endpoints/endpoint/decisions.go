@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// trustRecords is how many records are kept, as by the original.
+	// trustRecords is the number of records that are kept.
 	trustRecords = 50
-	// statusRecords is how many of them an endpoint's status shows.
+	// statusRecords is the number of records in an endpoint's status.
 	statusRecords = 5
 	// modeSync marks a record of a sync; the others have the mode of the connect.
 	modeSync = "sync"
 )
 
-// TrustRecord is one attempt to take modules in: what was accepted, what was
-// rejected and why. The members up to TrustDecisions are those of the original's
-// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT; the rest is ours. The lasting record of
-// the same is the audit log.
+// TrustRecord is one attempt to load modules: the accepted and the rejected ones with
+// reasons. The members up to TrustDecisions are those of elizaOS, as in
+// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT. The permanent record is in the audit log.
 type TrustRecord struct {
 	RecordedAt       time.Time              `json:"recordedAt"`
 	Mode             string                 `json:"mode"` // endpoint, a provider family, cloud; sync
@@ -56,7 +55,7 @@ type Collision struct {
 	Message string   `json:"message"`
 }
 
-// mode is the original's word for how an endpoint was connected.
+// mode returns the word of elizaOS for the way an endpoint was connected.
 func (req *Request) mode() string {
 	if req.Provider == "" || req.Provider == "direct" {
 		return "endpoint"
@@ -132,7 +131,8 @@ func (t *trustAudit) of(id string, most int) []TrustRecord {
 	return out
 }
 
-// seed reads the history of another product. Each record is read by itself.
+// seed loads the history that another product recorded. A defective record does not
+// affect the others.
 func (t *trustAudit) seed(doc []byte, log *slog.Logger) {
 	if len(doc) == 0 {
 		return

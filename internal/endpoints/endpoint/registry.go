@@ -42,9 +42,8 @@ type Config struct {
 	// [Registry.TrustAudit] begins. Unlike a policy it restricts nothing, so what
 	// cannot be read of it is logged and left out.
 	TrustAudit []byte
-	// Call runs an invocation on the engine's path for a principal; it is how
-	// model.invoke reaches the model it chose (decision R17: authorized as the
-	// inner action). nil: model.invoke is not offered.
+	// Call runs an invocation of a principal on the engine, so that model.invoke is
+	// authorized as a call of the model it chose. If nil, model.invoke is not offered.
 	Call func(context.Context, capability.Invocation) (capability.Result, error)
 	Now  func() time.Time
 }

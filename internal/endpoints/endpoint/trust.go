@@ -17,8 +17,7 @@ import (
 )
 
 // TrustUnreadable is the reason of a module whose endpoint has a saved policy
-// that cannot be read. It is ours: the original forgets such a policy and lets
-// the module in.
+// that cannot be decoded. Ignoring the policy would let the module in.
 const TrustUnreadable = "unreadable-policy"
 
 // ParseTrustPolicy reads a policy as it stands in a request, a file or the store.
@@ -182,10 +181,10 @@ func refused(decisions []router.TrustDecision) error {
 	return nil
 }
 
-// judge keeps of o what the endpoint's policy lets in and tells what changes
-// against before, nil for nothing. With keep, what the endpoint no longer lists
-// stays as it was, as long as the policy still lets it in. Decisions are listed
-// as the original does: the accepted modules first. Nothing is in force yet.
+// judge removes from o the modules that the endpoint's policy refuses and returns the
+// changes from before, which may be nil. With keep, modules that the endpoint no longer
+// lists stay if the policy still accepts them. Decisions list the accepted modules
+// first. judge itself applies nothing.
 func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
 	s := Synced{Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{}, TrustDecisions: []router.TrustDecision{}}
 	if before == nil {

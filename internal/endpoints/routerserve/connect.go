@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Registry is the connected endpoints. Its answers are values that marshal to
-// the wire form of router spec section 10.
+// Registry manages the connected endpoints. Its values marshal to the JSON of the API.
 type Registry interface {
 	Connect(ctx context.Context, who capability.Principal, req ConnectRequest) (Connected, error)
 	Disconnect(ctx context.Context, who capability.Principal, id string) error
@@ -70,8 +69,8 @@ func (s *Surface) connectRoutes(mux *http.ServeMux) {
 
 const opConnect = "endpoints.connect"
 
-// connectBody is the body of router spec section 10. Unknown fields are ignored
-// on this wire, as decision R6 says, and named in "warnings".
+// connectBody is the body of POST /api/capability-router/connect. Unknown fields are
+// ignored, for compatibility with other routers, and named in "warnings".
 type connectBody struct {
 	Endpoint         *endpointBody `json:"endpoint"`
 	Cloud            *cloudBody    `json:"cloud"`

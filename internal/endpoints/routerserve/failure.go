@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// guard is the door's guard for the connect API, whose failures have the form of
-// the original: the message is "error", what we add stands beside it.
+// guard authorizes calls of the connect API, whose errors have the form of elizaOS: the
+// message is "error", and our members stand beside it.
 func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	return s.guardAs(h, capability.RoleAdmin, capability.RoleOperator)
 }
@@ -45,8 +45,8 @@ type statusError struct {
 // Unwrap returns the failure.
 func (e statusError) Unwrap() error { return e.error }
 
-// badConnect is a failed connect: 400 whatever the cause, as the original's
-// clients expect, but for a body that is too large and a server that stops.
+// badConnect returns the error of a failed connect. Its status is 400 for every cause, as
+// clients of elizaOS expect, except for a body that is too large and a server that stops.
 func badConnect(err error) error {
 	e := capability.AsError(err)
 	if e.Code == capability.CodeTooLarge && e.Op == "read" || e.Reason == capability.ReasonServiceUnavailable || e.Code == capability.CodeInternal {

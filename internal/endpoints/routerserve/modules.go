@@ -85,9 +85,9 @@ type ViewError struct {
 	Message    string          `json:"message"`
 }
 
-// manifest is the module's, with our name for the endpoint it came from written
-// over whatever the endpoint said itself, and without the bundle URLs no client
-// could use: one of them makes the original refuse the whole list.
+// manifest returns the module's manifest with our name of its endpoint instead of the
+// endpoint's own, and without unusable bundle URLs, because elizaOS refuses the whole
+// list for one of them.
 func (v *view) manifest(m *capability.Module) (stamp, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

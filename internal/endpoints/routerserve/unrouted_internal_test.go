@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/testkit/catalogtest"
 )
 
-// TestOnlyAConfiguredPrimaryTakesUnroutedCalls holds decision R11 against every
-// mix of providers of one low-level call.
+// TestOnlyAConfiguredPrimaryTakesUnroutedCalls tests every mix of providers of one
+// low-level call.
 func TestOnlyAConfiguredPrimaryTakesUnroutedCalls(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

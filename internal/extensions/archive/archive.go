@@ -23,7 +23,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// The bounds of runner spec, section 3.1.
+// Limits of a package.
 const (
 	MaxBytes    = 50 << 20  // of a zip file
 	MaxInflated = 200 << 20 // of all members together

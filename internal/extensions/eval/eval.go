@@ -115,7 +115,7 @@ func Parse(data []byte) ([]Scenario, error) {
 	return list, nil
 }
 
-// operations are the questions of section 24.
+// operations returns the operations that a scenario may ask for.
 func operations() []string {
 	return strings.Fields("agentCatalog agentNames tool select slot backend boot conflicts rejected failed internal operator compose command " +
 		"commands nativeCommands auth channels wire")

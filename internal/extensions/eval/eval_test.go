@@ -8,8 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/eval"
 )
 
-// TestScenarios runs the acceptance pack of the catalog spec, section 25.1, under
-// three orders of extensions.
+// TestScenarios runs the acceptance scenarios under three orders of extensions.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	fixtures, err := eval.ParseFixtures(read(t, "fixtures.json"))

@@ -14,9 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
-// parity is what one pilot of catalog spec, section 26 became: every old name,
-// what it is now (an action, or the kind of what the host keeps), who declares it,
-// and the scenarios that show it.
+// parity describes the migration of one product to the catalog: every old name, the
+// action or kind that replaces it, the extension that declares it, and the scenarios
+// that test it.
 type parity struct {
 	Pilot string `json:"pilot"`
 	Rows  []struct {

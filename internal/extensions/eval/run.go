@@ -61,7 +61,7 @@ func normal(v any) any {
 	return out
 }
 
-// matches compares by the rules of section 24: objects are subsets, arrays match
+// matches compares an answer with the expected value: objects are subsets, arrays match
 // in length and order, a missing key equals null, $contains and $lacks test
 // membership.
 func matches(want, got any) bool {

@@ -24,7 +24,7 @@ const (
 	ReasonRunner   = "unsupported_runner"
 )
 
-// Limits of one file; those without a number in the spec are ours.
+// Limits of one file.
 const (
 	maxCommands = 100
 	maxActions  = 100 // of a command

@@ -199,9 +199,8 @@ type wireLegacy struct {
 	Examples    []example `json:"examples"`
 }
 
-// modern converts: the choices of the first argument are the actions, or there is
-// one called default. What the original ran inside its own process is a script in
-// the sandbox.
+// modern converts to the current form: the choices of the first argument become the
+// actions, or there is one called default. A handler becomes a script in the sandbox.
 func (w *wireLegacy) modern() (Command, error) {
 	if w.Description == "" {
 		return Command{}, badCommands("%.60s needs a description", CommandName(w.Name))

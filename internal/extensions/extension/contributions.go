@@ -75,8 +75,8 @@ func summary(s string) string { return manifest.Clean(s, 1024) }
 // shown quotes a foreign name for a diagnostic.
 func shown(name string) string { return fmt.Sprintf("%.80q", name) }
 
-// stageOf is the catalog's stage of an extension's status (decision R9). ok is
-// false where nothing of it is left.
+// stageOf returns the catalog's stage for an extension's status. ok is false if the
+// extension was uninstalled.
 func stageOf(status string, enabled bool) (stage string, ok bool) {
 	switch strings.ToUpper(status) {
 	case "INSTALLED", "":

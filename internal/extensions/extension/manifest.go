@@ -202,8 +202,9 @@ func (k *checker) warn(format string, args ...any) {
 	}
 }
 
-// ValidID reports whether an id is one: the grammar of section 3.2 within 120
-// bytes, and none of the roots that belong to the server.
+// ValidID reports whether an id is valid: at most 120 letters, digits, dots, underscores
+// and hyphens with at least one dot between others, and no root that belongs to the
+// server.
 func ValidID(id string) bool {
 	if len(id) > 120 || !strings.Contains(id, ".") || strings.Contains(id, "..") || !idGrammar(id) {
 		return false

@@ -6,8 +6,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// PolicyCode is the verdict of the strict runtime policy, which an operator may
-// turn on. The spelling is the original's.
+// PolicyCode is the verdict of the strict runtime policy, which an operator may turn on.
 type PolicyCode string
 
 // The verdicts.

@@ -34,8 +34,7 @@ type consented struct {
 	AgentVisible []string `json:"agent_visible,omitempty"`
 }
 
-// Extensions manages what is installed. Values marshal to the forms of runner spec,
-// section 4.
+// Extensions manages the installed extensions. Its values marshal to the JSON of the API.
 type Extensions interface {
 	List(ctx context.Context, f lifecycle.Filter) ([]lifecycle.Extension, error)
 	Show(ctx context.Context, id string) (lifecycle.Detail, error)

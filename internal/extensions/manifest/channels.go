@@ -8,10 +8,10 @@ import (
 // noOrder is where a channel without an order stands in the picker.
 const noOrder = 999
 
-// Channels returns the channels of all packages for the picker: of one id that of
-// the strongest origin, ordered by order, label and id, with the fallbacks of
-// catalog spec, section 18. diagnostics names the rows without a label, which are
-// dropped.
+// Channels returns the channels of all packages for the picker, ordered by order, label
+// and id. The strongest origin of an id wins. A missing selection label, documentation
+// path and installation default to the label, /channels/<id> and the package's own.
+// diagnostics names the rows without a label, which are dropped.
 func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
 	type row struct {
 		Channel

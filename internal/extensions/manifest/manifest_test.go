@@ -125,7 +125,8 @@ func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 	}
 }
 
-// TestImportTable compares the table with the words of catalog spec, section 7.3.
+// TestImportTable holds that the table has every word of other adapters that can be
+// imported.
 func TestImportTable(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(`send sendAttachment sendWithEffect sticker x-post x-dm x-quote reply thread-reply x-reply broadcast poll poll-vote react x-like x-unlike

@@ -31,7 +31,7 @@ type Permission struct {
 	Locked  bool // withheld in local_locked and remote_exposed
 }
 
-// Permissions returns every permission, in the order of the spec.
+// Permissions returns every permission.
 func Permissions() []Permission {
 	const r, w, x = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
 	return []Permission{
@@ -103,9 +103,9 @@ func CanonicalPermissions(names []string) (list []string, unknown string) {
 	return list, ""
 }
 
-// NeededPermissions are the permissions without which an action of a runner cannot begin (runner
-// spec, section 10.2, step 1); remote says that it opens a database elsewhere.
-// Analyses need none: without llm they do without a model.
+// NeededPermissions returns the permissions that an action of a runner requires; remote
+// is set for a database on another machine. Analyses require none, because they work
+// without a model if llm is missing.
 func NeededPermissions(runner string, remote bool) []string {
 	family, _, _ := strings.Cut(runner, ".")
 	switch {

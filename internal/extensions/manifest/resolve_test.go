@@ -102,7 +102,8 @@ func TestIDsThatAreTaken(t *testing.T) {
 	}
 }
 
-// TestASecondPackageDoesNotTakeTheRunningOneDown is scenario R13.
+// TestASecondPackageDoesNotTakeTheRunningOneDown holds that a package whose id is taken
+// is refused, also after a restart.
 func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 	t.Parallel()
 	first, second := manifest.Extension{ID: "tools-x", Origin: "global", Version: "1"}, manifest.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
@@ -118,8 +119,8 @@ func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 	}
 }
 
-// TestAMissingRequirementWithholdsWhatNeedsIt is scenario R02: what was withheld
-// appears in the one generation in which the gap is closed.
+// TestAMissingRequirementWithholdsWhatNeedsIt holds that all withheld modules appear in
+// the generation in which the requirement is met.
 func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	need := func(id, on string) capability.Module {

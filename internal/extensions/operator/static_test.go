@@ -84,7 +84,7 @@ func thousand() *spy {
 	return s
 }
 
-// TestAWarmRebuildReadsWhatChanged is scenario R23.
+// TestAWarmRebuildReadsWhatChanged holds that a rebuild reads changed manifests only.
 func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := thousand()
@@ -121,7 +121,7 @@ func TestAFileThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsActivated is scenario R21: only manifests are ever opened.
+// TestNothingIsActivated holds that no file but a manifest is opened.
 func TestNothingIsActivated(t *testing.T) {
 	t.Parallel()
 	s := &spy{MapFS: fstest.MapFS{
@@ -200,7 +200,7 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(members(in), got); diff != "" {
 		t.Error(diff)
 	}
-	// An empty channel shows every field too, with the fallbacks of section 18.
+	// A channel without values has every field too, with defaults.
 	empty := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
 	for name := range got {
 		if _, there := members(empty)[name]; !there {
@@ -294,7 +294,7 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestDockHints is scenario R22: nothing of the adapter runs.
+// TestDockHints holds that hints work without the adapter.
 func TestDockHints(t *testing.T) {
 	t.Parallel()
 	s := &spy{MapFS: fstest.MapFS{

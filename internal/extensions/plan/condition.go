@@ -1,10 +1,8 @@
 package plan
 
-// This file reads and evaluates the conditions of install plans: a small
-// language of its own, because the original's, which was a programming language's
-// evaluator, let a plan run anything. There are two variables, comparison with
-// text, and, or, not and parentheses; nothing can be called and nothing else can
-// be reached.
+// This file parses and evaluates the conditions of install plans. Their language has two
+// variables, comparison with text, and, or, not and parentheses. It has no calls, so that
+// a condition cannot run anything.
 
 import (
 	"slices"

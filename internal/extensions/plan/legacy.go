@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// modern turns the older spellings of a step into the current ones: steps with
-// action and the names the original's own sample used (D21). It returns the
-// kind of step.
+// modern converts the older spellings of a step to the current ones: action instead of
+// type, and older names of kinds and members. It returns the kind of step.
 func (c *checker) modern(w *wire) (string, error) {
 	kind := cmp.Or(w.Type, w.Action)
 	of := map[string]string{

@@ -22,8 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
-// The reasons of this package's errors: the codes of runner spec, section 5, in
-// lower case. [ReasonTarget] is the one of README section 4 for a step that would
+// The reasons of this package's errors. [ReasonTarget] is the reason of a step that would
 // reach outside its folder.
 const (
 	ReasonPlatform     = "platform_not_supported"
@@ -315,8 +314,8 @@ func (c *checker) fields(s *Step) error {
 	return nil
 }
 
-// digest holds that a hash is one. What stands where a hash should be is an error
-// too: the original skipped the check then (D19).
+// digest checks the form of a SHA-256. A malformed one is an error, because a skipped
+// comparison would accept any file.
 func digest(sum string) error {
 	if sum == "" {
 		return nil

@@ -95,7 +95,7 @@ func (p *provider) understand(c capability.Call) (*action, *command.Route, Words
 	if a.executor == nil {
 		return nil, nil, words, fault.UnsupportedRunner(a.Runner, families(p.cfg.Executors))
 	}
-	for _, need := range a.executor.Needs(a.Action) { // runner spec, section 10.2, step 1
+	for _, need := range a.executor.Needs(a.Action) {
 		if !slices.Contains(a.permissions(), need) {
 			return nil, nil, words, fault.PermissionDenied(need, "the extension does not declare it, and "+a.Runner+" needs it")
 		}

@@ -64,8 +64,8 @@ type Outcome struct {
 type Executor interface {
 	// Supports reports whether a runner of the family is one of the executor's.
 	Supports(runner string) bool
-	// Needs are the permissions without which an action cannot run (runner spec,
-	// section 10.2, step 1).
+	// Needs returns the permissions that an action requires. An action whose extension
+	// does not declare them is refused before any other check.
 	Needs(a *command.Action) []string
 	// Execute runs the action. An error means that it did not succeed.
 	Execute(ctx context.Context, r Run) (Outcome, error)

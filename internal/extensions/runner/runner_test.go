@@ -318,10 +318,8 @@ func TestRunsOfAnExtensionCanBeEnded(t *testing.T) {
 	}
 }
 
-// BenchmarkExecute is what stands between the engine and an executor that costs
-// nothing: which action is meant, its executor, its words, turn and rate, and the
-// reply around the output (runner spec, section 23: executor selection and result
-// formatting).
+// BenchmarkExecute measures the runner without the executor: the choice of action and
+// executor, parsing of arguments, queue, rate limit, and formatting of the result.
 func BenchmarkExecute(b *testing.B) {
 	r := newRig(b, &recorder{}, queue.Rates{PerMinute: 1 << 30, Burst: 1 << 30})
 	b.ReportAllocs()

@@ -496,7 +496,7 @@ func TestSignaturesOfCards(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What nobody signed is not read: here the address of 0.3.
+	// An unsigned member is not read: here the address of A2A v0.3.
 	a := signed(func(c map[string]any) { c["url"], c["protocolVersion"] = "https://forged.example/", "0.3.0" })
 	if card, err := a.Connect(t.Context()); err == nil && strings.Contains(string(card.Definitions[0]), "forged") {
 		t.Errorf("%s", card.Definitions)
@@ -512,7 +512,7 @@ func TestSignaturesOfCards(t *testing.T) {
 	}
 }
 
-// TestOlderAgents speaks 0.3 to a fake, whose answers are those of the specification.
+// TestOlderAgents talks A2A v0.3 to a fake whose answers are the examples of the standard.
 func TestOlderAgents(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

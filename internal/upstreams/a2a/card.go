@@ -35,7 +35,7 @@ type fetched struct {
 	etag string
 }
 
-// document is what is read of a card; the second part is how 0.3 says it.
+// document holds the members of a card that are read; the second part is of A2A v0.3.
 type document struct {
 	Name                string      `json:"name"`
 	Version             string      `json:"version"`
@@ -205,8 +205,8 @@ func (a *Agent) read(body []byte, secret bool) (Card, error) {
 	return card, nil
 }
 
-// choose is the first interface that is spoken here and may be reached: JSON-RPC of
-// 1.0, else HTTP+JSON of 1.0, else JSON-RPC of 0.3.
+// choose returns the first supported interface that may be reached: JSON-RPC of A2A
+// v1.0, HTTP+JSON of v1.0, or JSON-RPC of v0.3.
 func (a *Agent) choose(doc *document, secret bool) (endpoint, error) {
 	list := doc.SupportedInterfaces
 	if doc.URL != "" && strings.HasPrefix(doc.ProtocolVersion, version03+".") {

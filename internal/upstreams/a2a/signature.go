@@ -57,9 +57,8 @@ func badKey(text string, err error) error {
 	return capability.Errorf(capability.CodeInvalidInput, "upstream", "%s", text).With("invalid_key", hint)
 }
 
-// verified is what one of the keys signed of a card. Signers differ in what they sign:
-// all that the card says, or what it says in the words of 1.0. What is not signed is
-// not part of what is returned.
+// verified returns the part of a card that one of the keys signed. Signers sign either
+// the whole card or its members of A2A v1.0. The result has no unsigned member.
 func verified(body []byte, keys [][]byte) ([]byte, error) {
 	var doc struct {
 		Signatures []struct {
@@ -98,8 +97,8 @@ func verified(body []byte, keys [][]byte) ([]byte, error) {
 	return nil, refused
 }
 
-// payloads are the canonical forms of a card (RFC 8785, A2A 1.0 section 8.4): without
-// its signatures and without what is empty, as it came and in the words of 1.0.
+// payloads returns the canonical forms of a card (RFC 8785, A2A v1.0 §8.4), without its
+// signatures and empty members: the whole card, and its members of A2A v1.0.
 func payloads(body []byte) (out [][]byte) {
 	add := func(doc []byte) {
 		var form map[string]any

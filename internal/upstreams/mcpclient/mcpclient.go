@@ -1,25 +1,21 @@
-// Package mcpclient is our side of one connection to one MCP server, of whatever
-// era and over whatever transport: a process on stdin and stdout, streamable HTTP,
-// or the HTTP+SSE of 2024-11-05. It finds out which era the server is of, shakes
-// hands where the era wants that, and then carries calls.
+// Package mcpclient is the client side of a connection to an MCP server of any protocol
+// revision, over any transport: a process on stdin and stdout, streamable HTTP, or the
+// HTTP+SSE of 2024-11-05. It detects the revision, initializes the session where the
+// revision requires it, and sends calls.
 //
-// What it is careful about:
+//   - Parameters and results pass unchanged; only the members of the envelope are
+//     decoded. Numbers beyond 2^53, unknown members and the order of keys survive.
+//   - Progress, log messages and requests of the server reach only the call that they
+//     belong to. Over HTTP the stream decides, elsewhere they are delivered only if
+//     exactly one call is in flight.
+//   - A call is sent again only if the server reports that it did not accept it, because
+//     of an unknown session or an unsupported revision.
+//   - Everything the server sends is bounded in size, count and time, so that a hostile
+//     or silent server affects its own calls only.
 //
-//   - Bytes. Parameters go out and results come back as they are; of an envelope
-//     only the named members are cut out. Numbers beyond 2^53, unknown members and
-//     the order of keys survive. (MCP spec, section 3.6.)
-//   - Belonging. Progress, log lines and questions of the server reach the one call
-//     that they belong to, or nobody: over HTTP by the stream they come on, elsewhere
-//     only when exactly one call is in flight. (Section 3.4.)
-//   - Doing things once. A call is sent again only when the server itself said that it
-//     did not take it: an unknown session, or a revision that it does not speak.
-//     (Sections 3.1 and 3.3.)
-//   - Strangers. Whatever the server sends is bounded in size, count and time, and a
-//     server that floods, lies or falls silent costs its own calls only.
-//
-// It restarts nothing and remembers no failures: when to connect again, and when to
-// give up, is for the owner of the connection, who hears of its loss by Config.Down.
-// Only a session that an HTTP server forgot is renewed from within.
+// The package does not reconnect. The owner of the connection, which Config.Down
+// notifies of a loss, decides when to connect again. Only a session that an HTTP server
+// forgot is renewed here.
 package mcpclient
 
 import (

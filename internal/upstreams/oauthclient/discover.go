@@ -220,9 +220,9 @@ func (s *Source) permitted(address string) bool {
 
 func (s *Source) origin() string { return s.resource.Scheme + "://" + s.resource.Host }
 
-// names reports whether the upstream is what a metadata document calls its resource:
-// the same origin, and a path at or above the upstream's (RFC 9728, section 3.3, as far
-// as servers keep to it).
+// names reports whether the resource of a metadata document is the upstream: the same
+// origin, and a path at or above the upstream's. RFC 9728 §3.3 requires the same path,
+// but servers publish that of a parent.
 func (s *Source) names(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || len(resource) > maxAddress || u.Fragment != "" || !strings.EqualFold(u.Scheme, s.resource.Scheme) || !strings.EqualFold(u.Host, s.resource.Host) {

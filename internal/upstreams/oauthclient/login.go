@@ -110,7 +110,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	switch {
 	case iss == "" && p.at.AuthorizationResponseIssParameterSupported:
 		return s.refused("the answer to the login to %s does not say whose it is, and its authorization server says that its answers do", s.cfg.Name)
-	case iss != "" && iss != p.at.Issuer: // to the letter: RFC 9207, section 2.4
+	case iss != "" && iss != p.at.Issuer: // RFC 9207 §2.4 requires a comparison of bytes
 		return s.refused("the answer to the login to %s is not from its authorization server %.200s", s.cfg.Name, p.at.Issuer)
 	}
 	if code := query.Get("error"); code != "" {

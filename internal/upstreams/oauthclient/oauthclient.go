@@ -321,7 +321,7 @@ func isRefusal(err error) bool {
 
 func soundScopes(list []string) bool {
 	return len(list) <= maxScopes && !slices.ContainsFunc(list, func(s string) bool {
-		// RFC 6749, section 3.3.
+		// RFC 6749 §3.3
 		return s == "" || len(s) > maxScope || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' })
 	})
 }

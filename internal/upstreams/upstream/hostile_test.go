@@ -66,7 +66,8 @@ func hostileTools() []string {
 	}
 }
 
-// TestAHostileUpstreamCostsItselfOnly is checks 8 and 9 of the MCP spec.
+// TestAHostileUpstreamCostsItselfOnly holds that a server with oversized and malformed
+// lists neither delays calls to others nor fills the memory.
 func TestAHostileUpstreamCostsItselfOnly(t *testing.T) {
 	r := realRig(t)
 	r.add("far", program("sdk", nil))

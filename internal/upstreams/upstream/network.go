@@ -14,11 +14,11 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// newHTTP makes the client for an upstream's URL: to that host and port only, public
-// addresses only, judged when they are dialled (MCP spec). A record with
-// private_network may lead to this machine and its network too, never to a metadata
-// service. Redirects are followed within the same origin, so that no credential
-// reaches another one.
+// newHTTP returns the client for an upstream's URL. It connects to that host and port
+// only, and to public addresses only, which are checked when they are dialled. With
+// private_network it may also connect to this machine and its network, but not to a
+// metadata service. It follows redirects within the same origin only, so that no other
+// one receives a credential.
 func newHTTP(rec *record.Record) (*http.Client, error) {
 	u, err := url.Parse(rec.URL)
 	if err != nil {

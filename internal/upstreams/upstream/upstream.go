@@ -1,18 +1,15 @@
-// Package upstream makes providers of the MCP servers that an operator added. It
-// keeps their records, holds connections to them, publishes what they declare as
-// modules of the catalog, and carries calls to them.
+// Package upstream makes providers of the MCP servers that an operator added. It stores
+// their records, manages the connections to them, publishes their definitions as modules
+// of the catalog, and forwards calls to them.
 //
-// Three things are kept apart. A record is what the operator said: how to reach the
-// server, whom its connections belong to, how far it is trusted. A connection is a
-// process or an HTTP session; it comes and goes, and its loss costs the calls that
-// were on it and nothing else. A pin is the digest of one definition as agents were
-// shown it: a server that says something else tomorrow is not believed until the
-// operator has looked (MCP spec). What is bad about a definition is found by
-// package ingest.
+// A record holds the operator's settings: the address of the server, the owner of its
+// connections, its trust. A connection is a process or an HTTP session; its loss affects
+// the calls on it only. A pin is the digest of a definition as agents see it, so that a
+// changed definition can be held until the operator approves it. Package ingest checks
+// the definitions.
 //
-// Nobody waits for an upstream who did not call it: the server starts without them,
-// what they declared before is shown from the pins, and a silent one delays only the
-// calls that go to it.
+// An unreachable upstream delays only the calls to it: the server starts without a
+// connection, and the catalog lists its pinned definitions.
 package upstream
 
 import (

@@ -97,7 +97,7 @@ func ClaimantOf(source string, m *router.Module) Claimant {
 	return Claimant{Source: source, Module: m.ID, claims: claimsOf(m)}
 }
 
-// claimsOf lists what a manifest claims, in the order of the specification.
+// claimsOf returns the names that a manifest claims, in the order of its members.
 func claimsOf(m *router.Module) []claim {
 	var out []claim
 	add := func(kind, key string) { out = append(out, claim{kind, key}) }

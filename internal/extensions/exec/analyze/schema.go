@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of runner spec, section 18.4.
 const (
 	maxSchema        = 256 << 10
 	maxCandidates    = 64 // places where JSON may begin that are tried

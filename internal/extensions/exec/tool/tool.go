@@ -43,8 +43,8 @@ type Config struct {
 	// Dirs are where shared tools lie, searched after the package's own: <home>/tools,
 	// <home>/bin and the system's.
 	Dirs []string
-	// Interpreters are the names that need exec.interpreter; nil is the list of
-	// runner spec, section 13.2.
+	// Interpreters are the programs that need the permission exec.interpreter, because
+	// they can run any other. If nil, the built-in list is used.
 	Interpreters []string
 }
 
@@ -95,11 +95,10 @@ type Result struct {
 	Usage     sandbox.Usage     `json:"-"`
 }
 
-// Execute finds the tool and runs it. An error means that it was not started, or
-// that it ended badly; Result then holds what it wrote. Errors are those of runner
-// spec, section 22: tool_not_found, permission_denied, security_violation,
-// args_too_long, sandbox_unavailable, sandbox_setup_failed, timeout, cancelled,
-// execution_failed.
+// Execute finds the tool and runs it. On an error the tool was not started, or it
+// failed and Result holds its output. The reasons are tool_not_found,
+// permission_denied, security_violation, args_too_long, sandbox_unavailable,
+// sandbox_setup_failed, timeout, cancelled and execution_failed.
 func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	if err := checkArgs(req.Args); err != nil {
 		return Result{}, err

@@ -15,11 +15,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// ownPrefix belongs to the protocol's participants: what a server puts under it
-// could be taken for ours (MCP spec).
+// ownPrefix is the metadata prefix that the protocol reserves. Members below it are
+// removed, because a client could take the server's for ours.
 const ownPrefix = "io.modelcontextprotocol/"
 
-// declared are the members that a decision needs.
+// declared holds the members that the checks need.
 type declared struct {
 	Name         string    `json:"name"`
 	URI          string    `json:"uri"`

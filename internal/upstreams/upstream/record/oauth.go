@@ -11,9 +11,9 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// OAuth says how tokens for an upstream are obtained (MCP spec). All of it may be left
-// out: then somebody logs in, at the authorization server that the upstream names, as a
-// client that registers itself.
+// OAuth configures how tokens for an upstream are obtained. Every field is optional: by
+// default a user logs in at the authorization server that the upstream names, and the
+// client registers itself.
 type OAuth struct {
 	Grant    string `json:"grant,omitempty"` // authorization_code (default), client_credentials, token_exchange
 	ClientID string `json:"client_id,omitempty"`
