@@ -19,7 +19,7 @@ type writeParams struct {
 
 // writeText writes beside the target and moves the file into place, so that a
 // reader sees the old text or the new one. Missing parents are created unless
-// the caller sets createDirs to false.
+// createDirectories is false.
 func (f *files) writeText(_ context.Context, p writeParams) (any, error) {
 	name, err := f.local(p.Path)
 	if err != nil {

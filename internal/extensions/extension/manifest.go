@@ -12,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
@@ -206,7 +207,7 @@ func (k *checker) warn(format string, args ...any) {
 // and hyphens with at least one dot between others, and no root that belongs to the
 // server.
 func ValidID(id string) bool {
-	if len(id) > 120 || !strings.Contains(id, ".") || strings.Contains(id, "..") || !idGrammar(id) {
+	if !dottedName(id, 120) || !strings.Contains(id, ".") || strings.Contains(id, "..") {
 		return false
 	}
 	lower := strings.ToLower(id)
@@ -218,14 +219,8 @@ func ValidID(id string) bool {
 	return true
 }
 
-func idGrammar(id string) bool {
-	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' }
-	for i := range len(id) {
-		if !alnum(id[i]) && (i == 0 || i == len(id)-1 || strings.IndexByte("._-", id[i]) < 0) {
-			return false
-		}
-	}
-	return id != ""
+func dottedName(name string, maxBytes int) bool {
+	return manifest.ValidName(name, maxBytes, "._-") && strings.TrimRight(name, "._-") == name
 }
 
 // shows holds that a text is short and holds nothing that changes how the rest is
@@ -322,14 +317,14 @@ func (m *Manifest) runs(k *checker) {
 	}
 	k.hold(len(m.ExternalBins) <= 64, "external_bins has more than 64 names")
 	for _, name := range m.ExternalBins {
-		k.hold(validTool(name), "%.80q under external_bins is not the name of a program", name)
+		k.hold(argv.ToolName(name), "%.80q under external_bins is not the name of a program", name)
 	}
 	seen := make(map[string]bool)
 	k.hold(len(m.Tools) <= 64, "tools has more than 64 entries")
 	for i := range m.Tools {
 		t := &m.Tools[i]
 		t.SHA256 = strings.ToLower(t.SHA256)
-		k.hold(validTool(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
+		k.hold(argv.ToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
 		seen[t.Name] = true
 		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()), "the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
 		k.hold(len(t.SHA256) == 64 && strings.Trim(t.SHA256, "0123456789abcdef") == "", "the sha256 of the tool %.64s is not one", t.Name)
@@ -346,7 +341,7 @@ func (c *Capability) check(k *checker, i int) {
 	if c.Command == "" {
 		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type), "capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
 		command := strings.HasPrefix(c.Name, "/") && ValidCommandName(CommandName(c.Name))
-		k.hold(command || len(c.Name) <= 128 && idGrammar(c.Name), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
+		k.hold(command || dottedName(c.Name, 128), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
 		return
 	}
 	c.Command = CommandName(c.Command)
@@ -373,19 +368,6 @@ func (c *Capability) check(k *checker, i int) {
 
 func variable(name string) bool {
 	return name != "" && len(name) <= 256 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789") == "" && (name[0] < '0' || name[0] > '9')
-}
-
-func validTool(name string) bool {
-	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' }
-	if name == "" || len(name) > 64 || !alnum(name[0]) {
-		return false
-	}
-	for i := range len(name) {
-		if !alnum(name[i]) && strings.IndexByte("._+-", name[i]) < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // validHost holds the patterns the egress proxy matches, in lower case ASCII:

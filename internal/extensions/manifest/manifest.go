@@ -154,18 +154,19 @@ func (a Availability) MarshalJSON() ([]byte, error) { return json.Marshal(a.Avai
 // IsZero reports whether nothing is said.
 func (a Availability) IsZero() bool { return a.State == "" && a.Reason == "" }
 
-func validID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
-	}
-	for i := range len(id) {
-		c := id[i]
+func validID(id string) bool { return ValidName(id, 128, "._-~") }
+
+// ValidName reports whether a name has 1 to maxBytes ASCII letters, digits and characters
+// of punctuation, and begins with a letter or a digit.
+func ValidName(name string, maxBytes int, punctuation string) bool {
+	for i := range len(name) {
+		c := name[i]
 		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-' && c != '~') {
+		if !alnum && (i == 0 || strings.IndexByte(punctuation, c) < 0) {
 			return false
 		}
 	}
-	return true
+	return name != "" && len(name) <= maxBytes
 }
 
 // stage is the stage that counts: an extension that is switched off is disabled.

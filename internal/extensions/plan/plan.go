@@ -19,6 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/core/command/argv"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
@@ -216,7 +217,7 @@ func (c *checker) all(list []wire) ([]Step, error) {
 }
 
 func (c *checker) step(w *wire) (s Step, err error) {
-	if !validID(w.ID) {
+	if !manifest.ValidName(w.ID, 64, "._-") {
 		return s, bad(ReasonPlan, "%.80q is not a step's id: letters, digits, '.', '_' and '-', at most 64", w.ID)
 	}
 	if c.seen[w.ID] {
@@ -300,11 +301,11 @@ func (c *checker) fields(s *Step) error {
 			return bad(ReasonPlan, "the command is missing, longer than %d bytes, or holds a NUL", maxCommand)
 		}
 	case VerifyCommand:
-		if fields := strings.Fields(s.Command); len(fields) == 0 || !validTool(fields[0]) {
+		if fields := strings.Fields(s.Command); len(fields) == 0 || !argv.ToolName(fields[0]) {
 			return bad(ReasonPlan, "%.80q does not begin with the name of a program", s.Command)
 		}
 	case WriteConfig:
-		if !validID(s.Key) {
+		if !manifest.ValidName(s.Key, 64, "._-") {
 			return bad(ReasonPlan, "%.80q is not the name of a setting", s.Key)
 		}
 		if len(s.Value) == 0 {
@@ -355,33 +356,4 @@ func confined(p *string) error {
 	}
 	*p = path.Clean(name)
 	return nil
-}
-
-func validID(id string) bool {
-	if id == "" || len(id) > 64 {
-		return false
-	}
-	for i := range len(id) {
-		c := id[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && (i == 0 || strings.IndexByte("._-", c) < 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// validTool is the grammar of a program's name.
-func validTool(name string) bool {
-	if name == "" || len(name) > 64 || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && (i == 0 || strings.IndexByte("._+-", c) < 0) {
-			return false
-		}
-	}
-	return true
 }
