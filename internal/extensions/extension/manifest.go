@@ -12,7 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
@@ -317,14 +317,14 @@ func (m *Manifest) runs(k *checker) {
 	}
 	k.hold(len(m.ExternalBins) <= 64, "external_bins has more than 64 names")
 	for _, name := range m.ExternalBins {
-		k.hold(argv.ToolName(name), "%.80q under external_bins is not the name of a program", name)
+		k.hold(command.IsToolName(name), "%.80q under external_bins is not the name of a program", name)
 	}
 	seen := make(map[string]bool)
 	k.hold(len(m.Tools) <= 64, "tools has more than 64 entries")
 	for i := range m.Tools {
 		t := &m.Tools[i]
 		t.SHA256 = strings.ToLower(t.SHA256)
-		k.hold(argv.ToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
+		k.hold(command.IsToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
 		seen[t.Name] = true
 		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()), "the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
 		k.hold(len(t.SHA256) == 64 && strings.Trim(t.SHA256, "0123456789abcdef") == "", "the sha256 of the tool %.64s is not one", t.Name)

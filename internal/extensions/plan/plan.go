@@ -19,7 +19,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/core/command/argv"
+	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
@@ -301,7 +301,7 @@ func (c *checker) fields(s *Step) error {
 			return bad(ReasonPlan, "the command is missing, longer than %d bytes, or holds a NUL", maxCommand)
 		}
 	case VerifyCommand:
-		if fields := strings.Fields(s.Command); len(fields) == 0 || !argv.ToolName(fields[0]) {
+		if fields := strings.Fields(s.Command); len(fields) == 0 || !command.IsToolName(fields[0]) {
 			return bad(ReasonPlan, "%.80q does not begin with the name of a program", s.Command)
 		}
 	case WriteConfig:
