@@ -16,9 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/core/tasks"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -42,14 +40,14 @@ func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpw
 			return exchange.Outcome{Fault: staleState()}
 		}
 		switch st.Kind {
-		case sealed.Parked:
+		case stateParked:
 			return s.resume(r, c, m, x, st)
-		case sealed.Consent:
+		case stateConsent:
 			x.Relay.Responses = nil
 			if out, over := s.consented(ctx, c, m, x.Era, st); over {
 				return out
 			}
-		case sealed.Relayed:
+		case stateRelayed:
 			c.pinned = capability.ID(st.Of)
 			x.Relay.State = json.RawMessage(st.Inner)
 		}
@@ -186,7 +184,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 		return reply, nil, err
 	}
 	if v.relay != nil {
-		asked := s.question(confirmation(failure), sealed.State{Kind: sealed.Consent, Who: c.digest(), Call: callDigest(m), Of: approval})
+		asked := s.question(confirmation(failure), requestState{Kind: stateConsent, Who: c.digest(), Call: callDigest(m), Of: approval})
 		return reply, &asked, nil
 	}
 	if v.ask == nil {
@@ -219,7 +217,7 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 
 // consented takes the answer that a modern client brings; over says that the call
 // ends with it. Without an answer the call goes on, and is asked about again.
-func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st sealed.State) (out exchange.Outcome, over bool) {
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st requestState) (out exchange.Outcome, over bool) {
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
 		return exchange.Outcome{}, false
@@ -253,8 +251,8 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeTooLarge, "mcp",
 			"the call was carried out, but its result has %d bytes and an answer holds %d at most", len(value), maxResult).
 			With("output_limit", "ask for a smaller part of it"))
-	case definition.Passes(reply.Provider):
-		if dst, ok := definition.AppendPassed(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
+	case returnsMCP(reply.Provider):
+		if dst, ok := appendUpstreamResult(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
 			return exchange.Outcome{Result: dst}
 		}
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
@@ -341,16 +339,16 @@ func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply,
 	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == mcpwire.CodeMissingCapability {
 		return out, true
 	}
-	if !definition.Passes(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
+	if !returnsMCP(reply.Provider) || len(reply.Result) == 0 || len(reply.Result) > maxResult {
 		return exchange.Outcome{}, false
 	}
 	var dst []byte
 	var ok bool
 	switch failure.Reason {
 	case capability.ReasonToolError:
-		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply))
+		dst, ok = appendUpstreamResult(nil, reply.Result, e, invocationMeta(reply))
 	case capability.ReasonOutputSchema: // the text stays, what breaks its promise goes
-		dst, ok = definition.AppendPassed(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
+		dst, ok = appendUpstreamResult(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}
 	return exchange.Outcome{Result: dst}, ok

@@ -13,8 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -142,7 +140,7 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 func render(tools []tool) *rendered {
 	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
 	for _, t := range tools {
-		text, output, ok := definition.Tool(t.Action, t.wire)
+		text, output, ok := toolDefinition(t.Action, t.wire)
 		if !ok {
 			continue
 		}
@@ -276,7 +274,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	}
 	from := 0
 	if cursor != nil && string(cursor) != "null" {
-		last, ok := sealed.OpenCursor(s.cfg.CursorKey, c.key, method, cursor)
+		last, ok := openCursor(s.cfg.CursorKey, c.key, method, cursor)
 		if !ok {
 			return p, mcpwire.InvalidParams("the cursor is not one of this list; begin again without a cursor")
 		}
@@ -297,7 +295,7 @@ func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpw
 	dst := []byte{']'}
 	if to < len(list.names) {
 		dst = append(dst, `,"nextCursor":`...)
-		dst = jsonx.AppendString(dst, sealed.Cursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
+		dst = jsonx.AppendString(dst, sealCursor(s.cfg.CursorKey, c.key, method, l.generation, list.names[to-1]))
 	}
 	if e.Modern {
 		dst = append(dst, `,"ttlMs":`+listTTL+`,"cacheScope":"private"`...)

@@ -13,6 +13,10 @@
 // Sessions are therefore known twice: the SDK holds their streams, the table
 // here binds them to a principal, counts and expires them.
 //
+// Two things are returned to clients in sealed form, because the server holds no session
+// for a modern client: the state of an unfinished call, which opens once, and the cursor of
+// a list. Each is bound to its caller and its request.
+//
 // The surface decodes and encodes. Who may see or call what, with which provider
 // and whose approval, is the engine's to say.
 package mcpserve
@@ -38,7 +42,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
@@ -111,7 +114,7 @@ type Surface struct {
 	leases *compile.Leases
 
 	views  map[string]*view
-	sealer *sealed.Sealer
+	sealer *stateSealer
 
 	mu       sync.Mutex
 	viewers  map[string]*viewer
@@ -151,7 +154,7 @@ func New(cfg Config) *Surface {
 	for name, v := range cfg.Views {
 		s.views[name] = newView(name, v)
 	}
-	s.sealer = sealed.New(cfg.CursorKey, func() time.Time { return s.now() })
+	s.sealer = newStateSealer(cfg.CursorKey, func() time.Time { return s.now() })
 	s.leases = compile.NewLeases(func() time.Time { return s.now() })
 	s.info, _ = jsonx.Marshal(map[string]string{"name": serverName, "title": serverName, "version": cfg.Version})
 	s.base, s.cancel = context.WithCancel(context.Background())
@@ -223,11 +226,11 @@ func callDigest(m *mcpwire.Message) string {
 	if c, err := jsonx.Sorted(arguments); err == nil {
 		arguments = c
 	}
-	return sealed.Digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
+	return digest([]byte(m.Method), []byte(m.Params.Name), []byte(m.Params.URI), arguments)
 }
 
 // digest names the caller in states.
-func (c caller) digest() string { return sealed.Digest([]byte(c.key)) }
+func (c caller) digest() string { return digest([]byte(c.key)) }
 
 // read takes the body of a POST in and parses it. A message that cannot be
 // parsed may still have an id to answer to.

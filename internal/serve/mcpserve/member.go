@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
@@ -72,13 +71,13 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 	}
 	l.promptNames(c, prompts)
 	for _, name := range slices.Sorted(maps.Keys(l.byPrompt)) {
-		l.prompts.add(name, definition.Member(l.byPrompt[name], name))
+		l.prompts.add(name, memberDefinition(l.byPrompt[name], name))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(l.byURI)) {
-		l.resources.add(uri, definition.Member(l.byURI[uri], ""))
+		l.resources.add(uri, memberDefinition(l.byURI[uri], ""))
 	}
 	for _, uri := range slices.Sorted(maps.Keys(templates)) {
-		l.templates.add(uri, definition.Member(templates[uri], ""))
+		l.templates.add(uri, memberDefinition(templates[uri], ""))
 		l.byTemplate = append(l.byTemplate, template{templates[uri], matcher(uri)})
 	}
 	s.ownResources(l, permitted)
@@ -233,7 +232,7 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 				ref = value
 			case "_meta", "inputResponses", "requestState":
 			default:
-				input = definition.AppendMember(input, name, value)
+				input = appendMember(input, name, value)
 			}
 		})
 	}
@@ -256,14 +255,14 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
 	}
 	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
-		dst, _ := definition.AppendPassed(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
+		dst, _ := appendUpstreamResult(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
 		return exchange.Outcome{Result: dst}
 	}
 	if kind == "ref/prompt" {
 		renamed := jsonx.AppendString([]byte(`{"type":"ref/prompt","name":`), entry.Contribution.Member.Name)
 		ref = append(renamed, '}')
 	}
-	input = append(definition.AppendMember(input, "ref", ref), '}')
+	input = append(appendMember(input, "ref", ref), '}')
 	member := capability.Member{Module: entry.Contribution.Member.Module, Kind: kindCompletion, Name: "complete"}
 	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
 }
@@ -280,7 +279,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	}
 	result := reply.Result
 	skip := []string{"cacheScope"}
-	dst, ok := definition.AppendPassed(nil, result, e, invocationMeta(reply), skip...)
+	dst, ok := appendUpstreamResult(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
 		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: jsonrpc.CodeInternal, Message: "the upstream's answer is not a result"}}
 	}

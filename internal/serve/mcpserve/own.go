@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/invoke"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
@@ -59,9 +58,9 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 		if mayCall(l.agent, permitted, t.Action) {
 			doc := []byte(`{"uri":`)
 			doc = jsonx.AppendString(doc, t.URI)
-			doc = definition.AppendMember(doc, "name", jsonx.AppendString(nil, t.Name))
-			doc = definition.AppendMember(doc, "title", jsonx.AppendString(nil, t.Title))
-			doc = definition.AppendMember(doc, "description", jsonx.AppendString(nil, t.Description))
+			doc = appendMember(doc, "name", jsonx.AppendString(nil, t.Name))
+			doc = appendMember(doc, "title", jsonx.AppendString(nil, t.Title))
+			doc = appendMember(doc, "description", jsonx.AppendString(nil, t.Description))
 			l.resources.insert(t.URI, append(doc, `,"mimeType":"text/markdown"}`...))
 		}
 	}

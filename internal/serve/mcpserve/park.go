@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/sealed"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
@@ -294,7 +293,7 @@ func (s *Surface) park(p *parked, a asking) exchange.Outcome {
 	})
 	s.waiting[id] = w
 	s.mu.Unlock()
-	return s.question(a.question, sealed.State{Kind: sealed.Parked, Who: p.owner, Call: p.call, Of: id})
+	return s.question(a.question, requestState{Kind: stateParked, Who: p.owner, Call: p.call, Of: id})
 }
 
 func (s *Surface) unpark(id string) *waiting {
@@ -306,7 +305,7 @@ func (s *Surface) unpark(id string) *waiting {
 }
 
 // resume goes on with a parked call.
-func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange, st sealed.State) exchange.Outcome {
+func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange, st requestState) exchange.Outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
 		return exchange.Outcome{Fault: staleState()}
@@ -356,7 +355,7 @@ func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 }
 
 // question is the result that asks q of a modern client.
-func (s *Surface) question(q capability.Question, st sealed.State) exchange.Outcome {
+func (s *Surface) question(q capability.Question, st requestState) exchange.Outcome {
 	st.Until = s.now().Add(humanAnswer).Unix()
 	dst := []byte(`{"resultType":"input_required","inputRequests":{"` + questionKey + `":{`)
 	dst = append(dst, questionMembers(q)...)
@@ -392,6 +391,6 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 		return exchange.Outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
-	dst = append(dst, s.sealer.Seal(sealed.State{Kind: sealed.Relayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
+	dst = append(dst, s.sealer.Seal(requestState{Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
 	return exchange.Outcome{Result: s.closeAsking(dst)}, true
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/tasks"
-	"github.com/junctor-run/junctor/internal/serve/mcpserve/definition"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve/exchange"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 	"github.com/junctor-run/junctor/protocol/mcpwire"
@@ -166,7 +165,7 @@ func taskRequests(t tasks.Task) []byte {
 	dst := []byte{'{'}
 	for _, r := range t.Requests {
 		value := append([]byte{'{'}, questionMembers(capability.Question{Method: r.Method, Params: r.Params})...)
-		dst = definition.AppendMember(dst, r.Key, value)
+		dst = appendMember(dst, r.Key, value)
 	}
 	return append(dst, '}')
 }

@@ -1,4 +1,4 @@
-package definition
+package mcpserve
 
 import (
 	"encoding/json"
@@ -12,16 +12,16 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// trustedHints is the tag of contributions whose own hints are believed.
+// trustedHints is the tag of contributions whose own hints are used unchanged.
 const trustedHints = "hints:trusted"
 
-// renderDefined is the definition of an upstream's tool: the bytes that came, with
-// our name, the effective hints and our own _meta.
+// renderDefined returns the definition of an upstream's tool: the bytes received, with our
+// name, the effective hints and our own _meta.
 func renderDefined(t *compile.Action, name string) []byte {
 	e := t.Entries[0]
 	dst := jsonx.AppendString([]byte(`{"name":`), name)
 	var hints, meta []byte
-	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) { // it was read before it was pinned
+	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) { // it was parsed before it was pinned
 		switch member {
 		case "name":
 		case "annotations":
@@ -29,18 +29,18 @@ func renderDefined(t *compile.Action, name string) []byte {
 		case "_meta":
 			meta = value
 		default:
-			dst = AppendMember(dst, member, value)
+			dst = appendMember(dst, member, value)
 		}
 	})
 	if a := effectiveHints(hints, e); len(a) > 2 {
-		dst = AppendMember(dst, "annotations", a)
+		dst = appendMember(dst, "annotations", a)
 	}
-	dst = AppendMember(dst, "_meta", mergedMeta(meta, e))
+	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
 	return append(dst, '}')
 }
 
-// AppendMember appends a member to an object that is open.
-func AppendMember(dst []byte, name string, value []byte) []byte {
+// appendMember appends a member to an object that is not closed yet.
+func appendMember(dst []byte, name string, value []byte) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
 	}
@@ -48,8 +48,9 @@ func AppendMember(dst []byte, name string, value []byte) []byte {
 	return append(append(dst, ':'), value...)
 }
 
-// Member is the definition as it came, under the name, with our _meta.
-func Member(e *catalog.Entry, name string) []byte {
+// memberDefinition returns an upstream's definition under the name and with our _meta. An
+// empty name leaves the definition's own.
+func memberDefinition(e *catalog.Entry, name string) []byte {
 	dst := []byte{'{'}
 	var meta []byte
 	_ = jsonx.Members(e.Contribution.Definition, func(member string, value []byte) {
@@ -57,17 +58,17 @@ func Member(e *catalog.Entry, name string) []byte {
 		case member == "_meta":
 			meta = value
 		case member == "name" && name != "":
-			dst = AppendMember(dst, member, jsonx.AppendString(nil, name))
+			dst = appendMember(dst, member, jsonx.AppendString(nil, name))
 		default:
-			dst = AppendMember(dst, member, value)
+			dst = appendMember(dst, member, value)
 		}
 	})
-	dst = AppendMember(dst, "_meta", mergedMeta(meta, e))
+	dst = appendMember(dst, "_meta", mergedMeta(meta, e))
 	return append(dst, '}')
 }
 
-// effectiveHints are an upstream's annotations as they hold: a claim of it may make
-// us more cautious, never less, unless its claims are believed.
+// effectiveHints returns an upstream's annotations with the standard hints replaced by those
+// that follow from the effect, unless its hints are trusted.
 func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 	if len(claimed) == 0 || claimed[0] != '{' {
 		claimed = []byte("{}")
@@ -83,51 +84,50 @@ func effectiveHints(claimed []byte, e *catalog.Entry) []byte {
 	dst := []byte{'{'}
 	_ = jsonx.Members(claimed, func(name string, value []byte) {
 		if _, ours := cautious[name]; !ours {
-			dst = AppendMember(dst, name, value)
+			dst = appendMember(dst, name, value)
 		}
 	})
 	for _, name := range []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
 		if value := cautious[name]; value != "" {
-			dst = AppendMember(dst, name, []byte(value))
+			dst = appendMember(dst, name, []byte(value))
 		}
 	}
 	return append(dst, '}')
 }
 
-// mergedMeta is the _meta of a definition: the upstream's without what the protocol
-// keeps for itself and what says it is ours, then ours.
+// mergedMeta returns the _meta of a definition: the upstream's members without reserved
+// ones, then ours.
 func mergedMeta(theirs []byte, e *catalog.Entry) []byte {
 	dst := []byte{'{'}
 	if len(theirs) > 0 && theirs[0] == '{' {
 		dst = appendForeign(dst, theirs)
 	}
 	ours := toolMeta([]*catalog.Entry{e})
-	_ = jsonx.Members(ours, func(name string, value []byte) { dst = AppendMember(dst, name, value) })
+	_ = jsonx.Members(ours, func(name string, value []byte) { dst = appendMember(dst, name, value) })
 	return append(dst, '}')
 }
 
-// appendForeign appends the members of somebody else's _meta that may pass: the
-// keys of the protocol are each hop's own, so that neither side can pose as the
-// other.
+// appendForeign appends the members of an upstream's _meta without the keys of the protocol
+// and of junctor, which are each hop's own, so that neither side can pose as the other.
 func appendForeign(dst, meta []byte) []byte {
 	_ = jsonx.Members(meta, func(name string, value []byte) {
 		if !strings.HasPrefix(name, mcpwire.MetaPrefix) && !strings.HasPrefix(name, "junctor/") {
-			dst = AppendMember(dst, name, value)
+			dst = appendMember(dst, name, value)
 		}
 	})
 	return dst
 }
 
-// Passes reports whether results of the provider are results of MCP already.
-func Passes(key capability.ProviderKey) bool {
+// returnsMCP reports whether results of the provider are already MCP results.
+func returnsMCP(key capability.ProviderKey) bool {
 	_, kind, _ := key.Parts()
 	return kind == "mcp" || kind == "a2a"
 }
 
-// AppendPassed appends an upstream's result object as it came, in the form of the era:
-// with the type of the result where that belongs, and with our own _meta. more are
-// members that come first, skip the names of members to leave out.
-func AppendPassed(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []byte, skip ...string) ([]byte, bool) {
+// appendUpstreamResult appends an upstream's result object in the form of the era: its own
+// bytes, with resultType if the era has it and with our own _meta. skip names members to
+// omit.
+func appendUpstreamResult(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []byte, skip ...string) ([]byte, bool) {
 	dst = append(dst, '{')
 	var meta []byte
 	err := jsonx.Members(result, func(name string, value []byte) {
@@ -136,21 +136,21 @@ func AppendPassed(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []b
 			meta = value
 		case name == "resultType" || slices.Contains(skip, name):
 		default:
-			dst = AppendMember(dst, name, value)
+			dst = appendMember(dst, name, value)
 		}
 	})
 	if err != nil {
 		return dst, false
 	}
 	if e.Modern {
-		dst = AppendMember(dst, "resultType", []byte(`"complete"`))
+		dst = appendMember(dst, "resultType", []byte(`"complete"`))
 	}
 	own := []byte{'{'}
 	if len(meta) > 0 && meta[0] == '{' {
 		own = appendForeign(own, meta)
 	}
 	if e.Modern {
-		own = AppendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
+		own = appendMember(own, mcpwire.MetaPrefix+"serverInfo", e.Info)
 	}
 	if len(ownMeta) > 0 {
 		if len(own) > 1 {
@@ -159,7 +159,7 @@ func AppendPassed(dst []byte, result json.RawMessage, e mcpwire.Era, ownMeta []b
 		own = append(own, ownMeta...)
 	}
 	if len(own) > 1 {
-		dst = AppendMember(dst, "_meta", append(own, '}'))
+		dst = appendMember(dst, "_meta", append(own, '}'))
 	}
 	return append(dst, '}'), true
 }

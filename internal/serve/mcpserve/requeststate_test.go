@@ -1,4 +1,4 @@
-package sealed
+package mcpserve
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 
 func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
 	now := time.Unix(1, 0)
-	s := New([]byte("a key"), func() time.Time { return now })
+	s := newStateSealer([]byte("a key"), func() time.Time { return now })
 	use := func(who string) bool {
-		_, ok := s.Open(s.Seal(State{Kind: Consent, Who: who, Call: "c", Of: "o"}), who, "c")
+		_, ok := s.Open(s.Seal(requestState{Kind: stateConsent, Who: who, Call: "c", Of: "o"}), who, "c")
 		return ok
 	}
 	n := 0
@@ -30,33 +30,33 @@ func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
 	}
 }
 
-// FuzzStates holds that nothing but what was sealed here opens.
+// FuzzStates requires that only a sealed state opens.
 func FuzzStates(f *testing.F) {
-	s := New([]byte("a key"), time.Now)
-	good := s.Seal(State{Kind: Relayed, Who: "w", Call: "c", Of: "o", Inner: []byte(`"theirs"`)})
+	s := newStateSealer([]byte("a key"), time.Now)
+	good := s.Seal(requestState{Kind: stateRelayed, Who: "w", Call: "c", Of: "o", Inner: []byte(`"theirs"`)})
 	f.Add(good)
 	f.Add([]byte(`""`))
 	f.Add([]byte(`"AAAA"`))
 	f.Add(good[:len(good)/2])
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if st, ok := New([]byte("a key"), time.Now).Open(raw, "w", "c"); ok && (st.Of != "o" || string(st.Inner) != `"theirs"`) {
+		if st, ok := newStateSealer([]byte("a key"), time.Now).Open(raw, "w", "c"); ok && (st.Of != "o" || string(st.Inner) != `"theirs"`) {
 			t.Errorf("%q opens", raw)
 		}
 	})
 }
 
-// FuzzCursors holds that a cursor is one of ours, for this caller and this list.
+// FuzzCursors requires that a cursor opens only for its caller and its list.
 func FuzzCursors(f *testing.F) {
 	key := []byte("a key")
-	good := jsonx.AppendString(nil, Cursor(key, "one", "tools/list", 7, "last"))
+	good := jsonx.AppendString(nil, sealCursor(key, "one", "tools/list", 7, "last"))
 	f.Add(good)
 	f.Add([]byte(`7`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if _, ok := OpenCursor(key, "one", "tools/list", raw); ok && !bytes.Equal(raw, good) {
+		if _, ok := openCursor(key, "one", "tools/list", raw); ok && !bytes.Equal(raw, good) {
 			t.Errorf("%q opens", raw)
 		}
 		for _, other := range []string{"prompts/list", "tools/lis"} {
-			if _, ok := OpenCursor(key, "one", other, raw); ok {
+			if _, ok := openCursor(key, "one", other, raw); ok {
 				t.Errorf("%q opens for %s", raw, other)
 			}
 		}

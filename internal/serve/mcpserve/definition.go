@@ -1,8 +1,4 @@
-// Package definition writes what MCP clients read of the catalog: a tool of ours as its
-// definition, an upstream's definition as the bytes that came with our name, the hints that
-// hold and our own _meta, and an upstream's result in the form of the caller's era. It
-// decides by entries of the catalog alone, without I/O.
-package definition
+package mcpserve
 
 import (
 	"bytes"
@@ -15,10 +11,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Tool is the definition of a tool under its name; output is whether it has an
-// output schema. ok is false for one whose input is not an
-// object: a client would refuse the whole list because of it.
-func Tool(t *compile.Action, name string) (text []byte, output, ok bool) {
+// toolDefinition returns the definition of a tool under its name, and whether it has an
+// output schema. ok is false if the input is not an object, because a client would refuse
+// the whole list.
+func toolDefinition(t *compile.Action, name string) (text []byte, output, ok bool) {
 	schema, err := t.InputSchema()
 	if err != nil {
 		return nil, false, false
@@ -54,8 +50,7 @@ func Tool(t *compile.Action, name string) (text []byte, output, ok bool) {
 	return append(text, '}'), output, true
 }
 
-// objectSchema is the document as it is, or the least one that says "an object"
-// where there is none or it leaves its type open.
+// objectSchema returns the schema with "type": "object" added if it names no type.
 func objectSchema(doc []byte) ([]byte, bool) {
 	doc = bytes.TrimSpace(doc)
 	if len(doc) == 0 {
@@ -73,9 +68,8 @@ func objectSchema(doc []byte) ([]byte, bool) {
 	return append([]byte(`{"type":"object",`), doc[1:]...), true
 }
 
-// publishable reports whether an output schema may be shown: it promises an
-// object, and refers to nothing outside itself, which some clients would fetch
-// or choke on.
+// publishable reports whether an output schema may be listed: its type is object, and every
+// reference in it is local, because some clients fetch or reject others.
 func publishable(doc []byte) bool {
 	kind, found := schemaType(doc)
 	if !found || kind != "object" {
@@ -103,8 +97,8 @@ func schemaType(doc []byte) (kind string, found bool) {
 	return kind, found
 }
 
-// annotations are the effective hints: what the class of the strongest effect
-// among the providers allows to say, whatever a provider claims.
+// annotations returns the effective hints, which follow from the strongest effect among
+// the providers and not from their claims.
 func annotations(title string, group []*catalog.Entry) []byte {
 	effect := group[0].Effect
 	for _, e := range group[1:] {
@@ -129,7 +123,7 @@ func annotations(title string, group []*catalog.Entry) []byte {
 	return append(dst, '}')
 }
 
-// toolMeta says what stands behind the tool; several providers are listed.
+// toolMeta returns the tool's _meta: its action and its provider or providers.
 func toolMeta(group []*catalog.Entry) []byte {
 	m := map[string]any{"junctor/action": group[0].Action}
 	if len(group) == 1 {

@@ -1,10 +1,8 @@
-package definition
+package mcpserve
 
 import (
 	"bytes"
 	"testing"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
@@ -12,19 +10,15 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-func valid(data []byte) bool {
-	return jsontext.Value(data).IsValid(jsontext.AllowInvalidUTF8(true))
-}
-
-// FuzzPassed holds that what an upstream sends leaves as JSON, with its own bytes, and
-// without the keys that are each hop's own.
+// FuzzPassed requires an upstream's result to leave as JSON, with its own bytes and without
+// the keys that are each hop's own.
 func FuzzPassed(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"odd","n":9007199254740993}],"_meta":{"io.modelcontextprotocol/x":1,"a":1.10},"resultType":"task","isError":true}`))
 	f.Add([]byte(`{"_meta":{}}`))
 	f.Add([]byte(`{"_meta":7,"structuredContent":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, e := range []mcpwire.Era{{}, {Modern: true, Info: []byte(`{"name":"junctor"}`)}} {
-			out, ok := AppendPassed(nil, raw, e, []byte(`"junctor/invocation":"run_1"`))
+			out, ok := appendUpstreamResult(nil, raw, e, []byte(`"junctor/invocation":"run_1"`))
 			if !ok {
 				continue
 			}
@@ -41,7 +35,7 @@ func FuzzPassed(f *testing.F) {
 	})
 }
 
-// FuzzDefinitions holds the same of definitions.
+// FuzzDefinitions requires a definition to leave as JSON.
 func FuzzDefinitions(f *testing.F) {
 	f.Add([]byte(`{"name":"a","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X","properties":{"y":{"x-mcp-header":"Y"}}}}},"annotations":{"readOnlyHint":true},"_meta":{"junctor/provider":1}}`))
 	f.Fuzz(func(t *testing.T, definition []byte) {
@@ -49,7 +43,7 @@ func FuzzDefinitions(f *testing.F) {
 			return // it was judged before it got here
 		}
 		e := &catalog.Entry{Effect: capability.EffectExternal, Contribution: &capability.Contribution{Definition: definition}, Module: &capability.Module{}}
-		if out := Member(e, "named"); !valid(out) {
+		if out := memberDefinition(e, "named"); !valid(out) {
 			t.Errorf("%s becomes %s", definition, out)
 		}
 	})

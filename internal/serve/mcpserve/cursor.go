@@ -1,4 +1,4 @@
-package sealed
+package mcpserve
 
 import (
 	"crypto/hmac"
@@ -10,23 +10,23 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// cursorKind begins every cursor, so that one of an older layout is told apart.
+// cursorKind is the prefix of every cursor. It changes with the layout.
 const cursorKind = "list/2"
 
 const cursorMAC = 16
 
-// Cursor says where the next page begins: after the tool called last. It
-// holds everything itself, so that it survives changes of the catalog and needs
-// no memory here, and it is authenticated for this viewer.
-func Cursor(key []byte, viewer, method string, generation uint64, last string) string {
+// sealCursor returns the cursor of the page that begins after the name last. It is
+// authenticated for this viewer and holds the whole position, so that it outlives changes
+// of the catalog and needs no memory in the server.
+func sealCursor(key []byte, viewer, method string, generation uint64, last string) string {
 	body := binary.BigEndian.AppendUint64([]byte(cursorKind), generation)
 	body = append(body, last...)
 	return base64.RawURLEncoding.EncodeToString(append(macOf(key, viewer, method, body), body...))
 }
 
-// OpenCursor returns the name after which to go on; ok is false for anything
-// that Cursor did not make for this viewer.
-func OpenCursor(key []byte, viewer, method string, raw json.RawMessage) (last string, ok bool) {
+// openCursor returns the name after which the page begins. ok is false unless
+// sealCursor made the cursor for this viewer.
+func openCursor(key []byte, viewer, method string, raw json.RawMessage) (last string, ok bool) {
 	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	const fixed = cursorMAC + len(cursorKind) + 8
@@ -44,7 +44,7 @@ func macOf(key []byte, viewer, method string, body []byte) []byte {
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(viewer))))
 	h.Write([]byte(viewer))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(method))))
-	h.Write([]byte(method)) // one made for another list is no cursor of this
+	h.Write([]byte(method)) // a cursor of another list is refused
 	h.Write(body)
 	return h.Sum(nil)[:cursorMAC]
 }

@@ -1,7 +1,4 @@
-// Package sealed is what MCP clients carry for the server from one request to the next:
-// states of calls that go on, and cursors of lists. Both are good for the caller and the
-// request they were made for alone; a state is unreadable to the client and good once.
-package sealed
+package mcpserve
 
 import (
 	"crypto/aes"
@@ -17,11 +14,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// What a requestState of ours stands for.
+// Kinds of a requestState.
 const (
-	Consent = "consent" // an approval that waits for an answer
-	Parked  = "parked"  // a call that goes on here
-	Relayed = "relayed" // a provider's own state
+	stateConsent = "consent" // an approval that waits for an answer
+	stateParked  = "parked"  // a call that goes on here
+	stateRelayed = "relayed" // a provider's own state
 )
 
 const (
@@ -32,10 +29,9 @@ const (
 	maxCallers = 2_048
 )
 
-// State is what a modern client carries from one round of a call to the next. It is
-// sealed: unreadable to the client, and good once, for the same caller and the same
-// call.
-type State struct {
+// requestState is what a modern client returns unchanged with the next request of a call.
+// The client cannot read it, and it is accepted once, for the same caller and call.
+type requestState struct {
 	Kind  string    `json:"k"`
 	Who   string    `json:"w"` // digest of the viewer
 	Call  string    `json:"c"` // digest of method, name and arguments
@@ -44,8 +40,8 @@ type State struct {
 	Inner jsonx.Raw `json:"s,omitempty"`
 }
 
-// Sealer makes states and opens them.
-type Sealer struct {
+// stateSealer encrypts states and opens them.
+type stateSealer struct {
 	aead cipher.AEAD
 	now  func() time.Time
 
@@ -53,16 +49,16 @@ type Sealer struct {
 	used map[string]map[string]int64 // caller → nonce → until when it has to be remembered
 }
 
-// New returns a sealer; who has the same key opens what it sealed.
-func New(key []byte, now func() time.Time) *Sealer {
+// newStateSealer returns a sealer. Any sealer with the same key opens its states.
+func newStateSealer(key []byte, now func() time.Time) *stateSealer {
 	sum := sha256.Sum256(append([]byte("junctor request state\x00"), key...))
 	block, _ := aes.NewCipher(sum[:]) // 32 bytes are a key
 	aead, _ := cipher.NewGCM(block)
-	return &Sealer{aead: aead, now: now, used: make(map[string]map[string]int64)}
+	return &stateSealer{aead: aead, now: now, used: make(map[string]map[string]int64)}
 }
 
 // Seal returns the state as a JSON string.
-func (s *Sealer) Seal(st State) []byte {
+func (s *stateSealer) Seal(st requestState) []byte {
 	if st.Until == 0 {
 		st.Until = s.now().Add(stateGood).Unix()
 	}
@@ -75,30 +71,31 @@ func (s *Sealer) Seal(st State) []byte {
 	return jsonx.AppendString(nil, base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, nil)))
 }
 
-// Open returns what was sealed for this caller and this call; ok is false for
-// everything else: made elsewhere, changed, too old, or opened before.
-func (s *Sealer) Open(raw json.RawMessage, who, call string) (st State, ok bool) {
+// Open returns a state sealed for this caller and this call. ok is false if it was made
+// elsewhere, was changed, has expired, or was opened before.
+func (s *stateSealer) Open(raw json.RawMessage, who, call string) (st requestState, ok bool) {
 	text, isText := jsonx.Text(raw)
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	n := s.aead.NonceSize()
 	if !isText || err != nil || len(data) < n {
-		return State{}, false
+		return requestState{}, false
 	}
 	plain, err := s.aead.Open(nil, data[:n], data[n:], nil)
 	if err != nil || jsonx.Unmarshal(plain, &st) != nil {
-		return State{}, false
+		return requestState{}, false
 	}
 	if st.Who != who || st.Call != call || s.now().Unix() > st.Until {
-		return State{}, false
+		return requestState{}, false
 	}
-	if st.Kind == Parked {
+	if st.Kind == stateParked {
 		return st, true // the table of parked calls knows which are waiting, and each once
 	}
 	return st, s.first(who, string(data[:n]), st.Until)
 }
 
-// first reports whether the caller's nonce comes for the first time.
-func (s *Sealer) first(who, nonce string, until int64) bool {
+// first records the caller's nonce. It returns false if the nonce was recorded before, or
+// if there is no room to record it.
+func (s *stateSealer) first(who, nonce string, until int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.used[who]
@@ -108,7 +105,7 @@ func (s *Sealer) first(who, nonce string, until int64) bool {
 	if len(own) >= maxStates {
 		s.prune(who)
 		if len(s.used[who]) >= maxStates {
-			return false // nobody answers so many questions; what was used must not be forgotten
+			return false // refused, because a used nonce must not be dropped before it expires
 		}
 	}
 	if own = s.used[who]; own == nil {
@@ -127,8 +124,8 @@ func (s *Sealer) first(who, nonce string, until int64) bool {
 	return true
 }
 
-// prune forgets what is too old to be opened again. The caller holds mu.
-func (s *Sealer) prune(who string) {
+// prune drops the caller's expired nonces. It requires mu to be held.
+func (s *stateSealer) prune(who string) {
 	own, now := s.used[who], s.now().Unix()
 	for nonce, end := range own {
 		if end < now {
@@ -140,8 +137,8 @@ func (s *Sealer) prune(who string) {
 	}
 }
 
-// Digest binds a state to whom and what it was made for.
-func Digest(parts ...[]byte) string {
+// digest returns the hash that binds a state to its caller and its request.
+func digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		sum := sha256.Sum256(p)
