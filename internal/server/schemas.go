@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
 	"github.com/junctor-run/junctor/internal/store/tasksql"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/threadsql"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
 )
@@ -24,7 +24,7 @@ func Schemas() (map[string]int64, error) {
 	for owner, migrations := range map[string]func() (fs.FS, error){
 		store.Owner: store.Migrations, memory.Owner: memory.Migrations, sqlstore.Owner: sqlstore.Migrations, upstreamsql.Owner: upstreamsql.Migrations,
 		lifecycle.Owner: lifecycle.Migrations, blob.Owner: blob.Migrations, push.Owner: push.Migrations,
-		agentsettings.Owner: agentsettings.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
+		choice.Owner: choice.Migrations, threadsql.Owner: threadsql.Migrations, tasksql.Owner: tasksql.Migrations,
 	} {
 		files, err := migrations()
 		if err == nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
@@ -17,7 +16,7 @@ import (
 // chooser says which program does a task, and learns from what becomes of it.
 type chooser struct {
 	book     *choice.Book
-	settings *agentsettings.Settings
+	settings *choice.Settings
 	programs func(context.Context) []preflight.Result // cached by whoever asks the machine
 	info     func(session string) (sessions.Info, error)
 	logger   *slog.Logger

@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
@@ -27,14 +26,14 @@ func (m *kept) Load(context.Context) ([]byte, error) { return m.data, nil }
 func (m *kept) Save(_ context.Context, data []byte) error { m.data = data; return nil }
 
 // chooserOf chooses among programs as they are found, of which one does what it is told.
-func chooserOf(t *testing.T, v agentsettings.Values, found ...preflight.Result) *chooser {
+func chooserOf(t *testing.T, v choice.SettingValues, found ...preflight.Result) *chooser {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	book, err := choice.OpenBook(t.Context(), &kept{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := agentsettings.Open(t.Context(), &kept{}, func() (agentsettings.Values, error) { return v, nil }, logger)
+	s, err := choice.OpenSettings(t.Context(), &kept{}, func() (choice.SettingValues, error) { return v, nil }, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func chooserOf(t *testing.T, v agentsettings.Values, found ...preflight.Result) 
 // TestWhatHappensIsCounted: task-agents, sections 6.3 and 6.4.
 func TestWhatHappensIsCounted(t *testing.T) {
 	t.Parallel()
-	c := chooserOf(t, agentsettings.Values{})
+	c := chooserOf(t, choice.SettingValues{})
 	turns := make(map[string]*turn)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	tell := func(after time.Duration, e sessions.Event) {
@@ -102,7 +101,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 // TestWhatIsSpentIsCounted: once, whatever a turn ends with, and what comes after the last.
 func TestWhatIsSpentIsCounted(t *testing.T) {
 	t.Parallel()
-	c := chooserOf(t, agentsettings.Values{})
+	c := chooserOf(t, choice.SettingValues{})
 	var now *sessions.Usage
 	c.info = func(id string) (sessions.Info, error) {
 		return sessions.Info{ID: id, AdapterType: programs.Claude, Usage: now}, nil
@@ -137,19 +136,19 @@ func TestWhoIsPicked(t *testing.T) {
 	claude, codex := found(programs.Claude, preflight.Authenticated, "claude.ai"), found(programs.Codex, preflight.Authenticated, "api_key")
 	out := found(programs.Codex, preflight.Unauthenticated, "")
 	for name, tt := range map[string]struct {
-		v        agentsettings.Values
+		v        choice.SettingValues
 		programs []preflight.Result
 		want     programs.Name
 	}{
-		"what fits best":                       {agentsettings.Values{}, []preflight.Result{claude, codex}, programs.Claude},
-		"the default":                          {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, codex}, programs.Codex},
-		"the default where it is ranked":       {agentsettings.Values{DefaultType: programs.Codex, Ranked: true}, []preflight.Result{claude, codex}, programs.Codex},
-		"a default that is not logged in":      {agentsettings.Values{DefaultType: programs.Codex}, []preflight.Result{claude, out}, programs.Claude},
-		"a default that is not there":          {agentsettings.Values{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
-		"nobody is logged in":                  {agentsettings.Values{}, []preflight.Result{out}, programs.Codex},
-		"a shell as the default":               {agentsettings.Values{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
-		"a shell is not ranked":                {agentsettings.Values{DefaultType: programs.Shell, Ranked: true}, []preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")}, programs.Claude},
-		"nothing but a shell, nobody's choice": {agentsettings.Values{}, []preflight.Result{found(programs.Shell, preflight.Authenticated, "none")}, ""},
+		"what fits best":                       {choice.SettingValues{}, []preflight.Result{claude, codex}, programs.Claude},
+		"the default":                          {choice.SettingValues{DefaultType: programs.Codex}, []preflight.Result{claude, codex}, programs.Codex},
+		"the default where it is ranked":       {choice.SettingValues{DefaultType: programs.Codex, Ranked: true}, []preflight.Result{claude, codex}, programs.Codex},
+		"a default that is not logged in":      {choice.SettingValues{DefaultType: programs.Codex}, []preflight.Result{claude, out}, programs.Claude},
+		"a default that is not there":          {choice.SettingValues{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
+		"nobody is logged in":                  {choice.SettingValues{}, []preflight.Result{out}, programs.Codex},
+		"a shell as the default":               {choice.SettingValues{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
+		"a shell is not ranked":                {choice.SettingValues{DefaultType: programs.Shell, Ranked: true}, []preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")}, programs.Claude},
+		"nothing but a shell, nobody's choice": {choice.SettingValues{}, []preflight.Result{found(programs.Shell, preflight.Authenticated, "none")}, ""},
 	} {
 		c := chooserOf(t, tt.v, tt.programs...)
 		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
@@ -160,7 +159,7 @@ func TestWhoIsPicked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	state := chooserOf(t, agentsettings.Values{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
+	state := chooserOf(t, choice.SettingValues{Subscription: "anthropic-subscription"}, claude, codex).State(t.Context(), choice.Task{})
 	for _, f := range state.Frameworks {
 		if f.SubscriptionReady != (f.ID == programs.Claude) || f.AuthReady != (f.ID == programs.Claude || f.ID == programs.Codex) {
 			t.Errorf("%+v", f)
@@ -170,7 +169,7 @@ func TestWhoIsPicked(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	// One whose account is used up is not picked while another is usable.
-	c := chooserOf(t, agentsettings.Values{DefaultType: programs.Claude}, claude, codex)
+	c := chooserOf(t, choice.SettingValues{DefaultType: programs.Claude}, claude, codex)
 	if err := c.Rest(t.Context(), programs.Claude, choice.CoolDown{Until: time.Now().Add(time.Hour), Reason: "billing"}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +180,9 @@ func TestWhoIsPicked(t *testing.T) {
 
 func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 	t.Parallel()
-	v := agentsettings.Values{
+	v := choice.SettingValues{
 		Preset: "standard", AiderProvider: "openai", OpenCodeURL: ollama, Cols: 90, Rows: 20, Custom: map[string]string{"A": "set", "B": "set"},
-		Models: map[programs.Name]agentsettings.Models{programs.OpenCode: {Powerful: "big"}, programs.Codex: {Powerful: "gpt"}},
+		Models: map[programs.Name]choice.Models{programs.OpenCode: {Powerful: "big"}, programs.Codex: {Powerful: "gpt"}},
 	}
 	for name, tt := range map[string]struct {
 		program   programs.Name

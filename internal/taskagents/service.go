@@ -21,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/secret"
@@ -80,8 +80,8 @@ type Config struct {
 	Version string
 	Gateway string // the name among the gateways that share Shared
 
-	DB      agentsettings.Database // this machine's own
-	Shared  store.Database         // of all gateways that share one; otherwise DB
+	DB      choice.Database // this machine's own
+	Shared  store.Database  // of all gateways that share one; otherwise DB
 	Log     Log
 	Secrets Secrets
 	Policy  Policy

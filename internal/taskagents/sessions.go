@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -26,7 +26,7 @@ import (
 type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
-	settings *agentsettings.Settings
+	settings *choice.Settings
 	records  agentRecords
 	chooser  *chooser
 	logins   *logins

@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
@@ -25,11 +24,11 @@ import (
 
 // openTaskSettings opens what was set and what was learnt about task agents, for t.
 func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
-	rows, err := agentsettings.OpenRows(ctx, s.cfg.DB)
+	rows, err := choice.OpenRows(ctx, s.cfg.DB)
 	if err != nil {
 		return err
 	}
-	if t.settings, err = agentsettings.Open(ctx, rows.Row("settings"), s.agentSettings, s.logger); err != nil {
+	if t.settings, err = choice.OpenSettings(ctx, rows.Row("settings"), s.agentSettings, s.logger); err != nil {
 		return err
 	}
 	book, err := choice.OpenBook(ctx, rows.Row("choice"))
@@ -41,14 +40,14 @@ func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 const ollama = "http://127.0.0.1:11434/v1"
 
 // agentSettings is the configuration of task agents now.
-func (s *Service) agentSettings() (agentsettings.Values, error) {
+func (s *Service) agentSettings() (choice.SettingValues, error) {
 	cfg, err := s.cfg.Reread()
 	if err != nil {
-		return agentsettings.Values{}, err
+		return choice.SettingValues{}, err
 	}
-	v := agentsettings.Values{
+	v := choice.SettingValues{
 		Ranked: cfg.Agents.Strategy == "ranked", Preset: programs.Preset(cfg.Agents.Preset), Credentials: cfg.Agents.Credentials,
-		Models: map[programs.Name]agentsettings.Models{
+		Models: map[programs.Name]choice.Models{
 			programs.Claude:   {Powerful: cfg.Agents.Models.Claude.Powerful, Fast: cfg.Agents.Models.Claude.Fast},
 			programs.Codex:    {Powerful: cfg.Agents.Models.Codex.Powerful, Fast: cfg.Agents.Models.Codex.Fast},
 			programs.Gemini:   {Powerful: cfg.Agents.Models.Gemini.Powerful, Fast: cfg.Agents.Models.Gemini.Fast},
@@ -129,7 +128,7 @@ func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req age
 	return t.Agents.Spawn(ctx, by, req)
 }
 
-func withSettings(req *agents.Request, name programs.Name, v agentsettings.Values) {
+func withSettings(req *agents.Request, name programs.Name, v choice.SettingValues) {
 	req.Preset = cmp.Or(req.Preset, v.Preset)
 	switch name {
 	case programs.Aider:
@@ -193,7 +192,7 @@ func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
 }
 
 // ChangeSettings implements agentserve.Accounts.
-func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error {
+func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c choice.SettingsChange) error {
 	if err := t.settings.Change(ctx, c); err != nil {
 		return err
 	}

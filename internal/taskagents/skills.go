@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -126,7 +126,7 @@ type taskSkills struct {
 	broker   *skills.Broker
 	source   skills.Source
 	model    skills.Model // nil: there is none
-	settings *agentsettings.Settings
+	settings *choice.Settings
 	standing func(id string) (capability.Principal, error)
 	logger   *slog.Logger
 }

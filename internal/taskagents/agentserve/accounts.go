@@ -6,7 +6,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/signin"
@@ -17,7 +16,7 @@ import (
 type Accounts interface {
 	Metrics() map[programs.Name]choice.Metrics
 	Settings(ctx context.Context) Settings
-	ChangeSettings(ctx context.Context, by capability.Principal, c agentsettings.Change) error
+	ChangeSettings(ctx context.Context, by capability.Principal, c choice.SettingsChange) error
 	// SignIn starts a login of an agent type, or of github, and returns once it is known
 	// what a person has to do. It goes on afterwards; code is the one that they were given,
 	// or empty.
@@ -27,15 +26,15 @@ type Accounts interface {
 // Settings is how programs are chosen and started. The names of its members are those of
 // the API that agents of elizaOS use.
 type Settings struct {
-	Strategy        string                                 `json:"agentSelectionStrategy"`
-	Subscription    string                                 `json:"configuredSubscriptionProvider"`
-	DefaultType     programs.Name                          `json:"defaultAgentType"`
-	Preset          programs.Preset                        `json:"defaultApprovalPreset"`
-	Frameworks      []choice.Framework                     `json:"frameworks"`
-	Credentials     string                                 `json:"llmProvider"`
-	Models          map[programs.Name]agentsettings.Models `json:"models"`
-	PreferredReason string                                 `json:"preferredAgentReason"`
-	PreferredType   programs.Name                          `json:"preferredAgentType"`
+	Strategy        string                          `json:"agentSelectionStrategy"`
+	Subscription    string                          `json:"configuredSubscriptionProvider"`
+	DefaultType     programs.Name                   `json:"defaultAgentType"`
+	Preset          programs.Preset                 `json:"defaultApprovalPreset"`
+	Frameworks      []choice.Framework              `json:"frameworks"`
+	Credentials     string                          `json:"llmProvider"`
+	Models          map[programs.Name]choice.Models `json:"models"`
+	PreferredReason string                          `json:"preferredAgentReason"`
+	PreferredType   programs.Name                   `json:"preferredAgentType"`
 }
 
 type signInRequest struct {
@@ -49,7 +48,7 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 	handle("GET", "/settings", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 		return answer(w, http.StatusOK, s.Accounts.Settings(r.Context()), nil)
 	})
-	handle("PATCH", "/settings", posted(http.StatusOK, nil, func(r *http.Request, who capability.Principal, c agentsettings.Change) (Settings, error) {
+	handle("PATCH", "/settings", posted(http.StatusOK, nil, func(r *http.Request, who capability.Principal, c choice.SettingsChange) (Settings, error) {
 		if err := s.Accounts.ChangeSettings(r.Context(), who, c); err != nil {
 			return Settings{}, err
 		}

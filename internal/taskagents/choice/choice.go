@@ -1,7 +1,8 @@
-// Package choice says which agent's program does a task: each is given a score by what is
-// installed and logged in, by what the task needs and it is good at, and by how it did
-// before. [Choose] is a pure function; what programs did before, and which of them has
-// used up its account, is in a [Book].
+// Package choice selects the program that does a task and holds the settings of task agents.
+// Each program is scored by whether it is installed and logged in, by how its strengths match
+// the task, and by its past results. [Choose] is a pure function. A [Book] stores the past
+// results and the programs whose account is exhausted; [Settings] stores what was changed
+// while the server runs.
 package choice
 
 import (

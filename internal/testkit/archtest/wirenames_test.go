@@ -54,8 +54,7 @@ func foreignNames() map[string]int {
 		// CLIs, arguments of the verbs.
 		"internal/taskagents":                        1,
 		"internal/taskagents/agents":                 15,
-		"internal/taskagents/agentsettings":          4,
-		"internal/taskagents/choice":                 20,
+		"internal/taskagents/choice":                 24,
 		"internal/taskagents/coordinator":            6,
 		"internal/taskagents/coordinator/decide":     7,
 		"internal/taskagents/coordinator/validation": 11,

@@ -1,4 +1,4 @@
-package agentsettings_test
+package choice_test
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/taskagents/agentsettings"
+	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
-func rows(t *testing.T, file string) agentsettings.Rows {
+func rows(t *testing.T, file string) choice.Rows {
 	t.Helper()
 	db, err := store.Open(t.Context(), file)
 	if err != nil {
@@ -28,16 +28,16 @@ func rows(t *testing.T, file string) agentsettings.Rows {
 			t.Error(err)
 		}
 	})
-	r, err := agentsettings.OpenRows(t.Context(), db)
+	r, err := choice.OpenRows(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func open(t *testing.T, r agentsettings.Rows, base func() (agentsettings.Values, error)) *agentsettings.Settings {
+func open(t *testing.T, r choice.Rows, base func() (choice.SettingValues, error)) *choice.Settings {
 	t.Helper()
-	s, err := agentsettings.Open(t.Context(), r.Row("settings"), base, slog.New(slog.DiscardHandler))
+	s, err := choice.OpenSettings(t.Context(), r.Row("settings"), base, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,30 +48,30 @@ func text(s string) *string { return &s }
 
 func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	t.Parallel()
-	base := agentsettings.Values{
+	base := choice.SettingValues{
 		DefaultType: programs.Codex, Preset: "standard", Credentials: "api_keys", Cols: 100,
-		Models: map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big", Fast: "small"}},
+		Models: map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "small"}},
 	}
 	file := filepath.Join(t.TempDir(), "state.db")
-	get := func() (agentsettings.Values, error) { return base, nil }
+	get := func() (choice.SettingValues, error) { return base, nil }
 	s := open(t, rows(t, file), get)
 	if d := cmp.Diff("codex", string(s.Now().DefaultType)); d != "" || s.Now().Strategy() != "fixed" {
 		t.Error(d)
 	}
-	set := agentsettings.Change{
+	set := choice.SettingsChange{
 		DefaultType: text("Claude Code"), Strategy: text("heuristic"), Preset: text("READONLY"), Credentials: text("subscription"),
-		Models: map[string]agentsettings.ModelChange{"openai": {Fast: text("tiny")}, "claude": {Powerful: text("huge")}},
+		Models: map[string]choice.ModelChange{"openai": {Fast: text("tiny")}, "claude": {Powerful: text("huge")}},
 	}
 	if err := s.Change(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	check := func(s *agentsettings.Settings) {
+	check := func(s *choice.Settings) {
 		t.Helper()
 		v := s.Now()
 		if v.DefaultType != programs.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" || v.Cols != 100 {
 			t.Errorf("%+v", v)
 		}
-		if d := cmp.Diff(map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}}, v.Models); d != "" {
+		if d := cmp.Diff(map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}}, v.Models); d != "" {
 			t.Error(d)
 		}
 	}
@@ -82,7 +82,7 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 		t.Error("the configuration was changed")
 	}
 	// A part alone changes; the empty text goes back; none is nobody.
-	if err := again.Change(t.Context(), agentsettings.Change{DefaultType: text("none"), Preset: text(""), Models: map[string]agentsettings.ModelChange{"codex": {Fast: text("")}}}); err != nil {
+	if err := again.Change(t.Context(), choice.SettingsChange{DefaultType: text("none"), Preset: text(""), Models: map[string]choice.ModelChange{"codex": {Fast: text("")}}}); err != nil {
 		t.Fatal(err)
 	}
 	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[programs.Codex].Fast != "small" || v.Models[programs.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
@@ -92,11 +92,11 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 
 func TestBadSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
-	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (agentsettings.Values, error) { return agentsettings.Values{}, nil })
-	for name, c := range map[string]agentsettings.Change{
+	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil })
+	for name, c := range map[string]choice.SettingsChange{
 		"type": {DefaultType: text("emacs")}, "hermes": {DefaultType: text("hermes")}, "strategy": {Strategy: text("random")}, "preset": {Preset: text("yolo")},
-		"credentials": {Credentials: text("x")}, "models of none": {Models: map[string]agentsettings.ModelChange{"none": {Fast: text("m")}}},
-		"models of a shell": {Models: map[string]agentsettings.ModelChange{"shell": {Fast: text("m")}}}, "a flag": {Models: map[string]agentsettings.ModelChange{"claude": {Fast: text("--x")}}},
+		"credentials": {Credentials: text("x")}, "models of none": {Models: map[string]choice.ModelChange{"none": {Fast: text("m")}}},
+		"models of a shell": {Models: map[string]choice.ModelChange{"shell": {Fast: text("m")}}}, "a flag": {Models: map[string]choice.ModelChange{"claude": {Fast: text("--x")}}},
 		"half of it": {Preset: text("standard"), Strategy: text("random")},
 	} {
 		err := s.Change(t.Context(), c)
@@ -114,7 +114,7 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 func TestAnUnreadableConfigurationLeavesTheLast(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	base, fault := agentsettings.Values{Preset: "standard"}, error(nil)
+	base, fault := choice.SettingValues{Preset: "standard"}, error(nil)
 	say := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -123,7 +123,7 @@ func TestAnUnreadableConfigurationLeavesTheLast(t *testing.T) {
 			base.Preset = "permissive"
 		}
 	}
-	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (agentsettings.Values, error) {
+	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (choice.SettingValues, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return base, fault
@@ -144,7 +144,7 @@ func TestDamagedSettingsAreAnError(t *testing.T) {
 	if err := r.Row("settings").Save(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := agentsettings.Open(t.Context(), r.Row("settings"), func() (agentsettings.Values, error) { return agentsettings.Values{}, nil }, nil)
+	_, err := choice.OpenSettings(t.Context(), r.Row("settings"), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil }, nil)
 	if capability.AsError(err).Reason != "settings_damaged" {
 		t.Error(err)
 	}
@@ -155,7 +155,7 @@ func TestDamagedSettingsAreAnError(t *testing.T) {
 
 func TestModels(t *testing.T) {
 	t.Parallel()
-	v := agentsettings.Values{Models: map[programs.Name]agentsettings.Models{programs.Codex: {Powerful: "big"}, programs.Gemini: {Fast: "flash"}}}
+	v := choice.SettingValues{Models: map[programs.Name]choice.Models{programs.Codex: {Powerful: "big"}, programs.Gemini: {Fast: "flash"}}}
 	for _, tt := range []struct {
 		name        programs.Name
 		asked, want string
@@ -191,13 +191,13 @@ func TestWhichCredentialsProgramsGet(t *testing.T) {
 		"":             with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
 		"subscription": with("CLAUDE_CODE_OAUTH_TOKEN"), "api_keys": with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "cloud": with(),
 	} {
-		v := agentsettings.Values{Credentials: credentials, OpenCodeKey: secret.New("own"), Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"}}
+		v := choice.SettingValues{Credentials: credentials, OpenCodeKey: secret.New("own"), Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"}}
 		if d := cmp.Diff(want, v.Login(env)); d != "" {
 			t.Errorf("%q: %s", credentials, d)
 		}
 	}
 	// A subscription's token in the place of a key is one all the same.
-	v := agentsettings.Values{Credentials: "subscription", Accounts: map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}}
+	v := choice.SettingValues{Credentials: "subscription", Accounts: map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}}
 	if d := cmp.Diff(map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}, v.Login(nil)); d != "" {
 		t.Error(d)
 	}

@@ -1,4 +1,4 @@
-package agentsettings
+package choice
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"io/fs"
 
 	"github.com/junctor-run/junctor/internal/store"
-	"github.com/junctor-run/junctor/internal/taskagents/choice"
 )
 
 //go:embed migrations/*.sql
@@ -21,17 +20,17 @@ const Owner = "task_state"
 // Migrations are the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Database is what the rows need of the server's own database, a SQLite file.
+// Database is the part of the server's own SQLite database that Rows uses.
 type Database interface {
 	SQL() *sql.DB
 	Migrate(ctx context.Context, owner string, files fs.FS) error
 }
 
-// Rows are small documents by their names, of this machine: programs and their accounts
-// are none of another gateway's.
+// Rows stores small named documents on this machine, because programs and their accounts
+// are not shared with other gateways.
 type Rows struct{ db *sql.DB }
 
-// OpenRows brings the table up to date.
+// OpenRows migrates the table and returns its rows.
 func OpenRows(ctx context.Context, db Database) (Rows, error) {
 	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return Rows{}, fmt.Errorf("open the settings of task agents: %w", err)
@@ -39,15 +38,15 @@ func OpenRows(ctx context.Context, db Database) (Rows, error) {
 	return Rows{db.SQL()}, nil
 }
 
-// Row is one document.
-func (r Rows) Row(name string) choice.Store { return row{r.db, name} }
+// Row returns the store of one document.
+func (r Rows) Row(name string) Store { return row{r.db, name} }
 
 type row struct {
 	db   *sql.DB
 	name string
 }
 
-// Load implements choice.Store.
+// Load implements Store.
 func (r row) Load(ctx context.Context) (data []byte, err error) {
 	err = r.db.QueryRowContext(ctx, `SELECT doc FROM task_state WHERE name = ?`, r.name).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -56,7 +55,7 @@ func (r row) Load(ctx context.Context) (data []byte, err error) {
 	return data, err
 }
 
-// Save implements choice.Store.
+// Save implements Store.
 func (r row) Save(ctx context.Context, data []byte) error {
 	_, err := r.db.ExecContext(ctx, `INSERT INTO task_state (name, doc) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET doc = excluded.doc`, r.name, data)
 	return err

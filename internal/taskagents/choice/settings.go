@@ -1,8 +1,4 @@
-// Package agentsettings answers how task agents are to be run now: the configuration, over it
-// what was set while the server runs (decision R3). Whoever starts, chooses or judges agents
-// asks at each use and keeps nothing, so that a change counts for the next task without a
-// restart.
-package agentsettings
+package choice
 
 import (
 	"context"
@@ -11,58 +7,55 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/junctor-run/junctor/internal/config"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/taskagents/choice"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Values are the settings at one moment. They belong to who asked; the maps are not to be
-// changed.
-type Values struct {
-	DefaultType programs.Name   // "": nobody chose one
+// SettingValues are the settings at one moment. Callers must not change its maps.
+type SettingValues struct {
+	DefaultType programs.Name   // "": none is set
 	Ranked      bool            // the strategy is ranked; else fixed
-	Preset      programs.Preset // "": autonomous in folders that were made, else permissive
+	Preset      programs.Preset // "": autonomous in folders made for the task, else permissive
 	Credentials string          // subscription, api_keys, cloud; "": all
 	Models      map[programs.Name]Models
 
 	AiderProvider string
 	OpenCodeURL   string
 	OpenCodeKey   secret.Value
-	Subscription  string // a hint for the choice
+	Subscription  string // a hint for Choose
 	Cols, Rows    int    // of a terminal
-	// Accounts are variables that programs log in with, beside those of our environment;
-	// Custom are variables that every program gets. Neither is for logs.
+	// Accounts are variables that programs log in with, beside those of the server's
+	// environment. Custom are variables that every program gets. Neither may be logged.
 	Accounts, Custom map[string]string
 
-	ValidatorRetries int    // of a task's own validator (14.3)
-	SkillCallback    bool   // USE_SKILL lines are carried out (12.3)
-	CodexLoginOnly   bool   // never lend a Codex login to another program, which nobody does
-	RolePolicy       string // JSON (7.12), "": the default
-	ConnectorPolicy  string // JSON, connectors alone
+	ValidatorRetries int    // attempts after a task's own validator has failed
+	SkillCallback    bool   // USE_SKILL lines of agents are executed
+	CodexLoginOnly   bool   // never lend a Codex login to another program; none does
+	RolePolicy       string // JSON: the roles that each ability needs; "": the default
+	ConnectorPolicy  string // JSON, for connectors only
 }
 
-// Models are names of a program's models; "" is its own choice.
+// Models are the names of a program's models. If empty, the program chooses.
 type Models struct {
 	Powerful string `json:"powerful"`
 	Fast     string `json:"fast"`
 }
 
-// Strategy is the word for how a program is chosen.
-func (v Values) Strategy() string {
+// Strategy returns the name of the strategy that chooses a program.
+func (v SettingValues) Strategy() string {
 	if v.Ranked {
 		return "ranked"
 	}
 	return "fixed"
 }
 
-// Model is the model that a program is started with where asked was asked for. The words
-// powerful and fast mean the configured model, else the one that is known to be; where
-// nothing was asked for it is the configured powerful one, else the program's own.
-func (v Values) Model(name programs.Name, asked string) string {
+// Model returns the model that a program is started with if asked is requested. The words
+// powerful and fast mean the configured model, else the program's known one. If asked is
+// empty, the result is the configured powerful model, or empty for the program's default.
+func (v SettingValues) Model(name programs.Name, asked string) string {
 	program := programs.Of(name)
 	own := v.Models[name]
 	switch asked {
@@ -88,9 +81,9 @@ func either(list ...string) string {
 // openCodeKey is the variable of the service that OpenCode is given.
 const openCodeKey = "PARALLAX_OPENCODE_API_KEY"
 
-// Login is what programs may log in with: env, which is the server's own environment, and
-// the accounts, as far as Credentials lets them have it.
-func (v Values) Login(env map[string]string) map[string]string {
+// Login returns the variables that programs may log in with: env, the server's environment,
+// and the accounts, without those that Credentials excludes.
+func (v SettingValues) Login(env map[string]string) map[string]string {
 	out := maps.Clone(v.Accounts)
 	if out == nil {
 		out = make(map[string]string)
@@ -110,37 +103,39 @@ func (v Values) Login(env map[string]string) map[string]string {
 	return out
 }
 
-// Change sets settings while the server runs. Absent members stay as they are; the empty
-// text goes back to what the configuration says.
-type Change struct {
-	DefaultType *string                `json:"defaultAgentType,omitempty"` // none: nobody's
+// SettingsChange sets settings while the server runs. Absent members stay unchanged; the
+// empty text restores the configuration's value.
+type SettingsChange struct {
+	DefaultType *string                `json:"defaultAgentType,omitempty"` // "none" clears it
 	Strategy    *string                `json:"agentSelectionStrategy,omitempty"`
 	Preset      *string                `json:"defaultApprovalPreset,omitempty"`
 	Credentials *string                `json:"llmProvider,omitempty"`
 	Models      map[string]ModelChange `json:"models,omitempty"`
 }
 
-// ModelChange is the part of a Change that is one program's.
+// ModelChange is the part of a SettingsChange for one program.
 type ModelChange struct {
 	Powerful *string `json:"powerful,omitempty"`
 	Fast     *string `json:"fast,omitempty"`
 }
 
-// Settings answers. It is safe for concurrent use.
+// Settings returns how task agents run: the configuration, overridden by what was set while
+// the server runs. Callers read it at each use, so that a change applies to the next task
+// without a restart. It is safe for concurrent use.
 type Settings struct {
-	store  choice.Store
-	base   func() (Values, error)
+	store  Store
+	base   func() (SettingValues, error)
 	logger *slog.Logger
 
 	mu    sync.Mutex
-	last  Values // that base gave
-	fault string // of base, the last time
-	set   Change // what is stored: without absent and without empty members
+	last  SettingValues  // returned by base
+	fault string         // of base's last call
+	set   SettingsChange // what is stored, without empty members
 }
 
-// Open reads what was set before. base is the configuration now; where it fails later, what
-// it said last holds, and the log says why.
-func Open(ctx context.Context, store choice.Store, base func() (Values, error), logger *slog.Logger) (*Settings, error) {
+// OpenSettings reads the stored settings. base returns the current configuration. If it fails
+// later, its last result stays in use and the error is logged.
+func OpenSettings(ctx context.Context, store Store, base func() (SettingValues, error), logger *slog.Logger) (*Settings, error) {
 	s := &Settings{store: store, base: base, logger: logger}
 	var err error
 	if s.last, err = base(); err != nil {
@@ -160,8 +155,8 @@ func Open(ctx context.Context, store choice.Store, base func() (Values, error), 
 	return s, nil
 }
 
-// Now is how task agents are to be run now.
-func (s *Settings) Now() Values {
+// Now returns the current settings.
+func (s *Settings) Now() SettingValues {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, err := s.base()
@@ -175,10 +170,10 @@ func (s *Settings) Now() Values {
 	return s.set.over(s.last)
 }
 
-// over is v with what was set.
-func (c *Change) over(v Values) Values {
+// over returns v overridden by c.
+func (c *SettingsChange) over(v SettingValues) SettingValues {
 	if c.DefaultType != nil {
-		v.DefaultType, _ = programs.Normalise(*c.DefaultType) // "none" is nobody's name
+		v.DefaultType, _ = programs.Normalise(*c.DefaultType) // "none" names no program
 	}
 	if c.Strategy != nil {
 		v.Ranked = *c.Strategy == "ranked"
@@ -207,9 +202,9 @@ func (c *Change) over(v Values) Values {
 	return v
 }
 
-// Change sets what c says and stores it. invalid_input, reason bad_setting, where a value
-// cannot be; then nothing has changed.
-func (s *Settings) Change(ctx context.Context, c Change) error {
+// Change applies and stores c. If a value is not valid, it returns invalid_input with reason
+// bad_setting and changes nothing.
+func (s *Settings) Change(ctx context.Context, c SettingsChange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, err := s.set.with(c)
@@ -227,8 +222,8 @@ func (s *Settings) Change(ctx context.Context, c Change) error {
 	return nil
 }
 
-// with is c and then more.
-func (c *Change) with(more Change) (out Change, err error) {
+// with returns c overridden by more.
+func (c *SettingsChange) with(more SettingsChange) (out SettingsChange, err error) {
 	word := func(name string, was, now *string, good func(string) (string, bool), hint string) *string {
 		if now == nil || *now == "" {
 			if now != nil {
