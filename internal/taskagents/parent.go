@@ -9,31 +9,30 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
+	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// decisionTime is how long a service may think; its caller may end that sooner.
-const decisionTime = 30 * time.Second
+// decisionTimeout limits a call of the service. Its caller may end it sooner.
+const decisionTimeout = 30 * time.Second
 
-// openParent makes what answers for whoever agents work for.
-func (s *Service) openParent() *parent.Parent {
-	cfg := parent.Config{
-		Rooms: s.cfg.Rooms, Character: parent.Character{Name: s.cfg.Agents.Character.Name, Topics: s.cfg.Agents.Character.Topics}, Logger: s.logger,
-	}
-	if bio := s.cfg.Agents.Character.Bio; bio != "" {
-		cfg.Character.Bio = []string{bio}
+// openParent returns the bridge to the configured parent.
+func (s *Service) openParent() *parentBridge {
+	own := s.cfg.Agents.Character
+	p := &parentBridge{rooms: s.cfg.Rooms, character: agents.Character{Name: own.Name, Topics: own.Topics}, logger: s.logger}
+	if own.Bio != "" {
+		p.character.Bio = []string{own.Bio}
 	}
 	if s.cfg.Agents.Parent != "" {
-		cfg.Service = s.parentService
+		p.service = s.parentService
 	}
-	return parent.New(cfg)
+	return p
 }
 
-// parentService calls what agents.parent names, as whoever made the task.
-func (s *Service) parentService(ctx context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
+// parentService calls the target of agents.parent with the rights of the task's creator.
+func (s *Service) parentService(ctx context.Context, o taskOrigin, question json.RawMessage) (json.RawMessage, error) {
 	by, err := s.cfg.Standing(o.Creator)
 	if err != nil {
 		return nil, err
@@ -46,9 +45,9 @@ func (s *Service) parentService(ctx context.Context, o parent.Origin, question j
 		question = json.RawMessage(`{"args":[` + string(question) + `]}`)
 	}
 	call := capability.Invocation{
-		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTime, Audience: capability.AudienceInternal,
+		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTimeout, Audience: capability.AudienceInternal,
 	}
-	if p := s.cfg.Engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // nobody wants to approve each question
+	if p := s.cfg.Engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // an approval for each question is not practical
 		return nil, capability.Errorf(capability.CodeDenied, "task.parent", "%s may ask %s only with an approval each time", by.ID, target).
 			With("parent_needs_approval", "permit it by a policy")
 	}
@@ -56,14 +55,14 @@ func (s *Service) parentService(ctx context.Context, o parent.Origin, question j
 	return reply.Result, err
 }
 
-// origin is where the task of a session comes from. A thread says who made it and in which
-// conversation; a session without one is its maker's.
-func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room string) (parent.Origin, error) {
-	o := parent.Origin{Session: session, Creator: creator, Room: room}
+// origin returns where the task of a session comes from. The thread of a session names its
+// creator and conversation; a session without one belongs to its own creator.
+func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room string) (taskOrigin, error) {
+	o := taskOrigin{Session: session, Creator: creator, Room: room}
 	if s, err := c.registry.Session(ctx, session); err == nil {
 		thread = s.ThreadID
-	} else if capability.CodeOf(err) != capability.CodeNotFound || thread != "" { // nobody has said whose that is
-		return parent.Origin{Session: session}, err
+	} else if capability.CodeOf(err) != capability.CodeNotFound || thread != "" { // its creator is unknown
+		return taskOrigin{Session: session}, err
 	}
 	if thread == "" {
 		return o, nil
@@ -79,10 +78,10 @@ func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room
 	return o, err
 }
 
-// deciding is the service as the coordinator asks it.
+// deciding is the bridge as a coordinator.Parent.
 type deciding struct {
-	*parent.Parent
-	c *taskThreads
+	parent *parentBridge
+	c      *taskThreads
 }
 
 // Decide implements coordinator.Parent.
@@ -91,7 +90,7 @@ func (d deciding) Decide(ctx context.Context, q coordinator.Question) (string, e
 	if err != nil {
 		return "", err
 	}
-	return d.Parent.Decide(ctx, o, q.Event, q.Prompt)
+	return d.parent.decide(ctx, o, q.Event, q.Prompt)
 }
 
 // Alive implements agentserve.Agents.
@@ -106,24 +105,24 @@ func (t *taskAgents) ParentContext(ctx context.Context, session string) (agents.
 	if !ok {
 		return doc, false
 	}
-	if who, room := t.threads.parent.Context(ctx, o); who != nil || room != nil {
+	if who, room := t.threads.parent.context(ctx, o); who != nil || room != nil {
 		doc.Character, doc.Room = who, room
 	}
 	return doc, true
 }
 
 // Memory implements agentserve.Agents.
-func (t *taskAgents) Memory(ctx context.Context, session, query string, limit int) (parent.Memory, bool, error) {
+func (t *taskAgents) Memory(ctx context.Context, session, query string, limit int) (agentserve.Memory, bool, error) {
 	_, o, ok := t.asked(ctx, session)
 	if !ok {
-		return parent.Memory{}, false, nil
+		return agentserve.Memory{}, false, nil
 	}
-	m, err := t.threads.parent.Memory(ctx, o, query, limit)
+	m, err := t.threads.parent.memory(ctx, o, query, limit)
 	return m, true, err
 }
 
-// asked is what is known of a session whose program asks, and where its task comes from.
-func (t *taskAgents) asked(ctx context.Context, session string) (doc agents.ParentContext, o parent.Origin, ok bool) {
+// asked returns the context of a session and where its task comes from.
+func (t *taskAgents) asked(ctx context.Context, session string) (doc agents.ParentContext, o taskOrigin, ok bool) {
 	if doc, ok = t.Parent(session); !ok {
 		return doc, o, false
 	}

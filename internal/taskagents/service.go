@@ -22,7 +22,6 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -88,8 +87,8 @@ type Config struct {
 	Catalog Catalog
 	Engine  Engine
 	Tasks   Tasks
-	Model   Model        // nil: no model is configured
-	Rooms   parent.Rooms // the conversations of this server's own chat
+	Model   Model // nil: no model is configured
+	Rooms   Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.
 	Standing func(id string) (capability.Principal, error)

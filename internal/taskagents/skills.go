@@ -15,7 +15,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/skills"
 )
@@ -118,7 +117,7 @@ func (k skillSource) Use(ctx context.Context, by capability.Principal, slug stri
 	reply, err := k.s.cfg.Engine.Invoke(ctx, capability.Invocation{
 		Surface: "agents", Principal: by, Session: session, Target: capability.Target{Capability: e.ID}, Input: input,
 	})
-	return parent.Text(reply.Result), err
+	return resultText(reply.Result), err
 }
 
 // taskSkills gives sessions their skills, and has them used.

@@ -18,7 +18,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/validation"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -36,7 +35,7 @@ type taskThreads struct {
 	records     taskRecords
 	feed        *bus.Bus // of the coordinator's events
 	follower    *threadTasks
-	parent      *parent.Parent
+	parent      *parentBridge
 	closed      atomic.Bool
 }
 

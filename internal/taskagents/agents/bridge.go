@@ -3,23 +3,34 @@ package agents
 import (
 	"encoding/json"
 
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// ParentContext is what a session's program may know of why it runs and who runs beside
-// it. Room and Character are for others to say: null where no conversation belongs to
-// it, and where nobody speaks for it.
+// Character describes the agent that task agents work for.
+type Character struct {
+	Name   string   `json:"name"`
+	Bio    []string `json:"bio"`
+	Topics []string `json:"topics"`
+}
+
+// Room is the conversation in which a task was given.
+type Room struct {
+	ID       string `json:"id"`
+	ThreadID string `json:"thread_id"`
+}
+
+// ParentContext is the information that a session's program gets about its task and its
+// peers. The caller sets Room and Character; they stay null if the task has none.
 type ParentContext struct {
-	SessionID    string            `json:"session_id"`
-	Label        string            `json:"agent_label"`
-	Workdir      string            `json:"workdir"`
-	Repo         string            `json:"repo,omitempty"`
-	AgentType    programs.Name     `json:"agent_type"`
-	Character    *parent.Character `json:"character"`
-	Room         *parent.Room      `json:"room"`
-	OriginalTask string            `json:"original_task"`
+	SessionID    string        `json:"session_id"`
+	Label        string        `json:"agent_label"`
+	Workdir      string        `json:"workdir"`
+	Repo         string        `json:"repo,omitempty"`
+	AgentType    programs.Name `json:"agent_type"`
+	Character    *Character    `json:"character"`
+	Room         *Room         `json:"room"`
+	OriginalTask string        `json:"original_task"`
 	Swarm        struct {
 		Siblings  []Peer         `json:"siblings"`
 		Decisions []PeerDecision `json:"decisions"`

@@ -20,7 +20,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/bus"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
@@ -43,7 +42,7 @@ type Agents interface {
 	Alive(session string) (ok bool)
 	ParentContext(ctx context.Context, session string) (c agents.ParentContext, ok bool)
 	Peers(session string) (list []agents.Peer, ok bool)
-	Memory(ctx context.Context, session, query string, limit int) (m parent.Memory, ok bool, err error)
+	Memory(ctx context.Context, session, query string, limit int) (m Memory, ok bool, err error)
 }
 
 // Config is what the surface needs; all are required, unless they name another meaning of

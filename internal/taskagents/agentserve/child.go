@@ -53,6 +53,21 @@ type peersAnswer struct {
 	Workspaces []agents.Peer `json:"workspaces"`
 }
 
+// Memory holds the messages of a conversation that match a query, the newest last.
+type Memory struct {
+	RoomID   string          `json:"room_id"`
+	Query    string          `json:"query"`
+	Count    int             `json:"count"`
+	Messages []MemoryMessage `json:"messages"`
+}
+
+// MemoryMessage is one message of a [Memory].
+type MemoryMessage struct {
+	Speaker   string `json:"speaker"`
+	Text      string `json:"text"`
+	CreatedAt string `json:"created_at,omitempty"`
+}
+
 const remembered = 10 // messages of one answer, where nobody says how many
 
 // hook takes a hook of a session's program.

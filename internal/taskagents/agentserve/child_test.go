@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/store/segment"
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/taskagents/agentserve"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
@@ -46,8 +45,8 @@ func (p *people) ParentContext(_ context.Context, id string) (agents.ParentConte
 	return agents.ParentContext{SessionID: id}, id == mine || id == other
 }
 
-func (p *people) Memory(_ context.Context, id, _ string, _ int) (parent.Memory, bool, error) {
-	return parent.Memory{}, id == mine || id == other, nil
+func (p *people) Memory(_ context.Context, id, _ string, _ int) (agentserve.Memory, bool, error) {
+	return agentserve.Memory{}, id == mine || id == other, nil
 }
 
 func (p *people) Alive(id string) bool { return id == mine || id == other }

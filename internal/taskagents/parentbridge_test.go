@@ -1,4 +1,4 @@
-package parent_test
+package taskagents
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/session"
-	"github.com/junctor-run/junctor/internal/taskagents/parent"
+	"github.com/junctor-run/junctor/internal/taskagents/agents"
 	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
-func room(t *testing.T) *session.Messages {
+func conversation(t *testing.T) *session.Messages {
 	t.Helper()
 	m := session.NewMessages(session.MessagesConfig{Store: sessiontest.NewMemory()})
 	for n := range 120 {
@@ -37,19 +37,19 @@ func say(t *testing.T, m *session.Messages, who, in, role, text string) {
 	}
 }
 
-func reason(err error) string {
+func reasonOf(err error) string {
 	if err == nil {
 		return ""
 	}
 	return capability.AsError(err).Reason
 }
 
-func TestWhatWasSaid(t *testing.T) {
+func TestMemoryOfAConversation(t *testing.T) {
 	t.Parallel()
-	p := parent.New(parent.Config{Rooms: room(t), Logger: slog.New(slog.DiscardHandler)})
-	from := func(who, in string) parent.Origin { return parent.Origin{Creator: who, Session: "s", Room: in} }
+	p := &parentBridge{rooms: conversation(t), logger: slog.New(slog.DiscardHandler)}
+	from := func(who, in string) taskOrigin { return taskOrigin{Creator: who, Session: "s", Room: in} }
 	for name, tt := range map[string]struct {
-		from   parent.Origin
+		from   taskOrigin
 		query  string
 		limit  int
 		count  int
@@ -74,8 +74,8 @@ func TestWhatWasSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := p.Memory(t.Context(), tt.from, tt.query, tt.limit)
-			if reason(err) != tt.reason || got.Count != tt.count || len(got.Messages) != tt.count {
+			got, err := p.memory(t.Context(), tt.from, tt.query, tt.limit)
+			if reasonOf(err) != tt.reason || got.Count != tt.count || len(got.Messages) != tt.count {
 				t.Fatalf("%+v %v", got, err)
 			}
 			if tt.count > 0 && (got.Messages[tt.count-1].Text != tt.last || got.RoomID != "r" || got.Messages[0].Speaker == "" || got.Messages[0].CreatedAt == "") {
@@ -83,26 +83,26 @@ func TestWhatWasSaid(t *testing.T) {
 			}
 		})
 	}
-	got, err := p.Memory(t.Context(), from("agent:a", "r"), "the key", 1)
+	got, err := p.memory(t.Context(), from("agent:a", "r"), "the key", 1)
 	if err != nil || len(got.Messages) != 1 || strings.Contains(got.Messages[0].Text, "ghp_") {
 		t.Errorf("%+v %v", got, err)
 	}
-	// What its maker told of a conversation elsewhere counts where the room is none of ours.
-	told := parent.Origin{Creator: "agent:c", Session: "s", Room: "elsewhere", Said: []string{"The Port is 1", "no", "port 2"}}
-	got, err = p.Memory(t.Context(), told, "port", 10)
+	// Messages that the creator passed along count if the room is not ours.
+	told := taskOrigin{Creator: "agent:c", Session: "s", Room: "elsewhere", Said: []string{"The Port is 1", "no", "port 2"}}
+	got, err = p.memory(t.Context(), told, "port", 10)
 	if err != nil || got.Count != 2 || got.Messages[0].Text != "The Port is 1" || got.Messages[0].Speaker != "conversation" {
 		t.Errorf("%+v %v", got, err)
 	}
 	// On the wire a list is a list.
-	none, _ := p.Memory(t.Context(), from("agent:a", "r"), "harbour", 1)
+	none, _ := p.memory(t.Context(), from("agent:a", "r"), "harbour", 1)
 	if raw, err := jsonx.Marshal(none); err != nil || !strings.Contains(string(raw), `"messages":[]`) {
 		t.Errorf("%s %v", raw, err)
 	}
 }
 
-// service answers each op with a text, or fails where it has none.
-func service(answers map[string]string, asked *[]string) parent.Service {
-	return func(_ context.Context, o parent.Origin, question json.RawMessage) (json.RawMessage, error) {
+// service answers each op with a text, or fails if it has none.
+func service(answers map[string]string, asked *[]string) func(context.Context, taskOrigin, json.RawMessage) (json.RawMessage, error) {
+	return func(_ context.Context, o taskOrigin, question json.RawMessage) (json.RawMessage, error) {
 		var q struct{ Op string }
 		if err := json.Unmarshal(question, &q); err != nil {
 			return nil, err
@@ -115,26 +115,26 @@ func service(answers map[string]string, asked *[]string) parent.Service {
 	}
 }
 
-func TestAServiceAnswers(t *testing.T) {
+func TestParentServiceAnswers(t *testing.T) {
 	t.Parallel()
-	o := parent.Origin{Creator: "agent:a", Session: "s", Thread: "t", Room: "r"}
+	o := taskOrigin{Creator: "agent:a", Session: "s", Thread: "t", Room: "r"}
 	var asked []string
-	p := parent.New(parent.Config{
-		Rooms: room(t), Logger: slog.New(slog.DiscardHandler), Character: parent.Character{Name: "of the configuration"},
-		Service: service(map[string]string{
+	p := &parentBridge{
+		rooms: conversation(t), logger: slog.New(slog.DiscardHandler), character: agents.Character{Name: "of the configuration"},
+		service: service(map[string]string{
 			"decide":  `{"content":[{"type":"text","text":"{\"action\":\"ignore\"}"}]}`,
 			"context": `{"character":{"name":"Ada","bio":"She counts.","topics":["engines"]}}`,
 			"memory":  `{"messages":[{"speaker":"Ada","text":"one","created_at":"then"},{"speaker":"Ada","text":"` + strings.Repeat("x", 700) + `"},{"text":"three"}]}`,
 		}, &asked),
-	})
-	if text, err := p.Decide(t.Context(), o, "blocked", "What now?"); err != nil || text != `{"action":"ignore"}` {
+	}
+	if text, err := p.decide(t.Context(), o, "blocked", "What now?"); err != nil || text != `{"action":"ignore"}` {
 		t.Errorf("%s %v", text, err)
 	}
-	who, in := p.Context(t.Context(), o)
+	who, in := p.context(t.Context(), o)
 	if who == nil || who.Name != "Ada" || len(who.Bio) != 1 || len(who.Topics) != 1 || in == nil || in.ID != "r" || in.ThreadID != "t" {
 		t.Errorf("%+v %+v", who, in)
 	}
-	got, err := p.Memory(t.Context(), o, "engine", 2)
+	got, err := p.memory(t.Context(), o, "engine", 2)
 	if err != nil || got.Count != 2 || len([]rune(got.Messages[0].Text)) != 600 || got.Messages[1].Text != "three" {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -145,10 +145,10 @@ func TestAServiceAnswers(t *testing.T) {
 	}
 }
 
-// TestAServiceSaysNothing: what it does not say, or not readably, is as if there were none.
-func TestAServiceSaysNothing(t *testing.T) {
+// A service whose answer is missing or malformed counts as none.
+func TestParentServiceWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	o := parent.Origin{Creator: "agent:a", Session: "s", Room: "r"}
+	o := taskOrigin{Creator: "agent:a", Session: "s", Room: "r"}
 	for name, answers := range map[string]map[string]string{
 		"it fails":       {},
 		"null":           {"context": "null", "memory": "null"},
@@ -159,52 +159,52 @@ func TestAServiceSaysNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked []string
-			p := parent.New(parent.Config{
-				Rooms: room(t), Service: service(answers, &asked), Character: parent.Character{Name: "of the configuration", Bio: []string{"b"}}, Logger: slog.New(slog.DiscardHandler),
-			})
-			if who, _ := p.Context(t.Context(), o); who == nil || who.Name != "of the configuration" || who.Topics == nil {
+			p := &parentBridge{
+				rooms: conversation(t), service: service(answers, &asked), character: agents.Character{Name: "of the configuration", Bio: []string{"b"}}, logger: slog.New(slog.DiscardHandler),
+			}
+			if who, _ := p.context(t.Context(), o); who == nil || who.Name != "of the configuration" || who.Topics == nil {
 				t.Errorf("%+v", who)
 			}
-			if got, err := p.Memory(t.Context(), o, "port", 5); err != nil || got.Count != 5 {
+			if got, err := p.memory(t.Context(), o, "port", 5); err != nil || got.Count != 5 {
 				t.Errorf("%+v %v", got, err)
 			}
 		})
 	}
-	p := parent.New(parent.Config{Rooms: room(t), Logger: slog.New(slog.DiscardHandler)})
-	if who, in := p.Context(t.Context(), parent.Origin{Session: "s"}); who != nil || in != nil {
+	p := &parentBridge{rooms: conversation(t), logger: slog.New(slog.DiscardHandler)}
+	if who, in := p.context(t.Context(), taskOrigin{Session: "s"}); who != nil || in != nil {
 		t.Errorf("%+v %+v", who, in)
 	}
-	if _, err := p.Decide(t.Context(), o, "blocked", "?"); reason(err) != "parent_context_unavailable" {
+	if _, err := p.decide(t.Context(), o, "blocked", "?"); reasonOf(err) != "parent_context_unavailable" {
 		t.Error(err)
 	}
 }
 
-type slow struct{}
+type slowRooms struct{}
 
-func (slow) List(ctx context.Context, _ session.Owner, _ int64, _ int) ([]session.Message, error) {
+func (slowRooms) List(ctx context.Context, _ session.Owner, _ int64, _ int) ([]session.Message, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func TestItHasFiveSeconds(t *testing.T) {
+func TestParentBridgeHasFiveSeconds(t *testing.T) {
 	t.Parallel()
-	o := parent.Origin{Creator: "agent:a", Session: "s", Room: "r"}
-	waits := func(ctx context.Context, _ parent.Origin, _ json.RawMessage) (json.RawMessage, error) {
+	o := taskOrigin{Creator: "agent:a", Session: "s", Room: "r"}
+	waits := func(ctx context.Context, _ taskOrigin, _ json.RawMessage) (json.RawMessage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	for name, cfg := range map[string]parent.Config{"the store": {Rooms: slow{}}, "the service": {Rooms: slow{}, Service: waits}} {
+	for name, p := range map[string]*parentBridge{"the store": {rooms: slowRooms{}}, "the service": {rooms: slowRooms{}, service: waits}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				cfg.Logger = slog.New(slog.DiscardHandler)
-				p, began := parent.New(cfg), time.Now()
-				_, err := p.Memory(t.Context(), o, "port", 5)
-				if took := time.Since(began); reason(err) != "parent_context_timeout" || capability.CodeOf(err) != capability.CodeUnavailable || took != 5*time.Second {
+				p.logger = slog.New(slog.DiscardHandler)
+				began := time.Now()
+				_, err := p.memory(t.Context(), o, "port", 5)
+				if took := time.Since(began); reasonOf(err) != "parent_context_timeout" || capability.CodeOf(err) != capability.CodeUnavailable || took != 5*time.Second {
 					t.Errorf("%v after %v", err, took)
 				}
 				began = time.Now()
-				if who, in := p.Context(t.Context(), o); who != nil || in == nil || time.Since(began) > 5*time.Second {
+				if who, in := p.context(t.Context(), o); who != nil || in == nil || time.Since(began) > 5*time.Second {
 					t.Errorf("%v %v after %v", who, in, time.Since(began))
 				}
 			})
@@ -212,14 +212,14 @@ func TestItHasFiveSeconds(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestResultText(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
 		`"words"`: "words", `{"result":{"a":1}}`: `{"a":1}`, `{"result":"b"}`: "b", `{"result":1,"of":2}`: `{"result":1,"of":2}`, `{"text":"said","data":{}}`: "said", `{"text":7}`: `{"text":7}`,
 		`{"output":"a\n"}`: "a\n", `{"content":[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]}`: "a\nb",
 		`{"content":[]}`: `{"content":[]}`, `{"content":"a"}`: `{"content":"a"}`, `{"a":1}`: `{"a":1}`, `[1]`: `[1]`, ``: ``, `null`: `null`,
 	} {
-		if got := parent.Text(json.RawMessage(raw)); got != want {
+		if got := resultText(json.RawMessage(raw)); got != want {
 			t.Errorf("%s: %q", raw, got)
 		}
 	}
