@@ -16,7 +16,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -58,7 +57,7 @@ type parts []launch.Part
 // UnmarshalJSON implements json.Unmarshaler.
 func (p *parts) UnmarshalJSON(data []byte) error {
 	if text, ok := jsonx.Text(data); ok {
-		for _, part := range utterance.Listed(text) {
+		for _, part := range splitParts(text) {
 			*p = append(*p, labelled(part))
 		}
 		return nil
@@ -82,7 +81,7 @@ func (p *parts) UnmarshalJSON(data []byte) error {
 
 // labelled is a part that may begin with the name of its program.
 func labelled(text string) launch.Part {
-	name, task := utterance.Agent(strings.TrimSpace(text))
+	name, task := cutAgent(strings.TrimSpace(text))
 	return launch.Part{Task: task, AgentType: string(name)}
 }
 
@@ -96,7 +95,7 @@ func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) 
 	if request == "" && len(p.Agents) == 0 {
 		return Fail(MissingParams.Errorf("say what is to be done: task is empty"), nil)
 	}
-	if p.Repo == "" && len(p.Agents) < 2 && utterance.Errand(request) {
+	if p.Repo == "" && len(p.Agents) < 2 && isErrand(request) {
 		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined", "answer the user yourself"), nil)
 	}
 	t, err := v.task(ctx, c, p, request)
@@ -208,7 +207,7 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 // split is what each agent does: the entries of the user's own list, or of the agents that
 // the caller names, whichever are more; the whole where there is no list.
 func split(p createParams, said bool, request string) []launch.Part {
-	own := utterance.Tasks(request)
+	own := listedTasks(request)
 	if len(own) > len(p.Agents) && len(own) > 1 {
 		var list []launch.Part
 		for _, task := range own {
@@ -274,10 +273,10 @@ func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error)
 	if p.Repo = strings.TrimSpace(p.Repo); p.Repo != "" || p.Workdir != "" {
 		return p.Repo, nil
 	}
-	if repo := First(utterance.Repo(request), utterance.Repo(p.Task)); repo != "" {
+	if repo := First(mentionedRepo(request), mentionedRepo(p.Task)); repo != "" {
 		return repo, nil
 	}
-	if utterance.SameRepo(request) {
+	if meansLastRepo(request) {
 		return last(), nil
 	}
 	return "", nil

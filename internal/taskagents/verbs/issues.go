@@ -8,7 +8,6 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
@@ -34,11 +33,11 @@ func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) 
 		if alias, ok := strings.CutSuffix(strings.TrimSuffix(c.Spelled, "S"), "_ISSUE"); ok && alias != "MANAGE" {
 			op = strings.ToLower(alias)
 		} else {
-			op = utterance.IssueOperation(c.Message)
+			op = issueOperation(c.Message)
 		}
 	}
 	if p.Number == 0 && op != "create" && op != "list" {
-		p.Number, _ = utterance.IssueNumber(c.Message)
+		p.Number, _ = issueNumber(c.Message)
 	}
 	if err := p.complete(op); err != nil {
 		return Fail(err, nil)

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
@@ -53,13 +52,13 @@ func (v *repoVerbs) Table() map[Name]Do {
 // repo is the repository that is meant: the parameter, else what the user names, else the
 // one of before where the user means that, or where before says that any will do.
 func (v *repoVerbs) repo(c Call, named string, before bool) string {
-	if repo := First(named, utterance.Repo(c.Message)); repo != "" {
+	if repo := First(named, mentionedRepo(c.Message)); repo != "" {
 		return repo
 	}
-	if !before && !utterance.SameRepo(c.Message) {
+	if !before && !meansLastRepo(c.Message) {
 		return ""
 	}
-	if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.LastRepo == nil || !utterance.SameRepo(c.Message) {
+	if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.LastRepo == nil || !meansLastRepo(c.Message) {
 		return repo
 	}
 	return v.cfg.LastRepo()

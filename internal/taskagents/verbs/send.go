@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 )
 
 // started is what SPAWN_AGENT answers.
@@ -47,7 +46,7 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 		return Fail(err, nil)
 	}
 	p.Task = First(p.Task, c.Message)
-	if len(utterance.Tasks(p.Task)) > 1 && v.cfg.Launcher != nil {
+	if len(listedTasks(p.Task)) > 1 && v.cfg.Launcher != nil {
 		return v.cfg.Tasks.Create(ctx, c, params)
 	}
 	name, err := v.program(ctx, p)

@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 )
 
 // which names a thread: by its id, by a session of it, or by words.
@@ -103,7 +102,7 @@ func operation(c Call, named string, texts ...string) (launch.Operation, error) 
 	}
 	if named == "" {
 		for _, text := range append(texts, c.Message) {
-			if op, ok := utterance.Operation(text); ok {
+			if op, ok := taskOperation(text); ok {
 				return launch.Operation(op), nil
 			}
 		}
@@ -122,16 +121,16 @@ const (
 func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
-		Metric   string           `json:"metric"`
-		Window   utterance.Window `json:"window"`
-		Statuses Texts            `json:"statuses"`
-		Limit    int              `json:"limit"`
-		Archived bool             `json:"includeArchived"`
+		Metric   string     `json:"metric"`
+		Window   timeWindow `json:"window"`
+		Statuses Texts      `json:"statuses"`
+		Limit    int        `json:"limit"`
+		Archived bool       `json:"includeArchived"`
 	}
 	if err := Params(params, &p); err != nil {
 		return Fail(err, nil)
 	}
-	window, count := utterance.Asked(c.Message)
+	window, count := askedWindow(c.Message)
 	if p.Window == "" {
 		p.Window = window
 	}
@@ -181,30 +180,30 @@ func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage)
 }
 
 // counted says how many tasks there are of a window.
-func counted(n int, w utterance.Window) string {
+func counted(n int, w timeWindow) string {
 	word := "tasks"
 	if n == 1 {
 		word = "task"
 	}
-	of := map[utterance.Window]string{
-		utterance.Active: " not finished", utterance.Today: " of today", utterance.Yesterday: " of yesterday",
-		utterance.Last7: " of the last 7 days", utterance.Last30: " of the last 30 days",
+	of := map[timeWindow]string{
+		windowActive: " not finished", windowToday: " of today", windowYesterday: " of yesterday",
+		windowLast7: " of the last 7 days", windowLast30: " of the last 30 days",
 	}[w]
 	return fmt.Sprintf("%d %s%s.", n, word, of)
 }
 
 // filter is a window, in the user's zone, and statuses.
-func (v *taskVerbs) filter(c Call, w utterance.Window, statuses []string) (f threads.Filter, err error) {
+func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.Filter, err error) {
 	now := v.cfg.Now()
 	if c.Zone != nil {
 		now = now.In(c.Zone)
 	}
-	from, to, ok := w.Span(now)
+	from, to, ok := w.span(now)
 	if !ok {
 		return f, MissingParams.Errorf("window is %.40q; it is active, today, yesterday, last_7_days or last_30_days", w)
 	}
 	f.ActivityAfter, f.ActivityBefore = from, to
-	if w == utterance.Active {
+	if w == windowActive {
 		f.Statuses = Unfinished()
 	}
 	if len(statuses) > 0 {

@@ -14,7 +14,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 )
 
 // taskLauncher begins and controls the work of threads; it is package launch's.
@@ -90,7 +89,7 @@ func (v *taskVerbs) Pick(ctx context.Context, wanted programs.Name, t choice.Tas
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed
 	}
-	if !programs.Of(wanted).Terse || !utterance.Prose(t.Text) {
+	if !programs.Of(wanted).Terse || !isProse(t.Text) {
 		return wanted
 	}
 	state := v.cfg.Choice.State(ctx, t)

@@ -1,4 +1,4 @@
-package utterance
+package verbs
 
 import (
 	"regexp"
@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-var operations = []mention[string]{
+var taskOperations = []mention[string]{
 	meaning("pause", `pause|hold (?:it|that|on|off)|on hold|suspend`),
 	meaning("stop", `stop|cancel|kill|abort|halt|terminate|give up`),
 	meaning("resume", `resume|unpause|restart|start (?:it |that )?again|pick (?:it |that )?up`),
@@ -17,9 +17,9 @@ var operations = []mention[string]{
 	meaning("archive", `archive|put (?:it |that )?away`),
 }
 
-// Operation is what a text wants done with a task: the operation that it mentions
-// first, of those that it does not forbid.
-func Operation(text string) (string, bool) { return first(text, operations) }
+// taskOperation is what a text wants done with a task: the operation that it mentions
+// firstMention, of those that it does not forbid.
+func taskOperation(text string) (string, bool) { return firstMention(text, taskOperations) }
 
 var issueOperations = []mention[string]{
 	meaning("create", `create|file|report|raise|submit|new issues?|(?:open|add|write|make) (?:an?|new|some|these|the following) (?:new )?(?:issues?|tickets?|bugs?)`),
@@ -32,10 +32,10 @@ var issueOperations = []mention[string]{
 	meaning("get", `get|read|show|look at|details? of`),
 }
 
-// IssueOperation is what a text wants done with issues; "list" where it says nothing.
-func IssueOperation(text string) string {
-	op, ok := first(text, issueOperations)
-	_, numbered := IssueNumber(text)
+// issueOperation is what a text wants done with issues; "list" where it says nothing.
+func issueOperation(text string) string {
+	op, ok := firstMention(text, issueOperations)
+	_, numbered := issueNumber(text)
 	switch {
 	case !ok && numbered, op == "list" && numbered:
 		return "get"
@@ -45,11 +45,11 @@ func IssueOperation(text string) string {
 	return op
 }
 
-var numbers = regexp.MustCompile(`(?i)#(\d{1,9})\b|\b(?:issue|ticket|bug)(?: number| no\.?)? (\d{1,9})\b`)
+var issueNumbers = regexp.MustCompile(`(?i)#(\d{1,9})\b|\b(?:issue|ticket|bug)(?: number| no\.?)? (\d{1,9})\b`)
 
-// IssueNumber is the issue that a text names as #12 or issue 12.
-func IssueNumber(s string) (int, bool) {
-	m := numbers.FindStringSubmatch(text.ClipBytes(s, MaxRead))
+// issueNumber is the issue that a text names as #12 or issue 12.
+func issueNumber(s string) (int, bool) {
+	m := issueNumbers.FindStringSubmatch(text.ClipBytes(s, maxUtterance))
 	if m == nil {
 		return 0, false
 	}
@@ -57,57 +57,57 @@ func IssueNumber(s string) (int, bool) {
 	return n, err == nil && n > 0
 }
 
-// Window is a part of the past that people ask about.
-type Window string
+// timeWindow is a part of the past that people ask about.
+type timeWindow string
 
 // The windows.
 const (
-	Active    Window = "active"
-	Today     Window = "today"
-	Yesterday Window = "yesterday"
-	Last7     Window = "last_7_days"
-	Last30    Window = "last_30_days"
+	windowActive    timeWindow = "active"
+	windowToday     timeWindow = "today"
+	windowYesterday timeWindow = "yesterday"
+	windowLast7     timeWindow = "last_7_days"
+	windowLast30    timeWindow = "last_30_days"
 )
 
 // Span is when a window begins and ends, both inclusive, for somebody whose clock now is;
 // its zone is theirs. A zero end is now, two zero times are always. ok is false for what is
 // no window.
-func (w Window) Span(now time.Time) (from, to time.Time, ok bool) {
+func (w timeWindow) span(now time.Time) (from, to time.Time, ok bool) {
 	day := func(back int) time.Time {
 		y, m, d := now.Date()
 		return time.Date(y, m, d-back, 0, 0, 0, 0, now.Location())
 	}
 	switch w {
-	case "", Active:
+	case "", windowActive:
 		return from, to, true
-	case Today:
+	case windowToday:
 		return day(0), to, true
-	case Yesterday:
+	case windowYesterday:
 		return day(1), day(0).Add(-time.Millisecond), true
-	case Last7:
+	case windowLast7:
 		return now.AddDate(0, 0, -7), to, true
-	case Last30:
+	case windowLast30:
 		return now.AddDate(0, 0, -30), to, true
 	}
 	return from, to, false
 }
 
-var windows = []mention[Window]{
-	meaning(Yesterday, `yesterday`),
-	meaning(Today, `today|this morning|tonight`),
-	meaning(Last7, `(?:last|past|this) week|(?:last|past) (?:7|seven) days`),
-	meaning(Last30, `(?:last|past|this) month|(?:last|past) (?:30|thirty) days`),
-	meaning(Active, `active|running|in progress|right now|currently|at the moment`),
+var timeWindows = []mention[timeWindow]{
+	meaning(windowYesterday, `yesterday`),
+	meaning(windowToday, `today|this morning|tonight`),
+	meaning(windowLast7, `(?:last|past|this) week|(?:last|past) (?:7|seven) days`),
+	meaning(windowLast30, `(?:last|past|this) month|(?:last|past) (?:30|thirty) days`),
+	meaning(windowActive, `active|running|in progress|right now|currently|at the moment`),
 }
 
-// Asked is what a text asks about the past: which window and, with "how many", that a
+// askedWindow is what a text asks about the past: which window and, with "how many", that a
 // number is wanted.
-func Asked(s string) (w Window, count bool) {
-	if blank(s) {
+func askedWindow(s string) (w timeWindow, count bool) {
+	if hasNoWords(s) {
 		return "", false
 	}
-	w, _ = first(s, windows)
-	return w, howMany.MatchString(text.ClipBytes(s, MaxRead))
+	w, _ = firstMention(s, timeWindows)
+	return w, howMany.MatchString(text.ClipBytes(s, maxUtterance))
 }
 
 var howMany = regexp.MustCompile(`(?i)\bhow many\b|\bcount\b|\bnumber of\b`)

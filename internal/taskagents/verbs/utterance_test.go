@@ -1,4 +1,4 @@
-package utterance_test
+package verbs
 
 import (
 	"slices"
@@ -8,7 +8,6 @@ import (
 	_ "time/tzdata"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
-	"github.com/junctor-run/junctor/internal/taskagents/verbs/utterance"
 )
 
 func TestAListIsSeveralTasks(t *testing.T) {
@@ -22,11 +21,11 @@ func TestAListIsSeveralTasks(t *testing.T) {
 		"Do these:\n* a\n* b\n* c":                              {"a", "b", "c"},
 		"Use version 1. of it.\nThen version 2. of the others.": nil,
 	} {
-		if got := utterance.Tasks(text); !slices.Equal(got, want) {
+		if got := listedTasks(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
-	if got := utterance.Listed(" a | codex: b ||c | "); !slices.Equal(got, []string{"a", "codex: b", "c"}) {
+	if got := splitParts(" a | codex: b ||c | "); !slices.Equal(got, []string{"a", "codex: b", "c"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -44,7 +43,7 @@ func TestAPartMayNameItsProgram(t *testing.T) {
 		"claude                       : fix ": {"", "claude                       : fix "},
 		"fix it":                              {"", "fix it"},
 	} {
-		if name, task := utterance.Agent(part); name != want.name || task != want.task {
+		if name, task := cutAgent(part); name != want.name || task != want.task {
 			t.Errorf("%q: %q %q", part, name, task)
 		}
 	}
@@ -67,7 +66,7 @@ func TestWhatIsMeantForAShell(t *testing.T) {
 		"move all config loading into one single place":               true,
 		"Run `npm test` and tell me why it fails, I need to know it.": true,
 	} {
-		if got := utterance.Prose(text); got != want {
+		if got := isProse(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
@@ -88,7 +87,7 @@ func TestTheRepositoryIsFoundInTheText(t *testing.T) {
 		"this and/or that":                                     "",
 		"https://github.com/acme":                              "",
 	} {
-		if got := utterance.Repo(text); got != want {
+		if got := mentionedRepo(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -96,7 +95,7 @@ func TestTheRepositoryIsFoundInTheText(t *testing.T) {
 		"do it in the same repo": true, "continue": true, "Continue with the parser": true, "pick up where you left": true,
 		"use the last repository": true, "make a new project": false, "handle the continue button": false,
 	} {
-		if got := utterance.SameRepo(text); got != want {
+		if got := meansLastRepo(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
@@ -113,7 +112,7 @@ func TestErrandsAreNoWork(t *testing.T) {
 		"fix the bug in the shopping list":                false,
 		"write a haiku":                                   false,
 	} {
-		if got := utterance.Errand(text); got != want {
+		if got := isErrand(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
@@ -126,7 +125,7 @@ func TestWhatIsToBeDone(t *testing.T) {
 		"don't stop, continue": "continue", "Do not pause it": "", "resume": "resume", "reopen the thread": "reopen", "how is it going?": "",
 		"CANCEL": "stop", "the stopwatch task": "",
 	} {
-		if got, ok := utterance.Operation(text); got != want || ok != (want != "") {
+		if got, ok := taskOperation(text); got != want || ok != (want != "") {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
@@ -135,12 +134,12 @@ func TestWhatIsToBeDone(t *testing.T) {
 		"what are the open issues?": "list", "show issue 4": "get", "#12": "get", "comment on #4: done": "comment", "add the bug label to #4": "add_labels",
 		"rename #4": "update", "": "list", "open a new issue about the parser": "create", "show me the issues": "list",
 	} {
-		if got := utterance.IssueOperation(text); got != want {
+		if got := issueOperation(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 	for text, want := range map[string]int{"close #41.": 41, "issue 7": 7, "ticket number 8": 8, "version 7": 0, "#0": 0, "#99999999999": 0} {
-		if got, ok := utterance.IssueNumber(text); got != want && ok || ok != (want > 0) {
+		if got, ok := issueNumber(text); got != want && ok || ok != (want > 0) {
 			t.Errorf("%q: %d %v", text, got, ok)
 		}
 	}
@@ -155,33 +154,33 @@ func TestDaysAreThoseOfTheUser(t *testing.T) {
 	// The day before had 25 hours.
 	now := time.Date(2026, 10, 26, 0, 30, 0, 0, zone)
 	day := func(d, h int) time.Time { return time.Date(2026, 10, d, h, 0, 0, 0, zone) }
-	for w, want := range map[utterance.Window][2]time.Time{
-		utterance.Today:     {day(26, 0), {}},
-		utterance.Yesterday: {day(25, 0), day(26, 0).Add(-time.Millisecond)},
-		utterance.Last7:     {now.AddDate(0, 0, -7), {}},
-		utterance.Last30:    {now.AddDate(0, 0, -30), {}},
-		utterance.Active:    {},
-		"":                  {},
+	for w, want := range map[timeWindow][2]time.Time{
+		windowToday:     {day(26, 0), {}},
+		windowYesterday: {day(25, 0), day(26, 0).Add(-time.Millisecond)},
+		windowLast7:     {now.AddDate(0, 0, -7), {}},
+		windowLast30:    {now.AddDate(0, 0, -30), {}},
+		windowActive:    {},
+		"":              {},
 	} {
-		if from, to, ok := w.Span(now); !ok || !from.Equal(want[0]) || !to.Equal(want[1]) {
+		if from, to, ok := w.span(now); !ok || !from.Equal(want[0]) || !to.Equal(want[1]) {
 			t.Errorf("%s: %v to %v", w, from, to)
 		}
 	}
-	if from, to, _ := utterance.Yesterday.Span(now); to.Sub(from) != 25*time.Hour-time.Millisecond {
+	if from, to, _ := windowYesterday.span(now); to.Sub(from) != 25*time.Hour-time.Millisecond {
 		t.Errorf("%v", to.Sub(from))
 	}
-	if _, _, ok := utterance.Window("tomorrow").Span(now); ok {
+	if _, _, ok := timeWindow("tomorrow").span(now); ok {
 		t.Error("tomorrow")
 	}
-	for text, want := range map[string]utterance.Window{
-		"what did you do yesterday?": utterance.Yesterday, "anything today": utterance.Today, "in the past week": utterance.Last7,
-		"this month's tasks": utterance.Last30, "what is running": utterance.Active, "all of them": "", "": "",
+	for text, want := range map[string]timeWindow{
+		"what did you do yesterday?": windowYesterday, "anything today": windowToday, "in the past week": windowLast7,
+		"this month's tasks": windowLast30, "what is running": windowActive, "all of them": "", "": "",
 	} {
-		if got, _ := utterance.Asked(text); got != want {
+		if got, _ := askedWindow(text); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if _, count := utterance.Asked("how many tasks failed"); !count {
+	if _, count := askedWindow("how many tasks failed"); !count {
 		t.Error("how many")
 	}
 }
@@ -195,26 +194,26 @@ func FuzzUtterance(f *testing.F) {
 		if len(text) > 1<<16 {
 			t.Skip()
 		}
-		for _, task := range append(utterance.Tasks(text), utterance.Listed(text)...) {
+		for _, task := range append(listedTasks(text), splitParts(text)...) {
 			for line := range strings.Lines(task) {
 				if !strings.Contains(text, strings.TrimSpace(line)) {
 					t.Errorf("%q is not in %q", line, text)
 				}
 			}
-			if name, rest := utterance.Agent(task); name != "" && rest == "" {
+			if name, rest := cutAgent(task); name != "" && rest == "" {
 				t.Error("a program without a task")
 			}
 		}
-		if repo := utterance.Repo(text); repo != "" && !strings.Contains(text, strings.TrimPrefix(repo, "https://")) {
+		if repo := mentionedRepo(text); repo != "" && !strings.Contains(text, strings.TrimPrefix(repo, "https://")) {
 			t.Errorf("%q is not in %q", repo, text)
 		}
-		utterance.Prose(text)
-		utterance.Errand(text)
-		utterance.SameRepo(text)
-		utterance.Operation(text)
-		utterance.IssueOperation(text)
-		utterance.Asked(text)
-		if n, ok := utterance.IssueNumber(text); ok && n <= 0 {
+		isProse(text)
+		isErrand(text)
+		meansLastRepo(text)
+		taskOperation(text)
+		issueOperation(text)
+		askedWindow(text)
+		if n, ok := issueNumber(text); ok && n <= 0 {
 			t.Errorf("issue %d", n)
 		}
 	})
