@@ -17,8 +17,8 @@ var taskOperations = []mention[string]{
 	meaning("archive", `archive|put (?:it |that )?away`),
 }
 
-// taskOperation is what a text wants done with a task: the operation that it mentions
-// firstMention, of those that it does not forbid.
+// taskOperation returns the operation on a task that a text mentions first, ignoring negated
+// ones.
 func taskOperation(text string) (string, bool) { return firstMention(text, taskOperations) }
 
 var issueOperations = []mention[string]{
@@ -32,7 +32,7 @@ var issueOperations = []mention[string]{
 	meaning("get", `get|read|show|look at|details? of`),
 }
 
-// issueOperation is what a text wants done with issues; "list" where it says nothing.
+// issueOperation returns the operation on issues that a text mentions; "list" if none.
 func issueOperation(text string) string {
 	op, ok := firstMention(text, issueOperations)
 	_, numbered := issueNumber(text)
@@ -47,7 +47,7 @@ func issueOperation(text string) string {
 
 var issueNumbers = regexp.MustCompile(`(?i)#(\d{1,9})\b|\b(?:issue|ticket|bug)(?: number| no\.?)? (\d{1,9})\b`)
 
-// issueNumber is the issue that a text names as #12 or issue 12.
+// issueNumber returns the number of an issue named as #12 or issue 12.
 func issueNumber(s string) (int, bool) {
 	m := issueNumbers.FindStringSubmatch(text.ClipBytes(s, maxUtterance))
 	if m == nil {
@@ -57,10 +57,10 @@ func issueNumber(s string) (int, bool) {
 	return n, err == nil && n > 0
 }
 
-// timeWindow is a part of the past that people ask about.
+// timeWindow is a period of the past that a text asks about.
 type timeWindow string
 
-// The windows.
+// Values of timeWindow.
 const (
 	windowActive    timeWindow = "active"
 	windowToday     timeWindow = "today"
@@ -69,9 +69,8 @@ const (
 	windowLast30    timeWindow = "last_30_days"
 )
 
-// Span is when a window begins and ends, both inclusive, for somebody whose clock now is;
-// its zone is theirs. A zero end is now, two zero times are always. ok is false for what is
-// no window.
+// span returns the inclusive begin and end of the window in the time zone of now. A zero end
+// means now, and two zero times mean no limit. ok is false if the window is unknown.
 func (w timeWindow) span(now time.Time) (from, to time.Time, ok bool) {
 	day := func(back int) time.Time {
 		y, m, d := now.Date()
@@ -100,8 +99,7 @@ var timeWindows = []mention[timeWindow]{
 	meaning(windowActive, `active|running|in progress|right now|currently|at the moment`),
 }
 
-// askedWindow is what a text asks about the past: which window and, with "how many", that a
-// number is wanted.
+// askedWindow returns the window that a text asks about and whether it asks for a count.
 func askedWindow(s string) (w timeWindow, count bool) {
 	if hasNoWords(s) {
 		return "", false

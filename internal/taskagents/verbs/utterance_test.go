@@ -185,7 +185,7 @@ func TestDaysAreThoseOfTheUser(t *testing.T) {
 	}
 }
 
-// What is read from a text is never more than what is in it.
+// FuzzUtterance requires every result to be part of the text.
 func FuzzUtterance(f *testing.F) {
 	for _, s := range []string{"1. a\n2. b", "fix github.com/a/b", "stop #4 yesterday", "codex: x | y", "- a\n- b\n  c\n"} {
 		f.Add(s)
