@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
 )
 
 // frameworksCommand is about the programs of task agents, and how their screens are read.
@@ -131,18 +130,18 @@ func (a *app) replayRecording(path, name, version string) error {
 	if err != nil {
 		return err
 	}
-	subject := replay.Subject{Version: version}
+	subject := detect.Subject{Version: version}
 	if name != "" {
 		known, ok := programs.Normalise(name)
 		if !ok {
 			return capability.Errorf(capability.CodeInvalidInput, "", "%q is no known framework", name).With("", "see: junctor frameworks list")
 		}
 		subject.Framework = known
-		if guess, err := replay.Guess(rec, path); err == nil && guess.Framework == known && version == "" {
+		if guess, err := detect.GuessProgram(rec, path); err == nil && guess.Framework == known && version == "" {
 			subject.Version = guess.Version
 		}
 	} else {
-		if subject, err = replay.Guess(rec, filepath.ToSlash(path)); err != nil {
+		if subject, err = detect.GuessProgram(rec, filepath.ToSlash(path)); err != nil {
 			return err
 		}
 		if version != "" {
@@ -157,7 +156,7 @@ func (a *app) replayRecording(path, name, version string) error {
 	if remark != "" {
 		fmt.Fprintln(a.stderr, "junctor: "+plainText(remark))
 	}
-	return replay.Run(rec, file, subject.Version, func(s replay.Step) error {
+	return detect.Replay(rec, file, subject.Version, func(s detect.ReplayStep) error {
 		if a.json {
 			return a.printObject(s)
 		}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
 	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
 
@@ -449,7 +448,7 @@ func (n *node) replayed(t *testing.T, session, word string) {
 	if err != nil || a.status != 200 {
 		t.Fatalf("%d %v", a.status, err)
 	}
-	subject, err := replay.Guess(rec, "")
+	subject, err := detect.GuessProgram(rec, "")
 	if err != nil || subject.Framework != programs.Claude {
 		t.Fatal(subject, err)
 	}
@@ -462,7 +461,7 @@ func (n *node) replayed(t *testing.T, session, word string) {
 		t.Fatal(err)
 	}
 	var words []string
-	if err := replay.Run(rec, rules, subject.Version, func(s replay.Step) error {
+	if err := detect.Replay(rec, rules, subject.Version, func(s detect.ReplayStep) error {
 		words = append(words, s.To)
 		return nil
 	}); err != nil || !slices.Contains(words, word) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/replay"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/testkit/fakecli"
 )
@@ -79,12 +79,12 @@ func TestARecordingIsReplayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject, err := replay.Guess(rec, "one.cast")
+	subject, err := detect.GuessProgram(rec, "one.cast")
 	if err != nil || subject.Version != "2.1.197" {
 		t.Fatal(subject, err)
 	}
 	var replayed, marked []string
-	if err := replay.Run(rec, claude(t), subject.Version, func(s replay.Step) error {
+	if err := detect.Replay(rec, claude(t), subject.Version, func(s detect.ReplayStep) error {
 		replayed = append(replayed, s.To)
 		return nil
 	}); err != nil {

@@ -1,9 +1,9 @@
-// Package detect says in which state a session's program is. It fuses what the program
-// tells itself (structured messages, hooks, terminal sequences) with what stands on its
-// screen, a higher class before a lower one, with the exceptions that were measured. It
-// has no clock: time comes in with every call, so a recording gives the same answer as
-// the session did. It reads one screen at a time and keeps little more than the last
-// sequence of each kind.
+// Package detect determines the state of a session's program. It combines the program's own
+// signals (structured messages, hooks, terminal sequences) with the text on its screen; a
+// higher class of signal takes precedence, with measured exceptions. It has no clock: every
+// call passes the time, so that [Replay] of a recording gives the same result as the session
+// did. It reads one screen at a time and keeps little more than the last sequence of each
+// kind.
 package detect
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// The times of task-agents, sections 2, 4.4 and 4.7.
+// Intervals of the detector, and how long a state must last before it is reported.
 const (
 	evaluateEvery = 50 * time.Millisecond
-	longestUpdate = time.Second // a synchronised update that never ends is looked at all the same
+	longestUpdate = time.Second // then a synchronised update is evaluated although it has not ended
 	blockerSettle = 250 * time.Millisecond
 	doneSettle    = 1500 * time.Millisecond
-	signalSettle  = 2500 * time.Millisecond // a completion with nothing but the screen's last lines behind it
+	signalSettle  = 2500 * time.Millisecond // a completion that only the last lines of the screen show
 	hookYields    = 2 * time.Second
-	// agreedSettle is for what a sequence and the screen say alike: the full settle
-	// times are for one of them alone.
+	// agreedSettle applies if a sequence and the screen agree; the longer times are for one
+	// of them alone.
 	agreedSettle = 500 * time.Millisecond
 	fatalSettle  = 750 * time.Millisecond
-	workSettle   = 250 * time.Millisecond // work that nobody submitted: start-up of helpers looks like it for an instant
+	workSettle   = 250 * time.Millisecond // work without a submitted text; the start of helpers looks like it for an instant
 )
 
 const (

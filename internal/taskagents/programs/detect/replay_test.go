@@ -1,4 +1,4 @@
-package replay
+package detect
 
 import (
 	"math"
@@ -11,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
-// recordings returns the recordings of real programs that package term holds.
+// recordings returns package term's recordings of real programs.
 func recordings(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../term/testdata/casts/*.cast")
@@ -28,7 +26,7 @@ func recordings(t testing.TB) []string {
 	return files
 }
 
-func load(t testing.TB, name string) (*cast.Recording, *detect.File, Subject) {
+func load(t testing.TB, name string) (*cast.Recording, *File, Subject) {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
@@ -39,7 +37,7 @@ func load(t testing.TB, name string) (*cast.Recording, *detect.File, Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject, err := Guess(rec, name)
+	subject, err := GuessProgram(rec, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +48,13 @@ func load(t testing.TB, name string) (*cast.Recording, *detect.File, Subject) {
 	return rec, file, subject
 }
 
-func rules(t testing.TB, s Subject) (*detect.File, string) {
+func rules(t testing.TB, s Subject) (*File, string) {
 	t.Helper()
-	files, err := detect.Load("")
+	files, err := Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, remark, err := detect.Pick(files, s.Framework, s.Version)
+	file, remark, err := Pick(files, s.Framework, s.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +75,9 @@ func marks(rec *cast.Recording) (out []marked) {
 	return out
 }
 
-func run(t testing.TB, rec *cast.Recording, file *detect.File, version string) (steps []Step) {
+func run(t testing.TB, rec *cast.Recording, file *File, version string) (steps []ReplayStep) {
 	t.Helper()
-	if err := Run(rec, file, version, func(s Step) error { steps = append(steps, s); return nil }); err != nil {
+	if err := Replay(rec, file, version, func(s ReplayStep) error { steps = append(steps, s); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return steps
@@ -87,7 +85,7 @@ func run(t testing.TB, rec *cast.Recording, file *detect.File, version string) (
 
 // check compares what was announced with the marks: the same states in the same order,
 // each at its time, give or take the program's settle time and a second.
-func check(t *testing.T, rec *cast.Recording, file *detect.File, steps []Step) {
+func check(t *testing.T, rec *cast.Recording, file *File, steps []ReplayStep) {
 	t.Helper()
 	var want, got []string
 	all := marks(rec)
@@ -194,7 +192,7 @@ func TestTheScreenAloneSuffices(t *testing.T) {
 	}
 }
 
-func words(steps []Step) (out []string) {
+func words(steps []ReplayStep) (out []string) {
 	for _, s := range steps {
 		out = append(out, s.From+" "+s.To+" "+s.Cause)
 	}

@@ -1,7 +1,4 @@
-// Package replay runs a recording through the screen model and the detector on the
-// recording's own clock, and tells each change of state: what the detector would have
-// said while it was recorded (task-agents, section 20, test 1).
-package replay
+package detect
 
 import (
 	"path"
@@ -11,33 +8,32 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
-	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/term"
 )
 
-// runOn is how long the clock goes on after the last event: nothing more was printed,
-// so what was shown then stayed, and may settle.
-const runOn = 5 * time.Second
+// replayTail is how long the clock continues after the last event, so that the final screen
+// may settle.
+const replayTail = 5 * time.Second
 
-// Step is one change of state, in the words of the marks.
-type Step struct {
-	T        float64           `json:"t"` // seconds since the start
-	From     string            `json:"from"`
-	To       string            `json:"to"`
-	Cause    string            `json:"cause"`
-	Evidence []detect.Evidence `json:"evidence"`
+// ReplayStep is one change of state, in the words of the marks.
+type ReplayStep struct {
+	T        float64    `json:"t"` // seconds since the start
+	From     string     `json:"from"`
+	To       string     `json:"to"`
+	Cause    string     `json:"cause"`
+	Evidence []Evidence `json:"evidence"`
 }
 
-// Subject is which program a recording shows.
+// Subject is the program that a recording shows.
 type Subject struct {
 	Framework programs.Name
-	Version   string // "" where nothing says it
-	How       string // how that is known: a sentence's end
+	Version   string // "": not known
+	How       string // how that is known: the end of a sentence
 }
 
-// Guess finds the program: by the header, the note in it or the file's name, or what
-// the program printed about itself.
-func Guess(rec *cast.Recording, file string) (Subject, error) {
+// GuessProgram finds the program of a recording by its header, its note, the name of its
+// file, or the output.
+func GuessProgram(rec *cast.Recording, file string) (Subject, error) {
 	name, version := programAndVersion(rec.CLI)
 	if f, ok := programs.Normalise(name); ok {
 		return Subject{f, version, "by the recording's header"}, nil
@@ -87,26 +83,27 @@ func byContent(rec *cast.Recording) (programs.Name, bool) {
 	return "", false
 }
 
-// Run replays a recording and tells each change. It ends early with the error that tell
-// returns. The mark "end" ends a recording: what follows is the program being stopped.
-// Other marks are not looked at.
-func Run(rec *cast.Recording, file *detect.File, version string, tell func(Step) error) error {
+// Replay runs a recording through the screen model and the detector on the recording's own
+// clock, and calls tell for each change of state that a live session would have had. An
+// error of tell ends it. The mark "end" ends a recording, because the program is stopped
+// after it. Other marks are ignored.
+func Replay(rec *cast.Recording, file *File, version string, tell func(ReplayStep) error) error {
 	start := time.Unix(0, 0)
 	now := start
 	screen := term.New(rec.Cols, rec.Rows)
-	d := detect.New(file, version, screen)
+	d := New(file, version, screen)
 	screen.OSC = func(n int, data string) { d.OSC(now, n, data) }
-	say := func(changes []detect.Change) error {
+	say := func(changes []Change) error {
 		for _, c := range changes {
 			from, to := c.From.Word(), c.To.Word()
 			if from == to { // another dialog of the same kind
 				continue
 			}
 			if c.Evidence == nil {
-				c.Evidence = []detect.Evidence{}
+				c.Evidence = []Evidence{}
 			}
 			t := float64(c.At.Sub(start).Milliseconds()) / 1000
-			if err := tell(Step{T: t, From: from, To: to, Cause: c.Cause, Evidence: c.Evidence}); err != nil {
+			if err := tell(ReplayStep{T: t, From: from, To: to, Cause: c.Cause, Evidence: c.Evidence}); err != nil {
 				return err
 			}
 		}
@@ -148,5 +145,5 @@ func Run(rec *cast.Recording, file *detect.File, version string, tell func(Step)
 			d.Output(now)
 		}
 	}
-	return until(now.Add(runOn))
+	return until(now.Add(replayTail))
 }
