@@ -54,8 +54,8 @@ func misbehave(s *fakecli.Screen, verb, rest string) (answer string) {
 	return ""
 }
 
-// TestProgramsThatMisbehave: acceptance test 3 over the whole stack: a burst of 10 MB, a
-// program that does not listen, and what it started in sessions of its own.
+// TestProgramsThatMisbehave covers the whole stack: a burst of 10 MB, a program that ignores
+// signals, and children that it started in sessions of their own.
 func TestProgramsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

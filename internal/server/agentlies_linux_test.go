@@ -61,8 +61,8 @@ func TestWhatAnAgentSaysIsNeitherRunNorBelieved(t *testing.T) {
 	n.terminate(t, killGrace)
 }
 
-// TestAReadonlyAgentWritesNothing: acceptance test 9, by the hooks of a program that does
-// what they say.
+// TestAReadonlyAgentWritesNothing requires the hooks of a program that obeys them to refuse
+// every write.
 func TestAReadonlyAgentWritesNothing(t *testing.T) {
 	t.Parallel()
 	_, env := agentHome(t)

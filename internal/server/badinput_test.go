@@ -187,7 +187,7 @@ func TestBadBodies(t *testing.T) {
 		{"array", connect, `{"endpoint":[]}`, 400, "invalid_input", "/endpoint"},
 		{"array", connect, `{"endpoint":{"baseUrl":[]}}`, 400, "invalid_input", "/endpoint/baseUrl"},
 		{"array", wire, `[]`, 0, "invalid_input", ""},
-		{"array", wire, `{"method":"fs.list","params":[]}`, 200, "", `"entries"`}, // router spec, section 1: counts as {}
+		{"array", wire, `{"method":"fs.list","params":[]}`, 200, "", `"entries"`}, // an array counts as {}
 		{"twice", invocations, `{"target":"fs.list","target":"fs.list"}`, 400, "invalid_input", `"offset":20`},
 		{"more than one", invocations, `{"target":"fs.list"}{}`, 400, "invalid_input", "offset"},
 		{"unknown field", invocations, `{"target":"fs.list","bogus":1}`, 400, "invalid_input", "bogus"},

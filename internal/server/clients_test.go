@@ -190,8 +190,8 @@ func serveStdio(t *testing.T, env ...string) *node {
 	return n
 }
 
-// TestClientsThatComeAndGo is acceptance check 11: a thousand clients, half of which
-// just go away, leave nothing behind after the idle time.
+// TestClientsThatComeAndGo requires that a thousand clients, half of which disconnect without
+// closing, leave nothing behind after the idle timeout.
 func TestClientsThatComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: a thousand clients")
@@ -231,8 +231,7 @@ func TestClientsThatComeAndGo(t *testing.T) {
 	n.verify(t)
 }
 
-// TestTasksAreTheirOwners is the part of acceptance checks 20 and 22 that is about tasks:
-// one of somebody else's is one that there is not.
+// TestTasksAreTheirOwners requires that another principal's task is reported as not found.
 func TestTasksAreTheirOwners(t *testing.T) {
 	n := serveStdio(t, "JUNCTOR_MCP_TASK_AFTER=20ms")
 	made := n.request(t, http.MethodPost, "/api/v1/tokens", n.token(t, "admin"), `{"role":"agent","name":"other"}`)

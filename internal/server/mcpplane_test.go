@@ -177,7 +177,7 @@ func plane(t *testing.T) (n *node, ups map[string]*rawUpstream, doors map[string
 	return n, ups, doors
 }
 
-// TestBytesPassThePlane is acceptance 6 and 7 of the MCP spec.
+// TestBytesPassThePlane requires definitions, arguments and results to pass unchanged.
 func TestBytesPassThePlane(t *testing.T) {
 	n, ups, doors := plane(t)
 	for way, d := range doors {
@@ -214,7 +214,7 @@ func TestBytesPassThePlane(t *testing.T) {
 	n.verify(t)
 }
 
-// TestQuestionsPassThePlane is acceptance 18: each era of caller with each of provider.
+// TestQuestionsPassThePlane covers each era of caller with each era of provider.
 func TestQuestionsPassThePlane(t *testing.T) {
 	n, _, doors := plane(t)
 	const accepted = `{"action":"accept","content":{"n":9007199254740993}}`
@@ -261,7 +261,7 @@ func TestQuestionsPassThePlane(t *testing.T) {
 	n.verify(t)
 }
 
-// TestProgressPassesThePlane is acceptance 17.
+// TestProgressPassesThePlane requires a provider's progress to reach the caller.
 func TestProgressPassesThePlane(t *testing.T) {
 	_, _, doors := plane(t)
 	for way, d := range doors {
@@ -280,7 +280,7 @@ func TestProgressPassesThePlane(t *testing.T) {
 	}
 }
 
-// TestCancellingPassesThePlane is acceptance 16, by notice and by leaving.
+// TestCancellingPassesThePlane covers cancellation by notification and by disconnecting.
 func TestCancellingPassesThePlane(t *testing.T) {
 	n, ups, _ := plane(t)
 	for _, modern := range []bool{false, true} {

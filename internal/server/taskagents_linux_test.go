@@ -239,7 +239,7 @@ func (n *node) shown(t *testing.T, id string) (s shownAgent) {
 	return s
 }
 
-// TestATaskAgent follows one from its spawn to its end: acceptance tests 3, 7 and 9.
+// TestATaskAgent follows a task agent from its start to its end.
 func TestATaskAgent(t *testing.T) {
 	t.Parallel()
 	user, env := agentHome(t)

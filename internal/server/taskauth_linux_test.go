@@ -23,7 +23,7 @@ func loginMain() error {
 	}
 }
 
-// TestSigningIn: task-agents, sections 4.11 and 9.1.
+// TestSigningIn signs in to a program through the API.
 func TestSigningIn(t *testing.T) {
 	t.Parallel()
 	user, env := agentHome(t)
@@ -96,8 +96,8 @@ func TestSigningIn(t *testing.T) {
 	}
 }
 
-// TestASessionThatWaitsForALogin: acceptance test 3, the login. Its program shows a sign-in
-// screen; somebody logs in by the helper that is started for it; the session is woken.
+// TestASessionThatWaitsForALogin shows a sign-in screen in a session. A user logs in through
+// the helper that is started for it, and the session continues.
 func TestASessionThatWaitsForALogin(t *testing.T) {
 	t.Parallel()
 	user, env := agentHome(t)

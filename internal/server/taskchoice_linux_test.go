@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestAProgramIsChosen: what nobody named is chosen and set up as the configuration says,
-// what was set at run time covers it, and what became of the program is counted, across a
-// restart (task-agents, sections 3 and 6; README R3).
+// TestAProgramIsChosen requires that an unnamed program is chosen and set up by the
+// configuration, that settings made at run time override it, and that results are counted,
+// all across a restart.
 func TestAProgramIsChosen(t *testing.T) {
 	t.Parallel()
 	_, env := agentHome(t)

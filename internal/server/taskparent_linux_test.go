@@ -71,8 +71,8 @@ func (n *node) bridge(t *testing.T, id, token, what string, status int, into any
 	}
 }
 
-// TestTheRoomOfATask: agents read the conversation in which their task was given, and
-// nobody else's (task-agents, acceptance test 10).
+// TestTheRoomOfATask requires that agents can read the conversation in which their task was
+// given, and no other.
 func TestTheRoomOfATask(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

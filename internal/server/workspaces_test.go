@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestWorkspacesOverHTTP takes a repository from its clone to a pull request, and the
-// folder of a session to where it is kept: task-agents, sections 9.3 and 16.
+// TestWorkspacesOverHTTP takes a repository from its clone to a pull request, and keeps the
+// folder of a session.
 func TestWorkspacesOverHTTP(t *testing.T) {
 	t.Parallel()
 	origin := filepath.Join(t.TempDir(), "origin.git")

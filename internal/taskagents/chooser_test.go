@@ -49,7 +49,7 @@ func chooserOf(t *testing.T, v choice.SettingValues, found ...preflight.Result) 
 	}
 }
 
-// TestWhatHappensIsCounted: task-agents, sections 6.3 and 6.4.
+// TestWhatHappensIsCounted covers the metrics of programs and their rest after exhaustion.
 func TestWhatHappensIsCounted(t *testing.T) {
 	t.Parallel()
 	c := chooserOf(t, choice.SettingValues{})

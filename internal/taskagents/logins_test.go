@@ -50,7 +50,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// TestLoggingInAtGitHub: task-agents, section 16.3.
+// TestLoggingInAtGitHub logs in by the device flow (RFC 8628).
 func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a variable
 	t.Setenv("GITHUB_TOKEN", "")
 	h := &hub{}

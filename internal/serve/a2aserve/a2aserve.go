@@ -1,11 +1,11 @@
 // Package a2aserve is the A2A door: other agents find this plane as an agent, whose
 // skills are the capabilities that they may call.
 //
-// One URL speaks two versions. /a2a takes JSON-RPC of A2A 1.0 and of 0.3, told apart by
-// the A2A-Version header alone; the paths below it are the HTTP+JSON form of 1.0. The
-// card under /.well-known/ names all three, is readable by clients of both versions,
-// and is signed. Inside there is one set of operations over 1.0's documents; what is
-// different in 0.3 is translated at the edge (legacy.go).
+// One URL serves two versions. /a2a accepts JSON-RPC of A2A v1.0 and v0.3, distinguished
+// only by the A2A-Version header; the paths below it are the HTTP+JSON binding of v1.0. The
+// card under /.well-known/ lists all three, is readable by clients of both versions, and is
+// signed. Internally there is one set of operations on the documents of v1.0; v0.3 is
+// translated at the edge (legacy.go).
 //
 // A message becomes a task ([tasks]), which carries one call down the governed path.
 // A message names its capability by skill id; one that does not gets a task that asks

@@ -112,8 +112,8 @@ func skillOf(agent *compile.Agent, a *compile.Action, e *catalog.Entry) a2a.Agen
 	return a2a.AgentSkill{ID: id, Name: name, Description: description, Tags: []string{string(a.Canonical), "effect:" + string(e.Effect)}}
 }
 
-// sign writes a card that clients of both versions can read, with a signature over its
-// 1.0 form (JWS, ES256, RFC 8785; empty members removed, as the specification says).
+// sign encodes a card that clients of both versions can read, with a signature over its
+// v1.0 form (JWS, ES256, RFC 8785; without empty members, as A2A v1.0 requires).
 func (s *Surface) sign(card *a2a.AgentCard) ([]byte, error) {
 	doc, err := json.Marshal(card)
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *Surface) sign(card *a2a.AgentCard) ([]byte, error) {
 	return jsonx.Marshal(alsoLegacy(form))
 }
 
-// alsoLegacy adds the members by which 0.3 finds its way; no member of 1.0 changes its
-// meaning, and readers of either leave those of the other alone.
+// alsoLegacy adds the members that clients of v0.3 read. No member of v1.0 changes its
+// meaning, and clients of each version ignore the members of the other.
 func alsoLegacy(form map[string]any) map[string]any {
 	interfaces, _ := form["supportedInterfaces"].([]any)
 	for _, one := range interfaces {

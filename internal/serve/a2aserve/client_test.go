@@ -21,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// TestTheOfficialClient does everything once, over both bindings of 1.0.
+// TestTheOfficialClient calls each operation once, over both bindings of A2A v1.0.
 func TestTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	for _, binding := range []a2a.TransportProtocol{a2a.TransportProtocolJSONRPC, a2a.TransportProtocolHTTPJSON} {
@@ -159,7 +159,7 @@ func TestTheCard(t *testing.T) {
 	}
 }
 
-// verify checks the signature as the specification says, from the key set alone.
+// verify checks the signature from the key set alone, as A2A v1.0 describes.
 func verify(t *testing.T, body, keys string) {
 	t.Helper()
 	var set struct{ Keys []map[string]string }

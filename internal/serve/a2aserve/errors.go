@@ -27,8 +27,8 @@ type fault struct {
 
 func (f *fault) Error() string { return f.message }
 
-// kindOf is the table of the specification: the code of JSON-RPC, the status of HTTP and
-// the code of google.rpc. The reasons are the SDK's, which are the specification's.
+// kindOf returns the JSON-RPC code, HTTP status and google.rpc code that A2A v1.0 assigns to
+// an error. The reasons are the SDK's constants.
 func kindOf(err error) (code, status int, rpc string) {
 	for _, row := range []struct {
 		kind         error

@@ -21,8 +21,8 @@ import (
 // handler is one path of the HTTP+JSON form.
 type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
 
-// paths is the HTTP+JSON form of 1.0. It has no /v1, and the names of its paths hold
-// colons, which is why the last segment is taken apart here.
+// paths returns the handlers of the HTTP+JSON binding of A2A v1.0. Its paths have no /v1
+// prefix and contain colons, so the last segment is split here.
 func (s *Surface) paths() map[string]handler {
 	rpc := func(name string, also func(*http.Request) map[string]any) handler {
 		run, _ := methodOf(false, name)

@@ -62,7 +62,7 @@ func many[P any](f func(*Surface, context.Context, *caller, *P) (iter.Seq[a2awir
 	}
 }
 
-// decode reads parameters, in which unknown members are left alone (R6).
+// decode decodes parameters. Unknown members are ignored.
 func decode[P any](params jsonx.Raw) (*P, error) {
 	p := new(P)
 	if len(params) == 0 || params.Kind() != '{' {

@@ -223,7 +223,7 @@ func (st *stack) rpc(token, version, method, params string) answer {
 	return a
 }
 
-// send sends a message in 1.0 and returns the task.
+// send sends a message of v1.0 and returns the task.
 func (st *stack) send(token, message, more string) a2awire.Task {
 	st.t.Helper()
 	a := st.rpc(token, "1.0", "SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER",`+message+`}`+more+`}`)

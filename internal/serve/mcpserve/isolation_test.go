@@ -215,8 +215,8 @@ func (is *isles) ask(who, view string, legacy bool, method, params string) strin
 	return send(`{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`, mcpwire.HeaderSession, id).Body.String()
 }
 
-// TestNobodySeesWhatAnotherMay is acceptance check 20: whatever the rules, two
-// principals see what is theirs, and nothing tells one of what only the other has.
+// TestNobodySeesWhatAnotherMay requires, for random rules, that two principals see their own
+// capabilities and nothing reveals a capability that only the other has.
 func TestNobodySeesWhatAnotherMay(t *testing.T) {
 	// ISOLATION_POLICIES=10000 is the whole check, within a minute; every run of the
 	// tests takes a part of it, with other rules each time.

@@ -174,7 +174,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("/mcp/{view}", s.serve)
 }
 
-// serve is the dispatcher of spec section 2.2.
+// serve dispatches one request to the legacy or the modern protocol.
 func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {

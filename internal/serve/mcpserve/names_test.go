@@ -38,8 +38,8 @@ func (st *stack) calls(id, name, arguments string) string {
 	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`, mcpwire.HeaderSession, id).body
 }
 
-// TestANameMeansWhatItMeantWhenItWasShown is R08 and R09 of the catalog spec: a
-// rename redirects nobody, and what is gone says so instead of naming another.
+// TestANameMeansWhatItMeantWhenItWasShown requires that a listed name never redirects to
+// another tool: after a rename or removal, a call fails with an error.
 func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	st.server("github", "create_branch")
@@ -68,8 +68,8 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	}
 }
 
-// TestAModelCorrectsItselfInOneStep is R32: a refusal names the values that a
-// selector may have, and the call that names one succeeds.
+// TestAModelCorrectsItselfInOneStep requires that a refusal lists the values of the selector,
+// and that the call with one of them succeeds.
 func TestAModelCorrectsItselfInOneStep(t *testing.T) {
 	st := newStack(t, stackOptions{rules: `permit (principal, action, resource);`})
 	for _, kind := range []string{"slack", "discord", "telegram"} {

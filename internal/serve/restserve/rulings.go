@@ -93,7 +93,7 @@ func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capabili
 	return nil
 }
 
-// selectOne is a dry run of a choice, in the form of the catalog spec, section 23.
+// selectOne handles a dry run of the selection of a provider.
 func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	body, err := httpapi.ReadBody(w, r, 1<<20)
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package agents starts task agents and looks after them while they run: it finds the
-// program, prepares what the program needs in a way that can be undone, gives it a token
-// of its own, runs it as a session, judges the tools that its hooks ask about, and takes
-// everything back when it has ended, also when the server was killed in between.
+// Package agents starts task agents and manages them while they run: it finds the program,
+// prepares its files in a way that can be undone, issues it a token, runs it as a session,
+// judges the tools that its hooks ask about, and removes everything when it has ended, also
+// after a crash of the server.
 //
-// It decides nothing about tasks: who is asked, whether work is done and what comes next
-// is the coordinator's.
+// Hooks and their answers differ between programs; each body becomes one [Report]. A body is
+// untrusted, because the program's input may control it: no path or name in it is used
+// without a check.
+//
+// Decisions about tasks, such as whether work is done, are the coordinator's.
 package agents
 
 import (

@@ -1,9 +1,3 @@
-// Package hooks reads what agents' programs tell through their hooks, and writes what
-// they are answered. The programs call many things by the same names and some by others;
-// here each body becomes one [Report], whoever sent it.
-//
-// A body is a stranger's: a program writes it, and what the program read may speak
-// through it. Nothing in it is a path or a name that is used without a check.
 package agents
 
 import (

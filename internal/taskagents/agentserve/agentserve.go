@@ -252,7 +252,7 @@ type sendRequest struct {
 	Queue string   `json:"queue"`
 }
 
-// sent is the answer to a text; the outcome is one of section 4.5.
+// sent is the answer to a text.
 type sent struct {
 	Outcome sessions.Outcome `json:"outcome"`
 	Success bool             `json:"success"`

@@ -99,7 +99,7 @@ func surface(t *testing.T) (http.Handler, *people, map[string]string) {
 	return mux, sessions, tokens
 }
 
-// TestTheBridgeIsForTheSessionItself: task-agents, section 11, and acceptance test 10.
+// TestTheBridgeIsForTheSessionItself requires the token of the session, from this machine.
 func TestTheBridgeIsForTheSessionItself(t *testing.T) {
 	t.Parallel()
 	h, _, tokens := surface(t)

@@ -45,7 +45,7 @@ func TestScores(t *testing.T) {
 		want map[programs.Name]int // of some
 		best programs.Name
 	}{
-		"no word of any list": { // claude fits 18.92, codex 19.745
+		"no word of any list": { // claude: 18.92, codex: 19.745
 			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()},
 			map[programs.Name]int{programs.Claude: 77, programs.Codex: 78},
 			programs.Codex,
@@ -56,8 +56,8 @@ func TestScores(t *testing.T) {
 			programs.Codex,
 		},
 		// Implementation .2, research .7+.4 cut to 1, planning .1, ops .05, verification .15,
-		// coordination .05, repo .1, fast .15: claude 3.42 + 15.2 + 1.4 + .48 + 1.785 + .7 + .9 +
-		// 1.125 = 25.01; gemini 2.52 + 16 + 1.33 + .42 + 1.26 + .49 + .65 + 1.05 = 23.72.
+		// coordination .05, repo .1, fast .15. claude: 3.42 + 15.2 + 1.4 + .48 + 1.785 + .7 + .9 +
+		// 1.125 = 25.01; gemini: 2.52 + 16 + 1.33 + .42 + 1.26 + .49 + .65 + 1.05 = 23.72.
 		"research": {
 			choice.Input{Task: choice.Task{Text: "Investigate the market"}, Candidates: everything()},
 			map[programs.Name]int{programs.Claude: 83, programs.Gemini: 82},

@@ -34,7 +34,7 @@ func (s Signals) fit(good Signals) float64 {
 // maxText is how many bytes of a task are looked at for words.
 const maxText = 256 << 10
 
-// words are the lists of task-agents, section 6.2: whole words, in any case.
+// words holds the words of each signal. They match as whole words, ignoring case.
 type words struct {
 	implementation, research, planning, ops, verification, coordination, repo, fast *regexp.Regexp
 }

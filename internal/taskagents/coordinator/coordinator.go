@@ -68,8 +68,8 @@ type Registry interface {
 	AddArtifact(ctx context.Context, a row.Artifact) (row.Artifact, error)
 }
 
-// Parent is the agent that a swarm works for: it answers what needs judgement, as
-// task-agents 12.2 says, and is given 30 s.
+// Parent is the agent that a swarm works for. It answers questions that need judgement,
+// within 30 s.
 type Parent interface {
 	Decide(ctx context.Context, q Question) (answer string, err error)
 }
@@ -136,7 +136,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Times and counts of task-agents, sections 2 and 13.
+// Timeouts and limits of the coordinator.
 const (
 	coalesce     = 500 * time.Millisecond
 	coolDown     = 15 * time.Second
@@ -255,7 +255,7 @@ func (c *Coordinator) hear(e sessions.Event) {
 	}
 	c.mu.Lock()
 	t := c.tasks[e.Session]
-	if t == nil { // it may be registered in a moment (13.3)
+	if t == nil { // it may be registered shortly
 		c.held = append(c.held, e)
 		c.held = c.held[max(0, len(c.held)-mostHeld):]
 	}

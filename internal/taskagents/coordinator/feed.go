@@ -11,7 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Share enters a decision that an agent told otherwise than in its turn's text (10.6).
+// Share records a decision that an agent reported by a hook or the API instead of in the text
+// of its turn.
 func (c *Coordinator) Share(ctx context.Context, session, text string) error {
 	c.mu.Lock()
 	t := c.tasks[session]
@@ -27,8 +28,7 @@ func (c *Coordinator) Share(ctx context.Context, session, text string) error {
 	})
 }
 
-// SetContext gives a thread the plan that its sessions share (13.7); it is kept with the
-// thread.
+// SetContext stores the plan that the sessions of a thread share in the thread.
 func (c *Coordinator) SetContext(ctx context.Context, threadID, brief string) error {
 	return c.setMeta(ctx, threadID, metaBrief, brief)
 }

@@ -215,8 +215,8 @@ func (t *task) end(status row.SessionStatus, text string, e Event) {
 	}
 }
 
-// closing tells the end of a thread, once for each time that it ends (13.11). Which end
-// was told is kept with the thread, so that nobody tells it again.
+// closing announces the end of a thread, once for each time that it ends. The announced end
+// is stored in the thread, so that it is not repeated.
 func (c *Coordinator) closing(m threads.Moved) {
 	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 || c.starting(m.Thread.ID) {
 		return

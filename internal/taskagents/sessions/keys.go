@@ -1,5 +1,3 @@
-// Package keys turns the names of keys into what a terminal sends for them. The names
-// are those of the API: enter, shift+tab, ctrl+c, alt+left, f5; case does not count.
 package sessions
 
 import (

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is what runs in a real terminal: acceptance test 3.
+// program runs in a real terminal.
 func program(r string) {
 	fd := int(os.Stdin.Fd())
 	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)

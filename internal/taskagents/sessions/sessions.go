@@ -1,16 +1,15 @@
-// Package sessions runs agents' programs: each in a terminal of its own, with the
-// screen that a person would see, the state it is in and why, a keyboard that many may
-// use one after the other, and an end that takes everything along.
+// Package sessions runs agents' programs: each in its own terminal, with its screen, its state
+// and the evidence for it, a keyboard that several users may share, and an end that stops
+// every process.
 //
-// A [Manager] keeps sessions of either kind and tells what happens to them: those in
-// terminals, which it starts as a [Session] each, and those that others run over a
-// protocol. [Live] is what both can do. A text that is sent is typed, and counts as delivered when the program shows
-// that it took it. A dialog is answered by the label of a choice, and only after the
-// cursor was seen to stand there. What a program prints is kept within bounds and never
-// believed to be more than text.
+// A [Manager] holds sessions of two kinds and reports their events: those in terminals, each
+// a [Session], and those that other packages run over a protocol. [Live] is the interface of
+// both. A text is typed, and counts as delivered when the program shows that it accepted it.
+// A dialog is answered by the label of a choice, and only after the cursor was seen there.
+// Output is bounded and is never more than text.
 //
-// What is known of each program comes from outside: its command line, its rules, its
-// answers. What is decided about a session is decided elsewhere.
+// The caller supplies what is specific to a program: its command line, rules and answers.
+// Decisions about a session are made elsewhere.
 package sessions
 
 import (
@@ -40,7 +39,7 @@ const (
 	ReasonTooMany  = "too_many_sessions" // Config.MaxLive is reached
 )
 
-// The numbers of task-agents, section 2, and the bounds of section 19.7.
+// Limits and timeouts of sessions.
 const (
 	MaxLive    = 8 // sessions that have not ended, unless Config says otherwise
 	MaxEnded   = 100

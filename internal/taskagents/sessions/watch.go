@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// The times of task-agents, section 4.8.
+// Timeouts and limits for stalled sessions.
 const (
 	stallAfter = time.Minute
 	stallCap   = 4 * time.Minute

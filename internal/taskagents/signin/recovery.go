@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Of task-agents, section 2.
+// Timeouts and intervals of the recovery of sessions that wait for a login.
 const (
 	dedupe      = 5 * time.Second
 	nudgeGap    = 250 * time.Millisecond

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Times and bounds of task-agents, section 2.
+// Timeouts and limits of a login.
 const (
 	Life      = 5 * time.Minute // of a login
 	firstWait = 2 * time.Second // after the first output, for an address

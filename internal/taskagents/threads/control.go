@@ -71,10 +71,10 @@ type Interrupted struct {
 	Resumable []row.Session
 }
 
-// Restart makes what this gateway's sessions were doing when it died interrupted (15.4):
-// those that were active, blocked or tool_running. Validations of their threads are
-// canceled. Pending decisions stay. Nothing starts by itself. It must run before the
-// gateway registers sessions, and may be run again after a failure.
+// Restart marks this gateway's sessions that were active, blocked or tool_running when the
+// process ended as interrupted, and cancels the validations of their threads. Pending
+// decisions stay, and nothing is started. It must run before the gateway registers sessions,
+// and may be repeated after a failure.
 func (r *Registry) Restart(ctx context.Context) ([]Interrupted, error) {
 	live, err := r.store.Live(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Priorities of the nodes of a plan (task-agents 7.1, step 6).
+// Priorities of the nodes of a plan.
 const (
 	goalPriority = 100
 	partPriority = 10
@@ -40,7 +40,7 @@ type Part struct {
 	Criteria     []string
 	Capabilities []string
 	Artifacts    []string
-	DependsOn    []int // parts, by their place in the plan, that have to be completed first (13.7)
+	DependsOn    []int // indexes of the parts that must be completed first
 }
 
 // Created is a thread with its plan. Nodes[0] is the goal, Nodes[i+1] is part i.

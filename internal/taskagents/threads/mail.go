@@ -54,8 +54,8 @@ func (r *Registry) MoveMail(ctx context.Context, thread, id string, to row.MailS
 	return err
 }
 
-// PutPending keeps what a session waits for somebody to confirm, in place of what it
-// had (13.6). It stays over a restart.
+// PutPending stores the decision that a session needs confirmed and replaces an earlier one.
+// It survives a restart.
 func (r *Registry) PutPending(ctx context.Context, p row.PendingDecision) error {
 	_, err := r.changeOf(ctx, p.SessionID, func(w *work, s *row.Session) error {
 		was, is := row.PendingDecision{SessionID: p.SessionID}, p
@@ -75,9 +75,10 @@ func (r *Registry) Pending(ctx context.Context) ([]row.PendingDecision, error) {
 	return r.store.Pending(ctx)
 }
 
-// TakePending removes the pending decision of a session and returns it, so that of two
-// who confirm, one does. With act, what was decided is to be carried out: that needs the
-// session, and where it is gone the decision stays, conflict, reason session_gone (15.4).
+// TakePending removes and returns the pending decision of a session, so that only one of two
+// confirmations succeeds. With act, the decision is to be executed, which needs the session.
+// If the session has ended, the decision stays and the error is conflict, reason
+// session_gone.
 func (r *Registry) TakePending(ctx context.Context, session string, act bool) (p row.PendingDecision, err error) {
 	_, err = r.changeOf(ctx, session, func(w *work, s *row.Session) error {
 		p = row.PendingDecision{SessionID: session}

@@ -62,9 +62,9 @@ func (r *Registry) Count(ctx context.Context, f Filter) (int, error) {
 	return r.store.Count(ctx, f)
 }
 
-// Find returns the thread that words mean best (7.6): they occur in its title, else in its
-// request, else in its summary, else elsewhere; of several, the last active one. agent is
-// the principal that made it; "": anybody.
+// Find returns the thread that best matches words: in its title, otherwise in its request,
+// its summary, or elsewhere. Of several, it returns the one that was active last. agent is
+// the principal that created it; if empty, all principals' threads are searched.
 func (r *Registry) Find(ctx context.Context, search, agent string) (Summary, error) {
 	list, err := r.List(ctx, Filter{Search: search, AgentID: agent, Archived: true, Limit: MaxLimit})
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *Registry) Session(ctx context.Context, id string) (row.Session, error) 
 	return s, err
 }
 
-// Shared is what of a thread can be shown (15.5).
+// Shared holds the parts of a thread that may be shared.
 type Shared struct {
 	ThreadID     string           `json:"threadId"`
 	Title        string           `json:"title"`

@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Status is where a thread stands by what its sessions say, in the order of task-agents
-// 15.3. A session that another one replaced does not count.
+// Status returns the status of a thread that follows from its sessions. A session that another
+// one replaced does not count.
 func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
 	if t.Status == row.ThreadArchived {
 		return t.Status
@@ -189,7 +189,7 @@ func goalOf(was, follows row.NodeStatus, thread row.ThreadStatus) row.NodeStatus
 	return follows
 }
 
-// kindWords are the word classes of task-agents 15.2.
+// kindWords returns the words that indicate each kind of thread.
 func kindWords() map[row.ThreadKind]string {
 	return map[row.ThreadKind]string{
 		row.Coding: " code coding implement implementation fix bug bugs refactor refactoring test tests compile build repo repository commit merge " +

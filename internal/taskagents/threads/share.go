@@ -1,8 +1,3 @@
-// Package share finds what of a thread can be shown to people: its artifacts, the
-// addresses in what its sessions said last, and the folder they worked in. All of it was
-// written by agents, so it is a list of claims: an address is offered only if it is
-// plain http or https without credentials, a path only if it exists and lies, links
-// followed, within a root that the caller allows.
 package threads
 
 import (

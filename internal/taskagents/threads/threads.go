@@ -1,16 +1,20 @@
-// Package threads is the durable registry of what task agents do. A thread is one task
-// of a user. It owns sessions, a plan of nodes that depend on each other, and all that
-// was decided, said, made and checked on the way. The rows and their values are package
-// row's; the SQL is threadsql's; the rules are here.
+// Package threads is the durable registry of the work of task agents. A thread is one task of
+// a user. It owns sessions, a plan of nodes that depend on each other, and all decisions,
+// messages, artifacts and verifications. The rows are defined by package row and stored by
+// package threadsql; the rules are here.
 //
-// Nobody sets a thread's status. It follows from its sessions ([Status]), as a node's
-// follows from its session or from what it depends on. So every operation of the
-// [Registry] is one transaction that changes rows of one thread, works out what follows,
-// and writes the events; whoever reads never sees one without the other, and a process
-// that dies in between has done nothing. What an operation returns is on the disk.
+// A thread's status is never set. It follows from its sessions ([Status]), as a node's
+// follows from its session or its dependencies. Every operation of the [Registry] is one
+// transaction that changes rows of one thread, derives the statuses and writes the events, so
+// that a reader never sees one without the other and a crash leaves nothing partial. The
+// result of an operation is durable.
 //
-// The coordinator calls it before it tells anybody anything (13.1). Terminals, models
-// and people are not known here.
+// What a thread shares was written by agents and is untrusted: an address is offered only if
+// it is plain http or https without credentials, and a path only if it exists and lies, after
+// links are resolved, within an allowed root.
+//
+// The coordinator calls it before it notifies anyone. Terminals, models and users are not
+// known here.
 package threads
 
 import (
@@ -33,7 +37,7 @@ const (
 	MaxNodes      = 64
 	MaxRows       = 2000 // of decisions, artifacts, messages, verifications, evidence: each
 	MaxEvents     = 5000
-	MaxTranscribe = 2 << 20 // bytes of one session's transcript (4.6)
+	MaxTranscribe = 2 << 20 // bytes of one session's transcript
 )
 
 // Reasons of errors.
@@ -44,7 +48,7 @@ const (
 	ReasonNoRow     = "row_not_found"
 	ReasonState     = "wrong_state" // the hint says what to do first
 	ReasonFull      = "thread_full"
-	ReasonGone      = "session_gone" // resume first (15.4)
+	ReasonGone      = "session_gone" // resume it first
 )
 
 // Config of a [Registry].

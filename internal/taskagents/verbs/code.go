@@ -13,7 +13,8 @@ import (
 // Code says what went wrong, in a word that does not change.
 type Code string
 
-// The codes of task-agents, section 7. Declined is ours: step 1 of CREATE_TASK has none.
+// The codes that verbs return. All but Declined are those of the API that agents of elizaOS
+// use.
 const (
 	Forbidden                   Code = "FORBIDDEN"
 	ServiceUnavailable          Code = "SERVICE_UNAVAILABLE"

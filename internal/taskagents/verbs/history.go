@@ -1,14 +1,14 @@
-// Package history is swarm-history.jsonl: what task agents have done lately, one JSON
-// object a line, for those who begin something similar. It gives lessons to new agents
-// (7.1, step 5) and remembers the last repository. It is a help, not the truth: that is
-// the task registry.
-//
-// The file is the home's, so one process has it, and its writes come one after the
-// other. A line is appended with one write. A process that dies in a write leaves a torn
-// last line, which is cut off when the file is opened again; a line that cannot be read
-// is left out, and gone with the next rotation. Rotation writes a new file beside the
-// old one and puts it in its place, so there is always one that is whole.
 package verbs
+
+// The file swarm-history.jsonl lists the recent work of task agents, one JSON object a line.
+// It gives lessons to new agents and remembers the last repository. The task registry remains
+// the source of truth.
+//
+// The file belongs to the home, so one process writes it, and its writes are serialised. A
+// line is appended with one write. A process that dies in a write leaves a torn last line,
+// which is cut off when the file is opened again. A malformed line is skipped and disappears
+// with the next rotation. Rotation writes a new file and renames it over the old one, so
+// that there is always a complete file.
 
 import (
 	"bytes"

@@ -27,8 +27,7 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Params reads a verb's parameters; nothing is no parameters. Members that nobody knows are
-// left out, as on the wire of seed 001 (spec/README, R6).
+// Params decodes a verb's parameters. Empty data means none. Unknown members are ignored.
 func Params(data json.RawMessage, into any) error {
 	if len(data) == 0 {
 		return nil

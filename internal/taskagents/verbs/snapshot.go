@@ -1,7 +1,3 @@
-// Package outlook writes the two texts that stand in the prompt of an agent that delegates:
-// what its task agents do now, and how they are used. Both are pure functions, at most
-// [MaxOutlook] bytes, and hold no credential: what looks like one is masked, whoever wrote
-// it.
 package verbs
 
 import (

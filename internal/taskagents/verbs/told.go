@@ -9,12 +9,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Told is what a call of the catalog says about the conversation it comes from. The call's
-// context has the channel; what only the agent knows is in the call's metadata (the `_meta`
-// of MCP), under the names of spec/README, R43, in snake or camel case: user_role,
-// connector, room_id, world_id, user_id, time_zone, message, and messages before it. None
-// of it gives a right. What does not fit is as if it were not there, but for a role that
-// is none, which lets nothing happen.
+// Told returns the conversation that a call of the catalog names. The call's context holds the
+// channel; the agent passes the rest in the call's metadata (the `_meta` of MCP), in snake or
+// camel case: user_role, connector, room_id, world_id, user_id, time_zone, message, and
+// messages for the earlier ones. None of it grants a right. Malformed values are ignored,
+// except an unknown role, which permits nothing.
 func Told(c capability.Call) Call {
 	out := Call{By: c.Principal, Session: c.Session}
 	if in := c.Context; in != nil {

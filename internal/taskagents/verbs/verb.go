@@ -45,7 +45,7 @@ const (
 	slow  = 15 * time.Minute // a large repository is cloned or pushed
 )
 
-// Table is every verb, in the order of the spec.
+// Table returns all verbs in the order in which they are listed.
 func Table() []Row {
 	const read, write, external = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
 	return []Row{

@@ -1,6 +1,10 @@
-// Package verbs offers the eleven verbs of task agents to whoever delegates work: by their
-// names and all their aliases ([Service.Run]), and as capabilities of the catalog
-// ([Functions]). Every use is held against the access policy first.
+// Package verbs offers the eleven verbs of task agents to agents that delegate work: by their
+// names and aliases ([Service.Run]), and as capabilities of the catalog ([Functions]). Every
+// call is checked against the access policy first.
+//
+// Two texts for the prompt of such an agent, the state of its task agents ([Context]) and
+// examples ([Examples]), are pure functions of at most [MaxOutlook] bytes in which anything
+// that looks like a credential is masked.
 package verbs
 
 import (
@@ -80,8 +84,8 @@ func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 	return live, table
 }
 
-// Context and Examples are the texts of task-agents, section 7.13, as they are now, for a
-// principal. message is what the user says, "" where that is not known.
+// Context returns the current state of task agents as a text for the model of a principal.
+// message is what the user says, or empty if that is not known.
 func (s *Service) Context(ctx context.Context, by capability.Principal, message string) (string, error) {
 	agents, _ := s.of(by)
 	now, err := agents.Snapshot(ctx, message)
@@ -101,9 +105,9 @@ func (s *Service) Examples(ctx context.Context, by capability.Principal) (string
 	return Examples(now.Preferred.ID), nil
 }
 
-// Run uses a verb by any of its names. What was not done is told twice: by the result,
-// whose Success is false and whose Error is the verb's own code, and by the error, which
-// has the code of spec/README, section 4, and the verb's in its details ("error", "data").
+// Run runs a verb by any of its names. A failure is reported twice: by the result, whose
+// Success is false and whose Error is the verb's own code, and by the error, which has one of
+// the codes of [capability.Code] and the verb's code in its details ("error", "data").
 func (s *Service) Run(ctx context.Context, c Call, name string, params json.RawMessage) (Result, error) {
 	row, spelled, ok := Lookup(name)
 	if !ok {

@@ -1,7 +1,3 @@
-// Package evidence looks at a working directory for whoever judges what an agent did
-// in it: which files there are, what git says has changed and how much. It reads
-// names and asks git; it opens no file, follows no link and runs nothing of what it
-// finds.
 package workspace
 
 import (

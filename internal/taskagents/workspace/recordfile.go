@@ -1,7 +1,3 @@
-// Package recordfile keeps small records, one JSON file each, in a folder of its
-// own: written beside, synced, and then put in place, so that a crash leaves the old
-// one or the new one and never half of one. It suits some hundreds of records that
-// change a few times each; what is asked of in many ways belongs into SQL.
 package workspace
 
 import (

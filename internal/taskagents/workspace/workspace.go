@@ -1,16 +1,18 @@
-// Package workspace gives each task agent a place to work: a clone of a repository, a
-// worktree beside other agents' of the same clone, or an empty folder; and takes what
-// was done there to where people look at it: commit, push, pull request.
+// Package workspace gives each task agent a working directory: a clone of a repository, a
+// worktree beside those of other agents, or an empty folder. It publishes the work by commit,
+// push and pull request.
 //
-// An agent may write anything into its folder, the git directory included, so nothing
-// there is believed. All commands go through gitcmd, which runs nothing that the
-// repository's configuration says. Before we talk to a remote, the configuration is
-// held against our record, because an address that was changed there would get the
-// work. Tokens are in a file outside the folder that only git's credential helper
-// reads. What is deleted is found by our own names beneath one directory handle.
+// An agent may write anything into its folder, including the git directory, so its content is
+// not trusted. All commands go through gitcmd, which executes nothing from the repository's
+// configuration. Before a remote is contacted, the configuration is compared with our record,
+// because a changed address would receive the work. Tokens are in a file outside the folder
+// that only git's credential helper reads. Deletion uses our own names beneath one directory
+// handle. Evidence of an agent's work consists of file names and git's answers; no file is
+// opened and no link followed.
 //
-// Records are small files, written before what they describe is made and removed
-// after it is gone: [Open] ends what a crash left half done.
+// Records are JSON files, one each, written beside the old one, synced and renamed, so that a
+// crash never leaves a partial record. A record is written before what it describes is made
+// and removed after it is gone; [Open] finishes what a crash interrupted.
 package workspace
 
 import (

@@ -22,7 +22,7 @@ type Past struct {
 	Reason   string
 }
 
-// Situation is all that a prompt says (task-agents, section 13.4, step 6).
+// Situation holds the facts that a prompt states.
 type Situation struct {
 	Event     string // blocked, turn_complete or idle
 	AgentType string

@@ -12,8 +12,8 @@ var (
 	madeRequest = regexp.MustCompile(`(?i)\b(created|opened) (a )?pull request #\d+|\bpull request [^.\n]{0,200}\balready exists`)
 )
 
-// Proposed says that a turn of a task with a repository has ended it: its pull request
-// is there (task-agents, section 13.4, step 3).
+// Proposed reports whether a turn's text shows that its pull request was created, which ends
+// a task with a repository.
 func Proposed(text string) bool {
 	text = tail(text, maxRead)
 	return pullRequest.MatchString(text) || madeRequest.MatchString(text)

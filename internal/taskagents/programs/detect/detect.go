@@ -207,8 +207,8 @@ func (d *Detector) Input(now time.Time, data []byte) {
 	}
 }
 
-// drop forgets what a hook said: no hook tells of Esc, and a new turn is not the one
-// that it spoke about (exception 3).
+// drop discards the fact of a hook, because no hook reports Esc, and because the fact does
+// not describe a new turn.
 func (d *Detector) drop() {
 	if d.fact != nil && d.fact.Class == 2 {
 		d.fact = nil

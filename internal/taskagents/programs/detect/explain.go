@@ -43,7 +43,7 @@ type Explained struct {
 	Why      string `json:"why"`
 }
 
-// stallAfter is the stall timeout of task-agents, section 2.
+// stallAfter is the time without change after which a session counts as stalled.
 const stallAfter = time.Minute
 
 // Explain says why. The rules are those of the last look.

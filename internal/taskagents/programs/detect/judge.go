@@ -73,12 +73,12 @@ func (d *Detector) propose() (proposal, bool) {
 	}
 	hook := d.ofFact("hook")
 	switch {
-	case ok && p.status.State == Blocked: // exception 1: a dialog that is there is there
+	case ok && p.status.State == Blocked: // a visible dialog takes precedence over a hook
 		return p, true
 	case ok && answered:
 		d.fact = nil
 		return p, true
-	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookYields: // exception 3
+	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookYields: // a hook yields to newer signals of the terminal
 		d.fact = nil
 		return p, true
 	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
@@ -136,8 +136,8 @@ func (d *Detector) sort() (s signs) {
 	return s
 }
 
-// mayAsk holds back what is looked for anywhere on a screen while an input box is
-// open: the program waits for us then, and the words are somebody's prose (exception 5).
+// mayAsk reports whether a rule may find a question. Rules for any place on the screen do not
+// apply while an input box is open, because their words are then prose of an answer.
 func (d *Detector) mayAsk(r *Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
 
 // ofTerminal is what classes 3 and 4 say together.
@@ -197,7 +197,7 @@ func (d *Detector) asked(s signs) (proposal, bool) {
 		}
 		rule, p.cause = s.seq, "sequence"
 	}
-	if rule == nil { // exception 1, and a dialog that no rule knows is never ready
+	if rule == nil { // a dialog is blocking although no rule matches it
 		kind := "unknown"
 		p.evidence = []Evidence{{Class: 4, Source: "dialog", Text: "a selection list that no rule knows", at: d.news}}
 		if s.seq != nil && s.seq.Rule.State == "blocked" {
@@ -273,7 +273,7 @@ func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 		p.settle = doneSettle
 	case open || d.file.OneShot:
 		p.settle = signalSettle
-	default: // exception 2: an input box alone proves little, and so does a sequence
+	default: // some programs draw the input box while they work, so the box or a sequence alone proves little
 		p.settle = d.readySettle()
 	}
 	return p, true

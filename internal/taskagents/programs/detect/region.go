@@ -10,16 +10,15 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Region says where on a screen a rule looks. Beyond the regions of that section
-// there are above_input(n), the last n lines of the running turn above the input
-// box, and last_block, the last paragraph.
+// Region is the part of a screen that a rule matches. above_input(n) is the last n lines of
+// the running turn above the input box, and last_block is the last paragraph.
 type Region struct {
 	kind string
 	n    int
 }
 
-// Sequence says whether the region is what a program sent beside its screen: a title
-// or an operating system command (class 3 of task-agents).
+// Sequence reports whether the region is a terminal sequence instead of a part of the screen:
+// a title or an operating system command.
 func (r Region) Sequence() bool { return r.kind == "title" || r.kind == "osc" }
 
 // OSC returns the number of the sequence a rule reads, and whether it reads one.
@@ -315,8 +314,8 @@ func (v *View) lastOf(first, last, n int) []string {
 	return lines
 }
 
-// Submitted says whether a text that was typed stands in the transcript above the
-// input box, and no longer in the box (task-agents, section 4.5, confirmation c).
+// Submitted reports whether a typed text is in the transcript above the input box and no
+// longer in the box.
 func (v *View) Submitted(typed string) bool {
 	first := firstLine(typed)
 	if v.Box == nil || first == "" || v.Holds(typed) {

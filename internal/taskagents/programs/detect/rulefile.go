@@ -37,7 +37,7 @@ type File struct {
 	Binary    string // empty: the user's own shell
 	Revision  int    // of the file itself
 	Min, Max  string // versions it was checked with; either may be empty
-	ReadyMS   int    // task-agents, section 2: ready settle
+	ReadyMS   int    // how long the state ready must last
 	Input     Input
 	Cursors   string // glyphs that mark the selected option of a dialog
 	Footer    bool   // every dialog of this program has a line that says which keys to press

@@ -10,7 +10,7 @@ import (
 // State is where a session is.
 type State string
 
-// The states of section 4.1.
+// The states of a session.
 const (
 	Pending        State = "pending"
 	Starting       State = "starting"
@@ -39,11 +39,10 @@ const (
 	phaseFailed      = "failed:"
 )
 
-// Allowed says whether a session may move from one state to another; within a state
-// its phase or its dialog may change. To the moves of task-agents, section 4.1, these
-// are added because recorded sessions make them: starting to busy (a task on the
-// command line), blocked to ready (a dialog before or at the end of a turn), and to
-// authenticating from where a login can run out or come after a dialog.
+// Allowed reports whether a session may move from one state to another. Within a state, its
+// phase or its dialog may change. Three moves are less obvious, but recorded sessions make
+// them: starting to busy (a task on the command line), blocked to ready (a dialog before or
+// at the end of a turn), and to authenticating when a login expires or follows a dialog.
 func Allowed(from, to State) bool {
 	switch to {
 	case Error:
@@ -123,7 +122,7 @@ type Change struct {
 
 // Evidence is what a decision rests on.
 type Evidence struct {
-	Class  int    `json:"class,omitempty"` // 1 to 5 of section 4.7; 0: the process or the keyboard
+	Class  int    `json:"class,omitempty"` // 1: message, 2: hook, 3: sequence, 4: screen, 5: silence; 0: process or keyboard
 	Source string `json:"source"`          // title, osc:7501, a region of the screen, input, exit, hook:<name>
 	Rule   string `json:"rule,omitempty"`
 	Text   string `json:"text,omitempty"`

@@ -1,7 +1,7 @@
-// Package row has the thirteen rows of the task registry and the values their columns
-// may have (15.2). Each row says once which columns it has, and each [Column] knows
-// how its value is cleaned before it is written, handed to SQL, and checked when it
-// is read: one list serves the tables, the bounds and the JSON on the wire.
+// Package row defines the thirteen rows of the task registry and the values of their columns.
+// Each row lists its columns once, and each [Column] cleans its value before it is written,
+// converts it for SQL, and checks it when it is read. The same list serves the tables, the
+// limits and the JSON on the wire.
 //
 // Texts come from agents, models and people. What is not UTF-8, and NUL, becomes
 // U+FFFD, so that SQLite and Postgres keep the same; what is too long is refused,

@@ -19,8 +19,8 @@ func rows() []Row {
 	}
 }
 
-// TestColumnsAreTheSpecs compares with the table of section 15.1, word for word.
-func TestColumnsAreTheSpecs(t *testing.T) {
+// TestColumnNames pins the columns of every table.
+func TestColumnNames(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
 		"task_threads":           "id, agent_id, room_id, world_id, owner_user_id, scenario_id, batch_id, title, kind, status, original_request, summary, acceptance_criteria_json, current_plan_json, search_text, created_at, updated_at, closed_at, archived_at, last_user_turn_at, last_coordinator_turn_at, metadata_json",
@@ -52,8 +52,8 @@ func TestColumnsAreTheSpecs(t *testing.T) {
 	}
 }
 
-// TestTheWireHasTheColumns: each column is a member in camelCase, but for the search
-// text, and the event of a decision, which section 13.1 names.
+// TestTheWireHasTheColumns requires each column to be a member in camelCase, except the search
+// text, and the event type of a decision, which is named event.
 func TestTheWireHasTheColumns(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {

@@ -60,8 +60,7 @@ type Session struct {
 	Metadata              json.RawMessage `json:"metadata"`
 }
 
-// Decision is one decision of the coordinator. The name of its event on the wire is
-// section 13.1's.
+// Decision is one decision of the coordinator.
 type Decision struct {
 	ID         string          `json:"id"`
 	ThreadID   string          `json:"threadId"`

@@ -38,7 +38,7 @@ type Verdict string
 // Direction is which way a piece of a transcript went.
 type Direction string
 
-// The values of task-agents, section 15.2.
+// The values of the columns.
 const (
 	Coding   ThreadKind = "coding"
 	Research ThreadKind = "research"

@@ -142,7 +142,7 @@ func aLife(t *testing.T, w *world) {
 		{row.SessionBlocked, row.ThreadBlocked, row.NodeBlocked, row.ClaimActive},
 		{row.SessionWaiting, row.ThreadWaiting, row.NodeWaiting, row.ClaimActive},
 		{row.SessionStopped, row.ThreadInterrupted, row.NodeInterrupted, row.ClaimReleased},
-		{row.SessionActive, row.ThreadActive, row.NodeVerifying, row.ClaimActive}, // it came back (13.8)
+		{row.SessionActive, row.ThreadActive, row.NodeVerifying, row.ClaimActive}, // it resumed
 		{row.SessionError, row.ThreadFailed, row.NodeFailed, row.ClaimFailed},
 		{row.SessionCompleted, row.ThreadDone, row.NodeCompleted, row.ClaimCompleted},
 	} {

@@ -25,7 +25,7 @@ const (
 	killedName = "JUNCTORTEST_THREADS_NAME"
 )
 
-// writes is how many operations acceptance test 11 wants.
+// writes is the number of operations.
 const writes = 1000
 
 // writeUntilKilled writes to the registry for as long as the process lives, and prints
@@ -103,8 +103,8 @@ func write(ctx context.Context, path, name string) error {
 	return nil
 }
 
-// TestKilledInTheMiddleOfWrites is acceptance test 11: whatever was acknowledged is
-// there, and nothing is half done. The database begins empty, without its tables.
+// TestKilledInTheMiddleOfWrites requires every acknowledged write to be stored, and none to be
+// partial. The database begins empty, without its tables.
 func TestKilledInTheMiddleOfWrites(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "junctor.db")

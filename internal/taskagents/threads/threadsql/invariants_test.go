@@ -121,7 +121,7 @@ func violations(d threads.Detail) (out []string) {
 	return out
 }
 
-// expected is section 15.3, line by line.
+// expected computes the status of a thread independently of the product code.
 func expected(d threads.Detail) row.ThreadStatus {
 	n := map[row.SessionStatus]int{}
 	all := 0

@@ -1,8 +1,3 @@
-// Package bareforge makes a forge of bare repositories on this machine: a pull
-// request is the ref refs/pull/<n>/head in the repository, as on GitHub, and one
-// JSON file in the folder junctor-pulls inside it. There is no server and there are
-// no issues. It is for work that stays on one machine, and for whole stories in
-// tests. Only what the operator allowed by a folder gets here (forge.Policy).
 package forge
 
 import (

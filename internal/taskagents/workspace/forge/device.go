@@ -102,7 +102,7 @@ func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value,
 		a, err := d.post(ctx, "/login/oauth/access_token", form)
 		switch {
 		case err != nil && ctx.Err() == nil && capability.CodeOf(err) == capability.CodeUnavailable:
-			pause += defaultPause // RFC 8628, section 3.5: back off where the connection fails
+			pause += defaultPause // RFC 8628 §3.5: back off if the connection fails
 		case err != nil:
 			return secret.Value{}, err
 		case a.Error == "authorization_pending":

@@ -1,11 +1,11 @@
-// Package forge is what a place that keeps repositories can do beside git: pull
-// requests and issues, with somebody's credentials. It is the port that packages
-// githubforge and bareforge fill.
+// Package forge is the port to services that host repositories: pull requests and issues, with
+// a user's credentials. Package githubforge implements it for GitHub, and this package for
+// bare repositories on this machine: there, a pull request is the ref refs/pull/<n>/head, as
+// on GitHub, and a JSON file in the folder junctor-pulls, and there are no issues.
 //
-// It also says which repository a person means, and which may be used at all
-// ([Policy]): what is not named here reaches no git command. The rest is pure as
-// well: lists in a text become issues ([Items]). Only [DeviceFlow] talks, to log
-// somebody in.
+// The package also finds the repository that a text names, decides which repositories may be
+// used ([Policy]), and turns lists in a text into issues ([Items]). Only [DeviceFlow], which
+// logs a user in, uses the network.
 package forge
 
 import (
