@@ -14,7 +14,7 @@ import (
 // Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then
 // nothing is pressed. It does not wait for what the program makes of them.
 func (s *Session) Keys(ctx context.Context, names []string) error {
-	list, err := Bytes(names)
+	list, err := EncodeKeys(names)
 	if err != nil {
 		return err
 	}

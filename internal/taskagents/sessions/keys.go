@@ -7,14 +7,14 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Most is how many keys one list may name.
-const Most = 100
+// MaxKeys is how many keys one list may name.
+const MaxKeys = 100
 
-// Bytes returns what each key sends. The error, invalid_input with reason unknown_key,
+// EncodeKeys returns what each key sends. The error, invalid_input with reason unknown_key,
 // names the first that is none; then nothing is to be written.
-func Bytes(names []string) ([][]byte, error) {
-	if len(names) > Most {
-		return nil, capability.Errorf(capability.CodeTooLarge, "tasks.keys", "%d keys at most can be sent at once", Most)
+func EncodeKeys(names []string) ([][]byte, error) {
+	if len(names) > MaxKeys {
+		return nil, capability.Errorf(capability.CodeTooLarge, "tasks.keys", "%d keys at most can be sent at once", MaxKeys)
 	}
 	out := make([][]byte, 0, len(names))
 	for _, name := range names {

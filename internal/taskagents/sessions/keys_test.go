@@ -18,7 +18,7 @@ func TestKeys(t *testing.T) {
 		"alt+b": "\x1bb", "option+b": "\x1bb", "meta+enter": "\x1b\r", "ctrl+left": "\x1b[1;5D", "shift+up": "\x1b[1;2A", "alt+right": "\x1b[1;3C", "ctrl+shift+down": "\x1b[1;6B",
 		"y": "y", "1": "1", "?": "?", "shift+y": "Y", "alt++": "\x1b+",
 	} {
-		got, err := sessions.Bytes([]string{name})
+		got, err := sessions.EncodeKeys([]string{name})
 		if err != nil || string(got[0]) != want {
 			t.Errorf("%s: %q %v, want %q", name, got, err, want)
 		}
@@ -30,12 +30,12 @@ func TestWhatIsNoKey(t *testing.T) {
 		if name == "+" {
 			continue // a character like others
 		}
-		got, err := sessions.Bytes([]string{"enter", name})
+		got, err := sessions.EncodeKeys([]string{"enter", name})
 		if e := capability.AsError(err); err == nil || e.Reason != "unknown_key" || got != nil {
 			t.Errorf("%q: %q %v", name, got, err)
 		}
 	}
-	if _, err := sessions.Bytes(make([]string, sessions.Most+1)); capability.CodeOf(err) != capability.CodeTooLarge {
+	if _, err := sessions.EncodeKeys(make([]string, sessions.MaxKeys+1)); capability.CodeOf(err) != capability.CodeTooLarge {
 		t.Error(err)
 	}
 }
@@ -44,7 +44,7 @@ func TestWhatIsNoKey(t *testing.T) {
 func FuzzBytes(f *testing.F) {
 	f.Add("ctrl+alt+shift+up")
 	f.Fuzz(func(t *testing.T, name string) {
-		got, err := sessions.Bytes([]string{name})
+		got, err := sessions.EncodeKeys([]string{name})
 		if err == nil && (len(got) != 1 || len(got[0]) == 0 || len(got[0]) > 8 || strings.Count(string(got[0]), "\x1b") > 2) {
 			t.Errorf("%q sends %q", name, got)
 		}

@@ -209,7 +209,7 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 // Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
 // reason no_terminal, and names that are no keys invalid_input (unknown_key).
 func (s *Session) Keys(ctx context.Context, names []string) error {
-	list, err := sessions.Bytes(names)
+	list, err := sessions.EncodeKeys(names)
 	if err != nil {
 		return err
 	}
