@@ -31,7 +31,7 @@ const idle = time.Minute
 // beServer is a server like that of `junctor serve`, which writes where its time goes
 // and, beside it, what its memory holds at the end.
 func beServer(home, profile string) error {
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, nil)
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, nil, nil)
 	if err != nil {
 		return err
 	}

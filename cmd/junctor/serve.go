@@ -69,7 +69,7 @@ func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config
 	if file == "" {
 		file = filepath.Join(home, "config.yaml")
 	}
-	cfg, err := config.Load(home, file, required, a.environ, flags, programs.Configurable()...)
+	cfg, err := config.Load(home, file, required, a.environ, flags, programs.Configurable())
 	if err != nil {
 		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("", "correct it where it is set: in "+file+", a variable or a flag; junctor config docs lists every key")
 	}

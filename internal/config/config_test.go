@@ -29,7 +29,7 @@ func load(t testing.TB, yaml string, env []string, flags map[string]any) (config
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load("home", file, true, env, flags, programs()...)
+	c, err := config.Load("home", file, true, env, flags, programs())
 	if err != nil {
 		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), file, "config.yaml"))
 	}
@@ -41,11 +41,11 @@ func TestNoFileIsTheDefault(t *testing.T) {
 	want := config.Default()
 	want.Home = "home"
 	missing := filepath.Join(t.TempDir(), "none.yaml")
-	got, err := config.Load("home", missing, false, []string{"PATH=/bin", "JUNCTOR_HOME=x", "JUNCTOR_TOKEN=y", "JUNCTOR_URL=z", "JUNCTOR_GATEWAY=g"}, nil)
+	got, err := config.Load("home", missing, false, []string{"PATH=/bin", "JUNCTOR_HOME=x", "JUNCTOR_TOKEN=y", "JUNCTOR_URL=z", "JUNCTOR_GATEWAY=g"}, nil, nil)
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
-	if _, err := config.Load("home", missing, true, nil, nil); err == nil {
+	if _, err := config.Load("home", missing, true, nil, nil, nil); err == nil {
 		t.Error("a file that was asked for may be missing")
 	}
 	want.Programs = programs()
@@ -238,7 +238,7 @@ func FuzzLoad(f *testing.F) {
 func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 	t.Parallel()
 	const name = "JUNCTOR_ROUTER_PUBLIC_ROUTES="
-	cfg, err := config.Load(t.TempDir(), "none.yaml", false, []string{name + "a:b/shop:GET:/menu/:day, far/shop:POST:/x:y", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=X-A,x-b-*"}, nil)
+	cfg, err := config.Load(t.TempDir(), "none.yaml", false, []string{name + "a:b/shop:GET:/menu/:day, far/shop:POST:/x:y", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=X-A,x-b-*"}, nil, nil)
 	want := []config.PublicRoute{{"a:b", "shop", "GET", "/menu/:day"}, {"far", "shop", "POST", "/x:y"}}
 	if d := cmp.Diff(want, cfg.Router.PublicRoutes); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
@@ -252,7 +252,7 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 		name + "/shop:GET:/x": "router.public_routes[0].endpoint", name + "far/:GET:/x": "router.public_routes[0].module",
 		"JUNCTOR_ROUTER_WITHHELD_ANSWER_HEADERS=a:b": "router.withheld_answer_headers[0]", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=*": "router.withheld_request_headers[0]",
 	} {
-		if _, err := config.Load(t.TempDir(), "none.yaml", false, []string{text}, nil); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := config.Load(t.TempDir(), "none.yaml", false, []string{text}, nil, nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 	if err := os.WriteFile(file, []byte("router:\n  public_routes:\n    - {endpoint: far, module: shop, method: GET, path: /menu}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 || cfg.Router.PublicRoutes[0].Path != "/menu" {
+	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 || cfg.Router.PublicRoutes[0].Path != "/menu" {
 		t.Errorf("%v %+v", err, cfg.Router.PublicRoutes)
 	}
 }

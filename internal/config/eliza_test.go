@@ -108,7 +108,7 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 		for i := range c.env {
 			c.env[i] = "ELIZA_CAPABILITY_ROUTER_" + c.env[i]
 		}
-		_, err := config.Load(t.TempDir(), "none.yaml", false, append(c.env, "ELIZA_CAPABILITY_ROUTER_TOKEN=s3cret"), nil)
+		_, err := config.Load(t.TempDir(), "none.yaml", false, append(c.env, "ELIZA_CAPABILITY_ROUTER_TOKEN=s3cret"), nil, nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ELIZA_CAPABILITY_ROUTER_") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", c.env, err, c.says)
 		}
@@ -169,7 +169,7 @@ func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
 		}
 	}
 	load := func(env ...string) (config.Eliza, error) {
-		cfg, err := config.Load(t.TempDir(), "none.yaml", false, env, nil)
+		cfg, err := config.Load(t.TempDir(), "none.yaml", false, env, nil, nil)
 		return cfg.Eliza, err
 	}
 	got, err := load("ELIZA_STATE_DIR="+dir, p+"TIMEOUT_MS=9", p+"URLS= ")

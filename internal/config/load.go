@@ -22,16 +22,16 @@ import (
 // maxFile bounds config.yaml.
 const maxFile = 1 << 20
 
-// notSections are variables of the command line, not keys.
+// notSections returns the variables that configure the command line and are not keys.
 func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}
 }
 
 // Load merges the layers and validates the result. file may be absent unless
 // required. environ is os.Environ's form; flags maps key paths ("listen",
-// "audit.mode") to the values given on the command line. programs are the coding CLIs
-// that the configuration may name.
-func Load(home, file string, required bool, environ []string, flags map[string]any, programs ...Program) (Config, error) {
+// "audit.mode") to the values given on the command line. programs lists the coding CLIs
+// that the configuration may name; if nil, it can name none.
+func Load(home, file string, required bool, environ []string, flags map[string]any, programs []Program) (Config, error) {
 	c := Default()
 	c.Home, c.Programs = home, programs
 	k := koanf.New(".")

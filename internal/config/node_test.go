@@ -9,7 +9,7 @@ import (
 func TestANodeIsChecked(t *testing.T) {
 	t.Parallel()
 	load := func(text ...string) error {
-		_, err := Load("", "none", false, text, nil)
+		_, err := Load("", "none", false, text, nil, nil)
 		return err
 	}
 	if err := load("JUNCTOR_NODE_LABELS=gpu,device", "JUNCTOR_NODE_HEARTBEAT=10s", "JUNCTOR_NODE_RECONNECT_MAX=5m", "JUNCTOR_HOST_LANGUAGES=python", "JUNCTOR_HOST_LIMITS_PAYLOAD=64KiB"); err != nil {

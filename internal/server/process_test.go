@@ -75,7 +75,7 @@ func serverMain(home string) error {
 	signal.Ignore(syscall.SIGXFSZ) // as serve does
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable()...)
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable())
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/junctor-run/junctor/client"
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -33,7 +34,7 @@ func TestTheWalkOfACall(t *testing.T) {
 		_, _ = io.WriteString(w, `{"ok":true,"result":{"text":"pong"}}`)
 	})
 	home := t.TempDir()
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, map[string]any{"listen": "127.0.0.1:0"})
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable())
 	if err != nil {
 		t.Fatal(err)
 	}
