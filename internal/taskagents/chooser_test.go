@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 type kept struct{ data []byte }
@@ -207,7 +207,7 @@ func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 
 func TestWhereAgentsWork(t *testing.T) {
 	t.Parallel()
-	at := func(change func(*config.Agents)) (scratch.Config, []string) {
+	at := func(change func(*config.Agents)) (workspace.ScratchConfig, []string) {
 		s := &Service{cfg: Config{Home: "/home", Agents: config.Default().Agents}}
 		change(&s.cfg.Agents)
 		return s.scratchConfig("/base", "/state"), s.agentRoots()
@@ -219,13 +219,13 @@ func TestWhereAgentsWork(t *testing.T) {
 	made, roots = at(func(a *config.Agents) {
 		a.CodingDirectory, a.WorkspaceBase, a.Workdirs = "/code", "/clones", []string{"/w"}
 	})
-	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != scratch.Persistent || len(roots) != 4 {
+	if made.Base != "/code" || made.State == "/state/scratch" || made.Retention != workspace.Persistent || len(roots) != 4 {
 		t.Errorf("%+v %v", made, roots)
 	}
 	made, roots = at(func(a *config.Agents) {
 		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
 	})
-	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != scratch.Ephemeral || made.State == other.State || roots[0] != "/" {
+	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != workspace.Ephemeral || made.State == other.State || roots[0] != "/" {
 		t.Errorf("%+v %v", made, roots)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -16,7 +16,7 @@ import (
 type taskRecords struct {
 	registry *threads.Registry
 	history  *verbs.File
-	scratch  *scratch.Keeper
+	scratch  *workspace.ScratchKeeper
 	logger   *slog.Logger
 }
 

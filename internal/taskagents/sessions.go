@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 // taskAgents is all that runs agents' programs.
@@ -151,11 +151,11 @@ func (t taskTokens) Revoke(ctx context.Context, session string) error {
 	return err
 }
 
-type scratchFolders struct{ *scratch.Keeper }
+type scratchFolders struct{ *workspace.ScratchKeeper }
 
 // Create implements agents.Scratch.
 func (f scratchFolders) Create(session, label string) (string, error) {
-	r, err := f.Keeper.Create(session, label)
+	r, err := f.ScratchKeeper.Create(session, label)
 	return r.Path, err
 }
 

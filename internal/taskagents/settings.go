@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/choice"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
+	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -97,11 +97,11 @@ func (s *Service) agentRoots() []string {
 }
 
 // scratchConfig says where folders for sessions are made, and what becomes of them.
-func (s *Service) scratchConfig(base, state string) scratch.Config {
-	c := scratch.Config{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: scratch.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
+func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
+	c := workspace.ScratchConfig{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: workspace.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
 	if own := s.cfg.Agents.CodingDirectory; own != "" {
 		c.Base, c.State = own, ofFolder(c.State, own)
-		c.Retention = cmp.Or(c.Retention, scratch.Persistent)
+		c.Retention = cmp.Or(c.Retention, workspace.Persistent)
 	}
 	return c
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge/githubforge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -21,7 +20,7 @@ import (
 type workspaces struct {
 	*workspace.Manager
 	missing error // why there is no manager
-	scratch *scratch.Keeper
+	scratch *workspace.ScratchKeeper
 	git     *gitcmd.Git // nil: it is not installed
 	log     func(what string, err error)
 }
@@ -29,7 +28,7 @@ type workspaces struct {
 // openWorkspaces opens what was there before.
 func (s *Service) openWorkspaces(ctx context.Context) error {
 	base, state := s.path("workspaces"), s.path("agents")
-	keeper, err := scratch.Open(s.scratchConfig(base, state))
+	keeper, err := workspace.OpenScratch(s.scratchConfig(base, state))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace/scratch"
 )
 
 // Workspaces are the folders of repositories that agents work in, and the issues of those
@@ -31,9 +30,9 @@ type Workspaces interface {
 
 // Scratch are the folders that were made for sessions.
 type Scratch interface {
-	List() []scratch.Record
-	Keep(session string) (scratch.Record, error)
-	Promote(session, name string) (scratch.Record, error)
+	List() []workspace.ScratchRecord
+	Keep(session string) (workspace.ScratchRecord, error)
+	Promote(session, name string) (workspace.ScratchRecord, error)
 	Delete(session string) error
 }
 
@@ -102,8 +101,8 @@ type decideRequest struct {
 
 // decided is the answer to a decision about a folder; Scratch is null where it was deleted.
 type decided struct {
-	Scratch *scratch.Record `json:"scratch"`
-	Success bool            `json:"success"`
+	Scratch *workspace.ScratchRecord `json:"scratch"`
+	Success bool                     `json:"success"`
 }
 
 func (s *Surface) workspaceRoutes(mux *http.ServeMux) {
@@ -292,10 +291,12 @@ func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 	mux.Handle("GET "+base+"/scratch", s.guard(func(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 		return answer(w, http.StatusOK, s.Scratch.List(), nil)
 	}))
-	for verb, decide := range map[string]func(session, name string) (*scratch.Record, error){
-		"keep":    func(session, _ string) (*scratch.Record, error) { return record(s.Scratch.Keep(session)) },
-		"promote": func(session, name string) (*scratch.Record, error) { return record(s.Scratch.Promote(session, name)) },
-		"delete":  func(session, _ string) (*scratch.Record, error) { return nil, s.Scratch.Delete(session) },
+	for verb, decide := range map[string]func(session, name string) (*workspace.ScratchRecord, error){
+		"keep": func(session, _ string) (*workspace.ScratchRecord, error) { return record(s.Scratch.Keep(session)) },
+		"promote": func(session, name string) (*workspace.ScratchRecord, error) {
+			return record(s.Scratch.Promote(session, name))
+		},
+		"delete": func(session, _ string) (*workspace.ScratchRecord, error) { return nil, s.Scratch.Delete(session) },
 	} {
 		mux.Handle("POST "+base+"/{id}/scratch/"+verb, s.guard(posted(http.StatusOK, nil, func(r *http.Request, _ capability.Principal, in decideRequest) (decided, error) {
 			rec, err := decide(r.PathValue("id"), in.Name)
@@ -304,4 +305,4 @@ func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 	}
 }
 
-func record(r scratch.Record, err error) (*scratch.Record, error) { return &r, err }
+func record(r workspace.ScratchRecord, err error) (*workspace.ScratchRecord, error) { return &r, err }

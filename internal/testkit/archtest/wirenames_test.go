@@ -69,9 +69,8 @@ func foreignNames() map[string]int {
 		"internal/taskagents/threads":                26,
 		"internal/taskagents/threads/row":            99,
 		"internal/taskagents/verbs":                  56,
-		"internal/taskagents/workspace":              7,
+		"internal/taskagents/workspace":              12,
 		"internal/taskagents/workspace/forge":        4,
-		"internal/taskagents/workspace/scratch":      5,
 		// Documents of A2A and MCP.
 		"internal/upstreams/a2a":             8,
 		"internal/upstreams/upstream/ingest": 5,

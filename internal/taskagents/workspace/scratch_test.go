@@ -1,4 +1,4 @@
-package scratch
+package workspace
 
 import (
 	"errors"
@@ -8,15 +8,12 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
 type desk struct {
-	*Keeper
+	*ScratchKeeper
 	t   *testing.T
-	cfg Config
+	cfg ScratchConfig
 	now time.Time
 }
 
@@ -24,7 +21,7 @@ func newDesk(t *testing.T, r Retention) *desk {
 	t.Helper()
 	dir := t.TempDir()
 	d := &desk{t: t, now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
-	d.cfg = Config{Base: filepath.Join(dir, "scratch"), State: filepath.Join(dir, "state"), Retention: r, Now: func() time.Time { return d.now }}
+	d.cfg = ScratchConfig{Base: filepath.Join(dir, "scratch"), State: filepath.Join(dir, "state"), Retention: r, Now: func() time.Time { return d.now }}
 	d.open()
 	t.Cleanup(func() { _ = d.Close() })
 	return d
@@ -32,14 +29,14 @@ func newDesk(t *testing.T, r Retention) *desk {
 
 func (d *desk) open() {
 	d.t.Helper()
-	k, err := Open(d.cfg)
+	k, err := OpenScratch(d.cfg)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.Keeper = k
+	d.ScratchKeeper = k
 }
 
-func (d *desk) create(session string) Record {
+func (d *desk) create(session string) ScratchRecord {
 	d.t.Helper()
 	r, err := d.Create(session, "label of "+session)
 	if err != nil {
@@ -51,7 +48,7 @@ func (d *desk) create(session string) Record {
 	return r
 }
 
-func (d *desk) record(session string) Record {
+func (d *desk) record(session string) ScratchRecord {
 	d.t.Helper()
 	for _, r := range d.List() {
 		if r.SessionID == session {
@@ -59,40 +56,28 @@ func (d *desk) record(session string) Record {
 		}
 	}
 	d.t.Fatalf("no record of %s", session)
-	return Record{}
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-func wantReason(t *testing.T, err error, want string) {
-	t.Helper()
-	if e := capability.AsError(err); want == "" && err != nil || want != "" && (e == nil || e.Reason != want) {
-		t.Errorf("got %v, want reason %q", err, want)
-	}
+	return ScratchRecord{}
 }
 
 func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		retention Retention
-		atEnd     Status
+		atEnd     ScratchStatus
 		expires   bool
-		afterTTL  Status
+		afterTTL  ScratchStatus
 	}{
-		{Ephemeral, Deleted, false, ""}, // the record is forgotten by then
-		{AskFirst, Pending, true, Deleted},
-		{"", Pending, true, Deleted},
-		{Persistent, Kept, false, Kept},
-		{"keep", Kept, false, Kept},
+		{Ephemeral, ScratchDeleted, false, ""}, // the record is forgotten by then
+		{AskFirst, ScratchPending, true, ScratchDeleted},
+		{"", ScratchPending, true, ScratchDeleted},
+		{Persistent, ScratchKept, false, ScratchKept},
+		{"keep", ScratchKept, false, ScratchKept},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.retention), func(t *testing.T) {
 			d := newDesk(t, tt.retention)
 			r := d.create("s")
-			if r.Status != Pending || !r.ExpiresAt.IsZero() || r.Label != "label of s" {
+			if r.Status != ScratchPending || !r.ExpiresAt.IsZero() || r.Label != "label of s" {
 				t.Errorf("at first: %+v", r)
 			}
 			d.now = d.now.Add(100 * time.Hour)
@@ -103,7 +88,7 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := d.record("s")
-			if got.Status != tt.atEnd || got.TerminalEvent != "stopped" || got.ExpiresAt.IsZero() == tt.expires || exists(r.Path) != (tt.atEnd != Deleted) {
+			if got.Status != tt.atEnd || got.TerminalEvent != "stopped" || got.ExpiresAt.IsZero() == tt.expires || exists(r.Path) != (tt.atEnd != ScratchDeleted) {
 				t.Errorf("at the end: %+v", got)
 			}
 			if tt.expires && !got.ExpiresAt.Equal(d.now.Add(24*time.Hour)) {
@@ -124,12 +109,12 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 				if len(d.List()) != 0 {
 					t.Errorf("%+v", d.List())
 				}
-			} else if got := d.record("s"); got.Status != tt.afterTTL || exists(r.Path) != (tt.afterTTL != Deleted) {
+			} else if got := d.record("s"); got.Status != tt.afterTTL || exists(r.Path) != (tt.afterTTL != ScratchDeleted) {
 				t.Errorf("after the TTL: %+v", got)
 			}
 		})
 	}
-	_, err := Open(Config{Base: t.TempDir(), State: t.TempDir(), Retention: "sometimes"})
+	_, err := OpenScratch(ScratchConfig{Base: t.TempDir(), State: t.TempDir(), Retention: "sometimes"})
 	wantReason(t, err, "invalid_retention")
 }
 
@@ -144,7 +129,7 @@ func TestPeopleDecide(t *testing.T) {
 	wantReason(t, d.Delete("deleted"), "session_live")
 	_, err = d.Promote("promoted", "x")
 	wantReason(t, err, "session_live")
-	if r, err := d.Keep("kept"); err != nil || r.Status != Kept { // while it lives
+	if r, err := d.Keep("kept"); err != nil || r.Status != ScratchKept { // while it lives
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, s := range []string{"kept", "deleted", "promoted"} {
@@ -158,7 +143,7 @@ func TestPeopleDecide(t *testing.T) {
 	wantReason(t, d.Delete("deleted"), "no_scratch")
 	wantReason(t, d.Delete("nobody"), "no_scratch")
 	r, err := d.Promote("promoted", " My Tool! (v2) ")
-	if err != nil || r.Status != Promoted || filepath.Base(r.Path) != "my-tool-v2" || !exists(filepath.Join(r.Path, "work.txt")) || exists(promoted.Path) {
+	if err != nil || r.Status != ScratchPromoted || filepath.Base(r.Path) != "my-tool-v2" || !exists(filepath.Join(r.Path, "work.txt")) || exists(promoted.Path) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, err = d.Promote("promoted", "again")
@@ -183,7 +168,7 @@ func TestPeopleDecide(t *testing.T) {
 func TestNamesThatAreTaken(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, AskFirst)
-	for i := range maxSuffix {
+	for i := range maxScratchSuffix {
 		name := "site"
 		if i > 0 {
 			name += "-" + strconv.Itoa(i+1)
@@ -207,7 +192,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 	_, err := d.Promote("b", "Site")
 	wantReason(t, err, "name_taken")
 	for name, want := range map[string]string{"../../etc": "etc", "": "kept", "///": "kept", "scratch-x": "kept-scratch-x", "É b": "b", "a--b": "a-b"} {
-		if got := slug(name); got != want {
+		if got := scratchSlug(name); got != want {
 			t.Errorf("%q: %q", name, got)
 		}
 	}
@@ -232,12 +217,12 @@ func TestOnlyWhatWasMadeHereIsRemoved(t *testing.T) {
 	}
 	// A record that names another folder, whoever wrote it.
 	_ = d.Close()
-	files, _, _, err := workspace.OpenRecords[Record](d.cfg.State)
+	files, _, _, err := OpenRecords[ScratchRecord](d.cfg.State)
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := filepath.Join(d.cfg.Base, "somebodys")
-	if err := errors.Join(os.Mkdir(own, 0o700), files.Put("other", Record{SessionID: "o", Folder: "somebodys", Path: own, Status: Pending, TerminalEvent: "stopped"})); err != nil {
+	if err := errors.Join(os.Mkdir(own, 0o700), files.Put("other", ScratchRecord{SessionID: "o", Folder: "somebodys", Path: own, Status: ScratchPending, TerminalEvent: "stopped"})); err != nil {
 		t.Fatal(err)
 	}
 	d.open()
@@ -256,12 +241,12 @@ func TestAPromotionSurvivesACrash(t *testing.T) {
 	}
 	_ = d.Close()
 	// As it is after the record was written and before the folder was moved.
-	files, all, _, err := workspace.OpenRecords[Record](d.cfg.State)
+	files, all, _, err := OpenRecords[ScratchRecord](d.cfg.State)
 	if err != nil {
 		t.Fatal(err)
 	}
 	half := all[r.Folder]
-	half.Status, half.Path = Promoted, filepath.Join(filepath.Dir(r.Path), "site")
+	half.Status, half.Path = ScratchPromoted, filepath.Join(filepath.Dir(r.Path), "site")
 	if err := files.Put(r.Folder, half); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +254,7 @@ func TestAPromotionSurvivesACrash(t *testing.T) {
 	if exists(r.Path) || !exists(filepath.Join(half.Path, "work.txt")) {
 		t.Error("it was not moved")
 	}
-	if sessions := d.List(); len(sessions) != 1 || !slices.Equal([]Status{sessions[0].Status}, []Status{Promoted}) {
+	if sessions := d.List(); len(sessions) != 1 || !slices.Equal([]ScratchStatus{sessions[0].Status}, []ScratchStatus{ScratchPromoted}) {
 		t.Errorf("%+v", sessions)
 	}
 }
