@@ -39,7 +39,7 @@ func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error
 	if err := m.onBranch(ctx, w); err != nil {
 		return Commit{}, err
 	}
-	if err := m.stage(ctx, w); err != nil {
+	if _, err := m.run(ctx, w, []string{"add", "--all", "--", "."}); err != nil {
 		return Commit{}, err
 	}
 	listed, err := m.run(ctx, w, diffArgs("diff", "--cached", "--name-only", "-z", "--no-renames", "--"))
@@ -118,28 +118,6 @@ func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
 		return capability.Errorf(capability.CodeConflict, "workspace.commit", "the workspace is not on its branch %s", w.Branch).With("wrong_branch", "switch back to it")
 	}
 	return nil
-}
-
-// stage adds everything, and takes our own files out again, which the agent may have
-// added.
-func (m *Manager) stage(ctx context.Context, w Workspace) error {
-	own := []string{"--"}
-	for _, p := range w.OwnFiles {
-		own = append(own, ":(top,literal)"+p)
-	}
-	if _, err := m.run(ctx, w, []string{"add", "--all", "--", "."}); err != nil || len(w.OwnFiles) == 0 {
-		return err
-	}
-	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD")
-	if err != nil {
-		return err
-	}
-	undo := append([]string{"reset", "--quiet"}, own...)
-	if head == "" {
-		undo = append([]string{"rm", "--quiet", "--cached", "--ignore-unmatch"}, own...)
-	}
-	_, err = m.run(ctx, w, undo)
-	return err
 }
 
 // Push pushes the branch and remembers where; force is --force-with-lease and nothing

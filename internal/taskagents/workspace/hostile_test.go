@@ -270,20 +270,6 @@ func TestTheBaseMayBeALinkAndNothingElseMay(t *testing.T) {
 	}
 }
 
-func TestOurOwnNotesGoNowhereElse(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	w := s.provision(Request{})
-	s.write("victim", "as it was\n")
-	if err := errors.Join(os.MkdirAll(w.Path+"/.git/info", 0o700), os.Symlink(s.dir+"/victim", w.Path+"/.git/info/exclude")); err != nil {
-		t.Fatal(err)
-	}
-	wantReason(t, s.m.AddOwnFiles(t.Context(), w.ID, "x"), "record_failed")
-	if data, err := os.ReadFile(s.dir + "/victim"); err != nil || string(data) != "as it was\n" {
-		t.Errorf("%q, %v", data, err)
-	}
-}
-
 func TestSubmodulesPassTheSamePolicy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

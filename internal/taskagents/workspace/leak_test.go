@@ -175,7 +175,7 @@ func FuzzParseStatus(f *testing.F) {
 	f.Add("# branch.head main\x001 .M N... 100644 100644 100644 a b path with blank\x00? new\x00u UU N... 1 2 3 4 a b c conflicted\x00")
 	f.Add("1 \x00? \x00u\x00#")
 	f.Fuzz(func(t *testing.T, out string) {
-		s := parseStatus(out, []string{"ours"})
+		s := parseStatus(out)
 		n := len(s.Modified) + len(s.Staged) + len(s.Untracked) + len(s.Unmerged)
 		if s.Clean != (n == 0) {
 			t.Errorf("clean %v with %d paths", s.Clean, n)

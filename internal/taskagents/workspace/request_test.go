@@ -14,7 +14,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	s.plain(s.dir, "clone", "-q", "--bare", s.remote, s.dir+"/remotes/other.git")
-	w, folder := s.provision(Request{}), s.provision(Request{Folder: true})
+	w, folder := s.provision(Request{Label: "mine"}), s.provision(Request{Folder: true})
 	for _, tt := range []struct {
 		req  Request
 		want string
@@ -42,9 +42,6 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	wantReason(t, err, "no_repository")
 	_, err = s.m.Finalize(ctx, "nobody", FinalizeRequest{})
 	wantReason(t, err, "workspace_not_found")
-	wantReason(t, s.m.SetLabel(w.ID, "mine"), "")
-	wantReason(t, s.m.SetLabel(w.ID, strings.Repeat("x", 201)), "invalid_label")
-	wantReason(t, s.m.SetLabel("nobody", ""), "workspace_not_found")
 	if got, err := s.m.Resolve("mine"); err != nil || got.ID != w.ID {
 		t.Errorf("%+v, %v", got, err)
 	}

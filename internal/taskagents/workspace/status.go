@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,14 +43,14 @@ func (m *Manager) status(ctx context.Context, w Workspace) (Status, error) {
 	if result.Stdout.Truncated() {
 		out = result.Stdout.Head
 	}
-	s := parseStatus(string(out), w.OwnFiles)
+	s := parseStatus(string(out))
 	s.Truncated = s.Truncated || result.Stdout.Truncated()
 	s.Clean = s.Clean && !result.Stdout.Truncated()
 	return s, nil
 }
 
 // parseStatus reads git's porcelain v2 with -z and without renames.
-func parseStatus(out string, own []string) Status {
+func parseStatus(out string) Status {
 	s := Status{Clean: true, Modified: []string{}, Staged: []string{}, Untracked: []string{}, Unmerged: []string{}}
 	add := func(list *[]string, path string) {
 		if path = strings.ToValidUTF8(path, "\uFFFD"); len(*list) < maxListed {
@@ -69,12 +68,10 @@ func parseStatus(out string, own []string) Status {
 				s.Branch = name
 			}
 		case "?":
-			if !isOurs(own, rest) {
-				add(&s.Untracked, rest)
-			}
+			add(&s.Untracked, rest)
 		case "1": // XY sub mH mI mW hH hI path
 			parts := strings.SplitN(rest, " ", 8)
-			if len(parts) < 8 || len(parts[0]) != 2 || isOurs(own, parts[7]) {
+			if len(parts) < 8 || len(parts[0]) != 2 {
 				continue
 			}
 			if parts[0][0] != '.' {
@@ -90,11 +87,6 @@ func parseStatus(out string, own []string) Status {
 		}
 	}
 	return s
-}
-
-// isOurs reports whether a path is a file of ours, or in a folder of ours.
-func isOurs(own []string, path string) bool {
-	return slices.ContainsFunc(own, func(o string) bool { return path == o || strings.HasPrefix(path, o+"/") })
 }
 
 // DiffStat is how large a change is. Text is git's own table, of at most 200 lines.

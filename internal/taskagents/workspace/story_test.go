@@ -29,22 +29,8 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	if f, err := s.m.Finalize(ctx, w.ID, FinalizeRequest{}); err != nil || f.Text != noChanges || f.Pull != nil {
 		t.Errorf("nothing changed: %+v, %v", f, err)
 	}
-	if err := s.m.AddOwnFiles(ctx, w.ID, "SKILLS.md", "README.md", ".agent files"); err != nil {
-		t.Fatal(err)
-	}
-	s.write(w.Path+"/SKILLS.md", "ours\n")
-	s.write(w.Path+"/.agent files/settings.json", "{}\n")
-	s.write(w.Path+"/README.md", "# Widget\nours too\n")
-	if st, err := s.m.Status(ctx, w.ID); err != nil || !st.Clean || st.Branch != w.Branch {
-		t.Errorf("only files of ours have changed: %+v, %v", st, err)
-	}
 	s.write(w.Path+"/src/new file.go", "package widget\n")
 	s.write(w.Path+"/debug.log", "ignored\n")
-	s.plain(w.Path, "add", "README.md")
-	s.plain(w.Path, "add", "-f", ".agent files")
-	for _, bad := range []string{"../x", "/etc/passwd", ".", "a/../b", "a\nb"} {
-		wantReason(t, s.m.AddOwnFiles(ctx, w.ID, bad), "invalid_path")
-	}
 	if st, err := s.m.Status(ctx, w.ID); err != nil || st.Clean || !slices.Equal(st.Untracked, []string{"src/new file.go"}) || len(st.Modified)+len(st.Staged) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -86,7 +72,7 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 	if err := s.m.Remove(ctx, w.ID, false); err != nil || exists(w.Path) {
-		t.Errorf("a pushed workspace with only files of ours can go: %v", err)
+		t.Errorf("a pushed workspace can be removed: %v", err)
 	}
 	if want := []string{"workspace_provisioned", "workspace_finalized", "workspace_finalized", "workspace_removed"}; !slices.Equal(s.events, want) {
 		t.Errorf("events %v", s.events)

@@ -57,22 +57,20 @@ const (
 
 // Workspace is one, as it is kept. Values are copies: change them through the Manager.
 type Workspace struct {
-	ID         string     `json:"id"`
-	Mode       Mode       `json:"mode"`
-	State      State      `json:"state"`
-	Repo       forge.Repo `json:"repo,omitzero"`
-	Path       string     `json:"path"` // absolute, real
-	Branch     string     `json:"branch,omitempty"`
-	BaseBranch string     `json:"baseBranch,omitempty"`
-	BaseCommit string     `json:"baseCommit,omitempty"` // "" in a repository without commits
-	Parent     string     `json:"parent,omitempty"`     // the clone that a worktree belongs to
-	Label      string     `json:"label,omitempty"`
-	Execution  string     `json:"execution,omitempty"`
-	Role       string     `json:"role,omitempty"`
-	// OwnFiles are ours: never committed, and no reason to call a workspace dirty.
-	OwnFiles []string    `json:"ownFiles,omitempty"`
-	Notes    []string    `json:"notes,omitempty"` // what was left out, such as a submodule
-	Pull     *forge.Pull `json:"pull,omitempty"`
+	ID         string      `json:"id"`
+	Mode       Mode        `json:"mode"`
+	State      State       `json:"state"`
+	Repo       forge.Repo  `json:"repo,omitzero"`
+	Path       string      `json:"path"` // absolute, real
+	Branch     string      `json:"branch,omitempty"`
+	BaseBranch string      `json:"baseBranch,omitempty"`
+	BaseCommit string      `json:"baseCommit,omitempty"` // "" in a repository without commits
+	Parent     string      `json:"parent,omitempty"`     // the clone that a worktree belongs to
+	Label      string      `json:"label,omitempty"`
+	Execution  string      `json:"execution,omitempty"`
+	Role       string      `json:"role,omitempty"`
+	Notes      []string    `json:"notes,omitempty"` // what was left out, such as a submodule
+	Pull       *forge.Pull `json:"pull,omitempty"`
 	// OwnToken says that a token came with the request and is kept for this one.
 	OwnToken  bool      `json:"ownToken,omitempty"`
 	Partial   bool      `json:"partial,omitempty"` // files of old commits are fetched when they are needed
@@ -297,15 +295,6 @@ func (m *Manager) snapshot() []Workspace {
 }
 
 const maxLabel = 200 // bytes
-
-// SetLabel names a workspace; "" takes the name away.
-func (m *Manager) SetLabel(id, label string) error {
-	if len(label) > maxLabel {
-		return capability.Errorf(capability.CodeInvalidInput, "workspace.label", "a label has at most %d bytes", maxLabel).With("invalid_label", "")
-	}
-	_, err := m.update(id, func(w *Workspace) { w.Label = label })
-	return err
-}
 
 // update changes the record of a ready workspace.
 func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) {

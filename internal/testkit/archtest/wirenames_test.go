@@ -69,7 +69,7 @@ func foreignNames() map[string]int {
 		"internal/taskagents/threads":                26,
 		"internal/taskagents/threads/row":            99,
 		"internal/taskagents/verbs":                  56,
-		"internal/taskagents/workspace":              12,
+		"internal/taskagents/workspace":              11,
 		"internal/taskagents/workspace/forge":        4,
 		// Documents of A2A and MCP.
 		"internal/upstreams/a2a":             8,
