@@ -101,27 +101,14 @@ func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) direc
 	return a
 }
 
-// option is the one choice that an answer means: its number, or how its label begins; -1
-// where that is none or several.
+// option returns the index of the choice that an answer names by its number or by the
+// beginning of its label; -1 if there is none or several.
 func option(choices []string, answer string) int {
 	answer = text.Fold(answer)
 	if n, err := strconv.Atoi(strings.TrimRight(answer, ".)")); err == nil && n >= 1 && n <= len(choices) {
 		return n - 1
 	}
-	found := -1
-	for i, c := range choices {
-		switch c = text.Fold(c); {
-		case answer == "":
-			return -1
-		case c == answer:
-			return i
-		case strings.HasPrefix(c, answer) && found >= 0:
-			return -1
-		case strings.HasPrefix(c, answer):
-			found = i
-		}
-	}
-	return found
+	return detect.MatchOption(choices, answer, "")
 }
 
 // respond answers a dialog, or types a text.

@@ -20,28 +20,12 @@ func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
 	if len(a.Keys) > 0 || len(b.Options) == 0 {
 		return -1, len(a.Keys) > 0 && len(b.Options) == 0
 	}
-	option = labelled(b.Options, a.Label)
+	option = detect.MatchOption(b.Options, a.Label, checkMarks)
 	return option, option >= 0
 }
 
-// labelled finds the one option whose label begins with a text; -1: none, or several.
-func labelled(options []string, label string) int {
-	label = text.Fold(label)
-	found := -1
-	for i, o := range options {
-		switch o = strings.TrimRight(text.Fold(o), " ✔✓"); { // a mark says what holds now
-		case label == "":
-			return -1
-		case o == label:
-			return i
-		case strings.HasPrefix(o, label) && found >= 0:
-			return -1
-		case strings.HasPrefix(o, label):
-			found = i
-		}
-	}
-	return found
-}
+// checkMarks follow the label of the option that is in effect.
+const checkMarks = " ✔✓"
 
 // answering remembers what was answered.
 type answering struct {

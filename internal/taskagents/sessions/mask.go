@@ -99,12 +99,12 @@ func (m Mask) Means(fingerprint string, open *detect.Blocker) bool {
 // Option finds the one option whose label begins with a text, as it is or as it was
 // shown; -1: none, or several.
 func (m Mask) Option(options []string, label string) int {
-	if i := labelled(options, label); i >= 0 {
+	if i := detect.MatchOption(options, label, checkMarks); i >= 0 {
 		return i
 	}
 	shown := slices.Clone(options)
 	for i, o := range shown {
 		shown[i] = m.Text(o)
 	}
-	return labelled(shown, label)
+	return detect.MatchOption(shown, label, checkMarks)
 }

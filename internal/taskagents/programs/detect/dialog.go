@@ -252,3 +252,24 @@ func Fingerprint(kind, question string, options []string) string {
 	}, question)
 	return kind + "|" + text.CutRunes(question, 100) + "|" + strings.Join(options, "|")
 }
+
+// MatchOption returns the index of the option that begins with label, ignoring case; -1 if there
+// is none or several. An equal option wins unless two others come before it. Trailing marks are
+// cut from the options.
+func MatchOption(options []string, label, marks string) int {
+	label = text.Fold(label)
+	found := -1
+	for i, o := range options {
+		switch o = strings.TrimRight(text.Fold(o), marks); {
+		case label == "":
+			return -1
+		case o == label:
+			return i
+		case strings.HasPrefix(o, label) && found >= 0:
+			return -1
+		case strings.HasPrefix(o, label):
+			found = i
+		}
+	}
+	return found
+}
