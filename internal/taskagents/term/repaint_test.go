@@ -34,8 +34,8 @@ func TestColours(t *testing.T) {
 			s := New(10, 1)
 			_, _ = s.Write([]byte(c.in))
 			x := strings.Index(s.Row(0), "A")
-			if fg, bg := s.Colours(x, 0); fg != c.fg || bg != c.bg {
-				t.Errorf("%x on %x", fg, bg)
+			if cell := s.grid.lines[0].cells[x]; cell.fg != c.fg || cell.bg != c.bg {
+				t.Errorf("got %x on %x, want %x on %x", cell.fg, cell.bg, c.fg, c.bg)
 			}
 		})
 	}

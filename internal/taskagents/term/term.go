@@ -227,15 +227,6 @@ func (s *Screen) Attr(x, y int) Attr {
 	return s.grid.lines[y].cells[x].attr
 }
 
-// Colours are the foreground and background of the cell at column x of row y.
-func (s *Screen) Colours(x, y int) (fg, bg Colour) {
-	if x < 0 || x >= s.cols || y < 0 || y >= s.rows {
-		return 0, 0
-	}
-	c := &s.grid.lines[y].cells[x]
-	return c.fg, c.bg
-}
-
 // Title is the window title (OSC 0 and 2): valid UTF-8 without control characters and
 // blanks around it, at most MaxTitle bytes.
 func (s *Screen) Title() string { return s.title }

@@ -127,7 +127,6 @@ const (
 // allowed.
 const (
 	TaskCreated        = "task_created"
-	TaskRegistered     = "task_registered"
 	TaskStatusChanged  = "task_status_changed"
 	TaskPaused         = "task_paused"
 	TaskResumed        = "task_resumed"
