@@ -1,4 +1,4 @@
-// Package a2awire holds the documents of the A2A protocol, versions 1.0 and 0.3, and
+// Package a2awire holds the documents of A2A 1.0 and A2A 0.3, and
 // converts between the two. Data parts and metadata stay the bytes that were received,
 // because the types of the A2A SDK would decode them and change integers above 2^53.
 package a2awire
