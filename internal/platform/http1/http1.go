@@ -1,9 +1,10 @@
-// Package http1 carries small requests over plain HTTP/1.1 in the goroutine of who
-// asks. The standard library's transport gives every connection two goroutines, and
-// a request passes through both: two or more wake-ups, which cost more than all else
-// of a call to a server on the same machine (RFC 9112; docs/performance.md). What it
-// does not carry (TLS, large bodies, systems where an idle connection cannot be
-// looked at) it leaves to that transport, so it can stand wherever one stands.
+// Package http1 sends small requests over plain HTTP/1.1 (RFC 9112) in the goroutine of
+// the caller. The transport of net/http gives every connection two goroutines, and a
+// request passes through both: these wake-ups cost more than everything else in a call to
+// a server on the same machine (docs/performance.md). Requests that the package does not
+// send, such as those over TLS or with a large body, go to that transport, so that a
+// [Transport] can replace one anywhere. The package valyala/fasthttp is not used because
+// it takes no context and would be a second HTTP stack.
 package http1
 
 import (
