@@ -144,29 +144,6 @@ type Sandbox struct {
 	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after a yes, whoever asks. Such as ^rm or --force."`
 }
 
-// Model is the language model that explains results and answers chat.
-type Model struct {
-	Kind      string `koanf:"kind" doc:"What the service speaks: openai (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others) or anthropic (messages)."`
-	URL       string `koanf:"url" doc:"Base address of the service, with /v1 for openai; https, or http on this machine. Empty: there is no model, results are explained by a plain extract and chat answers commands only."`
-	Name      string `koanf:"name" doc:"Name of the model, as the service calls it."`
-	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret that holds the service's key (junctor secrets set NAME). Empty: none is sent."`
-	MaxTokens int    `koanf:"max_tokens" doc:"Longest answer, in tokens."`
-}
-
-// NATS is the message bus that gateways and nodes talk over.
-type NATS struct {
-	URL       string `koanf:"url" doc:"Addresses of the NATS servers that several gateways share, nats:// or tls://, with commas between. Empty: one inside this process, which listens on no port. junctor config nats prints what the servers' configuration must contain."`
-	KeySecret string `koanf:"key_secret" doc:"Name of the stored secret, of 32 characters or more, from which the gateways' keys are derived; the same on every gateway. Needed with nats.url."`
-	Replicas  int    `koanf:"replicas" doc:"How many servers of nats.url hold each shared table: 1, 3 or 5."`
-}
-
-// Store is the database of tokens, approvals, grants, outcomes, endpoints, sessions
-// and the audit index.
-type Store struct {
-	URL            string `koanf:"url" doc:"The Postgres database that several gateways share, as postgres://user@host:5432/database without a password; ?sslmode= is disable, require or verify-full (the default but on this machine), ?sslrootcert= the file of a private authority, ?host= the folder of a socket. Empty: the SQLite file in the home. See docs/several-gateways.md."`
-	PasswordSecret string `koanf:"password_secret" doc:"Name of the stored secret that holds the user's password (junctor secrets set NAME). Empty: none is sent."`
-}
-
 // Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
