@@ -211,7 +211,7 @@ func junctorLines(line string) (out [][]string) {
 	return out
 }
 
-// TestWrongUsageOfEveryCommand holds sections 1 and 4 of the command line's contract:
+// TestWrongUsageOfEveryCommand holds the command line's contract for wrong usage:
 // status 2, one sentence and the usage line, or one document with --json.
 func TestWrongUsageOfEveryCommand(t *testing.T) {
 	t.Parallel()

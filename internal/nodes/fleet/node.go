@@ -1,5 +1,5 @@
 // Package fleet is the table of nodes: who is a member, what each offers, and which
-// one takes a call (nodes-and-cmp, sections 15 to 18). It is pure state: sessions,
+// one takes a call. It is pure state: sessions,
 // messages and clocks are the caller's, and every change comes back as the events
 // that tell of it.
 //
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Limits of one node (nodes-and-cmp).
+// Limits of one node.
 const (
 	MaxNodes     = 1 << 20
 	MaxLabels    = 64

@@ -12,7 +12,7 @@ import (
 // Strategy chooses among nodes that offer the same function.
 type Strategy string
 
-// The strategies (nodes-and-cmp).
+// The strategies.
 const (
 	ResourceAware Strategy = "resource_aware"
 	RoundRobin    Strategy = "round_robin"

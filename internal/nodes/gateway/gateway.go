@@ -1,7 +1,6 @@
 // Package gateway is the side of the node protocol that calls: it lets nodes in,
 // keeps the fleet up to date by what they and the bus say, and carries calls to them
-// with their deadline, their cancellation and the flow control of streams
-// (nodes-and-cmp, sections 15, 16, 20 and 27). Which node takes a call is package
+// with their deadline, their cancellation and the flow control of streams. Which node takes a call is package
 // fleet's to say, whether it may happen at all the engine's.
 //
 // Several gateways are one: they share a bucket with an entry for each node, written

@@ -1,7 +1,7 @@
-// Package node is a node's side of the node protocol (nodes-and-cmp, sections 12 to
-// 15, 20 and 27): one session with a gateway, from joining to leaving. It says what
-// the node offers and how it fares, takes calls and carries their answers within
-// the window they have, and comes back by itself whatever happens to the network.
+// Package node implements a node's side of the node protocol: one session with a
+// gateway, from joining to leaving. It announces the node's functions and load, handles
+// calls, sends their answers within the window of each stream, and reconnects after a
+// failure of the network.
 //
 // What can be called is package functions' table, and package execution runs it:
 // no handler shares a goroutine with the session. Who the node is and how its

@@ -101,7 +101,7 @@ func TestHouse(t *testing.T) {
 // outsideDocument matches a comment that cites a document that is not in the repository:
 // a numbered decision, or the section of a specification.
 func outsideDocument() *regexp.Regexp {
-	return regexp.MustCompile(`//.*(\bR[0-9]{2}\b|\bspec/|\b[a-z-]+ spec\b|\b[a-z]+ [0-9]{1,2}\.[0-9]{1,2}\b[^%a-zA-Z0-9]|\bsection [0-9]+)`)
+	return regexp.MustCompile(`//.*(\bR[0-9]{2}\b|\bspec/|\b[a-z-]+ spec\b|\b[a-z]+ [0-9]{1,2}\.[0-9]{1,2}\b[^%a-zA-Z0-9]|\bsections? [0-9]+|nodes-and-cmp)`)
 }
 
 // sourcesIn returns the product source files of one folder.

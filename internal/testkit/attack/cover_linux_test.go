@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// covered says which tests hold a row of runner spec, sections 25 and 26. A test of
+// covered returns the tests that hold each flow (F) and each attack (A). A test of
 // another package is named with its folder; TestAttacks/A1 is a row of a table.
 func covered() map[string][]string {
 	rows := map[string][]string{

@@ -174,7 +174,7 @@ func copied(t *testing.T, dir string) string {
 	return to
 }
 
-// TestF2 is the table of section 6.5, through the command line.
+// TestF2 tries the worked examples of slash commands through the command line.
 func TestF2(t *testing.T) {
 	t.Parallel()
 	s := shell{t, anywhere(t)}

@@ -1,5 +1,4 @@
-// Package attack tries what runner spec, sections 25 and 26, ask for from the
-// outside: the real server is started as its own process, as root and as a user
+// Package attack attacks extensions and their sandbox from the outside: the real server is started as its own process, as root and as a user
 // without rights, at tier T3 and at T2; hostile extensions are installed, agreed
 // to and run through its doors, as a person would; and the victims are looked at
 // afterwards. Everything happens in namespaces of its own, where all but the

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// TestOwnAttacks are those that the spec does not list; the ones that succeeded
+// TestOwnAttacks are those beyond A1 to A25; the ones that succeeded
 // when they were written say so. The first is none: what is walled in must still
 // be able to work.
 func TestOwnAttacks(t *testing.T) {

@@ -23,14 +23,14 @@ type lab struct {
 	other *client.Client // somebody else
 }
 
-// attack is one row of runner spec, section 26, or of our own.
+// attack is one attempt of a hostile extension.
 type attack struct {
 	name        string
 	permissions []string // beside exec
 	network     []string
 	limits      map[string]int
 	timeout     int
-	tiers       string // "T3 T2" unless the spec says otherwise
+	tiers       string // "T3 T2" if empty
 	process     bool   // a foreign process is among the victims
 	do          func(l *lab)
 }

@@ -15,7 +15,7 @@ import (
 
 var neighbours sync.Mutex
 
-// TestAttacks is section 26 of the runner spec, row by row.
+// TestAttacks makes every attack of the table, A1 to A25.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	writes := []string{"filesystem.write"}

@@ -1,5 +1,5 @@
 // Package fakecli is an agent's program for tests: it draws what Claude Code draws
-// (task-agents, section 5.7, and the recordings of package term), takes what is typed
+// (see the recordings of package term), takes what is typed
 // as that takes it, and does what a script says. It runs in any terminal: a real one,
 // where it is a program, or one made of pipes.
 package fakecli

@@ -1,5 +1,5 @@
-// Package scenario_test carries out the acceptance scenarios of the nodes spec,
-// section 30, against what people run: the binary as the server, and devices that
+// Package scenario_test carries out the acceptance scenarios of nodes
+// against what people run: the binary as the server, and devices that
 // join it over its one port. Tests are named by the number of their scenario.
 package scenario_test
 

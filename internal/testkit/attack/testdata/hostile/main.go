@@ -1,7 +1,7 @@
 //go:build linux
 
 // Hostile is the program of the test extensions of package attack: each task is
-// one row of runner spec, section 26, or an attack of our own. It says of every
+// one attack. It says of every
 // act what came of it:
 //
 //	HELD act: why      it was refused
