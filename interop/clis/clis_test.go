@@ -201,6 +201,8 @@ func (r *run) works(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(r.dir, "hello.txt")); err != nil || string(data) != "hello" {
 		t.Errorf("the file: %q %v", data, err)
 	}
+	// Decisions are read from the turn's text after its end was seen.
+	s = r.until(t, s.ID, "its decision is noted", func(s session) bool { return len(s.Decisions) > 0 })
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
 		t.Errorf("decisions: %q", s.Decisions)
 	}

@@ -19,6 +19,7 @@ func (r *run) structured(t *testing.T) {
 	s = r.completed(t, s.ID, 1)
 	t.Logf("FIGURES %s: a task with a question is done %s after the start, structured", r.name, time.Since(began).Round(time.Millisecond))
 	holds(t, dir, "told.txt")
+	s = r.until(t, s.ID, "its decision is noted", func(s session) bool { return len(s.Decisions) > 0 })
 	if len(s.Decisions) != 1 || !strings.HasPrefix(s.Decisions[0], "the greeting is in hello.txt") {
 		t.Errorf("decisions: %q, want the one of the task\nthe session: %+v\n%s", s.Decisions, s, r.picture(t, s.ID))
 	}
