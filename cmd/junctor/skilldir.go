@@ -122,7 +122,7 @@ func skillFile(dir fs.FS, name string, limit int) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil || !info.Mode().IsRegular():
-		return nil, invalidSkill("%.200q is no ordinary file of the skill's directory", name)
+		return nil, invalidSkill("%.200q is not a regular file in the skill's directory", name)
 	case info.Size() > int64(limit):
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "%.200q has %d bytes; the limit is %d", name, info.Size(), limit)
 	}
@@ -149,7 +149,7 @@ func frontMatter(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	if doc[0] != '{' {
-		return nil, invalidSkill("the front matter of skill.md is no mapping")
+		return nil, invalidSkill("the front matter of skill.md is not a mapping")
 	}
 	return doc, nil
 }

@@ -88,7 +88,7 @@ func checkText(text string) error {
 // Unicode are part of words.
 func isSeparator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// skipSeparators returns the first place from i on that is no separator.
+// skipSeparators returns the index of the first byte at or after i that is not a separator.
 func skipSeparators(text string, i int) int {
 	for i < len(text) && isSeparator(text[i]) {
 		i++

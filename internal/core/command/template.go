@@ -39,7 +39,7 @@ func (w Argv) Recordable() []string {
 type TemplateInput struct {
 	Route   *Route
 	WorkDir string
-	// Config looks up a setting of the extension that is no secret: words of a
+	// Config returns a setting of the extension that is not secret: words of a
 	// program can be seen by others on its machine. nil: there are none.
 	Config func(key string) (string, bool)
 }
@@ -77,7 +77,7 @@ type templateItem struct {
 // then {args}. What looks like a placeholder and is none is invalid_input.
 func CompileTemplate(tool string, items []string) (*Template, error) {
 	if !IsToolName(tool) {
-		return nil, invalidTemplate("%q is no name of a tool", tool)
+		return nil, invalidTemplate("%q is not the name of a tool", tool)
 	}
 	if items == nil {
 		items = []string{"{action}", "{args}"}
@@ -106,7 +106,7 @@ func (t *Template) add(parts []templatePart) {
 
 // CompileShellTemplate reads a template of a manifest's allowed_commands: words as a
 // person would type them, with {name} for an argument or flag that the action
-// declares. There is no shell, so what only a shell understands is refused; the
+// declares. Because there is no shell, shell syntax is refused; the
 // first word is the tool. It returns the tool's name.
 func CompileShellTemplate(text string, a *Action) (*Template, string, error) {
 	for _, bad := range []string{";", "&&", "|", "$", ">", "<", "`", "\n", "\r"} {
@@ -204,7 +204,7 @@ func builtinPlaceholder(name, key string, keyed bool) (templatePart, bool, error
 	if keyed {
 		name += ":" + key
 	}
-	return templatePart{}, false, invalidTemplate("{%s} is no placeholder: use {action}, {args}, {arg:0}, {flag:name}, {raw_args}, {work_dir} or {config:key}", name)
+	return templatePart{}, false, invalidTemplate("{%s} is not a placeholder; use {action}, {args}, {arg:0}, {flag:name}, {raw_args}, {work_dir} or {config:key}", name)
 }
 
 func invalidTemplate(format string, a ...any) *capability.Error {

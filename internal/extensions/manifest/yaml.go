@@ -113,7 +113,7 @@ func (w *yamlWriter) value(n *yaml.Node, depth int) error {
 	case yaml.ScalarNode:
 		return w.scalar(n)
 	}
-	return w.errorf(n, "this is no value")
+	return w.errorf(n, "this is not a value")
 }
 
 func (w *yamlWriter) mapping(n *yaml.Node, depth int) error {

@@ -87,7 +87,8 @@ func (s *session) admitted(ctx context.Context, r joinResult) error {
 	}
 	s.tries, s.last = 0, r.reply.Epoch
 	now := s.cfg.Now()
-	// What earlier epochs were asked for is answered to nobody any more.
+	// Calls of earlier epochs are canceled, because the renewed session cannot deliver
+	// their answers.
 	s.cancelCalls(func(c *call) bool { return c.epoch != r.reply.Epoch }, "the session was renewed")
 	s.mu.Lock()
 	s.reply = *r.reply
