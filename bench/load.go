@@ -75,7 +75,7 @@ func measure(doors []door, req request, concurrency, calls, rounds int) ([]resul
 	cpu := make([]time.Duration, len(doors))
 	for round := range rounds {
 		for i := range doors {
-			at := (i + round) % len(doors) // nobody is always first
+			at := (i + round) % len(doors) // no target is always first
 			before := doors[at].hop.cpu()
 			samples, rate, err := load(doors[at], req, concurrency, calls)
 			if err != nil {

@@ -29,13 +29,13 @@ type Invocation struct {
 	// Within says which modules exist for this caller, by their extension ids; nil:
 	// all that the rules let it see.
 	Within func(extension string) bool
-	// Ask puts questions of the provider to whoever called; nil where nobody can be
+	// Ask puts questions of the provider to the caller; nil if the caller cannot be
 	// asked while the call runs.
 	Ask Asker
 	// Relay lets the caller answer questions of the provider with another call.
 	Relay *Relay
-	// Balance asks for a choice among the nodes that offer the function; nil: only
-	// where nobody could mind which.
+	// Balance requests a choice among the nodes that offer the function. If nil, one is
+	// chosen only if they cannot differ for the caller.
 	Balance *Balance
 	// Keep and Resume are for callers that outlive this process; see [Resumer].
 	Keep   Keeper
@@ -68,13 +68,13 @@ type Call struct {
 	// Idempotent says that the call may be sent twice without harm.
 	Idempotent bool
 	// Key is the caller's idempotency key, for a far side that remembers outcomes
-	// itself; "" is none.
+	// itself; "" if it has none.
 	Key string
-	// Watched says that somebody hears the progress.
+	// Watched reports whether the caller receives progress.
 	Watched bool
 	// Meta is the invocation's, nil without one.
 	Meta json.RawMessage
-	// Ask and Relay are the invocation's; nil where there is nobody to ask. Within too,
+	// Ask and Relay are the invocation's; nil if the caller cannot be asked. Within too,
 	// for providers that call others for the caller.
 	Ask    Asker
 	Relay  *Relay
@@ -82,8 +82,8 @@ type Call struct {
 	// Agreed is the Binds of the preview that was agreed to, "" without one. A
 	// provider whose preview would differ by now refuses the call.
 	Agreed string
-	// Keep takes the far side's id of the work as soon as it is known; nil: nobody
-	// keeps it. See [Resumer].
+	// Keep takes the far side's id of the work as soon as it is known; If nil, it is
+	// not kept. See [Resumer].
 	Keep func(upstreamCall string)
 }
 
@@ -97,10 +97,10 @@ type Previewer interface {
 type Preview struct {
 	// What is the argument list, with dots for what must not be seen.
 	What []string
-	// Binds is a digest of everything that somebody's yes is to hold for, besides
+	// Binds is a digest of everything that an approval covers, besides
 	// the capability, its content and the input.
 	Binds string
-	// Confirm, "first" or "always", demands a yes, whoever asks; Why says for what
+	// Confirm, "first" or "always", requires an approval for every caller; Why says for what
 	// reason.
 	Confirm, Why string
 	// Details are shown by a dry run: permissions, network, sandbox.

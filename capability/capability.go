@@ -165,10 +165,10 @@ type Principal struct {
 	Labels []string `json:"labels,omitempty"` // granted with the token
 	View   string   `json:"view,omitempty"`   // default view of the token
 	// OnBehalfOf is the principal whose rights, as they stand, bound this one's: who
-	// started the task agent that this is. "" is nobody.
+	// started the task agent that this is. "" if no user did.
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	// Scoped says that the credential is narrower than its principal: Most is the
-	// strongest effect that it covers, "" is none.
+	// strongest effect that it covers, "" if it covers none.
 	Scoped bool   `json:"scoped,omitempty"`
 	Most   Effect `json:"most,omitempty"`
 }
@@ -216,7 +216,7 @@ type Prompt interface {
 
 // Arguer is a Provider whose input may have other forms than an object of arguments
 // by name. Arguments returns the part of the input that its schema speaks of, nil
-// when arguments are given by place: whoever carries the call out checks those.
+// when arguments are given by place: the provider that runs the call checks those.
 type Arguer interface {
 	Provider
 	Arguments(input json.RawMessage) (json.RawMessage, error)

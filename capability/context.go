@@ -4,7 +4,7 @@ import "strings"
 
 // Context is what the catalog is compiled for and a choice is made in: who is
 // at work, in which conversation, and what was settled for the session. The
-// zero value is a local command-line session of nobody in particular: no
+// zero value is a local command-line session without a principal: no
 // conversation, no adapter. Bounds: 64 bindings, 64 blocks, 256 bytes a value;
 // [Context.Check] holds them.
 type Context struct {
@@ -15,7 +15,7 @@ type Context struct {
 	Dialect       string    `json:"dialect,omitempty"` // of wire names: dotted, mcp, strict64
 	Bindings      []Binding `json:"bindings,omitempty"`
 	Route         *Route    `json:"route,omitempty"`   // the current conversation
-	Adapter       *Adapter  `json:"adapter,omitempty"` // where there is no conversation; the route's by default
+	Adapter       *Adapter  `json:"adapter,omitempty"` // outside a conversation; the route's by default
 	Blocks        []Block   `json:"blocks,omitempty"`  // verdicts of route augmenters
 	Grants        []string  `json:"grants,omitempty"`  // approvals already given in the session
 }

@@ -6,14 +6,14 @@ import (
 )
 
 // Question is what a provider wants to know from the caller while a call runs. The
-// method and its parameters are MCP's, whoever asks: "elicitation/create" and
+// method and its parameters are MCP's for every provider: "elicitation/create" and
 // "sampling/createMessage".
 type Question struct {
 	Method string
 	Params json.RawMessage
 }
 
-// Asker puts a question to whoever called and waits for the answer, the result of
+// Asker sends a question to the caller and waits for the answer, the result of
 // the method in MCP. It ends with ctx, and with the caller's patience: code timeout.
 // A caller that cannot answer such a question makes it fail at once, code
 // unavailable. It may be called from several goroutines.

@@ -11,8 +11,8 @@ type Kept struct {
 	UpstreamCall string `json:"upstream_call"`
 }
 
-// Keeper is told of such work as soon as it has a name, before anything else of it is
-// heard. Keep returns when that is remembered.
+// Keeper records such work as soon as it has a name, before any other news of it
+// arrives. Keep returns once the record is stored.
 type Keeper interface{ Keep(k Kept) }
 
 // Resumer is a Provider whose work goes on at a far side when this process ends. It
@@ -20,8 +20,8 @@ type Keeper interface{ Keep(k Kept) }
 // that work where the call's context ends with [ErrStopping].
 type Resumer interface {
 	// Resume follows the work that an earlier process kept to its end, and returns what
-	// Invoke would have. It calls Call.Keep once it can end the work, too, and starts
-	// nothing anew. Errors: those of Invoke; not_found where
+	// Invoke would have. It calls Call.Keep once it can end the work, too, and does not
+	// start the work again. Errors: those of Invoke; not_found where
 	// the far side does not know the work any more.
 	Resume(ctx context.Context, c Call, upstreamCall string) (Result, error)
 }

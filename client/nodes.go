@@ -37,7 +37,7 @@ type NodeStatus struct {
 }
 
 // NodeFilter narrows a list: a node must have all labels and offer all functions.
-// Blanks are no condition.
+// Empty fields do not restrict the list.
 type NodeFilter struct {
 	Labels, Functions []string
 	Status            string

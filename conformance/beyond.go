@@ -193,7 +193,7 @@ func (r *run) mustRefuse(where string, got answer, wantCode string, wantStatus i
 	}
 }
 
-// giant is the size of a body that nobody has to read.
+// giant is the size of a body that a peer may refuse to read.
 const giant = 64 << 20
 
 // bounds: a body that is too large is refused, and the endpoint lives on.

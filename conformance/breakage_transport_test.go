@@ -22,7 +22,7 @@ const (
 	patience  = 20 * time.Second
 )
 
-// trusting lets in whoever asks for the selected paths.
+// trusting accepts every caller of the selected paths.
 func trusting(on asked) breakage {
 	return as(on, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
 }

@@ -68,7 +68,7 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnionWarnsOfWhatOthersRefuse: what one generation refuses is no fault for
+// TestUnionWarnsOfWhatOthersRefuse: a refusal of one generation is not a fault for
 // our own router, but it is said.
 func TestUnionWarnsOfWhatOthersRefuse(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// nobody is the user that has nothing, on every Linux.
+// nobody is the unprivileged user of that name on every Linux.
 const nobody = 65534
 
 // TestAnIsolatedEndpointConforms builds an endpoint of two modules from source in
@@ -90,7 +90,7 @@ func buildIsolated(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// The example without its main, the test's main, and the view compiled anew.
+	// The example without its main, the test's main, and the view compiled again.
 	from, at := filepath.Join(source, filepath.Base(example)), filepath.Join(source, "isolated")
 	for _, name := range []string{"module.go", "clock.go", "go.mod", "go.sum"} {
 		if err := os.Rename(filepath.Join(from, name), filepath.Join(at, name)); err != nil {

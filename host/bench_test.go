@@ -51,7 +51,7 @@ func BenchmarkEndpointInvoke(b *testing.B) {
 		r.Body = io.NopCloser(strings.NewReader(body))
 		handler.ServeHTTP(w, r)
 		if w.status != 200 {
-			b.Fatal(w.status)
+			b.Fatalf("status = %d, want 200", w.status)
 		}
 	}
 }

@@ -33,7 +33,7 @@
 // The rules for closures: they are called concurrently, they must honour ctx,
 // and they may neither change nor keep the JSON they are given. An error that is
 // a *capability.Error or a *router.Error reaches the caller as it is; the text of
-// any other stays in this process, and the caller hears that the item failed.
+// any other stays in this process, and the caller learns that the item failed.
 // Optional objects that a caller left out arrive as {}, any other absent value
 // as nil.
 //

@@ -75,7 +75,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// orEmpty is {} for a result that must be an object and is none.
+// orEmpty returns {} for a result that must be an object and is empty.
 func orEmpty(v any) any {
 	if v == nil {
 		return struct{}{}
@@ -279,7 +279,7 @@ func callRoute(ctx context.Context, module string, routes []Route, p *params) (a
 }
 
 // pathParams reads the parameters of a path that matches declared. A value that
-// is no proper percent-encoding stays as it is.
+// is not valid percent-encoding stays as it is.
 func pathParams(declared, path string) map[string]string {
 	out := make(map[string]string)
 	have := strings.Split(path, "/")

@@ -131,7 +131,7 @@ func TestEverySurfaceAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, string(raw)); diff != "" {
-				t.Error(diff)
+				t.Errorf("result (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ type Public struct {
 }
 
 // RouteRequest is one request of a route. Params are the percent-decoded values
-// of the path's parameters, by name. Body is any JSON, nil when there is none.
+// of the path's parameters, by name. Body is any JSON, nil if absent.
 type RouteRequest struct {
 	Method, Path string
 	Params       map[string]string
@@ -124,7 +124,7 @@ type RouteRequest struct {
 	Body         json.RawMessage
 }
 
-// RouteResponse is the answer: Status 0 is 200, a nil Body is none. What is wrong
+// RouteResponse is the answer: Status 0 is 200, a nil Body is empty. What is wrong
 // with a request is a status; an error means that the route itself failed.
 type RouteResponse struct {
 	Status  int

@@ -9,7 +9,7 @@ import (
 
 // ModuleOf offers the functions that h carries now as the actions of a module:
 // content is a function's input, and its result is the action's data, wrapped as
-// {"value": …} where it is no object. Functions registered later are not in it;
+// {"value": …} if it is not an object. Functions registered later are not in it;
 // those replaced or withdrawn answer as h does.
 func ModuleOf(id, name string, h *Host) Module {
 	m := Module{ID: id, Name: name}

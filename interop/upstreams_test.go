@@ -25,7 +25,7 @@ mcp:
 `
 
 // upstreamsRules let agents do everything except think: that needs the yes of
-// whoever sits before the client.
+// the user of the client.
 const upstreamsRules = `
 @id("all") permit (principal, action, resource)
 unless { resource in Module::"mcp.thinking" };

@@ -47,7 +47,7 @@ func (m *maker) files(t target, binary string, licences []byte) ([]packed, error
 }
 
 // pack makes a tar.gz, or a zip for Windows, with one folder in it. Every time in it is
-// at, and nobody owns its files.
+// at, and its files have no owner.
 func pack(base string, t target, files []packed, at time.Time) (name string, data []byte, err error) {
 	var buf bytes.Buffer
 	if t.os == "windows" {

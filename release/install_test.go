@@ -18,7 +18,7 @@ type installing struct {
 	t                   *testing.T
 	dist, home, scratch string
 	base                string
-	as                  *syscall.SysProcAttr // who runs the script; nil is whoever runs the test
+	as                  *syscall.SysProcAttr // who runs the script; nil is the user of the test
 }
 
 // program stands for the binary: the script only tries it and puts it.
@@ -279,7 +279,7 @@ func TestTheScriptPutsNoUnitThatCouldNotBeStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if os.Getuid() == 0 { // the rest is of somebody who is not
+	if os.Getuid() == 0 { // the rest is of a user who is not
 		const nobody = 65534
 		in.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		base := filepath.Dir(in.dist)

@@ -267,7 +267,7 @@ func (m *maker) write(name string, data []byte) error {
 }
 
 // emptied makes the folder, and removes what a release before has left in it: nothing
-// else, since somebody may have named a folder of theirs.
+// else, because a user may have named a folder of theirs.
 func emptied(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (v Value) Reveal() string {
 	return *v.s
 }
 
-// Empty reports whether there is no secret.
+// Empty reports whether the secret is empty.
 func (v Value) Empty() bool { return v.s == nil }
 
 // Equal compares in constant time.

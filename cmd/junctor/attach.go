@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	detachKey    = 0x1d // Ctrl-]
-	attachLimit  = 64 << 20
-	renewControl = 45 * time.Second // the server takes it back after a minute without a key
-	attachWrite  = 10 * time.Second
+	detachKey            = 0x1d // Ctrl-]
+	attachLimit          = 64 << 20
+	renewControlInterval = 45 * time.Second // the server takes it back after a minute without a key
+	attachWriteTimeout   = 10 * time.Second
 )
 
 // attachCommand shows the terminal of a task agent, and lets its person type.
@@ -60,7 +60,7 @@ func (t *attached) send(ctx context.Context, doc map[string]any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, attachWrite)
+	ctx, cancel := context.WithTimeout(ctx, attachWriteTimeout)
 	defer cancel()
 	return t.conn.Write(ctx, websocket.MessageText, data)
 }
@@ -76,7 +76,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 		return err
 	}
 	header := http.Header{"Authorization": {"Bearer " + token.Reveal()}}
-	conn, res, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+childBase+"/console", &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library says that nobody has to
+	conn, res, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+childBase+"/console", &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library does not require it
 	switch {
 	case err != nil && res != nil && res.StatusCode == http.StatusUnauthorized:
 		return capability.Errorf(capability.CodeUnauthenticated, op, "the server does not know this token").With("", "give one with --token or JUNCTOR_TOKEN")
@@ -132,7 +132,7 @@ func (t *attached) follow(ctx context.Context, sized <-chan os.Signal, resize fu
 	}
 }
 
-// keys passes on what is typed, until somebody leaves.
+// keys passes on what is typed, until the user detaches.
 func (a *app) keys(ctx context.Context, t *attached, in *os.File, leave context.CancelCauseFunc) {
 	buf := make([]byte, 4096)
 	for ctx.Err() == nil {
@@ -149,7 +149,7 @@ func (a *app) keys(ctx context.Context, t *attached, in *os.File, leave context.
 			a.printf("%s", t.compose(ctx, buf[:n]))
 			continue
 		}
-		if time.Since(t.typed) > renewControl {
+		if time.Since(t.typed) > renewControlInterval {
 			_ = t.send(ctx, map[string]any{"type": "control", "take": true})
 			t.typed = time.Now()
 		}
@@ -184,7 +184,7 @@ func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
 // errLeft says that the person has left.
 var errLeft = errors.New("left")
 
-// show prints what comes until the session is over or somebody has left.
+// show prints what comes until the session is over or the user has detached.
 func (a *app) show(ctx context.Context, t *attached) error {
 	const op = "tasks.attach"
 	for {

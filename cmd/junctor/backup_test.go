@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestAKillLeavesNothingHalf kills backup and restore while they write: there is no file
-// and no home then, and the next one is not hindered.
+// TestAKillLeavesNothingHalf kills backup and restore while they write: neither
+// a partial file nor a partial home is left, and the next run succeeds.
 func TestAKillLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	childBase  = "/api/coding-agents"
-	hookTime   = 58 * time.Second // the program's own limit is a minute
-	childTime  = 10 * time.Second
-	childLimit = 1 << 20
+	childBase    = "/api/coding-agents"
+	hookTimeout  = 58 * time.Second // the program's own limit is a minute
+	childTimeout = 10 * time.Second
+	childLimit   = 1 << 20
 )
 
 // child is who a program started by the server is: its environment says it.
@@ -101,7 +101,7 @@ func (a *app) childCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), childTime)
+			ctx, cancel := context.WithTimeout(cmd.Context(), childTimeout)
 			defer cancel()
 			if _, err := c.ask(ctx, http.MethodPost, "/hooks", body); err != nil {
 				return err
@@ -180,7 +180,7 @@ func (a *app) bridge(ctx context.Context, path string) (json.RawMessage, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, childTime)
+	ctx, cancel := context.WithTimeout(ctx, childTimeout)
 	defer cancel()
 	return c.ask(ctx, http.MethodGet, "/"+url.PathEscape(c.session)+"/"+path, nil)
 }
@@ -196,7 +196,7 @@ func (a *app) hook(ctx context.Context, args []string) (json.RawMessage, error) 
 	} else if body, err = io.ReadAll(io.LimitReader(a.stdin, childLimit)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
 	reply, err := c.ask(ctx, http.MethodPost, "/hooks", body)
 	return bytes.TrimSpace(reply), err

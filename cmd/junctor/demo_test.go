@@ -148,7 +148,7 @@ func TestDemoBanner(t *testing.T) {
 	}
 }
 
-// TestDemoIsForItself: it takes nobody's home, nobody's port and nobody's database.
+// TestDemoIsForItself: the demo uses no existing home, port or database.
 func TestDemoIsForItself(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("JUNCTOR_HOME", home)

@@ -83,7 +83,7 @@ func (d *demo) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The device of an earlier run joined another address, and joins anew.
+	// The device of an earlier run joined another address, and joins again.
 	if err := c.Do(ctx, "DELETE", "/api/v1/nodes/"+demoDevice+"?forget=true", nil, nil); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
 		return err
 	}
@@ -146,7 +146,7 @@ func (d *demo) addUpstream(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(there.Command) == 0 || there.Command[0] == d.self || !slices.Equal(there.Command[1:], sample):
-		return nil // ours, or somebody's own of that name
+		return nil // ours, or the user's own of that name
 	default:
 		if err := d.run(ctx, "upstreams", "remove", demoUpstream); err != nil {
 			return err

@@ -59,7 +59,7 @@ func (h *patient) replaced(t *testing.T, name, old, by string) {
 	h.put(t, name, strings.Replace(string(data), old, by, 1))
 }
 
-// taken is an address that nobody can listen on, and one that nobody answers at.
+// taken is an address that no process can listen on, and one where no server answers.
 func taken(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,9 +13,9 @@ import (
 )
 
 // healthTime bounds the one question that health asks.
-const healthTime = 5 * time.Second
+const healthTimeout = 5 * time.Second
 
-// healthCommand is for whoever restarts servers: containers, service managers. It needs no
+// healthCommand is for supervisors that restart servers: containers, service managers. It needs no
 // token, and unlike the doctor it does not count what others do wrong.
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
@@ -29,7 +29,7 @@ func (a *app) healthCommand() *cobra.Command {
 			if err != nil {
 				return capability.Errorf(capability.CodeInvalidInput, "health", "%q is not the URL of a server", url)
 			}
-			resp, err := (&http.Client{Timeout: healthTime}).Do(req)
+			resp, err := (&http.Client{Timeout: healthTimeout}).Do(req)
 			if err != nil {
 				return capability.Wrap(capability.CodeUnavailable, "health", "no server answers at "+url, err).With("service_unavailable", "start one with: junctor serve")
 			}

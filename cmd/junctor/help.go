@@ -16,7 +16,7 @@ import (
 const helpWidth = 100
 
 // helpOf is the help of a command: what it does, how it is written, its commands,
-// examples and flags. It is no template: with the engine of templates linked, the
+// examples and flags. It does not use a template, because with the engine of templates linked, the
 // linker keeps every method of every type, 4 MiB of them.
 func helpOf(c *cobra.Command, groups []commandGroup) string {
 	var b strings.Builder

@@ -109,7 +109,7 @@ func TestTheConfigurationPage(t *testing.T) {
 	}
 	status, out, errs := typed(t, "config", "docs", "--markdown")
 	if status != 0 || errs != "" {
-		t.Fatal(status, errs)
+		t.Fatalf("config docs: status %d, standard error %q, want 0 and none", status, errs)
 	}
 	golden(t, "../../docs/configuration.md", out)
 }
@@ -272,7 +272,7 @@ func TestWithoutAServer(t *testing.T) {
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
 	alone := strings.Fields(`serve doctor help version completion config child frameworks sandbox conformance endpoint`)
-	others := []string{ // they need files of their own, another process, or nobody
+	others := []string{ // they need files of their own, another process, or no terminal
 		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate", "skill pack", "skill sign", "skill diff", "endpoints import",
 		"node join", "node status", "node drain", "node leave", "node rescan", "node consent list", "node consent grant", "node consent deny",
 	}

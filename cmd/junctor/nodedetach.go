@@ -77,8 +77,8 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 	return nil
 }
 
-// reportDetached tells whoever started this process in the background how it went,
-// once; fd 0 is nobody.
+// reportDetached reports to the process that started this one in the background how it went,
+// once; fd 0 means that no process waits.
 func reportDetached(fd int, ready json.RawMessage, err error) {
 	if fd <= 0 {
 		return
@@ -87,7 +87,7 @@ func reportDetached(fd int, ready json.RawMessage, err error) {
 	if f == nil {
 		return
 	}
-	defer f.Close() // after the first report nobody listens, and a second goes nowhere
+	defer f.Close() // after the first report no process reads, and a second is dropped
 	line := []byte(ready)
 	if err != nil {
 		e := capability.AsError(err)

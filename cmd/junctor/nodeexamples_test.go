@@ -9,7 +9,7 @@ import (
 )
 
 // TestNodesToCopy runs the example nodes against a real server. The one in plain
-// Node is skipped where there is no Node with WebSocket.
+// Node is skipped if Node with WebSocket is not installed.
 func TestNodesToCopy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a module of its own")

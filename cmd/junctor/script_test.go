@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 //
 //	await FILE [REGEXP]           wait until FILE holds text (that matches)
 //	jsonenv VAR SOURCE PATH       put a member of a JSON document into a variable
-//	jsonis SOURCE PATH VALUE      compare a member ("absent" when there is none)
+//	jsonis SOURCE PATH VALUE      compare a member ("absent" if it is missing)
 //	jsonlen SOURCE PATH N         compare the length of a list
 //	mode PERM FILE...             compare the permission bits
 //	tamper FILE OLD NEW           replace one occurrence of a text in a file

@@ -104,7 +104,7 @@ func (a *app) printReady(line server.ReadyLine) error {
 	return a.printObject(line)
 }
 
-// replaceFile writes by rename, so that whoever waits for the file never reads
+// replaceFile writes by rename, so that a process that waits for the file never reads
 // half of it.
 func replaceFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")

@@ -73,7 +73,7 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(warnings) != "[license is not known and was left out capabilities.nothing is no mapping and was left out capabilities.watch.colour is not known and was left out]" {
-		t.Error(warnings)
+		t.Errorf("warnings = %q, want the three above", warnings)
 	}
 	p, err := payload.Decode(raw, 1<<20)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// table prints rows under a head; cells are made harmless for a terminal. Where
-// there are none, standard output stays empty and none says what to do about it.
+// table prints rows under a head; cells are made harmless for a terminal. If
+// rows is empty, standard output stays empty and none states what to do about it.
 func (a *app) table(head []string, rows [][]string, none string) error {
 	if len(rows) == 0 {
 		a.note(none)
@@ -29,7 +29,7 @@ func (a *app) table(head []string, rows [][]string, none string) error {
 // fields prints what one thing is, a line for each of its sides.
 func (a *app) fields(rows [][]string) error { return a.table([]string{"FIELD", "VALUE"}, rows, "") }
 
-// note says something about an answer that is no part of it; nothing for "".
+// note says something about an answer that is not part of it; nothing for "".
 func (a *app) note(text string) {
 	if text != "" {
 		a.warnf("%s", plainText(text))

@@ -41,7 +41,7 @@ func (a *app) watchThread(ctx context.Context, thread string) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	seen := make(map[string]bool)
 	for patience := 6; ; { // the summary is written just after the end

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	agentsPath  = "/api/coding-agents"
-	threadsPath = agentsPath + "/coordinator/threads"
-	lookEvery   = 500 * time.Millisecond
+	agentsPath   = "/api/coding-agents"
+	threadsPath  = agentsPath + "/coordinator/threads"
+	pollInterval = 500 * time.Millisecond
 )
 
 // threadRow is a thread as the server shows it.
@@ -64,7 +64,7 @@ it: junctor tasks show ID.`,
 				if err == nil {
 					err = json.Unmarshal(data, &body)
 				}
-				if err != nil || body == nil { // null is none
+				if err != nil || body == nil { // null means absent
 					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file), err).With("", "docs/task-agents.md shows one")
 				}
 			}
@@ -130,7 +130,7 @@ it: junctor tasks show ID.`,
 			case wait && out.Task != "":
 				return a.waitForTask(cmd.Context(), out.Task)
 			case !works:
-				return exitStatus(1) // the rows say why nobody works on it
+				return exitStatus(1) // the rows say why no agent works on it
 			}
 			return nil
 		},
@@ -183,7 +183,7 @@ func (a *app) waitForTask(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		var raw json.RawMessage

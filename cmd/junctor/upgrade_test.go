@@ -41,7 +41,7 @@ func TestAnOlderHomeIsUpgradedWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			home, files := filepath.Join(t.TempDir(), "home"), t.TempDir()
 			if out, status := commandIn(t, home, "restore", filepath.Join("testdata", "homes", name+".tar.gz")); status != 0 {
-				t.Fatal(out)
+				t.Fatalf("restore: status %d, output %s, want 0", status, out)
 			}
 			database := filepath.Join(home, "state", "junctor.db")
 			old := schemas(t, database)
@@ -78,12 +78,12 @@ func TestAnOlderHomeIsUpgradedWhole(t *testing.T) {
 			says(0, "", asAgent, "invoke", "fs.writeText", `{"path":"waits.txt","text":"hi"}`)
 			says(3, "approval", asAgent, "invoke", "fs.writeText", `{"path":"waits.txt","text":"hi"}`)
 			says(0, "approved.txt", "confirmations", "list", "--state", "pending")
-			// The device's name is still its key's: nobody else gets it, and it comes in without
+			// The device's name is still its key's: no other device gets it, and it comes in without
 			// a token. It knows the gateway by its URL, which only here is another one.
 			out, _ := commandIn(t, home, "--json", "tokens", "create", "--role", "node")
 			var made struct{ Token string }
 			if err := json.Unmarshal([]byte(out), &made); err != nil {
-				t.Fatal(out)
+				t.Fatalf("tokens create = %s, want JSON: %v", out, err)
 			}
 			token := filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(token, []byte(made.Token), 0o600); err != nil {
@@ -101,7 +101,7 @@ func TestAnOlderHomeIsUpgradedWhole(t *testing.T) {
 				says(0, "called", "invoke", "mcp.notes:tool:look", "{}")
 			}
 			says(0, "the chain holds", "audit", "verify")
-			says(1, "endpoint far", "doctor") // nobody started that one
+			says(1, "endpoint far", "doctor") // that one was never started
 			says(0, "backed up", "backup", filepath.Join(t.TempDir(), "again.tar.gz"))
 
 			knows, err := server.Schemas()
@@ -158,7 +158,7 @@ func notYetExpired(t *testing.T, path string, tasks bool) {
 	}
 	for _, s := range statements {
 		if _, err := db.ExecContext(t.Context(), s, later); err != nil {
-			t.Fatal(s, err)
+			t.Fatalf("%s: %v", s, err)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestANewerHomeIsRefused(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "home")
 	if out, status := commandIn(t, home, "restore", filepath.Join("testdata", "homes", "before-on-behalf.tar.gz")); status != 0 {
-		t.Fatal(out)
+		t.Fatalf("restore: status %d, output %s, want 0", status, out)
 	}
 	path := filepath.Join(home, "state", "junctor.db")
 	db, err := sql.Open("sqlite", path)

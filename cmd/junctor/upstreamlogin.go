@@ -57,7 +57,7 @@ func (o *oauthFlags) record() map[string]any {
 	return body
 }
 
-const loginTime = 5 * time.Minute
+const loginTimeout = 5 * time.Minute
 
 func (a *app) upstreamsLoginCommand() *cobra.Command {
 	var port int
@@ -68,7 +68,7 @@ machine, and consent there. The tokens go to the server's secret store and are
 renewed by it; they are never shown.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), loginTime)
+			ctx, cancel := context.WithTimeout(cmd.Context(), loginTimeout)
 			defer cancel()
 			return a.login(ctx, args[0], port)
 		},
@@ -98,7 +98,7 @@ func (a *app) login(ctx context.Context, name string, port int) error {
 	if err != nil || address.Scheme != "https" && address.Scheme != "http" {
 		return capability.Errorf(capability.CodeFailed, "", "the authorization server of %s has no address that a browser can open", name)
 	}
-	fmt.Fprintf(a.stderr, "open this address in a browser on this machine, within %s:\n\n  %s\n\n", loginTime, plainText(address.String()))
+	fmt.Fprintf(a.stderr, "open this address in a browser on this machine, within %s:\n\n  %s\n\n", loginTimeout, plainText(address.String()))
 	query, err := awaitCallback(ctx, listener, address.Query().Get("state"))
 	if err != nil {
 		return err
@@ -145,6 +145,6 @@ func awaitCallback(ctx context.Context, listener net.Listener, state string) (st
 	case query := <-answers:
 		return query, nil
 	case <-ctx.Done():
-		return "", capability.Errorf(capability.CodeTimeout, "", "nobody logged in within %s", loginTime)
+		return "", capability.Errorf(capability.CodeTimeout, "", "nobody logged in within %s", loginTimeout)
 	}
 }

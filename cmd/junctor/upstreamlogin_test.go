@@ -44,7 +44,7 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 			t.Errorf("%v: %s", c.args, diff)
 		}
 		if !strings.Contains(out.String(), "junctor upstreams login far") {
-			t.Error(out.String())
+			t.Errorf("output = %q, want it to name junctor upstreams login far", out.String())
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestUpstreamsLogin(t *testing.T) {
 		var step struct{ Redirect, Answer string }
 		_ = json.NewDecoder(r.Body).Decode(&step)
 		if r.URL.Path != "/api/v1/upstreams/far/login" {
-			t.Error(r.URL.Path)
+			t.Errorf("path = %q, want /api/v1/upstreams/far/login", r.URL.Path)
 		}
 		if step.Redirect != "" {
 			redirect = step.Redirect
@@ -87,7 +87,7 @@ func TestUpstreamsLogin(t *testing.T) {
 	to := redirect
 	mu.Unlock()
 	if u, err := url.Parse(to); err != nil || u.Hostname() != "127.0.0.1" || u.Port() == "" || u.Path != "/callback" {
-		t.Fatal(to)
+		t.Fatalf("redirect = %q, want http://127.0.0.1:PORT/callback", to)
 	}
 	for query, want := range map[string]int{"?code=evil&state=wrong": http.StatusNotFound, "?code=evil": http.StatusNotFound, "x?code=evil&state=right": http.StatusNotFound} {
 		resp, err := http.Get(to + query)
@@ -114,6 +114,6 @@ func TestUpstreamsLogin(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if answer != "code=good&state=right&iss=https%3A%2F%2Flogin.example" {
-		t.Error(answer)
+		t.Errorf("answer = %q, want the code, the state and the issuer of the redirect", answer)
 	}
 }

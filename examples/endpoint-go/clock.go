@@ -162,7 +162,7 @@ func (c *clock) configure(config map[string]string) error {
 	return nil
 }
 
-// question is a conversion that somebody asks for.
+// question is a conversion that a caller requests.
 type question struct {
 	Time string `json:"time"`
 	From string `json:"from"`

@@ -56,7 +56,7 @@ func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 		return nil, err
 	}
 	digest := strings.TrimPrefix(asset.Digest, "sha256:")
-	ctx, cancel := context.WithTimeout(ctx, assetTime)
+	ctx, cancel := context.WithTimeout(ctx, assetTimeout)
 	defer cancel()
 	resp, err := a.web.send(ctx, func(base *url.URL) (*http.Request, error) {
 		return a.request(ctx, base, http.MethodGet, digest, nil)
@@ -86,7 +86,7 @@ func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.As
 	if err := asset.Check(); err != nil {
 		return asset, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, assetTime)
+	ctx, cancel := context.WithTimeout(ctx, assetTimeout)
 	defer cancel()
 	resp, err := a.web.send(ctx, func(base *url.URL) (*http.Request, error) {
 		req, err := a.request(ctx, base, http.MethodPut, digest, data)

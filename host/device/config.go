@@ -59,7 +59,7 @@ type Config struct {
 	// between, are tried in turn: where one gateway is away, the device is at another.
 	Gateway string
 	TLS     *tls.Config // nil: the system's roots
-	// Web is the gateway's https address, or several, where Gateway is none.
+	// Web is the gateway's https address, or several, if Gateway is empty.
 	Web   string
 	Token secret.Value // the operator's node token; with a Dir, for the first time only
 
@@ -82,8 +82,8 @@ type Config struct {
 	AllowCode             bool // may skills bring code
 	PreferCode            bool // does it come before this device's actions
 	Limits                *cmp.Limits
-	Owner                 Owner // nil: nobody can be asked
-	// AutoConsent says yes to everything that nobody can be asked about. It is for
+	Owner                 Owner // nil: no user can be asked
+	// AutoConsent accepts every question that no user can be asked. It is for
 	// development.
 	AutoConsent bool
 

@@ -231,7 +231,7 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 	}
 	for name, mode := range map[string]os.FileMode{"key": 0o600, "state.json": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
-			t.Error(name, info, err)
+			t.Errorf("Stat(%s) = %v, error %v, want mode %v", name, info, err, mode)
 		}
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "state.json")); strings.Contains(string(data), token) {
@@ -255,18 +255,18 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 		t.Errorf("%s %v", out, err)
 	}
 	if ok, err := d.Unregister("demo.hello"); !ok || err != nil {
-		t.Error(ok, err)
+		t.Errorf("Unregister = %v, error %v, want true", ok, err)
 	}
 	if _, err := s.ask(t, "laptop.1", "demo.hello", `null`); capability.AsError(err).Reason != cmp.ReasonFunctionNotFound {
 		t.Error(err)
 	}
 	d.end(t)
-	// The second time there is no token, and no name needed.
+	// The second time neither a token nor a name is needed.
 	asked := s.asked
 	cfg.Token, cfg.ID = secret.Value{}, ""
 	d = s.run(t, cfg)
 	if d.ID() != "laptop.1" || s.asked != asked || s.asked != 2 {
-		t.Error(d.ID(), s.asked)
+		t.Errorf("id = %q after %d enrolments, want laptop.1 after 2", d.ID(), s.asked)
 	}
 	if err := d.Drain(t.Context()); err != nil {
 		t.Error(err)
@@ -290,7 +290,7 @@ func TestLargeValuesTravelAsAssets(t *testing.T) {
 	if out, err := s.ask(t, "a", "length", "["+ref+"]"); err != nil || string(out) != fmt.Sprint(len(large)) {
 		t.Errorf("%.200s %v", out, err)
 	}
-	s.mu.Lock() // somebody changed it
+	s.mu.Lock() // another process changed it
 	s.assets[strings.TrimPrefix(a.Digest, "sha256:")][5] = 'y'
 	s.mu.Unlock()
 	if _, err := s.ask(t, "a", "length", "["+ref+"]"); capability.AsError(err).Reason != cmp.ReasonDigest {
@@ -371,7 +371,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			}
 		})
 	}
-	// A key that others may read is none.
+	// A key that other users may read is refused.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "key"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestAGatewayThatForgotIsShownTheTokenOnce(t *testing.T) {
 	s.mu.Unlock()
 	s.run(t, cfg).end(t)
 	if s.asked != 2 {
-		t.Error(s.asked)
+		t.Errorf("enrolments = %d, want 2", s.asked)
 	}
 }
 

@@ -11,7 +11,7 @@
 // The first time, the node makes a key, shows the gateway its public half together
 // with the operator's node token, and keeps both the key and its id in Dir; from
 // then on the token is not needed. Without a Dir nothing is kept: the token is shown
-// each time, and there are no skills.
+// each time, and it has no skills.
 //
 // Run comes back by itself whatever happens to the network. It ends when its context
 // does, when the node drains or leaves, and with an error when coming back would do
@@ -19,6 +19,6 @@
 //
 // A handler runs on a goroutine of its own, beside others of its kind unless
 // MaxConcurrent says otherwise. Its context ends when the caller goes away, when the
-// time of the call is over, or when the session is lost: nobody waits for the answer
+// time of the call is over, or when the session is lost: no caller waits for the answer
 // then. A panic is the failure of one call.
 package device

@@ -29,10 +29,10 @@ import (
 
 // Bounds of what is asked of a gateway's HTTP doors.
 const (
-	webTime   = 15 * time.Second // of one small request
-	dialTime  = 5 * time.Second  // to one of several gateways
-	assetTime = 10 * time.Minute // of one asset
-	maxAnswer = 64 << 10         // bytes of an answer that is no asset
+	webTimeout   = 15 * time.Second // of one small request
+	dialTimeout  = 5 * time.Second  // to one of several gateways
+	assetTimeout = 10 * time.Minute // of one asset
+	maxAnswer    = 64 << 10         // bytes of an answer that is not an asset
 )
 
 // identity is who the node is, as its folder keeps it: key has the secret half.
@@ -73,7 +73,7 @@ func openFolder(dir string) (*folder, error) {
 			With("node_running", "junctor node status shows it; one home is one node")
 	}
 	if err := f.Truncate(0); err == nil {
-		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for whoever is refused
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for a device that is refused
 	}
 	return &folder{dir: dir, lock: f}, nil
 }
@@ -108,7 +108,7 @@ func (f *folder) identity(id string) (identity, error) {
 		return who, capability.Wrap(capability.CodeFailed, "node.open", "the file state.json of the node's folder cannot be read", err).
 			With("", "remove it to enrol the node again")
 	}
-	if id != "" && id != who.ID { // somebody wants it to be called otherwise
+	if id != "" && id != who.ID { // the user wants another name for it
 		who = identity{ID: id}
 	}
 	return who, nil
@@ -136,7 +136,7 @@ func (f *folder) write(name string, data []byte) error {
 	return os.Rename(tmp.Name(), filepath.Join(f.dir, name))
 }
 
-// key returns the node's key, which is made when there is none.
+// key returns the node's key, and creates it if it does not exist.
 func (f *folder) key() (messaging.Key, error) {
 	path := filepath.Join(f.dir, "key")
 	info, err := os.Stat(path)
@@ -238,7 +238,7 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, webTime)
+	ctx, cancel := context.WithTimeout(ctx, webTimeout)
 	defer cancel()
 	resp, err := w.send(ctx, func(base *url.URL) (*http.Request, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base.JoinPath(wire.EnrolPath).String(), bytes.NewReader(body))

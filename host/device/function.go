@@ -97,7 +97,7 @@ func Func[In, Out any](name string, handle func(ctx context.Context, in In) (Out
 	}}
 }
 
-// handler is how the function is called; it is nil where there is none, or two.
+// handler is how the function is called; it is nil if the function has none, or two.
 func (f Function) handler() functions.Handler {
 	args := func(c functions.Call) Args { return Args{Arguments: c.Args, CallID: c.ID, Caller: c.Caller} }
 	switch {

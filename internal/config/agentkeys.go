@@ -25,7 +25,7 @@ type Foreign struct {
 	// Said are the keys of section agents that a higher layer sets, so that the file says
 	// nothing about them.
 	Said []string
-	// Secrets are the file's values that are no keys of ours, by the names of their
+	// Secrets are the file's values that are not keys of ours, by the names of their
 	// variables: keys of programs' accounts, and what custom_credential_keys names. Given
 	// are those that came with variables of the environment.
 	Secrets, Given map[string]secret.Value

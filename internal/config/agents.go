@@ -165,7 +165,7 @@ func (a *Agents) check(programs []Program) error {
 	return nil
 }
 
-// rolePolicy looks at the form; what the policy means is said by whoever enforces it.
+// rolePolicy looks at the form; what the policy means is defined by the code that enforces it.
 func rolePolicy(text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '{' {

@@ -171,14 +171,14 @@ func TestLayersOfTaskAgents(t *testing.T) {
 		got[name] = v.Reveal()
 	}
 	if d := cmp.Diff(map[string]string{"MY_KEY": "mine", "ANTHROPIC_API_KEY": "sk-1"}, got); d != "" {
-		t.Error(d)
+		t.Errorf("secrets (-want +got):\n%s", d)
 	}
 	if v := c.Foreign.Secret("MY_KEY"); !v.Equal("mine") {
 		t.Error("MY_KEY is not found by its name")
 	}
 	slices.Sort(c.Foreign.Said)
 	if d := cmp.Diff([]string{"agents.credentials", "agents.preset"}, c.Foreign.Said); d != "" {
-		t.Error(d)
+		t.Errorf("foreign settings (-want +got):\n%s", d)
 	}
 
 	// What the file says later counts, where nothing of ours says otherwise.
@@ -241,7 +241,7 @@ func TestTheReferenceSaysWhatCanBeSetAtRunTime(t *testing.T) {
 		}
 	}
 	if len(got) != 14 || !got["agents.default_type"] || !got["agents.strategy"] || !got["agents.preset"] || !got["agents.credentials"] || !got["agents.models.codex.fast"] {
-		t.Error(slices.Sorted(maps.Keys(got)))
+		t.Errorf("keys = %q, want 14 with the agents.* keys above", slices.Sorted(maps.Keys(got)))
 	}
 }
 

@@ -149,7 +149,7 @@ func folders(s string) (any, error) {
 }
 
 // members reads the JSON object of a variable, whose values may be secrets: an error says
-// none. Members that are not known are somebody else's.
+// none. Unknown members belong to other programs.
 func members(s string, read map[string]func(string) (any, error), keys map[string]string, f *foreignSays) (map[string]json.RawMessage, error) {
 	var doc map[string]json.RawMessage
 	if jsonx.Unmarshal([]byte(s), &doc) != nil || doc == nil {

@@ -55,7 +55,7 @@ type Config struct {
 	Foreign Foreign `koanf:"-"`
 	// Programs are the coding CLIs that agents.default_type may name.
 	Programs []Program `koanf:"-"`
-	// Home is found before the file is read, so it is no key of it.
+	// Home is found before the file is read, so it is not one of its keys.
 	Home string `koanf:"-"`
 }
 

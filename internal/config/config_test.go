@@ -75,7 +75,7 @@ func TestLayersCoverEachOther(t *testing.T) {
 	want.FS.Roots = []config.Root{{ID: "two", Path: dir, ReadOnly: true}, {ID: "three", Path: dir}}
 	want.MCP.AllowedOrigins = []string{"https://b.example", "https://c.example"}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("configuration (-want +got):\n%s", d)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 		t.Errorf("%v %s", err, d)
 	}
 	if d := cmp.Diff([]string{"X-A", "x-b-*"}, cfg.Router.WithheldRequestHeaders); d != "" {
-		t.Error(d)
+		t.Errorf("withheld request headers (-want +got):\n%s", d)
 	}
 	for text, says := range map[string]string{
 		name + "shop:GET:/x": "is not endpoint/module:METHOD:/path", name + "far/shop:GET": "is not endpoint/module",

@@ -20,12 +20,12 @@ type Eliza struct {
 	Environment string // of the six, "server" when nothing is said
 	Endpoints   []ElizaEndpoint
 	// TrustAudit is the agent's own record of what it let in, oldest first: a JSON
-	// list of at most 50 objects, nil when there is none.
+	// list of at most 50 objects, nil if absent.
 	TrustAudit []byte
 }
 
 // ElizaEndpoint is one endpoint of Eliza. AllowedModules nil lets all in;
-// TrustPolicy is JSON, nil when there is none.
+// TrustPolicy is JSON, nil if absent.
 type ElizaEndpoint struct {
 	ID, BaseURL    string
 	Token          secret.Value
@@ -35,7 +35,7 @@ type ElizaEndpoint struct {
 }
 
 // Alias is a variable of another product that we read; Fallback is its older
-// name, "" when there is none.
+// name, "" if absent.
 type Alias struct{ Name, Fallback, Doc string }
 
 const elizaPrefix = "ELIZA_CAPABILITY_ROUTER_"
@@ -245,7 +245,7 @@ func (e *Eliza) check() error {
 	return nil
 }
 
-// perEndpoint splits an object of endpoint id and value; an id that nobody has is
+// perEndpoint splits an object of endpoint id and value; an unknown id is
 // an error, for a misspelt one would drop a restriction.
 func (e *Eliza) perEndpoint(short string, members map[string]jsonx.Raw, set func(ep *ElizaEndpoint, value jsonx.Raw) error) error {
 	for id, value := range members {

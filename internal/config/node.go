@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Node is this machine as a node of somebody's gateway (junctor node join).
+// Node is this machine as a node of another machine's gateway (junctor node join).
 type Node struct {
 	ID            string        `koanf:"id" doc:"Name of this node at its gateway: letters, digits, dots, underscores and hyphens. Empty: the name it has had, else the host's."`
 	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so; several that are one whole with commas between. JUNCTOR_GATEWAY is read too."`
@@ -60,7 +60,7 @@ func defaultHost() Host {
 
 // maxHeartbeat is a third of the time after which gateways remove a silent node by
 // default. A gateway with less of it asks for more heartbeats when the node joins.
-const maxHeartbeat = 10 * time.Second
+const maxHeartbeatInterval = 10 * time.Second
 
 func (n Node) validate() error {
 	if n.ID != "" {
@@ -76,8 +76,8 @@ func (n Node) validate() error {
 		return fmt.Errorf("node.max_concurrent: %d is too few; use 1 or more", n.MaxConcurrent)
 	case n.Queue < 1:
 		return fmt.Errorf("node.queue: %d is too few; use 1 or more", n.Queue)
-	case n.Heartbeat < 100*time.Millisecond || n.Heartbeat > maxHeartbeat:
-		return fmt.Errorf("node.heartbeat: %s is not between 100ms and %s", n.Heartbeat, maxHeartbeat)
+	case n.Heartbeat < 100*time.Millisecond || n.Heartbeat > maxHeartbeatInterval:
+		return fmt.Errorf("node.heartbeat: %s is not between 100ms and %s", n.Heartbeat, maxHeartbeatInterval)
 	case n.Reconnect.Min <= 0 || n.Reconnect.Max < n.Reconnect.Min:
 		return fmt.Errorf("node.reconnect: min must be more than 0, and max no less than it")
 	}

@@ -3,7 +3,7 @@ package extensions
 // This file turns the installed extensions into the table that the
 // command router is built from: the declarations of commands.yaml under the names
 // that the operator catalog registered, enabled or not, so that a command of a
-// disabled extension is answered with how to enable it. It is pure; whoever
+// disabled extension is answered with how to enable it. It is pure; the code that
 // watches the extensions builds a new table after each change.
 
 import (
@@ -44,7 +44,7 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		taken[name] = true
 	}
 	for _, c := range registered.Conflicts() {
-		taken[c.Key] = true // nobody has it, and nobody gets it by being disabled
+		taken[c.Key] = true // none has it, and none gets it when another is disabled
 	}
 	idle := make(map[string]int) // how many disabled ones want a name
 	eachCommand(v, func(x *lifecycle.Loaded, c *extension.Command) {

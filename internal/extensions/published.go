@@ -9,16 +9,16 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
-// published counts the changes that the catalog has, so that whoever made one can
+// published counts the changes that the catalog has, so that its author can
 // wait for it.
 type published struct {
 	mu                   sync.Mutex
 	made, read, finished uint64
-	more                 chan struct{} // closed when finished rises; nil: nobody waits
+	more                 chan struct{} // closed when finished rises; nil: no caller waits
 }
 
 // publishTime bounds the wait for the catalog: the change itself is done.
-const publishTime = 5 * time.Second
+const publishTimeout = 5 * time.Second
 
 // change counts one, and returns how to wait until the catalog has it.
 func (p *published) change() (wait func(context.Context)) {
@@ -27,7 +27,7 @@ func (p *published) change() (wait func(context.Context)) {
 	p.made++
 	mine := p.made
 	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, publishTime)
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
 		for {
 			p.mu.Lock()
@@ -76,7 +76,7 @@ type extensionSource struct {
 // Run implements capability.Source.
 func (s extensionSource) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	return s.Source.Run(ctx, func(b capability.Batch) error {
-		defer s.published.done() // a batch that is refused is no less over
+		defer s.published.done() // a batch that is refused is over as well
 		return publish(b)
 	})
 }

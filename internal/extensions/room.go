@@ -61,7 +61,7 @@ func (x *Service) user(ctx context.Context, id string) int {
 	}
 	n, err := x.registry.User(context.WithoutCancel(ctx), id)
 	if err != nil {
-		return sandbox.DefaultUID - 1 // nobody's; the next run asks again
+		return sandbox.DefaultUID - 1 // it belongs to no run; the next run asks again
 	}
 	x.users.Store(id, sandbox.DefaultUID+n)
 	return sandbox.DefaultUID + n

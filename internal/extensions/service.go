@@ -63,7 +63,7 @@ type Config struct {
 	Log      *audit.Log
 	Logger   *slog.Logger
 	Secrets  *secretstore.Store
-	Model    *llm.Client // nil: there is none
+	Model    *llm.Client // nil if not configured
 	Version  string      // the server's
 	// Builtins are the commands that other parts of the server answer. They take
 	// precedence over commands of extensions.
@@ -165,7 +165,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
 	}
 	scratch := cfg.Home("run")
-	if os.Geteuid() == 0 { // programs run as somebody who cannot walk there
+	if os.Geteuid() == 0 { // programs run as a user who cannot enter it
 		scratch = ""
 	}
 	x.box = sandbox.New(sandbox.Config{
@@ -192,7 +192,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 			}
 			return nil
 		},
-		Changed: func(ctx context.Context) { // whoever changed something may use it at once
+		Changed: func(ctx context.Context) { // a caller may use its change at once
 			wait := x.published.change()
 			if x.changed(); x.manager != nil {
 				wait(ctx)
@@ -234,7 +234,7 @@ func (x *Service) reaches(tier string) error {
 	return nil
 }
 
-// changed makes the commands anew and tells the catalog's source.
+// changed rebuilds the commands and notifies the catalog's source.
 func (x *Service) changed() {
 	if x.manager == nil {
 		return // it is being opened
@@ -271,7 +271,7 @@ func (x *Service) conflicted(now []catalog.Conflict) {
 }
 
 // List are the extensions as the catalog takes them: their commands under their
-// own names, which are no others' business there.
+// own names, which other extensions do not see.
 func (x *Service) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
@@ -328,7 +328,7 @@ func (x *Service) Usage(id string) (string, error) { return x.manager.Usage(id) 
 // Tier is the strongest sandbox that works here.
 func (x *Service) Tier() sandbox.Tier { return x.box.Facts().Tier }
 
-// Refresh makes the commands anew.
+// Refresh rebuilds the commands.
 func (x *Service) Refresh() { x.changed() }
 
 // Commands are those that can be typed now.

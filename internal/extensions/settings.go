@@ -25,7 +25,7 @@ type settings struct {
 
 func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
 	s := settings{stored: func(name string) (secret.Value, error) {
-		if !declared(l.Package, name) { // nobody agreed that the extension has it
+		if !declared(l.Package, name) { // the extension has no consent for it
 			return secret.Value{}, fault.PermissionDenied("env.secrets", "the manifest does not say that it uses the stored secret "+name)
 		}
 		return x.secrets.Get(name)
@@ -76,7 +76,7 @@ func (s settings) text(name string) (string, bool) {
 }
 
 // secrets are the variables that the manifest asks values for: settings of the
-// extension, or else stored secrets of that name. What nobody has set is left out.
+// extension, or else stored secrets of that name. Unset ones are left out.
 func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	out := make(map[string]secret.Value, len(wanted))
 	for variable, name := range wanted {

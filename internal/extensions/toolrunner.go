@@ -114,7 +114,7 @@ type prepared struct {
 	wished   sandbox.Tier
 	placed   sandbox.Placement
 	manifest *extension.Manifest
-	// unfiltered is why its network needs somebody's yes; nil: it does not.
+	// unfiltered is why its network needs an approval; nil: it does not.
 	unfiltered error
 }
 
@@ -219,7 +219,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if binds, err := p.binds(); err != nil || r.Agreed != "" && r.Agreed != binds {
 		return runner.Outcome{}, capability.Wrap(capability.CodeConflict, "runner", "what would run is no longer what was agreed to", err).With("extension_changed", "try again")
 	}
-	if p.unfiltered != nil && r.Agreed == "" { // nobody can have been asked
+	if p.unfiltered != nil && r.Agreed == "" { // no user can have been asked
 		return runner.Outcome{}, p.unfiltered
 	}
 	p.request.Confinement.OnEgress = t.egressRecords(r)

@@ -121,7 +121,7 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	case err == nil && r.Signal == "":
 		out.ExitCode = &r.ExitCode
 	case err == nil:
-	case ctx.Err() != nil: // the caller's end, not the command's: nobody waits for the output
+	case ctx.Err() != nil: // the caller's end, not the command's: no caller waits for the output
 		return capability.Result{}, capability.AsError(ctx.Err())
 	case bounded.Err() != nil:
 		out.TimedOut, out.Signal = true, ""
@@ -183,7 +183,7 @@ func (p *commandParams) check() (time.Duration, error) {
 var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // commandEnvironment adds the caller's variables to the clean ones. PATH and HOME may
-// be replaced: whoever may run any command gains nothing by it. Variables by
+// be replaced: a caller that may run any command gains nothing by it. Variables by
 // which the loader or the shell runs further code unseen are refused, so that
 // the command in the audit is the command that ran.
 func commandEnvironment(extra map[string]string) ([]string, error) {

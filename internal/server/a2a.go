@@ -77,7 +77,7 @@ func (s *Server) standing(id string) (capability.Principal, error) {
 	return s.policy.Standing(id)
 }
 
-// signingKey makes a key on P-256 of 32 random bytes. Of 2^32 seeds one is no key;
+// signingKey makes a key on P-256 of 32 random bytes. One seed of 2^32 is not a valid key;
 // its digest is another seed.
 func signingKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	for range 8 {

@@ -95,7 +95,7 @@ func TestAnAgentSaysYesForItself(t *testing.T) {
 			Error  struct{ Message string }
 		}
 		if err := json.Unmarshal([]byte(a.body), &out); err != nil {
-			t.Fatal(a.body)
+			t.Fatalf("answer = %s, want JSON: %v", a.body, err)
 		}
 		if task.Status.State = out.Error.Message; out.Result.Task != nil {
 			if err := json.Unmarshal(out.Result.Task, &task); err != nil {

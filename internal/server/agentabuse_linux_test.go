@@ -184,7 +184,7 @@ func TestWhoDoesNotReadIsNotWaitedFor(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+n.token(t, "admin"))
 		res, err := http.DefaultClient.Do(req)
 		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatal(res, err)
+			t.Fatalf("response = %v, error %v, want status 200", res, err)
 		}
 		defer res.Body.Close()
 		conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(n.url, "http")+"/api/coding-agents/console", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + n.token(t, "admin")}}})

@@ -80,7 +80,7 @@ func TestAReadonlyAgentWritesNothing(t *testing.T) {
 }
 
 // TestFoldersThatLeadElsewhere: a folder to work in is what it is once links are followed,
-// and stays that when somebody puts a link in its place.
+// and stays that when another process puts a link in its place.
 func TestFoldersThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

@@ -105,7 +105,7 @@ func TestTheTokenOfATaskAgent(t *testing.T) {
 		_ = conn.CloseNow()
 		t.Error("a program has the console")
 	} else if res == nil || res.StatusCode != http.StatusForbidden {
-		t.Error(res, err)
+		t.Errorf("response = %v, error %v, want status 403", res, err)
 	}
 	n.ask(t, "POST", own+"/stop", `{"force":true}`, 200, nil)
 	eventually(t, "its token ends with it", func() bool {
@@ -128,7 +128,7 @@ func (n *node) refuses(t *testing.T, route, token string) {
 }
 
 // nowhere sees that no file of the home holds a text, but those of one folder, and that
-// nobody else may read what there is of agents.
+// no other user may read the files of agents.
 func (n *node) nowhere(t *testing.T, text, but string) {
 	t.Helper()
 	err := filepath.WalkDir(n.home, func(path string, e fs.DirEntry, err error) error {

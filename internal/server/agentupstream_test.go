@@ -225,11 +225,11 @@ func TestAnA2AAgentIsATool(t *testing.T) {
 	<-far.cancelled
 	mu.Lock()
 	if strings.Join(progress, " ") != "on it" {
-		t.Error(progress)
+		t.Errorf("progress = %q, want only \"on it\"", progress)
 	}
 	mu.Unlock()
 
-	// A changed card is held until somebody has looked.
+	// A changed card is held until an operator has reviewed it.
 	far.describe("does something else")
 	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/upstreams/far/restart", nil, nil); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestAnAgentsWorkOutlivesARestart(t *testing.T) {
 			close(far.finish)
 			eventually(t, "the task ended", func() bool { return strings.HasPrefix(get(), "completed") })
 			if end := get(); !strings.Contains(end, "finished") {
-				t.Error(end)
+				t.Errorf("end of the task = %q, want it to contain \"finished\"", end)
 			}
 			if far.begun.Load() != 1 {
 				t.Errorf("the agent was asked %d times", far.begun.Load())

@@ -152,7 +152,7 @@ func TestDoorsWantTheRole(t *testing.T) {
 			t.Errorf("%s %s as an agent: %d, want %d: %s", d[0], d[1], a.status, want, a.body)
 		}
 	}
-	// Whoever the payload says they are, they are who the token says.
+	// The principal is that of the token, whatever the payload claims.
 	for _, claim := range []string{`"principal":"admin:local-admin"`, `"role":"admin"`} {
 		if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "agent"), `{"target":"fs.list",`+claim+`}`); a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", claim, a.status, a.body)

@@ -28,7 +28,7 @@ func BenchmarkRun(b *testing.B) {
 		plain = append(plain, time.Since(began))
 		began = time.Now()
 		if out, err := n.say(b, "/say hello x"); err != nil || out != "x\n" {
-			b.Fatal(out, err)
+			b.Fatalf("output = %q, error %v, want \"x\\n\"", out, err)
 		}
 		with = append(with, time.Since(began))
 		time.Sleep(40 * time.Millisecond) // as people and models pause between calls

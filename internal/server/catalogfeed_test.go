@@ -15,7 +15,7 @@ import (
 )
 
 // TestTheCatalogTellsWhatItDoes: a choice can be looked up by its id, a change is
-// heard by who listens, and both are there to be read afterwards.
+// sent to subscribers, and both can be read afterwards.
 func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 	device, err := reference.New(reference.Config{})
 	if err != nil {

@@ -91,7 +91,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	if a := n.request(t, http.MethodPut, "/api/v1/secrets/model-key", n.token(t, "admin"), "sk-0123456789", func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/octet-stream")
 	}); a.status >= 300 {
-		t.Fatal(a.body)
+		t.Fatalf("storing the secret: status %d, body %s, want success", a.status, a.body)
 	}
 	// Streamed: the pieces are text, and the end is what is kept.
 	a := n.request(t, http.MethodPost, "/api/v1/chat/messages", n.token(t, "admin"), `{"session_id":"s1","text":"what now?","stream":true}`, func(r *http.Request) {
@@ -116,7 +116,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	if asked := model.asked(); !strings.Contains(asked, "/say") || !strings.Contains(asked, "a b c") || model.keys[len(model.keys)-1] != "Bearer sk-0123456789" {
-		t.Error(asked)
+		t.Errorf("request to the model = %s, want /say, \"a b c\" and the stored key", asked)
 	}
 	var history struct{ Messages []struct{ Role, Text string } }
 	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil || len(history.Messages) != 8 {
@@ -130,7 +130,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/chat/sessions/s1", nil, nil); err != nil {
 		t.Error(err)
 	}
-	if r := n.chat(t, "s1", "/say explain"); r.Type != "error" { // there is no such action
+	if r := n.chat(t, "s1", "/say explain"); r.Type != "error" { // no action has this name
 		t.Errorf("%+v", r)
 	}
 	n.verify(t)
@@ -151,7 +151,7 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	) {
 		t.Helper()
 		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "async": true}, &out); err != nil || out.Status.Over() {
-			t.Fatal(out, err)
+			t.Fatalf("execute = %+v, error %v, want a run in progress", out, err)
 		}
 		return out
 	}

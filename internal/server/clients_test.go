@@ -103,7 +103,7 @@ func visitorModern(method, name, params string) (body string, headers []string) 
 	return body, headers
 }
 
-// visit is one of eight ways to come and go; five of them are no way to leave.
+// visit is one of eight ways to come and go; five of them do not end the session properly.
 func (v *visitor) visit(how int) {
 	defer v.client.CloseIdleConnections()
 	if how >= 5 { // modern

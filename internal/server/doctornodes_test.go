@@ -23,6 +23,6 @@ func TestDoctorKnowsOfNodes(t *testing.T) {
 		}
 	}
 	if ready := n.request(t, http.MethodGet, "/readyz", "", ""); ready.body != `{"ready":true,"reasons":[]}` {
-		t.Error(ready.body)
+		t.Errorf("readyz = %s, want ready without reasons", ready.body)
 	}
 }

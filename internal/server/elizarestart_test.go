@@ -85,7 +85,7 @@ func (d *device) offer(modules ...string) {
 }
 
 // rotate changes the token that is demanded; it returns how many requests came
-// with another one until now, and counts anew.
+// with another one until now, and starts counting again.
 func (d *device) rotate(token string) (refused int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -276,7 +276,7 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 		}
 	}
 	if a := n.request(t, http.MethodGet, extensionsDoor+"/tools.say/config", n.token(t, "admin"), ""); !strings.Contains(a.body, `"word":"b"`) || !strings.Contains(a.body, `"api_key":"***"`) {
-		t.Error(a.body)
+		t.Errorf("settings = %s, want word b and a masked api_key", a.body)
 	}
 	// What was done with it can be read page by page.
 	var first, second struct{ Records []struct{ Event string } }
@@ -368,7 +368,7 @@ func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := n.say(t, "/say:"+id+" hello"); err != nil {
-			t.Fatal(out, err)
+			t.Fatalf("output = %q, error %v, want success", out, err)
 		}
 		for _, name := range []string{"mark", "made"} { // by the plan, and by the run
 			info, err := os.Stat(filepath.Join(home, "extensions", id, "work", name))

@@ -82,7 +82,7 @@ func OpenHome(dir string) (*Home, error) {
 	return &Home{Dir: dir, lock: f}, nil
 }
 
-// narrow keeps others out of a home that was made before, by somebody else's hand.
+// narrow keeps others out of a home that was created earlier by other means.
 // Only the folder itself: below it, programs of extensions may have to read. Where
 // that is not ours to do, the doctor says so.
 func narrow(dir string) {

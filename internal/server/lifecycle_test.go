@@ -156,7 +156,7 @@ func TestEventsResume(t *testing.T) {
 		t.Errorf("an id that never was is answered with %s %q, want resync", id, event)
 	}
 
-	// A stop ends the streams at once, and waits for nobody's stream.
+	// A stop ends the streams at once, and does not wait for any client.
 	ended := make(chan struct{})
 	go func() {
 		for {

@@ -167,7 +167,7 @@ func plane(t *testing.T) (n *node, ups map[string]*rawUpstream, doors map[string
 	for name, record := range records {
 		record["name"], record["hints_trusted"] = name, true
 		if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/upstreams", record, nil); err != nil {
-			t.Fatal(name, err)
+			t.Fatalf("adding the upstream %s: %v", name, err)
 		}
 	}
 	doors = map[string]*agentDoor{

@@ -123,11 +123,11 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 
 // savesUses is how often the counts of grants are brought to the store: what a
 // crash may cost, where the records have each use all the same.
-const savesUses = time.Minute
+const saveUsesInterval = time.Minute
 
 // saveUses keeps the counts of grants, the last time when ctx ends.
 func (p *plane) saveUses(ctx context.Context) error {
-	tick := time.NewTicker(savesUses)
+	tick := time.NewTicker(saveUsesInterval)
 	defer tick.Stop()
 	for {
 		var over bool

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What a definition and a result may hold that nobody knows, and that must arrive as
+// What a definition and a result may hold outside the schema, and that must arrive as
 // it is.
 const (
 	rawArguments = `{"z":1.10,"n":9007199254740993,"huge":1e400,"a":"\u0000 é \ud800","m":{"b":1,"a":2}}`
@@ -46,7 +46,7 @@ type rawMessage struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// answer is the result of a request; "" for what is none, or comes later.
+// answer is the result of a request; "" for a notification, or comes later.
 func (u *rawUpstream) answer(m *rawMessage) string {
 	tail := ""
 	if u.modern {

@@ -84,7 +84,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	s.ready.Store(false)
 	close(s.stopping)
 	s.bus.Close()
-	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancelStop()
 	if err := web.Shutdown(stop); err != nil {
 		cancelCalls()

@@ -27,7 +27,7 @@ func guestModule() string {
 		"\x0b\x10\x01\x00\x41\x00\x0b\x0aetc/passwd" // data
 }
 
-// badFile is WASI's EBADF: there is no folder at all.
+// badFile is WASI's EBADF: no folder is open.
 const badFile = "8"
 
 // scriptPackage is an extension of scripts that reaches host.

@@ -45,7 +45,7 @@ import (
 )
 
 // drain is how long running calls may go on after a stop was asked for.
-const drain = 10 * time.Second
+const drainTimeout = 10 * time.Second
 
 // Server is one running junctor. New opens everything, Run serves until its
 // context ends, and closes what New opened.
@@ -180,7 +180,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openTaskAgents(ctx); err != nil {
 		return err
 	}
-	if err = s.db.Upgraded(); err != nil { // nobody brings tables up to date after this
+	if err = s.db.Upgraded(); err != nil { // no table is migrated after this
 		return err
 	}
 	s.mcp = mcpserve.New(mcpserve.Config{

@@ -10,14 +10,14 @@ import (
 )
 
 // settleTime is how long a start waits at most for what was there before.
-const settleTime = 2 * time.Second
+const settleTimeout = 2 * time.Second
 
 // settle waits until what this server offered before it was stopped is back, so
 // that the first call after the ready line finds it. What does not come back in
 // time comes later, and /readyz does not wait for it: an endpoint that is down
 // must not keep the others from being reached.
 func (s *Server) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	restored, err := s.endpoints.Restored(ctx)
 	if err != nil {

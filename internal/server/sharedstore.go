@@ -66,14 +66,14 @@ func hostName() string {
 }
 
 // watchShared takes over what other gateways change, until ctx ends. What it does
-// not take in, it reads again: Watch begins anew after an error.
+// not take in, it reads again: Watch starts again after an error.
 func (s *Server) watchShared(ctx context.Context) error {
 	if !s.shared.Shared() {
 		return nil
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !s.endpoints.Running() { // before that it would not hear
+	for !s.endpoints.Running() { // before that it would miss changes
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -91,12 +91,12 @@ func (s *Server) watchShared(ctx context.Context) error {
 }
 
 // takeOverTime bounds one reading of the mirrors; what holds them waits for it.
-const takeOverTime = 10 * time.Second
+const takeOverTimeout = 10 * time.Second
 
 // takeOver reads again what a table is mirrored in, "" for all. A new mirror is one
 // line here.
 func (s *Server) takeOver(ctx context.Context, table string) error {
-	ctx, cancel := context.WithTimeout(ctx, takeOverTime)
+	ctx, cancel := context.WithTimeout(ctx, takeOverTimeout)
 	defer cancel()
 	if table == "" || table == "tokens" || table == "grants" {
 		if err := s.policy.Refresh(ctx); err != nil {

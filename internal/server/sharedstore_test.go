@@ -158,7 +158,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	}
 	for _, n := range []*node{a, b} {
 		if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body, "2 gateways have written to it") || strings.Contains(ans.body, pgtest.Password) {
-			t.Error(ans.body)
+			t.Errorf("doctor = %s, want two gateways and no password", ans.body)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestAnEndpointConnectedOnOneGatewayIsOnTheOther(t *testing.T) {
 	if ans := b.request(t, http.MethodPut, "/api/v1/secrets/"+name, b.token(t, "admin"), "given-in-confidence", func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/octet-stream")
 	}); ans.status >= 300 {
-		t.Fatal(ans.body)
+		t.Fatalf("storing the secret: status %d, body %s, want success", ans.status, ans.body)
 	}
 	_ = b.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/sync", map[string]any{}, nil)
 	eventually(t, "the endpoint is ready on B", func() bool { return b.endpoints(t)["far"].State == capability.StateReady })
@@ -247,7 +247,7 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 		t.Error("something was written")
 	}
 	if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body, "does not answer") && !strings.Contains(ans.body, "takes no connection") {
-		t.Error(ans.body)
+		t.Errorf("doctor = %s, want the finding that the database cannot be reached", ans.body)
 	}
 	postgres.Run(t)
 	eventually(t, "readyz is content again", func() bool { return n.request(t, http.MethodGet, "/readyz", "", "").status == http.StatusOK })

@@ -90,7 +90,7 @@ func TestAPartWaitsForItsOwnAlone(t *testing.T) {
 }
 
 // TestAPartThatAServerBeforeDidNotBegin: its task asks whether it goes on, and does; one that
-// somebody has stopped ends, and is not begun by the next server.
+// a user has stopped ends, and is not begun by the next server.
 func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)

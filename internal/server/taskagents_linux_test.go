@@ -450,7 +450,7 @@ func (n *node) replayed(t *testing.T, session, word string) {
 	}
 	subject, err := detect.GuessProgram(rec, "")
 	if err != nil || subject.Framework != programs.Claude {
-		t.Fatal(subject, err)
+		t.Fatalf("GuessProgram = %+v, error %v, want %v", subject, err, programs.Claude)
 	}
 	files, err := detect.Load(filepath.Join(n.home, "frameworks"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// loginMain is `claude auth login`: it names an address and ends once somebody has been
+// loginMain is `claude auth login`: it names an address and ends once the user has been
 // there.
 func loginMain() error {
 	fmt.Print("Opening your browser…\r\nIf it does not open, visit: https://claude.ai/oauth/authorize?code=true&state=1\r\n")
@@ -104,7 +104,7 @@ func TestASessionThatWaitsForALogin(t *testing.T) {
 	n := serve(t, t.TempDir(), env...)
 	s := n.spawnAgent(t, `{"agentType":"claude","task":"sign in first","metadata":{"keepAliveAfterComplete":true}}`)
 	eventually(t, "it waits for a login", func() bool { return n.shown(t, s.ID).Status == "authenticating" })
-	// Whoever asks joins the login that was begun for it.
+	// A second caller joins the login that was begun for it.
 	a := n.request(t, "POST", "/api/coding-agents/auth/claude", n.token(t, "admin"), "")
 	if a.status != http.StatusOK || !strings.Contains(a.body, "https://claude.ai/oauth/authorize") {
 		t.Errorf("%d %s", a.status, a.body)

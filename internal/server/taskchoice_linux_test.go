@@ -59,7 +59,7 @@ func TestAProgramIsChosen(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	// Nobody names a program.
+	// The request names no program.
 	spawned := n.spawnAgent(t, `{"task":"fix the bug","metadata":{"keepAliveAfterComplete":true}}`)
 	if spawned.ApprovalPreset != "standard" || !strings.HasPrefix(spawned.Workdir, code+"/") || spawned.Cols != 90 || spawned.Rows != 30 || spawned.AgentType != "claude" {
 		t.Errorf("%+v", spawned)
@@ -82,7 +82,7 @@ func TestAProgramIsChosen(t *testing.T) {
 	})
 	n.request(t, "POST", "/api/coding-agents/"+spawned.ID+"/stop", admin, `{"force":true}`)
 
-	// The file changes; then somebody sets it here.
+	// The file changes; then an operator sets it here.
 	write(`{"env":{"PARALLAX_DEFAULT_APPROVAL_PRESET":"readonly","PARALLAX_DEFAULT_AGENT_TYPE":"codex"}}`)
 	if s := get(n); s.Preset != "readonly" || s.Type != "codex" || s.Preferred != "claude" || s.Subscription != "" {
 		t.Errorf("%+v", s)
@@ -97,7 +97,7 @@ func TestAProgramIsChosen(t *testing.T) {
 	}
 	patch(`{"defaultApprovalPreset":"permissive","defaultAgentType":"shell","agentSelectionStrategy":"fixed"}`, http.StatusOK)
 	if out := patch(`{"defaultApprovalPreset":"yolo"}`, http.StatusBadRequest); !strings.Contains(out, "bad_setting") {
-		t.Error(out)
+		t.Errorf("answer = %s, want the code bad_setting", out)
 	}
 	patch(`{"colour":"red"}`, http.StatusBadRequest)
 	if a := n.request(t, "PATCH", "/api/coding-agents/settings", n.token(t, "agent"), `{}`); a.status != http.StatusForbidden {

@@ -154,7 +154,7 @@ func TestTheRoomOfATask(t *testing.T) {
 	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 || !strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
 		t.Errorf("%+v", heard)
 	}
-	// One that nobody's conversation belongs to, and the end of one.
+	// A task without a conversation, and the end of one.
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"linger","metadata":{"threadId":"none-of-ours","roomId":"lounge"}}`)
 	token := n.sessionToken(t, alone.ID)
 	var about parentContext
@@ -244,7 +244,7 @@ func TestAParentService(t *testing.T) {
 }
 
 // TestAParentServiceIsNoOneElses: with the rights of an agent that needs an approval for it
-// the service is not asked, and nobody is asked to approve.
+// the service is not asked, and no approval is requested.
 func TestAParentServiceIsNoOneElses(t *testing.T) {
 	t.Parallel()
 	mind, err := host.NewEndpoint(host.Module{ID: "mind", Name: "mind", Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{

@@ -109,7 +109,7 @@ func TestSkillsOfAgents(t *testing.T) {
 	n.ask(t, "POST", "/api/coding-agents/coordinator/threads/"+made.ThreadID+"/control", `{"action":"stop"}`, http.StatusOK, nil)
 	eventually(t, "the manifest is taken back", func() bool { return !exists(filepath.Dir(path)) })
 
-	// One that nobody coordinates goes on too, and is stopped when it is really done.
+	// A task without a coordinator goes on too, and is stopped when it is really done.
 	alone := n.spawnAgent(t, `{"agentType":"claude","task":"say USE_SKILL say-hello {\"word\":\"good night\"}"}`)
 	eventually(t, "it has ended", func() bool { return n.shown(t, alone.ID).Status == "stopped" })
 	if got := n.shown(t, alone.ID); got.CompletedTurns != 2 {

@@ -178,7 +178,7 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 			t.Errorf("nobody was told of %s", kind)
 		}
 	}
-	// Who was away hears what they missed.
+	// A client that was disconnected receives what it missed.
 	for line := range n.listen(t, id) {
 		if strings.Contains(line, `"type":"swarm_complete"`) {
 			break
@@ -245,7 +245,7 @@ func TestNobodyWaitsForAnAgentThatIsAtWork(t *testing.T) {
 	id := made.Agents[0].SessionID
 	eventually(t, "it works", func() bool { return n.shown(t, id).Status == "busy" })
 	if a := n.ask(t, "POST", "/api/coding-agents/"+id+"/send", `{"input":"say hello"}`, http.StatusOK, nil); !strings.Contains(a, `"queued"`) {
-		t.Error(a)
+		t.Errorf("answer = %s, want a queued input", a)
 	}
 	n.ask(t, "POST", "/api/coding-agents/"+id+"/send", `{"keys":["escape"]}`, http.StatusOK, nil)
 	n.terminate(t, killGrace)

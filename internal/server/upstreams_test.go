@@ -39,7 +39,7 @@ func farServer(t *testing.T) string {
 }
 
 func TestUpstreamsOverTheAPI(t *testing.T) {
-	url := farServer(t) // first: it closes when nobody is connected any more
+	url := farServer(t) // first: it closes when no client is connected any more
 	n := serve(t, t.TempDir())
 	body := `{"name":"far","url":"` + url + `","private_network":true}`
 	for _, role := range []string{"agent"} {

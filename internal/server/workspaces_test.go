@@ -64,16 +64,16 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	ask("DELETE", at, "", http.StatusConflict, nil)
 	done := ask("POST", at+"/finalize", `{"commitMessage":"Add a file","prTitle":"A file"}`, http.StatusOK, nil)
 	if !strings.Contains(done, `"pull_request","outcome":"done"`) || !strings.Contains(done, `"number":1`) {
-		t.Error(done)
+		t.Errorf("finalize = %s, want pull request 1 as done", done)
 	}
 	if out, err := exec.Command("git", "-C", origin, "show", "--name-only", "--format=%s", "refs/pull/1/head").CombinedOutput(); err != nil || string(out) != "Add a file\n\nhello.txt\nnew.txt\n" {
 		t.Errorf("%s %v", out, err)
 	}
 	if diff := ask("GET", at+"/diff", "", http.StatusOK, nil); !strings.Contains(diff, "+new") {
-		t.Error(diff)
+		t.Errorf("diff = %s, want it to contain +new", diff)
 	}
 	if list := ask("GET", "/api/workspace", "", http.StatusOK, nil); !strings.Contains(list, ws.ID) {
-		t.Error(list)
+		t.Errorf("workspaces = %s, want %s among them", list, ws.ID)
 	}
 	ask("DELETE", at, "", http.StatusOK, nil)
 	ask("GET", at, "", http.StatusNotFound, nil)
@@ -100,7 +100,7 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 		return strings.Contains(ask("GET", "/api/task-agents/scratch", "", http.StatusOK, nil), `"terminalEvent"`)
 	})
 	if kept := ask("POST", "/api/coding-agents/"+made.ID+"/scratch/promote", `{"name":"My Work"}`, http.StatusOK, nil); !strings.Contains(kept, "my-work") {
-		t.Error(kept)
+		t.Errorf("promote = %s, want the folder my-work", kept)
 	}
 	ask("POST", "/api/coding-agents/pty-1-a/scratch/keep", "", http.StatusNotFound, nil)
 	n.terminate(t, killGrace)

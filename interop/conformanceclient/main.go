@@ -149,7 +149,7 @@ func call(ctx context.Context, scenario string, p *particulars, offers []capabil
 	return nil
 }
 
-// accept answers a question as somebody does who changes none of its defaults.
+// accept answers a question as a user who changes none of its defaults would.
 func accept(scenario string, q capability.Question) (json.RawMessage, error) {
 	if scenario == "sep-2322-client-request-state" {
 		return json.RawMessage(`{"action":"accept","content":{"confirmed":true}}`), nil

@@ -54,7 +54,7 @@ type answer struct {
 }
 
 // answer finds the tool that a step means among those that are offered; ok is false
-// where there is none.
+// if it is absent.
 func (r request) answer(s Step) (a answer, ok bool) {
 	switch {
 	case s.Write != nil:

@@ -13,7 +13,7 @@ type dialect interface {
 	failure(f Failure) (status int, doc object)
 }
 
-// dialectOf finds the dialect of a path; nil: there is none.
+// dialectOf finds the dialect of a path; nil if it is unknown.
 func dialectOf(path string) dialect {
 	switch {
 	case strings.HasSuffix(path, "/messages"), strings.HasSuffix(path, "/messages/count_tokens"):

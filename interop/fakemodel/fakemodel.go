@@ -34,7 +34,7 @@ type Step struct {
 	Run   string        // calls its tool that runs a command
 	Leave bool          // a command asks to leave the program's sandbox, where it has one
 	Fail  Failure       // answers with an error
-	Slow  time.Duration // waits before that, two minutes at most, or until nobody does
+	Slow  time.Duration // waits before that, two minutes at most, or until the client has disconnected
 }
 
 // File is a file that a program is told to write.
@@ -93,7 +93,7 @@ func (m *Model) URL() string { return m.url }
 
 // Close ends the server, and every request that still waits.
 func (m *Model) Close() {
-	_ = m.server.Close() // nobody waits for its connections
+	_ = m.server.Close() // its connections are not waited for
 	<-m.done
 }
 

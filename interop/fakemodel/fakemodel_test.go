@@ -138,7 +138,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 	}
 }
 
-// A slow answer keeps nobody from closing.
+// A slow answer does not delay Close.
 func TestASlowAnswerEndsWithTheServer(t *testing.T) {
 	m := start(t)
 	over := make(chan error, 1)

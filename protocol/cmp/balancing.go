@@ -95,7 +95,7 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 	return b, b.strategy()
 }
 
-// strategy takes out what is no strategy of a gateway: broadcast asks all, and two
+// strategy removes the strategies that a gateway does not support: broadcast asks all, and two
 // that were declared and never worked are refused by name.
 func (b *Balancing) strategy() error {
 	switch b.Strategy {

@@ -186,8 +186,8 @@ func nearest(code capability.Code) string {
 	return ReasonExecution
 }
 
-// maxRetryAfter is a day: a longer pause is none of a node's to ask for.
-const maxRetryAfter = 24 * time.Hour
+// maxRetryAfter is a day: a node may not request a longer pause.
+const maxRetryDelay = 24 * time.Hour
 
 // Capability turns what a node answered into one of our errors. A code that is not
 // in the table is execution_failed, so that a node can claim no code of ours.
@@ -204,7 +204,7 @@ func (w *WireError) Capability() *capability.Error {
 	if data, err := jsonx.Marshal(w.Details); err == nil && len(data) <= MaxMessage {
 		e.Details = w.Details
 	}
-	e.RetryAfter = min(max(time.Duration(min(w.RetryAfter, int64(maxRetryAfter/time.Millisecond)))*time.Millisecond, 0), maxRetryAfter)
+	e.RetryAfter = min(max(time.Duration(min(w.RetryAfter, int64(maxRetryDelay/time.Millisecond)))*time.Millisecond, 0), maxRetryDelay)
 	return e
 }
 

@@ -180,8 +180,8 @@ func (m *Meta) PassOn(inv *capability.Invocation, header string) {
 	inv.Trace = traceID(trace)
 }
 
-// traceID is the id of the trace in a traceparent (W3C trace context), "" where there
-// is none.
+// traceID is the id of the trace in a traceparent (W3C trace context), "" if it
+// has none.
 func traceID(traceparent string) string {
 	parts := strings.Split(traceparent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {

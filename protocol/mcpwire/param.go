@@ -77,7 +77,7 @@ func CheckParams(h http.Header, marked []HeaderParam, arguments json.RawMessage)
 	return nil
 }
 
-// At is the value under the path in an object, nil when there is none.
+// At returns the value under the path in an object, or nil if it is absent.
 func At(object json.RawMessage, path []string) json.RawMessage {
 	for _, part := range path {
 		if len(object) == 0 || object[0] != '{' {

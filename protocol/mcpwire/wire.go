@@ -27,7 +27,7 @@ type Fault struct {
 	Data    json.RawMessage
 }
 
-// BadRequest is a message that is none.
+// BadRequest is the error of a malformed message.
 func BadRequest(format string, args ...any) *Fault {
 	return &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}
 }

@@ -49,7 +49,7 @@ func liar(t *testing.T, answer string, then func(net.Conn)) string {
 	return "http://" + listener.Addr().String()
 }
 
-// forever repeats a text until nobody takes it.
+// forever repeats a text until no reader takes it.
 func forever(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		for {

@@ -43,7 +43,7 @@ func speak(t *testing.T, srv *httptest.Server, request string) string {
 	return string(got)
 }
 
-// A body that never ends, whoever sends it and whatever for, holds a connection
+// A body that never ends, for any sender and any method, holds a connection
 // for a while only.
 func TestSlowBodiesAreCutOff(t *testing.T) {
 	srv := serve(t, "s3cret", HandlerOptions{BodyTimeout: 20 * time.Millisecond, MaxBody: pace - 1}, echo)

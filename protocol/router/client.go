@@ -26,8 +26,8 @@ const (
 
 	// ptyDefault is how long an endpoint may run a command that names no
 	// timeout; ptyMargin is for the way there and back.
-	ptyDefault = 300 * time.Second
-	ptyMargin  = 5 * time.Second
+	defaultPTYTimeout = 300 * time.Second
+	ptyGrace          = 5 * time.Second
 )
 
 // ClientConfig describes one endpoint. Zero members mean the defaults.
@@ -153,7 +153,7 @@ func (c *Client) ID() string { return c.id }
 // BaseURL returns the normalised base URL.
 func (c *Client) BaseURL() string { return c.base }
 
-// CloseIdle closes connections nobody uses, where the transport can.
+// CloseIdle closes idle connections, where the transport can.
 func (c *Client) CloseIdle() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -249,11 +249,11 @@ func (c *Client) deadline(ctx context.Context, method string, params json.RawMes
 	}
 	timeout := c.timeout
 	if method == "pty.command.run" {
-		run := ptyDefault
+		run := defaultPTYTimeout
 		if ms, err := strconv.ParseFloat(string(paramRaw(params, "timeoutMs")), 64); err == nil && ms >= 0 {
 			run = time.Duration(min(ms, 24*3600*1000) * float64(time.Millisecond))
 		}
-		timeout = max(timeout, run+ptyMargin)
+		timeout = max(timeout, run+ptyGrace)
 	}
 	return context.WithTimeout(ctx, timeout)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The three codes of the wire; there are no others.
+// The three codes of the wire; it has no others.
 const (
 	CodeUnavailable   = "CAPABILITY_UNAVAILABLE"
 	CodeDecodeFailed  = "CAPABILITY_DECODE_FAILED"

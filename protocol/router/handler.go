@@ -246,7 +246,7 @@ func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend
 		return
 	}
 	head["Content-Length"] = []string{strconv.Itoa(len(okPrefix) + len(result) + 1)}
-	// A failed write means the caller is gone; there is nobody to tell.
+	// A failed write means the caller is gone; the error cannot be sent.
 	_, _ = io.WriteString(w, okPrefix)
 	_, _ = w.Write(result)
 	_, _ = io.WriteString(w, "}")

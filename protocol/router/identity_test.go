@@ -75,7 +75,7 @@ func checkIdentity(t *testing.T, s *shape, in, out []byte, again func(json.RawMe
 	t.Helper()
 	source := anyOf(t, in)
 	if _, ok := source.(map[string]any); !ok {
-		source = map[string]any{} // parameters that are no object count as none
+		source = map[string]any{} // parameters that are not an object count as absent
 	}
 	if want, got := project(s, source), anyOf(t, out); !reflect.DeepEqual(got, want) {
 		t.Fatalf("%q decodes to %q, which is %v, not %v", in, out, got, want)

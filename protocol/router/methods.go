@@ -33,7 +33,7 @@ type Method struct {
 	// empty for those that serve the host only.
 	Kind string
 	// Target is the parameter that names the item within the module ("action",
-	// "eventName", …); empty when there is none.
+	// "eventName", …); empty if it takes none.
 	Target string
 	// Effect is the effect of a call; of plugin.route.call it is that of every verb but
 	// GET, see EffectOf.

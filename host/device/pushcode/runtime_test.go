@@ -200,7 +200,7 @@ func TestCodeOfASkillRuns(t *testing.T) {
 		return nil
 	}})
 	if err != nil || !out.Streamed || strings.Join(chunks, " ") != "0 1" {
-		t.Error(chunks, out, err)
+		t.Errorf("chunks = %q, output %+v, error %v, want the streamed chunks 0 and 1", chunks, out, err)
 	}
 	_, err = n.exec.Do(t.Context(), functions.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
 	if reason(err) != cmp.ReasonExecution || !strings.Contains(err.Error(), "the reader is gone") {
@@ -269,7 +269,7 @@ func TestAFileOfTheFolder(t *testing.T) {
 	r := real(t)
 	handle, streams, err := r.LoadFile(t.Context(), "javascript", []byte(script), "count")
 	if err != nil || !streams || handle == nil {
-		t.Error(streams, err)
+		t.Errorf("LoadFile = %v, streams %v, error %v, want a handle that streams", handle, streams, err)
 	}
 	if _, _, err := r.LoadFile(t.Context(), "javascript", []byte(script), "other"); err == nil {
 		t.Error("an export that is not there")
@@ -342,7 +342,7 @@ func TestWhatRunsHasItsGrace(t *testing.T) {
 		release()
 		release()
 		if err := <-ends; reason(err) != cmp.ReasonExecution || time.Since(began) != releaseGrace {
-			t.Error(err, time.Since(began))
+			t.Errorf("end = %v after %v, want an execution error after %v", err, time.Since(began), releaseGrace)
 		}
 		handle, release = load()
 		go func() { _, err := handle(t.Context(), functions.Call{}); ends <- err }()

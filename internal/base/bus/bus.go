@@ -1,6 +1,6 @@
 // Package bus tells the parts of one process, and through them people and
 // agents, that something has happened. An event is a notice, never the only copy
-// of a fact: whoever misses one asks again for the state it was about.
+// of a fact: a subscriber that misses one requests the state it was about.
 //
 // There is one ring of recent events, and every subscriber is a cursor into it.
 // So a publisher never waits, a subscriber costs nothing while it is idle, and
@@ -106,7 +106,7 @@ func (b *Bus) Publish(eventType string, data json.RawMessage) uint64 {
 func size(e Event) int64 { return int64(len(e.Type)+len(e.Data)) + 64 }
 
 // Latest returns the id of the newest event, 0 when there was none yet. Give it
-// to Subscribe to hear only what comes.
+// to Subscribe to receive only later ones.
 func (b *Bus) Latest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

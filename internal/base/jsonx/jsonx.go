@@ -109,8 +109,8 @@ func Sorted(data []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Mended is one JSON value with U+FFFD for what is no Unicode in its strings: bytes that
-// are no UTF-8, and halves of characters. Everything else stays as strict.
+// Mended is one JSON value with U+FFFD for invalid Unicode in its strings: bytes that
+// are not UTF-8, and halves of characters. Everything else stays as strict.
 func Mended(data []byte) ([]byte, error) {
 	v := jsontext.Value(append([]byte(nil), data...))
 	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(false), jsontext.PreserveRawStrings(false)); err != nil {

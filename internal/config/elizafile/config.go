@@ -133,7 +133,7 @@ func (c *Config) Lookup(path ...string) (raw json.RawMessage, ok bool) {
 }
 
 // vars hands out the ELIZA_ members of env.vars. A text, a number or a truth
-// value is a value; null is none; anything else is an error.
+// value is a value; null means absent; anything else is an error.
 func (c *Config) vars(each func(name, value string)) error {
 	for _, one := range c.vals {
 		if !strings.HasPrefix(one.name, prefix) {

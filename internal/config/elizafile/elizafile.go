@@ -123,7 +123,7 @@ const prefix = "ELIZA_"
 
 // Write puts both files in their place with mode 0600: config.env first, after a
 // copy of the old one to config.env.bak. Each is replaced by one rename, so that
-// nobody ever reads half of it.
+// no reader ever sees half of it.
 func (f *Files) Write() error {
 	env, err := f.Env.Bytes()
 	if err != nil {

@@ -149,7 +149,7 @@ func TestConfigEnvOverridesElizaJSON(t *testing.T) {
 	ok(t, err)
 	want := map[string]string{"ELIZA_A": "env", "ELIZA_B": "doc", "ELIZA_N": "7", "ELIZA_T": "true", "ELIZA_C": "bare value"}
 	if d := cmp.Diff(want, vars); d != "" {
-		t.Error(d)
+		t.Errorf("variables (-want +got):\n%s", d)
 	}
 }
 

@@ -18,7 +18,7 @@ type Env struct{ lines []line }
 // to judge.
 type line struct{ text, key string }
 
-// ParseEnv takes a file apart; there is none that it refuses.
+// ParseEnv parses a file; it accepts any content.
 func ParseEnv(data []byte) *Env {
 	e := new(Env)
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -120,7 +120,7 @@ func ended(after string, closed bool) error {
 
 // Set defines key in the place of its last line, or at the end of the file, and
 // takes away its other lines; an empty value takes all of them away. It fails for
-// a key that is no variable of ours: nothing that steers a loader or a shell may
+// a key that is not a variable of ours: nothing that steers a loader or a shell may
 // ever be written here.
 func (e *Env) Set(key, value string) error {
 	if !keyGrammar().MatchString(key) || !strings.HasPrefix(key, prefix) {

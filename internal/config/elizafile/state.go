@@ -11,7 +11,7 @@ import (
 )
 
 // Endpoint is one endpoint as the files hold it. AllowedModules nil lets all in;
-// TrustPolicy is a JSON object, nil when there is none.
+// TrustPolicy is a JSON object, nil if absent.
 type Endpoint struct {
 	ID, BaseURL    string
 	Token          secret.Value
@@ -129,7 +129,7 @@ func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 	if len(policies) > 0 {
 		policyList = policies
 	}
-	// The allow-list stands in eliza.json alone; one that somebody wrote into
+	// The allow-list stands in eliza.json alone; one that a user wrote into
 	// config.env would win over it.
 	for _, name := range []string{"ENABLED", "URLS", "TRUST_POLICY", "ALLOWED_MODULES", "TRUST_AUDIT"} {
 		env, doc := map[string]any{"ENABLED": enabled, "URLS": closedList, "TRUST_POLICY": policyList}[name],

@@ -34,12 +34,12 @@ const (
 	ratioFrom   = 1 << 20
 )
 
-// WorkDir is the only folder an extension may write in. It is no part of the
+// WorkDir is the only folder an extension may write in. It is not part of the
 // package: nothing is delivered in it, and no hash covers it.
 const WorkDir = "work"
 
 // MadeDir holds the programs that a package's install plan made and its manifest
-// names with their hashes. Nothing of it can be delivered, and it is no part of
+// names with their hashes. Nothing of it can be delivered, and it is not part of
 // the package's own hash.
 const MadeDir = ".made"
 
@@ -189,7 +189,7 @@ func (w *writer) inflate(m *Member, to io.Writer) error {
 	}
 }
 
-// Unpack writes a tree that is no package (an install plan's extract.zip) beneath
+// Unpack writes a tree that is not a package (an install plan's extract.zip) beneath
 // a folder and replaces files that are there.
 func (t *Tree) Unpack(ctx context.Context, to *os.Root) error {
 	w := writer{ctx: ctx, to: to, sum: newTreeHash(), over: true}

@@ -14,7 +14,7 @@ import (
 )
 
 // ReadDir reads a folder as ReadZip reads an archive, by the same rules. A
-// version control folder .git at the top is left out: nobody packs it. The root
+// version control folder .git at the top is left out: it is never packed. The root
 // must stay open as long as the tree is used.
 func ReadDir(root *os.Root) (*Tree, error) { return readDir(root, ".git") }
 
@@ -54,7 +54,7 @@ func readDir(root *os.Root, without ...string) (*Tree, error) {
 	return t, nil
 }
 
-// OpenRegular opens a regular file in a folder that somebody else may be writing
+// OpenRegular opens a regular file in a folder that another process may be writing
 // in: one that has become something else since it was listed is an error, and a
 // fifo does not hold the caller.
 func OpenRegular(root *os.Root, p string) (*os.File, error) {

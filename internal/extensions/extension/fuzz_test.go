@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzExtension holds that whatever a package declares, what is left of it passes the
-// manifest's check, and the catalog rejects no more of it than schemas that are none.
+// manifest's check, and the catalog rejects no more of it than invalid schemas.
 func FuzzExtension(f *testing.F) {
 	f.Add("create branch", "text")
 	f.Add("device.list_node_functions", "\u202e")

@@ -43,7 +43,7 @@ func TestProgramsAreThoseThatCommandsRun(t *testing.T) {
 	}
 }
 
-// TestTheRuntimePolicyLooksAtCommands: an empty list in the manifest is no proof.
+// TestTheRuntimePolicyLooksAtCommands: an empty list in the manifest does not prove that no program runs.
 func TestTheRuntimePolicyLooksAtCommands(t *testing.T) {
 	t.Parallel()
 	on := rules()

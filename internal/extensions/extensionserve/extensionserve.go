@@ -27,7 +27,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// consented is somebody's yes to the screen with that tree hash.
+// consented is the user's consent to the screen with that tree hash.
 type consented struct {
 	TreeHash string `json:"tree_hash,omitempty"`
 	// AgentVisible are the actions to show to agents; nil keeps those chosen before.
@@ -259,7 +259,7 @@ func (s *Surface) form(r *http.Request, to io.Writer, src *lifecycle.Source) err
 			}
 		case "sha256":
 			var text []byte
-			text, err = io.ReadAll(io.LimitReader(part, 65)) // a longer one is none
+			text, err = io.ReadAll(io.LimitReader(part, 65)) // a longer one is ignored
 			src.SHA256 = string(text)
 		}
 	}

@@ -166,7 +166,7 @@ func secretsOf(pkg *extension.Package) []string {
 	return slices.Collect(maps.Values(pkg.Manifest.Env.Secrets))
 }
 
-// RawConfig returns the settings as they are, for whoever runs the extension.
+// RawConfig returns the settings as they are, for the executor of the extension.
 func (m *Manager) RawConfig(ctx context.Context, id string) (json.RawMessage, error) {
 	if _, err := m.cfg.Registry.Get(ctx, id); err != nil {
 		return nil, err
@@ -227,9 +227,9 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string
 }
 
 // replaceConfig puts the copy where the extension finds it. What is there may be a
-// link, a pipe that holds whoever opens it, or anything else the extension puts
+// link, a pipe that blocks its reader, or anything else the extension puts
 // there at this moment: nothing that is there is opened. The folder is its
-// owner's alone, so that the mode lets in nobody but the extension.
+// owner's alone, so that the mode admits only the extension.
 func replaceConfig(work *os.Root, public []byte) error {
 	const name = "config.json"
 	next := "." + name + "-" + rand.Text()

@@ -90,7 +90,7 @@ func (s scenario) bench(t *testing.T) bench {
 	return b
 }
 
-// try runs the change with a fault at the n-th point (from 1; 0 is none) and
+// try runs the change with a fault at the n-th point (from 1; 0 for no fault) and
 // returns the points that were passed.
 func (s *bench) try(t *testing.T, n int, kill bool) (r *rig, points []string, err error) {
 	t.Helper()
@@ -129,7 +129,7 @@ func (r *rig) attempt(f func() error) (err error) {
 }
 
 // without drops the file that the uninstall step removes: steps are the extension's
-// own, so nobody can undo one, and one that a crash left out is not made up for.
+// own, so it cannot be undone, and one that a crash left out is not made up for.
 func without(state string) string {
 	var out []string
 	for line := range strings.Lines(state) {

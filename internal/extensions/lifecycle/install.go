@@ -36,7 +36,7 @@ type Options struct {
 	Strict bool
 }
 
-// Begin makes the record of an install, so that whoever asks for it finds it
+// Begin makes the record of an install, so that a caller who requests it finds it
 // before anything is known of the package.
 func (m *Manager) Begin(ctx context.Context) (Record, error) {
 	rec := Record{ID: newInstallID(), Operation: OpInstall, Status: Running, Step: stepValidate, Started: m.cfg.Now().UTC(), Steps: []string{}}
@@ -206,7 +206,7 @@ func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), e
 	return tree, done, nil
 }
 
-// plainURL is an address as it is kept and shown: what signs it is nobody's to read.
+// plainURL is an address as it is kept and shown: its signature is left out.
 func plainURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

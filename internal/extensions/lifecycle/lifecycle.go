@@ -77,12 +77,12 @@ type Config struct {
 	// Permit reports whether the deployment mode lets steps of plans use a
 	// permission; nil: always.
 	Permit func(permission string) error
-	// Settings holds the settings of an extension to its schema; nil: nobody does.
+	// Settings holds the settings of an extension to its schema; nil: they are not checked.
 	Settings func(schema, doc []byte) error
-	// Executions that must end before a package goes; nil: there are none.
+	// Executions that must end before a package goes; nil: no executions run.
 	Executions Executions
 	// Changed is called after each change that the catalog and the commands must
-	// learn of, one call at a time, with View up to date; nil: nobody wants to know.
+	// learn of, one call at a time, with View up to date; nil: changes are not reported.
 	// It may ask the Manager, but change nothing through it.
 	Changed func(ctx context.Context)
 	// NeedDigest refuses installs from an address without a hash (remote mode).
@@ -192,7 +192,7 @@ func (m *Manager) openWork(pkg string) (*os.Root, error) {
 }
 
 // openDir opens a folder that is one itself. The handle is held against what was
-// there before, so that nobody can put a link there in between.
+// there before, so that no process can put a link there in between.
 func openDir(in *os.Root, name string) (*os.Root, error) {
 	before, err := in.Lstat(name)
 	if err != nil {

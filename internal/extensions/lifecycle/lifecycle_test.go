@@ -452,7 +452,7 @@ func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
 	r.open()
 	doctor := func() (got []string) {
 		found, err := r.Doctor(t.Context(), func(ctx context.Context, extension, program string) (bool, error) {
-			if inside != nil { // somebody takes the other one away while this one is looked at
+			if inside != nil { // another process takes the other one away while this one is looked at
 				go func() { _, _ = r.Uninstall(context.WithoutCancel(ctx), admin(), "tools.sample", lifecycle.Removal{}) }()
 				<-inside
 				inside = nil

@@ -54,7 +54,7 @@ func TestAToolThatThePlanMakesIsWhatTheManifestSays(t *testing.T) {
 			if got, err := os.ReadFile(made); err != nil || string(got) != "two" {
 				t.Errorf("%q %v", got, err)
 			}
-			r.enable("tools.sample") // it is no part of the package's own hash
+			r.enable("tools.sample") // it is not part of the package's own hash
 			if _, err := r.install(making("1.1.0", sumOf("three")), lifecycle.Options{}); err == nil {
 				t.Fatal("an upgrade whose plan makes another tool was taken")
 			}

@@ -34,7 +34,7 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 		return Record{}, err
 	}
 	defer release()
-	if row, err = m.cfg.Registry.Get(ctx, id); err != nil { // it may have gone while we waited for nobody
+	if row, err = m.cfg.Registry.Get(ctx, id); err != nil { // it may have gone during the wait
 		return Record{}, err
 	}
 	rec := Record{

@@ -52,7 +52,7 @@ func publicSettings(doc json.RawMessage, declared ...string) (json.RawMessage, e
 }
 
 // mergeSettings checks new settings and puts the stored value where a secret is *** in
-// them. invalid_input for what is no object or holds *** where nothing is stored;
+// them. invalid_input for a value that is not an object or holds *** where nothing is stored;
 // too_large beyond 64 KiB.
 func mergeSettings(stored, next json.RawMessage, declared ...string) (json.RawMessage, error) {
 	if len(next) > maxSettings {

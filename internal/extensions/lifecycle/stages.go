@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// register decides what the row will be, and, where there is none to protect,
+// register decides what the row will be, and, if no row needs protection,
 // writes that an install is under way.
 func (in *install) register(ctx context.Context) error {
 	m, man := in.m, &in.pkg.Manifest
@@ -193,7 +193,7 @@ func (in *install) swap(ctx context.Context) error {
 		return err
 	}
 	trash := path.Join(trashDir, in.rec.ID)
-	if _, err := m.root.Lstat(in.new.ID); err == nil { // an upgrade, or what somebody left there
+	if _, err := m.root.Lstat(in.new.ID); err == nil { // an upgrade, or files that a user left there
 		if err := m.root.Rename(in.new.ID, trash); err != nil {
 			return broken("the old version could not be moved", err)
 		}

@@ -205,7 +205,7 @@ type Detail struct {
 	Extension
 	Package *extension.Package `json:"package,omitempty"`
 	Usage   string             `json:"usage,omitempty"`
-	Problem string             `json:"problem,omitempty"` // why there is no package
+	Problem string             `json:"problem,omitempty"` // why the package is missing
 	Busy    bool               `json:"busy,omitempty"`
 }
 
@@ -238,7 +238,7 @@ func (m *Manager) Busy(id string) bool {
 	return false
 }
 
-// Record returns one install record, for whoever waits for it.
+// Record returns one install record, for callers that wait for it.
 func (m *Manager) Record(ctx context.Context, id string) (Record, error) {
 	return m.cfg.Registry.Record(ctx, id)
 }

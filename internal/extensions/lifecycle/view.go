@@ -70,7 +70,7 @@ func find(v *View, id string) (*Loaded, bool) {
 	return v.Find(id)
 }
 
-// changed tells everybody. The change itself is done; whoever cannot be told now
+// changed notifies all subscribers. The change itself is done; one that cannot be notified now
 // learns of it with the next one.
 func (m *Manager) changed(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)

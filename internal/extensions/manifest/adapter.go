@@ -124,7 +124,7 @@ func importTable() []importRow {
 		{"channel-list", "directory.list", "type", "channel"},
 		{"emoji-list sticker-search", "directory.list", "", nil},
 		{"voice-status", "voice.call.status", "", nil},
-		{"x-follow x-unfollow x-repost x-unrepost", "", "", nil}, // single tools until somebody reviews a family
+		{"x-follow x-unfollow x-repost x-unrepost", "", "", nil}, // single tools until an operator reviews a family
 	}
 }
 

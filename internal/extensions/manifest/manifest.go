@@ -304,7 +304,7 @@ func (x *Extension) origin() string {
 }
 
 // originStrength orders origins: of packages with one id the strongest is kept.
-// 0 is no origin.
+// 0 is invalid.
 func originStrength(origin string) int {
 	return 1 + slices.Index([]string{"catalog-file", "remote", "bundled", "global", "workspace", "config"}, origin)
 }

@@ -71,7 +71,7 @@ func PermissionNames() string {
 	return strings.Join(names, ", ")
 }
 
-// PermissionsEffect is the highest effect among permissions; one that nobody knows is
+// PermissionsEffect is the highest effect among permissions; an unknown one is
 // external, and none at all is read.
 func PermissionsEffect(names []string) capability.Effect {
 	effect := capability.EffectRead
@@ -88,7 +88,7 @@ func PermissionsEffect(names []string) capability.Effect {
 }
 
 // CanonicalPermissions replaces other spellings by the names, drops repetitions and sorts in
-// the order of the table. unknown is the first that is no permission, "" if all are.
+// the order of the table. unknown is the first that is not a permission, "" if all are.
 func CanonicalPermissions(names []string) (list []string, unknown string) {
 	for _, name := range names {
 		if _, ok := LookupPermission(name); !ok {

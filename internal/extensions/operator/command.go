@@ -41,7 +41,7 @@ func validCommand(name string) bool {
 	return name != ""
 }
 
-// register names the commands. Of several that want one name nobody gets it;
+// register names the commands. If several want one name, none gets it;
 // each is registered under a longer one: <label>-<name>, with the full extension
 // id where that is not unique, then with the contribution's. No outcome depends
 // on the order of the list.

@@ -53,7 +53,7 @@ func (d Dock) AllowFrom(entries []string) []string {
 const maxPattern = 512
 
 // StripMentions takes the channel's spelling of mentions out of a text. A pattern
-// that is none is skipped.
+// that is invalid is skipped.
 func (d Dock) StripMentions(text string) string {
 	for _, p := range d.Mentions.StripPatterns {
 		if len(p) > maxPattern {

@@ -50,7 +50,7 @@ type CLI struct {
 }
 
 // Channel is a row of the channel picker. Every field of the manifest is there,
-// also where it says nothing; Install is null where nobody knows how to install
+// also where it says nothing; Install is null if installing it is not supported
 // it, and it is not offered for installation then.
 type Channel struct {
 	ID                                   string            `json:"id"`

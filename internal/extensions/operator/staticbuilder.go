@@ -81,9 +81,9 @@ func NewStaticBuilder(cfg StaticConfig) *StaticBuilder {
 	return b
 }
 
-// tick is how coarse a file system's clock may be: a file changed less than that
+// mtimeGrace is how coarse a file system's clock may be: a file changed less than that
 // before it was read is read again next time.
-const tick = 2 * time.Second
+const mtimeGrace = 2 * time.Second
 
 // Build compiles the catalogs of what lies in the directories now. A manifest that
 // cannot be read or is malformed is a diagnostic, and the rest is listed. A file
@@ -216,7 +216,7 @@ func (r *run) file(dir Dir, files fs.FS, name string, info fs.FileInfo) {
 
 // read reads a manifest, or takes what is known of one with the same content.
 func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known {
-	k := known{size: info.Size(), modified: info.ModTime(), racy: r.now.Sub(info.ModTime()) < tick}
+	k := known{size: info.Size(), modified: info.ModTime(), racy: r.now.Sub(info.ModTime()) < mtimeGrace}
 	if k.size > manifest.MaxBytes {
 		k.failed = fmt.Errorf("it has %d bytes; the limit is %d", k.size, manifest.MaxBytes)
 		return k

@@ -14,7 +14,7 @@ import (
 )
 
 // View is the operator catalog as surfaces show it. Equal content has an equal
-// etag; volatile times and generations are no part of it.
+// etag; volatile times and generations are not part of it.
 type View struct {
 	Etag      string             `json:"etag"` // hex SHA-256 of the canonical JSON of the rest
 	Rows      []Row              `json:"rows"`

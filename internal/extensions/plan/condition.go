@@ -45,7 +45,7 @@ type When func(Platform) bool
 // Holds evaluates the condition.
 func (w When) Holds(p Platform) bool { return w == nil || w(p) }
 
-// ParseCondition reads a condition of at most 1024 bytes; blank is none, and holds always.
+// ParseCondition reads a condition of at most 1024 bytes; a blank one always holds.
 // A malformed one is invalid_input, reason condition_error.
 func ParseCondition(text string) (When, error) {
 	if strings.TrimSpace(text) == "" {
@@ -81,7 +81,7 @@ func (p *parser) fail(format string, args ...any) error {
 }
 
 // next takes a token: a word, a quoted string with its first quote, an operator.
-// "" is the end, or what is no token.
+// "" is the end, or an invalid token.
 func (p *parser) next() string {
 	if p.has {
 		p.has = false

@@ -83,7 +83,7 @@ func refusedURL(format string, args ...any) *capability.Error {
 }
 
 // admit looks at the address that is really dialled: what a name resolved to when
-// somebody looked at it proves nothing a moment later.
+// an earlier look at it proves nothing a moment later.
 func (c *HTTPFetcher) admit(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

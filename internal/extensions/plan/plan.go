@@ -3,7 +3,7 @@
 // before the first step runs: kinds, conditions, where a download may go, and
 // that each step's permissions were declared. Downloads are
 // made by a [Fetcher], which is an [HTTPFetcher] in the product;
-// programs are run by whoever implements [Programs], in the same sandbox as the
+// programs are run by the implementation of [Programs], in the same sandbox as the
 // extension later. The package changes nothing outside the folder it is given.
 package plan
 
@@ -61,7 +61,7 @@ const (
 	maxTimeout     = time.Hour
 )
 
-// needs is the permission that a kind of step always needs; "" is none.
+// needs is the permission that a kind of step always needs; "" if it needs none.
 func needs(kind string) (needed string, known bool) {
 	switch kind {
 	case Download, VerifyHTTP:

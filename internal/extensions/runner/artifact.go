@@ -87,7 +87,7 @@ func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string,
 		}
 		f, err := openArtifact(root, name, info)
 		if err != nil {
-			return nil //nolint:nilerr // it has become something else; it is no artifact any more
+			return nil //nolint:nilerr // it has become something else and is not an artifact any more
 		}
 		defer f.Close()
 		kind, err := kindOf(name, f)
@@ -104,11 +104,11 @@ func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string,
 func (b *ArtifactsBefore) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) error {
 	work, err := os.OpenRoot(b.work)
 	if err != nil {
-		return nil //nolint:nilerr // there is no working folder
+		return nil //nolint:nilerr // the working folder does not exist
 	}
 	defer work.Close()
 	if info, err := work.Lstat(ArtifactDir); err != nil || !info.IsDir() {
-		return nil //nolint:nilerr // there are none
+		return nil //nolint:nilerr // no artifacts exist
 	}
 	root, err := work.OpenRoot(ArtifactDir)
 	if err != nil {

@@ -30,7 +30,7 @@ type Reply struct {
 }
 
 // waitTold is how long a run may wait for its turn before that is said.
-const waitTold = 100 * time.Millisecond
+const waitNoticeDelay = 100 * time.Millisecond
 
 // Invoke implements capability.Provider.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
@@ -47,8 +47,8 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 			return cached(value, age)
 		}
 	}
-	// Whoever watches is told of a wait, not of every turn that comes at once.
-	waits := time.AfterFunc(waitTold, func() {
+	// Callers are notified of a wait, not of every turn that comes at once.
+	waits := time.AfterFunc(waitNoticeDelay, func() {
 		c.Progress(capability.Chunk{Stage: capability.StageQueued, Message: "waiting for its turn"})
 	})
 	leave, err := p.cfg.Queue.Enter(ctx, queue.Job{User: c.Principal.ID, Extension: p.id, Session: c.Session, Priority: a.priority})
@@ -188,7 +188,7 @@ func cached(value []byte, age time.Duration) (capability.Result, error) {
 }
 
 // cacheKey names everything a result depends on; settings are not in it because
-// whoever changes them empties the cache.
+// the code that changes them empties the cache.
 func (p *provider) cacheKey(a *action, route *command.Route, user string) string {
 	h := sha256.New()
 	for _, part := range append([]string{p.id, p.digest, a.name, user}, route.Args...) {

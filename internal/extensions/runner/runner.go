@@ -22,7 +22,7 @@ import (
 )
 
 // Kind is the member kind of the entry that every action has: its input is the
-// words that somebody typed (see Words), its name <command>.<action>.
+// words that a user typed (see Words), its name <command>.<action>.
 const Kind = "command"
 
 // Extension is one installed extension.
@@ -40,11 +40,11 @@ type Run struct {
 	Extension string
 	Digest    string // of the package that was agreed to
 	Route     *command.Route
-	Owner     session.Owner // Session is empty where there is none
+	Owner     session.Owner // Session is empty outside a session
 	// Permissions are those of the action, which policy has let pass.
 	Permissions []string
 	Progress    func(capability.Chunk)
-	// Agreed is what somebody said yes to: the Binds of its preview, or "".
+	// Agreed is the approved content: the Binds of its preview, or "".
 	Agreed string
 }
 
@@ -93,7 +93,7 @@ type Config struct {
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
 	// Artifacts begins to watch what a run of an extension makes for others; what
-	// it returns keeps that, and says what was left out. nil: nobody watches.
+	// it returns keeps that, and says what was left out. nil: no caller watches.
 	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
 }
 
@@ -112,7 +112,7 @@ type Source struct {
 	news <-chan struct{}
 }
 
-// New returns the source of list, which is read anew whenever news has something.
+// New returns the source of list, which is read again whenever news has something.
 func New(cfg Config, list func() []Extension, news <-chan struct{}) *Source {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -170,10 +170,10 @@ func (p *provider) Key() capability.ProviderKey { return p.key }
 
 // settleTime is what the end of a program may take: the grace that it is given, the
 // end of its tree, and a bit.
-const settleTime = 5 * time.Second
+const settleTimeout = 5 * time.Second
 
 // Settle implements capability.Settler: when a run is over, nothing of it runs.
-func (p *provider) Settle() time.Duration { return settleTime }
+func (p *provider) Settle() time.Duration { return settleTimeout }
 
 // module adds the entries of all actions to what intake declared, and gives the
 // tools their way here. What cannot run says why instead of being hidden.

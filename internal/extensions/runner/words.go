@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Words is the input of an action's entry: what somebody typed behind its name.
+// Words is the input of an action's entry: the text that the user typed after its name.
 type Words struct {
 	Args    []string `json:"args,omitempty"`
 	NoCache bool     `json:"no_cache,omitempty"` // a kept result will not do
@@ -24,7 +24,7 @@ const wordsSchema = `{"type":"object","properties":{"args":{"type":"array","item
 	`"no_cache":{"type":"boolean","description":"Run it even if a kept result would do"}},"additionalProperties":false}`
 
 // line writes the words as a line that is read back as exactly them, so that there
-// is one reader of arguments whoever calls.
+// is one reader of arguments for every caller.
 func line(a *action, typed []string) string {
 	var b strings.Builder
 	b.WriteString("/" + a.command.Name + " " + a.ID)
@@ -95,12 +95,12 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 		}
 	}
 	if slices.ContainsFunc(positional, func(w string) bool { return strings.HasPrefix(w, "-") }) {
-		out = append(out, "--") // what follows is no flag, whatever it looks like
+		out = append(out, "--") // the rest are arguments, even if they look like flags
 	}
 	return append(out, positional...), nil
 }
 
-// scalar is the text of a value as somebody would type it.
+// scalar is the text of a value as a user would type it.
 func scalar(name string, raw json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

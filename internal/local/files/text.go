@@ -155,7 +155,7 @@ func (f *files) named(op, rootID, p string) (roots.Place, error) {
 
 // checkWritePath refuses a symbolic link at any step, although os.Root would
 // keep it inside, and any git directory: what is written there is executed by
-// the next git that somebody runs.
+// the next git that a user runs.
 func checkWritePath(place roots.Place) error {
 	steps := strings.Split(place.Rel, "/")
 	for i, name := range steps {

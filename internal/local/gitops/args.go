@@ -244,7 +244,7 @@ func shown(s string) string {
 }
 
 // configReads admits only questions: what is written into a repository's
-// configuration is executed by the next git that somebody else runs.
+// configuration is executed by the next git that another user runs.
 func configReads(args []string) error {
 	for _, a := range args {
 		switch a {

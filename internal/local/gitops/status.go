@@ -42,7 +42,7 @@ func parseStatus(out sandbox.Output) statusResult {
 var counts = regexp.MustCompile(`^(.*) \[(?:ahead (\d+))?(?:, )?(?:behind (\d+))?(?:gone)?\]$`)
 
 // readHeader reads "main...origin/main [ahead 1, behind 2]" and its short forms.
-// Without an upstream there are no counts; with one that is gone neither.
+// Counts are absent without an upstream, or if it was deleted.
 func (s *statusResult) readHeader(h string) {
 	if h == "HEAD (no branch)" {
 		return

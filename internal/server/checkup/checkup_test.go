@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// What a home holds that was never started is no fault.
+// The files of a home that was never started are not a fault.
 func TestANewHomeHasNoFindings(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "home")
@@ -41,7 +41,7 @@ func TestADiskThatIsNearlyFullIsFound(t *testing.T) {
 	}
 }
 
-// Nobody waits for ever: a log that is too long to read in time is not called broken.
+// The check ends in bounded time: a log that is too long to read in time is not called broken.
 func TestALogTooLongToVerifyIsNoFault(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
-// secrets finds names that the configuration refers to and nobody has set.
+// secrets finds names that the configuration refers to and that have no value.
 func (c Config) secrets() httpapi.Check {
 	s := c.Settings
 	count := 0
@@ -83,7 +83,7 @@ func disk(free int64) httpapi.Check {
 	return good("disk space", "%d MiB free", free>>20)
 }
 
-// writable finds a home on a disk that is mounted read-only, or that is somebody else's.
+// writable finds a home on a disk that is mounted read-only, or that another user owns.
 func (c Config) writable() httpapi.Check {
 	for _, dir := range []string{".", "run", "state", "audit", "logs", "secrets"} {
 		path := c.path(dir)

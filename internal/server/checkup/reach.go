@@ -21,7 +21,7 @@ import (
 )
 
 // answerTime bounds the question whether something answers.
-const answerTime = 5 * time.Second
+const answerTimeout = 5 * time.Second
 
 // Silent says why no server answers at where, which run/server.json of the home names
 // with the process pid; 0 for none. start is the command that starts one.
@@ -29,7 +29,7 @@ func Silent(home, where string, pid int, start string) httpapi.Check {
 	switch {
 	case pid == 0:
 		return bad("server", "no server runs on this home", "start one with: "+start)
-	case !held(filepath.Join(home, "run", "lock")): // the number may be somebody else's by now
+	case !held(filepath.Join(home, "run", "lock")): // another process may have the number by now
 		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: "+start)
 	}
 	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
@@ -46,7 +46,7 @@ func held(lock string) bool {
 	return errors.Is(hostfs.TryLock(f), hostfs.ErrHeld)
 }
 
-// port finds that the address a server would listen on is somebody else's.
+// port finds that the address a server would listen on another process uses.
 func (c Config) port(ctx context.Context) httpapi.Check {
 	address := c.Settings.Listen
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -65,7 +65,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	if s.URL == "" {
 		return good("store", "everything is in state/junctor.db of the home")
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var password secret.Value
 	if s.PasswordSecret != "" {
@@ -87,7 +87,7 @@ func (c Config) bus(ctx context.Context) httpapi.Check {
 	if c.Settings.NATS.URL == "" {
 		return good("message bus", "inside the server")
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var last error
 	for address := range strings.SplitSeq(c.Settings.NATS.URL, ",") {
@@ -111,7 +111,7 @@ func (c Config) bus(ctx context.Context) httpapi.Check {
 
 // publicURL asks whether the address that others are told leads here.
 func publicURL(ctx context.Context, address string) httpapi.Check {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	remedy := "see that the proxy runs and passes requests on with their Host, or correct public_url and restart"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/healthz", nil)

@@ -22,7 +22,7 @@ import (
 )
 
 // readTime bounds the reading of a whole database or log.
-const readTime = 10 * time.Second
+const readTimeout = 10 * time.Second
 
 // restoreLast is what is left where something cannot be mended.
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
@@ -32,7 +32,7 @@ func (c Config) database(ctx context.Context) httpapi.Check {
 	if hostfs.Writable(c.path("state")) != nil { // even readers have to write beside it
 		return good("database", "not looked at, or not made yet")
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var newer string
 	err := store.Look(c.path("state", "junctor.db"), func(db *sql.DB) error {
@@ -51,7 +51,7 @@ func (c Config) database(ctx context.Context) httpapi.Check {
 	case errors.Is(err, fs.ErrNotExist):
 		return good("database", "the first start makes it")
 	case ctx.Err() != nil:
-		return tooLarge(readTime)
+		return tooLarge(readTimeout)
 	case err != nil:
 		return bad("database", "it is damaged, so the server does not start or fails later: "+err.Error(), restoreLast)
 	case newer != "":
@@ -60,7 +60,7 @@ func (c Config) database(ctx context.Context) httpapi.Check {
 	return good("database", "whole, and of this program's time or before")
 }
 
-// tooLarge is no fault; a backup looks through the database however long it takes.
+// tooLarge is not a fault; a backup looks through the database however long it takes.
 func tooLarge(limit time.Duration) httpapi.Check {
 	return good("database", "too large to look through in %s; all of it, with the server stopped or not: junctor backup", limit)
 }
@@ -95,12 +95,12 @@ func (c Config) chain(ctx context.Context) httpapi.Check {
 
 // Chain says whether a chain holds, as verify reports it.
 func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	report, err := verify(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return good("audit chain", "too long to verify in %s; all of it: junctor audit verify", readTime)
+		return good("audit chain", "too long to verify in %s; all of it: junctor audit verify", readTimeout)
 	case err != nil:
 		return bad("audit chain", "it cannot be read: "+err.Error(), "junctor audit verify says more")
 	case report.FirstBad != nil:
@@ -121,7 +121,7 @@ func (c Config) auditKey() httpapi.Check {
 }
 
 // clockSlack is how far clocks may differ.
-const clockSlack = time.Minute
+const clockGrace = time.Minute
 
 // clock finds a clock that has gone back since the last record.
 func (c Config) clock() httpapi.Check {
@@ -134,7 +134,7 @@ func (c Config) clock() httpapi.Check {
 			continue
 		case err != nil:
 			return good("clock", "unknown: the last record cannot be read: %v", err)
-		case at.After(c.Now.Add(clockSlack)):
+		case at.After(c.Now.Add(clockGrace)):
 			return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time", at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
 		}
 		return good("clock", "it is later than the last record")

@@ -288,7 +288,7 @@ func (c *collector) callers(dir string, within *ast.FuncDecl, function string, a
 	}
 }
 
-// madeUp are the functions whose reasons are no constants: those that they put
+// madeUp are the functions whose reasons are not constants: those that they put
 // together, or none, where they pass on what another error has.
 func madeUp() map[string][]string {
 	return map[string][]string{

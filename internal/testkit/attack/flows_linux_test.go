@@ -254,7 +254,7 @@ func TestF4(t *testing.T) {
 	}
 }
 
-// TestF7 holds that a session's last response is nobody else's.
+// TestF7 holds that a session's last response is not visible to another session.
 func TestF7(t *testing.T) {
 	t.Parallel()
 	s := anywhere(t)

@@ -92,7 +92,7 @@ func TestF11(t *testing.T) {
 }
 
 // TestF12 holds the queue's limits from outside: one run of a session at a time,
-// and whoever gives up leaves the queue.
+// and a caller that gives up leaves the queue.
 func TestF12(t *testing.T) {
 	t.Parallel()
 	s := anywhere(t)

@@ -163,7 +163,7 @@ func world() int {
 	}
 }
 
-// furnish makes everything but our folder read-only, and a network with nobody
+// furnish makes everything but our folder read-only, and a network without servers
 // else in it, where a.test and b.test have a public address.
 func furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -238,7 +238,7 @@ func interfaceUp(name, address string) error {
 }
 
 // groupDirs are where a control group of the tests would be: servers tidy up
-// beside themselves, and other servers of the machine are none of ours.
+// beside themselves, and other servers of the machine are not ours.
 func groupDirs() (dirs []string) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

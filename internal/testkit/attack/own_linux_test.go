@@ -13,8 +13,8 @@ import (
 )
 
 // TestOwnAttacks are those beyond A1 to A25; the ones that succeeded
-// when they were written say so. The first is none: what is walled in must still
-// be able to work.
+// when they were written say so. The first is not an attack: a confined program
+// must still be able to work.
 func TestOwnAttacks(t *testing.T) {
 	t.Parallel()
 	writes := []string{"filesystem.write"}
@@ -81,7 +81,7 @@ func roomToWork(l *lab) {
 	r := l.task("room")
 	says := read(r.Output).says
 	if l.tier == "T2" && l.user == "root" {
-		// Nobody but root walks to root's home, and without namespaces there is no
+		// Only root can enter root's home, and without namespaces there is no
 		// other name for what is in it: programs use relative ones.
 		if len(says) < 2 || says[1] != "TMPDIR <nil>" || says[len(says)-1] != `config {"word":"x"} <nil>` {
 			l.Errorf("%v %s", r.Err, r.Output)
@@ -104,7 +104,7 @@ func proxyEndsWithTheRun(l *lab) {
 	if r := l.task("afterend"); r.Err != nil || !strings.Contains(r.Output, "left") {
 		l.Errorf("%v %s", r.Err, r.Output)
 	}
-	time.Sleep(300 * time.Millisecond) // somebody who is not there would have asked by then
+	time.Sleep(300 * time.Millisecond) // an absent user would have asked by then
 	for _, hit := range h.all() {
 		if strings.Contains(hit, path) {
 			l.Errorf("somebody asked after the run had ended: %s", hit)
@@ -330,7 +330,7 @@ func hostilePlan(l *lab) {
 	}
 }
 
-// changedTool: whoever changes an installed program does not get it run.
+// changedTool: an installed program that was changed is not run.
 func changedTool(l *lab) {
 	path := filepath.Join(l.home, "extensions", l.p.id, "tools", "hostile")
 	good, err := os.ReadFile(path)

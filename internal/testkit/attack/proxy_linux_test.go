@@ -278,7 +278,7 @@ func (l *lab) needsInternet() *hits {
 }
 
 // unfiltered holds what T2 does with a network that it cannot filter: nothing
-// runs, since nobody agreed to that.
+// runs, since it has no approval.
 func (l *lab) unfiltered(task string) bool {
 	l.Helper()
 	if l.tier == "T3" {

@@ -20,7 +20,7 @@ type lab struct {
 	p     pack
 	v     *victims
 	who   *client.Client // runs the attack
-	other *client.Client // somebody else
+	other *client.Client // another user
 }
 
 // attack is one attempt of a hostile extension.
@@ -74,7 +74,7 @@ func (a attack) at(t *testing.T, s *server) {
 	if t.Failed() {
 		t.Logf("the server says:\n%.3000s", tail(s.stderr.String()))
 	}
-	// The server is well: somebody else's run still succeeds, and what was
+	// The server is well: another user's run still succeeds, and what was
 	// installed can be removed.
 	if r := l.fine("afterwards"); r.Err != nil || strings.TrimSpace(r.Output) != "fine" {
 		t.Errorf("afterwards, somebody else's run: %q %v", r.Output, r.Err)
@@ -104,7 +104,7 @@ func (l *lab) programUser() int {
 	return owner(info)
 }
 
-// fine is somebody else's run. Without namespaces the kernel counts the processes
+// fine is another user's run. Without namespaces the kernel counts the processes
 // of all runs of a user together: there it may have to come again.
 func (l *lab) fine(session string) (r run) {
 	for range 5 {

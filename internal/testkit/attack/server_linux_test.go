@@ -25,7 +25,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// nobody is the user of the server without rights.
+// nobody is the unprivileged user that the server runs as.
 const nobody = 65534
 
 // place is a kind of server: who runs it and how strong its sandbox is.
@@ -322,7 +322,7 @@ func (s *server) run(ctx context.Context, c *client.Client, session, line string
 
 const extensionsDoor = "/api/v1/extensions"
 
-// user makes somebody with a token of their own, whose rate nobody else uses up.
+// user creates a user with an own token, whose rate limit is not shared.
 func (s *server) somebody(t *testing.T, role string) *client.Client {
 	t.Helper()
 	var out struct{ Token string }
@@ -346,7 +346,7 @@ func (s *server) records(t *testing.T, query string) []json.RawMessage {
 	return out.Records
 }
 
-// recorded waits for a record that fits: most are written by somebody else.
+// recorded waits for a record that fits: most are written by other goroutines.
 func (s *server) recorded(t *testing.T, query string, holds ...string) {
 	t.Helper()
 	var got []json.RawMessage

@@ -102,7 +102,7 @@ func linksAreNotFollowed(l *lab) {
 	l.v.untouched(l.T)
 }
 
-// workDirectories: whoever can change the server's own folders, what is not the
+// workDirectories: a user who can change the server's own folders, what is not the
 // extension's working folder is not entered.
 func workDirectories(l *lab) {
 	work := filepath.Join(l.home, "extensions", l.p.id, "work")

@@ -219,7 +219,7 @@ func (v *victims) untouched(t *testing.T) {
 	v.process = nil
 }
 
-// nobodyReached holds that no listener heard anything.
+// nobodyReached checks that no listener received anything.
 func (v *victims) nobodyReached(t *testing.T) {
 	t.Helper()
 	if got := v.hits.all(); len(got) > 0 {

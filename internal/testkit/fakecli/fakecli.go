@@ -43,7 +43,7 @@ func Question(text string, options ...string) Dialog {
 	return Dialog{Question: text, Options: append(options, "Type something.", "Chat about this"), Footer: "Enter to select · ↑/↓ to navigate · Esc to cancel"}
 }
 
-// Screen is what a script draws on and hears from.
+// Screen is what a script draws on and reads from.
 type Screen struct {
 	// Swallow is how long after a paste Enter is not taken: it makes a line of its
 	// own.
@@ -121,7 +121,7 @@ func (s *Screen) print(format string, args ...any) { fmt.Fprintf(s.out, format, 
 // Print writes bytes as they are.
 func (s *Screen) Print(text string) { s.print("%s", text) }
 
-// draw draws the whole screen anew, in one synchronised update.
+// draw redraws the whole screen, in one synchronised update.
 func (s *Screen) draw() {
 	var b strings.Builder
 	b.WriteString("\x1b[?2026h\x1b[H\x1b[2J")

@@ -214,7 +214,7 @@ func (c *conn) ask(m messaging.Message) (*subscription, <-chan struct{}, error) 
 		return nil, nil, err
 	}
 	c.inboxes++
-	m.Reply = fmt.Sprintf("%s.%s.%d", c.o.Inbox, c.session.ID, c.inboxes) // two sessions of one node hear their own answers
+	m.Reply = fmt.Sprintf("%s.%s.%d", c.o.Inbox, c.session.ID, c.inboxes) // two sessions of one node receive their own answers
 	if !coversAny(c.identity.Subscribe, m.Reply) {
 		return nil, nil, messaging.ErrDenied("subscribe", c.o.Inbox+".*")
 	}

@@ -2,7 +2,7 @@
 // permissions included, for tests and for what needs no other process. It has no
 // goroutines, and its clocks are those of testing/synctest.
 //
-// One thing cannot happen here: there is no wire, so nothing piles up before a
+// One thing cannot happen here: messages cross no wire, so nothing piles up before a
 // session, only inside its subscriptions.
 package inproc
 
@@ -36,7 +36,7 @@ type Broker struct {
 
 var _ messaging.Broker = (*Broker)(nil)
 
-// New returns a bus that lets in whom authorize does; nil lets nobody in.
+// New returns a bus that accepts the clients that authorize accepts; nil accepts none.
 func New(authorize messaging.Authorizer) *Broker {
 	b := &Broker{
 		authorize: authorize,

@@ -94,7 +94,7 @@ func (s *subscription) take() (messaging.Message, bool, error) {
 		s.settle()
 		return m, true, nil
 	case s.ended:
-		s.signal() // for whoever else waits
+		s.signal() // for other waiters
 		return messaging.Message{}, false, messaging.ErrClosed("next")
 	}
 	return messaging.Message{}, false, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// nobodyThere: a message that nobody was there for comes back to where its answer was
-// wanted, through a wildcard too, and to nobody else.
+// nobodyThere: a message without a subscriber comes back to where its answer was
+// wanted, through a wildcard too, and nowhere else.
 func nobodyThere(t *testing.T, s *suite) {
 	gw, n := s.Broker.Conn(), s.join(t, "absent")
 	replies := subscribe(t, gw, "v1.gw.*.reply.i1.>", "")

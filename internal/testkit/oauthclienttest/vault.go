@@ -47,7 +47,7 @@ func (v *Vault) Remove(name string) error {
 	return nil
 }
 
-// Text is all values, one on each line; "" where there is none.
+// Text is all values, one on each line; "" if it is empty.
 func (v *Vault) Text() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // same, since neither keeps what it has chosen.
 const first, last = 12000, 32000
 
-// Address is an address on loopback that nobody listens on.
+// Address is an address on loopback without a listener.
 func Address(t testing.TB) string {
 	t.Helper()
 	var err error

@@ -96,7 +96,7 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 	if out, err := p.call(t, "victim", "hello", nil); err != nil || string(out) != `"hi"` {
 		t.Errorf("%s %v", out, err)
 	}
-	// A flood of heartbeats and of nonsense on its own subjects disturbs nobody.
+	// A flood of heartbeats and of nonsense on its own subjects does not disturb other nodes.
 	for i := range 20_000 {
 		data := []byte(fmt.Sprintf(`{"epoch":%d}`, i))
 		if i%3 == 0 {

@@ -138,7 +138,7 @@ func (m *mayhem) strike() string {
 }
 
 // load calls nodes in turn until ctx ends; every other call has a key and is repeated
-// with it, as somebody would who was cut off.
+// with it, as a disconnected user would.
 func (m *mayhem) load(ctx context.Context, f *traffic, worker int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		what := fmt.Sprintf("w%d-%d", worker, i)

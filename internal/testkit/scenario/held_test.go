@@ -72,7 +72,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	if _, err := hold("nobody", `{"function":"note"}`); reason(err) != cmp.ReasonNodeNotFound {
 		t.Error(err)
 	}
-	// Another's call is nobody's to see.
+	// The call of another principal is not visible.
 	if err := p.agent.Do(t.Context(), http.MethodGet, "/api/v1/calls/"+first.ID, nil, nil); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Error(err)
 	}

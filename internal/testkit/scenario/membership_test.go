@@ -253,7 +253,7 @@ func TestScenario39SomebodyElsesLabel(t *testing.T) {
 	if n := p.nodes(t, p.admin, "")["a"]; !slices.Equal(n.Capabilities, []string{"gpu", "user:alice"}) {
 		t.Errorf("%+v", n)
 	}
-	// It is alice's: nobody else's agent knows of it, until a grant names it.
+	// It is alice's: no other user's agent sees it, until a grant names it.
 	alice, bob := p.client(t, p.newToken(t, "agent", "user:alice")), p.agent
 	if out, err := ask(t.Context(), alice, "fn.hello", map[string]any{}, "a"); err != nil || string(out) != `"hi"` {
 		t.Errorf("%s %v", out, err)
@@ -313,7 +313,7 @@ func TestANodeIDBelongsToItsFirstCredential(t *testing.T) {
 	eventually(t, "it is listed", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })
 }
 
-// cable is a connection that can be unplugged: bytes vanish, nobody is told.
+// cable is a connection that can be unplugged: bytes vanish without an error.
 type cable struct {
 	net.Listener
 	cut chan struct{}

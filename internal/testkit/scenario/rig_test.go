@@ -198,7 +198,7 @@ func (p *plane) cli(t testing.TB, args ...string) (stdout, stderr string, code i
 	return out.String(), diagnostics.String(), cmd.ProcessState.ExitCode()
 }
 
-// ask runs one invocation as somebody.
+// ask runs one invocation as a given principal.
 func ask(ctx context.Context, c *client.Client, target string, input any, nodeID string) (json.RawMessage, error) {
 	raw, err := json.Marshal(input)
 	if err != nil {

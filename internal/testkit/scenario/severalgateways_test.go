@@ -88,7 +88,7 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 
 	eventually(t, "it is back", 20*time.Second, func() bool { return a.status(t, "at-a") == "connected" && b.status(t, "at-a") == "connected" })
 
-	// A token revoked at B ends what it let in at A and at B, and nobody comes back.
+	// A token revoked at B ends what it let in at A and at B, and none of it comes back.
 	var list struct {
 		Tokens []struct{ ID, Name, Role string }
 	}
@@ -282,7 +282,7 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
 			}
-			if key == "" { // nobody knows whether it was done
+			if key == "" { // whether it was done is unknown
 				break
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// resident is how much memory a process has, in bytes; 0 where nobody says.
+// resident is how much memory a process has, in bytes; 0 if unknown.
 func (p *process) resident() int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -37,7 +37,7 @@ func (f *figures) say(t *testing.T, what string, most time.Duration) {
 	}
 }
 
-// until is how long a status takes to become another one, seen by somebody who asks
+// until is how long a status takes to become another one, seen by a client that polls
 // again and again.
 func (p *plane) until(t *testing.T, id string, ok func(status string) bool) time.Duration {
 	t.Helper()

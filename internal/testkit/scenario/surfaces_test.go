@@ -31,7 +31,7 @@ func pack(name string, aliases ...string) map[string]any {
 	return map[string]any{"schema": payload.Schema, "version": "1.0", "skill_name": name, "capabilities": caps}
 }
 
-// post sends a body as somebody, and returns the status and what came back.
+// post sends a body as a given principal, and returns the status and what came back.
 func (p *plane) post(t testing.TB, path, token, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path, strings.NewReader(body))
@@ -324,7 +324,7 @@ func TestScenario18And54TheListOfToolsFollowsInstallAndUninstall(t *testing.T) {
 	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": pack("s", "cam")}, "a"); err != nil {
 		t.Fatal(err)
 	}
-	// Who asks anew finds it at once; a client that keeps its list is told to.
+	// A new request finds it at once; a client that keeps its list is told to.
 	if _, body := p.post(t, "/api/cmp/mcp", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `"user.cam"`) {
 		t.Error(body)
 	}

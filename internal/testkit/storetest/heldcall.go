@@ -68,7 +68,7 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 	if _, found = claim(6, 5); found {
 		t.Error("a delivery that goes on was claimed again")
 	}
-	if c, found = claim(8, 6); !found || c.ID != "2" { // whoever had it is dead
+	if c, found = claim(8, 6); !found || c.ID != "2" { // its owner is dead
 		t.Errorf("%+v %v", c, found)
 	}
 	c.State, c.Ended, c.Error = tasks.HeldFailed, day(8), capability.Errorf(capability.CodeDenied, "x", "no").With("because", "")

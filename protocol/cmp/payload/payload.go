@@ -2,7 +2,7 @@
 // of each, and optionally contain code. Nothing is run or bound here.
 //
 // A payload that was read keeps its own bytes (Raw): what is stored, hashed and
-// signed are they, so fields that nobody here knows survive.
+// signed are they, so unknown fields survive.
 package payload
 
 import (

@@ -245,7 +245,7 @@ func (c *Control) check() error {
 	return texts(c.Reason)
 }
 
-// Sequence hears the frames of one call and says when something is missing.
+// Sequence checks the frames of one call and reports when one is missing.
 type Sequence struct {
 	next uint64
 	over bool

@@ -164,7 +164,7 @@ const (
 	ControlDrain      = "drain"      // finish what runs, take nothing new
 	ControlRejoin     = "rejoin"     // the gateway does not know this node
 	ControlUpdate     = "update"     // the gateway has an older revision
-	ControlBeat       = "beat"       // the gateway has only read of this node, and wants to hear it
+	ControlBeat       = "beat"       // the gateway knows this node from storage alone, and requests its announcement
 	ControlSuperseded = "superseded" // a newer session has the node's id
 	ControlShutdown   = "shutdown"   // the gateway goes
 )

@@ -20,7 +20,7 @@ const ProofScheme = "Node"
 // ProofAge is how far the time of a proof may be from the gateway's clock, either
 // way. A node uses the time that the gateway told when it joined, so that its own
 // clock may be wrong.
-const ProofAge = 5 * time.Minute
+const ProofTTL = 5 * time.Minute
 
 // maxProof bounds the header.
 const maxProof = 1 << 10
@@ -98,8 +98,8 @@ func (p *Proof) Verify(key ed25519.PublicKey, method, path string, now time.Time
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, SigningBytes(method, path, p.said), p.sig) {
 		return proofError("the signature is not of this node's key, or for another request")
 	}
-	if p.TS < now.Add(-ProofAge).Unix() || p.TS > now.Add(ProofAge).Unix() {
-		return proofError("the proof is more than %d minutes from the gateway's time", int(ProofAge/time.Minute)).
+	if p.TS < now.Add(-ProofTTL).Unix() || p.TS > now.Add(ProofTTL).Unix() {
+		return proofError("the proof is more than %d minutes from the gateway's time", int(ProofTTL/time.Minute)).
 			With(ReasonProof, "take the time from server_time of the answer to the join")
 	}
 	return nil

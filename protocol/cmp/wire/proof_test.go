@@ -42,10 +42,10 @@ func TestAProofHoldsForOneRequestAndAWhile(t *testing.T) {
 		ok           bool
 	}{
 		"as it was made":        {public, "PUT", path, at, true},
-		"five minutes later":    {public, "PUT", path, at.Add(wire.ProofAge), true},
-		"five minutes before":   {public, "PUT", path, at.Add(-wire.ProofAge), true},
-		"too late":              {public, "PUT", path, at.Add(wire.ProofAge + time.Second), false},
-		"too early":             {public, "PUT", path, at.Add(-wire.ProofAge - time.Second), false},
+		"five minutes later":    {public, "PUT", path, at.Add(wire.ProofTTL), true},
+		"five minutes before":   {public, "PUT", path, at.Add(-wire.ProofTTL), true},
+		"too late":              {public, "PUT", path, at.Add(wire.ProofTTL + time.Second), false},
+		"too early":             {public, "PUT", path, at.Add(-wire.ProofTTL - time.Second), false},
 		"another method":        {public, "GET", path, at, false},
 		"another path":          {public, "PUT", path + "0", at, false},
 		"another node's key":    {other, "PUT", path, at, false},

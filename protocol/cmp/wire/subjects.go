@@ -34,7 +34,7 @@ func SubjectReply(node, gateway, callID string) string {
 	return fromNode(node) + ".reply." + Escape(gateway) + "." + callID
 }
 
-// SubjectReplies is what a gateway instance hears the answers of all nodes on.
+// SubjectReplies is the subject on which a gateway instance receives the answers of all nodes.
 func SubjectReplies(gateway string) string { return "v1.gw.*.reply." + Escape(gateway) + ".>" }
 
 // SubjectCall is where a gateway calls a node.

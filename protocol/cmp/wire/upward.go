@@ -96,7 +96,7 @@ func (e *EnrolReply) check() (err error) {
 const nodeKey = 20 << 3
 
 // PublicKey reads a node's key in NKey form: base32 of one byte for its kind, the
-// Ed25519 key, and a checksum. What is none is bad_encoding.
+// Ed25519 key, and a checksum. Any other key is bad_encoding.
 func PublicKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(text)
 	if len(text) > 64 || err != nil || len(raw) != 1+ed25519.PublicKeySize+2 || raw[0] != nodeKey {

@@ -4,7 +4,7 @@
 //
 // A language model helps where one is configured and permitted. Without one, and
 // when it fails, the answer is a plain, deterministic extract of the text that
-// says why it is no more than that. What is analysed is never trusted: the model
+// states why a model was not used. Analysed content is never trusted: the model
 // gets it as data between boundaries that it cannot contain, and its answer is
 // text for people, which never runs anything.
 package analyze
@@ -43,7 +43,7 @@ type Completer interface {
 
 // Config says what helps. The zero value analyses without any help.
 type Config struct {
-	Model     Completer // nil: there is none
+	Model     Completer // nil: no model is configured
 	ModelName string    // for the result's metadata
 	// Redact takes secrets out of a text; nil leaves texts as they are.
 	Redact func(string) string
@@ -77,9 +77,9 @@ type Source struct {
 	Raw  string   // the same, as one text
 	File string   // an artifact or work file, read instead of all else
 	// Last returns the last response that the caller may see; not_found when
-	// there is none. nil: there is never one.
+	// it does not exist. nil: it never exists.
 	Last func(ctx context.Context) (string, error)
-	// Read reads a work file; nil: there are none.
+	// Read reads a work file; nil: no work files exist.
 	Read func(ctx context.Context, name string) ([]byte, error)
 }
 
@@ -99,8 +99,8 @@ type Result struct {
 }
 
 // Response analyses a text. Errors: not_found, reason no_response (the last one is
-// wanted, and there is none); invalid_input (there is nothing to analyse);
-// timeout, cancelled. That a model failed is no error: see the package comment.
+// wanted, but not configured); invalid_input (there is nothing to analyse);
+// timeout, cancelled. A failed model is not an error: see the package comment.
 func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	content, err := req.content(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ func Flags() []command.Flag {
 
 // FromRoute reads off a route what is to be analysed, and for analyze.schema with
 // which schema. How results, files and schemas are reached, the usage guide and
-// the permission are the caller's to add. The flags of [Flags] are no part of the
+// the permission are the caller's to add. The flags of [Flags] are not part of the
 // text.
 func FromRoute(r *command.Route) (Request, SchemaRequest) {
 	s := Source{Args: r.Positional, Raw: r.Raw}

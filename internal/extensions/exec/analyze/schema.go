@@ -33,7 +33,7 @@ type SchemaRequest struct {
 	SchemaJSON string
 	SchemaFile string
 	SchemaID   string
-	// Resolve finds a schema by id; nil: there are none.
+	// Resolve finds a schema by id; nil: no schema has an id.
 	Resolve    func(ctx context.Context, id string) ([]byte, error)
 	AllowModel bool
 }
@@ -49,7 +49,7 @@ type Fault struct {
 // JSON, indented. If that fails and a model may be used, the model is asked once
 // to repair it. Without any text, the schema itself is explained.
 //
-// Errors: invalid_input (no schema, or one that is none); failed, with the reason
+// Errors: invalid_input (no schema, or an invalid one); failed, with the reason
 // output_parse_error (no JSON in the text), output_contract_violation (it does not
 // fit) or output_repair_failed (nor does what the model made of it), with the
 // metadata as details.

@@ -83,7 +83,7 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	return a
 }
 
-// show makes text of a body: JSON indented, what is no text by its digest.
+// show returns a body as text: JSON indented, binary data as its digest.
 func show(media string, body []byte, raw bool) string {
 	if !utf8.Valid(body) {
 		if strings.HasPrefix(media, "text/") {
@@ -110,7 +110,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// secretName matches names of query parameters whose values are nobody's business.
+// secretName matches names of query parameters whose values are secret.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|sig|auth|session|code`)
 
 // masked is a URL without the values of parameters that look like secrets.

@@ -33,10 +33,10 @@ const op = "api"
 const (
 	MaxBody        = 4 << 20 // bytes, of a request and, decompressed, of an answer
 	DefaultTimeout = time.Minute
-	connectTime    = 10 * time.Second
+	connectTimeout = 10 * time.Second
 	maxRedirects   = 5
 	maxAttempts    = 3
-	maxPause       = 30 * time.Second
+	maxRetryDelay  = 30 * time.Second
 	perMinute      = 60
 	burst          = 10
 	maxLimiters    = 4096
@@ -83,7 +83,7 @@ func New(cfg Config) *Client {
 		cfg.Now = time.Now
 	}
 	if cfg.Dialer == nil {
-		cfg.Dialer = &net.Dialer{Timeout: connectTime}
+		cfg.Dialer = &net.Dialer{Timeout: connectTimeout}
 	}
 	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter), cache: cache{entries: make(map[string]*stored)}}
 }
@@ -181,7 +181,7 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 			return kept.answer(c.cfg.Now()), nil
 		}
 		pause, again := got.again(req.Method)
-		if !again || attempt == maxAttempts || pause > maxPause {
+		if !again || attempt == maxAttempts || pause > maxRetryDelay {
 			c.cache.put(key, got, req.CacheTTL, c.cfg.Now())
 			return got.finish()
 		}
@@ -254,7 +254,7 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	transport := &http.Transport{
 		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid:80"}),
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return door.dial(ctx) },
-		TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: connectTimeout, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 	}
 	if c.cfg.Transport != nil {
 		c.cfg.Transport(transport)

@@ -18,7 +18,7 @@ import (
 const (
 	maxStored      = 1024
 	maxStoredBytes = 32 << 20
-	maxFresh       = 24 * time.Hour
+	maxCacheTTL    = 24 * time.Hour
 )
 
 // cache keeps answers of calls that only read, each for the one who asked: the
@@ -155,9 +155,9 @@ func freshness(h http.Header, ttl time.Duration) (time.Duration, bool) {
 			if err != nil || n < 0 {
 				n = 0
 			}
-			fresh = time.Duration(min(n, int(maxFresh/time.Second))) * time.Second
+			fresh = time.Duration(min(n, int(maxCacheTTL/time.Second))) * time.Second
 		}
 	}
-	fresh = min(fresh, maxFresh)
+	fresh = min(fresh, maxCacheTTL)
 	return fresh, fresh > 0 || h.Get("Etag") != ""
 }

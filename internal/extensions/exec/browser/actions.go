@@ -156,7 +156,7 @@ func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
 			return "", missing(f.Selector)
 		case !got.Fillable:
 			return "", fault.InvalidArgs("", "what fits the selector %.200q cannot be filled in, or has no such choice", f.Selector)
-		case got.Hidden: // a password, whoever gave it
+		case got.Hidden: // a password, from any source
 			x.conceal(value)
 		}
 		b.WriteString("filled " + fault.OneLine(text.ValidBytes(f.Selector, 200)) + " with •••\n")

@@ -28,14 +28,14 @@ const op = "browser"
 
 // Limits of calls.
 const (
-	DefaultTimeout = time.Minute
-	DefaultIdle    = 5 * time.Minute
-	DefaultMost    = 4 // browsers at once
-	MaxArtifact    = 32 << 20
-	maxArtifacts   = 256 // files in work/artifacts
-	maxURL         = 8 << 10
-	maxText        = 256 << 10
-	maxFields      = 50
+	DefaultTimeout     = time.Minute
+	DefaultIdleTimeout = 5 * time.Minute
+	DefaultMost        = 4 // browsers at once
+	MaxArtifact        = 32 << 20
+	maxArtifacts       = 256 // files in work/artifacts
+	maxURL             = 8 << 10
+	maxText            = 256 << 10
+	maxFields          = 50
 )
 
 // errSlow is why a page that loads for too long is left.
@@ -52,7 +52,7 @@ type Config struct {
 	Programs []string      // where a browser may lie, by absolute path; nil: the usual places
 	Idle     time.Duration // after which an unused browser ends; 0: [DefaultIdle]
 	Most     int           // browsers at once; 0: [DefaultMost]
-	// OnEnd hears of each browser that is no more; nil: nobody.
+	// OnEnd is called when a browser has ended. It may be nil.
 	OnEnd func(sandbox.Result)
 }
 
@@ -80,7 +80,7 @@ type slot struct {
 // New returns a set of browsers, none of which runs yet.
 func New(cfg Config) *Browsers {
 	if cfg.Idle <= 0 {
-		cfg.Idle = DefaultIdle
+		cfg.Idle = DefaultIdleTimeout
 	}
 	if cfg.Most <= 0 {
 		cfg.Most = DefaultMost
@@ -170,7 +170,7 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	defer cancel()
 	k := key{req.Principal, req.Session, req.Extension}
 	if req.Session == "" {
-		k.session = "\x00" + req.Run // nobody else's
+		k.session = "\x00" + req.Run // no other slot's
 	}
 	s, err := b.take(ctx, k)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	}
 	got, err := x.do(ctx, req)
 	if err = ended(x.reason(err), req.Timeout); req.Session == "" || capability.CodeOf(err) == capability.CodeTimeout || capability.CodeOf(err) == capability.CodeCancelled {
-		x.stop() // nobody comes back to it, or nobody knows what it is doing
+		x.stop() // it is never used again, or its state is unknown
 		<-x.ended
 	} else {
 		x.idle.Reset(b.cfg.Idle)
@@ -239,7 +239,7 @@ func (b *Browsers) leave(k key, s *slot) {
 	b.drop(k, s)
 }
 
-// drop forgets a slot that nobody wants and that has no browser.
+// drop removes a slot without users and without a browser.
 func (b *Browsers) drop(k key, s *slot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 
 // Bounds of one browser, whatever the extension's own are: less does not start it.
 const (
-	startTime  = 30 * time.Second
-	memory     = 2 << 30 // bytes of the whole tree, the operator's ceiling
-	pageMemory = 512     // MiB of a page's scripts
-	processes  = 512
-	openFiles  = 4096
-	cpuTime    = 30 * time.Minute
-	fileSize   = 512 << 20
-	tempSize   = 1 << 30 // profile and cache, and what it shares between its processes
-	proxyAt    = "127.0.0.1:3128"
+	startTimeout = 30 * time.Second
+	memory       = 2 << 30 // bytes of the whole tree, the operator's ceiling
+	pageMemory   = 512     // MiB of a page's scripts
+	processes    = 512
+	openFiles    = 4096
+	cpuTimeout   = 30 * time.Minute
+	fileSize     = 512 << 20
+	tempSize     = 1 << 30 // profile and cache, and what it shares between its processes
+	proxyAt      = "127.0.0.1:3128"
 )
 
 // candidates are where Chromium and its family lie: the programs themselves, not
@@ -59,7 +59,7 @@ func (b *Browsers) find() (string, error) {
 func room(program string, req Request, heard func(egress.Decision)) sandbox.Confinement {
 	c := sandbox.Confinement{
 		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User, ReadOnly: []string{"/etc/fonts"},
-		Limits: sandbox.Limits{Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTime, Cores: 2, FileSize: fileSize, OpenFiles: openFiles, Temp: tempSize},
+		Limits: sandbox.Limits{Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTimeout, Cores: 2, FileSize: fileSize, OpenFiles: openFiles, Temp: tempSize},
 	}
 	c.ReadOnly = slices.DeleteFunc(c.ReadOnly, func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 	if !strings.HasPrefix(program, "/usr/") {
@@ -165,7 +165,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		b.forget(x)
 		b.live.Done()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := x.open(ctx); err != nil {
 		x.stop()

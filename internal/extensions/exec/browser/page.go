@@ -16,9 +16,9 @@ import (
 )
 
 // loadTime is how long a page may take to load.
-const loadTime = 30 * time.Second
+const loadTimeout = 30 * time.Second
 
-// event hears what the browser says by itself. It sends, and never waits.
+// event receives the browser's unsolicited events. It never blocks.
 func (x *instance) event(session, method string, params json.RawMessage) {
 	switch method {
 	case "Target.attachedToTarget":
@@ -154,7 +154,7 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 	switch method {
 	case "Inspector.targetCrashed":
 		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit", "the next call starts another browser")
-		x.stop() // which ends whoever waits for the page
+		x.stop() // which ends all waits for the page
 	case "Network.responseReceived":
 		if main.Type == "Document" && main.Frame == x.target {
 			x.status = main.Response.Status
@@ -209,10 +209,10 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 		x.decided(d)
 		return fault.SecurityViolation(why)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, loadTime, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, loadTimeout, errSlow)
 	defer cancel()
-	// What it still says of the page before is heard before the answer; between two
-	// pages there is none to stop.
+	// Its remaining events of the previous page arrive before the answer; between two
+	// pages no load can be stopped.
 	if err := x.call(ctx, x.page, "Page.stopLoading", struct{}{}, nil); err != nil && !refusedBy(err) {
 		return err
 	}
@@ -233,7 +233,7 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 		err = x.settle(ctx)
 	}
 	if err != nil && context.Cause(ctx) == errSlow { //nolint:errorlint // our own, never wrapped
-		return fault.TimedOut(loadTime)
+		return fault.TimedOut(loadTimeout)
 	}
 	if err != nil {
 		return err

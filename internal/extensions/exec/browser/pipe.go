@@ -16,8 +16,8 @@ import (
 // Bounds of talking with a browser: bytes of one message, a picture or document in
 // base64, and how long it may leave what we say unread.
 const (
-	maxMessage = 48 << 20
-	patience   = 10 * time.Second
+	maxMessage     = 48 << 20
+	commandTimeout = 10 * time.Second
 )
 
 // errGone says that the browser ended, or that what it says cannot be read.
@@ -50,10 +50,10 @@ type pipe struct {
 }
 
 func newPipe(to *os.File, broken func(), events func(session, method string, params json.RawMessage)) *pipe {
-	return &pipe{to: to, broken: broken, patience: patience, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
+	return &pipe{to: to, broken: broken, patience: commandTimeout, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
 }
 
-// listen reads until the browser ends, or says something that is no message.
+// listen reads until the browser ends, or sends malformed data.
 func (p *pipe) listen(from io.Reader) {
 	defer close(p.done)
 	r := bufio.NewReaderSize(from, 64<<10)
@@ -125,7 +125,7 @@ func (p *pipe) call(ctx context.Context, session, method string, params, result 
 	}
 }
 
-// tell sends a command whose answer nobody waits for.
+// tell sends a command without waiting for its answer.
 func (p *pipe) tell(session, method string, params any) { _, _ = p.send(session, method, params, nil) }
 
 func (p *pipe) send(session, method string, params any, ch chan message) (int64, error) {

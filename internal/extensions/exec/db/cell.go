@@ -98,7 +98,7 @@ func cut(s string) (string, bool) {
 }
 
 // check holds an answer of the worker to what answers are: its room may be
-// somebody else's by now.
+// another process's by now.
 func (a *answer) check() error {
 	ok := len(a.Columns) <= maxColumns && len(a.Rows) <= MaxRows
 	for _, row := range a.Rows {

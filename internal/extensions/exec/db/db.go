@@ -2,7 +2,7 @@
 // SQLite file of an extension's working folder or on a Postgres server that a
 // secret names.
 //
-// A SQLite file is as hostile as whoever wrote it: it is opened by a worker (this
+// A SQLite file is as hostile as its author: it is opened by a worker (this
 // binary started again) in the room of the extension's own programs, which holds
 // the working folder and nothing of ours, so that neither a link in the folder nor
 // what a broken file makes of the engine leads anywhere. For reading, the folder
@@ -38,7 +38,7 @@ const (
 	maxAnswer      = 1 << 20 // bytes of all cells
 	maxColumns     = 500
 	DefaultTimeout = 30 * time.Second
-	graceTime      = 5 * time.Second // that the worker has beyond the statement's time
+	workerGrace    = 5 * time.Second // that the worker has beyond the statement's time
 )
 
 // Action is what is to be done.

@@ -256,7 +256,7 @@ func TestFilesThatAreNoDatabaseOfTheFolder(t *testing.T) {
 	for name, want := range map[string]string{
 		"link.db": "denied security_violation", "inner.db": "denied security_violation", "hard.db": "denied security_violation", "data.db": "denied security_violation", // it has a second name
 		"fifo.db": "denied security_violation", "dir.db": "denied security_violation", "text.db": "failed execution_failed", "log.db": "denied security_violation", "wal.db": "denied security_violation",
-		"missing.db": "not_found not_found", "way/outside.db": "not_found not_found", // there is no outside in there
+		"missing.db": "not_found not_found", "way/outside.db": "not_found not_found", // the worker cannot reach other files
 		"../outside.db": "invalid_input invalid_args", outside: "invalid_input invalid_args", "": "invalid_input invalid_args", "x?mode=rwc": "invalid_input invalid_args",
 		"data.db-wal": "invalid_input invalid_args", "a\x00b": "invalid_input invalid_args", "./data.db": "invalid_input invalid_args", ".": "denied security_violation",
 	} {

@@ -30,7 +30,7 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbo
 	if err != nil {
 		return answer{}, sandbox.Placement{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, req.Timeout+graceTime)
+	ctx, cancel := context.WithTimeout(ctx, req.Timeout+workerGrace)
 	defer cancel()
 	ran, err := x.cfg.Walls.Run(ctx, sandbox.Spec{
 		Path: x.cfg.Program, Args: []string{workerName}, Dir: room.Work, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0"},
@@ -64,7 +64,7 @@ func (f *answerFault) err() error {
 	return capability.Errorf(code, op, "%s", fault.OneLine(text.ValidBytes(f.Message, 1000))).With(text.ValidBytes(f.Reason, 64), "")
 }
 
-// checkName holds the name of a database to a plain relative path that is none of
+// checkName requires the name of a database to be a plain relative path that differs from
 // the files that SQLite keeps beside one.
 func checkName(name string) error {
 	bad := name == "" || len(name) > 255 || !filepath.IsLocal(name) || filepath.ToSlash(filepath.Clean(name)) != name || strings.ContainsAny(name, "\x00\\?#%")
@@ -77,7 +77,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// said is what SQLite's error is for whoever asked.
+// said returns SQLite's error in the form that callers receive.
 func said(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

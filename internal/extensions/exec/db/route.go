@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// defaultFile is the database where nobody names one.
+// defaultFile is the database if the caller names none.
 const defaultFile = "data.db"
 
 // Flags are what every db action understands, to be declared beside its own, so

@@ -24,9 +24,9 @@ import (
 
 // Limits of a connection.
 const (
-	connectTime = 10 * time.Second
-	maxMessage  = 16 << 20 // bytes of one message of a server: a row, at most
-	maxDSN      = 2 << 10
+	connectTimeout = 10 * time.Second
+	maxMessage     = 16 << 20 // bytes of one message of a server: a row, at most
+	maxDSN         = 2 << 10
 )
 
 // address is what a DSN says.
@@ -79,12 +79,12 @@ func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 		return nil, capability.Errorf(capability.CodeFailed, op, "the settings of the server's environment (PG…) cannot be read").With("execution_failed", "start the server without them")
 	}
 	cfg.Host, cfg.Port, cfg.Database, cfg.User, cfg.Password = a.host, a.port, a.database, a.user, a.password
-	cfg.Fallbacks, cfg.ConnectTimeout, cfg.DialFunc, cfg.MaxProtocolMessageBodyLen = nil, connectTime, dial, maxMessage
+	cfg.Fallbacks, cfg.ConnectTimeout, cfg.DialFunc, cfg.MaxProtocolMessageBodyLen = nil, connectTimeout, dial, maxMessage
 	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the dialler resolves, once
 	cfg.KerberosSpn, cfg.KerberosSrvName = "", ""
 	cfg.RuntimeParams = map[string]string{"application_name": "junctor", "standard_conforming_strings": "on", "client_encoding": "UTF8"}
 	switch a.tls {
-	case "require": // encrypted, with whoever answers
+	case "require": // encrypted, without verifying the server
 		cfg.TLSConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // the operator's word in the DSN
 	case "verify-full":
 		cfg.TLSConfig = &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12}

@@ -62,7 +62,7 @@ type token struct {
 }
 
 // Parse reads one statement and says what kind it is, by the words and quotes of
-// the dialect. It is no judgement of whether the statement is right: the database
+// the dialect. It does not judge whether the statement is right: the database
 // says that. Errors are invalid_input, reason invalid_args: nothing or several
 // statements, a kind that has no place here (transactions, settings, ATTACH, COPY,
 // DO, …), a quote or comment without an end, a function that reaches out of the
@@ -112,7 +112,7 @@ func (t token) is(s string) bool { return t.class == mark && t.value == s }
 func kind(tokens []token) string {
 	switch first := tokens[0]; {
 	case first.class == quoted || first.class == literal:
-		return "" // a name is no verb, whatever it says
+		return "" // a name is not a verb, whatever its text
 	case first.class != word || first.value != "with":
 		return first.value
 	}

@@ -66,7 +66,7 @@ func (j *job) run(ctx context.Context) (answer, error) {
 	a, err := j.open(ctx, "ro", "")
 	var e *sqlite.Error
 	if errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_CANTOPEN {
-		// A file in WAL mode that nobody has open, in a folder that cannot be written:
+		// A file in WAL mode that no process has open, in a folder that cannot be written:
 		// without a log beside it, what is in it is all there is.
 		if info, statErr := os.Lstat(j.File + "-wal"); statErr != nil || info.Size() == 0 {
 			a, err = j.open(ctx, "ro", "&immutable=1")
@@ -137,7 +137,7 @@ func (j *job) open(ctx context.Context, mode, more string) (a answer, err error)
 }
 
 func changes(ctx context.Context, conn *sql.Conn) (n int64) {
-	_ = conn.QueryRowContext(ctx, "SELECT total_changes()").Scan(&n) // a count that fails is none
+	_ = conn.QueryRowContext(ctx, "SELECT total_changes()").Scan(&n) // a failed count is left out
 	return n
 }
 

@@ -81,10 +81,10 @@ type Request struct {
 	Floor       sandbox.Tier
 	UID         int // whose the extension's processes and files are where the server is root; 0: sandbox.DefaultUID
 	// Fetch carries out the host call of that name within the extension's network
-	// policy; Complete asks the language model, nil where there is none.
+	// policy; Complete asks the language model, nil if no model is configured.
 	Fetch    func(ctx context.Context, f Fetch) (Fetched, error)
 	Complete func(ctx context.Context, prompt string) (string, error)
-	// Progress hears the chunks; nil: they are part of the output alone.
+	// Progress receives the chunks. If nil, they are only part of the output.
 	Progress func(text string)
 }
 
@@ -146,7 +146,7 @@ func (x *Executor) Run(ctx context.Context, req Request) (Result, error) {
 	return result, nil
 }
 
-// wasmEntry is the exported function of an action: hyphens are no part of a name.
+// wasmEntry is the exported function of an action: hyphens are not valid in a name.
 func wasmEntry(action string) string { return strings.ReplaceAll(action, "-", "_") }
 
 // display is a value as people read it: a string as it is, else JSON.

@@ -98,7 +98,7 @@ func turns(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f || r == 0x061c
 }
 
-// isBinary reports whether output is no text: it has a NUL near its beginning.
+// isBinary reports whether output is binary: it has a NUL near its beginning.
 func isBinary(out []byte) bool {
 	for _, c := range out[:min(len(out), binaryHead)] {
 		if c == 0 {

@@ -78,7 +78,7 @@ func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]st
 		}
 		vars[name] = value
 	}
-	for name, value := range e.Secrets { // somebody agreed to the name as it is
+	for name, value := range e.Secrets { // the user agreed to the name as it is
 		if !validVariable(name) || fixed[name] || strings.HasPrefix(name, "LD_") {
 			return nil, fault.SecurityViolation("the extension may not set the variable " + name)
 		}

@@ -90,7 +90,7 @@ type Result struct {
 	Signal    string            `json:"signal,omitempty"`
 	Duration  time.Duration     `json:"-"`
 	Truncated bool              `json:"truncated,omitempty"`
-	Binary    bool              `json:"binary,omitempty"` // the output is no text and left out
+	Binary    bool              `json:"binary,omitempty"` // the output is binary and left out
 	Placement sandbox.Placement `json:"sandbox"`
 	Usage     sandbox.Usage     `json:"-"`
 }
