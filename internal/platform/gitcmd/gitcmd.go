@@ -36,8 +36,8 @@ type Config struct {
 	// repository at the other end, where our overrides do not reach: New
 	// refuses both.
 	Protocols []string
-	// LocalRemotes also allows remotes that are folders of this machine. Whoever
-	// sets it trusts them: their hooks run when something is pushed to them.
+	// LocalRemotes also allows remotes that are folders of this machine. It requires that they
+	// are trusted, because their hooks run on a push.
 	LocalRemotes bool
 	// StdoutLimit and StderrLimit cap the kept output; 0 means 1 MiB and 256 KiB.
 	StdoutLimit, StderrLimit int
@@ -51,7 +51,7 @@ type Git struct {
 	path string
 }
 
-// New finds the program. Errors: unavailable when there is none.
+// New finds the program. Errors: unavailable if it is not installed.
 func New(cfg Config) (*Git, error) {
 	for _, p := range cfg.Protocols {
 		if !protocolName.MatchString(p) || p == "ext" || p == "file" {
@@ -94,8 +94,8 @@ type Command struct {
 	Settings []Setting
 	// LazyFetch lets git fetch objects that a partial clone left out.
 	LazyFetch bool
-	// NeedRepository refuses to run where there is no repository, not_found with
-	// reason not_a_repository: some subcommands then take any file for theirs.
+	// NeedRepository fails outside of a repository, not_found with reason not_a_repository,
+	// because some subcommands otherwise accept any file as theirs.
 	NeedRepository bool
 }
 

@@ -57,8 +57,8 @@ func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, 
 // locate checks that every directory of the repository is inside the root and
 // returns its top level, "" outside a working tree.
 func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
-	// The answers come in this order until the first that there is none for:
-	// outside a repository nothing, in a bare one no top level.
+	// The answers arrive in this order and end at the first that is not available:
+	// outside a repository all are missing, in a bare one the top level.
 	found, err := g.query(ctx, c, "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects", "--show-toplevel")
 	if err != nil {
 		return "", err

@@ -15,8 +15,8 @@ import (
 // before anything is made.
 func Supported() error { return nil }
 
-// TryLock takes the lock of an open file without waiting; closing the file, or the end
-// of the process, gives it back. Held by somebody else, it is ErrHeld.
+// TryLock acquires the lock of an open file without waiting. Closing the file, or the end
+// of the process, releases it. The error is ErrHeld if another process holds the lock.
 func TryLock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -25,16 +25,16 @@ func TryLock(f *os.File) error {
 	return err
 }
 
-// Writable says why whoever runs this can make no file in dir; nil if they can.
+// Writable returns an error if the current user cannot create files in dir.
 func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
-// Mine reports whether a file, as [os.File.Stat] told it, belongs to whoever runs this.
+// Mine reports whether a file, described by [os.File.Stat], belongs to the current user.
 func Mine(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// Free returns the bytes that whoever runs this may still write on the disk of dir.
+// Free returns the bytes that the current user may still write on the disk of dir.
 func Free(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

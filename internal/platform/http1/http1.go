@@ -218,7 +218,7 @@ func (t *Transport) last(address string) *conn {
 	return c
 }
 
-// keep keeps a connection for the next request. One with bytes that nobody asked for
+// keep keeps a connection for the next request, unless it has unread bytes, because then it
 // is out of step with its server.
 func (t *Transport) keep(c *conn) {
 	if c.in.Buffered() > 0 {

@@ -104,8 +104,8 @@ func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 	return p, err
 }
 
-// Task says whose session's program sent r; unauthenticated, reason not_a_task, where the
-// token is somebody else's.
+// Task returns the session whose program sent r. The error is unauthenticated, reason
+// not_a_task, for any other token.
 func (d *Door) Task(r *http.Request) (session string, err error) {
 	p, err := d.bearerOf(r)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	bodyTime = time.Minute // a request may take to send its body
+	bodyTimeout = time.Minute // a request may take to send its body
 	// What is left of a refused body is read up to here before the answer goes
 	// out: a peer that is still writing would see a broken pipe instead of it.
-	restSize = 8 << 20
-	restTime = 2 * time.Second
+	restSize    = 8 << 20
+	restTimeout = 2 * time.Second
 )
 
 // Bounded gives every body a deadline and every answer nosniff. The deadline is
@@ -27,7 +27,7 @@ func Bounded(h http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff") // what endpoints answer is never a page of ours
 		if r.ContentLength != 0 {
 			body := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
-			_ = body.rc.SetReadDeadline(time.Now().Add(bodyTime)) // unsupported only in tests without a connection
+			_ = body.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // unsupported only in tests without a connection
 			r.Body = body
 			defer body.discard()
 		}
@@ -42,7 +42,7 @@ type timedBody struct {
 }
 
 func (b *timedBody) discard() {
-	if !b.done && b.rc.SetReadDeadline(time.Now().Add(restTime)) == nil {
+	if !b.done && b.rc.SetReadDeadline(time.Now().Add(restTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, b.ReadCloser, restSize)
 	}
 }
@@ -73,7 +73,7 @@ func (d *Door) LoopbackOrToken(h http.Handler) http.Handler {
 // HostGuard protects a listener from web pages.
 type HostGuard struct {
 	Loopback       bool   // only this machine can reach the listener
-	PublicURL      string // of a proxy in front; empty: there is none
+	PublicURL      string // of a proxy in front, or ""
 	AllowedOrigins []string
 	Logger         *slog.Logger
 }

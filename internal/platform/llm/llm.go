@@ -43,7 +43,7 @@ const (
 	maxBody          = 8 << 20 // bytes of an answer with everything around its text
 	maxErrorBody     = 16 << 10
 	maxAttempts      = 3
-	maxPause         = 20 * time.Second // a service that asks for more is asked again by the caller, if at all
+	maxRetryDelay    = 20 * time.Second // a service that asks for more is asked again by the caller, if at all
 )
 
 // Config says which model is asked, and how.
@@ -236,7 +236,7 @@ func (c *Client) Ask(ctx context.Context, req Request, emit func(piece string) e
 			return Reply{}, capability.AsError(ctx.Err())
 		}
 		again := asTransient(err)
-		if again == nil || a.emitted || attempt == maxAttempts || again.after > maxPause {
+		if again == nil || a.emitted || attempt == maxAttempts || again.after > maxRetryDelay {
 			return Reply{}, capability.AsError(err)
 		}
 		if err := c.cfg.Wait(ctx, max(again.after, time.Duration(attempt)*500*time.Millisecond)); err != nil {

@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	keysFloor   = time.Minute // between two fetches
-	keysCeiling = time.Hour   // as long as fetched keys are used
-	fetchTime   = 10 * time.Second
-	maxKeys     = 1 << 20 // bytes of a document
-	maxToken    = 16 << 10
-	maxSubject  = 200
-	clockSkew   = time.Minute
+	keysFetchInterval = time.Minute // between two fetches
+	keysTTL           = time.Hour   // as long as fetched keys are used
+	fetchTimeout      = 10 * time.Second
+	maxKeys           = 1 << 20 // bytes of a document
+	maxToken          = 16 << 10
+	maxSubject        = 200
+	clockSkewGrace    = time.Minute
 )
 
 // Algorithms are those that tokens may be signed with where the operator names none.
@@ -102,7 +102,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, keysURL: cfg.KeysURL}
 	client := cfg.HTTP
 	if client == nil {
-		client = &http.Client{Timeout: fetchTime}
+		client = &http.Client{Timeout: fetchTimeout}
 	}
 	copied := *client
 	copied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -127,7 +127,7 @@ var errTooSoon = errors.New("the issuer's keys were asked for less than a minute
 func (f floor) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.s.mu.Lock()
 	now := f.s.cfg.Now()
-	soon := now.Sub(f.s.fetched) < keysFloor
+	soon := now.Sub(f.s.fetched) < keysFetchInterval
 	if !soon {
 		f.s.fetched = now
 	}
@@ -149,11 +149,11 @@ func (f floor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// keySet is the issuer's keys, fetched anew when they are old.
+// keySet returns the issuer's keys, and fetches them again when they are old.
 func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	s.mu.Lock()
 	keys, where := s.keys, s.keysURL
-	fresh := keys != nil && s.cfg.Now().Sub(s.made) < keysCeiling
+	fresh := keys != nil && s.cfg.Now().Sub(s.made) < keysTTL
 	s.mu.Unlock()
 	if fresh {
 		return keys, nil
@@ -176,8 +176,8 @@ func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	keys = oidc.NewRemoteKeySet(ctx, where)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Once an hour: or strangers whose tokens name unknown keys could use up the one
-	// fetch of this minute, and nobody would get in before the next.
+	// Once an hour, because otherwise strangers whose tokens name unknown keys could use up
+	// the one fetch of this minute and block all logins until the next.
 	s.fetched = time.Time{}
 	s.keys, s.keysURL, s.made, s.loaded = keys, where, s.cfg.Now(), false
 	return keys, nil
@@ -193,7 +193,7 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 		s.mu.Unlock()
 		if !loaded && strings.Contains(cause.Error(), "fetching keys") {
 			e := capability.Wrap(capability.CodeUnavailable, "oauth", "the keys of the authorization server cannot be had", cause).With("issuer_unavailable", "try again in a minute")
-			e.RetryAfter = keysFloor
+			e.RetryAfter = keysFetchInterval
 			return capability.Principal{}, e
 		}
 		return capability.Principal{}, capability.Wrap(capability.CodeUnauthenticated, "oauth", "this access token is not valid here", cause).
@@ -220,13 +220,13 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 	if err := checked.Claims(&claims); err != nil {
 		return refused(err)
 	}
-	if claims.NotBefore > float64(s.cfg.Now().Add(clockSkew).Unix()) {
+	if claims.NotBefore > float64(s.cfg.Now().Add(clockSkewGrace).Unix()) {
 		return refused(errors.New("it is not valid yet"))
 	}
 	if checked.Subject == "" || len(checked.Subject) > maxSubject || strings.ContainsFunc(checked.Subject, func(r rune) bool { return r == ' ' || r == 0xFFFD || !unicode.IsPrint(r) }) {
 		return refused(errors.New("its subject is none that can be written down"))
 	}
-	// No name of a token of ours has a slash: nobody can be taken for one.
+	// Names of the server's own tokens never have a slash, so the two cannot be confused.
 	who := capability.Principal{ID: string(s.cfg.Role) + ":oidc/" + checked.Subject, Role: s.cfg.Role, View: s.cfg.View}
 	if len(s.cfg.Scopes) > 0 {
 		who.Scoped, who.Most = true, s.most(append(strings.Fields(claims.Scope), list(claims.Scopes)...))

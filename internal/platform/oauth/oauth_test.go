@@ -203,7 +203,7 @@ func TestKeysAreFetchedSeldom(t *testing.T) {
 		t.Error(err)
 	}
 	before := i.fetches.Load()
-	now = now.Add(keysCeiling + time.Second)
+	now = now.Add(keysTTL + time.Second)
 	if _, err := s.Principal(t.Context(), token); err != nil || i.fetches.Load() != before+1 {
 		t.Errorf("after an hour: %v, %d fetches", err, i.fetches.Load()-before)
 	}
@@ -241,7 +241,7 @@ func TestStrangersCannotKeepTheNextKeysAway(t *testing.T) {
 		if _, err := s.Principal(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(keysCeiling - time.Second)
+		now = now.Add(keysTTL - time.Second)
 		_, _ = s.Principal(t.Context(), i.sign("ES256", "unknown", i.claims(map[string]any{"exp": now.Add(time.Hour).Unix()})))
 		now = now.Add(2 * time.Second)
 	}

@@ -68,10 +68,10 @@ func (j *journalFile) add(e entry) error {
 	return nil
 }
 
-// Undo takes back what the journal says, the last first, and removes the journal. Without
-// a journal there is nothing to do. What cannot be undone does not keep the rest from it;
-// the journal stays then, and Undo may be called again. Things that are no longer ours, a
-// link where a file was, a value that somebody has changed since, stay as they are.
+// Undo reverts the changes in the journal, the last first, and removes the journal. Without a
+// journal it does nothing. If a change cannot be reverted, the others are reverted all the
+// same; the journal then remains, and Undo may be called again. It does not touch things that
+// were changed since, such as a link in place of a file, or another value.
 func Undo(ctx context.Context, journal string) error {
 	data, err := os.ReadFile(journal)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func (e *entry) undo(ctx context.Context) error {
 
 func (e *entry) undoShared(ctx context.Context, p *place) error {
 	if info, err := p.root.Lstat(p.rel); err != nil || !info.Mode().IsRegular() {
-		return err // somebody removed it, or made something else of it
+		return err // it was removed or replaced meanwhile
 	}
 	unlock, err := p.lock(ctx)
 	if err != nil {

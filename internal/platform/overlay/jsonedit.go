@@ -83,8 +83,8 @@ func valueEnd(doc []byte, at int) int {
 	}
 }
 
-// find walks down keys from the document's object. It returns the item of each key that is
-// there, with its container; ok is false where something on the way is no object.
+// find walks down keys from the document's object. It returns the item of each key that
+// exists, with its container; ok is false if an item on the way is not an object.
 func find(doc []byte, keys []string) (path []step, ok bool) {
 	at := skip(doc, 0, " \t\r\n")
 	for _, k := range keys {

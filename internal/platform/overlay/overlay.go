@@ -1,12 +1,12 @@
 // Package overlay changes files for one session of a task agent, and undoes exactly
-// that.
+// those changes.
 //
-// A session needs files of its own, a few keys in a user's settings, a block of text at
-// the end of a memory file, a line that git ignores. Each of those is a [Change]. What a
-// change will do is in a journal, on disk, before it is done; so [Undo] works after a
-// stop, a crash and a restart alike, and as often as it is called. A file that nobody
-// else has touched becomes what it was, byte for byte. In one that somebody has, only
-// what is ours is taken out.
+// A session needs its own files, a few keys in a user's settings, a block of text at the end
+// of a memory file, a line that git ignores. Each of those is a [Change]. Every change is
+// written to a journal on disk before it is made, so that [Undo] works after a stop, a crash
+// and a restart alike, and may be repeated. A file without other modifications is restored
+// byte for byte. In a file that others have modified, only the session's own parts are
+// removed.
 package overlay
 
 import (
@@ -36,10 +36,9 @@ const (
 	Merge Kind = "merge"
 	// Block puts Text between two marker lines at the end of a text file.
 	Block Kind = "block"
-	// Ignore puts Text, lines of patterns, where git looks for what it ignores in the
-	// repository that Path, a folder, lies in: its info/exclude, which nobody commits.
-	// Outside of repositories it does nothing, nor where a repository that .git names
-	// does not know of the folder.
+	// Ignore adds Text, lines of patterns, to the ignore file of the repository that contains
+	// the folder Path: its info/exclude, which is never committed. It does nothing outside of
+	// repositories, or if a repository that .git names does not contain the folder.
 	Ignore Kind = "ignore"
 )
 

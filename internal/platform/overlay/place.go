@@ -181,18 +181,18 @@ func syncFolder(path string) error {
 	return nil
 }
 
-// Of a lock: how long somebody may hold it without a sign of life, and how often we look.
+// Of a lock: how long a holder may be silent, and how often it is checked.
 const (
-	staleAfter = 10 * time.Second
-	lookEvery  = 20 * time.Millisecond
+	staleTimeout = 10 * time.Second
+	lookInterval = 20 * time.Millisecond
 )
 
-// lock holds the file the way the agents' own programs do, by a folder beside it: Claude
-// Code and Gemini CLI use a library that refreshes the folder while it holds it, and takes
-// one over that nobody has refreshed for ten seconds.
+// lock locks the file in the same way as the agents' own programs, by a folder beside it:
+// Claude Code and Gemini CLI use a library that refreshes the folder while it holds the lock,
+// and takes over a lock that was not refreshed for ten seconds.
 func (p *place) lock(ctx context.Context) (unlock func(), err error) {
 	name := p.rel + ".lock"
-	limit, cancel := context.WithTimeout(ctx, 2*staleAfter)
+	limit, cancel := context.WithTimeout(ctx, 2*staleTimeout)
 	defer cancel()
 	for {
 		err := p.root.Mkdir(name, 0o700)
@@ -202,7 +202,7 @@ func (p *place) lock(ctx context.Context) (unlock func(), err error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, failed(filepath.Join(p.rootPath, p.rel), err)
 		}
-		if info, serr := p.root.Lstat(name); serr == nil && info.IsDir() && time.Since(info.ModTime()) > staleAfter {
+		if info, serr := p.root.Lstat(name); serr == nil && info.IsDir() && time.Since(info.ModTime()) > staleTimeout {
 			_ = p.root.Remove(name)
 			continue
 		}
@@ -210,7 +210,7 @@ func (p *place) lock(ctx context.Context) (unlock func(), err error) {
 		case <-limit.Done():
 			return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "another program holds %s for too long", strings.TrimSuffix(filepath.Join(p.rootPath, name), ".lock")).
 				With("overlay_busy", "remove the folder of the same name with .lock behind it if no program is using it")
-		case <-time.After(lookEvery):
+		case <-time.After(lookInterval):
 		}
 	}
 }

@@ -214,7 +214,7 @@ func FuzzMerge(f *testing.F) {
 		if !json.Valid([]byte(after)) {
 			t.Fatalf("%q became %q", doc, after)
 		}
-		// A blank at the end is a change of somebody else's, so what is ours is looked for.
+		// A blank at the end is a foreign change, so the session's own part is searched for.
 		g.write(path, after+" ", 0o600)
 		g.undo()
 		if got := g.read(path); got != doc+" " && doc != "" {

@@ -11,7 +11,8 @@ import (
 func pollable(master *os.File) (*os.File, error) { return master, nil }
 func resize(*os.File, uint16, uint16) error      { return errors.ErrUnsupported }
 
-// There are no process groups here: only the program itself is ended.
+// prepare does nothing, because the system does not have process groups: only the program
+// itself is ended.
 func prepare(*exec.Cmd, bool) {}
 func sweep(int, string) int   { return 0 }
 func ask(int, bool)           {}

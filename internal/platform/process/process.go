@@ -1,11 +1,11 @@
-// Package process runs one program in a pseudo-terminal of its own, or with pipes, and
-// takes everything away that it started when it ends.
+// Package process runs one program in its own pseudo-terminal, or with pipes, and removes
+// everything that it started when it ends.
 //
-// The program leads a session and a process group, and dies with us where the system
-// can see to that. An agent's program starts others, and some of those leave: they
-// make a session of their own and let themselves be adopted. So whoever belongs to the
-// tree is looked for by descent, by group, by session, and by a variable in their
-// environment that nobody else has. What has left all four is not found.
+// The program leads a session and a process group, and dies with the server where the system
+// supports that. An agent's program starts others, and some of those detach: they create a
+// new session and are adopted by init. So the members of the tree are found by descent, by
+// group, by session, and by a unique variable in their environment. A process that has left
+// all four is not found.
 package process
 
 import (
@@ -25,21 +25,21 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Spec is what to run.
+// Spec describes the program to run.
 type Spec struct {
 	Argv []string // the program, absolute, and its arguments
 	Env  []string // all of it
 	Dir  string
 	Cols int
 	Rows int
-	// Mark is an entry of Env, "NAME=value", that no other program has: whoever carries
-	// it belongs to this one.
+	// Mark is an entry of Env, "NAME=value", that is unique to this program. Every process
+	// that has it belongs to the program's tree.
 	Mark string
-	// HangUp asks the program to end with SIGHUP: an interactive shell ignores SIGTERM.
+	// HangUp makes [Process.Ask] send SIGHUP, because an interactive shell ignores SIGTERM.
 	HangUp bool
 }
 
-// Exit is how a program ended.
+// Exit describes how a program ended.
 type Exit struct {
 	Code   int    // its status; -n where signal n ended it
 	Signal string // such as "SIGKILL"; "" where none did
@@ -47,36 +47,35 @@ type Exit struct {
 	Left int
 }
 
-// Process is a program that runs, or has run. Its methods may be called at any time
-// by anybody.
+// Process is a program that runs, or has run. Its methods are safe for concurrent use.
 type Process struct {
 	cmd   *exec.Cmd
 	spec  Spec
-	words io.Writer     // takes the standard error of a program without a terminal; nil: it has one
-	heard chan struct{} // words has all that there was; nil: with a terminal
-	in    *os.File      // what it reads; the terminal is both
+	words io.Writer     // receives the standard error of a program without a terminal; nil with one
+	heard chan struct{} // closed when words is complete; nil with a terminal
+	in    *os.File      // the program's input; a terminal is both
 	out   *os.File
-	err   *os.File // what goes to words
+	err   *os.File // the source of words
 	done  chan struct{}
 	exit  Exit // once done is closed
 	mu    sync.Mutex
-	ended bool // about to be reaped: nobody may signal it any more
+	ended bool // about to be reaped, so it must not be signaled
 }
 
-// lastWords is how long output is still read after the program's end: its tree is gone,
-// so only what the terminal holds can come.
-const lastWords = time.Second
+// lastWordsTimeout is how long output is still read after the program's end. Its tree has
+// ended, so only what the terminal holds can arrive.
+const lastWordsTimeout = time.Second
 
-// Start runs the program. Whoever starts it reads until the end, or it stands still
-// once the terminal is full.
+// Start runs the program. The caller must read until the end, because otherwise the program
+// blocks once the terminal is full.
 //
-// Its errors: invalid_input (program_missing) where there is no such program or folder,
-// and failed.
+// Errors: invalid_input (program_missing) if the program or the folder does not exist, and
+// failed.
 func Start(spec Spec) (*Process, error) { return start(spec, nil) }
 
-// StartPiped is [Start] without a terminal: Read reads the program's standard output,
-// Write is its standard input, and its standard error goes to words, which must not wait:
-// all of it is there when Done is closed. A size means nothing.
+// StartPiped is like [Start] without a terminal: Read reads the program's standard output,
+// Write writes its standard input, and its standard error is copied to words, which must not
+// block and is complete when Done is closed. A size is ignored.
 func StartPiped(spec Spec, words io.Writer) (*Process, error) { return start(spec, words) }
 
 func start(spec Spec, words io.Writer) (*Process, error) {
@@ -94,8 +93,8 @@ func start(spec Spec, words io.Writer) (*Process, error) {
 	return p, nil
 }
 
-// run is the life of the process. Its thread stays the same, because the program is to
-// die with whoever started it, and that is a thread.
+// run starts the program and waits for its end. It stays on one thread, because the program
+// is to die with its parent, which is a thread.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -117,9 +116,9 @@ func (p *Process) run(started chan<- error) {
 		p.exit.Left = sweep(p.cmd.Process.Pid, p.spec.Mark)
 	})
 	p.exit.Code, p.exit.Signal = status(p.cmd, err)
-	_ = p.out.SetReadDeadline(time.Now().Add(lastWords))
-	if p.heard != nil { // who left the tree may hold it open for ever
-		_ = p.err.SetReadDeadline(time.Now().Add(lastWords))
+	_ = p.out.SetReadDeadline(time.Now().Add(lastWordsTimeout))
+	if p.heard != nil { // a process that left the tree may hold it open for ever
+		_ = p.err.SetReadDeadline(time.Now().Add(lastWordsTimeout))
 		<-p.heard
 	}
 }
@@ -132,7 +131,7 @@ func (p *Process) terminal() error {
 	}
 	if p.out, err = pollable(master); err != nil {
 		kill(p.cmd.Process.Pid)
-		_ = p.cmd.Wait() // killed: its status says so
+		_ = p.cmd.Wait() // its status reports that it was killed
 	}
 	p.in = p.out
 	return err
@@ -173,41 +172,42 @@ func (p *Process) pipes() error {
 	return nil
 }
 
-// Pid is the process id of the program.
+// Pid returns the process id of the program.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Read reads what the program writes to its terminal, or its output; io.EOF is its end.
+// Read reads the program's output, from its terminal or pipe. It returns io.EOF at the end.
 func (p *Process) Read(b []byte) (int, error) {
 	n, err := p.out.Read(b)
 	if err != nil && n == 0 {
-		return 0, io.EOF // a terminal that nobody has open gives EIO
+		return 0, io.EOF // a terminal without an open slave returns EIO
 	}
 	return n, nil
 }
 
-// Write types. It waits while the program takes nothing and its terminal is full.
+// Write writes input to the program. It blocks while the program does not read and its
+// terminal is full.
 func (p *Process) Write(b []byte) (int, error) { return p.in.Write(b) }
 
-// Resize tells the program another size of its terminal.
+// Resize changes the size of the program's terminal.
 func (p *Process) Resize(cols, rows int) error {
 	return resize(p.out, clamp(cols), clamp(rows))
 }
 
 func clamp(n int) uint16 { return uint16(min(max(n, 1), 1000)) }
 
-// Done is closed when the program is gone, and its tree with it.
+// Done returns a channel that is closed when the program and its tree have ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit is how it ended, once Done is closed.
+// Exit returns how the program ended, once Done is closed.
 func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Ask asks the program and its group to end.
+// Ask asks the program and its group to end, by a signal.
 func (p *Process) Ask() { p.signal(func() { ask(p.cmd.Process.Pid, p.spec.HangUp) }) }
 
-// Kill ends the program at once, and its tree with it.
+// Kill kills the program and its tree.
 func (p *Process) Kill() { p.signal(func() { kill(p.cmd.Process.Pid) }) }
 
 // signal runs f unless the program is gone, so its process id is still its own.
@@ -219,17 +219,16 @@ func (p *Process) signal(f func()) {
 	}
 }
 
-// Close gives the terminal or the pipes back, which ends a Write that waits. It is called
-// when reading is over.
+// Close closes the terminal or the pipes, which unblocks Write. Call it when reading is over.
 func (p *Process) Close() error {
 	if p.in != p.out {
-		_ = p.in.Close() // nothing is kept back that could be lost
+		_ = p.in.Close() // without buffered data that could be lost
 	}
 	return p.out.Close()
 }
 
-// Sweep ends all programs of ours that carry the mark, and returns how many there were:
-// those that outlived a server which was killed.
+// Sweep ends all programs that have the mark, and returns their number. They are left over
+// from a server that was killed.
 func Sweep(mark string) int {
 	if name, value, ok := strings.Cut(mark, "="); !ok || name == "" || value == "" {
 		return 0

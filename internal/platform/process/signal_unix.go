@@ -11,7 +11,7 @@ import (
 )
 
 // pollable makes the terminal a file whose reads and writes end with a deadline or with
-// its closing: the library leaves it blocking.
+// its closing, because the library leaves it in blocking mode.
 func pollable(master *os.File) (*os.File, error) {
 	defer master.Close()
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -47,7 +47,7 @@ func ask(pid int, hangUp bool) {
 		signal = unix.SIGHUP
 	}
 	_ = unix.Kill(-pid, signal)
-	_ = unix.Kill(-pid, unix.SIGCONT) // who is stopped takes no signal
+	_ = unix.Kill(-pid, unix.SIGCONT) // a stopped process does not handle signals
 }
 
 func kill(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }

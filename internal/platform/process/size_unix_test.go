@@ -17,7 +17,7 @@ func size() (rows, cols uint16) {
 }
 
 // pause waits for a signal that ends the program.
-func pause() {
+func pollInterval() {
 	for {
 		_, _ = unix.Poll(nil, -1)
 	}

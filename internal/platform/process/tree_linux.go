@@ -24,12 +24,12 @@ func prepare(cmd *exec.Cmd, terminal bool) {
 // A tree that goes on making processes while it is ended is given up after so many
 // looks; the pauses between them are a second in all.
 const (
-	mostLooks = 50
-	pause     = 20 * time.Millisecond
+	mostLooks    = 50
+	pollInterval = 20 * time.Millisecond
 )
 
-// sweep ends everybody who belongs to the leader (0: nobody leads any more) or carries
-// the mark, and returns how many there were.
+// sweep ends all processes that belong to the leader (0: the leader has ended) or have the
+// mark, and returns their number.
 func sweep(leader int, mark string) int {
 	ended := map[member]bool{}
 	for range mostLooks {
@@ -41,20 +41,20 @@ func sweep(leader int, mark string) int {
 			ended[m] = true
 			m.kill()
 		}
-		time.Sleep(pause) // a process is there until it has died
+		time.Sleep(pollInterval) // a process is there until it has died
 	}
 	return len(ended)
 }
 
-// member is a process that belongs to a tree: its start time tells it from a later one
-// with the same id.
+// member is a process that belongs to a tree. Its start time distinguishes it from a later
+// process with the same id.
 type member struct {
 	pid   int
 	start string
 }
 
-// members finds those of a tree but its leader: descendants, its group, its session, and
-// whoever carries the mark.
+// members returns the members of a tree except its leader: descendants, its group, its
+// session, and processes that have the mark.
 func members(leader int, mark string) []member {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -102,7 +102,7 @@ func members(leader int, mark string) []member {
 	return list
 }
 
-// statOf reads what /proc tells of a process: proc(5).
+// statOf reads /proc/<pid>/stat: proc(5).
 func statOf(pid int) (parent, group, session int, start string, dead, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

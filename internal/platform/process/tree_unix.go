@@ -13,7 +13,7 @@ func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 }
 
-// sweep ends what is left of the program's group. Who has left it is not found here.
+// sweep ends the rest of the program's group. It does not find processes that left the group.
 func sweep(leader int, _ string) int {
 	if leader == 0 || unix.Kill(-leader, unix.SIGKILL) != nil {
 		return 0

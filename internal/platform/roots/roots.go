@@ -103,11 +103,11 @@ type Place struct {
 	real     string
 }
 
-// Resolve finds the place of a caller's path: blank is the root itself, relative
+// Resolve returns the place of a caller's path: blank is the root itself, relative
 // is beneath the root that rootID names (the first when blank), absolute must lie
 // in that root, or, without rootID, in any. Errors: not_found for an unknown
 // root, denied with reason security_violation for a path that leads out,
-// invalid_input for one that is no path (NUL, over 4096 bytes).
+// invalid_input for a malformed path (NUL, over 4096 bytes).
 func (s *Set) Resolve(rootID, p string) (Place, error) {
 	if s.Empty() {
 		return Place{}, capability.Errorf(capability.CodeUnavailable, "roots.resolve", NoneReason).
@@ -178,11 +178,10 @@ func (p Place) Directory() (dir, root string, err error) {
 	return dir, p.real, nil
 }
 
-// Workdir returns the real path of a directory that somebody wants to work in, and of
-// the root it is in. Unlike with Resolve, symbolic links on the way are followed
-// first: what counts is where the directory really is. Errors: not_found, reason
-// not_found; denied, reason workdir_outside_allowed; invalid_input for one that is
-// not absolute or not a directory.
+// Workdir returns the real path of a requested working directory, and of the root that
+// contains it. Unlike with Resolve, symbolic links on the way are followed first, because the
+// real location of the directory decides. Errors: not_found, reason not_found; denied, reason
+// workdir_outside_allowed; invalid_input for a path that is not absolute or not a directory.
 func (s *Set) Workdir(path string) (dir, root string, err error) {
 	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
 		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.workdir", "a working directory is an absolute path of at most %d bytes", maxPath).With("invalid_path", "")

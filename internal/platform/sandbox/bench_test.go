@@ -47,7 +47,7 @@ func BenchmarkSpawn(b *testing.B) {
 
 // pause lets a new spare get ready, as it has time to between calls that people
 // and models make.
-const pause = 40 * time.Millisecond
+const spareDelay = 40 * time.Millisecond
 
 // measure alternates with plain fork and exec and reports what is added at the
 // median and at the 99th percentile.
@@ -64,7 +64,7 @@ func measure(b *testing.B, confined func() error) {
 			b.Fatal(err)
 		}
 		with = append(with, time.Since(began))
-		time.Sleep(pause)
+		time.Sleep(spareDelay)
 	}
 	slices.Sort(with)
 	slices.Sort(plain)

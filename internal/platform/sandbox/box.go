@@ -7,20 +7,19 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Config says how confined programs are run. The zero value works.
+// Config configures a [Box]. The zero value works.
 type Config struct {
 	// Scratch is where temporary directories of tier T2 are made and removed; ""
 	// means the system's.
 	Scratch string
 	// ReadOnly paths are shown to every confined program (sandbox.extra_ro).
 	ReadOnly []string
-	// Private paths are never shown, whoever asks: the home's state, logs, audit.
+	// Private paths are never shown to a program: the home's state, logs, audit.
 	Private []string
 	// Off switches layers (see [Switchable]) off by name, with the reason that
 	// status gives.
 	Off map[string]string
-	// CacheFile keeps the self-test's result until the next boot; "" keeps it in
-	// memory only.
+	// CacheFile stores the self-test's result until the next boot; "" keeps it in memory only.
 	CacheFile string
 	// Spares is how many helpers of each kind in use are started ahead, so that a
 	// run need not wait for it: about 10 MiB each. A Box that has any is closed.
@@ -30,19 +29,19 @@ type Config struct {
 	Dialer   egress.Dialer
 }
 
-// Box runs programs confined. It is safe for concurrent use. The binary it lives
-// in must call [HelperMain] first of all when [IsHelper] says so.
+// Box runs programs confined. It is safe for concurrent use. Its binary must call
+// [HelperMain] first of all if [IsHelper] returns true.
 type Box struct {
 	cfg Config
 
 	mu    sync.Mutex
-	facts *Facts // what this machine can do; nil until it was tried
+	facts *Facts // the facts of this machine; nil before the probe
 
-	shared system // what every private root shows
+	shared system // shown in every private root
 	spares spares
 }
 
-// New returns a Box; nothing is tried until it is needed.
+// New returns a Box. It defers all probes until they are needed.
 func New(cfg Config) *Box { return &Box{cfg: cfg} }
 
 // helperName is the first argument that makes this binary the helper of one
@@ -59,7 +58,7 @@ func IsHelper(argv []string) bool {
 	return len(argv) > 1 && (argv[1] == helperName || argv[1] == canaryName)
 }
 
-// Facts are what the machine offers, found by trying.
+// Facts are the machine's confinement features, found by trying them.
 type Facts struct {
 	Tier     Tier              `json:"tier"` // the best that works
 	Layers   []string          `json:"layers"`
@@ -73,10 +72,9 @@ type Facts struct {
 	NoT2     string            `json:"t2_unavailable,omitempty"`
 }
 
-// Place says where the program would run, without running it. Errors:
-// unavailable, reason sandbox_unavailable, when the tier that is demanded is out
-// of reach; denied, reason confirmation_required, when its network could not be
-// filtered and nobody accepted that.
+// Place returns where the program would run, without running it. Errors: unavailable, reason
+// sandbox_unavailable, if the required tier is not available; denied, reason
+// confirmation_required, if its network could not be filtered and that was not accepted.
 func (b *Box) Place(c Confinement) (Placement, error) {
 	facts := b.Facts()
 	want := c.MinTier
@@ -170,8 +168,8 @@ func without(list []string, name string) []string {
 	return kept
 }
 
-// Facts returns what the machine offers. The first call tries it, which takes
-// some milliseconds; later ones remember.
+// Facts returns the machine's confinement features. The first call probes them, which takes
+// some milliseconds; later calls return the stored result.
 func (b *Box) Facts() Facts {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// HelperMain has nothing to do on systems without the sandbox's walls.
+// HelperMain does nothing on systems without the sandbox's layers.
 func HelperMain([]string) int { return 1 }
 
-// ComputeOnly says that there are no such walls here.
+// ComputeOnly always fails, because this system does not have the layers.
 func ComputeOnly() error { return errors.New("there are no walls for " + runtime.GOOS + " yet") }
 
 func (b *Box) probe() Facts {
@@ -40,10 +40,10 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 
 func inside(c Confinement) (work, pkg string) { return c.Work, c.Package }
 
-// Report says that there is nothing to test here.
+// Report returns an empty report, because the system does not have a sandbox to test.
 func (b *Box) Report(ctx context.Context) (Report, error) { return b.SelfTest(ctx) }
 
-// SelfTest has nothing to try on systems without the walls.
+// SelfTest does nothing on systems without the layers.
 func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	f := b.Facts()
 	return Report{Facts: f, Tiers: []TierTest{{Tier: T3, Skipped: f.NoT3}, {Tier: T2, Skipped: f.NoT2}}, At: time.Now().UTC()}, ctx.Err()
@@ -55,5 +55,5 @@ type (
 	system struct{}
 )
 
-// Close has nothing to end here.
+// Close does nothing here.
 func (b *Box) Close() {}

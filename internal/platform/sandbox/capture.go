@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Output is what was kept of one stream.
+// Output is the captured part of one stream.
 type Output struct {
 	Head, Tail []byte
 	Omitted    int64 // bytes dropped between Head and Tail
@@ -15,8 +15,7 @@ type Output struct {
 // Truncated reports whether anything was dropped.
 func (o Output) Truncated() bool { return o.Omitted > 0 }
 
-// Bytes joins head and tail; where bytes were dropped a line between says how
-// many.
+// Bytes joins head and tail. If bytes were dropped, a line between them gives their number.
 func (o Output) Bytes() []byte {
 	if o.Omitted == 0 {
 		return append(o.Head[:len(o.Head):len(o.Head)], o.Tail...)
@@ -30,8 +29,8 @@ func (o Output) Bytes() []byte {
 // Text is Bytes as valid UTF-8; each run of other bytes becomes one U+FFFD.
 func (o Output) Text() string { return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD") }
 
-// capture keeps the first half and the last half of its limit. The tail is a
-// ring, so memory stays bounded whatever is written.
+// capture stores the first half and the last half of its limit. The tail is a
+// ring, so that memory is bounded for any amount of output.
 type capture struct {
 	mu      sync.Mutex
 	headMax int
@@ -41,11 +40,11 @@ type capture struct {
 	next    int // where the ring goes on, once it is full
 	total   int64
 
-	// flood is called once, when more than floodFactor times the limit has come.
+	// flood is called once, when the output exceeds floodFactor times the limit.
 	flood func()
 }
 
-// floodFactor: a program that writes this many times what is kept is stopped.
+// floodFactor is the multiple of the limit at which a writing program is stopped.
 const floodFactor = 16
 
 func newCapture(limit int) *capture {
@@ -58,7 +57,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	n := len(p)
 	c.total += int64(n)
 	if c.flood != nil && c.total > floodFactor*int64(c.headMax+c.tailMax) {
-		go c.flood() // it takes locks of its own
+		go c.flood() // because flood acquires locks itself
 		c.flood = nil
 	}
 	if room := c.headMax - len(c.head); room > 0 {

@@ -15,11 +15,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
-// cgroups is where control groups can be made: below our own, so that whatever
-// bounds us bounds every run as well.
+// cgroups is the place for new control groups: below the server's own group, so that the
+// server's limits apply to every run as well.
 type cgroups struct {
 	version string            // "v1", "v2"; "" for none
-	dirs    map[string]string // controller → directory of our own group
+	dirs    map[string]string // controller → directory of the server's own group
 }
 
 func (c cgroups) names() []string {
@@ -31,8 +31,8 @@ func (c cgroups) names() []string {
 	return list
 }
 
-// findCgroup looks for writable memory and pids controllers, of the old or the
-// new kind. The error says what is missing.
+// findCgroup finds writable memory and pids controllers, of either cgroup version. The
+// error names the missing controller.
 func findCgroup() (cgroups, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -42,7 +42,7 @@ func findCgroup() (cgroups, error) {
 	if err != nil {
 		return cgroups{}, errors.New("the kernel has no control groups")
 	}
-	group := func(controller string) string { // our path in its hierarchy
+	group := func(controller string) string { // the server's path in its hierarchy
 		for line := range strings.Lines(string(own)) {
 			f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 			if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
@@ -59,7 +59,7 @@ func findCgroup() (cgroups, error) {
 		if len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		// A hierarchy mounted from below its root shows our group relative to that.
+		// In a hierarchy mounted from below its root, the server's group is relative to that.
 		dir := func(path string) string {
 			return filepath.Join(left[4], strings.TrimPrefix(path, strings.TrimSuffix(left[3], "/")))
 		}
@@ -101,12 +101,12 @@ type group struct {
 	dirs    map[string]string // controller → directory; one for all in v2
 }
 
-// groupPrefix begins the name of every group of ours; the server's process id
-// follows.
+// groupPrefix is the prefix of the name of every group of the server, before the server's
+// process id.
 const groupPrefix = "junctor-"
 
-// removeStale takes away what servers that were killed left behind. The kernel
-// refuses to remove a group with somebody in it.
+// removeStale removes the groups of servers that were killed. The kernel
+// refuses to remove a group that contains a process.
 func (c cgroups) removeStale() {
 	for _, dir := range c.dirs {
 		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*-*"))
@@ -134,8 +134,7 @@ func (c cgroups) newGroup() (*group, error) {
 	return g, nil
 }
 
-// limit sets the limits. Own processes of ours that count too are allowed for in
-// spare.
+// limit sets the limits. The memory and processes of the helper itself are added as spare.
 func (g *group) limit(l Limits, spare int) error {
 	for _, s := range g.settings(l, spare) {
 		dir, ok := g.dirs[s.controller]
@@ -176,7 +175,7 @@ func (g *group) settings(l Limits, spare int) []setting {
 	return list
 }
 
-// helperMemory is what the helper itself may use of the group.
+// helperMemory is the memory of the group that the helper itself may use.
 const helperMemory = 32 << 20
 
 // add moves a process in.
@@ -207,7 +206,7 @@ func (g *group) number(controller, file, line string) int64 {
 	return n
 }
 
-// killedForMemory reports whether the kernel killed for want of memory.
+// killedForMemory reports whether the kernel killed a process for lack of memory.
 func (g *group) killedForMemory() bool {
 	if g.version == "v1" {
 		return g.number("memory", "memory.oom_control", "oom_kill") > 0
@@ -232,12 +231,12 @@ func (g *group) kill() {
 }
 
 // killTime bounds killAll: a process in an uninterruptible call cannot be killed.
-const killTime = 5 * time.Second
+const killTimeout = 5 * time.Second
 
-// killAll kills until nobody is left in the group, where nobody else does it.
+// killAll kills until the group is empty, unless the kernel can do so.
 func (g *group) killAll() {
 	g.kill()
-	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		left := false
 		for _, dir := range g.dirs {
 			data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -254,8 +253,7 @@ func (g *group) killAll() {
 	}
 }
 
-// remove takes the group away. The kernel says "busy" for the moment that the
-// end of the last process takes.
+// remove removes the group. The kernel returns "busy" while the last process ends.
 func (g *group) remove() {
 	for _, dir := range g.dirs {
 		for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {

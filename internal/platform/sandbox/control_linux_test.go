@@ -12,9 +12,9 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
 )
 
-// Without walls the same acts get through: what the other tests see as "held" is
-// the sandbox's doing. It runs as a user without rights; where we are not root,
-// that would be our own, whose other processes would hear the signals.
+// Without the sandbox the same acts succeed, which proves that the sandbox causes the "held"
+// of the other tests. It runs as a user without rights; unless the test runs as root, that is
+// the current user, whose other processes would receive the signals.
 func TestTheCanaryGetsOutWhereThereIsNoWall(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -15,9 +15,9 @@ import (
 )
 
 // probeTime bounds one trial launch.
-const probeTime = 10 * time.Second
+const probeTimeout = 10 * time.Second
 
-// probe finds what works by trying it: a tier counts once a program ran in it.
+// probe finds the working tiers by trying them: a tier counts once a program ran in it.
 func (b *Box) probe() Facts {
 	f := Facts{Tier: T1, Missing: map[string]string{}, Root: os.Geteuid() == 0}
 	for layer, why := range b.cfg.Off {
@@ -112,7 +112,7 @@ func (b *Box) try(f *Facts, tier Tier) string {
 }
 
 func (b *Box) launchCanary(f Facts, tier Tier) error {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	work, err := os.MkdirTemp(b.cfg.Scratch, "junctor-probe-")
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 )
 
-// kind is what must be known when a helper is started; everything else comes
-// with the job.
+// kind holds the parameters for starting a helper; all others are part of the job.
 type kind struct {
 	isolate bool // in namespaces of its own
 	rawNet  bool // but the machine's network
@@ -31,13 +30,13 @@ func (r *confined) kind() kind {
 	return k
 }
 
-// helperProcess is our own binary started again, waiting for a job or doing it.
+// helperProcess is the server's own binary started again, waiting for a job or running it.
 type helperProcess struct {
 	cmd     *exec.Cmd
 	control *net.UnixConn
 	exited  chan struct{}
 	group   *group // nil: none
-	built   string // stamp of the room that it was told to build ahead, "" for none
+	built   string // stamp of the private root that it has built ahead, or ""
 }
 
 // startHelper starts one. It uses little and does nothing until it is given a
@@ -78,7 +77,7 @@ func startHelper(k kind) (*helperProcess, error) {
 		defer close(h.exited)
 		_ = cmd.Wait()
 	}()
-	if k.grouped { // while the helper gets ready: entering takes the kernel milliseconds
+	if k.grouped { // in parallel with the helper's start, because entering takes the kernel milliseconds
 		if err := h.enterGroup(); err != nil {
 			h.close()
 			return nil, err
@@ -98,9 +97,9 @@ func (h *helperProcess) enterGroup() error {
 	return h.group.add(h.cmd.Process.Pid)
 }
 
-// isolate asks for the namespaces. As root none for users is needed, since the
-// program is given another user; otherwise the one that holds only our own user
-// is what permits the rest.
+// isolate requests the namespaces. Root does not need a user namespace, because the program
+// runs as another user; otherwise a user namespace that contains only the server's user
+// permits the other namespaces.
 func isolate(attr *syscall.SysProcAttr, rawNet bool) {
 	attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if !rawNet {
@@ -113,7 +112,7 @@ func isolate(attr *syscall.SysProcAttr, rawNet bool) {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	// Not being root in there either, the helper keeps what it needs over exec.
+	// The helper is not root in the namespace either, so it keeps its capabilities over exec.
 	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
 }
 
@@ -182,7 +181,7 @@ func (h *helperProcess) build(s system) error {
 	return err
 }
 
-// close ends a helper that may still be there, and takes its group away.
+// close ends a helper that may still run, and removes its group.
 func (h *helperProcess) close() {
 	h.end()
 	if h.group != nil {
@@ -196,8 +195,8 @@ func (h *helperProcess) end() {
 	h.control.Close()
 }
 
-// discard ends a used helper. Where spares are kept, that happens beside whatever
-// comes next; Close waits for it.
+// discard ends a used helper. If spares are enabled, it does so in the background, and Close
+// waits for it.
 func (b *Box) discard(h *helperProcess) {
 	b.spares.mu.Lock()
 	later := b.cfg.Spares > 0 && !b.spares.closed
@@ -210,8 +209,8 @@ func (b *Box) discard(h *helperProcess) {
 	}
 }
 
-// spares are helpers that were started ahead: most of what a confined run costs
-// is the start of this binary.
+// spares are helpers that were started ahead, because most of the cost of a confined run is
+// the start of this binary.
 type spares struct {
 	mu       sync.Mutex
 	closed   bool
@@ -220,15 +219,15 @@ type spares struct {
 	starting sync.WaitGroup
 }
 
-// takeHelper returns a spare helper, or starts one. A spare whose room is of files
-// that were replaced meanwhile is none.
+// takeHelper returns a spare helper, or starts one. It does not use a spare whose private
+// root holds files that were replaced meanwhile.
 func (b *Box) takeHelper(k kind, spare bool, stamp string) (h *helperProcess, warm bool, err error) {
 	b.spares.mu.Lock()
 	list := b.spares.waiting[k]
 	for spare && len(list) > 0 && h == nil {
 		h, list = list[0], list[1:]
 		select {
-		case <-h.exited: // somebody killed it
+		case <-h.exited: // it was killed from outside
 			h.close()
 			h = nil
 		default:
@@ -247,7 +246,7 @@ func (b *Box) takeHelper(k kind, spare bool, stamp string) (h *helperProcess, wa
 	return h, false, err
 }
 
-// refill has what was used up started again, beside whatever comes next.
+// refill starts helpers to replace the used ones, in the background.
 func (b *Box) refill(k kind) {
 	b.spares.mu.Lock()
 	defer b.spares.mu.Unlock()
@@ -278,8 +277,8 @@ func (b *Box) refill(k kind) {
 	})
 }
 
-// Close ends the spare helpers. Runs under way go on; later ones start their
-// helpers themselves.
+// Close ends the spare helpers. Current runs continue; later ones start their helpers
+// themselves.
 func (b *Box) Close() {
 	b.spares.mu.Lock()
 	waiting := b.spares.waiting

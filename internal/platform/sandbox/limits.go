@@ -2,13 +2,13 @@ package sandbox
 
 import "time"
 
-// Limits bound a whole run: the program and all it starts. A zero means the
-// default, a negative number no limit.
+// Limits bound a whole run: the program and everything it starts. Zero means the
+// default, a negative number means unlimited.
 type Limits struct {
 	Memory int64 // bytes; default 512 MiB
-	// AddressSpace is bytes of each process, where no control group counts memory;
-	// 0 means four times Memory and 4 GiB at least. Programs that reserve more than
-	// they ever use have none (a negative number); Memory is watched all the same.
+	// AddressSpace is the limit in bytes for each process if memory is not counted by a control
+	// group. 0 means four times Memory and at least 4 GiB. Programs that reserve much more than
+	// they use set a negative number; Memory is enforced all the same.
 	AddressSpace int64
 	Processes    int           // processes and threads; default 256
 	CPU          time.Duration // CPU time; default 60 s
@@ -19,7 +19,7 @@ type Limits struct {
 	Temp         int64         // bytes in the private temporary directory; default 64 MiB
 }
 
-// DefaultLimits are the limits of a run that names none.
+// DefaultLimits returns the limits of a run that does not set any.
 func DefaultLimits() Limits { return Limits{}.withDefaults() }
 
 func (l Limits) withDefaults() Limits {

@@ -86,7 +86,7 @@ func (r *confined) landlock() int {
 	return r.facts.Landlock
 }
 
-// mayShow refuses what must stay unseen, whoever asks for it.
+// mayShow rejects paths that must always remain hidden.
 func (r *confined) mayShow(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return violation("a directory that is shown to a program is named by its clean absolute path")
@@ -108,8 +108,8 @@ func (r *confined) mayShow(dir string) error {
 	return nil
 }
 
-// openWork takes the work directory by handle, component by component, and gives
-// it to the user the program runs as.
+// openWork opens the work directory by handle, component by component, and gives
+// it to the user that the program runs as.
 func (r *confined) openWork() error {
 	if r.c.Work == "" {
 		if r.spec.Dir != "" {
@@ -130,7 +130,7 @@ func (r *confined) openWork() error {
 		return capability.Wrap(capability.CodeDenied, "sandbox.run", "the work directory cannot be entered", err).With("security_violation", "")
 	}
 	r.work = os.NewFile(uintptr(fd), "work")
-	if r.facts.Root { // to be read, at least: nobody else may enter it
+	if r.facts.Root { // at least for reading, because other users may not enter it
 		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
 			return setupFailed("give the work directory away", err)
 		}
@@ -138,8 +138,8 @@ func (r *confined) openWork() error {
 	return nil
 }
 
-// countTogether says who counts: the control group, where the helper is in one;
-// else the helper watches memory, and the process limit is the kernel's per user.
+// countTogether decides who enforces the limits: the control group, if the helper is in one;
+// otherwise the helper watches memory, and the kernel limits processes per user.
 func (r *confined) countTogether() {
 	if r.grouped() {
 		r.job.Limits.Memory, r.job.Limits.AddrSpace, r.job.Limits.Processes = 0, 0, 0
@@ -185,7 +185,7 @@ func tasksOf(uid int) int {
 	return n
 }
 
-// shown lists what this run may read beside the system, by its own path.
+// shown returns what this run may read in addition to the system, by its original path.
 func (r *confined) shown() []string {
 	var list []string
 	if r.p.Network == NetworkRaw || r.p.Network == NetworkUnfiltered {
@@ -195,7 +195,7 @@ func (r *confined) shown() []string {
 	return append(list, r.c.ReadOnly...)
 }
 
-// show adds one path to the private root; what does not exist is left out.
+// show adds one path to the private root; a path that does not exist is omitted.
 func (r *confined) show(source, target string) {
 	if m, ok := mountOf(source, target); ok {
 		r.job.Mounts = append(r.job.Mounts, m)
@@ -215,7 +215,7 @@ func mountOf(source, target string) (jail.Mount, bool) {
 	return jail.Mount{Source: real, Target: target, Dev: st.Dev, Ino: st.Ino, File: kind != unix.S_IFDIR, Device: kind == unix.S_IFCHR}, true
 }
 
-// furnish lists what the private root of T3 holds.
+// furnish lists the content of the private root of T3.
 func (r *confined) furnish() {
 	j := &r.job
 	j.Dir = "/"
@@ -249,7 +249,7 @@ func (r *confined) furnish() {
 		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 	}
 	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
-	if r.c.Bare { // the room holds what it holds; nothing of it is needed
+	if r.c.Bare { // a bare root is complete already, and does not need the following
 		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: jail.WorkDir}}
 	}
 	if r.c.Work != "" && !r.c.WorkReadOnly {
@@ -262,8 +262,8 @@ func (r *confined) furnish() {
 // server's process id follows.
 const tempPrefix = "junctor-run-"
 
-// removeStaleTemp takes away what servers that were killed left behind. What is
-// another user's cannot be removed, and need not.
+// removeStaleTemp removes the files of servers that were killed. Files of other users cannot
+// be removed, and need not be.
 func (b *Box) removeStaleTemp() {
 	dir := b.cfg.Scratch
 	if dir == "" {
@@ -278,7 +278,7 @@ func (b *Box) removeStaleTemp() {
 	}
 }
 
-// confine lists what Landlock permits at T2, and makes the temporary directory.
+// confine lists what Landlock permits at T2, and creates the temporary directory.
 func (r *confined) confine() error {
 	temp, err := os.MkdirTemp(r.box.cfg.Scratch, tempPrefix+strconv.Itoa(os.Getpid())+"-*")
 	if err != nil {
@@ -319,7 +319,7 @@ func (r *confined) confine() error {
 	return nil
 }
 
-// environment adds what only the room knows to the caller's variables.
+// environment adds the variables that depend on the private root to the caller's.
 func (r *confined) environment(temp string) {
 	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -383,7 +383,7 @@ func (r *confined) fixTool() error {
 	return nil
 }
 
-// handTool opens a program that is no script, to be executed by its handle.
+// handTool opens a program that is not a script, to be executed by its handle.
 func (r *confined) handTool(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

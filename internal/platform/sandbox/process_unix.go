@@ -22,10 +22,10 @@ func status(cmd *exec.Cmd) (code int, signal string) {
 	return cmd.ProcessState.ExitCode(), ""
 }
 
-// pipeSize is what a pipe holds by default.
+// pipeSize is the default capacity of a pipe.
 const pipeSize = 64 << 10
 
-// readable returns what a pipe holds, without waiting for more.
+// readable returns the content of a pipe, without waiting for more.
 func readable(r *os.File) []byte {
 	data := make([]byte, pipeSize)
 	held := 0

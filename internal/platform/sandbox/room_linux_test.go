@@ -80,7 +80,7 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 	}
 }
 
-// At T2 a proxy would be advice: somebody must have agreed to that.
+// At T2 a proxy would only be advice, so a person must have agreed to that.
 func TestAnUnfilteredNetworkIsNotGivenSilently(t *testing.T) {
 	t.Parallel()
 	box := New(Config{})
@@ -227,7 +227,7 @@ func TestTheProgramSeesItsRoom(t *testing.T) {
 		if err != nil || r.ExitCode == 0 || readFile(filepath.Join(c.Work, "made")) != "made\n" {
 			t.Errorf("a read-only work directory was written to: %d, %v", r.ExitCode, err)
 		}
-		c.Work = t.TempDir() // nobody has written to it before
+		c.Work = t.TempDir() // empty so far
 		if err := os.Chmod(c.Work, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
 )
 
-// HelperMain is this process's life as a part of the sandbox; it returns its
-// exit status. See [IsHelper].
+// HelperMain runs this process as a part of the sandbox, and returns its exit status. See
+// [IsHelper].
 func HelperMain(argv []string) int {
 	if argv[1] == canaryName {
 		return canaryMain(argv[2:])
@@ -30,18 +30,18 @@ func HelperMain(argv []string) int {
 	return jail.Main()
 }
 
-// ComputeOnly takes from this process, for good, everything but computing and the
-// descriptors it has: see [seccomp.ComputeOnly].
+// ComputeOnly permanently restricts this process to computing and the descriptors that it
+// has: see [seccomp.ComputeOnly].
 func ComputeOnly() error { return seccomp.ComputeOnly() }
 
 // Run runs the program confined, and waits for it; paths of the [Spec] are the
-// machine's. The error is nil whenever the program ended by itself;
-// ctx's error when it was stopped because ctx ended. Further errors: those of
-// [Box.Place]; denied, reason security_violation, for a directory outside Work;
-// failed, reason sandbox_setup_failed, with details step and errno, when the room
-// could not be built; failed, reason resource_limit, with detail kind (memory,
-// cpu, processes, file_size, disk); failed, reason output_limit. The result holds
-// what the program wrote until then. Nothing of it runs any more when Run returns.
+// machine's. The error is nil if the program ended by itself, and ctx's error if it was
+// stopped because ctx ended. Further errors: those of [Box.Place]; denied, reason
+// security_violation, for a directory outside Work; failed, reason sandbox_setup_failed,
+// with details step and errno, if the private root could not be built; failed, reason
+// resource_limit, with detail kind (memory, cpu, processes, file_size, disk); failed, reason
+// output_limit. The result holds the program's output up to that point. When Run returns, the
+// program and everything it started have ended.
 func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -93,7 +93,7 @@ type confined struct {
 	proxy   sync.WaitGroup
 	unproxy context.CancelFunc
 
-	events chan struct{} // closed when the helper has said all there is to say
+	events chan struct{} // closed after the helper's last event
 
 	mu      sync.Mutex
 	ended   *jail.Event
@@ -127,9 +127,9 @@ func setupFailed(step string, err error) *capability.Error {
 	return e
 }
 
-// execute carries the job to a helper. A room that a spare helper could not
-// build, because the machine's mounts changed since it was started, is built
-// once more by a fresh one: the program was not started.
+// execute sends the job to a helper. If a spare helper could not build the private root,
+// because the machine's mounts changed since it was started, a new helper builds it again;
+// the program was not started before.
 func (r *confined) execute(ctx context.Context) (Result, error) {
 	result, err := r.attempt(ctx, true)
 	if r.failed != nil && r.warm && r.failed.Step != "start the program" {
@@ -193,7 +193,7 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 			r.group.killAll()
 		}
 	}
-	pumps.wait(drainTime)
+	pumps.wait(drainTimeout)
 	r.box.refill(k)
 
 	result.Ended = time.Now()
@@ -204,8 +204,8 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	return r.verdict(ctx, result, stopped)
 }
 
-// giveTo gives the program's ends of its pipes to its user, who could else not
-// open /dev/stdout.
+// giveTo assigns the program's ends of its pipes to its user, because it could not open
+// /dev/stdout otherwise.
 func (p *pumps) giveTo(uid, gid int) {
 	for _, w := range p.writers {
 		_ = w.Chown(uid, gid)
@@ -223,14 +223,13 @@ func (r *confined) release() error {
 	return nil
 }
 
-// say sends a command; a helper that is gone needs none.
+// say sends a command, and ignores that the helper has ended.
 func (r *confined) say(command byte) { _, _ = r.control.Write([]byte{command}) }
 
-// supervise waits until the helper has said what became of the program, of which
-// nothing is left then, stopping it once ctx ends or the program writes without
-// end. It reports whether ctx was the cause. The helper itself may still be there:
-// taking its namespaces away costs the kernel a millisecond that nobody need wait
-// for.
+// supervise waits until the helper has reported the end of the program and its whole tree. It
+// stops the program once ctx ends or the program exceeds the output limit, and reports
+// whether ctx was the cause. The helper itself may still run, because the kernel takes a
+// millisecond to remove its namespaces, for which callers need not wait.
 func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan struct{}) bool {
 	stopped := false
 	select {
@@ -253,7 +252,7 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan st
 	}
 	r.say(jail.CommandKill)
 	if r.p.Tier != T3 { // at T3 the helper's end is everybody's; here it must be the last to go
-		timer := time.NewTimer(helperTime)
+		timer := time.NewTimer(helperTimeout)
 		defer timer.Stop()
 		select {
 		case <-r.events:
@@ -269,10 +268,10 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan st
 	return stopped
 }
 
-// helperTime is how long the helper may take to kill and reap a tree at T2.
-const helperTime = 6 * time.Second
+// helperTimeout is how long the helper may take to kill and reap a tree at T2.
+const helperTimeout = 6 * time.Second
 
-// listen takes the helper's events until the last, or until it is gone.
+// listen reads the helper's events until the last one, or until the helper ends.
 func (r *confined) listen(ctx context.Context) {
 	defer close(r.events)
 	buf, oob := make([]byte, 8<<10), make([]byte, 256)
@@ -330,7 +329,7 @@ func (r *confined) serveProxy(ctx context.Context, oob []byte) {
 	})
 }
 
-// verdict says what came of the run, from what the kernel and the helper counted.
+// verdict returns the outcome of the run, from the counters of the kernel and the helper.
 func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package sandbox runs one program with the hygiene every program of ours gets,
-// whatever else confines it: an environment built from an allow-list, no
+// Package sandbox runs one program with the precautions that apply to every program,
+// independent of its confinement: an environment built from an allow-list, no
 // inherited descriptors, its own process group, a stop that reaches the whole
 // group (TERM, then KILL), and output that is bounded while it is read, keeping
 // head and tail with a marker between.
 //
-// That is [Run], tier T1. A [Box] runs a program behind real walls on Linux:
+// That is [Run], tier T1. A [Box] confines a program on Linux by several layers:
 // namespaces, a private root, Landlock, a filter of system calls, limits on the
-// whole tree, and a proxy as the only way out (capability-runner). It says
-// which walls stand, and runs nothing below the tier that is demanded.
+// whole tree, and a proxy as the only way out (capability-runner). It reports the
+// active layers, and runs nothing below the required tier.
 package sandbox
 
 import (
@@ -36,9 +36,9 @@ const defaultGrace = 2 * time.Second
 
 // drainTime bounds the wait for output after everything we may kill is dead: a
 // process that left the group may still hold the pipe.
-const drainTime = 500 * time.Millisecond
+const drainTimeout = 500 * time.Millisecond
 
-// Spec says what to run. Path is the program itself, found already; no shell is
+// Spec describes the program to run. Path is the resolved program; a shell is not
 // involved unless it is the program.
 type Spec struct {
 	Path string
@@ -47,23 +47,23 @@ type Spec struct {
 	Self bool
 	Args []string // without the program's name
 	Dir  string
-	Env  []string // the whole environment; nil means empty, never ours
-	// StdoutLimit and StderrLimit cap what is kept; 0 means the defaults.
+	Env  []string // the whole environment; nil means empty, never the server's
+	// StdoutLimit and StderrLimit bound the captured output; 0 means the defaults.
 	StdoutLimit int
 	StderrLimit int
 	// MergeStderr writes both streams to Stdout in the order they came.
 	MergeStderr bool
 	// Grace is the time between TERM and KILL; 0 means 2 s.
 	Grace time.Duration
-	// Stdin is what the program reads, up to MaxStdin bytes; nil means nothing.
+	// Stdin is the program's input, up to MaxStdin bytes; nil means empty.
 	Stdin []byte
-	// Program is Path opened and judged already; what runs confined is that file
-	// or nothing. It stays the caller's; nil means that Path is trusted as it is.
+	// Program is Path, already opened and verified; a confined run executes exactly that file.
+	// The caller closes it. If nil, Path is trusted as it is.
 	Program *os.File
-	// Files become the program's descriptors 3, 4, …, up to MaxFiles of them: ends
-	// of pipes and socket pairs, on which it talks with us. No wall stands between
-	// the program and what is behind them. They stay the caller's, who closes them
-	// once Run has returned; until then the other ends see no end of file.
+	// Files become the program's descriptors 3, 4, …, up to MaxFiles of them: ends of pipes and
+	// socket pairs by which it communicates with the server. The sandbox does not restrict what is
+	// behind them. The caller closes them once Run has returned; until then the other ends do
+	// not see an end of file.
 	Files []*os.File
 }
 
@@ -73,7 +73,7 @@ const (
 	MaxFiles = 8
 )
 
-// Result is what came of a program that was started.
+// Result is the outcome of a program that was started.
 type Result struct {
 	Stdout, Stderr Output
 	ExitCode       int    // -1 when a signal ended it
@@ -85,11 +85,11 @@ type Result struct {
 	Usage     Usage
 }
 
-// Run starts the program and waits for it. The error is nil whenever the
-// program ended by itself, whatever its exit code; ctx's error when it was
-// stopped because ctx ended (the Result then holds what it wrote until then);
-// anything else means that it was not started. Processes the program left
-// behind in its group are killed before Run returns.
+// Run starts the program and waits for it. The error is nil if the program ended by
+// itself, with any exit code, and ctx's error if it was stopped because ctx ended (the
+// Result then holds its output up to that point). Any other error means that it was not
+// started. Processes that the program left behind in its group are killed before Run
+// returns.
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -130,7 +130,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		waitErr = waitAndSweep(ctx, cmd, pumps, limitDuration(spec.Grace))
 	}()
 	stopped := supervise(ctx, cmd, exited, limitDuration(spec.Grace))
-	pumps.wait(drainTime)
+	pumps.wait(drainTimeout)
 
 	result.Ended = time.Now()
 	result.Stdout, result.Stderr = stdout.output(), stderr.output()
@@ -164,8 +164,8 @@ func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace
 	return true
 }
 
-// waitAndSweep waits for the leader to end and kills what it left behind in its
-// group. After a stop the rest gets the grace to end by itself.
+// waitAndSweep waits for the leader to end and kills the rest of its group. After a stop, the
+// rest gets the grace period to end by itself.
 func waitAndSweep(ctx context.Context, cmd *exec.Cmd, pumps *pumps, grace time.Duration) error {
 	return procgroup.Reap(cmd, func() {
 		if ctx.Err() != nil {
@@ -240,14 +240,14 @@ func (p *pumps) feed(cmd *exec.Cmd, data []byte) error {
 	}
 	p.writers, p.input = append(p.writers, r), w
 	cmd.Stdin = r
-	p.wg.Go(func() { // ends when all is read, or nobody can read, or at wait's deadline
+	p.wg.Go(func() { // ends at EOF, at a read error, or at wait's deadline
 		_, _ = w.Write(data)
 		_ = w.Close()
 	})
 	return nil
 }
 
-// started closes our copies of the write ends, so that EOF can come.
+// started closes the server's copies of the write ends, so that EOF can arrive.
 func (p *pumps) started() {
 	for _, w := range p.writers {
 		_ = w.Close()
@@ -264,8 +264,8 @@ func (p *pumps) await(d time.Duration) {
 	}
 }
 
-// pump copies until EOF or until the read deadline. On a busy machine the deadline
-// can pass before what the program wrote was read, so it then takes what is there.
+// pump copies until EOF or until the read deadline. On a busy machine the deadline can pass
+// before the program's output was read, so pump then reads what is available.
 func pump(to io.Writer, r *os.File) {
 	if _, err := io.Copy(to, r); errors.Is(err, os.ErrDeadlineExceeded) {
 		_, _ = to.Write(readable(r))
@@ -291,9 +291,9 @@ func (p *pumps) expire(deadline time.Time) {
 	}
 }
 
-// Environment returns the allow-listed part of our own environment: what
-// programs need to find programs, a language and a temporary directory. No
-// credential of ours is in it.
+// Environment returns the allow-listed part of the server's environment: what
+// programs need to find programs, a language and a temporary directory. It never contains
+// the server's credentials.
 func Environment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"} {

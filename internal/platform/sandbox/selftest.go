@@ -9,28 +9,28 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
 )
 
-// Report is what the self-test found: the machine's facts, and what became of
-// the attempts to break out of every tier that works here.
+// Report is the result of the self-test: the machine's facts, and the results of the
+// attempts to break out of every available tier.
 type Report struct {
 	Facts Facts      `json:"facts"`
 	Tiers []TierTest `json:"tiers"`
 	At    time.Time  `json:"at"`
-	// Boot and Binary say for what the report holds.
+	// Boot and Binary identify the boot and the binary for which the report is valid.
 	Boot   string `json:"boot"`
 	Binary string `json:"binary"`
 }
 
-// TierTest is one tier's part.
+// TierTest is the result of one tier.
 type TierTest struct {
 	Tier    Tier            `json:"tier"`
 	Skipped string          `json:"skipped,omitempty"` // why it was not tried
 	Results []canary.Result `json:"results,omitempty"`
-	// Residual are acts that are known to succeed at this tier: reported, and
-	// no failure.
+	// Residual are acts that are expected to succeed at this tier. They are reported, and do
+	// not count as failures.
 	Residual []canary.Result `json:"residual,omitempty"`
 }
 
-// Broken lists the acts of a tier that got through and should not have.
+// Broken returns the acts of a tier that succeeded but should have failed.
 func (t TierTest) Broken() []canary.Result {
 	var list []canary.Result
 	for _, r := range t.Results {
@@ -41,8 +41,8 @@ func (t TierTest) Broken() []canary.Result {
 	return list
 }
 
-// Layers says of every wall of the tier "active", "broken: acts" or
-// "unavailable: why". A wall is active only if nothing got past it.
+// Layers returns the state of every layer of the tier: "active", "broken: acts" or
+// "unavailable: reason". A layer is active only if no act got past it.
 func (r Report) Layers() map[string]string {
 	state := map[string]string{}
 	for _, layer := range r.Facts.Layers {
@@ -62,7 +62,7 @@ func (r Report) Layers() map[string]string {
 	return state
 }
 
-// Held reports whether no wall of any tier was found broken.
+// Held reports whether all layers of all tiers held.
 func (r Report) Held() bool {
 	for _, t := range r.Tiers {
 		if len(t.Broken()) > 0 {
@@ -93,8 +93,7 @@ func (b *Box) readReport(boot, binary string) (Report, bool) {
 	return r, true
 }
 
-// writeReport replaces the cache; where it cannot be written, the next one asks
-// again.
+// writeReport replaces the cache. If it cannot be written, the next call repeats the test.
 func (b *Box) writeReport(r Report) {
 	if b.cfg.CacheFile == "" {
 		return

@@ -22,7 +22,7 @@ import (
 )
 
 // Report returns the result of the self-test: the cached one of this boot, or a
-// fresh one, which takes a few seconds.
+// new one, which takes a few seconds.
 func (b *Box) Report(ctx context.Context) (Report, error) {
 	if r, ok := b.readReport(bootID(), b.identity()); ok {
 		return r, nil
@@ -36,8 +36,8 @@ func bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// identity names this binary and what it may not use: another one may have other
-// walls. The user counts, because another may do other things here.
+// identity identifies this binary and its disabled layers, because another binary may have
+// other layers. It includes the user, because another one may have other permissions.
 func (b *Box) identity() string {
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {
@@ -50,12 +50,11 @@ func (b *Box) identity() string {
 	return id
 }
 
-// SelfTest really tries to break out of every tier this machine has, and keeps
-// the result until the next boot. The error is ctx's; everything else that goes
-// wrong is a finding.
+// SelfTest tries to break out of every tier of this machine, and stores the result until the
+// next boot. The error is ctx's; all other problems are findings.
 func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	b.mu.Lock()
-	b.facts = nil // what was true when we started may have changed
+	b.facts = nil // the facts may have changed since the start
 	b.mu.Unlock()
 	r := Report{Facts: b.Facts(), At: time.Now().UTC(), Boot: bootID(), Binary: b.identity()}
 	for _, tier := range []Tier{T3, T2} {
@@ -107,8 +106,8 @@ func layerAtT2(layer string) string {
 	return layer
 }
 
-// breakOut makes victims, lets the canary at them, and looks at them afterwards:
-// what it says is not all there is.
+// breakOut creates victims, runs the canary against them, and inspects them afterwards,
+// because the canary's own report may be incomplete.
 func (b *Box) breakOut(ctx context.Context, tier Tier) ([]canary.Result, error) {
 	base, err := os.MkdirTemp(b.cfg.Scratch, "junctor-canary-")
 	if err != nil {
@@ -154,8 +153,8 @@ func (b *Box) breakOut(ctx context.Context, tier Tier) ([]canary.Result, error) 
 	return append(results, after), nil
 }
 
-// makeVictims makes what may not be reached. Permissions do not protect it: only
-// the walls do.
+// makeVictims creates the objects that must not be reachable. Permissions do not protect
+// them, only the layers do.
 func makeVictims(ctx context.Context, base string) (v canary.Victims, process *victimProcess, release func(), err error) {
 	var closers []io.Closer
 	release = func() {
@@ -236,11 +235,11 @@ type victimProcess struct {
 	stdin io.Closer
 	said  *bytes.Buffer
 	pid   int
-	nice  int // as the kernel counts; ours, which need not be the usual one
+	nice  int // the inherited value as the kernel counts, which need not be the default
 	end   func() error
 }
 
-// heard reports whether a signal reached it; it has ended.
+// heard reports whether a signal reached the process, after it has ended.
 func (v *victimProcess) heard() bool { return strings.Contains(v.said.String(), "touched") }
 
 func startVictim(ctx context.Context) (*victimProcess, error) {
@@ -280,7 +279,7 @@ func startVictim(ctx context.Context) (*victimProcess, error) {
 
 func (v *victimProcess) Close() error { return v.end() }
 
-// traces says what changed about the victims, or "".
+// traces describes the changes of the victims, or returns "".
 func traces(v canary.Victims, victim *victimProcess) string {
 	data, err := os.ReadFile(v.File)
 	if err != nil || !bytes.Equal(data, []byte(canary.Secret)) {

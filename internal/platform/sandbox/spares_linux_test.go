@@ -98,7 +98,7 @@ func TestNothingOutlivesAKilledServer(t *testing.T) {
 			if err != nil {
 				return
 			}
-			// The next server takes its control groups away, once nobody is in them.
+			// The next server removes its control groups once they are empty.
 			for {
 				found.removeStale()
 				left, _ := filepath.Glob(filepath.Join(found.dirs["pids"], fmt.Sprintf("%s%d-*", groupPrefix, cmd.Process.Pid)))

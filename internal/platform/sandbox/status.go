@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Status is the report as sandbox status and GET /api/v1/sandbox give it.
+// Status returns the report in the form of sandbox status and GET /api/v1/sandbox.
 func (r Report) Status() map[string]any {
 	d := DefaultLimits()
 	return map[string]any{
@@ -16,7 +16,7 @@ func (r Report) Status() map[string]any {
 	}
 }
 
-// text says how much a limit is, for whoever went over it.
+// text returns the value of a limit for the error message of a run that exceeded it.
 func (l Limits) text(kind string) string {
 	d := DefaultLimits()
 	mib := func(n, def int64) string { return fmt.Sprintf(" of %d MiB", cmp.Or(n, def)>>20) }

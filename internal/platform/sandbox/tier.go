@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Tier says how strongly a program is confined (capability-runner). Higher is
-// stronger; there is no tier without any wall.
+// Tier is a level of confinement (capability-runner). Higher is stronger; every tier has
+// at least one layer.
 type Tier int
 
 // The tiers.
@@ -20,10 +20,10 @@ const (
 
 func (t Tier) String() string { return fmt.Sprintf("T%d", int(t)) }
 
-// MarshalText spells a tier as people read it: "T3".
+// MarshalText implements [encoding.TextMarshaler], for example "T3".
 func (t Tier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (t *Tier) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "T1", "t1":
@@ -38,11 +38,11 @@ func (t *Tier) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Network says what a confined program may reach.
+// Network is the part of the network that a confined program may reach.
 type Network string
 
-// The networks. Unfiltered is only ever reported: it is what "proxy" comes to
-// below T3, and what "none" comes to at T1.
+// The networks. Unfiltered is only reported: it is the effect of "proxy" below T3, and of
+// "none" at T1.
 const (
 	NetworkNone       Network = "none"
 	NetworkProxy      Network = "proxy" // the hosts of Confinement.Egress, over HTTP
@@ -50,38 +50,38 @@ const (
 	NetworkUnfiltered Network = "unfiltered"
 )
 
-// Confinement is what a program is put behind. The zero value demands T3 and
-// gives no network, no package and nothing to write but the temporary directory.
+// Confinement configures how a program is confined. The zero value requires T3, without
+// network and package, and with only the temporary directory writable.
 type Confinement struct {
 	// MinTier is the tier below which nothing runs; 0 means T3.
 	MinTier Tier
 	// MaxTier is the strongest tier to use; 0 means the best there is.
 	MaxTier Tier
 
-	// Work is the run's work directory, an absolute real path; the program starts
-	// there. When the server is root, it must be its own: the directory is given
-	// to UID. WorkReadOnly keeps it from being changed.
+	// Work is the run's work directory, an absolute real path, and the program's initial
+	// directory. If the server is root, the directory must belong to the run alone, because
+	// it is given to UID. WorkReadOnly makes it read-only.
 	Work         string
 	WorkReadOnly bool
 	// Package is shown read-only, ReadOnly too, at the same paths.
 	Package  string
 	ReadOnly []string
 
-	// Bare shows nothing of the machine: no system directories, files or devices.
-	// It is for a program that needs none, such as a static binary of our own.
+	// Bare hides the whole machine: all system directories, files and devices. It is for
+	// a program that does not need them, such as a static binary of junctor.
 	Bare bool
 
 	Network Network // "" means none
 	// Egress decides about every connection of NetworkProxy.
 	Egress egress.Policy
-	// OnEgress hears every decision, from the proxy's goroutines; may be nil.
+	// OnEgress is called with every decision, from the proxy's goroutines. It may be nil.
 	OnEgress func(egress.Decision)
-	// AllowUnfiltered accepts that a tier below T3 cannot filter the network the
-	// program was promised: somebody was asked.
+	// AllowUnfiltered accepts that a tier below T3 cannot filter the network that the
+	// program was promised. It is set after a person has confirmed that.
 	AllowUnfiltered bool
 
 	Limits Limits
-	// UID and GID are what the program runs as when the server is root; 0 means
+	// UID and GID are the user and group of the program if the server is root; 0 means
 	// [DefaultUID]. Two extensions that share them can reach each other's
 	// processes at T2.
 	UID, GID int
@@ -91,12 +91,12 @@ type Confinement struct {
 // and names no other.
 const DefaultUID = 63120
 
-// Placement says where a program would run and what it would see. Arguments and
-// variables that name paths are built with it.
+// Placement describes where a program would run and what it would see. Use it to build
+// arguments and variables that name paths.
 type Placement struct {
 	Tier    Tier    `json:"tier"`
 	Network Network `json:"network"`
-	// Layers are the walls that stand, Missing those that do not and why.
+	// Layers are the active layers, Missing the inactive ones with the reasons.
 	Layers  []string          `json:"layers"`
 	Missing map[string]string `json:"missing,omitempty"`
 	// Work and Package are the paths as the program sees them.
@@ -104,7 +104,7 @@ type Placement struct {
 	Package string `json:"package,omitempty"`
 }
 
-// Usage is what a confined run used, over its whole tree.
+// Usage is the resource usage of a confined run, over its whole tree.
 type Usage struct {
 	User, System time.Duration
 	MaxRSS       int64 // bytes of the largest process
@@ -113,7 +113,7 @@ type Usage struct {
 
 // The walls, as status and results name them.
 const (
-	LayerUser       = "user"       // another user than the server's, or a user namespace of one user
+	LayerUser       = "user"       // a user other than the server's, or a user namespace of one user
 	LayerNamespaces = "namespaces" // mount, pid, net, ipc, uts
 	LayerRoot       = "root"       // the private root
 	LayerNetwork    = "network"    // an empty network namespace
@@ -126,7 +126,7 @@ const (
 	LayerHygiene    = "hygiene"    // environment, descriptors, group kill, bounded output
 )
 
-// Without is Config.Off for walls that the operator's configuration takes away.
+// Without returns a Config.Off for layers that the operator's configuration disables.
 func Without(layers []string) map[string]string {
 	why := make(map[string]string, len(layers))
 	for _, layer := range layers {
@@ -135,8 +135,8 @@ func Without(layers []string) map[string]string {
 	return why
 }
 
-// Switchable are the walls that Config.Off can take away; the others cost nothing
-// and are on every machine.
+// Switchable returns the layers that Config.Off can disable; the others are free of cost
+// and available on every machine.
 func Switchable() []string {
 	return []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerProc, LayerLandlock, LayerSeccomp, LayerCgroup}
 }

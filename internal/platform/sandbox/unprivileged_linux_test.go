@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// testUID is somebody without rights, and not who confined programs are.
+// testUID is a user without rights, other than that of confined programs.
 const testUID = 63121
 
 // TestAllOfItAsAnUnprivilegedServer runs the tests again as another user, because a

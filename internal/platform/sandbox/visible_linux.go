@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/jail"
 )
 
-// systemDirs hold what programs need to run; on most machines all but the first
-// are links into it.
+// systemDirs returns the directories that programs need to run; on most machines all but the
+// first are links into it.
 func systemDirs() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
@@ -33,8 +33,8 @@ func devices() []string {
 	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 }
 
-// procFiles are what runtimes read to learn about the machine. At T2 the rest of
-// /proc is closed: it shows other processes.
+// procFiles returns the files by which runtimes inspect the machine. At T2 the rest of
+// /proc is hidden, because it shows other processes.
 func procFiles() []string {
 	return []string{"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems"}
 }
@@ -44,7 +44,7 @@ func credentialDirs() []string {
 	return []string{".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube", ".docker", ".mozilla", ".config/google-chrome", ".config/chromium", ".netrc", ".azure", ".password-store"}
 }
 
-// system is what every private root shows.
+// system is the part of the machine that every private root shows.
 type system struct {
 	at   time.Time
 	room *jail.Room
@@ -55,11 +55,11 @@ type system struct {
 
 // systemTime is how long a list of the machine's own files is good for: package
 // managers replace them.
-const systemTime = 10 * time.Second
+const systemTTL = 10 * time.Second
 
-// system lists the machine's own parts of a private root, by a short memory: it
-// takes a hundred look-ups. They are root's, so that which file it is is not
-// pinned.
+// system returns the machine's parts of a private root. The result is cached for a short
+// time, because it takes a hundred look-ups. The files belong to root, so they are not
+// pinned by identity.
 func (b *Box) system(noProc, bare bool) system {
 	if bare {
 		return system{room: &jail.Room{SkipProc: noProc}, stamp: "bare"}
@@ -75,7 +75,7 @@ func (b *Box) system(noProc, bare bool) system {
 func (b *Box) parts() system {
 	b.spares.mu.Lock()
 	defer b.spares.mu.Unlock()
-	if time.Since(b.shared.at) < systemTime {
+	if time.Since(b.shared.at) < systemTTL {
 		return b.shared
 	}
 	s := system{at: time.Now(), room: &jail.Room{Links: map[string]string{

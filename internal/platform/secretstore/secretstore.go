@@ -103,7 +103,7 @@ func (s *Store) replace(name, text string) (err error) {
 	return nil
 }
 
-// Get returns a secret; not_found when there is none of that name.
+// Get returns a secret. The error is not_found if the name does not exist.
 func (s *Store) Get(name string) (secret.Value, error) {
 	if err := checkName("secrets.get", name); err != nil {
 		return secret.Value{}, err
@@ -139,7 +139,7 @@ func (s *Store) List() ([]Info, error) {
 	return all, nil
 }
 
-// Remove deletes a secret; not_found when there is none of that name.
+// Remove deletes a secret. The error is not_found if the name does not exist.
 func (s *Store) Remove(name string) error {
 	if err := checkName("secrets.remove", name); err != nil {
 		return err
@@ -150,9 +150,9 @@ func (s *Store) Remove(name string) error {
 	return nil
 }
 
-// ReadFile reads a secret, such as a token, from a file that somebody else
-// keeps; one trailing line end is dropped. The warning, if any, says that other
-// users can read the file: it is for the operator, the value is good.
+// ReadFile reads a secret, such as a token, from a file that is maintained outside of the
+// store; one trailing line end is dropped. A non-empty warning reports to the operator that
+// other users can read the file; the value is valid.
 func ReadFile(path string) (value secret.Value, warning string, err error) {
 	const op = "secrets.read"
 	info, err := os.Stat(path)

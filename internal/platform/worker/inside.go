@@ -25,7 +25,7 @@ const (
 
 // watchdog is how long after its deadline the engine may take to notice, before
 // the process ends itself.
-const watchdog = 300 * time.Millisecond
+const watchdogInterval = 300 * time.Millisecond
 
 // IsWorker reports whether this process was started to run code. argv is os.Args.
 func IsWorker(argv []string) bool { return len(argv) == 2 && argv[1] == workerName }
@@ -45,7 +45,7 @@ func Main() int {
 	}
 	timeout := time.Duration(c.order.Timeout) * time.Millisecond
 	deadline := time.Now().Add(timeout)
-	timer := time.AfterFunc(timeout+watchdog, func() {
+	timer := time.AfterFunc(timeout+watchdogInterval, func() {
 		c.end(&failure{Kind: kindTimeout})
 		os.Exit(0)
 	})
@@ -140,8 +140,8 @@ func (c *conn) chunk(value jsonx.Raw) error {
 	return c.write(false, map[string]any{"chunk": value})
 }
 
-// call makes one host call and waits for its reply. An error is the host's word
-// on it, for the code to hear.
+// call makes one host call and waits for its reply. An error is the host's, and is passed to
+// the code.
 func (c *conn) call(method string, params jsonx.Raw) (jsonx.Raw, error) {
 	if len(params) > MaxRequest {
 		return nil, fmt.Errorf("the host call has %d bytes of parameters; the limit is %d", len(params), MaxRequest)

@@ -42,7 +42,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	began := time.Now()
 	runCtx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	limited, cancel := context.WithTimeout(runCtx, job.Timeout+grace)
+	limited, cancel := context.WithTimeout(runCtx, job.Timeout+stopGrace)
 	defer cancel()
 
 	t := &talk{job: &job, pkg: place.Package, in: ours[0], out: ours[1], stop: stop}
@@ -50,7 +50,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	talking.Go(func() { t.run(limited) }) // ends when the other ends of the pipes are closed
 	ran, runErr := r.cfg.Walls.Run(limited, r.spec(&job, theirs), room)
 	closeAll(theirs)
-	_ = ours[1].SetWriteDeadline(time.Now()) // nobody reads any more
+	_ = ours[1].SetWriteDeadline(time.Now()) // the reader has gone
 	cancel()
 	talking.Wait()
 
@@ -136,7 +136,7 @@ func (r *Runner) confinement(job *Job) sandbox.Confinement {
 	c := sandbox.Confinement{
 		MinTier: job.Floor, Network: sandbox.NetworkNone, UID: job.UID, GID: job.GID, Bare: r.bare(),
 		Limits: sandbox.Limits{
-			Memory: job.Memory + overhead, Processes: 64, CPU: job.Timeout + 2*grace, FileSize: 1, OpenFiles: 32, Disk: -1, Temp: 64 << 10,
+			Memory: job.Memory + overhead, Processes: 64, CPU: job.Timeout + 2*stopGrace, FileSize: 1, OpenFiles: 32, Disk: -1, Temp: 64 << 10,
 		},
 	}
 	if job.Language == Python {

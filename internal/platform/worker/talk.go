@@ -100,7 +100,7 @@ type talk struct {
 	bytes  int // of all chunks
 }
 
-// run sends the job and hears the process until it ends.
+// run sends the job and reads the process's messages until it ends.
 func (t *talk) run(ctx context.Context) {
 	if err := t.send(); err != nil {
 		return // it is gone; that it said nothing is told by the verdict
@@ -116,7 +116,7 @@ func (t *talk) run(ctx context.Context) {
 		}
 	}
 	if t.value != nil || t.failed != nil {
-		timer := time.AfterFunc(grace/2, func() { t.stop(errDone) }) // mostly it ends by itself
+		timer := time.AfterFunc(stopGrace/2, func() { t.stop(errDone) }) // mostly it ends by itself
 		defer timer.Stop()
 	}
 	_, _ = io.Copy(io.Discard, t.in)

@@ -20,9 +20,9 @@ import (
 
 const wasmPage = 64 << 10
 
-// webAssembly runs the module of c. It is compiled anew each time: a cache on disk
-// would have to be written by a process that has seen a stranger's code and that
-// may write nothing, or be trusted by the next without being looked at.
+// webAssembly runs the module of c. It compiles the module each time, because a cache on disk
+// would have to be written by a process that has read untrusted code and must not write
+// anything, or be trusted by the next process without verification.
 func webAssembly(c *conn, deadline time.Time) (jsonx.Raw, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package worker runs one piece of code that somebody else sent, in a process of
-// its own that can do nothing but compute. The process is this binary started
+// Package worker runs one piece of untrusted code in a separate process
+// that can only compute. The process is this binary started
 // again behind the walls of package sandbox; before it reads the code it gives up
 // every system call that opens, connects or starts something. What is left are
 // memory, which the engine and then the kernel bound, time, which the engine, the
@@ -73,7 +73,7 @@ const (
 	// what it compiles, and results on their way.
 	overhead = 256 << 20
 	// grace is how long after the engine's deadline the process is killed.
-	grace = time.Second
+	stopGrace = time.Second
 )
 
 // The languages.
@@ -100,8 +100,7 @@ type Config struct {
 	// Languages are those that may run; nil is javascript and wasm. python is one
 	// only where it is named.
 	Languages []string
-	// Python is the absolute path of an interpreter in a system directory; "" where
-	// there is none.
+	// Python is the absolute path of an interpreter in a system directory, or "".
 	Python string
 }
 
@@ -128,22 +127,22 @@ type Job struct {
 	Language string // as sent: js and wasi are understood
 	Code     []byte
 	Entry    string // a function's name; "" is main
-	// Handler is the key in the code's table of handlers, preferred to Entry where
-	// the table has it; "" is none.
+	// Handler is the key in the code's table of handlers, preferred to Entry if the table
+	// has it. It may be "".
 	Handler string
 	Input   json.RawMessage // the one document; nil is {}
 	Timeout time.Duration   // 0: DefaultTimeout; at most MaxTimeout
 	Memory  int64           // of the engine, in bytes; 0: DefaultMemory
 	// Calls are the host calls the code may make, by method.
 	Calls map[string]Call
-	// Chunk hears every chunk in order, before Run returns; nil: they are dropped.
+	// Chunk is called with every chunk in order, before Run returns. If nil, chunks are dropped.
 	Chunk func(json.RawMessage)
 	// Floor is the weakest sandbox, never below T2; 0 means T2. UID and GID are
 	// those of sandbox.Confinement.
 	Floor    sandbox.Tier
 	UID, GID int
 	// Package is a directory that python sees, and Import the folder in it that it
-	// imports from; "" is none.
+	// imports from. Both may be "".
 	Package, Import string
 }
 

@@ -264,11 +264,11 @@ func (r *round) sockets() {
 	}
 }
 
-const connectTime = 500 * time.Millisecond
+const connectTimeout = 500 * time.Millisecond
 
 func (r *round) network() {
 	dial := func(network, address string) error {
-		c, err := net.DialTimeout(network, address, connectTime)
+		c, err := net.DialTimeout(network, address, connectTimeout)
 		if err == nil {
 			c.Close()
 		}
@@ -280,9 +280,9 @@ func (r *round) network() {
 	r.try("network", "connect to an outside address", dial("tcp", "192.0.2.1:80"))
 	r.try("network", "connect to the metadata service", dial("tcp", "169.254.169.254:80"))
 	if r.v.UDP != "" {
-		c, err := net.DialTimeout("udp", r.v.UDP, connectTime)
+		c, err := net.DialTimeout("udp", r.v.UDP, connectTimeout)
 		if err == nil {
-			_ = c.SetDeadline(time.Now().Add(connectTime))
+			_ = c.SetDeadline(time.Now().Add(connectTimeout))
 			_, err = c.Write([]byte(Secret))
 			if err == nil { // sent is not arrived: the victim echoes
 				_, err = c.Read(make([]byte, 8))
@@ -293,7 +293,7 @@ func (r *round) network() {
 	}
 	_, err := net.LookupHost("canary.example.com")
 	if fault := (*net.DNSError)(nil); errors.As(err, &fault) && fault.IsNotFound && len(nameservers()) > 0 {
-		err = nil // somebody answered
+		err = nil // the peer answered
 	}
 	r.try("network", "ask a name server", err)
 	if r.v.Socket != "" {
@@ -311,8 +311,8 @@ func nameservers() string {
 
 func (r *round) signals() {
 	parent := os.Getppid()
-	// The kernel reports success for "everybody" even when it refused each one, so
-	// whether somebody heard it is the victim's to say. CONT hurts nobody.
+	// The kernel reports success for "all processes" even if it refused each one, so the victim
+	// must report whether a signal arrived. CONT is harmless.
 	_ = unix.Kill(-1, unix.SIGCONT)
 	targets := map[string]int{}
 	if parent > 1 {

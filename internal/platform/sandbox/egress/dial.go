@@ -20,7 +20,7 @@ func Dial(ctx context.Context, target string, cfg Config) (net.Conn, error) {
 		cfg.Resolver = net.DefaultResolver
 	}
 	if cfg.Dialer == nil {
-		cfg.Dialer = &net.Dialer{Timeout: dialTime}
+		cfg.Dialer = &net.Dialer{Timeout: dialTimeout}
 	}
 	p := &proxy{cfg: cfg, filter: f, ranges: special(), ctx: ctx}
 	return p.dial(ctx, target, 0)

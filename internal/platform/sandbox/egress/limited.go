@@ -12,7 +12,7 @@ type limited struct {
 }
 
 func (c *limited) Read(b []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(idleTime))
+	_ = c.SetReadDeadline(time.Now().Add(idleTimeout))
 	if c.p.limiter != nil {
 		b = b[:min(len(b), c.p.limiter.Burst())]
 	}

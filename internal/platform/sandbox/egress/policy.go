@@ -215,7 +215,8 @@ func special() []netip.Prefix {
 	return list
 }
 
-// metadata are the services that hand a machine's own credentials to whoever asks.
+// metadata reports whether an address is a metadata service, which gives a machine's own
+// credentials to every client.
 func metadata(a netip.Addr) bool {
 	switch a.String() {
 	case "169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254", "168.63.129.16", "192.0.0.192":

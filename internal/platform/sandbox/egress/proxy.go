@@ -21,9 +21,9 @@ const (
 	defaultRate        = 4 << 20 // bytes a second
 	defaultConnections = 64
 	headerLimit        = 32 << 10
-	resolveTime        = 10 * time.Second
-	dialTime           = 15 * time.Second
-	idleTime           = 2 * time.Minute
+	resolveTimeout     = 10 * time.Second
+	dialTimeout        = 15 * time.Second
+	idleTimeout        = 2 * time.Minute
 	addressesTried     = 4
 )
 
@@ -32,8 +32,8 @@ type Config struct {
 	Policy   Policy
 	Resolver Resolver // nil means the system's
 	Dialer   Dialer   // nil means the system's
-	// OnDecision hears every decision; may be nil. It is called from the
-	// connections' goroutines and must not block for long.
+	// OnDecision is called with every decision, from the connections' goroutines, and must not
+	// block for long. It may be nil.
 	OnDecision func(Decision)
 }
 
@@ -62,7 +62,7 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 		cfg.Resolver = net.DefaultResolver
 	}
 	if cfg.Dialer == nil {
-		cfg.Dialer = &net.Dialer{Timeout: dialTime}
+		cfg.Dialer = &net.Dialer{Timeout: dialTimeout}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,11 +79,11 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	}
 	p.forward = &http.Transport{
 		DialContext: p.dialJudged, Proxy: nil, DisableCompression: true, MaxResponseHeaderBytes: headerLimit,
-		ResponseHeaderTimeout: idleTime, IdleConnTimeout: 10 * time.Second, MaxIdleConns: 8,
+		ResponseHeaderTimeout: idleTimeout, IdleConnTimeout: 10 * time.Second, MaxIdleConns: 8,
 	}
 	defer p.forward.CloseIdleConnections()
 	server := &http.Server{
-		Handler: p, MaxHeaderBytes: headerLimit, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTime,
+		Handler: p, MaxHeaderBytes: headerLimit, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
@@ -187,7 +187,7 @@ func (p *proxy) judge(ctx context.Context, target string, usual int) (addrs []ne
 	if literal, err := netip.ParseAddr(name); err == nil {
 		addrs = []netip.Addr{literal}
 	} else {
-		bounded, cancel := context.WithTimeout(ctx, resolveTime)
+		bounded, cancel := context.WithTimeout(ctx, resolveTimeout)
 		defer cancel()
 		if addrs, err = p.cfg.Resolver.LookupNetIP(bounded, "ip", name); err != nil {
 			return nil, d, fmt.Errorf("resolve: %w", err)
@@ -227,7 +227,7 @@ func (p *proxy) dial(ctx context.Context, target string, usual int) (net.Conn, e
 	}
 	var last error
 	for _, a := range addrs[:min(len(addrs), addressesTried)] {
-		bounded, cancel := context.WithTimeout(ctx, dialTime)
+		bounded, cancel := context.WithTimeout(ctx, dialTimeout)
 		conn, err := p.cfg.Dialer.DialContext(bounded, "tcp", netip.AddrPortFrom(a.Unmap(), uint16(d.Port)).String())
 		cancel()
 		if err != nil {
@@ -271,7 +271,7 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "tunnels need HTTP/1.1", http.StatusHTTPVersionNotSupported)
 		return
 	}
-	p.tunnels.Add(1) // a taken-over connection is no longer the server's to wait for
+	p.tunnels.Add(1) // the server does not wait for a hijacked connection
 	defer p.tunnels.Done()
 	client, buffered, err := hijacker.Hijack()
 	if err != nil {
@@ -298,7 +298,7 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	go copyOne(client, upstream)
 	<-both
 	// The other direction may still have an answer under way.
-	timer := time.NewTimer(idleTime)
+	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
 	select {
 	case <-both:

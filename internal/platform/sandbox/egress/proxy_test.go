@@ -222,7 +222,7 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// A tunnel that nobody closes ends with the proxy.
+// An open tunnel ends with the proxy.
 func TestStoppingEndsTunnels(t *testing.T) {
 	t.Parallel()
 	r := start(t, Policy{Allow: []string{"a.test"}}, func(http.ResponseWriter, *http.Request) {})

@@ -50,11 +50,11 @@ type helper struct {
 // Main is the whole life of the helper; it returns its exit status. Whatever
 // happens to the program, the status is 0 once it was reported.
 func Main() int {
-	// Descriptors we inherited end here, whoever forgot to mark them.
+	// Inherited descriptors are closed here, including those without close-on-exec.
 	if err := unix.CloseRange(ControlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		closeOnExecByHand()
 	}
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // nobody reads the job out of our memory
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // prevents other processes from reading the job from this memory
 	haveThreads()
 	h := &helper{}
 	if err := h.life(); err != nil {
@@ -238,8 +238,8 @@ func (h *helper) begin() (pid int, err error) {
 	return h.start()
 }
 
-// listen makes the proxy's listener inside the network namespace and hands it
-// out: whoever accepts on it serves this run and nobody else.
+// listen creates the proxy's listener inside the network namespace and passes it to the
+// server, which accepts on it for this run only.
 func (h *helper) listen() error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("loopback: %w", err)
@@ -311,8 +311,8 @@ func (h *helper) command() (byte, error) {
 	}
 }
 
-// obey carries out commands; the end of the socket is the end of whoever started
-// us, and nothing may outlive it.
+// obey executes commands. The end of the socket is the end of the parent, which this process
+// must not outlive.
 func (h *helper) obey() {
 	for {
 		c, err := h.command()

@@ -91,7 +91,7 @@ type Job struct {
 	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
 
-	// TempDir is the temporary directory where it is none of a private root.
+	// TempDir is the temporary directory if it is not part of a private root.
 	TempDir string `json:"temp_dir,omitempty"`
 
 	Isolate bool `json:"isolate"` // this process is 1 of new namespaces
@@ -110,8 +110,8 @@ type Job struct {
 	Internet bool   `json:"internet,omitempty"`
 	Landlock int    `json:"landlock,omitempty"` // the interface version to use; 0 for none
 	Rules    []Rule `json:"rules,omitempty"`
-	// OpenTCP leaves TCP to the other walls; else Landlock permits ProxyPort alone
-	// where there is a proxy, and nothing where there is none.
+	// OpenTCP leaves TCP to the other layers. Otherwise Landlock permits only ProxyPort, or
+	// nothing without a proxy.
 	OpenTCP bool `json:"open_tcp,omitempty"`
 	Proxy   bool `json:"proxy,omitempty"` // make the proxy's listener and hand it out
 

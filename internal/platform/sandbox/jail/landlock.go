@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LandlockABI returns the version of the kernel's Landlock interface, or an
-// error that says why there is none.
+// LandlockABI returns the version of the kernel's Landlock interface, or an error if it is
+// missing.
 func LandlockABI() (int, error) {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch {

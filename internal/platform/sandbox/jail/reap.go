@@ -83,13 +83,13 @@ func (h *helper) wait(program int) error {
 	}
 }
 
-// sweep kills and reaps until there is nobody left: without children there are
-// no descendants, since orphans come to us. Something that cannot be killed,
-// such as a process in an uninterruptible call, is waited for 5 s and no longer.
+// sweep kills and reaps until all children have ended. Then descendants have ended too,
+// because orphans are reparented to this process. It waits at most 5 s for a process that
+// cannot be killed, such as one in an uninterruptible call.
 func (h *helper) sweep() {
 	deadline := time.Now().Add(5 * time.Second)
 	for first := true; time.Now().Before(deadline); first = false {
-		if !first { // mostly there is nobody left
+		if !first { // usually all have ended already
 			h.killAll()
 		}
 		for {

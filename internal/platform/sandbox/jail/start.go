@@ -68,8 +68,8 @@ func (h *helper) start() (pid int, err error) {
 // selfPath is the file this process executes, whatever has become of its name.
 const selfPath = "/proc/self/exe"
 
-// own reports whether a limit may be final for the helper as well, which then
-// needs nobody's leave to make it final for the program.
+// own reports whether a limit may be final for the helper as well, so that it can be made
+// final for the program without further permission.
 func own(resource int) bool {
 	return resource == unix.RLIMIT_FSIZE || resource == unix.RLIMIT_CORE || resource == unix.RLIMIT_MEMLOCK || resource == unix.RLIMIT_NOFILE
 }

@@ -13,12 +13,12 @@ import (
 
 // How often limits the kernel does not hold for a whole tree are looked at.
 const (
-	watchTree = 100 * time.Millisecond
-	watchDisk = time.Second
+	watchTreeInterval = 100 * time.Millisecond
+	watchDiskInterval = time.Second
 )
 
 // tick is the unit of CPU time in /proc: USER_HZ, 100 on every Linux we run on.
-const tick = time.Second / 100
+const tickInterval = time.Second / 100
 
 // process is one member of the tree.
 type process struct {
@@ -44,7 +44,7 @@ func (h *helper) watch() {
 	if l.Memory <= 0 && l.CPU <= 0 {
 		return
 	}
-	for range time.Tick(watchTree) {
+	for range time.Tick(watchTreeInterval) {
 		var resident int64
 		cpu := usage()
 		total := cpu.User + cpu.System
@@ -68,7 +68,7 @@ func (h *helper) watchDisk(dir string, limit int64) {
 	if err != nil {
 		return
 	}
-	for range time.Tick(watchDisk) {
+	for range time.Tick(watchDiskInterval) {
 		if diskUsage(root, limit) > limit {
 			h.exceed("disk")
 		}
@@ -79,8 +79,8 @@ func (h *helper) watchDisk(dir string, limit int64) {
 // inodes run out as well.
 const leastEntry = 1 << 10
 
-// deepest is how many folders may lie in each other: walking takes the square of
-// it, and nobody could say what is at the bottom in time.
+// deepest is the maximum depth of nested folders, because the cost of walking is its square,
+// and the walk must finish in time.
 const deepest = 128
 
 // diskUsage counts allocated bytes below root until they are more than enough,
@@ -178,7 +178,7 @@ func readProcess(pid int) (process, bool) {
 	}
 	p := process{
 		pid: pid, parent: int(number(4)),
-		cpu:      time.Duration(number(14)+number(15)+number(16)+number(17)) * tick,
+		cpu:      time.Duration(number(14)+number(15)+number(16)+number(17)) * tickInterval,
 		resident: number(24) * int64(os.Getpagesize()),
 	}
 	return p, true

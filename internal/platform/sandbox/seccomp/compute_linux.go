@@ -59,10 +59,10 @@ func compute(t table, calls []uint32, clone, clone3, tgkill, pid uint32) []Instr
 	return a.prog
 }
 
-// ComputeOnly leaves this process, for good and in all its threads, nothing but
-// computing and the descriptors it has: whatever opens a file, makes a socket,
-// starts a program or signals another process is refused with EPERM. The error
-// says why there is no such filter; the process is then as it was.
+// ComputeOnly permanently restricts this process, in all its threads, to computing and the
+// descriptors it has: calls that open a file, create a socket, start a program or signal
+// another process fail with EPERM. If the filter is not available, ComputeOnly returns an
+// error and the process is not changed.
 func ComputeOnly() error {
 	t, ok := native()
 	if !ok {

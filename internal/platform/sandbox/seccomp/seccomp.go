@@ -157,8 +157,8 @@ func (a *assembler) jump(code uint16, k uint32, jt, jf uint8) {
 }
 func (a *assembler) errno(n uint32) { a.emit(opRet, retErrno|n) }
 
-// when runs body for one call. The body ends in a return on every way; where the
-// architecture lacks the call, there is no body.
+// when runs body for one call. The body must end in a return on every path. If the
+// architecture lacks the call, the body is omitted.
 func (a *assembler) when(name string, body func(b *assembler)) {
 	nr, ok := a.t.numbers[name]
 	if !ok {
@@ -196,8 +196,8 @@ func build(t table, o Options) []Instruction {
 		b.emit(opRet, retAllow)
 	})
 	a.when("socket", func(b *assembler) { b.socket(o.Internet, typeStream, typeDgram) })
-	// A pair reaches nobody but who holds it, so it may also keep the bounds of
-	// messages: browsers do not run without.
+	// A pair reaches only its holders, so it may also preserve message boundaries; browsers
+	// require that.
 	a.when("socketpair", func(b *assembler) { b.socket(o.Internet, typeStream, typeDgram, typeSeqpacket) })
 	a.when("ioctl", func(b *assembler) {
 		b.emit(opLoad, argLow(1))
@@ -273,8 +273,8 @@ func (a *assembler) processes() {
 	})
 }
 
-// Program returns the filter for the architecture this was built for. The error
-// says that there is none.
+// Program returns the filter for the architecture of this build, or an error if it is not
+// supported.
 func Program(o Options) ([]Instruction, error) {
 	t, ok := native()
 	if !ok {

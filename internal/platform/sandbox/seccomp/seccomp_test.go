@@ -148,7 +148,7 @@ func TestForeignABIAndUnnamedCalls(t *testing.T) {
 	}
 }
 
-// A name without a number would be a hole nobody sees: only calls that an
+// A name without a number would be an unnoticed gap, so only calls that an
 // architecture really lacks may be missing.
 func TestEveryNameHasANumber(t *testing.T) {
 	t.Parallel()
