@@ -11,16 +11,16 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// channel is what the triggers of the tables notify on, with the table's name.
+// channel is the channel on which the triggers of the tables notify, with the table's name.
 const channel = "junctor_changed"
 
 const (
-	firstRetry  = 50 * time.Millisecond
-	lastRetry   = 2 * time.Second
-	alivePeriod = 5 * time.Second // how often a silent connection is asked whether it lives
+	firstRetryDelay = 50 * time.Millisecond
+	maxRetryDelay   = 2 * time.Second
+	aliveInterval   = 5 * time.Second // how often a silent connection is pinged
 )
 
-// Health is whether the shared store answers, as [DB.Watch] sees it.
+// Health is the state of the shared store, as seen by [DB.Watch].
 type Health struct {
 	Down  bool
 	Since time.Time // of the present state
@@ -49,7 +49,7 @@ func (h *health) set(err error) bool {
 	return true
 }
 
-// Health returns what Watch has seen last. A SQLite file is never down.
+// Health returns the state last seen by Watch. A SQLite file is never down.
 func (d *DB) Health() Health {
 	if d.pg == nil {
 		return Health{}
@@ -59,25 +59,25 @@ func (d *DB) Health() Health {
 	return d.pg.health.now
 }
 
-// Watch tells of changes of the shared tables, whoever made them, until ctx ends:
-// changed gets the name of the table, or "" when any may have changed, which it
-// says first and after each outage. One call at a time; a change is told within
-// milliseconds of its commit, and never before it. When changed fails, Watch
-// begins anew, so that nothing is missed. After an outage it comes back by
-// itself, with pauses of at most 2 s; state is told when [DB.Health] changes and
-// may be nil. A SQLite file has one process: there Watch waits for ctx alone.
+// Watch reports changes of the shared tables by any gateway until ctx ends. It calls changed
+// with the name of the table, or with "" if any table may have changed, which it does first
+// and after each outage. Calls are sequential; a change is reported within milliseconds after
+// its commit, and never before. If changed fails, Watch starts again, so that no change is
+// missed. After an outage it reconnects, with pauses of at most 2 s. It calls state, which
+// may be nil, when [DB.Health] changes. A SQLite file has one process, so there Watch only
+// waits for ctx.
 func (d *DB) Watch(ctx context.Context, changed func(ctx context.Context, table string) error, state func(Health)) error {
 	if d.pg == nil {
 		<-ctx.Done()
 		return nil
 	}
-	pause := firstRetry
+	pause := firstRetryDelay
 	for ctx.Err() == nil {
 		err := d.listen(ctx, func(table string) error {
 			if err := changed(ctx, table); err != nil {
 				return err
 			}
-			pause = firstRetry
+			pause = firstRetryDelay
 			if d.pg.health.set(nil) && state != nil {
 				state(d.Health())
 			}
@@ -95,7 +95,7 @@ func (d *DB) Watch(ctx context.Context, changed func(ctx context.Context, table 
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		pause = min(2*pause, lastRetry)
+		pause = min(2*pause, maxRetryDelay)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (d *DB) listen(ctx context.Context, heard func(table string) error) error {
 		return err
 	}
 	for {
-		wait, cancel := context.WithTimeout(ctx, alivePeriod)
+		wait, cancel := context.WithTimeout(ctx, aliveInterval)
 		note, err := conn.WaitForNotification(wait)
 		cancel()
 		switch {
@@ -131,7 +131,7 @@ func (d *DB) listen(ctx context.Context, heard func(table string) error) error {
 		case !pgconn.Timeout(err) || conn.IsClosed():
 			return err
 		default:
-			alive, cancel := context.WithTimeout(ctx, alivePeriod)
+			alive, cancel := context.WithTimeout(ctx, aliveInterval)
 			err := conn.Ping(alive)
 			cancel()
 			if err != nil {

@@ -20,25 +20,25 @@ import (
 
 // Reasons of the shared store's errors.
 const (
-	ReasonUnavailable = "store_unavailable" // it does not answer; a change that was under way may have been kept
-	ReasonBusy        = "store_busy"        // others held what was to be changed for too long
+	ReasonUnavailable = "store_unavailable" // the server does not answer; a change under way may have been stored
+	ReasonBusy        = "store_busy"        // the data was locked by others for too long
 	ReasonUnkeepable  = "text_unkeepable"   // a text that Postgres cannot hold
 )
 
-// connection is one connection to Postgres. It takes the statements that SQLite
-// takes: one set of texts serves both.
+// connection is one connection to Postgres. It accepts SQLite's statements, so that one set
+// of texts serves both.
 //
-// Every question ends after limit, also where the server is there and never
-// answers: nobody may hold a lock of ours for as long as that.
+// Every query ends after limit, even if the server is reachable and never answers, because
+// locks must not be held for as long as that.
 type connection struct {
 	*stdlib.Conn
 	limit time.Duration
 }
 
-// explain is the error of a statement that began outside of a transaction or, with
-// idle false, inside of one. That the server ended an idle connection, as it does
-// when it stops, is heard with the next statement, which it has not taken: outside
-// of a transaction database/sql takes another connection.
+// explain returns the error of a statement that began outside of a transaction or, with
+// idle false, inside of one. If the server closed an idle connection, as it does when it
+// stops, the next statement fails without having been executed. Outside of a transaction,
+// database/sql then uses another connection.
 func (c connection) explain(ctx context.Context, err error, idle bool) error {
 	said, ok := errors.AsType[*pgconn.PgError](err)
 	if idle && ok && strings.HasPrefix(said.Code, stateEnded) && ctx.Err() == nil {
@@ -47,14 +47,14 @@ func (c connection) explain(ctx context.Context, err error, idle bool) error {
 	return explain(ctx, err, c.Conn.Conn().IsClosed())
 }
 
-// ResetSession asks whether the connection lives before it is used again.
+// ResetSession checks that the connection is alive before it is used again.
 func (c connection) ResetSession(ctx context.Context) error {
-	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingLimit))
+	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingTimeout))
 	defer cancel()
 	return c.Conn.ResetSession(asked)
 }
 
-// Close waits for the server's goodbye no longer than that.
+// Close waits for the server's end of the connection no longer than that.
 func (c connection) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -62,7 +62,7 @@ func (c connection) Close() error {
 }
 
 func (c connection) Ping(ctx context.Context) error {
-	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingLimit))
+	asked, cancel := context.WithTimeout(ctx, min(c.limit, pingTimeout))
 	defer cancel()
 	return c.Conn.Ping(asked)
 }
@@ -113,7 +113,7 @@ func (c connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 	return transaction{tx, ctx, cancel, c}, nil
 }
 
-// CheckNamedValue refuses what Postgres would refuse in a text, in words.
+// CheckNamedValue rejects texts that Postgres would reject, with a readable error.
 func (c connection) CheckNamedValue(v *driver.NamedValue) error {
 	if s := reflect.ValueOf(v.Value); s.Kind() == reflect.String && (strings.ContainsRune(s.String(), 0) || !utf8.ValidString(s.String())) {
 		return capability.Errorf(capability.CodeInvalidInput, "store", "a text holds a zero byte or is not UTF-8, which the shared store cannot keep").
@@ -172,8 +172,8 @@ func (t transaction) Rollback() error {
 	return t.Tx.Rollback()
 }
 
-// numbered writes the placeholders of a statement as Postgres has them: ?3 becomes
-// $3, each ? the next number. What is quoted or a comment stays.
+// numbered converts the placeholders of a statement to those of Postgres: ?3 becomes
+// $3, each ? the next number. Quoted parts and comments are not changed.
 func numbered(query string) string {
 	if !strings.Contains(query, "?") {
 		return query
@@ -212,20 +212,19 @@ func numbered(query string) string {
 	return b.String()
 }
 
-// SQLSTATEs that are told apart.
+// SQLSTATEs that are distinguished.
 const (
 	stateSerialization = "40001"
 	stateDeadlock      = "40P01"
 	stateLock          = "55P03"
-	stateCanceled      = "57014" // by statement_timeout: our own cancel ends the context
+	stateCanceled      = "57014" // by statement_timeout, because a cancel by this process ends the context
 	stateTooMany       = "53300"
 	stateEnded         = "57P" // the beginning: the server stops, or starts
 )
 
-// explain is an error of the server or of the way to it, in our words; lost says
-// that the connection is gone. An error that only tells of what was asked stays
-// as it is. The library's texts never hold the password; where the server is, is not
-// the callers' to know.
+// explain translates an error of the server or of the connection to it; lost reports whether
+// the connection is gone. An error about the statement itself is not changed. The library's
+// texts never hold the password, and callers must not learn the server's address.
 func explain(ctx context.Context, err error, lost bool) error {
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		return err

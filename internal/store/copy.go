@@ -29,13 +29,12 @@ func file(path, query string) string {
 	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + query
 }
 
-// Copy writes the SQLite database at from, as it is at one moment, to the new file to,
-// mode 0600. Others, in other processes too, go on reading and writing meanwhile.
+// Copy writes the SQLite database at from, as it is at one moment, to the new file to, mode
+// 0600. Other users of the database, in other processes too, can read and write meanwhile.
 //
-// held is called at that moment, when nobody can commit anything: what it sees of
-// other files belongs to the copy, as if the process that writes them had been killed
-// then. It must be short. An error of it ends the copying; a file that has been begun
-// is removed.
+// Copy calls held at that moment, while a lock prevents commits, so that the state of other
+// files seen by held belongs to the copy, as if the process that writes them had been killed
+// then. It must be short. If held fails, Copy fails, and removes an unfinished file.
 func Copy(ctx context.Context, from, to string, held func() error) (err error) {
 	db, err := existing(from, "mode=rw&_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -97,8 +96,8 @@ func steps(ctx context.Context, b *sqlite.Backup) error {
 	return errors.Join(err, b.Finish())
 }
 
-// Look opens the SQLite database at path for f as it is: nothing is created, brought up
-// to date or changed. A file that is not there is [fs.ErrNotExist].
+// Look opens the SQLite database at path for f, without creating, migrating or changing it.
+// The error for a missing file is [fs.ErrNotExist].
 func Look(path string, f func(*sql.DB) error) error {
 	db, err := existing(path, "mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	if err != nil {
@@ -116,7 +115,7 @@ func existing(path, query string) (*sql.DB, error) {
 	return sql.Open("sqlite", file(path, query))
 }
 
-// Intact reports what SQLite finds wrong with a whole database, as an error.
+// Intact returns an error if SQLite finds that the database is damaged.
 func Intact(ctx context.Context, db *sql.DB) error {
 	var said string
 	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
@@ -128,7 +127,7 @@ func Intact(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Versions returns how far the tables of each owner have come; see [DB.Migrate].
+// Versions returns the schema version of each owner's tables; see [DB.Migrate].
 func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	rows, err := db.QueryContext(ctx, `SELECT substr(name, 8) FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) = 'schema_'`)
 	owners, err := collect(rows, err, func(s scanner) (owner string, err error) { return owner, s.Scan(&owner) })
@@ -146,8 +145,8 @@ func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	return out, nil
 }
 
-// Latest is the number of the last of an owner's migrations: what [Versions] says of a
-// database that this program has brought up to date.
+// Latest returns the number of the last of an owner's migrations, which is the version of a
+// database that this program has migrated.
 func Latest(files fs.FS) (last int64, err error) {
 	names, err := fs.Glob(files, "*.sql")
 	for _, name := range names {
@@ -158,11 +157,11 @@ func Latest(files fs.FS) (last int64, err error) {
 	return last, err
 }
 
-// ReasonNewer says that a newer program has written the database.
+// ReasonNewer is the reason of the error for a database written by a newer program.
 const ReasonNewer = "database_newer"
 
-// newer is the error for a database from the future, where what is written now could
-// be wrong there.
+// newer returns the error for a database written by a newer program, because writes of this
+// program could be wrong in it.
 func newer(owner string, have, know int64) error {
 	return capability.Errorf(capability.CodeConflict, "store", "the database is newer than this program: its tables of %s have version %d, this program knows %d", owner, have, know).
 		With(ReasonNewer, "use the junctor that wrote it or a later one; or restore a backup from before into another home: junctor restore FILE --home DIR")

@@ -30,7 +30,7 @@ func scanHeld(s scanner) (c tasks.HeldCall, err error) {
 	return c, err
 }
 
-// HoldCall adds c unless too many wait.
+// HoldCall adds c unless too many calls wait.
 func (d *DB) HoldCall(ctx context.Context, c tasks.HeldCall, mostOf, mostFor int) (ok bool, err error) {
 	err = d.InTx(ctx, "held_calls "+c.Principal, func(tx *sql.Tx) error {
 		var of, to int
@@ -50,12 +50,12 @@ func (d *DB) HoldCall(ctx context.Context, c tasks.HeldCall, mostOf, mostFor int
 	return ok, err
 }
 
-// HeldCall returns one by its id.
+// HeldCall returns a call by its id.
 func (d *DB) HeldCall(ctx context.Context, id string) (tasks.HeldCall, bool, error) {
 	return one(scanHeld(d.sql.QueryRowContext(ctx, `SELECT `+heldColumns+` FROM held_calls WHERE id = ?`, id)))
 }
 
-// HeldCalls returns the newest, without their results.
+// HeldCalls returns the newest calls, without their results.
 func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) ([]tasks.HeldCall, error) {
 	rows, err := d.sql.QueryContext(ctx, `
 		SELECT id, node, function, '', principal, timeout, state, created, expires, claimed, ended, invocation, '', error FROM held_calls
@@ -63,7 +63,7 @@ func (d *DB) HeldCalls(ctx context.Context, principal, node string, limit int) (
 	return collect(rows, err, scanHeld)
 }
 
-// ClaimCall takes the oldest call that waits for a node.
+// ClaimCall claims the oldest call that waits for a node.
 func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c tasks.HeldCall, ok bool, err error) {
 	err = d.InTx(ctx, "held_calls for "+node, func(tx *sql.Tx) error {
 		var err error
@@ -85,7 +85,7 @@ func (d *DB) ClaimCall(ctx context.Context, node string, now, giveUp time.Time) 
 	return c, ok && err == nil, err
 }
 
-// EndCall writes how a call ended.
+// EndCall stores the outcome of a call.
 func (d *DB) EndCall(ctx context.Context, c tasks.HeldCall, was string) (bool, error) {
 	failure := ""
 	if c.Error != nil {
@@ -100,7 +100,7 @@ func (d *DB) EndCall(ctx context.Context, c tasks.HeldCall, was string) (bool, e
 	return n > 0, err
 }
 
-// SweepCalls expires what waited too long and removes what ended before forget.
+// SweepCalls expires calls that waited too long and removes calls that ended before forget.
 func (d *DB) SweepCalls(ctx context.Context, now, forget time.Time) error {
 	_, err := d.exec(ctx, `UPDATE held_calls SET state = 'expired', ended = ? WHERE state = 'held' AND expires <= ?`, nanos(now), nanos(now))
 	if err == nil {
@@ -109,7 +109,7 @@ func (d *DB) SweepCalls(ctx context.Context, now, forget time.Time) error {
 	return err
 }
 
-// WaitingNodes are the nodes that calls wait for.
+// WaitingNodes returns the nodes that calls wait for.
 func (d *DB) WaitingNodes(ctx context.Context) ([]string, error) {
 	rows, err := d.sql.QueryContext(ctx, `SELECT DISTINCT node FROM held_calls WHERE state IN ('held', 'running') ORDER BY node`)
 	return collect(rows, err, func(s scanner) (node string, err error) {

@@ -11,19 +11,18 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// AuditIndex finds audit records of one gateway; see [audit.Index]. On a server it
-// lies in one table with those of the others, apart by the column gateway, so that
-// whoever has the database finds a run or a session wherever it was.
+// AuditIndex finds audit records of one gateway; see [audit.Index]. On a server it shares one
+// table with those of the others, distinguished by the column gateway, so that a run or a
+// session can be found in the database wherever it was.
 type AuditIndex struct {
 	db  *DB
-	own string // the condition that a row is this gateway's; its one argument is who
-	key string // column that tells whose the position is
+	own string // the condition that a row is this gateway's; its one argument is the gateway
+	key string // the column of the gateway that a position belongs to
 	who any    // value of key
 }
 
-// Audit returns the audit index in this database. gateway names the one whose
-// segments it is about; it must be the only one of that name on a server, and is
-// of no account in a file.
+// Audit returns the audit index in this database. gateway names the gateway of the segments.
+// It must be unique on a server, and is ignored in a file.
 func (d *DB) Audit(gateway string) *AuditIndex {
 	if d.pg == nil {
 		return &AuditIndex{db: d, own: "1 = ?", key: "id", who: 1}
@@ -80,8 +79,8 @@ func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Po
 	})
 }
 
-// text is a stranger's word as the database can hold it: that one record has a zero
-// byte must not keep the others out of the index.
+// text returns an untrusted string in a form that the database accepts, because a zero byte
+// in one record must not keep the others out of the index.
 func (x *AuditIndex) text(s string) string {
 	if x.db.pg == nil {
 		return s
@@ -89,7 +88,7 @@ func (x *AuditIndex) text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Reset empties the copy and keeps the checkpoints.
+// Reset removes all entries and keeps the checkpoints.
 func (x *AuditIndex) Reset(ctx context.Context) error {
 	return x.inTx(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE `+x.own, x.who)
@@ -100,7 +99,7 @@ func (x *AuditIndex) Reset(ctx context.Context) error {
 	})
 }
 
-// Forget drops what lies before seq, but for the checkpoint right before it.
+// Forget removes the entries before seq, except the checkpoint right before it.
 func (x *AuditIndex) Forget(ctx context.Context, seq uint64) error {
 	return x.inTx(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM audit_index WHERE `+x.own+` AND seq < ?`, x.who, seq)
@@ -142,8 +141,8 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	})
 }
 
-// AddCheckpoint keeps the first checkpoint of a number: a later one with another
-// hash would be a forged history's.
+// AddCheckpoint stores the first checkpoint with a number, because a later one with another
+// hash would belong to a forged history.
 func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	columns, marks, args := `seq, hash, at`, `?, ?, ?`, []any{c.Seq, c.Hash, nanos(c.At)}
 	if x.db.pg != nil {

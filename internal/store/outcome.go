@@ -29,8 +29,8 @@ func scanOutcome(s scanner) (o invoke.Outcome, err error) {
 	return o, err
 }
 
-// BeginOutcome claims a key. Finished keys make room for new ones; unfinished
-// ones are kept until they are too old, since only they know of their call.
+// BeginOutcome claims a key. Finished keys are removed to make room for new ones; unfinished
+// ones are kept until they expire, because they are the only record of their call.
 func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Duration, limit int) (got invoke.Outcome, claimed bool, err error) {
 	err = d.InTx(ctx, "outcomes "+o.Principal, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM outcomes WHERE at < ?`, nanos(o.At.Add(-keep))); err != nil {
@@ -85,7 +85,7 @@ func (d *DB) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 	return err
 }
 
-// DropOutcome frees an unfinished key; one that is not there is no error.
+// DropOutcome releases an unfinished key. A missing key is ignored.
 func (d *DB) DropOutcome(ctx context.Context, principal, key string) error {
 	_, err := d.exec(ctx, `DELETE FROM outcomes WHERE principal = ? AND key = ? AND terminal = 0`, principal, key)
 	return err

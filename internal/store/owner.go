@@ -6,12 +6,12 @@ import (
 	"io/fs"
 )
 
-// Migrator brings the tables of an owner up to date; [DB] is one.
+// Migrator migrates the tables of an owner; [DB] implements it.
 type Migrator interface {
 	Migrate(ctx context.Context, owner string, files fs.FS) error
 }
 
-// Database is what packages with tables of their own need of a [DB]. Statements have the
+// Database is the part of a [DB] used by packages with their own tables. Statements have the
 // placeholder ?.
 type Database interface {
 	Migrator
@@ -19,8 +19,7 @@ type Database interface {
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// MigrateOwner brings the tables of owner up to date with the files that migrations
-// returns.
+// MigrateOwner migrates the tables of owner with the files that migrations returns.
 func MigrateOwner(ctx context.Context, db Migrator, owner string, migrations func() (fs.FS, error)) error {
 	files, err := migrations()
 	if err != nil {

@@ -19,7 +19,7 @@ func scanToken(s scanner) (t policy.Token, err error) {
 	return t, err
 }
 
-// delegation stores whose rights bound a token's.
+// delegation stores the bound of a token's rights.
 type delegation struct{ of **policy.Delegation }
 
 func (d delegation) Scan(v any) error {
@@ -64,7 +64,7 @@ func (d *DB) Tokens(ctx context.Context) ([]policy.Token, error) {
 	return collect(rows, err, scanToken)
 }
 
-// RevokeToken ends the token of that id, else the newest of that name.
+// RevokeToken ends the token with that id, otherwise the newest with that name.
 func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (policy.Token, error) {
 	t, err := scanToken(d.sql.QueryRowContext(ctx, `
 		UPDATE tokens SET revoked = ?2
@@ -88,7 +88,7 @@ func scanApproval(s scanner) (a policy.Approval, err error) {
 	return a, err
 }
 
-// AskApproval adds a or returns the open question about the same thing.
+// AskApproval adds a or returns the open question about the same call.
 func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.Approval, created bool, err error) {
 	err = d.InTx(ctx, "approval "+a.Principal+" "+string(a.Capability)+" "+a.InputDigest, func(tx *sql.Tx) error {
 		var err error
@@ -164,7 +164,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 	return policy.Approval{}, conflict("the approval %s is %s, and nobody can answer it any more", id, a.State)
 }
 
-// ConsumeApproval spends an approved once; of two callers one gets it.
+// ConsumeApproval spends an approved once. If two callers compete, one succeeds.
 func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Time) (id string, ok bool, err error) {
 	err = d.sql.QueryRowContext(ctx, `
 		UPDATE approvals SET consumed = ?5
@@ -180,21 +180,21 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 	return id, err == nil, err
 }
 
-// ReturnApproval makes a spent once good again for the rest of its time.
+// ReturnApproval makes a spent once usable again until it expires.
 func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool, error) {
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE approvals SET consumed = 0
 		WHERE id = ? AND state = 'approved' AND decision = 'once' AND consumed != 0 AND usable_until > ?`, id, nanos(now)))
 }
 
-// SupersedeApprovals ends the questions about what is no longer there.
+// SupersedeApprovals ends the questions about content that was replaced or removed.
 func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
 	n, err := d.exec(ctx, `
 		UPDATE approvals SET state = 'superseded' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)
 	return int(n), err
 }
 
-// ExpireApprovals sweeps the pending ones that are past their time.
+// ExpireApprovals expires the pending approvals that are overdue.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
 	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
 	return int(n), err
@@ -230,7 +230,7 @@ func (d *DB) Grants(ctx context.Context) ([]policy.Grant, error) {
 	return collect(rows, err, scanGrant)
 }
 
-// RevokeGrant ends an active grant; one that has ended already is a conflict.
+// RevokeGrant ends an active grant. The error is conflict if it has ended already.
 func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.Grant, error) {
 	g, err := scanGrant(d.sql.QueryRowContext(ctx, `
 		UPDATE grants SET state = 'revoked', revoked = ?2 WHERE id = ?1 AND state = 'active'
@@ -250,7 +250,7 @@ func (d *DB) RevokeGrant(ctx context.Context, id string, at time.Time) (policy.G
 }
 
 // UseGrant checks and counts in one statement, so that a grant for n uses is used
-// n times however many ask at once.
+// n times for any number of concurrent callers.
 func (d *DB) UseGrant(ctx context.Context, id string, now time.Time) (bool, error) {
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE grants SET uses = uses + 1

@@ -26,28 +26,28 @@ import (
 
 // Limits of a Postgres server's connections.
 const (
-	postgresConns   = 16 // of one gateway, beside the one that listens
-	connectTime     = 5 * time.Second
-	statementLimit  = 15 * time.Second // of one statement, kept by the server
-	pingLimit       = 2 * time.Second  // of asking whether a connection lives
-	askLimit        = 20 * time.Second // of one statement or transaction, kept by us: the server may never answer
-	lockLimit       = 10 * time.Second // of waiting for somebody else's transaction
-	idleInTx        = time.Minute      // after which the server ends a transaction nobody goes on with
-	maxMessage      = 64 << 20         // bytes of one message of the server: a row, at most
-	maxPostgresURL  = 2 << 10
-	connectionsLive = 30 * time.Minute
+	postgresConns    = 16 // of one gateway, beside the one that listens
+	connectTimeout   = 5 * time.Second
+	statementTimeout = 15 * time.Second // of one statement, enforced by the server
+	pingTimeout      = 2 * time.Second  // of asking whether a connection lives
+	queryTimeout     = 20 * time.Second // of one statement or transaction, enforced by this process, because the server may never answer
+	lockTimeout      = 10 * time.Second // of waiting for another transaction
+	idleInTxTimeout  = time.Minute      // after which the server ends an idle transaction
+	maxMessage       = 64 << 20         // bytes of one message of the server: a row, at most
+	maxPostgresURL   = 2 << 10
+	connectionTTL    = 30 * time.Minute
 )
 
-// Postgres says where the shared database is.
+// Postgres is the location of the shared database.
 type Postgres struct {
 	// URL is postgres://user@host:5432/database, or postgres://user@/database?host=/dir
 	// for a socket; see [CheckURL].
 	URL string
-	// Password may be empty where the server asks for none.
+	// Password may be empty if the server does not require one.
 	Password secret.Value
 }
 
-// address is what the URL says.
+// address is the parsed URL.
 type address struct {
 	host, database, user string // a host that begins with / is the folder of a socket
 	port                 uint16
@@ -55,7 +55,7 @@ type address struct {
 	rootCert             string
 }
 
-// PlaceOf names for people the database that a configured address means, without user
+// PlaceOf returns a display name of the database at a configured address, without user
 // and password.
 func PlaceOf(url string) string {
 	a, err := readURL(url)
@@ -76,8 +76,8 @@ func (a address) String() string {
 // password in it (it belongs into the secret store), no user or database, more
 // than one host, or a setting besides sslmode (disable, require, verify-full),
 // sslrootcert (an absolute path) and host (the folder of a socket). Without
-// sslmode, a server on this machine is talked to as it is and any other by TLS
-// that proves its name. The errors quote nothing of the URL.
+// sslmode, connections to this machine are plain, and all others use TLS with a verified
+// name. The errors quote nothing of the URL.
 func CheckURL(text string) error {
 	_, err := readURL(text)
 	return err
@@ -132,8 +132,8 @@ func readURL(text string) (address, error) {
 	return a, nil
 }
 
-// config is the connections' settings; nothing of our environment or of files in
-// somebody's home is in it.
+// config returns the connections' settings. It uses neither environment variables nor files
+// in a user's home directory.
 func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig("host=127.0.0.1 port=1 user=x database=x password=x sslmode=disable")
 	if err != nil {
@@ -143,19 +143,19 @@ func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 	if !password.Empty() {
 		cfg.Password = password.Reveal()
 	}
-	cfg.Fallbacks, cfg.ConnectTimeout, cfg.MaxProtocolMessageBodyLen = nil, connectTime, maxMessage
+	cfg.Fallbacks, cfg.ConnectTimeout, cfg.MaxProtocolMessageBodyLen = nil, connectTimeout, maxMessage
 	cfg.KerberosSpn, cfg.KerberosSrvName, cfg.TLSConfig = "", "", nil
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	cfg.RuntimeParams = map[string]string{
 		"application_name": "junctor", "standard_conforming_strings": "on", "client_encoding": "UTF8", "search_path": "public",
-		"statement_timeout": millis(statementLimit), "lock_timeout": millis(lockLimit), "idle_in_transaction_session_timeout": millis(idleInTx),
+		"statement_timeout": millis(statementTimeout), "lock_timeout": millis(lockTimeout), "idle_in_transaction_session_timeout": millis(idleInTxTimeout),
 		"default_transaction_isolation": "read committed",
 	}
 	if a.tls == "disable" {
 		return cfg, nil
 	}
 	cfg.TLSConfig = &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12}
-	if a.tls == "require" { // encrypted, with whoever answers
+	if a.tls == "require" { // encrypted, without verifying the server
 		cfg.TLSConfig.InsecureSkipVerify = true //nolint:gosec // the operator's word in the URL
 	}
 	if a.rootCert != "" {
@@ -171,17 +171,17 @@ func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// OpenPostgres connects to the database that several gateways share and brings
-// the core tables up to date; gateways that start at once wait for each other.
-// A server that does not answer is unavailable. The password is in no error.
+// OpenPostgres connects to the database that several gateways share and migrates the core
+// tables; gateways that start at once wait for each other. The error is unavailable if the
+// server does not answer. Errors never contain the password.
 func OpenPostgres(ctx context.Context, p Postgres) (*DB, error) {
-	return openServer(ctx, p, askLimit)
+	return openServer(ctx, p, queryTimeout)
 }
 
-// Reach asks whether the database can be used, and changes nothing. Errors are those of
+// Reach checks whether the database can be used, and changes nothing. Errors are those of
 // [OpenPostgres].
 func Reach(ctx context.Context, p Postgres) error {
-	d, err := dial(p, askLimit)
+	d, err := dial(p, queryTimeout)
 	if err != nil {
 		return err
 	}
@@ -217,19 +217,18 @@ func dial(p Postgres, limit time.Duration) (*DB, error) {
 	d.sql = sql.OpenDB(connector{stdlib.GetConnector(*cfg), limit})
 	d.sql.SetMaxOpenConns(postgresConns)
 	d.sql.SetMaxIdleConns(postgresConns)
-	d.sql.SetConnMaxLifetime(connectionsLive)
+	d.sql.SetConnMaxLifetime(connectionTTL)
 	return d, nil
 }
 
-// postgres is what a DB knows of its server.
+// postgres is the state of a DB's server.
 type postgres struct {
 	cfg    *pgx.ConnConfig
 	at     address
 	health health
 }
 
-// connector opens connections whose statements are written with ? and whose
-// errors are ours.
+// connector opens connections that accept the placeholder ? and translate errors.
 type connector struct {
 	driver.Connector
 	limit time.Duration

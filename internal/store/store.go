@@ -1,22 +1,22 @@
-// Package store keeps in one SQL database what must outlive the process: tokens,
-// approvals, grants and idempotency outcomes, which are truth, and the audit
+// Package store stores in one SQL database the data that must outlive the process: tokens,
+// approvals, grants and idempotency outcomes, which are authoritative, and the audit
 // index, which is a copy. The database is a SQLite file of one gateway or a
 // Postgres server that several share. It implements the store interfaces that the
-// core packages declare; the suite in storetest says what each of them promises,
+// core packages declare; the suite in storetest verifies their contracts,
 // and both pass it.
 //
 // One set of statements serves both, with SQLite's placeholders; tables are
 // declared once for each, in migrations and migrations/postgres under the same
 // numbers. A new table is one file in each.
 //
-// Two rules make it safe with many callers. What is decided on a stored value is
-// decided in the statement that changes it (a grant is checked and counted by
-// one UPDATE), never by reading first. And a transaction takes its lock when it
+// Two rules make it safe with many callers. A decision about a stored value is
+// made in the statement that changes it (a grant is checked and counted by
+// one UPDATE), never by reading first. And a transaction acquires its lock when it
 // begins, so that it can wait for it instead of failing later: the write lock of
 // a file, on a server the lock of the key that [DB.InTx] is given.
 //
-// An L3 package with tables of its own keeps its SQL in its own folder, brings
-// its tables up to date with [DB.Migrate] and queries through [DB.SQL] and
+// An L3 package with its own tables keeps its SQL in its own folder, migrates
+// its tables with [DB.Migrate] and queries through [DB.SQL] and
 // [DB.InTx].
 package store
 
@@ -50,7 +50,7 @@ var migrations embed.FS
 // Owner names the core tables.
 const Owner = "core"
 
-// Migrations are the core tables.
+// Migrations returns the core tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // maxConns bounds the connections: one writer and a few readers beside it is all
@@ -72,9 +72,8 @@ var (
 	_ audit.Index         = (*AuditIndex)(nil)
 )
 
-// Open opens the file, creates it (0600, its directory 0700) when missing, and
-// brings the core tables up to date. A transaction that has been committed is on
-// the disk.
+// Open opens the file, creates it (0600, its directory 0700) if it is missing, and
+// migrates the core tables. A committed transaction is on the disk.
 func Open(ctx context.Context, path string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -105,14 +104,14 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	return d, nil
 }
 
-// SQL is the handle for the packages that keep tables of their own. Statements are
-// written with the placeholders ? or ?1, ?2, …, whichever the database is.
+// SQL returns the handle for the packages that have their own tables. Statements use the
+// placeholders ? or ?1, ?2, … with both databases.
 func (d *DB) SQL() *sql.DB { return d.sql }
 
 // Shared reports whether other gateways use this database too.
 func (d *DB) Shared() bool { return d.pg != nil }
 
-// Where names the shared database for people, without user and password; "" for a
+// Where returns a display name of the shared database, without user and password; "" for a
 // file.
 func (d *DB) Where() string {
 	if d.pg == nil {
@@ -124,15 +123,15 @@ func (d *DB) Where() string {
 // Close closes the file, or the connections.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Migrate brings the tables of one owner up to date from its numbered .sql files
-// (goose form), those for Postgres in the folder postgres. The owner's name,
-// lower_snake, is part of the name of its version table, so owners count
-// independently. One goroutine at a time, before others use the database.
+// Migrate migrates the tables of one owner with its numbered .sql files (goose form), those
+// for Postgres in the folder postgres. The owner's name, lower_snake, is part of the name of
+// its version table, so owners count independently. Call it from one goroutine at a time,
+// before others use the database.
 //
-// Tables that are newer than files are an error, conflict with [ReasonNewer]. Where a
-// migration fails, a SQLite file is left as it was before the first one that changed it;
-// that is kept beside it under its name with .before-upgrade.unfinished, and with
-// .before-upgrade once [DB.Upgraded] is told that all owners are done.
+// Tables that are newer than files are an error, conflict with [ReasonNewer]. If a migration
+// fails, a SQLite file is restored to its state before the first one that changed it. That
+// state is stored beside it with the suffix .before-upgrade.unfinished, and with
+// .before-upgrade after [DB.Upgraded] was called for all owners.
 func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	dialect := goose.DialectSQLite3
 	opts := []goose.ProviderOption{goose.WithTableName("schema_" + owner), goose.WithDisableGlobalRegistry(true)}
@@ -153,7 +152,7 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	}
 	if d.pg == nil {
 		err = d.upgrade(ctx, owner, p)
-	} else if _, err = p.Up(ctx); err == nil { // under the lock of all gateways; tables that are newer stay
+	} else if _, err = p.Up(ctx); err == nil { // under the lock of all gateways; newer tables are not changed
 		var have, know int64
 		if have, know, err = p.GetVersions(ctx); err == nil && have > know {
 			err = newer(owner, have, know)
@@ -171,11 +170,11 @@ const migrateWait = 60
 // maxAttempts bounds how often a transaction is begun that meets others.
 const maxAttempts = 10
 
-// InTx runs f in a transaction that holds its lock from its beginning: of a file
-// the write lock, of a server the one that belongs to key, which names what must
-// not change beneath f ("token ann"). Transactions with other keys run at the same
-// time. f may run more than once, since the server may end a transaction that
-// meets another; after 10 times that is an error, unavailable.
+// InTx runs f in a transaction that holds its lock from its beginning: the write lock of a
+// file, or on a server the lock of key, which names what must not change during f
+// ("token ann"). Transactions with other keys run at the same time. f may run more than
+// once, because the server may abort a transaction that conflicts with another; after 10
+// times InTx fails with unavailable.
 func (d *DB) InTx(ctx context.Context, key string, f func(*sql.Tx) error) error {
 	return d.repeat(ctx, func() error {
 		tx, err := d.sql.BeginTx(ctx, nil)
@@ -207,7 +206,7 @@ func (d *DB) exec(ctx context.Context, query string, args ...any) (n int64, err 
 	return n, err
 }
 
-// repeat runs f again when the server ended it for somebody else's sake.
+// repeat runs f again if the server aborted it because of another transaction.
 func (d *DB) repeat(ctx context.Context, f func() error) error {
 	pause := time.Millisecond
 	for attempt := 1; ; attempt++ {
@@ -237,7 +236,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// instant scans what nanos stored.
+// instant scans a time stored by nanos.
 type instant struct{ t *time.Time }
 
 func (i instant) Scan(v any) error {
@@ -257,7 +256,7 @@ func words(list []string) string {
 		return "[]"
 	}
 	data, err := jsonx.Marshal(list)
-	if err != nil { // only for what is not UTF-8
+	if err != nil { // only if it is not UTF-8
 		return "[]"
 	}
 	return string(data)
@@ -276,7 +275,8 @@ func (w wordList) Scan(v any) error {
 	return jsonx.Unmarshal([]byte(s), w.list)
 }
 
-// notFound names the command that lists what there is, "" where there is none.
+// notFound returns a not_found error. It names the command that lists existing items, unless
+// list is "".
 func notFound(noun, id, list string) error {
 	err := capability.Errorf(capability.CodeNotFound, "store", "there is no %s %q", noun, id)
 	if list == "" {

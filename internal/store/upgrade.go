@@ -12,9 +12,9 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The copies that an upgrade of a file leaves beside it, by the ends of their names.
-// Until [DB.Upgraded] the copy has the second one, so that whoever finds it knows that
-// the file may be half an upgrade, and the copy the last whole state.
+// The suffixes of the copies that an upgrade stores beside a file. Until [DB.Upgraded] the
+// copy has the second one, which shows that the file may be partly upgraded, and that the
+// copy is the last complete state.
 const (
 	beforeUpgrade = ".before-upgrade"
 	unfinished    = beforeUpgrade + ".unfinished"
@@ -35,7 +35,7 @@ func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error
 		return nil
 	}
 	if !d.kept {
-		if d.kept, err = d.half(ctx); err == nil && !d.kept && have > 0 { // new tables of an owner who had none change nothing that is there
+		if d.kept, err = d.half(ctx); err == nil && !d.kept && have > 0 { // the tables of a new owner do not change existing ones
 			err = d.keep(ctx)
 			d.kept = err == nil
 		}
@@ -44,7 +44,7 @@ func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error
 		}
 	}
 	if _, err = p.Up(ctx); err != nil && d.kept {
-		// Also when ctx has ended: half an upgrade must not stay.
+		// Also if ctx has ended, because a partial upgrade must not remain.
 		if back := d.putBack(context.WithoutCancel(ctx)); back != nil {
 			return errors.Join(err, fmt.Errorf("the database could not be put back as it was; it is in %s: %w", d.path+unfinished, back))
 		}
@@ -54,9 +54,9 @@ func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error
 	return err
 }
 
-// Upgraded says that the tables of every owner are up to date: the copy of a SQLite file
-// that was changed for it, by this process or by one that was killed, gets its name, and
-// the one of the upgrade before goes.
+// Upgraded confirms that the tables of every owner are migrated. If a SQLite file was changed
+// for it, by this process or by one that was killed, the copy gets its final name, and
+// the copy of the previous upgrade is removed.
 func (d *DB) Upgraded() error {
 	if d.pg != nil {
 		return nil
@@ -75,10 +75,10 @@ func (d *DB) Upgraded() error {
 	return nil
 }
 
-// half reports whether an earlier process left the file between two steps of an upgrade,
-// and the copy of what was before. The file itself says so: tables of it are newer than
-// those of the copy. Where none are, the copy is of an upgrade that was undone, and who
-// knows what has been written since: it is not the one to go back to.
+// half reports whether an earlier process left the file between two steps of an upgrade, with
+// the copy of the state before. The file itself shows that: some of its tables are newer than
+// those of the copy. Otherwise the copy belongs to an upgrade that was undone, and must not
+// be restored, because data may have been written since.
 func (d *DB) half(ctx context.Context) (bool, error) {
 	var before map[string]int64
 	err := Look(d.path+unfinished, func(copied *sql.DB) (err error) {
@@ -100,7 +100,7 @@ func (d *DB) half(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// keep makes the copy of what the file holds now.
+// keep copies the current content of the file.
 func (d *DB) keep(ctx context.Context) error {
 	tmp := d.path + beforeUpgrade + ".tmp"
 	for _, end := range []string{"", "-journal", "-wal", "-shm"} { // a journal that a kill left would be played into the copy

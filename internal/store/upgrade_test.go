@@ -40,7 +40,7 @@ func wrong() owners {
 	return w
 }
 
-// anOld is a database with the first step of both, that nobody has open.
+// anOld creates a closed database with the first step of both.
 func anOld(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "junctor.db")

@@ -1,35 +1,36 @@
-// Package backup makes one file of a home and a home of that file again.
+// Package backup copies a home into one file and restores a home from that file.
 //
-// # What a backup is
+// # The content of a backup
 //
-// It is what a kill of the server at one moment would have left, and every start mends
-// what a kill leaves. So it needs no server, and a server that runs goes on: while
-// nobody can commit to the database, the ends of the audit segments are noted; then the
-// database is copied as it was at that moment, the segments up to there, and all other
-// files as they are. What was acknowledged before is in it, and the chain is never
-// behind the database. Files that belong to the database (packages of extensions) are
-// copied anew if they changed meanwhile.
+// A backup is the state that a kill of the server at one moment would have left, which
+// every start repairs. So it does not need a server, and a running server continues: while
+// a lock keeps all commits out of the database, the ends of the audit segments are noted;
+// then the database is copied as of that moment, the segments up to there, and all other
+// files as they are. The backup contains everything acknowledged before, and the chain is
+// never behind the database. Files that belong to the database (packages of extensions) are
+// copied again if they changed meanwhile.
 //
 // # The file
 //
-// A gzipped tar archive, 0600, since it holds secrets. All names begin with
-// junctor-backup-1/, the number being the format. Below home/ are the files, and last
-// comes manifest.json, which lists each entry in order with size, mode and SHA-256.
-// That finds damage, not forgery: whoever can write the file can write a manifest.
+// A backup is a gzipped tar archive with mode 0600, because it holds secrets. All names
+// begin with junctor-backup-1/, where the number is the format. The files are below home/,
+// and the last entry is manifest.json, which lists each entry in order with size, mode and
+// SHA-256. That detects damage but not forgery, because a writer of the file can also write
+// a manifest.
 //
-// A reader believes nothing: only plain files and folders of a home, nothing twice,
-// bounded in number, size and depth, all of it listed. [Restore] reads the archive once
-// for that before it writes, then fills a folder beside the home, asks SQLite and the
-// audit chain whether they are whole, and renames it: a home is restored or is not.
+// A reader trusts nothing: it accepts only plain files and folders of a home, nothing twice,
+// bounded in number, size and depth, all of it listed. [Restore] reads the archive once to
+// check that before it writes. Then it fills a folder beside the home, verifies SQLite and
+// the audit chain, and renames the folder, so a home is restored completely or not at all.
 //
-// # What is not ours
+// # Files of other users
 //
-// Folders to work in have names that somebody else could have used, in places where
-// somebody else may write: only one that we have marked and that is ours is emptied. And
-// programs of others write into the home, below the work folder of an extension and the
-// folder of an upstream: what of that cannot be read is told, and does not end a backup.
+// The names of working folders may be in use already, in places where other users may write.
+// Therefore only a folder that this package has marked and that the user owns is emptied.
+// Programs of others write into the home, below the work folder of an extension and the
+// folder of an upstream. An unreadable file there is reported, and does not fail a backup.
 //
-// What stays out of a backup, and why, is [LeavesOut].
+// [LeavesOut] lists the files that a backup omits, and the reasons.
 package backup
 
 import (
@@ -48,16 +49,16 @@ import (
 
 // Reasons of the package's errors.
 const (
-	ReasonDamaged  = "backup_damaged"    // the file is not what was written, or is no backup
+	ReasonDamaged  = "backup_damaged"    // the file is damaged or is not a backup
 	ReasonNewer    = "backup_newer"      // a later program made it
 	ReasonExists   = "backup_exists"     // a file of that name is there
 	ReasonOccupied = "home_not_empty"    // there is something where a home is to be made
 	ReasonMounted  = "home_mounted"      // an empty folder is there that cannot be replaced: a mount point
 	ReasonChanging = "home_changing"     // extensions were installed or removed all the while
-	ReasonInTheWay = "folder_in_the_way" // the folder to work in is there, and is not ours
+	ReasonInTheWay = "folder_in_the_way" // the working folder exists and is not ours
 	ReasonBusy     = "backup_running"    // another process does the same in the same folder
 	ReasonNoHome   = "home_not_found"    // nothing that a server made is there
-	ReasonNoRoom   = "not_enough_room"   // the disk is too small for what is in the file
+	ReasonNoRoom   = "not_enough_room"   // the disk is too small for the content of the file
 )
 
 const (
@@ -69,7 +70,7 @@ const (
 
 func root() string { return fmt.Sprintf("%s%d/", prefix, format) }
 
-// Bounds of an archive, for the maker too: what is made can be restored.
+// Bounds of an archive. They apply to [Make] too, so that every backup can be restored.
 const (
 	maxFiles    = 200_000
 	maxBytes    = 64 << 30
@@ -93,14 +94,14 @@ type Manifest struct {
 	Created time.Time        `json:"created"`
 	Schemas map[string]int64 `json:"schemas"` // of the database, by owner
 	Audit   Chain            `json:"audit"`
-	// Shared names the database outside of the home that holds what gateways share,
-	// without a password; "" where the home holds everything.
+	// Shared names the database outside of the home that gateways share, without a password.
+	// It is "" if the home holds everything.
 	Shared  string    `json:"shared,omitempty"`
 	LeftOut []LeftOut `json:"left_out"`
 	Files   []File    `json:"files"`
 }
 
-// Chain says how the audit chain was when it was copied.
+// Chain describes the state of the audit chain when it was copied.
 type Chain struct {
 	Records  uint64           `json:"records"`
 	LastSeq  uint64           `json:"last_seq"`
@@ -113,17 +114,17 @@ type LeftOut struct {
 	Why  string `json:"why"`
 }
 
-// File is one entry. A folder's path ends in a slash; it has neither size nor digest.
+// File is one entry. A folder's path ends in a slash, and it has neither size nor digest.
 type File struct {
 	Path   string      `json:"path"` // in the home
 	Mode   fs.FileMode `json:"mode"` // permission bits
 	Size   int64       `json:"size,omitempty"`
 	SHA256 string      `json:"sha256,omitempty"`
-	UID    int         `json:"uid,omitempty"` // of what belongs to an extension's own user
+	UID    int         `json:"uid,omitempty"` // of the files of an extension's own user
 }
 
-// LeavesOut lists what a home can hold and a backup does not. Paths are those of files
-// and of folders with all below them; what is in keeps stays in.
+// LeavesOut lists what a home can contain and a backup omits. Paths are those of files and
+// of folders with everything below them; the exceptions in keeps are included.
 func LeavesOut() []LeftOut {
 	return []LeftOut{
 		{"run", "says what runs now; the two tokens in it are kept"},
@@ -144,8 +145,8 @@ func keeps() []string {
 // passing are files that mean something to a running process only.
 var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
 
-// belongs reports whether a path of a home is in a backup; why is what a person is told
-// who could miss something of it. Folders that hold something that is in are in.
+// belongs reports whether a path of a home is in a backup; why is the reason for an omission
+// that a user may notice. Folders are in if they hold anything that is in.
 func belongs(p string) (in bool, why string) {
 	if passing.MatchString(p) {
 		return false, ""
@@ -162,16 +163,16 @@ func belongs(p string) (in bool, why string) {
 	return in, why
 }
 
-// others reports whether programs of others do what they like at a path: below the work
-// folder of an extension, also of one that is being changed or is gone, and below the
-// folder of an upstream.
+// others reports whether foreign programs may write at a path: below the work folder of an
+// extension, also one that is being changed or was removed, and below the folder of an
+// upstream.
 func others(p string) bool {
 	parts := strings.Split(p, "/")
 	return len(parts) > 1 && parts[0] == "upstreams" || len(parts) > 2 && parts[0] == "extensions" && (parts[2] == "work" || parts[1][0] == '.')
 }
 
-// mode is what a file's permission bits become: others on the machine see packages of
-// extensions and programs, whose users they are, and nothing else.
+// mode returns the permission bits of a file in a backup. Other users may read packages of
+// extensions, and programs, because they run them; they may read nothing else.
 func mode(p string, m fs.FileMode) fs.FileMode {
 	top, _, _ := strings.Cut(p, "/")
 	if slices.Contains([]string{"extensions", "tools", "bin"}, top) {

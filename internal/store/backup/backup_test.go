@@ -219,7 +219,7 @@ func TestNothingIsReplacedOrLeftHalf(t *testing.T) {
 	_, err = Restore(t.Context(), file, filepath.Join(t.TempDir(), "h"), map[string]int64{"core": 1})
 	wants(t, err, capability.CodeConflict, ReasonNewer)
 
-	// What a kill left is no obstacle; somebody at work is.
+	// The remains of a kill do not prevent a backup, but a running one does.
 	dir := t.TempDir()
 	to := filepath.Join(dir, "home")
 	put(t, to+".part", "home/state/half", "x", 0o600)
@@ -503,8 +503,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// What is deep, long or has a name that is no text is in a backup or is told: no name
-// that a program chooses ends it.
+// Entries that are deep, long or have a name that is not text are in a backup or are
+// reported: a name that a program chooses never fails it.
 func TestNoNameEndsABackup(t *testing.T) {
 	home, _, _ := aHome(t)
 	deepest := "upstreams/memory" + strings.Repeat("/d", maxDepth-1)

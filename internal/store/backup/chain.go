@@ -19,13 +19,13 @@ type chain struct {
 	*segment.Segments
 	dir  string // in the home: audit, or that of the node
 	list []audit.SegmentInfo
-	head []byte // nil: there is none
+	head []byte // nil if the chain is empty
 }
 
 func chains() []string { return []string{"audit", "node/audit"} }
 
-// freeze notes how far the log in a folder of a home has come; nil where there is none.
-// The head comes first: it must not know more than the segments.
+// freeze notes the current end of the log in a folder of a home, or nil if there is no log.
+// It reads the head first, because the head must not be ahead of the segments.
 func freeze(home, dir string) (*chain, error) {
 	c := &chain{dir: dir}
 	var err error
@@ -65,14 +65,14 @@ func wholeLines(path string, size int64) (int64, error) {
 	if i := bytes.LastIndexByte(buf, '\n'); i >= 0 {
 		return from + int64(i) + 1, nil
 	}
-	return size, nil // no line is as long: whoever verifies it says so
+	return size, nil // no line is as long; verification reports it
 }
 
 func (c *chain) List() ([]audit.SegmentInfo, error) { return c.list, nil }
 
 func (c *chain) LoadHead() ([]byte, error) { return c.head, nil }
 
-// verify says how whole the chain is.
+// verify checks the chain and describes its state.
 func verify(ctx context.Context, s audit.Segments) (Chain, error) {
 	report, err := audit.VerifySegments(ctx, s, nil)
 	return Chain{Records: report.Records, LastSeq: report.LastSeq, FirstBad: report.FirstBad}, err

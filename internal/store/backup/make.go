@@ -17,7 +17,7 @@ import (
 // attempts is how often a home is copied that changes meanwhile.
 const attempts = 5
 
-// Options of [Make]; Home, File and Version are required.
+// Options configures [Make]. Home, File and Version are required.
 type Options struct {
 	Home    string
 	File    string // where the backup goes; not in the home
@@ -27,13 +27,13 @@ type Options struct {
 	Now     time.Time
 }
 
-// Make writes a backup of a home, whether a server runs on it or not, reads it back, and
-// gives it its name last: on failure, and after a kill, there is no file of that name
-// that was not there before. It fills a folder .junctor-backup.part beside the file,
-// which a kill can leave and the next backup empties.
+// Make writes a backup of a home, whether a server runs on it or not, and reads it back. It
+// creates File last, so that a failure or a kill never leaves a new file of that name. It
+// fills a folder .junctor-backup.part beside the file, which a kill can leave and the next
+// backup empties.
 //
 // Errors: not_found, [ReasonNoHome]; conflict, [ReasonExists], [ReasonInTheWay],
-// [ReasonBusy] or [ReasonChanging]; too_large where a backup could not be restored; failed.
+// [ReasonBusy] or [ReasonChanging]; too_large if a backup could not be restored; failed.
 func Make(ctx context.Context, o Options) (Manifest, error) {
 	if _, err := os.Stat(filepath.Join(o.Home, database)); err != nil {
 		return Manifest{}, capability.Wrap(capability.CodeNotFound, "backup", "there is no home of a server in "+o.Home, err).
@@ -102,7 +102,7 @@ func publish(from, to string) error {
 	return nil
 }
 
-// attempt writes one archive, or finds that what it copied does not fit together.
+// attempt writes one archive, or reports that the copied parts are inconsistent.
 func attempt(ctx context.Context, o Options, file, db string) (m Manifest, err error) {
 	m = Manifest{Format: format, Version: o.Version, Created: o.Now.UTC().Truncate(time.Second), Shared: o.Shared, LeftOut: []LeftOut{}}
 	for _, old := range []string{file, db} {
@@ -169,7 +169,7 @@ func attempt(ctx context.Context, o Options, file, db string) (m Manifest, err e
 	return m, err
 }
 
-// packages says which state the files of extensions belong to.
+// packages returns the state of the database that the files of extensions belong to.
 func packages(ctx context.Context, db *sql.DB, schemas map[string]int64) (state string, err error) {
 	if schemas["extensions"] == 0 {
 		return "", nil
@@ -180,7 +180,7 @@ func packages(ctx context.Context, db *sql.DB, schemas map[string]int64) (state 
 	return state, err
 }
 
-// vanished takes a file that went away for a home that changed.
+// vanished treats the error of a removed file as a change of the home.
 func vanished(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", errChanged, err)

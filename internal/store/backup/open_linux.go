@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openBeneath opens a file of a folder without following a link anywhere on the way:
-// programs of extensions can put links into their own folders at any moment, and what
-// those lead to is not theirs to have copied.
+// openBeneath opens a file of a folder without following links, because programs of
+// extensions can put links into their own folders at any moment, and the targets of those
+// must not be copied.
 func openBeneath(dir *os.File, name string) (*os.File, error) {
 	for {
 		fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{

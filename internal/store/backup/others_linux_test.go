@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// asNobody runs f as somebody whom modes keep out: for root on a thread of its own, which
+// asNobody runs f as a user to whom file modes apply: for root on a separate thread, which
 // ends with f.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
@@ -30,7 +30,7 @@ func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: nobody gets the thread after this
+		runtime.LockOSThread() // never unlocked, so that the thread is not reused
 		if err := errors.Join(unix.Setfsgid(nobody), unix.Setfsuid(nobody)); err != nil {
 			t.Error(err)
 			return
@@ -42,7 +42,7 @@ func asNobody(t *testing.T, f func()) {
 
 const nobody = 65534
 
-// give gives a tree to nobody; it does nothing for who is not root.
+// give changes the owner of a tree to an unprivileged user; it does nothing unless run by root.
 func give(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// owner is whose a file of an extension is: a server that is root runs the programs of
-// each as a user of its own.
+// owner returns the owner of an extension's file. A server that runs as root runs each
+// extension's programs as a separate user.
 func owner(p string, info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && strings.HasPrefix(p, "extensions/") && int(st.Uid) != os.Getuid() {
 		return int(st.Uid)

@@ -11,19 +11,19 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
-// part is a folder in which something is made whole before it gets its name. It is
-// locked: what is found in one that nobody holds was left by a kill. A mark says that it
-// is ours: it is there before anything else and goes last.
+// part is a folder in which a result is completed before it gets its name. It is locked, so
+// an unlocked one was left by a kill. A mark file identifies it as ours; the mark is created
+// first and removed last.
 type part struct {
 	dir  string
 	lock *os.File
 }
 
-// mark is the name of the file that says so.
+// mark is the name of the mark file.
 const mark = ".junctor-part"
 
-// openPart makes the folder, or empties the one that was left. What somebody else has
-// made, or has put into a folder of that name, stays.
+// openPart creates the folder, or empties one that a kill left. It never removes a folder or
+// a file that others have created under that name.
 func openPart(dir string) (*part, error) {
 	err := os.Mkdir(dir, 0o700)
 	made := err == nil
@@ -44,7 +44,7 @@ func openPart(dir string) (*part, error) {
 			With(ReasonBusy, "wait for it"), f.Close())
 	}
 	p := &part{dir, f}
-	if !made { // only then: some disks give what is made on them to somebody else
+	if !made { // only then, because some file systems assign new files to another user
 		err = p.ours(info)
 	}
 	if err == nil {
@@ -61,7 +61,7 @@ func inTheWay(dir, why string) error {
 		With(ReasonInTheWay, "move it away, or remove it if an earlier junctor left it; or choose another place")
 }
 
-// ours refuses a folder that an earlier try cannot have left.
+// ours rejects a folder that an earlier attempt cannot have left.
 func (p *part) ours(seen fs.FileInfo) error {
 	info, err := p.lock.Stat()
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *part) empty() error {
 
 func (p *part) path(name string) string { return filepath.Join(p.dir, name) }
 
-// remove takes the folder away, the mark last.
+// remove removes the folder, the mark last.
 func (p *part) remove() {
 	if p.empty() == nil {
 		_ = os.RemoveAll(p.dir)
@@ -109,8 +109,8 @@ func (p *part) remove() {
 	_ = p.lock.Close()
 }
 
-// replaces finds out whether an empty folder can be replaced, by moving it here and back:
-// a mount point cannot, and who may do it the system alone knows.
+// replaces checks whether an empty folder can be replaced, by moving it away and back. A
+// mount point cannot, and only the system can decide who may do it.
 func (p *part) replaces(dir string) error {
 	err := os.Rename(dir, p.path("empty"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +126,8 @@ func (p *part) replaces(dir string) error {
 	return nil
 }
 
-// become gives what was made here, under name, its place: nothing is there, or an empty
-// folder, which [os.Rename] would refuse and the system replaces.
+// become moves the result under name to its final path, where there is nothing or an empty
+// folder, which [os.Rename] would reject and the system call replaces.
 func (p *part) become(name, dir string) error {
 	err := syscall.Rename(p.path(name), dir)
 	for errors.Is(err, syscall.EINTR) {

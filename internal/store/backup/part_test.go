@@ -85,7 +85,7 @@ func TestAnEmptyFolderBecomesTheHome(t *testing.T) {
 	})
 }
 
-// What somebody happens to have under the name of a folder that we work in stays.
+// An existing folder with the name of a working folder is not changed.
 func TestAFolderThatIsNotOursIsNotEmptied(t *testing.T) {
 	home, _, _ := aHome(t)
 	file, m := backUp(t, home)
@@ -129,8 +129,8 @@ func TestAFolderThatIsNotOursIsNotEmptied(t *testing.T) {
 	}
 }
 
-// The mark is there before anything else and goes last: a kill never leaves a folder
-// that the next try would take for somebody else's.
+// The mark is created first and removed last, so that a kill never leaves a folder
+// that the next attempt would take for a foreign one.
 func TestAPartFolderIsMarkedAsLongAsItHoldsAnything(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x.part")
 	if err := os.Mkdir(dir, 0o755); err != nil { // killed before the mark

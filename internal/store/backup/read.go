@@ -19,8 +19,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// take receives one file of an archive, before it is known to be right: what it writes
-// stays aside until read returns without an error.
+// take receives one file of an archive before it is verified. Its output must not be used
+// until read returns without an error.
 type take func(f File, content io.Reader) error
 
 // read reads an archive to its end and returns the manifest once all of it agrees.
@@ -36,7 +36,7 @@ func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest
 	budget := &bounded{from: gz, left: most.bytes + int64(most.files)*1024 + maxManifest, ctx: ctx}
 	archive := tar.NewReader(budget)
 	var files []File
-	places := make(map[string]bool) // what is made of it: folders too that are not in it themselves
+	places := make(map[string]bool) // the result, including folders without an entry
 	var total int64
 	found := false
 	for {
@@ -126,7 +126,7 @@ func readManifest(r io.Reader, size int64) (m Manifest, err error) {
 	return m, nil
 }
 
-// agree compares what was found with what is listed.
+// agree compares the entries with the manifest.
 func agree(m Manifest, files []File) error {
 	seen := make(map[string]bool, len(files))
 	hasDatabase := false
@@ -158,7 +158,7 @@ func agree(m Manifest, files []File) error {
 	return nil
 }
 
-// foreign tells a backup of a later program from what is none.
+// foreign distinguishes a backup of a later program from a file that is not a backup.
 func foreign(name string) error {
 	if rest, ours := strings.CutPrefix(name, prefix); ours {
 		number, _, _ := strings.Cut(rest, "/")
@@ -170,7 +170,7 @@ func foreign(name string) error {
 	return damaged(fmt.Errorf("%q does not belong in one", name))
 }
 
-// failure is what went wrong while reading: the caller's end, our bound, or the file.
+// failure returns the cause of a read error: the end of ctx, a bound, or the file.
 func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return capability.AsError(ctx.Err())

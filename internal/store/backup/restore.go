@@ -21,16 +21,16 @@ import (
 	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
-// Check does all of [Restore] but to make the home: it unpacks into a folder
-// .junctor-check.part beside the file, looks, and removes it.
+// Check does everything that [Restore] does except creating the home: it unpacks into a
+// folder .junctor-check.part beside the file, verifies it, and removes it.
 func Check(ctx context.Context, file string, knows map[string]int64) (Manifest, error) {
 	return unpack(ctx, file, filepath.Join(filepath.Dir(file), ".junctor-check.part"), "", knows)
 }
 
-// Restore makes a home of a backup. home must not be there, or be an empty folder; it
-// comes into being whole, by one rename, after everything was checked. A kill can leave a
-// folder beside it with .part behind its name, which the next restore empties. knows is
-// how far this program's tables have come, by owner.
+// Restore creates a home from a backup. The path home must not exist, or be an empty folder;
+// the home appears complete, by one rename, after everything was checked. A kill can leave a
+// folder beside it with the suffix .part, which the next restore empties. The map knows
+// holds the schema versions of this program, by owner.
 //
 // Errors: not_found; invalid_input, [ReasonDamaged]; conflict, [ReasonNewer],
 // [ReasonOccupied], [ReasonMounted], [ReasonInTheWay] or [ReasonBusy]; failed,
@@ -41,7 +41,7 @@ func Restore(ctx context.Context, file, home string, knows map[string]int64) (Ma
 		return Manifest{}, err
 	}
 	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real // a link stays, and what it leads to is replaced
+		home = real // a link remains, and its target is replaced
 	}
 	if _, err := os.Stat(file); err != nil {
 		return Manifest{}, noFile(file, err)
@@ -76,8 +76,8 @@ func vacant(home string) error {
 		With(ReasonOccupied, "name a new folder with --home, or stop the server and move the old home away")
 }
 
-// unpack fills a folder in the part folder dir with what is in a backup, checks it, and
-// makes it home; "" only looks.
+// unpack extracts a backup into the part folder dir, checks it, and renames it to home. If
+// home is "", it only checks.
 func unpack(ctx context.Context, file, dir, home string, knows map[string]int64) (Manifest, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
@@ -136,7 +136,7 @@ func known(have, knows map[string]int64, version string) error {
 	return nil
 }
 
-// room refuses what does not fit before anything is written.
+// room rejects content that does not fit on the disk, before anything is written.
 func room(dir string, m Manifest) error {
 	var need int64
 	for _, f := range m.Files {
@@ -153,8 +153,8 @@ func room(dir string, m Manifest) error {
 	return nil
 }
 
-// extract writes the files. The archive is read for the second time, and may be another
-// one by now: it must still say the same.
+// extract writes the files. It reads the archive for the second time, and the archive may
+// have been replaced, so it must still agree with the manifest.
 func extract(ctx context.Context, from io.Reader, dir string, m Manifest) error {
 	in, err := os.OpenRoot(dir)
 	if err != nil {
@@ -213,7 +213,7 @@ func place(in *os.Root, f File, content io.Reader) error {
 	return nil
 }
 
-// inspect asks those who know whether what was unpacked is whole.
+// inspect verifies the unpacked database and audit chain.
 func inspect(ctx context.Context, dir string, m Manifest, knows map[string]int64) error {
 	err := store.Look(filepath.Join(dir, database), func(db *sql.DB) error {
 		if err := store.Intact(ctx, db); err != nil {

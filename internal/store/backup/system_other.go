@@ -11,5 +11,5 @@ import (
 
 func owner(string, fs.FileInfo) int { return 0 }
 
-// openBeneath opens nothing: where no server runs there is no home.
+// openBeneath always fails: a system that cannot run a server does not have homes.
 func openBeneath(*os.File, string) (*os.File, error) { return nil, hostfs.Supported() }

@@ -31,7 +31,7 @@ func newWriter(ctx context.Context, to io.Writer, home *os.File, m *Manifest) *w
 	return &writer{ctx: ctx, tar: tar.NewWriter(to), m: m, home: home}
 }
 
-// write makes the archive of what was frozen and of everything else in the home.
+// write creates the archive from the frozen chains and all other files of the home.
 func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manifest) (err error) {
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -53,7 +53,7 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 	}
 	defer folder.Close()
 	w := newWriter(ctx, gz, folder, m)
-	// What belongs to the moment goes in first; the walk passes it over.
+	// The parts of the frozen moment are written first, and the walk skips them.
 	done := map[string]bool{database: true}
 	if err := w.copyDatabase(db); err != nil {
 		return err
@@ -106,7 +106,7 @@ func frozenBy(frozen []*chain, p string) bool {
 	return false
 }
 
-// entry adds what the walk has found.
+// entry adds an entry of the walk.
 func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	in, why := belongs(p)
 	switch {
@@ -139,8 +139,8 @@ func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	return w.copyFile(p, -1)
 }
 
-// passOver takes what does not end a backup: what was removed since its folder was read
-// needs not be there, and programs of others may keep what they have to themselves.
+// passOver handles errors that do not fail a backup: a file removed since its folder was
+// read may be missing, and files of others may be unreadable.
 func (w *writer) passOver(p string, d fs.DirEntry, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

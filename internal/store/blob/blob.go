@@ -1,7 +1,7 @@
-// Package blob keeps large bytes that are too much for an answer: files by their
-// digest, each for as long as somebody refers to it. A reference has an owner, a
-// run, a name and a time at which it ends; who may follow it is the caller's to
-// decide. The files are <home>/blobs/sha256, the references a table.
+// Package blob stores results that are too large for an answer: files by their
+// digest, each while references to it exist. A reference has an owner, a
+// run, a name and an expiry time; the caller decides who may follow it.
+// The files are <home>/blobs/sha256, the references a table.
 package blob
 
 import (
@@ -33,9 +33,9 @@ func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 const (
 	// MaxTotal bounds the bytes of all references; the oldest go first.
 	MaxTotal = 4 << 30
-	// idle is how long a file that nobody refers to is left alone: somebody may be
-	// about to.
-	idle = time.Hour
+	// idleGrace is how long a file without references is not removed, because a reference may
+	// be about to be created.
+	idleGrace = time.Hour
 )
 
 // Ref is one reference.
@@ -141,8 +141,8 @@ func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// Sweep drops references that have ended, the oldest beyond MaxTotal, and files
-// that nobody has referred to for an hour. Call it every ten minutes or so.
+// Sweep drops expired references, the oldest beyond MaxTotal, and files
+// without a reference for an hour. Call it every ten minutes or so.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM blob_refs WHERE expires <= ?1 OR id IN
 		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`, s.now().UnixNano(), int64(MaxTotal))
@@ -164,7 +164,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		}
 		for _, e := range list {
 			info, err := e.Info()
-			if err != nil || s.now().Sub(info.ModTime()) < idle {
+			if err != nil || s.now().Sub(info.ModTime()) < idleGrace {
 				continue
 			}
 			var refs int

@@ -22,10 +22,10 @@ type MirrorConfig struct {
 	Keep     int   // full files kept of each kind; 0: 10
 }
 
-// Mirror keeps capabilities.log and security.log. A full file becomes name.1,
+// Mirror writes capabilities.log and security.log. A full file becomes name.1,
 // which stays plain for readers that follow it; the older ones are gzipped. Lines
-// are never split between files. It implements [audit.Mirror]; nothing is
-// flushed to the disk, for the segments can make the files anew.
+// are never split between files. It implements [audit.Mirror]; it does not flush to the disk,
+// because the files can be rebuilt from the segments.
 type Mirror struct {
 	dir  string
 	cfg  MirrorConfig
@@ -151,7 +151,7 @@ func (m *Mirror) rotate(g *mirrorLog) error {
 	_ = g.out.Close()
 	g.out = nil
 	if m.cfg.Keep > 1 {
-		// A copy that stays plain is no harm, so its failure is nobody's concern.
+		// A copy that stays plain is harmless, so the error is ignored.
 		m.zips.Go(func() { _ = compress(base + ".2") })
 	}
 	return m.open(g)
@@ -187,8 +187,8 @@ func compress(path string) error {
 	return os.Remove(path)
 }
 
-// LastLine returns the last whole line of a file or, when it is empty, of the
-// one before it; nil when there is none.
+// LastLine returns the last whole line of a file or, if it is empty, of the
+// one before it; nil if both are empty.
 func (m *Mirror) LastLine(bit audit.Mirrors) ([]byte, error) {
 	g, err := m.log(bit)
 	if err != nil {

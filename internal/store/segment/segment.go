@@ -264,8 +264,8 @@ func (s *Segments) sync() error {
 	s.synced = at + int64(len(s.inflight))
 	s.mu.Unlock()
 	s.rewrite = false
-	// Under a steady load the buffer keeps its size, or it would be grown anew
-	// ten times a second; after a burst it is given back.
+	// Under a steady load the buffer keeps its size, because otherwise it would grow again
+	// ten times a second; after a burst it is released.
 	used := len(s.inflight)
 	if s.inflight = s.inflight[:0]; cap(s.inflight) > 1<<20 && used < cap(s.inflight)/4 {
 		s.inflight = nil

@@ -1,9 +1,8 @@
-// Package tasksql keeps tasks in SQL: a SQLite file, or the Postgres server that
-// several gateways share. It brings its own tables. What lists are filtered by has
+// Package tasksql stores tasks in SQL: a SQLite file, or the Postgres server that
+// several gateways share. It has its own tables. Fields that lists are filtered by have
 // columns; the rest is one document, beside the history, the input and the result,
-// which are large and are read only where somebody asks for them. A change is one
-// statement that names the version it was made on, so that of two that meet one
-// loses and knows it.
+// which are large and are read only on request. A change is one statement that names the
+// version it was made on, so that one of two concurrent changes fails and can detect it.
 package tasksql
 
 import (
