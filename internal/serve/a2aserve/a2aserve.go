@@ -1,4 +1,4 @@
-// Package a2aserve is the A2A door: other agents find this plane as an agent, whose
+// Package a2aserve implements the A2A endpoint: other agents find junctor as an agent, whose
 // skills are the capabilities that they may call.
 //
 // One URL serves two versions. /a2a accepts JSON-RPC of A2A v1.0 and v0.3, distinguished
@@ -7,15 +7,15 @@
 // signed. Internally there is one set of operations on the documents of v1.0; v0.3 is
 // translated at the edge (legacy.go).
 //
-// A message becomes a task ([tasks]), which carries one call down the governed path.
-// A message names its capability by skill id; one that does not gets a task that asks
-// for it. Questions of providers, and approvals that the caller may give, are
-// input-required; approvals of an operator are auth-required, and nothing that the
-// caller says there changes anything. The result is one artifact.
+// A message becomes a task ([tasks]), which runs one call on the governed path. A message
+// names its capability by skill id; a message without one creates a task that asks for it.
+// Questions of providers, and approvals that the caller may give, are input-required;
+// approvals of an operator are auth-required, and the caller cannot change those. The result
+// is one artifact.
 //
-// The surface decodes and encodes. Who may call what is the engine's to say, and who
-// may see a task the task store's. The SDK gives the types of cards and the names of
-// errors and states; its server is not used (docs/a2a.md says why).
+// The surface decodes and encodes. The engine decides who may call a capability, and the
+// task store who may see a task. The SDK provides the types of cards and the names of errors
+// and states; its server is not used (see docs/a2a.md).
 package a2aserve
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 )
 
-// Config is what the surface needs. All but Push, Logger and the numbers are required.
+// Config configures a [Surface]. All fields except Push, Logger and the numbers are required.
 type Config struct {
 	Door   *httpapi.Door
 	Engine *invoke.Engine
@@ -66,7 +66,7 @@ type Surface struct {
 	drain context.CancelFunc
 }
 
-// New returns the surface.
+// New returns a surface with the given configuration.
 func New(cfg Config) *Surface {
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = 4 << 20
@@ -84,8 +84,8 @@ func New(cfg Config) *Surface {
 	return s
 }
 
-// Drain ends the open streams and lets those who wait for a task go with what it is
-// now, so that an HTTP server can shut down. Tasks go on. It may be called again.
+// Drain ends the open streams and answers requests that wait for a task with its current
+// state, so that an HTTP server can shut down. Tasks continue. It may be called again.
 func (s *Surface) Drain() { s.drain() }
 
 // Routes adds the card, its keys, /a2a and the paths below it to mux.
@@ -104,11 +104,11 @@ const (
 	version03 = "0.3"
 )
 
-// Versions are the versions of A2A spoken here, the newest first.
+// Versions returns the supported versions of A2A, the newest first.
 func Versions() []string { return []string{version10, version03} }
 
-// versionOf is what the request says it speaks: the header, else the query parameter
-// of the same name; nothing at all is otherwise.
+// versionOf returns the version that a request declares in the header, or in the query
+// parameter of the same name. Without a declaration it returns otherwise.
 func versionOf(h http.Header, q url.Values, otherwise string) (string, *fault) {
 	v := h.Get("A2A-Version")
 	if v == "" {
@@ -125,7 +125,7 @@ func versionOf(h http.Header, q url.Values, otherwise string) (string, *fault) {
 	return "", unsupportedVersion(v)
 }
 
-// caller is who sent a request.
+// caller is the sender of a request.
 type caller struct {
 	who    capability.Principal
 	legacy bool
@@ -139,6 +139,6 @@ func (c *caller) lease() compile.LeaseKey {
 	return compile.LeaseKey{Token: strings.Join(append([]string{surfaceName, c.who.ID, string(c.who.Role)}, c.who.Labels...), "\x00"), View: c.who.View}
 }
 
-// spelling is how skill ids are written: as tools are over MCP, so that an agent that
-// speaks both knows one name.
+// spelling returns the form of skill ids. It is the form of tool names over MCP, so that an
+// agent that uses both protocols sees one name.
 func spelling() compile.Spelling { return compile.Spelling{Dialect: naming.Strict64, Limit: 48} }

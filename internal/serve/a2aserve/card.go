@@ -33,7 +33,7 @@ type signed struct {
 	etag string
 }
 
-// baseCard is what is true of the plane whoever asks.
+// baseCard returns the part of the card that is the same for all callers.
 func (s *Surface) baseCard() *a2a.AgentCard {
 	at := s.cfg.URL + "/a2a"
 	return &a2a.AgentCard{
@@ -54,7 +54,7 @@ func (s *Surface) baseCard() *a2a.AgentCard {
 	}
 }
 
-// publicCard is what anonymous callers may know: that there is a plane.
+// publicCard returns the card for anonymous callers, which only shows that there is a server.
 func (s *Surface) publicCard() (signed, error) {
 	card := s.baseCard()
 	card.Skills = []a2a.AgentSkill{{

@@ -62,7 +62,7 @@ func refuse(kind error, message string) *fault {
 	return &fault{code: code, http: status, rpc: rpc, reason: a2a.ErrorReason(kind), message: message}
 }
 
-// notFound is the one answer for a task that is absent and for somebody else's.
+// notFound returns the error for a missing task and for one of another owner.
 func notFound(id string) *fault {
 	if len(id) > 64 {
 		id = id[:64]

@@ -25,7 +25,7 @@ const (
 // askCapability is the key of the question which capability is meant.
 const askCapability = "capability"
 
-// howToName is what a message without a capability is told.
+// howToName is the answer to a message without a capability.
 const howToName = `name the capability to call: send a data part {"capability": "<skill id>", "arguments": {…}}; the authenticated extended card lists the skills`
 
 // checkSend returns the fault of a message that cannot be accepted, or nil.
@@ -169,10 +169,10 @@ func wantedBy(p *a2awire.SendParams) (w wanted, ok bool, f *fault) {
 	return w, false, nil
 }
 
-// answerIn makes the answer to an open question of a message: a data part that is the
+// answerIn builds the answer to an open question from a message: a data part that is the
 // result of the question's method, or the content of an accepted form; for people,
-// text: yes or no, or the one string that a form asks for. ok is false where the
-// message does not answer it.
+// text: yes or no, or the one string that a form requests. ok is false if the message does
+// not answer the question.
 func answerIn(m *a2awire.Message, r *tasks.Request) (answer json.RawMessage, ok bool) {
 	for i := range m.Parts {
 		d := m.Parts[i].Data

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// send takes a message and returns the task that it made or went to.
+// send handles a message and returns the task that it created or continued.
 func (s *Surface) send(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
 	if f := checkSend(p); f != nil {
 		return tasks.Task{}, f
@@ -69,8 +69,8 @@ func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (
 	return s.cfg.Tasks.Start(ctx, inv, o)
 }
 
-// aim gives an invocation its target: a skill id as the card has it, else an action
-// or capability id. What does not exist for the caller the engine says.
+// aim sets the target of an invocation: a skill id as on the card, otherwise an action or
+// capability id. The engine reports targets that do not exist for the caller.
 func (s *Surface) aim(c *caller, inv *capability.Invocation, w wanted) error {
 	inv.Input, inv.IdempotencyKey = w.arguments, w.key
 	agent, _, err := s.cfg.Engine.Agent(*inv)
@@ -99,7 +99,7 @@ func (s *Surface) aim(c *caller, inv *capability.Invocation, w wanted) error {
 	return nil
 }
 
-// goOn takes a message to a task that waits.
+// goOn delivers a message to a waiting task.
 func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
 	m := *p.Message
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, m.TaskID)
@@ -115,7 +115,7 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (t
 	}
 	m.ContextID = contextOf(&t)
 	docs := s.documents(&t, &m)
-	if t.State == tasks.AuthRequired { // nobody but an operator moves it
+	if t.State == tasks.AuthRequired { // only an operator can continue it
 		return s.cfg.Tasks.Say(ctx, c.who.ID, t.ID, "", docs...)
 	}
 	if _, asked := t.Request(askCapability); asked {
@@ -133,7 +133,7 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (t
 		}
 		return s.cfg.Tasks.Begin(ctx, t.ID, inv, docs...)
 	}
-	if len(t.Requests) == 0 { // a thread that is about to ask
+	if len(t.Requests) == 0 { // a thread whose question is not stored yet
 		return s.cfg.Tasks.Say(ctx, c.who.ID, t.ID, "", docs...)
 	}
 	r := t.Requests[0]
@@ -150,8 +150,8 @@ func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (t
 	return s.cfg.Tasks.Answer(ctx, c.who, t.ID, r.Key, answer, docs...)
 }
 
-// keyOf is the question that a message answers, where it says so: "request" in a data
-// part.
+// keyOf returns the key of the question that a message answers, if it is named: "request" in
+// a data part.
 func keyOf(m *a2awire.Message) string {
 	for i := range m.Parts {
 		var in struct {
@@ -180,7 +180,7 @@ func (s *Surface) documents(t *tasks.Task, m *a2awire.Message) (docs []json.RawM
 	return docs
 }
 
-// settled reports whether whoever waits for a task is to be answered.
+// settled reports whether a request that waits for a task must be answered.
 func settled(t *tasks.Task) bool { return t.State.Terminal() || t.State.Waiting() }
 
 // sendAndWait is SendMessage: it blocks until the task has ended or waits.

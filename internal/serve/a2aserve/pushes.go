@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 )
 
-// Bodies are the documents that a push tells a change with: what a stream would say.
+// Bodies returns the documents by which a push reports a change, as a stream would.
 func Bodies(before, now *tasks.Task, legacy bool) (bodies [][]byte) {
 	for _, e := range events(before, now, shown{artifacts: true}) {
 		var v any = e

@@ -14,14 +14,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// surface is our name among the surfaces; the histories of tasks of others have
+// surfaceName is the name of this surface; the histories of other surfaces' tasks have
 // another form.
 const surfaceName = "a2a"
 
 // maxInline is the largest result that goes into an artifact.
 const maxInline = 1 << 20
 
-// shown says what of a task is wanted.
+// shown selects the parts of a task to return.
 type shown struct {
 	history   *int // nil: all
 	artifacts bool
@@ -90,8 +90,8 @@ func statusOf(t *tasks.Task) a2awire.Status {
 	return a2awire.Status{State: stateOf(t.State), Message: statusMessage(t), Timestamp: t.Updated.UTC().Format("2006-01-02T15:04:05.000Z")}
 }
 
-// statusMessage is what the plane says of a task: the question, the failure, the
-// progress; nil when there is nothing to say.
+// statusMessage returns the message for a task's state: the question, the failure, the
+// progress; nil if there is none.
 func statusMessage(t *tasks.Task) *a2awire.Message {
 	text, about := t.Status, any(nil)
 	switch {
@@ -144,7 +144,7 @@ func valueParts(value json.RawMessage) []a2awire.Part {
 	}
 	text := string(value)
 	if jsontext.Value(value).Kind() == '"' {
-		_ = json.Unmarshal(value, &text) // stays as it is where it is no string
+		_ = json.Unmarshal(value, &text) // unchanged unless it is a string
 	}
 	return []a2awire.Part{{Data: jsonx.Raw(value), MediaType: "application/json"}, a2awire.TextPart(text)}
 }
@@ -189,14 +189,14 @@ func contentParts(result json.RawMessage) []a2awire.Part {
 		case c.Type == "resource" && c.Resource != nil && c.Resource.Blob != nil && validBase64(*c.Resource.Blob):
 			out = append(out, a2awire.Part{Raw: c.Resource.Blob, MediaType: c.Resource.MimeType, Filename: c.Resource.URI})
 		default:
-			return nil // of a kind that we do not know: the whole as it is
+			return nil // for an unknown kind, the whole result unchanged
 		}
 	}
 	return out
 }
 
-// events are what a change of a task is on a stream. before is nil at its beginning,
-// where the whole task goes out.
+// events returns the events for a change of a task on a stream. before is nil at the
+// beginning of the stream, when the whole task is sent.
 func events(before, now *tasks.Task, want shown) []a2awire.Event {
 	if before == nil {
 		return []a2awire.Event{{Task: render(now, want)}}
@@ -237,7 +237,7 @@ func stateOf(s tasks.State) a2awire.State {
 	return a2awire.StateFailed
 }
 
-// stateFrom is the reverse; ok is false for what is no state.
+// stateFrom is the reverse; ok is false for an unknown state.
 func stateFrom(s a2awire.State) (state tasks.State, ok bool) {
 	for _, state := range tasks.States() {
 		if stateOf(state) == s {

@@ -90,8 +90,8 @@ func (s *Surface) paths() map[string]handler {
 	}
 }
 
-// typed gives a query parameter the type that it has in the document; one that is not
-// of it stays a string, which the decoder refuses by name.
+// typed converts a query parameter to its type in the document. A malformed value remains a
+// string, which the decoder rejects by name.
 func typed(name, value string) any {
 	switch name {
 	case "pageSize", "historyLength":
@@ -207,7 +207,7 @@ func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[a2
 	}
 }
 
-// pull runs seq beside whoever reads, until stop, which waits for it.
+// pull runs seq in parallel with its reader, until stop, which waits for it.
 func pull(ctx context.Context, seq iter.Seq[a2awire.Event]) (next <-chan a2awire.Event, stop func()) {
 	events, gone, over := make(chan a2awire.Event), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -35,7 +35,7 @@ type reply struct {
 	Error   any       `json:"error,omitzero"`
 }
 
-// method carries out one method; exactly one of a value and a stream comes back.
+// method handles one method; it returns either a value or a stream.
 type method func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
 
 // one makes a method of an operation with a value.
@@ -74,7 +74,7 @@ func decode[P any](params jsonx.Raw) (*P, error) {
 	return p, nil
 }
 
-// empty is for methods whose parameters may be left out.
+// empty is for methods whose parameters may be omitted.
 type empty struct{}
 
 // methodOf is the table of both versions.
@@ -178,7 +178,7 @@ func method03(name string) (method, bool) {
 	return nil, false
 }
 
-// getPush03 may leave the id of the configuration out where there is one only.
+// getPush03 accepts a missing configuration id if there is only one configuration.
 func getPush03(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams03) (any, error) { //nolint:revive // the order of the methods that one takes
 	if p.Config == "" {
 		list, err := s.listPush(ctx, c, &a2awire.PushParams{TaskID: p.ID})
@@ -275,7 +275,7 @@ func (s *Surface) serveRPC(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, req.ID, nil, unknownMethod(req.Method, c.legacy))
 		return
 	}
-	if len(req.Params) == 0 { // what a method needs it names itself
+	if len(req.Params) == 0 { // each method reports the parameters that it requires
 		req.Params = jsonx.Raw("{}")
 	}
 	value, stream, err := run(r.Context(), s, c, req.Params)
@@ -329,7 +329,7 @@ func (s *Surface) answer(w http.ResponseWriter, id jsonx.Raw, value any, err err
 	httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
-// fault is faultOf, with what is our own mistake in the log.
+// fault is like faultOf, and logs internal errors.
 func (s *Surface) fault(err error) *fault {
 	f := faultOf(err)
 	if f.code == jsonrpc.CodeInternal {
@@ -338,7 +338,7 @@ func (s *Surface) fault(err error) *fault {
 	return f
 }
 
-// read decodes a client's document. Its error describes the mistake in words.
+// read decodes a client's document. Its error describes the mistake.
 func read(data []byte, v any) error {
 	err := a2awire.Decode(data, v)
 	if err == nil {

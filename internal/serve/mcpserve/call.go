@@ -21,11 +21,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// maxResult is the largest result that is put into an answer: more would not fit
-// into what a model can read.
+// maxResult is the largest result included in an answer, in bytes, because a larger one
+// does not fit into the context of a model.
 const maxResult = 1 << 20
 
-// answer carries out a request that may take its time, and answers it.
+// answer handles a request that may take long, and writes its answer.
 func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	if !x.Era.Modern {
 		return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), ask: x.Ask})
@@ -61,7 +61,7 @@ func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpw
 	return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), relay: x.Relay})
 }
 
-// carry carries out one request. What v's members hear is serial, and nothing comes
+// carry handles one request. Calls to v's members are serial, and none of them happens
 // after carry has returned.
 func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	switch m.Method {
@@ -77,8 +77,8 @@ func (s *Surface) carry(ctx context.Context, c caller, m *mcpwire.Message, e mcp
 	return exchange.Outcome{Fault: unknownMethod(m.Method)}
 }
 
-// carryApart is carry on a goroutine of our own, where a panic would be the end of the
-// server: it is the end of the call, as it is in a request.
+// carryApart is carry for a goroutine of the surface. It turns a panic into a failed call,
+// because a panic there would otherwise end the server.
 func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, p *parked) (out exchange.Outcome) {
 	defer func() {
 		broken := recover()
@@ -96,7 +96,7 @@ func unknownMethod(method string) *mcpwire.Fault {
 	return &mcpwire.Fault{Status: http.StatusNotFound, Code: jsonrpc.CodeMethodNotFound, Message: "there is no method " + method}
 }
 
-// call carries out tools/call.
+// call handles tools/call.
 func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice) exchange.Outcome {
 	p := &m.Params
 	if !p.Named {
@@ -112,7 +112,7 @@ func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpw
 	inv.Input = p.Arguments
 	if c.pinned != "" {
 		if _, arguments, err := s.target(c, p); err == nil {
-			inv.Input = arguments // a selector is no argument of the provider in this round either
+			inv.Input = arguments // the provider does not accept a selector as an argument in this round either
 		}
 		inv.Target = capability.Target{Capability: c.pinned}
 	} else {
@@ -132,8 +132,8 @@ func (s *Surface) call(ctx context.Context, c caller, m *mcpwire.Message, e mcpw
 	return s.succeeded(ctx, c, p, e, reply)
 }
 
-// target is what a tool's name means to the caller, and the arguments without the
-// selector.
+// target returns the target that a tool's name has for the caller, and the arguments
+// without the selector.
 func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.RawMessage, error) {
 	if action := s.ownName(c, p.Name); action != nil {
 		return capability.Target{Action: action.Canonical}, p.Arguments, nil
@@ -155,9 +155,9 @@ func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.R
 	return capability.Target{Action: named.Canonical, Select: selector}, arguments, nil
 }
 
-// invoke takes the call down the path. Where it needs a yes that the caller itself
-// may give, the caller is asked; what a modern client has to be asked ends this
-// round of the call: then out is set.
+// invoke runs the call through the engine. If the call requires an approval that the caller
+// itself may give, invoke requests it from the caller. For a modern client that ends this
+// round of the call, and out is set.
 func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *exchange.Outcome, err error) {
 	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
 	m.Params.Meta.PassOn(&inv, m.Traceparent)
@@ -192,7 +192,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	}
 	answer, askErr := v.ask(ctx, confirmation(failure))
 	if askErr != nil {
-		return reply, nil, err // it may still be approved elsewhere: the text says how
+		return reply, nil, err // it may still be approved elsewhere, as the text explains
 	}
 	if err := s.decide(ctx, c, approval, answer); err != nil {
 		return reply, nil, err
@@ -202,7 +202,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	return reply, nil, err
 }
 
-// decide answers an approval with what the person at the client said.
+// decide answers an approval with the decision of the person at the client.
 func (s *Surface) decide(ctx context.Context, c caller, approval string, answer json.RawMessage) error {
 	decision := decisionOf(answer)
 	if _, _, err := s.cfg.Policy.Answer(ctx, c.who, approval, decision); err != nil {
@@ -215,8 +215,8 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 	return nil
 }
 
-// consented takes the answer that a modern client brings; over says that the call
-// ends with it. Without an answer the call goes on, and is asked about again.
+// consented processes the answer that a modern client sends; over reports whether the call
+// ends with it. Without an answer the call continues, and the question is sent again.
 func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st requestState) (out exchange.Outcome, over bool) {
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
@@ -274,8 +274,8 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 	return exchange.Outcome{Result: e.AppendClosing(dst, invocationMeta(reply))}
 }
 
-// failed turns an error into what the protocol has for it: a protocol error,
-// silence, or a result that a model can act on.
+// failed converts an error to the protocol's form: a protocol error, no answer, or a
+// result that a model can act on.
 func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	if out, ok := s.ownWords(p, e, reply, failure); ok {
@@ -298,8 +298,8 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 		}
 		return exchange.Outcome{Fault: f}
 	case capability.CodeCancelled:
-		// Withdrawn by the client itself, or by the end of its modern request. An
-		// operator may cancel too; the client must then hear of it.
+		// The call was canceled by the client itself, or by the end of its modern request. An
+		// operator may cancel too, and then the client must be notified.
 		if cause := context.Cause(ctx); errors.Is(cause, errWithdrawn) || (e.Modern && cause != nil) {
 			return exchange.Outcome{Silent: true}
 		}
@@ -333,8 +333,8 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	return exchange.Outcome{Result: e.AppendClosing(dst, own)}
 }
 
-// ownWords is what an upstream itself says of its failure: a result with isError, as
-// it came, or the protocol error that clients act on.
+// ownWords returns an upstream's own description of its failure: a result with isError,
+// unchanged, or the protocol error that clients act on.
 func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply, failure *capability.Error) (exchange.Outcome, bool) {
 	if out, ok := upstreamFault(e, failure); ok && out.Fault.Code == mcpwire.CodeMissingCapability {
 		return out, true
@@ -347,7 +347,7 @@ func (s *Surface) ownWords(p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply,
 	switch failure.Reason {
 	case capability.ReasonToolError:
 		dst, ok = appendUpstreamResult(nil, reply.Result, e, invocationMeta(reply))
-	case capability.ReasonOutputSchema: // the text stays, what breaks its promise goes
+	case capability.ReasonOutputSchema: // the text is returned, without the part that violates the schema
 		dst, ok = appendUpstreamResult(nil, reply.Result, e, invocationMeta(reply), "structuredContent", "isError")
 		dst = append(dst[:len(dst)-1], `,"isError":true}`...)
 	}

@@ -11,8 +11,8 @@ import (
 
 const (
 	maxFollowing = 256 // resources that one session may subscribe to,
-	// maxFollowed is the same for all sessions of a viewer: an upstream has 1,000 for
-	// everybody, and nobody is to take them all.
+	// maxFollowed is shared by all sessions of a viewer. An upstream accepts 1,000 in
+	// total, and one viewer must not use them all.
 	maxFollowed = 512
 )
 
@@ -22,7 +22,7 @@ type following struct {
 	uri     string
 }
 
-// hold is what a subscription holds at its upstream.
+// hold is one subscription at an upstream.
 type hold struct {
 	stop func() // nil while it is being made
 }
@@ -43,14 +43,14 @@ func (h *hold) end() {
 	}
 }
 
-// freshness is a change that a viewer's sessions have to be told of.
+// freshness is a resource change of which a viewer's sessions must be notified.
 type freshness struct {
 	viewer *viewer
 	uri    string
 }
 
-// follow subscribes at the upstream for a session. The SDK remembers who wants to
-// hear of which address; here is only what ends.
+// follow returns the handler that subscribes a session at the upstream. The SDK stores
+// which session subscribed to which address; the surface stores only how to unsubscribe.
 func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest) error {
 	return func(ctx context.Context, req *mcp.SubscribeRequest) error {
 		uri := req.Params.URI
@@ -70,7 +70,7 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 		}
 		full := n >= maxFollowing || all >= maxFollowed
 		if !again && !full {
-			v.following[key] = own // it counts from now on, for those who come at the same time
+			v.following[key] = own // it counts from now on, also for concurrent subscribers
 		}
 		s.mu.Unlock()
 		if again {
@@ -134,14 +134,14 @@ func (s *Surface) resourceUpdated(f freshness) {
 	}
 }
 
-// tellUpdates tells the sessions that subscribed, each viewer's on a goroutine of its
-// own: the SDK waits for those that take nothing in, and others must not.
+// tellUpdates notifies the sessions that subscribed, each viewer's on its own goroutine,
+// because the SDK waits for clients that do not read and others must not be delayed.
 func (s *Surface) tellUpdates(ctx context.Context, group *sync.WaitGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uris := make(map[*viewer][]string)
 	for f := range s.fresh {
-		if !f.viewer.telling { // else it is told again when it has been told
+		if !f.viewer.telling { // otherwise it is notified again after the current notification
 			uris[f.viewer] = append(uris[f.viewer], f.uri)
 			delete(s.fresh, f)
 		}
@@ -165,7 +165,7 @@ func (s *Surface) tell(ctx context.Context, v *viewer, uris []string) {
 	v.telling = false
 	s.mu.Unlock()
 	select {
-	case s.updated <- struct{}{}: // for what has changed in the meantime
+	case s.updated <- struct{}{}: // for changes in the meantime
 	default:
 	}
 }

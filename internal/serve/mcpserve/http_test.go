@@ -60,7 +60,7 @@ func TestNegotiation(t *testing.T) {
 		"2024-11-05": mcpwire.Version20251125, "garbage": mcpwire.Version20251125, mcpwire.Version20260728: mcpwire.Version20251125,
 	} {
 		r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", asked, 1))
-		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") { // nobody tells of updates here
+		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") { // this surface does not have updates
 			t.Errorf("%s: %d %s", asked, r.status, r.body)
 		}
 	}
@@ -102,7 +102,7 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 func TestIdleSessionsExpire(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	id := st.open(st.agent, mcpwire.Version20250618)
-	later := time.Now().Add(2 * sessionIdle)
+	later := time.Now().Add(2 * sessionIdleTimeout)
 	st.surface.mu.Lock()
 	st.surface.now = func() time.Time { return later }
 	st.surface.mu.Unlock()

@@ -313,8 +313,8 @@ func TestNobodySeesWhatAnotherMay(t *testing.T) {
 	}
 }
 
-// TestNobodyHearsOfWhatAnotherGets: a list_changed goes to those whose own list
-// changed, and to nobody else.
+// TestNobodyHearsOfWhatAnotherGets: a list_changed is sent only to sessions whose own list
+// changed.
 func TestNobodyHearsOfWhatAnotherGets(t *testing.T) {
 	is := newIsles(t)
 	rules := map[string]string{"agent:one": "", "agent:two": ""}

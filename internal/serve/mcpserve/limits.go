@@ -6,19 +6,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What one client may have of a session, and of all its sessions.
+// Limits of one session, and of all sessions of one client.
 const (
 	// maxCalls is how many calls run at a time in all sessions of a viewer: they go on
 	// when their client has hung up, so connections do not bound them.
 	maxCalls = 1_024
 	maxBatch = 100 // messages
-	// maxInitialize bounds what a session keeps of its client: what it said of itself
-	// stays as long as the session, here and in the SDK.
+	// maxInitialize bounds the description of the client that a session stores, here and in
+	// the SDK, until it ends.
 	maxInitialize = 64 << 10
 )
 
-// longBatch reports whether an array has too many elements. One that is no JSON is
-// for the SDK to refuse.
+// longBatch reports whether an array has too many elements. It returns false for malformed
+// JSON, which the SDK rejects.
 func longBatch(body []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if _, err := dec.ReadToken(); err != nil {

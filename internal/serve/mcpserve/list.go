@@ -43,8 +43,8 @@ type rendered struct {
 	withheld                      map[string]bool // resources that exist and may not be read, by module and address
 }
 
-// listing is what one list method answers with: the items as they go out, joined,
-// so that a page is a slice of them.
+// listing is the answer of one list method: the encoded items, joined, so that a page is
+// a slice of them.
 type listing struct {
 	joined []byte // item,item,…
 	ends   []int  // end of each item in joined
@@ -84,7 +84,7 @@ func (l *listing) insert(name string, item []byte) {
 
 func (l *listing) seal() { l.hash = sha256.Sum256(l.joined) }
 
-// listOf returns what c may see now, from the cache when nothing has changed.
+// listOf returns the lists that c may see now, from the cache if nothing has changed.
 func (s *Surface) listOf(c caller) *rendered {
 	epoch, generation := s.epoch.Load(), s.cfg.Catalog.Snapshot().Generation
 	if v, ok := s.lists.Load(c.key); ok {
@@ -97,7 +97,7 @@ func (s *Surface) listOf(c caller) *rendered {
 	}
 	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
 	if err != nil {
-		return &rendered{} // a context of ours is always one
+		return &rendered{} // every context of the surface is valid
 	}
 	l := render(s.tools(c, agent, permitted))
 	l.agent = agent
@@ -112,7 +112,7 @@ func (s *Surface) listOf(c caller) *rendered {
 type tool struct {
 	*compile.Action
 	wire string
-	own  bool // wire is what its upstream calls it
+	own  bool // wire is its name at the upstream
 }
 
 // tools are the actions of the caller's context without the providers that its
@@ -164,8 +164,8 @@ func render(tools []tool) *rendered {
 	return l
 }
 
-// ownNames gives tools of upstreams back the names that they have there, each where
-// it is nobody else's.
+// ownNames restores the names that tools have at their upstreams, for each tool whose name
+// is not used by another.
 func ownNames(tools []tool) {
 	claims := make(map[string]int)
 	for _, t := range tools {
@@ -181,8 +181,8 @@ func ownNames(tools []tool) {
 	}
 }
 
-// declaredName is what the one provider of a minted tool calls it, where that is a
-// name in MCP; "" otherwise.
+// declaredName returns the name that the only provider of a minted tool declares, or "" if
+// it is not a valid MCP name.
 func declaredName(a *compile.Action) string {
 	if len(a.Entries) != 1 || a.Entries[0].Contribution.Definition == nil {
 		return ""
@@ -190,7 +190,7 @@ func declaredName(a *compile.Action) string {
 	return plainName(a.Entries[0].Contribution.Member.Name)
 }
 
-// plainName is the name if it is one that clients take.
+// plainName returns the name if clients accept it, and "" otherwise.
 func plainName(name string) string {
 	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-./", r)
@@ -209,7 +209,7 @@ func (s *Surface) ownName(c caller, name string) *compile.Action {
 	return s.listOf(c).own[name]
 }
 
-// lease is under whose name it is kept what names meant.
+// lease returns the key under which the meanings of the caller's names are stored.
 func (c caller) lease() compile.LeaseKey {
 	if c.session != "" {
 		return compile.LeaseKey{Session: c.session}
@@ -251,7 +251,7 @@ func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
 	w.WriteHeader(http.StatusOK)
 	for _, part := range [][]byte{append(head, p[0]...), p[1], append(p[2], '}')} {
 		if _, err := w.Write(part); err != nil {
-			return // nobody is there any more
+			return // the client has disconnected
 		}
 	}
 }
@@ -313,8 +313,8 @@ func isList(method string) bool {
 	return false
 }
 
-// hashes tell whether a list is another one: tools, prompts, resources with their
-// templates.
+// hashes returns a digest for each list, so that changes can be detected: tools, prompts,
+// and resources with their templates.
 func (l *rendered) hashes() [3][sha256.Size]byte {
 	both := append(l.resources.hash[:], l.templates.hash[:]...)
 	return [3][sha256.Size]byte{l.hash, l.prompts.hash, sha256.Sum256(both)}

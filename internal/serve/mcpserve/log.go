@@ -8,12 +8,12 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// setLevel notes what a client of a session wants to hear; the SDK answers it.
+// setLevel stores the log level that the client of a session requests; the SDK answers it.
 func (sess *session) setLevel(m *mcpwire.Message) {
 	level, _ := jsonx.Text(mcpwire.At(m.Params.Raw, []string{"level"}))
 	i := slices.Index(exchange.Severities(), level)
 	if i < 0 {
-		return // the SDK says so
+		return // the SDK answers with an error
 	}
 	sess.mu.Lock()
 	sess.level = i

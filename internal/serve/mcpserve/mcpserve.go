@@ -1,24 +1,23 @@
-// Package mcpserve is the MCP door: /mcp, where agents find the catalog as tools.
+// Package mcpserve implements the MCP endpoint, /mcp, where agents find the catalog as tools.
 //
 // One path serves two protocols that exclude each other. A legacy client opens a
-// session with initialize and names it in every later request; a modern one
-// (2026-07-28) sends requests that stand alone and say in headers and _meta what
-// they are. The dispatcher here looks at one request and decides which of the
-// two it is.
+// session with initialize and names it in every later request. A modern client
+// (2026-07-28) sends independent requests that are described by their headers and
+// _meta. The dispatcher inspects each request and decides which of the two it is.
 //
-// What matters for fidelity and speed, tools/list and tools/call, is answered
-// here from raw bytes: arguments and results are never decoded, only cut out and
-// put in. Handshake, streams, discovery and everything rare are the SDK's, which
-// keeps one mcp.Server per principal behind a stateful and a stateless handler.
-// Sessions are therefore known twice: the SDK holds their streams, the table
-// here binds them to a principal, counts and expires them.
+// The methods that matter for fidelity and speed, tools/list and tools/call, are
+// answered here from raw bytes: arguments and results are never decoded, only cut
+// out and inserted. The SDK handles handshakes, streams, discovery and all rare
+// methods; it holds one mcp.Server per principal behind a stateful and a stateless
+// handler. Sessions are therefore stored twice: the SDK holds their streams, and the
+// table here binds them to a principal, counts and expires them.
 //
-// Two things are returned to clients in sealed form, because the server holds no session
-// for a modern client: the state of an unfinished call, which opens once, and the cursor of
-// a list. Each is bound to its caller and its request.
+// Two things are returned to clients in sealed form, because the server does not hold a
+// session for a modern client: the state of an unfinished call, which opens once, and the
+// cursor of a list. Each is bound to its caller and its request.
 //
-// The surface decodes and encodes. Who may see or call what, with which provider
-// and whose approval, is the engine's to say.
+// The surface decodes and encodes. The engine decides who may see or call a tool, with
+// which provider and with whose approval.
 package mcpserve
 
 import (
@@ -46,7 +45,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// Config is what the surface needs. Door, Engine, Catalog and Policy are required.
+// Config configures a [Surface]. Door, Engine, Catalog and Policy are required.
 type Config struct {
 	Door    *httpapi.Door
 	Engine  *invoke.Engine
@@ -57,22 +56,22 @@ type Config struct {
 	MaxBody int64
 	// PageSize is how many tools one page of tools/list holds; 0 means 100.
 	PageSize int
-	// Exposure says how much of the default view is listed at once; "" is auto.
+	// Exposure is how much of the default view is listed at once; "" is auto.
 	Exposure compile.View
 	// Views are the named ones, beside the default.
 	Views map[string]View
-	// Updates tells of changed resources; nil: nobody can subscribe.
+	// Updates reports changed resources. If nil, clients cannot subscribe.
 	Updates Updates
-	// Own is behind our own resources; nil: there are none, and results above 1 MiB
-	// are errors.
+	// Own provides the server's own resources. If nil, the server has none, and results
+	// above 1 MiB are errors.
 	Own Own
-	// Texts are resources of ours besides.
+	// Texts are further resources of the server.
 	Texts []Text
-	// Tasks keeps calls that take longer than TaskAfter, 0: 2 s, for clients that take
-	// tasks; nil: there are none.
+	// Tasks stores calls that take longer than TaskAfter (default 2 s), for clients that
+	// accept tasks. If nil, calls never become tasks.
 	Tasks     Tasks
 	TaskAfter time.Duration
-	// SessionIdle is how long a legacy session lasts that nobody uses; 0 means an hour.
+	// SessionIdle is how long an unused legacy session lasts; 0 means an hour.
 	SessionIdle time.Duration
 	// CursorKey authenticates cursors and seals states. Without one a random key is
 	// used, and neither survives a restart.
@@ -80,13 +79,13 @@ type Config struct {
 	Logger    *slog.Logger // nil: silent
 }
 
-// Policy takes the answers of people who are asked by their own program.
+// Policy receives the decisions of people whose own client requested them.
 type Policy interface {
 	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
 }
 
-// Updates subscribes to a resource of a module. updated must not block; stop ends
-// the subscription and is called once.
+// Updates subscribes to a resource of a module. The callback updated must not block; stop
+// ends the subscription and is called once.
 type Updates interface {
 	Subscribe(ctx context.Context, module, uri string, updated func()) (stop func(), err error)
 }
@@ -120,12 +119,12 @@ type Surface struct {
 	viewers  map[string]*viewer
 	sessions map[string]*session
 	waiting  map[string]*waiting
-	fresh    map[freshness]bool // changed resources that nobody has been told of
+	fresh    map[freshness]bool // changed resources whose notification is pending
 	now      func() time.Time
 }
 
-// New returns the surface. [Surface.Run] must run for list_changed notices and
-// for idle sessions to end; requests are answered without it.
+// New returns the surface. [Surface.Run] must run so that list_changed is sent and idle
+// sessions end; requests are answered without it.
 func New(cfg Config) *Surface {
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = 4 << 20
@@ -137,7 +136,7 @@ func New(cfg Config) *Surface {
 		cfg.TaskAfter = 2 * time.Second
 	}
 	if cfg.SessionIdle <= 0 {
-		cfg.SessionIdle = sessionIdle
+		cfg.SessionIdle = sessionIdleTimeout
 	}
 	if len(cfg.CursorKey) == 0 {
 		cfg.CursorKey = make([]byte, 32)
@@ -195,7 +194,7 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if who.View = ""; name != defaultView {
-		who.View = name // the records say through which one
+		who.View = name // for the audit records
 	}
 	c := caller{who: who, key: viewerKey(who, v), view: v}
 	if id := r.Header.Get(mcpwire.HeaderSession); id != "" {
@@ -220,7 +219,7 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// callDigest names the call of a request: what every round of it repeats.
+// callDigest returns the digest of the part of a request that every round of a call repeats.
 func callDigest(m *mcpwire.Message) string {
 	arguments := []byte(m.Params.Arguments)
 	if c, err := jsonx.Sorted(arguments); err == nil {
@@ -232,8 +231,8 @@ func callDigest(m *mcpwire.Message) string {
 // digest names the caller in states.
 func (c caller) digest() string { return digest([]byte(c.key)) }
 
-// read takes the body of a POST in and parses it. A message that cannot be
-// parsed may still have an id to answer to.
+// read reads the body of a POST and parses it. A malformed message may still have an id
+// for the error response.
 func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: jsonrpc.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
@@ -251,12 +250,12 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.
 	return body, m, f
 }
 
-// caller is who sent a request, as far as it matters here.
+// caller holds the attributes of a request's sender that the surface uses.
 type caller struct {
 	who     capability.Principal
 	key     string // of the viewer
 	view    *view
-	client  string // what the program calls itself; shown, never believed
+	client  string // the program's name for itself; displayed, never trusted
 	session string // digest of the session id, "" in the modern protocol
 
 	abilities abilities
@@ -264,8 +263,8 @@ type caller struct {
 	pinned capability.ID
 }
 
-// challenge tells a client whose token is too narrow which one to get, where the
-// answer has not begun.
+// challenge names the required scope to a client whose token is too narrow, unless the
+// answer has begun.
 func (s *Surface) challenge(w http.ResponseWriter, r *http.Request, out exchange.Outcome) {
 	if out.Narrow == "" {
 		return

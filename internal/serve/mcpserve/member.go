@@ -59,7 +59,7 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 			case kindPrompt:
 				prompts = append(prompts, e)
 			case kindResource:
-				if !strings.HasPrefix(name, ownScheme) { // nobody speaks for us
+				if !strings.HasPrefix(name, ownScheme) { // upstreams cannot provide the server's own addresses
 					first(l.byURI, name, e)
 				}
 			case kindTemplate:
@@ -86,8 +86,8 @@ func (s *Surface) renderMembers(l *rendered, c caller, permitted func(*catalog.E
 	l.templates.seal()
 }
 
-// first keeps who comes first of several that claim one address: modules come in
-// the order of their ids, so it never depends on who joined when.
+// first stores the first of several entries that claim one address. Modules are visited in
+// the order of their ids, so the result does not depend on when they joined.
 func first(m map[string]*catalog.Entry, name string, e *catalog.Entry) {
 	if m[name] == nil {
 		m[name] = e
@@ -118,15 +118,15 @@ func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 
 const (
 	maxURI = 8 << 10
-	// maxExpanded is how many variables a template may have: matching costs their
-	// number times the length of an address, for whoever reads any.
+	// maxExpanded is how many variables a template may have. The cost of matching is their
+	// number times the length of an address, and every reader pays it.
 	maxExpanded = 32
 )
 
-// matcher tells the addresses that a template makes; none for a template that
-// cannot be read. An upstream wrote it: the lengths that it sets for its variables
-// are left out, since the library spells them out, and an address that is too long
-// is the upstream's own to refuse.
+// matcher returns a function that reports whether a template matches an address, or nil if
+// the template is malformed. Lengths that the upstream's template sets for its variables
+// are removed, because the library expands them; the upstream itself rejects an address
+// that is too long.
 func matcher(text string) func(string) bool {
 	never := func(string) bool { return false }
 	start, _, _ := strings.Cut(text, "{")
@@ -142,7 +142,7 @@ func matcher(text string) func(string) bool {
 	}
 }
 
-// withoutLengths takes the length out of each {name:length}.
+// withoutLengths removes the length from each {name:length}.
 func withoutLengths(template string) string {
 	out := make([]byte, 0, len(template))
 	inside, length := false, false
@@ -163,9 +163,9 @@ func withoutLengths(template string) string {
 	return string(out)
 }
 
-// resource is what an address leads to: one of the list, else the first template
-// that makes such an address. A listed resource that the caller may not read is not
-// to be had by a template of the same upstream either.
+// resource returns the entry for an address: the listed resource, otherwise the first
+// template that matches. If the caller may not read a listed resource, a template of the
+// same upstream does not make it available.
 func (l *rendered) resource(uri string) *catalog.Entry {
 	if e := l.byURI[uri]; e != nil {
 		return e
@@ -220,8 +220,7 @@ func unknownResource(uri string, e mcpwire.Era) *mcpwire.Fault {
 	return f
 }
 
-// complete carries a completion to the upstream whose prompt or template it is
-// about.
+// complete forwards a completion to the upstream that provides the prompt or template.
 func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era) exchange.Outcome {
 	var ref json.RawMessage
 	input := []byte{'{'}
@@ -267,8 +266,8 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 	return s.passed(ctx, c, m, e, voice{}, c.member(member, input))
 }
 
-// passed carries out a call whose result is one of MCP already. Its failure is a
-// protocol error: these methods have no results that say that they failed.
+// passed runs a call whose result is already an MCP result. Its failure is a protocol
+// error, because these methods do not have results with isError.
 func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) exchange.Outcome {
 	reply, out, err := s.invoke(ctx, c, m, v, inv)
 	if out != nil {
@@ -324,8 +323,8 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 	return exchange.Outcome{Fault: f}
 }
 
-// codeRefused is ours: what was asked for was not done, and data says why. It
-// lies outside the range that JSON-RPC and MCP keep.
+// codeRefused is junctor's own code: the request was not carried out, and data gives the
+// reason. It lies outside the range that JSON-RPC and MCP reserve.
 const codeRefused = -31000
 
 // upstreamFault passes on the protocol errors of upstreams that clients act on.

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// serveModern serves a request that stands alone.
+// serveModern serves an independent request.
 func (s *Surface) serveModern(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method == "" {
 		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("a response answers no request of ours"))

@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	coalesce    = 50 * time.Millisecond  // one notice for a burst
-	noticeEvery = 250 * time.Millisecond // four a second
-	expireEvery = time.Minute
+	coalesceDelay  = 50 * time.Millisecond  // one notice for a burst
+	noticeInterval = 250 * time.Millisecond // four a second
+	expireInterval = time.Minute
 )
 
-// CatalogChanged says that there is a new snapshot, or that what may be seen has
-// changed otherwise. It never blocks; [Surface.Run] tells those whose list it
-// changes.
+// CatalogChanged reports a new snapshot, or another change of what may be seen. It never
+// blocks; [Surface.Run] notifies the sessions whose list changed.
 func (s *Surface) CatalogChanged() {
 	s.epoch.Add(1)
 	select {
@@ -34,7 +33,7 @@ func (s *Surface) Run(ctx context.Context) error {
 	var telling sync.WaitGroup
 	defer telling.Wait() // after the sessions that they wait for are closed
 	defer s.shut()
-	tick := time.NewTicker(min(expireEvery, max(s.cfg.SessionIdle/4, time.Millisecond)))
+	tick := time.NewTicker(min(expireInterval, max(s.cfg.SessionIdle/4, time.Millisecond)))
 	defer tick.Stop()
 	notice := time.NewTimer(time.Hour)
 	notice.Stop()
@@ -48,7 +47,7 @@ func (s *Surface) Run(ctx context.Context) error {
 		case <-s.changed:
 			if !pending {
 				pending = true
-				notice.Reset(max(coalesce, noticeEvery-time.Since(last)))
+				notice.Reset(max(coalesceDelay, noticeInterval-time.Since(last)))
 			}
 		case <-notice.C:
 			pending, last = false, time.Now()
@@ -61,7 +60,7 @@ func (s *Surface) Run(ctx context.Context) error {
 	}
 }
 
-// announce compares every viewer's list with the one it was told of last.
+// announce compares every viewer's list with the one that it was last notified of.
 func (s *Surface) announce() {
 	s.mu.Lock()
 	viewers := make([]*viewer, 0, len(s.viewers))
@@ -84,7 +83,7 @@ func (s *Surface) announce() {
 	}
 }
 
-// toggle makes the SDK tell the viewer's sessions which lists have changed.
+// toggle makes the SDK notify the viewer's sessions of the lists that have changed.
 func (v *viewer) toggle(changed, there [3]bool) {
 	switch {
 	case !changed[0]:
@@ -116,7 +115,7 @@ func (v *viewer) toggle(changed, there [3]bool) {
 	}
 }
 
-// shut ends everything that lives longer than a request.
+// shut ends everything that outlives a request.
 func (s *Surface) shut() {
 	s.cancel()
 	s.Drain()

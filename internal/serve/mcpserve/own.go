@@ -19,10 +19,10 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// Own is behind the resources of our own. What is somebody else's is code
-// not_found, like what does not exist.
+// Own provides the server's own resources. The error code is not_found for a resource of
+// another principal, as for one that does not exist.
 type Own interface {
-	// KeepResult keeps what a call of the principal brought for 15 minutes.
+	// KeepResult stores the result of a call of the principal for 15 minutes.
 	KeepResult(ctx context.Context, principal, invocation string, result []byte) error
 	// Result returns it.
 	Result(ctx context.Context, principal, invocation string) ([]byte, error)
@@ -32,8 +32,8 @@ type Own interface {
 	Usage(extension string) (string, error)
 }
 
-// Text is a resource of ours that is written when it is read, Markdown. It is there for
-// whoever may call Action, which tells the same in another form.
+// Text is a Markdown resource that is rendered when it is read. It is visible to callers
+// that may call Action, which returns the same information in another form.
 type Text struct {
 	URI                      string // junctor://…
 	Name, Title, Description string
@@ -52,7 +52,7 @@ func uriResult(invocation string) string {
 	return "junctor://calls/" + url.PathEscape(invocation) + "/result"
 }
 
-// ownResources adds ours to the lists; their addresses sort with the others.
+// ownResources adds the server's own resources to the lists, sorted with the others.
 func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool) {
 	for _, t := range s.cfg.Texts {
 		if mayCall(l.agent, permitted, t.Action) {
@@ -72,7 +72,7 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 	l.templates.insert("junctor://capabilities/{id}/usage", []byte(`{"uriTemplate":"junctor://capabilities/{id}/usage","name":"usage","title":"Usage of a capability","description":"The usage document of the module behind a capability; id is junctor/capabilityId of the tool, percent-encoded.","mimeType":"text/markdown"}`))
 }
 
-// readOwn reads one of ours; ok is false for addresses of others.
+// readOwn reads one of the server's own resources; ok is false for other addresses.
 func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.Era) (out exchange.Outcome, ok bool) {
 	rest, ours := strings.CutPrefix(uri, ownScheme)
 	text := s.ownText(c, uri)
@@ -117,7 +117,7 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.E
 	return exchange.Outcome{Result: e.AppendClosing(dst, nil)}, true
 }
 
-// ownText is the text of an address, for a caller who may read it.
+// ownText returns the text at an address, or nil if the caller may not read it.
 func (s *Surface) ownText(c caller, uri string) *Text {
 	for i, t := range s.cfg.Texts {
 		if t.URI != uri {
@@ -130,7 +130,7 @@ func (s *Surface) ownText(c caller, uri string) *Text {
 	return nil
 }
 
-// mayCall says whether an action is there for a caller.
+// mayCall reports whether a caller may call an action.
 func mayCall(agent *compile.Agent, permitted func(*catalog.Entry) bool, action capability.Action) bool {
 	return slices.ContainsFunc(agent.Snapshot().Action(action), func(e *catalog.Entry) bool {
 		return e.VisibleTo(capability.AudienceAgent) && e.Eligible() && permitted(e)
@@ -144,7 +144,7 @@ func unescape(s string) string {
 	return ""
 }
 
-// visibleEntry is a capability that the caller may know.
+// visibleEntry returns the entry of a capability, or nil if it is hidden from the caller.
 func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 	return e
 }
 
-// tooLarge answers with the beginning of a result and the address of the rest.
-// promised says that the tool promises an object, which a part of one is not.
+// tooLarge answers with the beginning of a result and the address of the rest. The flag
+// promised reports whether the tool declares an object, which a part of one is not.
 func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage, promised bool) (exchange.Outcome, bool) {
 	if s.cfg.Own == nil || reply.Invocation == "" {
 		return exchange.Outcome{}, false

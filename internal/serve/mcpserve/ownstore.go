@@ -16,12 +16,12 @@ import (
 
 const (
 	resultName  = ".result" // no artifact begins with a dot
-	resultKept  = 15 * time.Minute
+	resultTTL   = 15 * time.Minute
 	latestCalls = 100
 )
 
-// OwnStore implements [Own]: results are blobs of their calls, and calls are read from
-// the audit log. All fields are required.
+// OwnStore implements [Own]. Results are blobs that belong to their calls, and calls are
+// read from the audit log. All fields are required.
 type OwnStore struct {
 	Blobs  *blob.Store
 	Log    *audit.Log
@@ -29,8 +29,8 @@ type OwnStore struct {
 	Limit  int64                                  // of a result, in bytes
 }
 
-// KeepResult keeps a result as a blob of its call, once: a client that asks for its task
-// again and again has it neither written again nor kept for longer.
+// KeepResult stores a result as a blob of its call, once. A client that polls its task
+// neither writes it again nor extends its lifetime.
 func (o OwnStore) KeepResult(ctx context.Context, principal, invocation string, result []byte) error {
 	refs, err := o.Blobs.List(ctx, invocation)
 	if err != nil {
@@ -41,12 +41,12 @@ func (o OwnStore) KeepResult(ctx context.Context, principal, invocation string, 
 	}) {
 		return nil
 	}
-	ref := blob.Ref{Principal: principal, Run: invocation, Name: resultName, MIME: "application/json", Expires: time.Now().Add(resultKept)}
+	ref := blob.Ref{Principal: principal, Run: invocation, Name: resultName, MIME: "application/json", Expires: time.Now().Add(resultTTL)}
 	_, err = o.Blobs.Put(ctx, ref, bytes.NewReader(result), o.Limit)
 	return err
 }
 
-// Result reads it, for its own principal only.
+// Result returns a stored result, for its own principal only.
 func (o OwnStore) Result(ctx context.Context, principal, invocation string) ([]byte, error) {
 	refs, err := o.Blobs.List(ctx, invocation)
 	if err != nil {
@@ -66,8 +66,8 @@ func (o OwnStore) Result(ctx context.Context, principal, invocation string) ([]b
 	return nil, capability.Errorf(capability.CodeNotFound, "result", "there is no kept result of %q", invocation)
 }
 
-// Calls reads the principal's calls out of the audit: what was carried out, and
-// nothing of what it was refused, whose names it may not know.
+// Calls returns the principal's calls from the audit log. It omits calls that were denied,
+// because the principal may not see the names of their capabilities.
 func (o OwnStore) Calls(ctx context.Context, principal string) ([]byte, error) {
 	type call struct {
 		At         time.Time `json:"at"`
@@ -105,7 +105,7 @@ func (o OwnStore) Calls(ctx context.Context, principal string) ([]byte, error) {
 	return jsonx.Marshal(map[string]any{"calls": calls[:min(len(calls), latestCalls)]})
 }
 
-// Usage is an extension's usage document.
+// Usage returns an extension's usage document.
 func (o OwnStore) Usage(extension string) (string, error) {
 	text, err := o.Usages(extension)
 	if err != nil || text == "" {

@@ -51,7 +51,7 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 			t.Errorf("%q reads %s %v", who, got, err)
 		}
 	}
-	now = now.Add(resultKept + time.Minute)
+	now = now.Add(resultTTL + time.Minute)
 	if got, err := own.Result(t.Context(), "agent:one", "run_1"); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Errorf("afterwards: %s %v", got, err)
 	}

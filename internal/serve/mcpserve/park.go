@@ -20,24 +20,24 @@ import (
 const (
 	// maxParked is how many calls of one caller may wait for answers.
 	maxParked = 8
-	// questionKey names the one question that a round of ours asks.
+	// questionKey names the only question in a round of the surface.
 	questionKey = "question"
 )
 
-// voice is how a provider speaks to its caller while a call runs; nil members are
-// for nobody.
+// voice holds the callbacks by which a provider reaches its caller while a call runs. A
+// nil member discards.
 type voice struct {
 	heard func(capability.Chunk)
 	ask   capability.Asker
 	relay *capability.Relay
-	// began and ended hear of the invocation; both are there, or none.
+	// began and ended report the invocation; set both or neither.
 	began func(capability.Invocation)
 	ended func(invoke.Reply, error)
 }
 
-// parked is a call that goes on while its client, a modern one, is between two
-// requests: the provider has asked something, the answer to the first request was
-// the question, and the next request brings the answer.
+// parked is a call that continues while its modern client is between two requests. The
+// answer to the first request was the provider's question, and the next request brings
+// the client's answer.
 type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc
@@ -70,7 +70,7 @@ type answered struct {
 	err    error
 }
 
-// heard hands on what the provider says to whoever waits.
+// heard forwards a provider's chunk to the waiting request.
 func (p *parked) heard(c capability.Chunk) {
 	p.mu.Lock()
 	x, running := p.x, p.running
@@ -89,15 +89,14 @@ func (p *parked) attach(x *exchange.Exchange) {
 	p.mu.Unlock()
 }
 
-// answerAsking carries out a call of a modern client that can be asked: in a
-// goroutine that may outlive the request, but neither a question that nobody
-// answers nor the surface.
+// answerAsking handles a call of a modern client that can be asked, in a goroutine that may
+// outlive the request. The goroutine ends with an unanswered question or with the surface.
 func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	stop := context.AfterFunc(s.base, func() { cancel(errWithdrawn) })
 	p := &parked{
 		owner: c.digest(), call: callDigest(m), cancel: cancel, questions: make(chan asking), done: make(chan exchange.Outcome, 1),
-		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}), open: make(chan struct{}), x: x, // before the provider can say anything
+		ctx: ctx, task: s.mayTask(c, m), kept: make(chan struct{}), open: make(chan struct{}), x: x, // before the provider can send a chunk
 	}
 	p.only = p.task && s.listOf(c).onlyTask[m.Params.Name]
 	v := voice{relay: x.Relay}
@@ -108,7 +107,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 		v.heard = p.heard
 	}
 	if p.task {
-		// What has become a task cannot send its caller away to call again: it asks.
+		// A call that has become a task cannot require its caller to call again, so it asks.
 		v.relay, v.began, v.ended = nil, p.began, p.ended
 	}
 	go func() {
@@ -147,8 +146,8 @@ func (p *parked) ended(reply invoke.Reply, err error) {
 	p.mu.Unlock()
 }
 
-// asks puts the questions of the call's provider to whoever waits: a request of the
-// client, or the task that the call has become.
+// asks returns the Asker that sends the provider's questions to the waiting request, or to
+// the task that the call has become.
 func (p *parked) asks(c *caller) capability.Asker {
 	able := c.abilities
 	return func(ctx context.Context, q capability.Question) (json.RawMessage, error) {
@@ -224,9 +223,9 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 	}
 }
 
-// becomes reports whether a call that has ended is to be a task all the same: its
-// tool is never anything else, or it waits for somebody's approval, after which it
-// can go on as one.
+// becomes reports whether a call that has ended must still become a task, because its tool
+// always runs as a task, or because it waits for an approval, after which it can continue
+// as one.
 func (p *parked) becomes() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,12 +280,12 @@ type waiting struct {
 	timer *time.Timer
 }
 
-// park keeps the call and answers with its question.
+// park stores the call and answers with its question.
 func (s *Surface) park(p *parked, a asking) exchange.Outcome {
 	id := rand.Text()
 	w := &waiting{call: p, ask: a}
 	s.mu.Lock()
-	w.timer = time.AfterFunc(humanAnswer, func() {
+	w.timer = time.AfterFunc(humanAnswerTimeout, func() {
 		if s.unpark(id) != nil {
 			p.cancel(errUnanswered)
 		}
@@ -313,7 +312,7 @@ func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *excha
 	w.timer.Stop()
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
-		return s.park(w.call, w.ask) // it is asked again
+		return s.park(w.call, w.ask) // the question is sent again
 	}
 	w.ask.answer <- answered{result: answer}
 	return s.await(r, c, w.call, x)
@@ -323,8 +322,8 @@ func staleState() *mcpwire.Fault {
 	return mcpwire.InvalidParams("requestState is not one that was given out for this very call, or its time is over; call again without it")
 }
 
-// responseTo is the answer to the one question of ours among a client's answers;
-// nil: it is not there. Others are ignored.
+// responseTo returns the answer to the surface's one question from a client's answers, or
+// nil if it is missing. Others are ignored.
 func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	if len(responses) == 0 || responses[0] != '{' {
 		return nil
@@ -337,7 +336,7 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	return answer
 }
 
-// checkResponses refuses what cannot be answers: each is the result of a request, an
+// checkResponses rejects malformed answers: each must be the result of a request, an
 // object.
 func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	if responses == nil {
@@ -354,9 +353,9 @@ func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	return f
 }
 
-// question is the result that asks q of a modern client.
+// question returns the result that asks q of a modern client.
 func (s *Surface) question(q capability.Question, st requestState) exchange.Outcome {
-	st.Until = s.now().Add(humanAnswer).Unix()
+	st.Until = s.now().Add(humanAnswerTimeout).Unix()
 	dst := []byte(`{"resultType":"input_required","inputRequests":{"` + questionKey + `":{`)
 	dst = append(dst, questionMembers(q)...)
 	dst = append(dst, `},"requestState":`...)
@@ -364,15 +363,15 @@ func (s *Surface) question(q capability.Question, st requestState) exchange.Outc
 	return exchange.Outcome{Result: s.closeAsking(dst)}
 }
 
-// closeAsking ends a result that asks: with _meta of ours.
+// closeAsking ends an input_required result, with the server's own _meta.
 func (s *Surface) closeAsking(dst []byte) []byte {
 	dst = append(dst, `,"_meta":{"`+mcpwire.MetaPrefix+`serverInfo":`...)
 	dst = append(dst, s.info...)
 	return append(dst, "}}"...)
 }
 
-// relayed is a provider's input_required result as the client gets it: its
-// questions as they came, its state sealed with whose it is.
+// relayed returns a provider's input_required result for the client: its questions
+// unchanged, its state sealed together with its owner.
 func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result json.RawMessage) (exchange.Outcome, bool) {
 	var inner json.RawMessage
 	dst := []byte(`{"resultType":"input_required"`)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// humanAnswer is how long somebody who was asked on the spot has.
-	humanAnswer = 2 * time.Minute
-	// askID begins the ids of requests of ours to clients.
+	// humanAnswerTimeout is how long a person has to answer a question on the stream of a call.
+	humanAnswerTimeout = 2 * time.Minute
+	// askID is the prefix of the ids of the server's requests to clients.
 	askID = "junctor-"
 )
 
-// abilities are what a client says it can be asked.
+// abilities are the kinds of questions that a client declares to support.
 type abilities struct {
-	raw                 json.RawMessage // as the client has it; nil: nothing was said
+	raw                 json.RawMessage // as the client sent it; nil if it sent none
 	form, url, sampling bool
 }
 
@@ -47,7 +47,7 @@ func readAbilities(raw json.RawMessage) abilities {
 				a.form, a.url = a.form || mode == "form", a.url || mode == "url"
 				modes++
 			})
-			a.form = a.form || modes == 0 // what it meant before there were modes
+			a.form = a.form || modes == 0 // its meaning before modes existed
 		}
 	})
 	return a
@@ -79,7 +79,7 @@ func cannotAnswer(q capability.Question) error {
 		With("caller_cannot_answer", "use a client that declares it")
 }
 
-// asker asks the client of a session on the stream of the call.
+// asker returns an Asker that asks the client of a session on the stream of the call.
 func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 	if !x.Streams || !sess.abilities.any() {
 		return nil
@@ -101,7 +101,7 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 		if !x.Event(jsonrpc.AppendRequest(nil, jsonx.AppendString(nil, id), q.Method, questionParams(q))) {
 			return nil, cannotAnswer(q)
 		}
-		timer := time.NewTimer(humanAnswer)
+		timer := time.NewTimer(humanAnswerTimeout)
 		defer timer.Stop()
 		select {
 		case m := <-answer:
@@ -113,12 +113,12 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "nobody answered the provider's question within %s", humanAnswer).With("timeout", "")
+		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "nobody answered the provider's question within %s", humanAnswerTimeout).With("timeout", "")
 	}
 }
 
-// answered takes a response of the client to a request of ours; false when it is
-// none of those.
+// answered handles a client's response to a request of the server. It returns false if the
+// message is not such a response.
 func (sess *session) answered(m *mcpwire.Message) bool {
 	id, ok := jsonx.Text(m.ID)
 	if !ok || !strings.HasPrefix(id, askID) {
@@ -157,7 +157,7 @@ func answerOf(m *mcpwire.Message) (json.RawMessage, error) {
 	return nil, capability.Errorf(capability.CodeFailed, "mcp", "the client could not answer the provider's question").With("question_failed", "")
 }
 
-// confirmation is the form in which a person is asked for a yes.
+// confirmation returns the form by which a person is asked for approval.
 func confirmation(err *capability.Error) capability.Question {
 	summary, _ := err.Details["summary"].(string)
 	params, _ := jsonx.Marshal(map[string]any{
@@ -174,7 +174,7 @@ func confirmation(err *capability.Error) capability.Question {
 	return capability.Question{Method: "elicitation/create", Params: params}
 }
 
-// decisionOf reads the answer to such a form. Whatever is not a clear yes is a no.
+// decisionOf parses the answer to such a form. Every unclear answer is a denial.
 func decisionOf(answer json.RawMessage) policy.Decision {
 	var form struct {
 		Action  string `json:"action"`

@@ -22,15 +22,15 @@ const (
 )
 
 const (
-	stateGood = 10 * time.Minute
-	// maxStates is how many used states of one caller are remembered, so that one who
-	// uses up many stops nobody else; maxCallers bounds the memory of all together.
+	stateTTL = 10 * time.Minute
+	// maxStates is how many used states are stored per caller, so that a caller that uses up
+	// many does not block others; maxCallers bounds the memory of all callers.
 	maxStates  = 4_096
 	maxCallers = 2_048
 )
 
-// requestState is what a modern client returns unchanged with the next request of a call.
-// The client cannot read it, and it is accepted once, for the same caller and call.
+// requestState is the state that a modern client returns unchanged with the next request
+// of a call. The client cannot read it, and it is accepted once, for the same caller and call.
 type requestState struct {
 	Kind  string    `json:"k"`
 	Who   string    `json:"w"` // digest of the viewer
@@ -60,7 +60,7 @@ func newStateSealer(key []byte, now func() time.Time) *stateSealer {
 // Seal returns the state as a JSON string.
 func (s *stateSealer) Seal(st requestState) []byte {
 	if st.Until == 0 {
-		st.Until = s.now().Add(stateGood).Unix()
+		st.Until = s.now().Add(stateTTL).Unix()
 	}
 	plain, err := jsonx.Marshal(st)
 	if err != nil {
@@ -88,13 +88,13 @@ func (s *stateSealer) Open(raw json.RawMessage, who, call string) (st requestSta
 		return requestState{}, false
 	}
 	if st.Kind == stateParked {
-		return st, true // the table of parked calls knows which are waiting, and each once
+		return st, true // the table of parked calls holds those that wait, and each is used once
 	}
 	return st, s.first(who, string(data[:n]), st.Until)
 }
 
 // first records the caller's nonce. It returns false if the nonce was recorded before, or
-// if there is no room to record it.
+// if the tables are full.
 func (s *stateSealer) first(who, nonce string, until int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func TestOneCallerUsesUpOnlyItsOwnStates(t *testing.T) {
 	if !use("another") {
 		t.Error("another caller is refused")
 	}
-	if now = now.Add(stateGood + 2*time.Second); !use("greedy") {
+	if now = now.Add(stateTTL + 2*time.Second); !use("greedy") {
 		t.Error("it stays refused")
 	}
 }

@@ -22,15 +22,15 @@ const (
 		"approval id: say so, and call again with the same arguments once it has been approved. Where a tool has a selector, " +
 		"several providers could carry it out; name one."
 
-	// hidden exists in the SDK's servers only to come and go, as a tool, a prompt and
-	// a resource: adding or removing one is the one way to make the SDK send
-	// list_changed. Lists are answered here, so nobody ever sees it.
+	// hidden is a tool, a prompt and a resource of the SDK's servers that is only added and
+	// removed, because that is the only way to make the SDK send list_changed. It is never
+	// visible to clients, because lists are answered by the surface.
 	hidden    = "junctor_list_changed"
 	hiddenURI = "junctor://list-changed"
 )
 
-// viewer is one principal with one view: its mcp.Server and what it was last
-// told. Two tokens of one principal with different labels are two viewers.
+// viewer is one principal with one view: its mcp.Server and the lists that it was last
+// notified of. Two tokens of one principal with different labels are two viewers.
 type viewer struct {
 	caller caller
 	server *mcp.Server
@@ -38,7 +38,7 @@ type viewer struct {
 	// Guarded by Surface.mu.
 	busy      int     // sessions, and requests inside the SDK
 	calls     int     // that run in its sessions
-	telling   bool    // its sessions are being told of changed resources
+	telling   bool    // its sessions are being notified of changed resources
 	toggled   [3]bool // the hidden tool, prompt, resource is there
 	announced [3][32]byte
 	following map[following]*hold // subscriptions to resources
@@ -52,7 +52,7 @@ func viewerKey(who capability.Principal, v *view) string {
 // viewer returns the viewer of c and counts one more use of it; done must be
 // called at the end of the use.
 func (s *Surface) viewer(c caller) (v *viewer, done func()) {
-	// What the client will see first is what later lists are compared with.
+	// Later lists are compared with the first one that the client will see.
 	seen := s.listOf(c).hashes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated since 2026-07-28, and used before
 		},
 		SupportedProtocolVersions: mcpwire.Versions(),
-		// Left alone, the SDK says public: a leak where answers depend on who asks.
+		// The SDK's default is public, which leaks answers that depend on the caller.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.TTLMs, c.CacheScope = 5000, "private"
 		},
@@ -96,8 +96,8 @@ func (s *Surface) newServer(v *viewer) *mcp.Server {
 	return server
 }
 
-// inside stands before the SDK's own methods. It answers the tool methods that
-// come this far, which are those inside a JSON-RPC batch, exactly as the raw path
+// inside runs before the SDK's own methods. It answers the tool methods that
+// reach the SDK, which are those inside a JSON-RPC batch, exactly as the raw path
 // does, and ends subscriptions when the surface drains.
 func (s *Surface) inside(v *viewer) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -200,7 +200,7 @@ func (v *viewer) liveSession(id string) *mcp.ServerSession {
 
 // closeWithin bounds how long the end of a session is waited for: the SDK waits
 // for handlers, and a dead peer may hold one.
-const closeWithin = 2 * time.Second
+const closeTimeout = 2 * time.Second
 
 // closeAll ends the SDK's sessions and returns when they have ended or the bound
 // is reached.
@@ -212,21 +212,21 @@ func closeAll(live []*mcp.ServerSession) error {
 			done <- struct{}{}
 		}()
 	}
-	timer := time.NewTimer(closeWithin)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	for range live {
 		select {
 		case <-done:
 		case <-timer.C:
-			return fmt.Errorf("%d MCP sessions did not close within %s", len(live), closeWithin)
+			return fmt.Errorf("%d MCP sessions did not close within %s", len(live), closeTimeout)
 		}
 	}
 	return nil
 }
 
-// Drain ends the open streams, those of sessions and of subscriptions, which get
-// their completion, so that an HTTP server can shut down; calls that are running
-// go on. It takes two seconds at most and may be called again.
+// Drain ends the open streams of sessions and of subscriptions, which receive their
+// completion, so that an HTTP server can shut down. Running calls continue. It takes two
+// seconds at most and may be called again.
 func (s *Surface) Drain() {
 	s.closeStreams()
 	var live []*mcp.ServerSession

@@ -24,14 +24,14 @@ import (
 const (
 	maxSessions          = 10_000
 	maxSessionsPerViewer = 1_024
-	sessionIdle          = time.Hour
+	sessionIdleTimeout   = time.Hour
 )
 
 // errWithdrawn is the cause of a call that its own client cancelled: nothing
 // more is sent for it.
 var errWithdrawn = errors.New("the client withdrew the request")
 
-// errUnanswered is the cause of a call whose provider asked something that nobody
+// errUnanswered is the cause of a call whose provider asked a question that was not
 // answered in time.
 var errUnanswered = errors.New("nobody answered the provider's question")
 
@@ -54,12 +54,12 @@ type session struct {
 
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc // by id
-	asked map[string]chan mcpwire.Message    // our requests to the client, by id
+	asked map[string]chan mcpwire.Message    // the server's requests to the client, by id
 	level int                                // least severity of log lines that are sent
 }
 
-// bind enters a session that the SDK has just opened. When the table is full the
-// viewer's longest idle session makes room; false when there is none.
+// bind registers a session that the SDK has just opened. If the table is full, the
+// viewer's longest idle session is removed; bind returns false if the viewer has none.
 func (s *Surface) bind(c caller, id, version string) bool {
 	v, release := s.viewer(c)
 	sum := sha256.Sum256([]byte(id))
@@ -125,7 +125,7 @@ func (s *Surface) enter(c caller, id string) (*session, func()) {
 	}
 }
 
-// forget takes the session out of the table; false when somebody else has.
+// forget removes the session from the table. It returns false if it was already removed.
 func (s *Surface) forget(sess *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *Surface) end(sess *session) {
 	sess.release()
 }
 
-// expire ends the sessions that nobody has used for Config.SessionIdle, and drops
-// viewers and lists without any use.
+// expire ends the sessions that were unused for Config.SessionIdle, and drops unused
+// viewers and lists.
 func (s *Surface) expire() {
 	limit := s.now().Add(-s.cfg.SessionIdle)
 	s.mu.Lock()
@@ -182,8 +182,8 @@ func (s *Surface) expire() {
 	for _, held := range stops {
 		held.end()
 	}
-	// Of a caller without a session there is nothing but its lists: whoever sent nothing
-	// since the last time gets new ones.
+	// A caller without a session has only its lists. They are dropped if the caller has not
+	// sent a request since the last time.
 	s.lists.Range(func(key, l any) bool {
 		if !l.(*rendered).used.Swap(false) {
 			s.lists.CompareAndDelete(key, l)
@@ -196,7 +196,7 @@ func (s *Surface) expire() {
 func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id string) {
 	sess, leave := s.enter(c, id)
 	if sess == nil {
-		// The status tells the client to begin again with initialize.
+		// By this status the client starts again with initialize.
 		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: jsonrpc.CodeInvalidRequest, Message: "session not found"})
 		return
 	}
@@ -238,8 +238,8 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 		exchange.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
 		return
 	case m.Batch && !sameScope(c, sess.viewer.caller):
-		// What is inside a batch is carried out as the viewer: another token of the same
-		// principal may be wider than this one.
+		// The elements of a batch run as the viewer, and another token of the same principal may
+		// be wider than this one.
 		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
 		return
 	case m.Batch:
@@ -306,7 +306,7 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 	x.End(out)
 }
 
-// withdraw cancels the session's call of that id; false when there is none.
+// withdraw cancels the session's call with that id. It returns false if it is not running.
 func (sess *session) withdraw(key string) bool {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
@@ -317,7 +317,7 @@ func (sess *session) withdraw(key string) bool {
 	return ok
 }
 
-// serveSessionless serves what a legacy client may send before it has a session:
+// serveSessionless serves the only request of a legacy client that has no session:
 // initialize.
 func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method != "initialize" || m.ID == nil {
@@ -337,14 +337,14 @@ func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c cal
 	defer done()
 	r = forSDK(r, v, body)
 	if h := r.Header.Get(mcpwire.HeaderVersion); h != "" && !slices.Contains(mcpwire.Versions()[1:], h) {
-		// The answer negotiates; the header of a first request cannot know it yet.
+		// The answer negotiates the version, so the header of a first request cannot have it yet.
 		r.Header = r.Header.Clone()
 		r.Header.Del(mcpwire.HeaderVersion)
 	}
 	out := &opening{ResponseWriter: w, bind: func(id string) bool { return s.bind(c, id, version) }}
 	s.legacy.ServeHTTP(out, r)
 	if live := v.liveSession(out.id); out.refused && live != nil {
-		if err := closeAll([]*mcp.ServerSession{live}); err != nil { // nobody else would ever end it
+		if err := closeAll([]*mcp.ServerSession{live}); err != nil { // no other code would ever end it
 			s.cfg.Logger.Warn("mcp session", "err", err)
 		}
 	}
@@ -353,8 +353,8 @@ func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c cal
 	}
 }
 
-// opening watches the answer to initialize for the session's id, which must be
-// known here before the client can use it.
+// opening reads the session's id from the answer to initialize, because the session must
+// be registered before the client can use it.
 type opening struct {
 	http.ResponseWriter
 	bind    func(id string) bool

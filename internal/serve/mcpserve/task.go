@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// Tasks keeps what takes longer than a request.
+// Tasks stores calls that take longer than a request.
 type Tasks interface {
 	Adopt(ctx context.Context, cancel context.CancelCauseFunc, inv capability.Invocation, o tasks.Options) (*tasks.Running, tasks.Task, error)
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
@@ -27,18 +27,17 @@ type Tasks interface {
 }
 
 const (
-	extensionTasks = "io.modelcontextprotocol/tasks"
-	taskPoll       = time.Second // how often a client should look
+	extensionTasks   = "io.modelcontextprotocol/tasks"
+	taskPollInterval = time.Second // how often a client should look
 )
 
-// declaresTasks reports whether the request's client takes tasks for answers.
+// declaresTasks reports whether the request's client accepts tasks as answers.
 func declaresTasks(capabilities json.RawMessage) bool {
 	settings := mcpwire.At(capabilities, []string{"extensions", extensionTasks})
 	return len(settings) > 0 && settings[0] == '{'
 }
 
-// taskOnly reports whether a tool's definition says that it runs as a task or not
-// at all.
+// taskOnly reports whether a tool's definition requires that it runs as a task.
 func taskOnly(definition json.RawMessage) bool {
 	if !strings.Contains(string(definition), "taskSupport") {
 		return false
@@ -47,7 +46,7 @@ func taskOnly(definition json.RawMessage) bool {
 	return support == "required"
 }
 
-// needsTasks is what a client hears of such a tool that takes no tasks.
+// needsTasks returns the error for a call of such a tool by a client without task support.
 func needsTasks() *mcpwire.Fault {
 	return &mcpwire.Fault{
 		Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
@@ -98,7 +97,7 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 	failed := exchange.Outcome{}
 	if m.Params.Responses != nil {
 		_ = jsonx.Members(m.Params.Responses, func(key string, value []byte) {
-			// Unknown and answered keys are nobody's fault (SEP-2663).
+			// Unknown and answered keys are ignored (SEP-2663).
 			_, err := s.cfg.Tasks.Answer(ctx, c.who, id, key, append(json.RawMessage(nil), value...))
 			if code := capability.CodeOf(err); err != nil && code != capability.CodeConflict && code != capability.CodeNotFound {
 				failed = taskFault(id, err)
@@ -111,7 +110,8 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 	return done
 }
 
-// taskFault is the error for a task: nobody's and somebody else's read the same.
+// taskFault returns the error for a task, which is the same for a missing task and for one
+// of another principal.
 func taskFault(id string, err error) exchange.Outcome {
 	failure := capability.AsError(err)
 	switch failure.Code {
@@ -131,7 +131,7 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpw
 	if detailed {
 		dst = []byte(`{"resultType":"complete"`)
 	} else if status != "input_required" {
-		status = "working" // what has ended since is for tasks/get to say
+		status = "working" // a task that has ended since is reported by tasks/get
 	}
 	dst = jsonx.AppendString(append(dst, `,"taskId":`...), t.ID)
 	dst = append(dst, `,"status":"`+status+`"`...)
@@ -141,7 +141,7 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpw
 	dst = append(dst, `,"createdAt":"`+t.Created.UTC().Format(time.RFC3339Nano)+`","lastUpdatedAt":"`+t.Updated.UTC().Format(time.RFC3339Nano)+`","ttlMs":`...)
 	dst = strconv.AppendInt(dst, max(0, t.Expires.Sub(t.Created).Milliseconds()), 10)
 	dst = append(dst, `,"pollIntervalMs":`...)
-	dst = strconv.AppendInt(dst, taskPoll.Milliseconds(), 10)
+	dst = strconv.AppendInt(dst, taskPollInterval.Milliseconds(), 10)
 	if detailed {
 		switch {
 		case fault != nil:

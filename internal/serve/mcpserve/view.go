@@ -7,13 +7,13 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
-// defaultView is the view of whoever names none.
+// defaultView is the view of requests that do not name one.
 const defaultView = "default"
 
-// View is a named cut of the agent catalog. What it leaves out does not exist for
-// those who use it; what rules deny, no view gives back.
+// View is a named subset of the agent catalog. Entries outside it do not exist for its
+// users; a view never includes entries that rules deny.
 type View struct {
-	// Exposure says how much of it is listed at once; "" is auto.
+	// Exposure is how much of the view is listed at once; "" is auto.
 	Exposure compile.View
 	// Modules are globs of module ids (path.Match): only these are in it. None: all.
 	Modules []string
@@ -27,7 +27,7 @@ type View struct {
 	Dotted bool
 }
 
-// wireLimit is the longest tool name where a view says nothing else.
+// wireLimit is the longest tool name unless the view sets another limit.
 const wireLimit = 48
 
 type view struct {

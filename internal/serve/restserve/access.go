@@ -201,8 +201,8 @@ func (s *Surface) grantedPermissions(who capability.Principal, g *policy.Grant, 
 	return s.Permissions(names)
 }
 
-// strangers are warnings about principals that nobody is yet: their tokens may be
-// made later.
+// strangers returns warnings about principals that do not exist yet, because their tokens may
+// be created later.
 func (s *Surface) strangers(ctx context.Context, g policy.Grant) (warnings []string, err error) {
 	names := []string{g.Principal}
 	if g.Scope == "user" && g.ScopeID != g.Principal {

@@ -75,8 +75,8 @@ type Config struct {
 	Policy  *policy.Policy
 	Log     *audit.Log
 	Secrets Secrets
-	// Permissions are the canonical spellings of permissions of extensions; a name
-	// that is none is invalid_input.
+	// Permissions returns the canonical spellings of permissions of extensions. An unknown
+	// name is invalid_input.
 	Permissions func(names []string) ([]string, error)
 	// Events yields the events after the id, then follows until ctx ends.
 	Events func(ctx context.Context, after uint64) iter.Seq[Event]
@@ -89,7 +89,7 @@ type Config struct {
 	MaxInput int64
 	// AssetURL is where a browser finds a module's asset; "" when nowhere.
 	AssetURL func(endpoint, module, path string) string
-	// Trust is the decision that let a module of an endpoint in; nil when there is none.
+	// Trust returns the decision that admitted a module of an endpoint, or nil.
 	Trust func(endpoint, module string) *router.TrustDecision
 	// Explanation is the record of a choice by its id.
 	Explanation func(id string) (*arbitration.Explanation, bool)

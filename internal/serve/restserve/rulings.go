@@ -48,7 +48,7 @@ func (s *Surface) backends(w http.ResponseWriter, _ *http.Request, _ capability.
 	return nil
 }
 
-// backendList are the runtime backends, and the exclusive classes nobody holds.
+// backendList returns the runtime backends, and the exclusive classes without a holder.
 func (s *Surface) backendList() map[string]any {
 	snap := s.Catalog.Snapshot()
 	list := []map[string]any{}

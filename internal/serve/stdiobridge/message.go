@@ -34,8 +34,8 @@ type message struct {
 	cancels json.RawMessage
 }
 
-// peek reads what the transport needs. Whether the message is right is the
-// server's to say; only what is no JSON at all goes no further.
+// peek reads the members that the transport requires. The server validates the message; only
+// malformed JSON is rejected here.
 func peek(body []byte) (message, error) {
 	m := message{body: body}
 	if body[0] == '[' {
@@ -56,7 +56,7 @@ func peek(body []byte) (message, error) {
 		return m, errNotJSON{err}
 	}
 	m.response = outer.Method == nil && (outer.Result != nil || outer.Error != nil)
-	if !m.response { // nothing answers a response, so there is no id to answer under
+	if !m.response { // a response does not get an answer, so the error needs no id
 		m.id = outer.ID
 	}
 	_ = json.Unmarshal(outer.Method, &m.method)

@@ -141,7 +141,7 @@ func (b *bridge) exchange(ctx context.Context, m *message, f *flight) {
 
 var errNoAnswer = errors.New("the server ended the exchange without an answer")
 
-// refusedError is an HTTP answer that is no MCP message.
+// refusedError is an HTTP answer that is not an MCP message.
 type refusedError struct{ status int }
 
 func (e *refusedError) Error() string {

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// binding is a session at the server; the zero value is none.
+// binding is a session at the server; the zero value means no session.
 type binding struct{ id, version string }
 
 // session is the legacy client's session at the server. The server may forget
@@ -152,7 +152,7 @@ func (s *session) renew(ctx context.Context, old binding) (binding, error) {
 
 // listen holds the stream of notices open until ctx ends.
 func (s *session) listen(ctx context.Context) {
-	wait, again := firstRetry, false
+	wait, again := firstRetryDelay, false
 	for ctx.Err() == nil {
 		began := time.Now()
 		at := s.current()
@@ -165,8 +165,8 @@ func (s *session) listen(ctx context.Context) {
 		} else if ok && gone.status == http.StatusMethodNotAllowed {
 			return // a server may have no such stream
 		}
-		if time.Since(began) > lastRetry {
-			wait = firstRetry
+		if time.Since(began) > maxRetryDelay {
+			wait = firstRetryDelay
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -174,7 +174,7 @@ func (s *session) listen(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		wait = min(2*wait, lastRetry)
+		wait = min(2*wait, maxRetryDelay)
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *session) end(ctx context.Context) {
 	if at.id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, s.bridge.url, nil)
 	if err != nil {

@@ -29,21 +29,21 @@ import (
 const (
 	// maxLine is the server's body limit of 4 MiB with some slack: the server
 	// shall be the one to say that a message is too large.
-	maxLine    = 4<<20 + 64<<10
-	maxRunning = 64               // requests at the server at once
-	maxWaiting = 1024             // and behind them
-	maxAnswer  = 64 << 20         // one answer, so that a broken server cannot fill the memory
-	grace      = 10 * time.Second // for requests that run when In ends
-	farewell   = 2 * time.Second  // for ending the session
-	firstRetry = time.Second / 2  // until a broken stream of notices is opened again,
-	lastRetry  = 30 * time.Second // doubling up to this
+	maxLine         = 4<<20 + 64<<10
+	maxRunning      = 64               // requests at the server at once
+	maxWaiting      = 1024             // and behind them
+	maxAnswer       = 64 << 20         // one answer, so that a broken server cannot fill the memory
+	drainGrace      = 10 * time.Second // for requests that run when In ends
+	closeTimeout    = 2 * time.Second  // for ending the session
+	firstRetryDelay = time.Second / 2  // until a broken stream of notices is opened again,
+	maxRetryDelay   = 30 * time.Second // doubling up to this
 )
 
 // Config is what a bridge needs. In, Out, URL and Token are required.
 type Config struct {
 	In  io.Reader // one JSON-RPC message a line
 	Out io.Writer // MCP messages and nothing else
-	Err io.Writer // words for people; nil: nobody reads them
+	Err io.Writer // messages for people; may be nil
 	// URL is the address of the server, "http://127.0.0.1:7777"; the bridge adds
 	// /mcp and the view.
 	URL   string
@@ -209,7 +209,7 @@ func (b *bridge) settle(ctx context.Context) {
 		b.work.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(drainGrace)
 	defer timer.Stop()
 	select {
 	case <-done:

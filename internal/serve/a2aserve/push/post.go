@@ -47,8 +47,8 @@ func newPoster(addresses []netip.Prefix) poster {
 	return p
 }
 
-// refused says why a URL whose host is an address will never be dialled, and why
-// plain http will not; "" where that cannot be said yet.
+// refused returns the reason why a URL whose host is an address is never dialled, or why
+// plain http is not. It returns "" if that is not known before dialling.
 func (p *poster) refused(u *url.URL) string {
 	ip, err := netip.ParseAddr(u.Hostname())
 	if err != nil {

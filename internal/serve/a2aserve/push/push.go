@@ -1,12 +1,12 @@
-// Package push tells agents of their tasks: whoever left an address for a task gets
-// a POST for every change of it. Addresses are kept beside the version of the task
-// that was told last, so that a restart loses nothing but the steps in between.
+// Package push notifies agents of their tasks: each address registered for a task receives a
+// POST for every change of it. Addresses are stored together with the last delivered version
+// of the task, so that a restart loses only intermediate steps.
 //
 // Delivery is at least once and in order per task: one change is tried up to five
-// times before the next one goes out, and given up then. Each body has an event id,
-// the same in every attempt, by which a receiver knows a repetition. The addresses
-// come from strangers, so what is dialled is judged each time: https to public
-// addresses, unless the operator names others.
+// times before the next one, and given up then. Each body has an event id, the same in
+// every attempt, by which a receiver detects a repetition. Because the addresses are
+// untrusted, each connection is checked: only https to public addresses is allowed, unless
+// the operator permits others.
 package push
 
 import (
@@ -36,9 +36,9 @@ const (
 	Attempts   = 5
 	Timeout    = 15 * time.Second
 
-	maxQueue   = 256 // changes of one task that wait
-	atOnce     = 16  // tasks that are told about
-	sweepEvery = 10 * time.Minute
+	maxQueue      = 256 // changes of one task that wait
+	atOnce        = 16  // tasks that are delivered concurrently
+	sweepInterval = 10 * time.Minute
 )
 
 //go:embed migrations/*.sql migrations/postgres/*.sql
@@ -47,35 +47,35 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "a2a_push"
 
-// Migrations are the package's tables.
+// Migrations returns the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Config is one address that wants to hear of one task.
+// Config is one address that is notified of one task.
 type Config struct {
 	ID, Task, Owner     string
 	URL                 string
 	Token               string // sent as X-A2A-Notification-Token
 	Scheme, Credentials string // sent as Authorization
-	Legacy              bool   // speaks A2A 0.3
+	Legacy              bool   // uses A2A 0.3
 	delivered           int64
 }
 
-// Options of a Sender; Database, Bodies and Task are required.
+// Options configures a [Sender]. Database, Bodies and Task are required.
 type Options struct {
 	Database store.Database
-	// Bodies are the documents that tell of a change; before is nil where the receiver
-	// has heard nothing yet.
+	// Bodies returns the documents that describe a change; before is nil for a receiver that
+	// has not been notified yet.
 	Bodies func(before, now *tasks.Task, legacy bool) [][]byte
 	// Task returns one, of anybody.
 	Task func(ctx context.Context, id string) (tasks.Task, bool, error)
-	// Addresses are special ranges that may be told all the same, also by plain http.
+	// Addresses are special ranges that may be notified all the same, also by plain http.
 	Addresses []netip.Prefix
 	Logger    *slog.Logger
 	// Pause waits before the n-th retry, from 1; nil: 1 s, 4 s, 16 s, 64 s.
 	Pause func(ctx context.Context, n int) error
 }
 
-// Sender keeps addresses and tells them. It is safe for concurrent use.
+// Sender stores addresses and notifies them. It is safe for concurrent use.
 type Sender struct {
 	opts Options
 	post poster
@@ -85,10 +85,10 @@ type Sender struct {
 	queue map[string][]tasks.Task
 	busy  map[string]bool
 	wake  chan struct{}
-	last  map[string]*tasks.Task // told last, in this process
+	last  map[string]*tasks.Task // last delivered, in this process
 }
 
-// Open brings the table up to date and reads what is there; Run delivers.
+// Open migrates the table and reads its content; [Sender.Run] delivers.
 func Open(ctx context.Context, o Options) (*Sender, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -117,7 +117,7 @@ func pause(ctx context.Context, n int) error {
 	}
 }
 
-// Check says what is wrong with an address: code invalid_input. Names are judged when
+// Check reports what is wrong with an address: code invalid_input. Names are checked when
 // they are dialled.
 func (s *Sender) Check(c *Config) error {
 	bad := func(format string, args ...any) error {
@@ -142,8 +142,8 @@ func (s *Sender) Check(c *Config) error {
 
 const columns = `task, id, owner, url, token, scheme, credentials, legacy, delivered`
 
-// Set keeps an address for t, in place of one with the same id. It hears of all later
-// changes. Errors: invalid_input, overloaded.
+// Set stores an address for t, and replaces one with the same id. The address is notified of
+// all later changes. Errors: invalid_input, overloaded.
 func (s *Sender) Set(ctx context.Context, c Config, t *tasks.Task) error {
 	if err := s.Check(&c); err != nil {
 		return err
@@ -177,14 +177,14 @@ func (s *Sender) Set(ctx context.Context, c Config, t *tasks.Task) error {
 	s.mu.Lock()
 	s.wants[t.ID] = true
 	s.mu.Unlock()
-	// What happened while it was written.
+	// The task may have changed during the write.
 	if now, ok, err := s.opts.Task(ctx, t.ID); err == nil && ok && now.Version > t.Version {
 		s.Changed(now)
 	}
 	return nil
 }
 
-// Changed says that a task has a new version. It never blocks.
+// Changed reports that a task has a new version. It never blocks.
 func (s *Sender) Changed(t tasks.Task) {
 	s.mu.Lock()
 	if !s.wants[t.ID] || len(s.queue[t.ID]) >= maxQueue {
@@ -199,10 +199,10 @@ func (s *Sender) Changed(t tasks.Task) {
 	}
 }
 
-// Run delivers until ctx ends; first what an earlier process left.
+// Run delivers until ctx ends, starting with the notifications left by an earlier process.
 func (s *Sender) Run(ctx context.Context) error {
 	s.catchUp(ctx)
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	places := make(chan struct{}, atOnce)
 	var work sync.WaitGroup
@@ -229,7 +229,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// ready are the tasks that somebody is to be told of and nobody is telling of.
+// ready returns the tasks with pending notifications that are not being delivered.
 func (s *Sender) ready() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,8 +242,8 @@ func (s *Sender) ready() (ids []string) {
 	return ids
 }
 
-// catchUp reads what there is: addresses that have not heard of their task's last
-// version hear of it, those of tasks that are gone are removed.
+// catchUp reads all addresses: those that have not received their task's last version are
+// notified, and those of tasks that were removed are deleted.
 func (s *Sender) catchUp(ctx context.Context) {
 	all, err := collect(s.opts.Database.SQL().QueryContext(ctx, `SELECT `+columns+` FROM a2a_push ORDER BY task, id`))
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *Sender) forget(task string) {
 	delete(s.queue, task)
 }
 
-// deliver tells of the changes of one task, in order.
+// deliver sends the changes of one task, in order.
 func (s *Sender) deliver(ctx context.Context, id string) {
 	defer func() {
 		s.mu.Lock()
@@ -319,7 +319,7 @@ func (s *Sender) deliver(ctx context.Context, id string) {
 		}
 		all.Wait()
 		if ctx.Err() != nil {
-			return // the next process tells again
+			return // the next process sends it again
 		}
 		s.mu.Lock()
 		s.last[id] = &now
@@ -330,7 +330,7 @@ func (s *Sender) deliver(ctx context.Context, id string) {
 	}
 }
 
-// tell brings one change to one address, and remembers that it did or gave up.
+// tell sends one change to one address, and records the delivery or the failure.
 func (s *Sender) tell(ctx context.Context, c *Config, before, now *tasks.Task) {
 	for i, body := range s.opts.Bodies(before, now, c.Legacy) {
 		event := now.ID + "-" + strconv.FormatInt(now.Version, 10) + "-" + strconv.Itoa(i)

@@ -55,7 +55,7 @@ func newRig(t *testing.T, ranges ...string) *rig {
 	return r
 }
 
-// open makes the sender anew, as a restart does.
+// open creates the sender again, as a restart does.
 func (r *rig) open(ranges ...string) {
 	r.t.Helper()
 	var addresses []netip.Prefix
@@ -185,7 +185,7 @@ func TestARestartTellsWhatWasMissed(t *testing.T) {
 	r.tasks["tsk_1"] = tasks.Task{ID: "tsk_1", Owner: "agent:a", Version: 4, State: tasks.Completed}
 	r.tasks["tsk_2"] = tasks.Task{ID: "tsk_2", Owner: "agent:a", Version: 1}
 	r.mu.Unlock()
-	r.set(tasks.Task{ID: "tsk_2", Owner: "agent:a", Version: 1}, push.Config{ID: "p"}) // which has heard everything
+	r.set(tasks.Task{ID: "tsk_2", Owner: "agent:a", Version: 1}, push.Config{ID: "p"}) // which has received every change
 	r.open("127.0.0.0/8")
 	r.run()
 	got := r.await(1)

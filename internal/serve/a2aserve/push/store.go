@@ -36,7 +36,7 @@ func collect(rows *sql.Rows, err error) (list []Config, _ error) {
 	return list, rows.Err()
 }
 
-// Get returns one; ok is false where there is none.
+// Get returns one address; ok is false if it does not exist.
 func (s *Sender) Get(ctx context.Context, owner, task, id string) (c Config, ok bool, err error) {
 	c, err = scan(s.opts.Database.SQL().QueryRowContext(ctx, `SELECT `+columns+` FROM a2a_push WHERE task = ? AND owner = ? AND id = ?`, task, owner, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -45,7 +45,7 @@ func (s *Sender) Get(ctx context.Context, owner, task, id string) (c Config, ok 
 	return c, err == nil, err
 }
 
-// Delete forgets one; nothing happens where there is none.
+// Delete deletes one address. A missing address is ignored.
 func (s *Sender) Delete(ctx context.Context, owner, task, id string) error {
 	return s.exec(ctx, task, `DELETE FROM a2a_push WHERE task = ? AND owner = ? AND id = ?`, task, owner, id)
 }

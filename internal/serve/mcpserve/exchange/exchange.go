@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	beatEvery     = 15 * time.Second // a comment on a quiet stream
-	ProgressMost  = 10               // notices in
-	progressEvery = time.Second      // this time; then only the newest counts
-	writeWithin   = 30 * time.Second // a client that takes nothing in is gone
+	beatInterval     = 15 * time.Second // a comment on a quiet stream
+	ProgressMost     = 10               // notices in
+	progressInterval = time.Second      // this time; then only the newest counts
+	writeTimeout     = 30 * time.Second // a client that takes nothing in is gone
 )
 
 // What a client that reads slowly may leave unread of one stream: messages, and their
@@ -81,7 +81,7 @@ func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.E
 		st: stream{w: w, rc: http.NewResponseController(w)}, wake: make(chan struct{}, 1),
 	}
 	if x.Streams {
-		x.beat = time.AfterFunc(beatEvery, x.beats)
+		x.beat = time.AfterFunc(beatInterval, x.beats)
 	} else {
 		x.token = nil
 	}
@@ -93,8 +93,8 @@ func acceptsStream(r *http.Request) bool {
 	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/*")
 }
 
-// Hears is what the engine is to call with the provider's progress and log; nil
-// where nobody would hear it.
+// Hears returns the function that the engine calls with the provider's progress and log, or
+// nil if the client has not requested them.
 func (x *Exchange) Hears() func(capability.Chunk) {
 	if x.token == nil && !x.Logs {
 		return nil
@@ -102,7 +102,7 @@ func (x *Exchange) Hears() func(capability.Chunk) {
 	return x.Heard
 }
 
-// Heard takes in what the provider says before its result.
+// Heard sends a provider's chunk to the client before the result.
 func (x *Exchange) Heard(c capability.Chunk) {
 	switch {
 	case c.Stage == capability.StageLog:
@@ -128,7 +128,7 @@ func (x *Exchange) progress(c capability.Chunk) {
 // sendProgress wants the lock to be held.
 func (x *Exchange) sendProgress() {
 	now := time.Now()
-	if now.Sub(x.since) >= progressEvery {
+	if now.Sub(x.since) >= progressInterval {
 		x.since, x.sent = now, 0
 	}
 	if x.sent < ProgressMost && len(x.unread) < ProgressMost {
@@ -138,9 +138,9 @@ func (x *Exchange) sendProgress() {
 		return
 	}
 	if x.pause == nil {
-		x.pause = time.AfterFunc(x.since.Add(progressEvery).Sub(now), x.paused)
+		x.pause = time.AfterFunc(x.since.Add(progressInterval).Sub(now), x.paused)
 	} else {
-		x.pause.Reset(max(x.since.Add(progressEvery).Sub(now), progressEvery/ProgressMost))
+		x.pause.Reset(max(x.since.Add(progressInterval).Sub(now), progressInterval/ProgressMost))
 	}
 }
 
@@ -214,7 +214,7 @@ func (x *Exchange) beats() {
 	defer x.mu.Unlock()
 	if !x.over {
 		x.push(nil)
-		x.beat.Reset(beatEvery)
+		x.beat.Reset(beatInterval)
 	}
 }
 

@@ -62,7 +62,7 @@ func (st *stream) write(data []byte) {
 	if st.gone {
 		return
 	}
-	_ = st.rc.SetWriteDeadline(time.Now().Add(writeWithin))
+	_ = st.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := st.w.Write(data)
 	if err == nil {
 		err = st.rc.Flush()
@@ -100,7 +100,7 @@ type Beating struct {
 func NewBeating(w http.ResponseWriter) *Beating {
 	b := &Beating{ResponseWriter: w, rc: http.NewResponseController(w)}
 	w.Header().Set("X-Accel-Buffering", "no")
-	b.timer = time.AfterFunc(beatEvery, b.beat)
+	b.timer = time.AfterFunc(beatInterval, b.beat)
 	return b
 }
 
@@ -111,12 +111,12 @@ func (b *Beating) beat() {
 		return
 	}
 	if b.wrote { // before the first event the status is still open
-		_ = b.rc.SetWriteDeadline(time.Now().Add(writeWithin))
+		_ = b.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, err := b.ResponseWriter.Write([]byte(": still here\n\n")); err == nil {
 			_ = b.rc.Flush()
 		}
 	}
-	b.timer.Reset(beatEvery)
+	b.timer.Reset(beatInterval)
 }
 
 // Stop must be called before the handler returns.
@@ -135,7 +135,7 @@ func (b *Beating) Write(data []byte) (int, error) {
 		return 0, http.ErrHandlerTimeout
 	}
 	b.wrote = true
-	_ = b.rc.SetWriteDeadline(time.Now().Add(writeWithin))
+	_ = b.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return b.ResponseWriter.Write(data)
 }
 
