@@ -1,23 +1,22 @@
-// Package audit is the log of what junctor did and refused to do: one JSON line
+// Package audit implements the log of what junctor did and refused to do: one JSON line
 // per event, in one chain, where each line's hash covers the line before it.
 //
-// A [Record] goes through three stages. The caller's goroutine redacts and
-// encodes it. Then it joins the batch that is being formed; whoever finds no
-// writer at work becomes the writer, gives every record of the batch its number
-// and hash, and hands the bytes to [Segments] in one write. So a lone caller
-// pays no goroutine switch, and many share one write. Whoever asked for
-// [Synced] then waits for a flush to the disk, shared the same way. No lock is
+// A [Record] goes through three stages. The caller's goroutine redacts and encodes it. Then
+// it joins the next batch; a caller that finds the log idle becomes the writer, gives every
+// record of the batch its number and hash, and passes the bytes to [Segments] in one write.
+// So a single caller avoids a goroutine switch, and many share one write. A caller that
+// requests [Synced] then waits for a flush to the disk, shared the same way. No lock is
 // held during I/O.
 //
-// The files under audit/ are the truth. The identical lines in logs/ and the
+// The files under audit/ are authoritative. The identical lines in logs/ and the
 // rows of the [Index] are copies that follow lazily and can be rebuilt. The
 // chain proves that a file was edited; the checkpoints in the index and the
 // head file prove that its tail was cut.
 //
-// When the log cannot be written, [Log.Ready] refuses calls according to the
-// [Mode], records wait in a bounded ring, and [Log.Run] tries to get well.
+// While the log cannot be written, [Log.Ready] rejects calls according to the
+// [Mode], records wait in a bounded ring, and [Log.Run] retries.
 //
-// The package is pure: files are internal/store/segment, the database internal/store.
+// The package does no I/O: files are internal/store/segment, the database internal/store.
 package audit
 
 import (
@@ -34,16 +33,16 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Mode says what happens while the log cannot be written.
+// Mode is the behavior while the log cannot be written.
 type Mode string
 
 // The modes; the empty one is Standard.
 const (
 	// Strict refuses every call, and makes every append Synced.
 	Strict Mode = "strict"
-	// Standard refuses effects >= write and keeps the records of reads in memory.
+	// Standard rejects effects >= write and stores the records of reads in memory.
 	Standard Mode = "standard"
-	// BestEffort refuses nothing and keeps all records in memory.
+	// BestEffort rejects nothing and stores all records in memory.
 	BestEffort Mode = "best_effort"
 )
 
@@ -53,11 +52,11 @@ type SegmentInfo struct {
 	Size int64
 }
 
-// Segments keeps the chain's lines. Append, Rotate and SaveHead are called by
-// one goroutine at a time; Sync may run beside Append; the readers at any time.
+// Segments stores the chain's lines. Append, Rotate and SaveHead are called by
+// one goroutine at a time; Sync may run concurrently with Append; the readers at any time.
 type Segments interface {
-	// Append adds whole lines to the last segment, all or none: what an error
-	// left behind of them is removed before the next Append writes.
+	// Append adds whole lines to the last segment, all or none: after an error, a partial
+	// write is removed before the next Append writes.
 	Append(lines []byte) error
 	// Sync returns when everything appended before the call is on the disk. After
 	// a failure the next Sync must write the uncertain bytes again.
@@ -71,8 +70,8 @@ type Segments interface {
 	Open(id uint64, offset int64) (io.ReadCloser, error)
 	// Torn is how many bytes of an unfinished last line were cut off at opening.
 	Torn() int64
-	// LoadHead and SaveHead keep one small document beside the segments, durably
-	// and atomically; LoadHead returns nil when there is none.
+	// LoadHead and SaveHead store one small document beside the segments, durably
+	// and atomically. LoadHead returns nil if it does not exist.
 	LoadHead() ([]byte, error)
 	SaveHead(doc []byte) error
 	// Remove deletes the oldest segment.
@@ -80,7 +79,7 @@ type Segments interface {
 	Close() error
 }
 
-// Mirror keeps the copies under logs/, one file for each bit of [Mirrors].
+// Mirror stores the copies under logs/, one file for each bit of [Mirrors].
 type Mirror interface {
 	// Append adds whole lines to a file.
 	Append(file Mirrors, lines []byte) error
@@ -89,7 +88,7 @@ type Mirror interface {
 	Close() error
 }
 
-// Config of a Log. Only Segments is required.
+// Config configures a [Log]. Only Segments is required.
 type Config struct {
 	Segments Segments
 	Mirror   Mirror // nil: no copies under logs/
@@ -97,19 +96,19 @@ type Config struct {
 	Gateway  string // metadata.gateway of every record
 	Mode     Mode   // "": Standard
 
-	// Key makes the digests of [Log.Digest]; 32 random bytes kept beside the
+	// Key is the key for the digests of [Log.Digest]: 32 random bytes stored with the
 	// other secrets. An empty key still gives digests, but guessable ones.
 	Key []byte
 	// Home is written as ~ wherever it occurs.
 	Home string
-	// Redact takes further secrets out of a string; it must be fast and safe for
-	// concurrent use. nil: none.
+	// Redact removes further secrets from a string. It must be fast and safe for
+	// concurrent use. It may be nil.
 	Redact func(string) string
-	// Logger tells operators when the log breaks and recovers; nil: silent.
+	// Logger reports failures and recoveries of the log to operators. It may be nil.
 	Logger *slog.Logger
 
 	SegmentBytes      int64         // a segment is full beyond this; 0: 64 MiB
-	RingRecords       int           // kept while the log is broken; 0: 4096
+	RingRecords       int           // stored while the log is broken; 0: 4096
 	SyncEvery         time.Duration // longest time a Written record is not on disk; 0: 100 ms
 	CheckpointEvery   time.Duration // 0: 60 s
 	CheckpointRecords uint64        // 0: 1000
@@ -180,7 +179,7 @@ type Log struct {
 	syncing  bool       // some goroutine is in Segments.Sync
 	open     map[string]openCall
 	dirtyTo  uint64 // last Written record
-	syncedTo uint64 // last record known to be on the disk
+	syncedTo uint64 // last record flushed to the disk
 	end      tail   // last record handed to the system
 	failures uint64 // times the log broke
 	cause    error  // why it is broken
@@ -198,10 +197,10 @@ type Log struct {
 	marked   mark
 	floor    floor
 	indexing chan struct{} // holds a token while the index is caught up
-	indexed  atomic.Uint64 // last record in the index, as far as known
+	indexed  atomic.Uint64 // lower bound of the last record in the index
 }
 
-// Digest returns the keyed digest of data for the hash members of a record:
+// Digest returns the keyed digest of data for the hash members of a record, because
 // plain hashes of short secrets could be guessed.
 func (l *Log) Digest(data []byte) string {
 	h := l.macs.Get().(hash.Hash)
@@ -213,7 +212,7 @@ func (l *Log) Digest(data []byte) string {
 	return out
 }
 
-// Ready says whether a call may start; mutates is [capability.Effect.Mutates].
+// Ready returns an error if a call may not start; mutates is [capability.Effect.Mutates].
 // It costs two atomic loads. The error has code unavailable and reason
 // audit_unavailable.
 func (l *Log) Ready(mutates bool) error {
@@ -226,7 +225,7 @@ func (l *Log) Ready(mutates bool) error {
 	return unavailable("the audit log cannot be written, so the call was not started", nil)
 }
 
-// Health tells how the log is.
+// Health returns the state of the log.
 func (l *Log) Health() Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,14 +241,13 @@ func unavailable(message string, cause error) error {
 		With("audit_unavailable", "see: junctor doctor; the disk may be full")
 }
 
-// Append adds r to the chain and returns when d is reached. It gives up waiting
-// when ctx ends only before the record joined a batch; from then on the record
-// is written.
+// Append adds r to the chain and returns when d is reached. It stops waiting when ctx
+// ends only before the record joined a batch; from then on the record is written.
 //
-// An error means that the caller must not go on with (or, at the end of a write,
-// must not report success of) what the record tells: the log is broken and the
-// mode refuses. The record is then kept in memory and written when the log
-// recovers, unless it is a begin: that call will not happen.
+// An error means that the caller must not continue with (or, at the end of a write, must not
+// report the success of) the recorded operation: the log is broken and the mode rejects it.
+// The record is then stored in memory and written when the log recovers, unless it is a
+// begin, because that call will not happen.
 func (l *Log) Append(ctx context.Context, r Record, d Durability) (Receipt, error) {
 	if err := ctx.Err(); err != nil && r.Event == CapabilityStarted {
 		return Receipt{}, capability.AsError(err)

@@ -17,8 +17,8 @@ import (
 
 const headerVersion = 1
 
-// header is the first line of a segment. It is not a record: it carries what
-// the previous segment ended with, so that a missing or swapped one is noticed.
+// header is the first line of a segment. It is not a record. It holds the end of the previous
+// segment, so that a missing or exchanged one is detected.
 type header struct {
 	Version  int    `json:"audit_segment"`
 	FirstSeq uint64 `json:"first_seq"`
@@ -58,10 +58,10 @@ func (l line) end() int64 { return l.offset + int64(len(l.data)) + 1 }
 
 var errLongLine = errors.New("line longer than the limit")
 
-// lines reads whole lines from an offset of a segment to the end of list, which
-// bounds the reading while somebody appends. An unfinished line at the very end
-// is left out; elsewhere it is yielded and will not verify. A line that is too
-// long comes with errLongLine and its beginning; the reading goes on behind it.
+// lines reads whole lines from an offset of a segment to the end of list, which bounds the
+// reading during concurrent appends. An unfinished line at the very end is omitted; elsewhere
+// it is yielded and fails verification. A line that is too long is yielded with errLongLine
+// and its beginning, and the reading continues after it.
 func lines(segs Segments, list []SegmentInfo, segment uint64, offset int64) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		var buf *bufio.Reader
@@ -129,7 +129,7 @@ const (
 	prevMember = len(prevKey) + hexLen + len(`"`)
 )
 
-// link is what a record's line says of its place.
+// link is the part of a record's line that describes its place.
 type link struct {
 	seq        uint64
 	prev, hash [sha256.Size]byte
@@ -178,12 +178,12 @@ type walker struct {
 	seq    uint64
 	prev   [sha256.Size]byte
 	sum    hash.Hash
-	anchor bool // seq and prev are known; else the first header gives them
+	anchor bool // seq and prev are set; otherwise the first header provides them
 }
 
 // The reasons of a bad record.
 const (
-	BadLine       = "bad_line"            // not a record of ours
+	BadLine       = "bad_line"            // not a valid record
 	BadHeader     = "bad_header"          // the segment does not begin where the previous one ended
 	BadSeq        = "seq_gap"             // records are missing, repeated or out of order
 	BadPrev       = "prev_hash_mismatch"  // the record follows another one

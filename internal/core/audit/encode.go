@@ -14,7 +14,7 @@ type limits struct{ text, errText, list int }
 
 const (
 	timeLayout = "2006-01-02T15:04:05.000Z"
-	// chainRoom is what the chain adds behind the error member.
+	// chainRoom is the size of the members that the chain adds behind the error member.
 	chainRoom = 256
 	hexDigits = "0123456789abcdef"
 )
@@ -26,9 +26,9 @@ type encoder struct {
 	gateway string
 }
 
-// encode appends r up to and including its error member; the chain's members
-// and the closing brace follow under the writer. It is written twice when
-// something had to be cut, because the flag stands before the fields it is about.
+// encode appends r up to and including its error member; the writer appends the chain's
+// members and the closing brace. It encodes twice if a field had to be cut, because the flag
+// precedes the fields it is about.
 func (e *encoder) encode(b []byte, r *Record) []byte {
 	start := len(b)
 	for _, lim := range [...]limits{{1024, 4096, 64}, {96, 1024, 12}} {
@@ -283,9 +283,9 @@ func (w *writer) list(items []string) {
 	w.b = append(w.b, ']')
 }
 
-// quote appends s as a JSON string of at most limit bytes between the quotes.
-// Beyond what JSON demands it escapes DEL, the C1 controls and the Unicode line
-// separators, so that no terminal or line reader can be steered by a record.
+// quote appends s as a JSON string of at most limit bytes between the quotes. Beyond what
+// JSON requires it escapes DEL, the C1 controls and the Unicode line separators, so that a
+// record cannot control a terminal or a line reader.
 func (w *writer) quote(s string, limit int) {
 	b := append(w.b, '"')
 	end := len(b) + limit

@@ -1,7 +1,7 @@
 package audit
 
-// Event names what a record tells of. The bus event of the same thing has dots
-// where the audit event has underscores.
+// Event is the type of a record. The bus event of the same thing has dots where the audit
+// event has underscores.
 type Event string
 
 // The audit events, grouped by subject.
@@ -117,7 +117,7 @@ func (l Level) Rank() int {
 	return 3
 }
 
-// Mirrors says which of the files under logs/ repeat a record.
+// Mirrors is the set of files under logs/ that repeat a record.
 type Mirrors uint8
 
 // The mirror files.
@@ -126,14 +126,14 @@ const (
 	MirrorSecurity                         // logs/security.log
 )
 
-// EventRow is what the package knows of one event.
+// EventRow describes one event.
 type EventRow struct {
 	Event Event
 	// Level is used when a record names none.
 	Level Level
 	// Mirrors are the files that repeat the record.
 	Mirrors Mirrors
-	// Ends says that the record closes a capability_started of the same run.
+	// Ends reports whether the record closes a capability_started of the same run.
 	Ends bool
 }
 

@@ -18,7 +18,7 @@ const indexBatch = 2000
 
 var errStale = errors.New("the audit index does not fit the segments")
 
-// catchUp reads into the index what was logged since the last time.
+// catchUp adds the records logged since the last call to the index.
 func (l *Log) catchUp(ctx context.Context) error {
 	select {
 	case l.indexing <- struct{}{}:
@@ -75,7 +75,7 @@ func (l *Log) fillIndex(ctx context.Context) error {
 			return err
 		}
 		var v view
-		// What does not verify is not found by queries either; Verify names it.
+		// Queries omit lines that fail verification; Verify reports them.
 		k, ok := parseLink(ln.data)
 		if err == nil && ok && !ln.header() && jsonx.Unmarshal(ln.data, &v) == nil && k.seq > pos.Seq {
 			entries = append(entries, v.entry(ln, k.seq))
@@ -135,8 +135,8 @@ func (l *Log) snapshot() ([]SegmentInfo, error) {
 	return list, nil
 }
 
-// fetch reads the lines of entries; stale says that one is not where the index
-// has it.
+// fetch reads the lines of entries; stale reports whether a line is not where the index has
+// it.
 func (l *Log) fetch(found []Entry) (out []json.RawMessage, stale bool, err error) {
 	out = make([]json.RawMessage, 0, len(found))
 	for _, e := range found {
@@ -183,9 +183,9 @@ func (l *Log) search(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	return out[:min(len(out), q.Limit)], nil
 }
 
-// Tail yields the lines of records with a number >= from as they come, until ctx
-// ends; from 0 begins behind the last one. It reads the segments, not a queue: a
-// slow reader costs no memory and holds up nobody, it merely reads later.
+// Tail yields the lines of records with a number >= from as they are written, until ctx
+// ends; from 0 begins after the last one. It reads the segments instead of a queue, so that a
+// slow reader neither uses memory nor blocks others.
 func (l *Log) Tail(ctx context.Context, from uint64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		wake := make(chan struct{}, 1)

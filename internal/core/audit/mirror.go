@@ -16,8 +16,8 @@ type mirrors struct {
 
 	mu    sync.Mutex
 	bufs  [2][]byte
-	spare [2][]byte     // what bufs were, while those are written
-	busy  chan struct{} // holds a token while somebody writes the files
+	spare [2][]byte     // the previous bufs while they are written
+	busy  chan struct{} // holds a token while the files are written
 }
 
 func newMirrors(out Mirror) *mirrors { return &mirrors{out: out, busy: make(chan struct{}, 1)} }
@@ -43,7 +43,7 @@ func (m *mirrors) full() bool {
 	return len(m.bufs[0]) > mirrorHold || len(m.bufs[1]) > mirrorHold
 }
 
-// put copies a line with its newline. Caller holds mu, or nobody else has m yet.
+// put copies a line with its newline. The caller holds mu, or m is not shared yet.
 func (m *mirrors) put(files Mirrors, data []byte) {
 	for i, f := range mirrorFiles() {
 		if files&f != 0 {

@@ -25,16 +25,16 @@ type head struct {
 	Floor floor      `json:"floor"`
 }
 
-// Open reads the end of the chain and closes what the last process left open.
+// Open reads the end of the chain and closes the calls that the last process left open.
 //
-// It reads from where the head document points, which is at most one checkpoint
-// (1000 records or 60 s) before the end. Without a usable head it reads all
-// segments once, and completes the copies under logs/ from them; so deleting head
-// and logs/ makes the copies anew. Every begin without an end gets a capability_failed with reason interrupted. A torn last line was
-// cut off by the segments; an audit_degraded record says so, as it does when
-// records that the head knows are missing or the chain's end does not verify. In
-// the last case nothing is cut: the chain goes on behind the last record that is
-// whole in itself, in a new segment, and [Log.Verify] names the bad one for ever.
+// It reads from the position in the head document, which is at most one checkpoint
+// (1000 records or 60 s) before the end. Without a usable head it reads all segments once,
+// and completes the copies under logs/ from them, so deleting head and logs/ recreates the
+// copies. Every begin without an end gets a capability_failed with reason interrupted. The
+// segments remove a torn last line; an audit_degraded record reports that, and also missing
+// records that the head includes, and an end of the chain that fails verification. In the
+// last case nothing is removed: the chain continues after the last complete record, in a new
+// segment, and [Log.Verify] reports the bad one from then on.
 //
 // The log owns Segments and Mirror from here on and closes them.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
@@ -152,7 +152,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	return notes, nil
 }
 
-// replay takes from a record behind the head what the dead process knew of it.
+// replay restores the state of the previous process from a record behind the head.
 func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
 	var v view
 	if jsonx.Unmarshal(ln.data, &v) != nil {
@@ -209,7 +209,7 @@ func (l *Log) tail() tail {
 	return l.end
 }
 
-// mark is what the last checkpoint covered, and when.
+// mark is the position and the time of the last checkpoint.
 type mark struct {
 	seq uint64
 	at  time.Time
@@ -281,8 +281,8 @@ func (l *Log) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// Close flushes everything, leaves a checkpoint, and closes Segments and Mirror.
-// End Run first; appends that come later are refused. Closing twice is harmless.
+// Close flushes everything, writes a checkpoint, and closes Segments and Mirror.
+// End Run first; later appends are rejected. Closing twice is harmless.
 func (l *Log) Close() error {
 	l.keeping <- struct{}{}
 	defer func() { <-l.keeping }()

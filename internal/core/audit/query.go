@@ -24,8 +24,8 @@ type Query struct {
 	Limit      int    // 0: the configured default
 }
 
-// Entry is the row of the index for one record: what queries match, and where
-// its line is.
+// Entry is the row of the index for one record: the fields for queries, and the position of
+// its line.
 type Entry struct {
 	Seq        uint64
 	Segment    uint64
@@ -50,7 +50,7 @@ type Checkpoint struct {
 	At   time.Time
 }
 
-// Position is how far the index has read: behind record Seq with hash Hash.
+// Position is how far the index has read: up to record Seq with hash Hash.
 type Position struct {
 	Seq     uint64
 	Hash    string
@@ -59,7 +59,7 @@ type Position struct {
 }
 
 // Index finds records. It is a copy that Reset empties and the log fills again;
-// only the checkpoints are its own and survive Reset.
+// only the checkpoints belong to it and survive Reset.
 type Index interface {
 	// Position returns the zero value for an empty index.
 	Position(ctx context.Context) (Position, error)
@@ -76,7 +76,7 @@ type Index interface {
 	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)
 }
 
-// view is what is read back of a record's line.
+// view is the decoded part of a record's line.
 type view struct {
 	Timestamp time.Time `json:"timestamp"`
 	Level     Level     `json:"level"`
@@ -109,7 +109,7 @@ func (v *view) entry(ln line, seq uint64) Entry {
 	}
 }
 
-// Match reports whether e fits q; Limit is the caller's.
+// Match reports whether e fits q; the caller applies Limit.
 func (q Query) Match(e Entry) bool {
 	eq := func(want, got string) bool { return want == "" || want == got }
 	return eq(q.Extension, e.Extension) && eq(string(q.Event), string(e.Event)) && eq(q.Session, e.Session) &&
@@ -122,7 +122,7 @@ func (q Query) Match(e Entry) bool {
 }
 
 // Query returns the lines of the matching records, newest first. The index is
-// caught up first; without one the segments are read.
+// caught up first; without an index the segments are read.
 func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	if q.Limit <= 0 {
 		q.Limit = l.cfg.QueryLimit

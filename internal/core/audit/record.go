@@ -6,12 +6,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxLine is the longest record in bytes, its newline included. Fields that
-// would exceed it are cut and the record says so.
+// MaxLine is the longest record in bytes, including its newline. Fields that
+// would exceed it are cut, and the record has a flag for that.
 const MaxLine = 16 << 10
 
-// Outcome is the success member of a record: true, false, or null for what is
-// not finished or cannot succeed or fail.
+// Outcome is the success member of a record: true, false, or null for an unfinished call or
+// an event that cannot succeed or fail.
 type Outcome uint8
 
 // The outcomes.
@@ -21,7 +21,7 @@ const (
 	OutcomeFailure
 )
 
-// OutcomeOf maps a finished call's verdict.
+// OutcomeOf returns the outcome of a finished call.
 func OutcomeOf(success bool) Outcome {
 	if success {
 		return OutcomeSuccess
@@ -30,13 +30,13 @@ func OutcomeOf(success bool) Outcome {
 }
 
 // Record is one line of the log before it has its place in the chain. Only
-// Event is required. It has no member for arguments, results or environment
-// values, on purpose; their keyed digests come from [Log.Digest]. The strings
-// are redacted and, beyond the limits of the encoder, cut.
+// Event is required. It intentionally lacks a member for arguments, results and environment
+// values; their keyed digests come from [Log.Digest]. The strings are redacted and, beyond
+// the limits of the encoder, cut.
 type Record struct {
 	Time      time.Time // zero: now; written in UTC with milliseconds
 	Level     Level     // "" or unknown: the level of the event's row
-	Logger    string    // the package that tells, "invoke"
+	Logger    string    // the package that logs, for example "invoke"
 	Event     Event
 	Extension string // module id
 	Command   string // "" (null) outside slash commands
@@ -91,7 +91,7 @@ type Metadata struct {
 	Attrs           []Attr          // members of events other than calls
 }
 
-// Decision says what allowed or denied a call. Effect is "permit" or "forbid".
+// Decision is the reason why a call was allowed or denied. Effect is "permit" or "forbid".
 type Decision struct {
 	Effect    string
 	PolicyIDs []string
@@ -99,14 +99,14 @@ type Decision struct {
 	Approval  string
 }
 
-// Principal is who asked; OnBehalfOf is set for a task's agent.
+// Principal is the caller; OnBehalfOf is set for a task's agent.
 type Principal struct {
 	ID         string
 	Role       capability.Role
 	OnBehalfOf string
 }
 
-// Selection says why this provider was chosen.
+// Selection is the reason for the choice of the provider.
 type Selection struct {
 	Step          int
 	DecidedBy     string
@@ -119,7 +119,7 @@ type Timings struct {
 	Queue, Consent, Provider time.Duration
 }
 
-// Node holds what a record of a call to a node adds.
+// Node holds the additional members of a call to a node.
 type Node struct {
 	ID            string
 	Epoch         uint64
@@ -133,7 +133,7 @@ type Node struct {
 // repeat a name of [Metadata]. At most 32 are written.
 type Attr struct{ Key, Value string }
 
-// Durability says what has happened to a record before Append returns.
+// Durability is the state that a record must reach before Append returns.
 type Durability uint8
 
 // The durabilities, weakest first. In strict mode every append is Synced.
@@ -147,6 +147,6 @@ const (
 	Synced
 )
 
-// Receipt says where a record went. Seq is 0 when the record waits in memory
+// Receipt is the position of a record. Seq is 0 if the record waits in memory
 // for a broken log to recover.
 type Receipt struct{ Seq uint64 }

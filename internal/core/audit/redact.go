@@ -7,8 +7,8 @@ import (
 
 const redacted = "[redacted]"
 
-// redactor takes secrets out of free text. Almost every string is clean, so a
-// single pass looks for the beginnings of what the patterns match, and only a
+// redactor removes secrets from free text. Almost every string is clean, so a
+// single pass looks for the beginnings of the patterns' matches, and only a
 // hit pays for them.
 type redactor struct {
 	home   string
@@ -30,7 +30,7 @@ func newRedactor(home string, hook func(string) string) *redactor {
 	}
 }
 
-// clean returns s without what must not be logged.
+// clean returns s without secrets.
 func (r *redactor) clean(s string) string {
 	if s == "" {
 		return s

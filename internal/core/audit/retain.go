@@ -10,15 +10,15 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// floor is where the kept chain begins after retention removed older segments.
+// floor is the beginning of the chain after retention removed older segments.
 type floor struct {
 	FirstSeq uint64 `json:"first_seq"`
 	PrevHash string `json:"prev_hash"`
 }
 
 // retain removes the segments all of whose records are older than the configured
-// age. First the new beginning is put on record, in the chain, the head and the
-// index, so that [Log.Verify] tells retention from a thief. Caller holds keeping.
+// age. First it records the new beginning in the chain, the head and the index, so that
+// [Log.Verify] distinguishes retention from tampering. Caller holds keeping.
 func (l *Log) retain(ctx context.Context) error {
 	list, err := l.cfg.Segments.List()
 	if err != nil {
@@ -26,7 +26,7 @@ func (l *Log) retain(ctx context.Context) error {
 	}
 	limit := time.Now().Add(-l.cfg.Retain)
 	gone, first := 0, header{}
-	for gone+1 < len(list) { // the last segment always stays
+	for gone+1 < len(list) { // the last segment is never removed
 		h, began, err := l.beginning(list[gone+1])
 		if err != nil {
 			return err
@@ -88,6 +88,6 @@ func (l *Log) beginning(s SegmentInfo) (h header, at time.Time, err error) {
 
 // begins reports whether the chain may begin behind record seq with that hash.
 func (f floor) begins(seq uint64, prev [hexLen / 2]byte) bool {
-	// Retention that was interrupted leaves segments before the floor.
+	// An interrupted retention leaves segments before the floor.
 	return seq == 0 || seq+1 < f.FirstSeq || seq+1 == f.FirstSeq && f.PrevHash == hex.EncodeToString(prev[:])
 }

@@ -16,7 +16,7 @@ func (l *Log) fail(err error) {
 	l.broken.Store(true)
 }
 
-// shelve keeps p in the ring and tells its caller why. Caller holds mu.
+// shelve stores p in the ring and returns cause to its caller. Caller holds mu.
 func (l *Log) shelve(p *pending, cause error) {
 	if cause == nil {
 		cause = errClosed
@@ -34,12 +34,12 @@ func (l *Log) shelve(p *pending, cause error) {
 		l.ring = append(l.ring[:0], l.ring[1:]...)
 	}
 	kept := *p
-	kept.wake, p.body = nil, nil // p goes back to the pool, its bytes stay
+	kept.wake, p.body = nil, nil // p returns to the pool, its bytes remain
 	l.ring = append(l.ring, &kept)
 }
 
-// recovery tries to write again: first what the last flush left uncertain, then
-// a record that says what happened, then the ring.
+// recovery retries the write: first the bytes of the last failed flush, then
+// a record that describes the failure, then the ring.
 func (l *Log) recovery() {
 	l.mu.Lock()
 	if !l.broken.Load() || l.writing || l.syncing {

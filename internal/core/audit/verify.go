@@ -10,12 +10,12 @@ import (
 type VerifyReport struct {
 	Records  uint64     `json:"records"`             // good ones, before the first bad one
 	Segments int        `json:"segments"`            // read
-	FirstSeq uint64     `json:"first_seq"`           // number of the first record kept
+	FirstSeq uint64     `json:"first_seq"`           // number of the first stored record
 	LastSeq  uint64     `json:"last_seq"`            // number of the last good record
 	FirstBad *BadRecord `json:"first_bad,omitempty"` // nil: the chain is whole
 }
 
-// BadRecord names the first place where the chain does not hold.
+// BadRecord is the first place where verification fails.
 type BadRecord struct {
 	Seq     uint64 `json:"seq"` // the number it has, or should have
 	Segment uint64 `json:"segment"`
@@ -28,9 +28,9 @@ type CheckpointSource interface {
 	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)
 }
 
-// Verify reads the whole chain as it is at this moment and checks it against the
-// checkpoints and the head. Memory is bounded; writers are not held up. It adds
-// no record: the caller that asked logs audit_verified.
+// Verify reads the current chain and checks it against the checkpoints and the head. Memory
+// is bounded; writers are not blocked. It does not add a record: the caller logs
+// audit_verified.
 func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
 	var points CheckpointSource
 	if l.cfg.Index != nil {
@@ -39,8 +39,7 @@ func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
 	return verify(ctx, l.cfg.Segments, l.snapshot, points)
 }
 
-// VerifySegments checks a chain without opening a log: from files alone when
-// points is nil.
+// VerifySegments checks a chain without opening a log. If points is nil, it uses files only.
 func VerifySegments(ctx context.Context, segs Segments, points CheckpointSource) (VerifyReport, error) {
 	return verify(ctx, segs, segs.List, points)
 }
@@ -50,8 +49,8 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 	var w walker
 	hd := loadHead(segs)
 	points := &checkpoints{source: source, head: Checkpoint{Seq: hd.Seq, Hash: hd.Hash}}
-	// What is known to have been logged is read before the segments are listed:
-	// a log in use gains records and checkpoints meanwhile.
+	// The checkpoints are read before the segments are listed, because a log in use gains
+	// records and checkpoints meanwhile.
 	if err := points.bound(ctx); err != nil {
 		return rep, err
 	}
@@ -101,7 +100,7 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 				if err != nil {
 					return rep, err
 				}
-				// Retention leaves the checkpoint right before the beginning as the first.
+				// After retention, the first checkpoint is the one right before the beginning.
 				if !hd.Floor.begins(w.seq, w.prev) && points.lowest != w.seq || !same {
 					return bad(ln, 1, BadStart)
 				}
@@ -175,7 +174,7 @@ func (c *checkpoints) next(ctx context.Context) (Checkpoint, bool, error) {
 	return c.page[0], true, nil
 }
 
-// check reports whether what is known of record seq agrees with its hash.
+// check reports whether the checkpoint of record seq, if any, agrees with its hash.
 func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]byte) (bool, error) {
 	if c.head.Seq == seq && seq > 0 && c.head.Hash != hex.EncodeToString(hash[:]) {
 		return false, nil
@@ -192,7 +191,7 @@ func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]by
 	}
 }
 
-// beyond reports whether a record after seq is known to have been logged.
+// beyond reports whether a checkpoint proves a record after seq.
 func (c *checkpoints) beyond(ctx context.Context, seq uint64) (bool, error) {
 	if c.head.Seq > seq {
 		return true, nil

@@ -32,7 +32,7 @@ type pending struct {
 	wake chan bool // true: you are the writer now; false: done
 }
 
-// openCall is what must be known of a begun call to close it after a crash.
+// openCall holds the fields needed to close a begun call after a crash.
 type openCall struct {
 	Run        string `json:"run"`
 	Extension  string `json:"extension,omitempty"`
@@ -92,8 +92,8 @@ func (l *Log) refuses(p *pending) bool {
 	return l.cfg.Mode == Strict || l.cfg.Mode == Standard && p.mutates
 }
 
-// submit returns when p is written or has failed. The caller that finds nobody
-// writing writes, for itself and for those who come meanwhile.
+// submit returns when p is written or has failed. The caller that finds the log idle writes,
+// for itself and for concurrent callers.
 func (l *Log) submit(p *pending) {
 	l.mu.Lock()
 	if l.broken.Load() || l.closed.Load() {
@@ -207,14 +207,14 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// settle publishes what became of a batch. Caller holds mu and owns the chain.
+// settle publishes the result of a batch. Caller holds mu and owns the chain.
 func (l *Log) settle(batch []*pending, err error) {
 	if err != nil {
 		l.fail(err)
 		for _, p := range batch {
 			l.shelve(p, err)
 		}
-		// Those who queued meanwhile must not wait for a writer that will not come.
+		// Records queued meanwhile must not wait for a writer that will not come.
 		for _, p := range l.queue {
 			l.shelve(p, err)
 			p.wake <- false
@@ -280,7 +280,7 @@ func (l *Log) waitSynced(seq uint64) error {
 	return nil
 }
 
-// Run flushes, copies, marks and heals until ctx ends; it returns nil then. A
+// Run flushes, copies, writes checkpoints and recovers until ctx ends; it returns nil then. A
 // log without Run is correct, but Written records wait for the next Synced one.
 func (l *Log) Run(ctx context.Context) error {
 	t := time.NewTicker(l.cfg.SyncEvery)

@@ -44,8 +44,8 @@ type Command struct {
 	Actions       []Action
 	Permissions   []string // of command, capability and manifest together
 	Generation    string   // of the registry, or the tree hash; part of a result's cache key
-	// Usage names the extension's usage document for whoever loads it when it is
-	// needed; it is not read here.
+	// Usage names the extension's usage document, which callers load on demand; it is not
+	// read here.
 	Usage string
 }
 

@@ -64,8 +64,8 @@ func Parse(text string, registered func(name string) bool) (Line, bool) {
 	return line, true
 }
 
-// Chat is the text of a message that is no command: //text is the way to write
-// /text, everything else is as it is.
+// Chat returns the text of a message that is not a command: //text is the escaped form of
+// /text, and all other text is unchanged.
 func Chat(text string) string {
 	i := skipSeparators(text, 0)
 	if strings.HasPrefix(text[i:], "//") {

@@ -49,8 +49,8 @@ func reserved(name string) *capability.Error {
 		With("reserved_command", "type /help for the commands there are").Detail("command", "/"+name)
 }
 
-// ambiguous names the commands that a short name could have meant: nobody has
-// it.
+// ambiguous names the commands that a short name could have meant, because it does not
+// identify one of them.
 func ambiguous(name string, who []*entry) *capability.Error {
 	var names []string
 	for _, e := range who {

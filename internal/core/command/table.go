@@ -49,8 +49,8 @@ func New(t Table) *Router {
 	for i := range t.Commands {
 		commands[i] = &t.Commands[i]
 	}
-	// Builtins first, so that nobody takes their names; the rest in an order of
-	// their own, so that the table's cannot be seen.
+	// Builtins come first, so that their names cannot be taken. The others have a fixed order,
+	// so that the result does not depend on the table's.
 	slices.SortStableFunc(commands, func(a, b *Command) int {
 		if a.Builtin != b.Builtin {
 			return map[bool]int{true: -1, false: 1}[a.Builtin]

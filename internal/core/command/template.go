@@ -39,8 +39,8 @@ func (w Argv) Recordable() []string {
 type TemplateInput struct {
 	Route   *Route
 	WorkDir string
-	// Config returns a setting of the extension that is not secret: words of a
-	// program can be seen by others on its machine. nil: there are none.
+	// Config returns a setting of the extension that is not secret, because other users of
+	// the machine can see the arguments of a program. If nil, there are no settings.
 	Config func(key string) (string, bool)
 }
 
@@ -73,8 +73,8 @@ type templateItem struct {
 	guarded bool
 }
 
-// CompileTemplate reads the template of an action for a tool. nil items mean {action},
-// then {args}. What looks like a placeholder and is none is invalid_input.
+// CompileTemplate parses the template of an action for a tool. nil items mean {action},
+// then {args}. A malformed placeholder is invalid_input.
 func CompileTemplate(tool string, items []string) (*Template, error) {
 	if !IsToolName(tool) {
 		return nil, invalidTemplate("%q is not the name of a tool", tool)
@@ -104,10 +104,10 @@ func (t *Template) add(parts []templatePart) {
 	t.items = append(t.items, templateItem{parts, !ended})
 }
 
-// CompileShellTemplate reads a template of a manifest's allowed_commands: words as a
-// person would type them, with {name} for an argument or flag that the action
-// declares. Because there is no shell, shell syntax is refused; the
-// first word is the tool. It returns the tool's name.
+// CompileShellTemplate parses a template of a manifest's allowed_commands: words as typed in a
+// shell, with {name} for an argument or flag that the action declares. Shell syntax is
+// rejected, because the command does not run in a shell. The first word is the tool, whose
+// name is returned.
 func CompileShellTemplate(text string, a *Action) (*Template, string, error) {
 	for _, bad := range []string{";", "&&", "|", "$", ">", "<", "`", "\n", "\r"} {
 		if strings.Contains(text, bad) {

@@ -91,7 +91,7 @@ func (p *Pipeline) next() []*waiting {
 // apply applies batches together. Where the catalog refuses them, each half is tried
 // by itself, so that one that is refused keeps no other out.
 func (p *Pipeline) apply(list []*waiting) {
-	defer func() { // nobody waits for ever, whatever happened
+	defer func() { // waiters are always released, even after a panic
 		for _, w := range list {
 			if !w.over {
 				w.err, w.over = capability.Errorf(capability.CodeInternal, "catalog.apply", "the change broke down before it was applied"), true
@@ -133,22 +133,22 @@ func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range sources {
 		group.Go(func() error {
-			pause := firstPause
+			pause := firstRetryDelay
 			for {
 				began := time.Now()
 				err := run(ctx, s, p.contained)
 				if ctx.Err() != nil {
 					return nil
 				}
-				if time.Since(began) > lastPause { // it was well for a while
-					pause = firstPause
+				if time.Since(began) > maxRetryDelay { // it was well for a while
+					pause = firstRetryDelay
 				}
 				p.cfg.Logger.Error("source stopped; starting it again", "err", err, "in", pause)
 				select {
 				case <-ctx.Done():
 				case <-time.After(pause):
 				}
-				pause = min(2*pause, lastPause)
+				pause = min(2*pause, maxRetryDelay)
 			}
 		})
 	}
@@ -156,8 +156,8 @@ func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error 
 }
 
 const (
-	firstPause = time.Second
-	lastPause  = time.Minute
+	firstRetryDelay = time.Second
+	maxRetryDelay   = time.Minute
 )
 
 // run contains a panic of a source: it must not take the server with it.

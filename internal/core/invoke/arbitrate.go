@@ -13,7 +13,7 @@ import (
 )
 
 // probeWithin bounds the question whether a provider marked unavailable is back.
-const probeWithin = time.Second
+const probeTimeout = time.Second
 
 // arbitrate chooses one of the permitted candidates and checks the input against
 // its schema. rest holds the ones a fallback may go to.
@@ -37,7 +37,7 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	if err != nil {
 		r.choose(candidates[0]) // for the record
 		if ended := r.ended(ctx); ended != nil {
-			return nil, ended // what the question found out is of no use
+			return nil, ended // the result of the probe is useless now
 		}
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func request(inv *capability.Invocation, permitted []*catalog.Entry) arbitration
 	return req
 }
 
-// deniedBut denies all entries but some. Of a function that thousands of nodes offer
-// each is asked about, so long lists become a set.
+// deniedBut denies all entries except the given ones. Thousands of nodes may offer one
+// function and each is looked up, so a long list becomes a set.
 func deniedBut(permitted []*catalog.Entry) func(*catalog.Entry) bool {
 	const long = 16
 	if len(permitted) <= long {
@@ -95,15 +95,15 @@ func deniedBut(permitted []*catalog.Entry) func(*catalog.Entry) bool {
 	}
 }
 
-// wake asks the providers that are marked unavailable whether they are back, one
-// after the other, and returns the first that is.
+// wake probes the providers that are marked unavailable, one after the other, and returns
+// the first that is available again.
 func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
 	for _, e := range candidates {
 		prober, ok := e.Provider.(capability.Prober)
 		if !ok || e.Eligible() || e.Contribution.Unsupported {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, probeWithin)
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := prober.Probe(ctx)
 		cancel()
 		if err == nil {
@@ -113,9 +113,8 @@ func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
 	return nil
 }
 
-// choose makes e the entry of the call. A rule of the catalog or the source may
-// demand an approval where the principal's rules do not; people who may approve
-// are not asked.
+// choose makes e the entry of the call. A rule of the catalog or the source may require an
+// approval that the principal's rules do not; a principal that may approve is not asked.
 func (r *run) choose(e *catalog.Entry) {
 	r.entry = e
 	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
@@ -128,7 +127,7 @@ func human(p capability.Principal) bool {
 	return p.Role == capability.RoleAdmin || p.Role == capability.RoleOperator
 }
 
-// explain tells who listens of the choice.
+// explain reports the choice to Config.Explain.
 func (r *run) explain(sel *arbitration.Selection) {
 	if r.engine.cfg.Explain != nil {
 		r.selection.ExplanationID = r.engine.cfg.Explain(&r.inv, r.agent, sel)
@@ -148,9 +147,8 @@ func checkSchema(e *catalog.Entry, input []byte) error {
 	return schema.Check(input)
 }
 
-// mayFallBack says whether a call that did not start may go to another provider:
-// only in ranked mode, only where no pin is a promise, and never past a selector
-// of the caller.
+// mayFallBack reports whether a call that did not start may go to another provider. That
+// requires ranked mode, no pin that is a promise, and no selector of the caller.
 func (r *run) mayFallBack(err error) bool {
 	if r.balanced != nil {
 		return balancedMayFallBack(err)
@@ -161,20 +159,20 @@ func (r *run) mayFallBack(err error) bool {
 		capability.CodeOf(err) == capability.CodeUnavailable
 }
 
-// Plan is what would happen to an invocation: the path without consent, execute
-// and audit. It changes nothing.
+// Plan is the predicted path of an invocation, without consent, execution and audit.
 type Plan struct {
 	Entry     *catalog.Entry         // nil when Err is set before the choice
-	Denied    []*catalog.Entry       // empty for principals who must not know of them
+	Denied    []*catalog.Entry       // empty for principals that must not see them
 	Selection *arbitration.Selection // nil when nothing was there to choose from
 	Agent     *compile.Agent
 	Verdict   policy.Verdict
 	Err       error
 
-	inv capability.Invocation // as it goes through a generic door
+	inv capability.Invocation // as it passes through a generic action
 }
 
-// Plan answers --dry-run and catalog explain.
+// Plan returns the plan of an invocation, for --dry-run and catalog explain. It changes
+// nothing.
 func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 	r := run{engine: e, inv: inv}
 	all, err := r.resolve()
@@ -182,7 +180,7 @@ func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 		if len(r.inv.Input) == 0 {
 			r.inv.Input = []byte("{}")
 		}
-		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil { // whoever only asks about the door itself is told of it
+		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil { // a request that names only the generic action gets the plan of that action
 			all, err = through, why
 		} else {
 			r.inv = inv
@@ -218,8 +216,8 @@ func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 	return p
 }
 
-// Preview is Plan with what exactly the chosen provider would do, where it can
-// tell. It changes nothing.
+// Preview returns the plan, and the provider's exact preview of the call if it supports
+// previews. It changes nothing.
 func (e *Engine) Preview(ctx context.Context, inv capability.Invocation) (Plan, capability.Preview, error) {
 	p := e.Plan(ctx, inv)
 	if p.Err != nil || p.Entry == nil {
@@ -233,8 +231,8 @@ func (e *Engine) Preview(ctx context.Context, inv capability.Invocation) (Plan, 
 	return p, r.preview, err
 }
 
-// List is everything this principal may reach in the audience, ready or not: what
-// the rules deny is not there.
+// List returns every entry that the principal may reach in the audience, ready or not.
+// Entries that the rules deny are omitted.
 func (e *Engine) List(who capability.Principal, audience capability.Audience) []*catalog.Entry {
 	var out []*catalog.Entry
 	for entry := range e.cfg.Catalog.Snapshot().Entries() {
@@ -245,8 +243,8 @@ func (e *Engine) List(who capability.Principal, audience capability.Audience) []
 	return out
 }
 
-// Agent is the agent catalog of an invocation's context, and which entries its
-// principal may call.
+// Agent returns the agent catalog for an invocation's context, and a function that reports
+// whether its principal may call an entry.
 func (e *Engine) Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error) {
 	if inv.Context != nil {
 		if err := inv.Context.Check(); err != nil {

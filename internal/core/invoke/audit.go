@@ -37,8 +37,8 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	case logErr == nil && failure == nil:
 		r.fire(EventLogged, "")
 	case failure == nil:
-		// The work is done and cannot be recorded: say so, and keep a digest so
-		// that the result can be recognized later.
+		// The work is done but cannot be recorded. Report that, and store a digest so that the
+		// result can be recognized later.
 		r.fire(EventLogFailed, "audit_unavailable")
 		failure = capability.Wrap(capability.CodeFailed, "audit", "the work was done, but its audit record could not be written", logErr).
 			With("audit_unavailable", "junctor doctor says what is wrong with the log").
@@ -52,7 +52,7 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	reply := r.reply()
 	reply.AuditDegraded = degraded
 	if err != nil && len(result.Value) <= e.cfg.MaxResult {
-		reply.Result = result.Value // its provider's own words
+		reply.Result = result.Value // its provider's own description
 	}
 	if failure == nil {
 		if reply.Result = result.Value; len(reply.Result) == 0 {
@@ -77,7 +77,7 @@ func toError(err error) *capability.Error {
 	return capability.AsError(err)
 }
 
-// process applies the limits on what came back.
+// process applies the limits to a result.
 func (r *run) process(result capability.Result) *capability.Error {
 	if limit := r.engine.cfg.MaxResult; len(result.Value) > limit {
 		return capability.Errorf(capability.CodeTooLarge, "process", "the result has %d bytes; the limit is %d", len(result.Value), limit).
@@ -86,7 +86,7 @@ func (r *run) process(result capability.Result) *capability.Error {
 	return nil
 }
 
-// endEvent is the event that carries this failure from the current state.
+// endEvent returns the event for this failure in the current state.
 func (r *run) endEvent(failure *capability.Error) Event {
 	if failure.Reason == capability.ReasonPanic {
 		return EventPanic
@@ -132,7 +132,7 @@ func (r *run) durability(failure *capability.Error) audit.Durability {
 	return audit.Written
 }
 
-// record is what begin and end records share.
+// record returns the fields that begin and end records share.
 func (r *run) record() audit.Record {
 	inv := &r.inv
 	if r.argsHash == "" {
@@ -212,7 +212,7 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 		rec.Event = audit.CapabilityFailed
 	}
 	switch {
-	case failure.Reason == capability.ReasonSecurityViolation && !r.hidden: // whatever its code: it is more than a missing permission
+	case failure.Reason == capability.ReasonSecurityViolation && !r.hidden: // with any code, because it is more than a missing permission
 		rec.Event = audit.SecurityViolation
 	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
 		rec.Event = audit.PermissionDenied
@@ -224,14 +224,13 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	rec.Metadata.Code, rec.Metadata.Reason = failure.Code, failure.Reason
 	rec.Error = r.recordable(failure)
 	if failure.Err != nil && !errors.Is(failure.Err, context.Canceled) {
-		// A cause may quote what the caller sent, and arguments are never recorded.
+		// A cause may quote the caller's input, and arguments are never recorded.
 		r.engine.cfg.Logger.Debug("cause of a failed call", "inv", r.inv.ID, "cap", rec.Metadata.CapabilityID, "err", failure.Err)
 	}
 }
 
-// recordable is what a record says of a failure. What a run of an extension says
-// may quote what its program said, and that its arguments, which are never
-// recorded.
+// recordable returns the recorded text of a failure. An extension's message may quote its
+// program's output, and that its arguments, which are never recorded.
 func (r *run) recordable(failure *capability.Error) string {
 	quotes := failure.Code == capability.CodeFailed || failure.Code == capability.CodeInvalidInput || failure.Code == capability.CodeInternal
 	if r.entry == nil || r.entry.Module.Origin != "extension" || !quotes {
@@ -310,7 +309,8 @@ func (r *run) observe(reply Reply, failure *capability.Error) {
 	r.engine.cfg.Observer.Finished(ended)
 }
 
-// MarshalJSON renders the "invocation" member of every JSON answer.
+// MarshalJSON implements [json.Marshaler]. It encodes the "invocation" member of every JSON
+// answer.
 func (r Reply) MarshalJSON() ([]byte, error) {
 	return jsonx.Answer(struct {
 		ID         string                 `json:"id"`

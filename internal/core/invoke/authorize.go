@@ -14,9 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// authorize drops the candidates the rules deny, before arbitration, so that no
-// fallback can ever reach one. If none is left the capability does not exist for
-// an agent; an operator is told which policy said no.
+// authorize drops the candidates that the rules deny, before arbitration, so that a
+// fallback can never reach one. If none is left, the capability does not exist for an
+// agent, whereas an operator receives the policy that denied it.
 func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	permitted, denied := r.engine.permitted(&r.inv, candidates)
 	if len(permitted) > 0 {
@@ -63,8 +63,8 @@ func (e *Engine) permitted(inv *capability.Invocation, entries []*catalog.Entry)
 	return entries, denied
 }
 
-// authorize judges one entry: what the caller's view leaves out is denied like what
-// the rules deny.
+// authorize returns the verdict on one entry. An entry outside the caller's view is denied,
+// as by a rule.
 func (e *Engine) authorize(inv *capability.Invocation, entry *catalog.Entry) policy.Verdict {
 	if inv.Within != nil && !inv.Within(entry.Module.Extension) {
 		return policy.Verdict{}
@@ -99,7 +99,7 @@ func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 // that it cannot skip a check.
 func (r *run) obtainConsent(ctx context.Context) error {
 	if r.inv.Resume != "" {
-		return nil // it was given when this very call was begun; whether it is permitted was judged anew
+		return nil // the consent was given when this call began, and the permission was checked again
 	}
 	if err := r.foresee(ctx); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	if channel == "" && asks != "" {
 		channel = policy.ChannelOperator
 		if human(r.inv.Principal) {
-			channel = policy.ChannelClient // they may say yes to themselves, but they have to say it
+			channel = policy.ChannelClient // the caller may approve its own call, but has to do so explicitly
 		}
 	}
 	if channel == "" {
@@ -131,7 +131,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	return nil
 }
 
-// What a contribution or a preview demands of people too.
+// Reasons for an approval from a contribution or a preview.
 const (
 	confirmFirst  = "first"
 	confirmAlways = "always"
@@ -146,22 +146,23 @@ func (r *run) confirms() string {
 	return ""
 }
 
-// previewTime bounds the question what a call would do.
-const previewTime = 10 * time.Second
+// previewTimeout bounds the preview of a call.
+const previewTimeout = 10 * time.Second
 
-// foresee asks a provider that can tell what exactly the call would do.
+// foresee gets the preview of the call from a provider that supports previews.
 func (r *run) foresee(ctx context.Context) (err error) {
 	p, ok := r.entry.Provider.(capability.Previewer)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	ctx, cancel := context.WithTimeout(ctx, previewTimeout)
 	defer cancel()
 	r.preview, err = p.Preview(ctx, r.call())
 	return err
 }
 
-// bound is what an approval holds for: the input, and all that the preview names.
+// bound returns the digest that an approval is bound to: the input, and all that the
+// preview names.
 func (r *run) bound() string {
 	digest := inputDigest(r.inv.Input)
 	if r.preview.Binds != "" {
@@ -171,8 +172,8 @@ func (r *run) bound() string {
 	return digest
 }
 
-// summary is what the person asked reads: who, what, where, and why they are
-// asked.
+// summary returns the text for the approver: the principal, the action, the target, and
+// the reason for the approval.
 func (r *run) summary() string {
 	const most = 1024
 	what := string(r.inv.Input)

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// actionInvokeFunction is the generic door to the functions of nodes.
+	// actionInvokeFunction is the generic action for the functions of nodes.
 	actionInvokeFunction = capability.Action("device.function.invoke")
-	// selectAny is the value of the selector field node that asks for balancing.
+	// selectAny is the value of the selector field node that requests balancing.
 	selectAny = "any"
 	// moreTries is how many other nodes a balanced call may go to when the first
 	// provably did not start.
 	moreTries = 2
 )
 
-// balance narrows the nodes that offer a function to one, where the caller asked
-// for that or could not mind: a read. It counts as the caller's own selector;
-// anything else is left to arbitration, which asks for one.
+// balance reduces the nodes that offer a function to one, if the caller requested it or if
+// the function only reads. The choice counts as the caller's own selector. Otherwise
+// arbitration decides, and requires a selector.
 func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	wanted := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
 	if r.engine.cfg.Balance == nil || !wanted && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
@@ -40,7 +40,7 @@ func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*cata
 		return kind != "node" || reason != "" || !e.Eligible() || e.Provider == nil || len(selector) > 0 && !arbitration.Matches(e, selector)
 	})
 	if len(among) == 0 && !wanted {
-		return candidates, nil // arbitration says why
+		return candidates, nil // arbitration reports the reason
 	}
 	var b capability.Balance
 	if r.inv.Balance != nil {
@@ -63,9 +63,9 @@ func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*cata
 	return candidates, nil
 }
 
-// asked are the nodes for which somebody was asked about this very call, and those
-// with a yes first: whoever asks again is answered there, or a person would be asked
-// about one node after the other.
+// asked returns the nodes with an approval request for this very call, those already
+// approved first. A repeated call must go to the same node, because otherwise a person would
+// be asked about one node after the other.
 func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string, err error) {
 	if human(r.inv.Principal) || !slices.ContainsFunc(among, func(e *catalog.Entry) bool {
 		return r.engine.cfg.Policy.Authorize(r.inv.Principal, e).Consent != "" || r.agent.Frame.Approval(e)
@@ -87,8 +87,8 @@ func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string
 	return nodes, nil
 }
 
-// harmless reports whether all are the same reading function of nodes. Where somebody
-// else offers it, too, no node takes the call from them.
+// harmless reports whether all are the same reading function of nodes. It returns false if
+// another kind of provider offers it too, because no node may take the call from that one.
 func harmless(candidates []*catalog.Entry) bool {
 	return strings.HasPrefix(string(candidates[0].Action), "fn.") && !slices.ContainsFunc(candidates, func(e *catalog.Entry) bool {
 		_, kind, _ := e.Key().Parts()
@@ -102,8 +102,8 @@ func balancedMayFallBack(err error) bool {
 	return code == capability.CodeUnavailable || code == capability.CodeOverloaded
 }
 
-// unwrapFunction takes the function that device.function.invoke names in its
-// place. Functions of one name on several nodes stay several candidates.
+// unwrapFunction replaces device.function.invoke by the function that it names. Functions
+// with one name on several nodes remain several candidates.
 func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	var in struct {
 		Function  string    `json:"function"`
@@ -114,7 +114,7 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes function, args and timeoutMs", actionInvokeFunction).
 			With("invalid_args", "junctor nodes list names the nodes, junctor nodes show NODE the functions of one (device.function.list)")
 	}
-	if r.inv.IdempotencyKey != "" { // who offers the function may change between two calls with one key
+	if r.inv.IdempotencyKey != "" { // the providers of the function may change between two calls with one key
 		r.digest = callDigest(r.inv)
 	}
 	snap := r.agent.Snapshot()
@@ -133,12 +133,12 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 			}
 		}
 	}
-	// What is another's is not there: neither for the choice nor in a message.
+	// Entries of other users are hidden, both from the choice and from messages.
 	all := found
 	found, denied := r.engine.permitted(&r.inv, all)
 	if len(found) == 0 && len(all) > 0 {
 		if human(r.inv.Principal) {
-			found = all[:1] // authorize says which rule it is
+			found = all[:1] // authorize reports which rule it is
 		} else {
 			r.entry, r.verdict, r.hidden = all[0], denied, true
 		}
@@ -187,16 +187,16 @@ func functionsOf(snap *catalog.Snapshot, node *capability.Module, function strin
 	return nil
 }
 
-// many is from how many nodes on a call that names one is judged for that one alone.
-// With fewer, the record of the choice says what became of the others.
-const many = 16
+// minNarrowed is the number of nodes above which a call that names a node is judged for
+// that node only. With fewer, the record of the choice includes the others.
+const minNarrowed = 16
 
-// narrow leaves the entries of the node that the caller names: to judge thousands for
-// a call that can go to one of them costs more than the call. Where that node may not
-// be called, all are left, so that the answer is what it would have been.
+// narrow returns the entries of the node that the caller names, because judging thousands
+// for a call that can go to one of them costs more than the call. If that node may not be
+// called, narrow returns all entries, so that the answer does not change.
 func (r *run) narrow(candidates []*catalog.Entry) []*catalog.Entry {
 	node := r.inv.Target.Select["node"]
-	if len(candidates) <= many || node == "" || node == selectAny || node == selectAll {
+	if len(candidates) <= minNarrowed || node == "" || node == selectAny || node == selectAll {
 		return candidates
 	}
 	var of []*catalog.Entry

@@ -218,7 +218,7 @@ func TestReadsOfNodesAreBalancedAndOthersAsk(t *testing.T) {
 	fails(t, err, capability.CodeUnavailable, "no_available_nodes")
 }
 
-// TestNodeTakesNoCallFromAnother: where somebody who is no node offers the same
+// TestNodeTakesNoCallFromAnother: if a provider that is not a node offers the same
 // function, arbitration chooses and not the load of nodes.
 func TestNodeTakesNoCallFromAnother(t *testing.T) {
 	t.Parallel()
@@ -347,7 +347,7 @@ func TestSchemaIsThatOfArgumentsByName(t *testing.T) {
 	}
 }
 
-// TestBadDoor: what is no call of a function is told so.
+// TestBadDoor: a malformed call of a function is reported as such.
 func TestBadDoor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})

@@ -36,7 +36,7 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 		declared string
 		preview  capability.Preview
 		who      capability.Principal
-		channel  string // "": nobody is asked
+		channel  string // "" if no approval is requested
 		again    bool   // asked again for the next call
 	}{
 		{"nothing asks", "", capability.Preview{}, admin(), "", false},
@@ -120,7 +120,7 @@ func TestAWideGrantIsNoAnswerToWhatAlwaysAsks(t *testing.T) {
 	if _, _, err := r.policy.Decide(t.Context(), admin(), e.Details["approval"].(string), policy.DecideAlways); err != nil {
 		t.Fatal(err)
 	}
-	r.passes(on(admin(), "w", `{"other":"input"}`)) // whoever says always means it
+	r.passes(on(admin(), "w", `{"other":"input"}`)) // the decision always includes other inputs
 }
 
 func TestAPersonWhoSaidNoMayThinkAgainAndOneWhoIsGoneIsNotWaitedFor(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package invoke is the one governed path: every request of every surface runs
-// resolve → authorize → arbitrate → execute → audit here, each step one function
-// in a file of its name. The engine owns the state machine of an invocation, its
-// deadline and cancellation, idempotency keys, progress, and the rule that a
-// result is seen only after its record is written. It reads the catalog
-// snapshot without a lock and keeps inputs and results as the bytes that came.
+// Package invoke implements the governed path of all requests: every request of every
+// surface runs resolve → authorize → arbitrate → execute → audit here, each step in one
+// function in a file of its name. The engine owns the state machine of an invocation, its
+// deadline and cancellation, idempotency keys, progress, and the rule that a result is
+// returned only after its record is written. It reads the catalog snapshot without a lock
+// and passes inputs and results as raw bytes.
 package invoke
 
 import (
@@ -24,30 +24,30 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// Config configures an Engine. Catalog, Policy and Log are required; zero limits mean
-// the defaults.
+// Config configures an [Engine]. Catalog, Policy and Log are required; a zero limit means
+// its default.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Compiler *compile.Compiler // of Catalog; nil: one of its own
 	Policy   *policy.Policy
 	Log      *audit.Log
 	Outcomes OutcomeStore // nil: idempotency keys are refused
-	// SharedOutcomes says that other servers use the same store: a key that is worked
-	// on there is waited for, 10 s at most.
+	// SharedOutcomes is set if other servers use the same store. A call whose key is in use
+	// on another server waits for it, 10 s at most.
 	SharedOutcomes bool
-	Observer       Observer // nil: nobody counts
+	Observer       Observer // if nil, invocations are not counted
 	Logger         *slog.Logger
 	Now            func() time.Time
-	// Compiled is told of catalogs that are shown to somebody; nil: nobody asks.
+	// Compiled is called with each catalog that is shown to a user. It may be nil.
 	Compiled func(*compile.Agent)
-	// Vetoed is told of calls that a route augmenter stopped; nil: nobody asks.
+	// Vetoed is called for each call that a route augmenter stopped. It may be nil.
 	Vetoed func(inv *capability.Invocation, e *catalog.Entry, by, reason string)
-	// Explain is told of every choice, also a failed one, and returns the id under
-	// which it can be looked up; nil: nobody asks. It must not block.
+	// Explain is called with every choice, also a failed one, and returns the id under
+	// which it can be looked up. It must not block. It may be nil.
 	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
 
-	// Balance orders the entries of one function on several nodes, the best first;
-	// its error says why none of them can take the call. nil: nothing is balanced.
+	// Balance orders the entries of one function on several nodes, best first. Its error is
+	// the reason why none of them can take the call. If nil, calls are not balanced.
 	Balance func(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error)
 
 	DefaultTimeout  time.Duration            // 300 s
@@ -60,12 +60,12 @@ type Config struct {
 	RecordReads     bool                     // begin records for reads too (audit level debug)
 }
 
-// Observer learns of every finished invocation; it must not block.
+// Observer is notified of every finished invocation; it must not block.
 type Observer interface {
 	Finished(Ended)
 }
 
-// Ended is what an Observer is told.
+// Ended describes a finished invocation.
 type Ended struct {
 	Surface, Action, ProviderKind string
 	Effect                        capability.Effect
@@ -83,7 +83,7 @@ type Engine struct {
 	places  places
 }
 
-// New checks nothing but fills in defaults; the parts report their own faults.
+// New returns an engine with the given configuration and the defaults for zero limits.
 func New(cfg Config) *Engine {
 	if cfg.Compiler == nil {
 		cfg.Compiler = compile.New(cfg.Catalog)
@@ -114,11 +114,11 @@ func setDefault[T ~int | ~int64](v *T, d T) {
 	}
 }
 
-// Reply is the end of an invocation, also of a failed one.
+// Reply is the outcome of an invocation, successful or failed.
 type Reply struct {
 	Invocation string
 	State      State
-	Result     json.RawMessage // beside an error: what the provider says of it, or nil
+	Result     json.RawMessage // with an error: the provider's description of it, or nil
 	Provider   capability.ProviderKey
 	Capability capability.ID
 	Action     capability.Action
@@ -126,16 +126,16 @@ type Reply struct {
 	Duration   time.Duration
 	History    []Transition
 	Replayed   bool // the remembered outcome of an idempotency key
-	// AuditDegraded says that the record waits in memory for a broken log.
+	// AuditDegraded reports whether the record is queued in memory because of a broken log.
 	AuditDegraded bool
 }
 
-// Selection says why this provider.
+// Selection describes the chosen provider and the reason for the choice.
 type Selection struct {
 	Step      int    `json:"step"`
 	DecidedBy string `json:"decided_by"`
 	Fallback  bool   `json:"fallback"`
-	// ExplanationID finds the whole story of the choice, for as long as it is kept.
+	// ExplanationID identifies the full explanation of the choice until it expires.
 	ExplanationID string `json:"explanation_id,omitempty"`
 }
 
@@ -144,16 +144,16 @@ type run struct {
 	engine  *Engine
 	inv     capability.Invocation
 	machine machine
-	moved   func(State) // nil: nobody watches
+	moved   func(State) // may be nil
 	began   time.Time
 
 	context   *capability.Context
-	via       capability.Action // the generic door the call came through, "" for none
+	via       capability.Action // the generic action of the call, or ""
 	agent     *compile.Agent
 	entry     *catalog.Entry
 	verdict   policy.Verdict
 	consent   policy.Consent
-	preview   capability.Preview // of a provider that can tell
+	preview   capability.Preview // if the provider supports previews
 	selection Selection
 	balanced  []*catalog.Entry // nodes that a balanced call may still go to; nil: it is not balanced
 	narrowed  bool             // the candidates are those of one node, which the caller named
@@ -170,16 +170,15 @@ type run struct {
 	ran          *capability.Ran
 }
 
-// Invoke takes inv down the path and returns after its record is written. The
-// Reply is filled in as far as the call came, also beside an error, which is
-// always a *capability.Error.
+// Invoke runs inv and returns after its record is written. The Reply is filled in as far
+// as the call got, also with an error, which is always a *capability.Error.
 func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, error) {
 	return e.Follow(ctx, inv, nil)
 }
 
-// Follow is Invoke for somebody who watches: moved hears of every state that the
-// invocation reaches, in order, in the goroutine of the caller. An ID that inv
-// brings must be one of NewID.
+// Follow is like [Engine.Invoke], and calls moved with every state that the invocation
+// reaches, in order, in the goroutine of the caller. An ID in inv must come from
+// [Engine.NewID].
 func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved func(State)) (reply Reply, err error) {
 	r := &run{engine: e, inv: inv, began: e.cfg.Now(), moved: moved}
 	if r.inv.ID == "" {
@@ -197,7 +196,7 @@ func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved fu
 		defer stop()
 	}
 	defer func() {
-		if p := recover(); p != nil { // in finish: what could be recorded is
+		if p := recover(); p != nil { // in finish, after everything that could be recorded was
 			err = r.panicked(p)
 			r.fire(EventPanic, "panic")
 			reply = r.reply()
@@ -211,7 +210,7 @@ func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved fu
 	return r.finish(ctx, result, err)
 }
 
-// Cancel withdraws a running invocation; false when there is none of that id.
+// Cancel cancels a running invocation. It returns false if the id is not running.
 func (e *Engine) Cancel(id string) bool {
 	cancel, ok := e.running.Load(id)
 	if ok {
@@ -300,8 +299,7 @@ func (r *run) checkInput() error {
 	return nil
 }
 
-// fire moves the machine; an illegal transition is our own fault, is logged, and
-// changes nothing.
+// fire moves the state machine. An illegal transition is a bug: it is logged and ignored.
 func (r *run) fire(ev Event, reason string) {
 	if err := r.machine.fire(ev, r.engine.cfg.Now(), reason); err != nil {
 		r.engine.cfg.Logger.Error("state machine", "inv", r.inv.ID, "err", err)
@@ -310,7 +308,7 @@ func (r *run) fire(ev Event, reason string) {
 	}
 }
 
-// NewID mints the id of an invocation that somebody has to know before it begins.
+// NewID returns a new id for an invocation whose id is needed before it begins.
 func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
 
 // newRunID mints run_ + 24 hex, time first.

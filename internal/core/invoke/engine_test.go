@@ -73,7 +73,7 @@ func TestExactlyOneEndWhenExitDeadlineAndCancelRace(t *testing.T) {
 				defer close(cancelled)
 				time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
 				r.engine.Cancel(inv.ID)
-				r.engine.Cancel(inv.ID) // a second one is no event
+				r.engine.Cancel(inv.ID) // a second cancel does not cause an event
 			}()
 			reply, err := r.engine.Invoke(t.Context(), inv)
 			<-cancelled
@@ -162,7 +162,7 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 		defer close(left)
 		<-release
 		input = slices.Clone(c.Input)
-		c.Progress(capability.Chunk{Progress: 1}) // too late: nobody may see it
+		c.Progress(capability.Chunk{Progress: 1}) // too late, so it must not be visible
 		return capability.Result{Value: json.RawMessage(`"late"`)}, nil
 	})
 	inv := on(admin(), "deaf", `{"keep":"me"}`)

@@ -13,16 +13,16 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// settle is how long a provider may take to notice that its call is over before
-// it is left behind, where it does not say itself; its goroutine ends when it
-// returns.
+// settleTimeout is how long a provider may take to react to the end of its call, unless
+// the provider sets its own. Then the engine stops waiting, and the goroutine ends when
+// the provider returns.
 const (
-	settle    = 100 * time.Millisecond
-	maxSettle = 10 * time.Second
+	settleTimeout    = 100 * time.Millisecond
+	maxSettleTimeout = 10 * time.Second
 )
 
-// errDeadline is the cause of a context whose own time ran out, as opposed to a
-// caller who went away.
+// errDeadline is the cause of a context whose deadline passed, as opposed to a
+// disconnected caller.
 var errDeadline = errors.New("the deadline of the call passed")
 
 // execute sends the call to the chosen provider under its deadline and limits.
@@ -55,9 +55,9 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 	}
 }
 
-// giveBack returns what somebody agreed to once, when the call was refused before
-// it started: they would have to be asked again for what never happened. Overloaded
-// and unavailable are the promise of a provider that it did not start.
+// giveBack returns a one-time consent if the call was rejected before it started, because
+// the approver would otherwise be asked again for a call that never happened. By overloaded
+// and unavailable, a provider guarantees that it did not start.
 func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
 	if code := capability.CodeOf(err); err == nil || r.started && code != capability.CodeOverloaded && code != capability.CodeUnavailable {
 		return
@@ -67,8 +67,8 @@ func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
 	}
 }
 
-// callable reports whether a fallback may go to e: it must be permitted at once,
-// since a fallback never asks for a new yes, and accept the input.
+// callable reports whether a fallback may go to e. It must be permitted without a new
+// approval, which a fallback never requests, and accept the input.
 func (r *run) callable(e *catalog.Entry) bool {
 	v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
 	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && checkSchema(e, r.inv.Input) == nil
@@ -102,8 +102,8 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	r.providerTime += e.cfg.Now().Sub(began)
 	r.ran = result.Ran
 	if err != nil {
-		// A provider that gives up because the time is over may report it in its
-		// own words; the cause of the context is the truth.
+		// A provider that stops because of the deadline may report its own error; the cause of
+		// the context takes precedence.
 		if err := r.ended(ctx); err != nil {
 			return capability.Result{}, err
 		}
@@ -127,8 +127,8 @@ func (r *run) call() capability.Call {
 	}
 }
 
-// carry runs the provider and gives its place back when it returns. One that is
-// not Prompt runs beside the caller and is left behind when its time is over.
+// carry runs the provider and releases its slot when it returns. A provider that is not
+// Prompt runs in its own goroutine, and carry stops waiting when its time is over.
 func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
 	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // r belongs to the caller's goroutine
 	work := func() (result capability.Result, err error) {
@@ -163,21 +163,21 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 		return a.result, a.err
 	case <-ctx.Done():
 	}
-	wait := settle
+	wait := settleTimeout
 	if s, ok := provider.(capability.Settler); ok {
-		wait = min(s.Settle(), maxSettle)
+		wait = min(s.Settle(), maxSettleTimeout)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-done: // it noticed; what it says comes too late
+	case <-done: // the provider reacted, but its result is too late
 	case <-timer.C:
 	}
 	return capability.Result{}, ctx.Err()
 }
 
-// timeout is the nearer of what the caller and the capability name, else the
-// provider kind's default; never above the ceiling.
+// timeout returns the shorter of the caller's and the capability's timeout, otherwise the
+// default of the provider kind; never more than the maximum.
 func (r *run) timeout() time.Duration {
 	t := r.inv.Timeout
 	if own := r.entry.Contribution.Timeout; t == 0 || own > 0 && own < t {
@@ -193,9 +193,8 @@ func (r *run) timeout() time.Duration {
 	return min(t, r.engine.cfg.MaxTimeout)
 }
 
-// ended is the error of a call whose context is over, nil while it is not. What
-// the cause of a foreign context says is for operators: to the caller its call
-// was cancelled or came too late.
+// ended returns the error of a call whose context is over, or nil if it is not. The cause of
+// a foreign context is for operators; the caller's error is cancelled or timeout.
 func (r *run) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch {
@@ -219,14 +218,14 @@ func asFailure(err error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, "execute", "the provider reported a failure", err).With("execution_failed", "")
 }
 
-// places counts the calls running at each provider; a provider without calls
-// takes no room.
+// places counts the running calls of each provider. A provider without calls uses no
+// memory.
 type places struct {
 	mu    sync.Mutex
 	taken map[capability.ProviderKey]int
 }
 
-// take takes one of the provider's places or refuses at once: waiting would only
+// take acquires one of the provider's slots, or fails at once, because waiting would only
 // move the queue into memory.
 func (p *places) take(key capability.ProviderKey, most int) error {
 	p.mu.Lock()

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	fanOutMost    = 64 // providers asked by one call
+	fanOutMost    = 64 // providers called by one call
 	broadcastMost = 50 // nodes
 	fanOutAtOnce  = 8
 )
 
-// selectAll is the value of the selector field node that asks every node.
+// selectAll is the value of the selector field node that addresses every node.
 const selectAll = "all"
 
 // asksAllNodes reports whether a call goes to every node that offers the function.
 func (r *run) asksAllNodes() bool { return r.inv.Target.Select["node"] == selectAll }
 
-// byNode is what each node answered: its result, or what went wrong.
+// byNode returns the answer of each node: its result or its error.
 func byNode(out []answered) (capability.Result, error) {
 	nodes := make(map[string]answered, len(out))
 	for _, a := range out {
@@ -36,7 +36,7 @@ func byNode(out []answered) (capability.Result, error) {
 	return capability.Result{Value: value}, err
 }
 
-// answered is one provider's part of a call that asked all.
+// answered is one provider's part of a call to all providers.
 type answered struct {
 	Provider capability.ProviderKey `json:"providerKey"`
 	OK       bool                   `json:"ok"`
@@ -44,9 +44,9 @@ type answered struct {
 	Error    *capability.Error      `json:"error,omitempty"`
 }
 
-// asksAll reports whether a call wants every provider's answer: "all": true to an
-// action that only reads and whose providers stand side by side. It is never the
-// default, and naming one provider ends it.
+// asksAll reports whether a call requests every provider's answer: "all": true for an
+// action that only reads and whose providers are independent. It is never the default,
+// and naming one provider ends it.
 func (r *run) asksAll(candidates []*catalog.Entry) bool {
 	if r.asksAllNodes() {
 		return true
@@ -64,9 +64,9 @@ func (r *run) asksAll(candidates []*catalog.Entry) bool {
 	return jsonx.Unmarshal(r.inv.Input, &in) == nil && in.All
 }
 
-// fanOut calls every provider that is eligible here, each as a call of its own,
-// and returns the answers with the keys they came from, in the order of keys.
-// One that fails takes nothing from the others.
+// fanOut calls every eligible provider, each as its own call, and returns the answers
+// under the providers' keys, in the order of keys. A failed provider does not affect the
+// others.
 func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capability.Result, error) {
 	var chosen []*catalog.Entry
 	nodes := r.asksAllNodes()
@@ -85,7 +85,7 @@ func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capabili
 		r.inv.Target.Select = nil
 	}
 	if len(chosen) == 0 {
-		_, err := r.arbitrate(ctx, candidates) // says why there is none
+		_, err := r.arbitrate(ctx, candidates) // returns the reason why no provider is eligible
 		return capability.Result{}, err
 	}
 	most := fanOutMost

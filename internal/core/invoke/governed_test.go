@@ -99,7 +99,7 @@ func TestAWriteThatBreaksTheLogBeforeItStartsIsNotSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
-	r.segments.broken.Store(true) // nobody has noticed yet
+	r.segments.broken.Store(true) // not detected yet
 	_, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 	if fails(t, err, capability.CodeUnavailable, "audit_unavailable"); f.calls.Load() != 0 {
 		t.Error("it was sent")

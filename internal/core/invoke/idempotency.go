@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	outcomeKeep = 24 * time.Hour
-	outcomeMax  = 10_000 // keys per principal
-	keyMax      = 200    // bytes of a key
+	outcomeTTL = 24 * time.Hour
+	outcomeMax = 10_000 // keys per principal
+	keyMax     = 200    // bytes of a key
 
-	// elsewhereWait is how long a call waits for another server that works on its
-	// key; that server cannot say whether it still does.
-	elsewhereWait  = 10 * time.Second
-	elsewherePause = 50 * time.Millisecond // doubled up to a second
+	// elsewhereTimeout is how long a call waits for another server that uses its key,
+	// because that server cannot report whether it still runs.
+	elsewhereTimeout  = 10 * time.Second
+	elsewhereInterval = 50 * time.Millisecond // doubled up to a second
 )
 
 // flights are the keyed calls running in this process: a second call with the
@@ -71,7 +71,7 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 			return nil, r.ended(ctx)
 		}
 	}
-	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+	got, claimed, err := store.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, outcomeMax)
 	if err == nil && !claimed && r.engine.cfg.SharedOutcomes {
 		got, claimed, err = r.elsewhere(ctx, got)
 	}
@@ -87,8 +87,8 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 
 // elsewhere waits for the end of a call that another server may be working on.
 func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bool, err error) {
-	until := time.Now().Add(elsewhereWait)
-	for pause := elsewherePause; !got.State.Terminal() && got.Digest == r.digest && time.Now().Before(until); pause = min(2*pause, time.Second) {
+	until := time.Now().Add(elsewhereTimeout)
+	for pause := elsewhereInterval; !got.State.Terminal() && got.Digest == r.digest && time.Now().Before(until); pause = min(2*pause, time.Second) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -96,7 +96,7 @@ func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bo
 			timer.Stop()
 			return got, false, r.ended(ctx)
 		}
-		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeKeep, outcomeMax)
+		got, claimed, err = r.engine.cfg.Outcomes.BeginOutcome(ctx, r.outcome(StateCreated), outcomeTTL, outcomeMax)
 		if err != nil || claimed {
 			break
 		}
@@ -119,7 +119,7 @@ func (r *run) board() (other *flight) {
 	return nil
 }
 
-// land lets those go on who wait for the run's key. It must run at the end of
+// land releases the calls that wait for the run's key. It must run at the end of
 // every run, after the outcome is stored.
 func (r *run) land(reply Reply, err error) {
 	f := r.flight
@@ -190,9 +190,9 @@ func keyReused(key string) error {
 		With("key_reused", "use a new key for a new call")
 }
 
-// callDigest tells whether two calls are the same: target, selector and input.
+// callDigest returns a digest that is equal for equal calls: target, selector and input.
 func callDigest(inv capability.Invocation) string {
-	target, _ := jsonx.Marshal(inv.Target) // strings alone; of what is not UTF-8, the input decides
+	target, _ := jsonx.Marshal(inv.Target) // only strings; if they are not UTF-8, the input decides
 	sum := sha256.Sum256(append(append(target, '\n'), inputDigest(inv.Input)...))
 	return hex.EncodeToString(sum[:])
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Outcome is the remembered end of a call made with an idempotency key. Calls of
-// effect write and above are remembered durably for 24 h.
+// Outcome is the stored result of a call made with an idempotency key. Calls of effect
+// write and above are stored durably for 24 h.
 type Outcome struct {
 	Principal  string
 	Key        string // the caller's idempotency key
@@ -23,18 +23,18 @@ type Outcome struct {
 	At         time.Time
 }
 
-// OutcomeStore keeps outcomes. Begin must be durable before the call is sent:
-// after a crash an unfinished key answers conflict, because nobody knows whether
-// the work was done.
+// OutcomeStore stores outcomes. Begin must be durable before the call is sent: after a
+// crash an unfinished key answers conflict, because it is unknown whether the work was
+// done.
 type OutcomeStore interface {
-	// BeginOutcome claims (principal, key) for o.Digest, with State created. When
-	// the key is taken it returns the stored outcome and claimed false; an
-	// outcome whose State is not terminal is a call still running, or one whose
-	// process died. It keeps at most max keys per principal (oldest finished go
-	// first) and forgets those older than keep.
+	// BeginOutcome claims (principal, key) for o.Digest, with State created. If the key is
+	// taken, it returns the stored outcome and claimed false; an outcome whose State is not
+	// terminal is a call that still runs, or one whose process died. It stores at most max
+	// keys per principal, dropping the oldest finished first, and drops outcomes older than
+	// keep.
 	BeginOutcome(ctx context.Context, o Outcome, keep time.Duration, max int) (got Outcome, claimed bool, err error)
 	// FinishOutcome stores the end of a claimed key.
 	FinishOutcome(ctx context.Context, o Outcome) error
-	// DropOutcome frees a key whose call never started.
+	// DropOutcome releases a key whose call never started.
 	DropOutcome(ctx context.Context, principal, key string) error
 }

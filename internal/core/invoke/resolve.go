@@ -23,8 +23,8 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 	if err == nil || r.inv.Target.Action == "" {
 		return found, err
 	}
-	// What only one module has is listed to agents under a name of its own, which is never
-	// that of an action of the registry.
+	// A capability of a single module is listed to agents under its own name, which is never
+	// the name of an action of the registry.
 	x, ok := (compile.Spelling{}).Read(r.agent, string(r.inv.Target.Action))
 	if _, row := actions.Lookup(r.inv.Target.Action); !ok || row {
 		return nil, err
@@ -33,11 +33,11 @@ func (r *run) resolve() ([]*catalog.Entry, error) {
 	return visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
 }
 
-// defaultWorkspace is where everybody works who names no other.
+// defaultWorkspace is the workspace of calls that do not name one.
 const defaultWorkspace = "default"
 
-// ContextOf is the context an invocation is judged in: its own, with what the
-// credential says filled in where it says nothing.
+// ContextOf returns the context that an invocation is judged in: its own, completed from
+// its credential.
 func ContextOf(inv *capability.Invocation) *capability.Context {
 	var c capability.Context
 	if inv.Context != nil {

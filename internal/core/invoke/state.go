@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State of an invocation, lower case on every wire.
+// State is the state of an invocation, lower case in every protocol.
 type State string
 
 // The states; the last four are terminal.
@@ -23,7 +23,7 @@ const (
 	StateCancelled  State = "cancelled"
 )
 
-// Terminal reports whether no event can leave s.
+// Terminal reports whether s is final.
 func (s State) Terminal() bool {
 	switch s {
 	case StateCompleted, StateFailed, StateTimeout, StateCancelled:
@@ -32,7 +32,7 @@ func (s State) Terminal() bool {
 	return false
 }
 
-// Event moves an invocation from one state to the next.
+// Event is an input that moves an invocation from one state to the next.
 type Event string
 
 // The events of an invocation.
@@ -129,7 +129,8 @@ func next(from State, ev Event) (to State, ok bool) {
 	return from, false
 }
 
-// TransitionError is an event that the state does not accept; the state stays.
+// TransitionError is the error of an event that the state does not accept. The state
+// does not change.
 type TransitionError struct {
 	From  State
 	Event Event
@@ -146,8 +147,8 @@ type Transition struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// machine is the state of one invocation. It belongs to the goroutine of Invoke:
-// exit, deadline and cancel race for one select there, whose winner fires.
+// machine is the state of one invocation. It belongs to the goroutine of Invoke, where
+// exit, deadline and cancel compete in one select, and the first one fires.
 type machine struct {
 	state   State
 	history []Transition // handed out with the Reply

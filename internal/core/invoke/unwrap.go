@@ -10,10 +10,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 )
 
-// unwrap takes the action that catalog.call or catalog.callRead names in its
-// place: a generic door is judged, approved and recorded as what goes through
-// it. Who may not know the inner action gets the answer of one that does not
-// exist.
+// unwrap replaces catalog.call and catalog.callRead by the action that they name. A call
+// through a generic action is judged, approved and recorded as a call of the inner action.
+// If the caller may not see the inner action, the answer is the same as for one that does
+// not exist.
 func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	door := candidates[0].Action
 	if door == actionInvokeFunction {
@@ -47,7 +47,7 @@ func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	r.inv.Input, r.argsHash = arguments, ""
 	r.via = door
 	inner, err := visible(r.agent.Snapshot(), r.inv.Target, r.inv.Audience)
-	if err == nil && inner[0].Action == actionInvokeFunction { // a door behind a door
+	if err == nil && inner[0].Action == actionInvokeFunction { // a generic action inside a generic action
 		return r.unwrapFunction(inner)
 	}
 	return inner, err

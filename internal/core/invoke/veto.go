@@ -13,11 +13,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// vetoWithin bounds one route augmenter: it stands in the way of a call.
-const vetoWithin = 5 * time.Second
+// vetoTimeout bounds one route augmenter, because it delays the call.
+const vetoTimeout = 5 * time.Second
 
-// vetoQuestion is what a route augmenter is asked before an action that changes
-// something leaves.
+// vetoQuestion is the input of a route augmenter before an action that changes data is sent.
 type vetoQuestion struct {
 	Stage    string                 `json:"stage"` // egress.preparing
 	Action   capability.Action      `json:"action"`
@@ -26,9 +25,9 @@ type vetoQuestion struct {
 	Input    json.RawMessage        `json:"input"`
 }
 
-// askAugmenters asks the route augmenters that watch the action, by priority. The
-// first veto of a handler that answers cancels the call, and nothing else is
-// tried; a handler that fails cancels it only where it is fail-closed.
+// askAugmenters calls the route augmenters that watch the action, by priority. The first
+// veto cancels the call, and no other provider is tried. A handler that fails cancels the
+// call only if it is fail-closed.
 func (r *run) askAugmenters(ctx context.Context) error {
 	for _, e := range r.augmenters() {
 		veto, reason, err := r.ask(ctx, e)
@@ -79,7 +78,7 @@ func (r *run) augmenters() []*catalog.Entry {
 }
 
 func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, vetoWithin)
+	ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 	defer cancel()
 	question, err := jsonx.Marshal(vetoQuestion{"egress.preparing", r.entry.Action, r.entry.Key(), r.context, r.inv.Input})
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Bound is g as an administrator who wrote it means it now. A grant for an
-// installed extension is bound to the content that the extension has, and dies with
-// it; its action must be one of the extension's, as the catalog calls it or as
-// people type it: <command>.<action>. A module that is not here is not_found,
-// unless g is bound to some content already, or it is one of an endpoint, which
-// come and go.
+// Bound returns the grant g as an administrator means it now. A grant for an installed
+// extension is bound to the extension's content, and ends with it. Its action must be one of
+// the extension's, by its catalog name or as people type it: <command>.<action>. A missing
+// module is not_found, unless g is already bound to a content, or the module belongs to an
+// endpoint, because those come and go.
 func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 	const op = "grants.create"
 	if named(g.Action) && !named(g.Module) {
@@ -75,8 +74,8 @@ func owner(action string, snap *catalog.Snapshot) string {
 	return id
 }
 
-// typed is the name that people call an extension's action by, <command>.<action>,
-// for what code calls and for the tool of it; "" for everything else.
+// typed returns the name by which people call an extension's action, <command>.<action>, for
+// its code and for its tool. It is "" for all other entries.
 func typed(e *catalog.Entry) string {
 	if e.Module.Origin != extensionOrigin {
 		return ""

@@ -18,7 +18,7 @@ import (
 //go:embed default.cedar
 var defaultCedar string
 
-// DefaultRules is the readable policy written into a new home.
+// DefaultRules returns the commented policy written into a new home.
 func DefaultRules() string { return defaultCedar }
 
 // Document is one policy file.
@@ -31,7 +31,7 @@ type Document struct {
 type rules struct {
 	set     *cedar.PolicySet
 	consent map[cedar.PolicyID]Channel
-	names   []Name // of the catalog that they speak of
+	names   []Name // of the catalog, as mentioned by the rules
 }
 
 // Check reports why documents cannot be used as rules, naming the file.
@@ -40,8 +40,8 @@ func Check(docs []Document) error {
 	return err
 }
 
-// parseRules reads every document or fails naming the file: a policy that
-// cannot be read must never look like one that says nothing.
+// parseRules parses every document, or fails naming the file, because an unreadable policy
+// must never look like an empty one.
 func parseRules(docs []Document) (*rules, error) {
 	r := &rules{set: cedar.NewPolicySet(), consent: make(map[cedar.PolicyID]Channel)}
 	for _, d := range docs {
@@ -83,8 +83,8 @@ func parseRules(docs []Document) (*rules, error) {
 	return r, nil
 }
 
-// place is where the parser stopped and what it missed, without its own way of
-// saying so.
+// place returns the position and the cause of a syntax error, without the parser's own
+// wording.
 func place(err error) string {
 	if m := regexp.MustCompile(`<input>:(\d+):(\d+) "(.*?)": (.*)$`).FindStringSubmatch(err.Error()); m != nil {
 		said := m[4]

@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	operatorAnswer = 24 * time.Hour   // an operator approval stays open
-	clientAnswer   = 2 * time.Minute  // the caller is there to answer, or is gone
-	onceUsable     = 15 * time.Minute // an approved once may be used
-	timedGrant     = 15 * time.Minute
-	recentDenials  = 1000 // that are looked through before a question is asked
+	operatorApprovalTTL = 24 * time.Hour   // an operator approval stays open
+	clientApprovalTTL   = 2 * time.Minute  // the caller is there to answer, or is gone
+	onceTTL             = 15 * time.Minute // an approved once may be used
+	timedGrantTTL       = 15 * time.Minute
+	recentDenials       = 1000 // searched before a question is asked
 )
 
-// Decision is an answer to an approval. Everything but once and deny writes a
-// Grant.
+// Decision is an answer to an approval. Every decision except once and deny writes a Grant.
 type Decision string
 
 // The one set of decisions.
@@ -33,7 +32,7 @@ const (
 	DecideDeny    Decision = "deny"
 )
 
-// Asked is the call that needs a yes.
+// Asked is a call that requires consent.
 type Asked struct {
 	Principal   capability.Principal
 	Entry       *catalog.Entry
@@ -42,24 +41,25 @@ type Asked struct {
 	InputDigest string
 	Channel     Channel
 	Summary     string
-	// Exact lets only grants for this very capability stand for an answer: the
-	// question is about what it does, not about who may.
+	// Exact accepts only grants for this very capability, because the question is about its
+	// effect and not about permissions.
 	Exact bool
-	// Once asks once: the answer stands for as long as the content is the same.
+	// Once asks once: the answer is valid while the content is unchanged.
 	Once bool
 }
 
-// Consent is why a call that needed a yes may go on; exactly one is set.
+// Consent is the reason why a call that requires consent may continue; exactly one field is
+// set.
 type Consent struct {
 	Grant    string
 	Approval string
 }
 
-// Consent looks for a live grant, then for an approved once that fits the call
-// exactly, and spends it. Without either it opens an approval, or finds the one
-// already open for this very call, and fails with consent_required and its id. On
-// the client channel whoever called may answer ([Policy.Answer]); a caller that
-// cannot be asked has an operator answer for it.
+// Consent looks for a live grant, then for an approved once that fits the call exactly,
+// and spends it. Otherwise it opens an approval, or finds the one already open for this very
+// call, and fails with consent_required and its id. On the client channel the calling
+// principal may answer ([Policy.Answer]); for a caller that cannot be asked, an operator
+// answers.
 func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	now := p.now().UTC()
 	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
@@ -76,9 +76,9 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	if err != nil || ok {
 		return Consent{Approval: id}, err
 	}
-	open := clientAnswer
-	if a.Channel != ChannelClient { // people who said no to themselves may think again
-		open = operatorAnswer
+	open := clientApprovalTTL
+	if a.Channel != ChannelClient { // a person who denied their own call may reconsider
+		open = operatorApprovalTTL
 		if err := p.rejected(ctx, b, now); err != nil {
 			return Consent{}, err
 		}
@@ -106,8 +106,8 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
 }
 
-// standing makes an approval that was given once stand for as long as the content
-// is what was approved.
+// standing makes an approval that was given once valid while the content is the approved
+// one.
 func (p *Policy) standing(ctx context.Context, id string) error {
 	a, err := p.store.Approval(ctx, id)
 	if err != nil {
@@ -117,9 +117,9 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 	return err
 }
 
-// rejected says no where a human has said no to this very call: until that answer
-// is as old as the question could have become, it is not asked again, or a caller
-// that repeats itself would ask until somebody errs.
+// rejected fails if a person has denied this very call. The call is not asked about again
+// until the denial has the age at which a question expires, because otherwise a repeating
+// caller would ask until a person makes a mistake.
 func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 	denied, err := p.store.Approvals(ctx, ApprovalDenied, recentDenials)
 	if err != nil {
@@ -134,9 +134,9 @@ func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 	return nil
 }
 
-// Return gives an approved once back that was spent on a call which did not start.
-// It may be spent again in the rest of its time; when that is over, nothing happens.
-// What stands for an answer from then on (see Asked.Once) is left as it is.
+// Return restores an approved once that was spent on a call which did not start. It may be
+// spent again until it expires; after that, Return does nothing. An answer that remains valid
+// (see Asked.Once) is not changed.
 func (p *Policy) Return(ctx context.Context, c Consent) error {
 	if c.Approval == "" {
 		return nil
@@ -145,8 +145,8 @@ func (p *Policy) Return(ctx context.Context, c Consent) error {
 	return err
 }
 
-// Supersede ends the open questions about a module whose content is another one by
-// now, or which is gone ("").
+// Supersede ends the open questions about a module whose content has changed, or which was
+// removed ("").
 func (p *Policy) Supersede(ctx context.Context, module, content string) error {
 	_, err := p.store.SupersedeApprovals(ctx, module, content)
 	return err
@@ -160,9 +160,9 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) 
 	return p.store.Approvals(ctx, state, limit)
 }
 
-// Decide answers an approval. Only an operator or admin may, and only one who did
-// not ask may answer the operator channel. Everything but once and deny writes a Grant,
-// which is returned.
+// Decide answers an approval. Only an operator or admin may, and on the operator channel only
+// one that did not make the call. Every decision except once and deny writes a Grant, which
+// is returned.
 func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
 	const op = "confirmations.decide"
 	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
@@ -185,9 +185,9 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	return p.decide(ctx, by, a, d)
 }
 
-// Answer is Decide for whoever asked: the person behind a program that was asked on
-// the spot. It holds for the channel client alone; any other approval, and those of
-// others, are not there. Decisions are once, timed, always and deny.
+// Answer is like [Policy.Decide] for the calling principal: the person behind a program that
+// was asked directly. It accepts only the channel client; any other approval, and those of
+// other principals, are not_found. Decisions are once, timed, always and deny.
 func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string, d Decision) (Approval, *Grant, error) {
 	const op = "confirmations.answer"
 	if !slices.Contains([]Decision{DecideOnce, DecideTimed, DecideAlways, DecideDeny}, d) {
@@ -206,14 +206,14 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 	return p.decide(ctx, who, a, d)
 }
 
-// decide answers an approval by somebody who may.
+// decide answers an approval by a principal that may answer it.
 func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
 	if d == DecideSession && a.Session == "" {
 		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide", "%s was asked outside a session, so it cannot be granted for one", a.ID).
 			With("", "use once, timed or always")
 	}
 	now := p.now().UTC()
-	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceUsable))
+	a, err := p.store.DecideApproval(ctx, a.ID, d, by.ID, now, now.Add(onceTTL))
 	if err != nil {
 		return Approval{}, nil, err
 	}
@@ -227,7 +227,7 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 	case DecideSession:
 		g.Scope, g.ScopeID = "session", a.Session
 	case DecideTimed:
-		g.Expires = now.Add(timedGrant)
+		g.Expires = now.Add(timedGrantTTL)
 	}
 	g, err = p.CreateGrant(ctx, by, g)
 	if err != nil {

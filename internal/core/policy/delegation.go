@@ -8,8 +8,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// delegation is whose rights bound those of what by starts. What a task agent starts
-// has the bound of the task agent itself: it may outlive it, and has no more rights.
+// delegation returns the rights that bound the principals started by the given one. A
+// principal that a task agent starts has the bound of the task agent itself: it may outlive
+// the agent, and does not have more rights.
 func (p *Policy) delegation(by capability.Principal) (Delegation, error) {
 	m := p.tokens.Load()
 	t, ok := m.names[by.ID]
@@ -24,14 +25,14 @@ func (p *Policy) delegation(by capability.Principal) (Delegation, error) {
 	return Delegation{Token: t.ID, By: t.Principal()}, nil
 }
 
-// fromToken reports whether it is a token of ours that makes a principal of this id.
+// fromToken reports whether a principal with this id is created by a token of this server.
 func fromToken(id string) bool {
 	_, name, ok := strings.Cut(id, ":")
 	return ok && tokenName.MatchString(name)
 }
 
-// creator is on whose behalf a principal acts, as it stands; ok is false when either of
-// them does not stand any more.
+// creator returns the principal on whose behalf a principal acts, in its current state; ok is
+// false if either of them is not valid any more.
 func (p *Policy) creator(who capability.Principal) (creator capability.Principal, ok bool) {
 	m := p.tokens.Load()
 	t, ok := m.names[who.ID]
@@ -41,7 +42,7 @@ func (p *Policy) creator(who capability.Principal) (creator capability.Principal
 	return t.OnBehalfOf.By, true
 }
 
-// and is what both verdicts permit.
+// and returns the verdict that permits only what both verdicts permit.
 func (v Verdict) and(o Verdict) Verdict {
 	if !o.Permitted {
 		return o
@@ -56,9 +57,9 @@ func (v Verdict) and(o Verdict) Verdict {
 	return v
 }
 
-// reaches reports whether a grant stands for an answer to a call on somebody's behalf:
-// a yes to this very principal does, else the creator must be able to make the call
-// without an answer too.
+// reaches reports whether a grant counts as an answer to a call on behalf of another
+// principal: a grant to this very principal does; otherwise the creator must be able to make
+// the call without an answer too.
 func (p *Policy) reaches(g *Grant, a Asked, now time.Time) bool {
 	if a.Principal.OnBehalfOf == "" || g.Principal == a.Principal.ID {
 		return true

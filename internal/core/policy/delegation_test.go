@@ -88,8 +88,8 @@ func TestATaskAgentHasNoMoreThanItsCreatorByDefault(t *testing.T) {
 	}
 }
 
-// TestATaskAgentsTokenEndsWithItsCreators: revoked, run out, or made anew under the same
-// name, also where it was read again from the database.
+// TestATaskAgentsTokenEndsWithItsCreators: revoked, expired, or created again under the same
+// name, also after it was read again from the database.
 func TestATaskAgentsTokenEndsWithItsCreators(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(r *rig) error{
@@ -148,8 +148,8 @@ func TestOnBehalfOfALoginElsewhere(t *testing.T) {
 	}
 }
 
-// TestGrantsOfTaskAgents: a grant that a creator has not keeps nobody from being asked,
-// but for one that was given to the task agent itself.
+// TestGrantsOfTaskAgents: a grant that a creator lacks does not replace an approval, except
+// for one that was given to the task agent itself.
 func TestGrantsOfTaskAgents(t *testing.T) {
 	t.Parallel()
 	write := capability.Contribution{Effect: capability.EffectWrite}

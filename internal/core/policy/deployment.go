@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Deployment says how far the machine trusts what was installed on it. It binds
-// extensions only: programs that the operator configured are bound by Cedar.
+// Deployment is the deployment mode: how far the machine trusts its installed extensions. It
+// applies only to extensions; Cedar rules apply to programs that the operator configured.
 type Deployment string
 
 // The deployment modes.
@@ -19,8 +19,8 @@ const (
 	RemoteExposed Deployment = "remote_exposed" // the same, for a server that others reach
 )
 
-// ParseDeployment reads a mode. "" is open where only this machine can reach the
-// server, else exposed; a word nobody knows is locked, and ok is false.
+// ParseDeployment parses a mode. "" is open if only this machine can reach the server,
+// otherwise exposed. An unknown mode is locked, and ok is false.
 func ParseDeployment(s string, loopback bool) (mode Deployment, ok bool) {
 	switch d := Deployment(strings.TrimSpace(s)); d {
 	case "":
@@ -37,21 +37,20 @@ func ParseDeployment(s string, loopback bool) (mode Deployment, ok bool) {
 // extensionOrigin is the origin of modules that were installed from packages.
 const extensionOrigin = "extension"
 
-// lockedPermissions are what the stricter modes keep from extensions.
+// lockedPermissions returns the permissions that the stricter modes withhold from extensions.
 func lockedPermissions() []string {
 	return []string{"exec", "exec.interpreter", "filesystem.write", "browser", "db.write", "network.raw"}
 }
 
-// Withholds reports whether the mode keeps a permission from extensions, unless an
+// Withholds reports whether the mode withholds a permission from extensions, unless an
 // administrator's grant gives it.
 func (d Deployment) Withholds(permission string) bool {
 	return d != LocalOpen && slices.Contains(lockedPermissions(), permission)
 }
 
-// withholds are the permissions of an entry that the mode keeps from it and that
-// no grant gives back. Only a grant of an administrator does, without a number of
-// uses; it names the permissions it gives (or "*"), and dies with the package's
-// content like any other.
+// withholds returns the permissions that the mode withholds from an entry and that no grant
+// restores. Only a grant of an administrator without a number of uses does; it names the
+// permissions it gives (or "*"), and ends with the package's content like any other.
 func (p *Policy) withholds(principal capability.Principal, e *catalog.Entry) []string {
 	if p.deployment == LocalOpen || e.Module.Origin != extensionOrigin {
 		return nil
@@ -79,7 +78,7 @@ func (p *Policy) withholds(principal capability.Principal, e *catalog.Entry) []s
 	return out
 }
 
-// locked is the verdict on an entry whose permissions the deployment mode
+// locked returns the verdict on an entry whose permissions the deployment mode
 // withholds.
 func (p *Policy) locked(withheld []string) Verdict {
 	return Verdict{Policies: []string{"deployment_mode:" + string(p.deployment)}, Withheld: withheld}

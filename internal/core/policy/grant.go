@@ -11,8 +11,7 @@ import (
 )
 
 // useGrant finds a grant that covers the call: session scope first, then user,
-// then global; an exact action before "*". SQL is asked only where uses are
-// counted.
+// then global; an exact action before "*". It uses SQL only if uses are counted.
 func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
 	live := *p.grants.Load()
 	for _, scope := range []string{"session", "user", "global"} {
@@ -48,8 +47,8 @@ func (g *Grant) exact(e *catalog.Entry) bool {
 	return g.Capability != "" || g.Action != "*" && g.Action == typed(e) && g.Module == e.Module.Extension
 }
 
-// gives reports whether the permissions that a grant names, if it names any, are
-// all that the entry needs: a grant for a part of them lets nothing pass that asks.
+// gives reports whether the permissions that a grant names, if it names any, include all
+// that the entry requires. A grant for a part of them does not permit a call.
 func (g *Grant) gives(e *catalog.Entry) bool {
 	if len(g.Permissions) == 0 || slices.Contains(g.Permissions, "*") {
 		return true
@@ -84,7 +83,7 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 	return true
 }
 
-// grant is what the caller may then always do: exactly this.
+// grant returns the grant that permits exactly the approved call.
 func (a *Approval) grant() Grant {
 	return Grant{
 		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
@@ -141,7 +140,7 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	return g, nil
 }
 
-// Grants lists every grant, ended ones too.
+// Grants returns every grant, including ended ones.
 func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
 	p.uses.saving.Lock() // so that none is counted twice, or not at all
 	defer p.uses.saving.Unlock()
@@ -189,8 +188,8 @@ func (p *Policy) changeGrants(g Grant) {
 
 const grantActive = "active"
 
-// state is what the grant is at the time: the store learns of an expiry or of the
-// last use no sooner than anybody asks.
+// state returns the state of the grant at the given time, because the store records an
+// expiry or the last use only when the grant is read.
 func (g *Grant) state(now time.Time) string {
 	if g.State == grantActive && (!g.Expires.IsZero() && !now.Before(g.Expires) || g.MaxUses > 0 && g.Uses >= g.MaxUses) {
 		return "expired"

@@ -14,8 +14,8 @@ import (
 // nodeOrigin is the origin of the modules of nodes.
 const nodeOrigin = "node"
 
-// kept reports whether an entry is for certain users and the principal is none of
-// them. A grant that names the module opens what it covers, and no more.
+// kept reports whether an entry is reserved for certain users and the principal is not one of
+// them. A grant that names the module permits what it covers, and nothing else.
 func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
 	if isOne(principal, e.Module.Users) {
 		return false
@@ -26,9 +26,9 @@ func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
 	})
 }
 
-// Serves reports whether somebody may know of what is for certain users: its name or
-// a label of its token says who it is, it is a person who runs the place, or a grant
-// names the module. No users are everybody.
+// Serves reports whether a principal may see an entry that is reserved for certain users: its
+// name or a label of its token matches, it is an operator or admin, or a grant names the
+// module. An empty list permits everyone.
 func (p *Policy) Serves(principal capability.Principal, users []string, module string) bool {
 	if principal.OnBehalfOf != "" {
 		creator, ok := p.creator(principal)
@@ -45,8 +45,8 @@ func (p *Policy) Serves(principal capability.Principal, users []string, module s
 	})
 }
 
-// isOne reports whether the principal is one of the users; everybody is where there
-// are none.
+// isOne reports whether the principal is one of the users. An empty list matches every
+// principal.
 func isOne(principal capability.Principal, users []string) bool {
 	if len(users) == 0 || principal.Role == capability.RoleAdmin || principal.Role == capability.RoleOperator {
 		return true
@@ -58,8 +58,8 @@ func isOne(principal capability.Principal, users []string) bool {
 	})
 }
 
-// AskedAbout are the capabilities for which the principal's call with this input is
-// approved, waits for an answer or was rejected, in that order.
+// AskedAbout returns the capabilities for which the principal's call with this input is
+// approved, pending or rejected, in that order.
 func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal, inputDigest string) (ids []capability.ID, err error) {
 	now := p.now().UTC()
 	for _, state := range []ApprovalState{ApprovalApproved, ApprovalPending, ApprovalDenied} {
@@ -92,7 +92,7 @@ func (p *Policy) named(principal capability.Principal, e *catalog.Entry) bool {
 	})
 }
 
-// granted lets through what the rules keep from agents until a grant names it: the
+// granted permits what the rules withhold from agents unless a grant names it: the
 // administration of a node.
 func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Verdict) Verdict {
 	forbidden := len(v.Policies) > 0 || v.Fault != ""
@@ -105,7 +105,7 @@ func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Ver
 	return v
 }
 
-// Token finds the live token of a value, as Authenticate does.
+// Token returns the live token with a value, as Authenticate does.
 func (p *Policy) Token(value string) (Token, error) {
 	if _, err := p.Authenticate(value); err != nil {
 		return Token{}, err
@@ -117,20 +117,20 @@ func (p *Policy) Token(value string) (Token, error) {
 	return t, nil
 }
 
-// StandingToken finds a token that was not revoked by its id. One of role node may
-// have expired: it lets nobody in any more, and those whom it let in stay.
+// StandingToken returns the token with the given id unless it was revoked. One of role node
+// may have expired: it does not admit new nodes, and admitted nodes stay.
 func (p *Policy) StandingToken(id string) (t Token, ok bool) {
 	t, ok = p.tokens.Load().ids[id]
 	return t, ok && t.stands(p.now())
 }
 
-// stands reports whether anything may rest on the token still.
+// stands reports whether the token is still valid as a basis for other rights.
 func (t Token) stands(now time.Time) bool {
 	return t.Live(now) || t.Role == capability.RoleNode && t.Revoked.IsZero()
 }
 
-// Standing is a principal by its id, as its token makes it now; unauthenticated when
-// no live token does any more.
+// Standing returns the current principal with the given id. The error is unauthenticated if
+// it does not have a live token.
 func (p *Policy) Standing(id string) (capability.Principal, error) {
 	m := p.tokens.Load()
 	if t, ok := m.names[id]; ok && m.good(t, p.now()) {

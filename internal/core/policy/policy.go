@@ -1,9 +1,9 @@
-// Package policy decides who may: which credential is which principal, which
-// capability a principal may call at once, only after somebody's yes, or not at
-// all, and what standing grants and one-off approvals say. Rules are Cedar
-// policies read from files; the default set is default.cedar. Tokens, approvals
-// and grants live in a Store and are mirrored in memory, so that a call costs no
-// query. The package does no I/O of its own beyond that Store.
+// Package policy decides access: which credential is which principal, which capability a
+// principal may call at once, only after an approval, or not at all, and which standing
+// grants and one-off approvals apply. Rules are Cedar policies read from files; the default
+// set is default.cedar. Tokens, approvals and grants live in a Store and are mirrored in
+// memory, so that a call does not require a query. The package does no I/O of its own beyond
+// that Store.
 package policy
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Config is what a Policy needs. Documents and Store are required.
+// Config configures a [Policy]. Documents and Store are required.
 type Config struct {
 	Documents []Document
 	Store     Store
@@ -34,7 +34,7 @@ type Config struct {
 	Deployment Deployment
 }
 
-// Policy answers for one server. It is safe for concurrent use.
+// Policy makes the decisions of one server. It is safe for concurrent use.
 type Policy struct {
 	store  Store
 	log    *audit.Log
@@ -47,14 +47,13 @@ type Policy struct {
 	tokens atomic.Pointer[mirror]
 	grants atomic.Pointer[[]Grant] // active ones
 	// mu makes a change in the store and in its mirror one step, so that a token
-	// revoked while it is made stays revoked. Only management waits for it.
+	// revoked during the change stays revoked. Only management operations wait for it.
 	mu    sync.Mutex
 	uses  uses
 	cache verdictCache
 }
 
-// New parses the rules and loads the mirrors. It fails on the first rule that
-// cannot be read.
+// New parses the rules and loads the mirrors. It fails on the first invalid rule.
 func New(ctx context.Context, cfg Config) (*Policy, error) {
 	p := &Policy{store: cfg.Store, log: cfg.Log, logger: cfg.Logger, now: cfg.Now, deployment: cmp.Or(cfg.Deployment, LocalOpen)}
 	if p.now == nil {
@@ -72,9 +71,9 @@ func New(ctx context.Context, cfg Config) (*Policy, error) {
 	return p, nil
 }
 
-// Refresh reads tokens and grants again, after another server has changed them in
-// a store that both use. When it fails, what was known stays known: tell somebody
-// and try again.
+// Refresh reads tokens and grants again, after another server has changed them in a shared
+// store. If it fails, the previous state remains; the caller should report the error and
+// retry.
 func (p *Policy) Refresh(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +90,7 @@ func (p *Policy) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// SetRules replaces the rules as a whole, or changes nothing and says why.
+// SetRules replaces all rules, or changes nothing and returns the reason.
 func (p *Policy) SetRules(docs []Document) error {
 	r, err := parseRules(docs)
 	if err != nil {
@@ -102,22 +101,22 @@ func (p *Policy) SetRules(docs []Document) error {
 	return nil
 }
 
-// Verdict is what the rules say about one principal and one entry.
+// Verdict is the result of the rules for one principal and one entry.
 type Verdict struct {
 	Permitted bool
 	Consent   Channel  // "" = at once; else permitted after an approval on it
 	Policies  []string // ids of the policies that decided
 	Fault     string   // evaluation error, for operators; a fault is a denial
-	Withheld  []string // permissions that the deployment mode keeps from the extension
+	Withheld  []string // permissions that the deployment mode withholds from the extension
 }
 
-// Authorize judges one candidate. It is what hides a capability too: an entry
-// that is not Permitted does not exist for that principal.
+// Authorize judges one candidate. It also decides visibility: an entry that is not Permitted
+// does not exist for that principal.
 //
-// The deployment mode comes before the rules: what it withholds, no rule gives.
+// The deployment mode comes before the rules, and rules cannot give what it withholds.
 //
-// Who acts on behalf of somebody may what both may, and needs the stricter consent of
-// the two.
+// A principal that acts on behalf of another may do only what both may, and needs the
+// stricter consent of the two.
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
 	v := p.alone(principal, e)
 	if principal.OnBehalfOf == "" || !v.Permitted {
@@ -141,7 +140,7 @@ func (p *Policy) alone(principal capability.Principal, e *catalog.Entry) Verdict
 	return p.granted(principal, e, p.judge(principal, e))
 }
 
-// judge asks the rules, or remembers what they said.
+// judge evaluates the rules, or returns the cached verdict.
 func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict {
 	r := p.rules.Load()
 	if v, ok := p.cache.get(r, principal, e); ok {
@@ -211,13 +210,12 @@ func (c *verdictCache) clear() {
 	c.n.Store(0)
 }
 
-// CatalogChanged tells the policy that verdicts about old entries are of no
-// more use.
+// CatalogChanged drops the cached verdicts about old entries.
 func (p *Policy) CatalogChanged() { p.cache.clear() }
 
-// Require is the check of management operations that are not capabilities:
-// tokens, approvals, endpoints, audit. It fails with denied unless the
-// principal has one of the roles; the denial is recorded.
+// Require checks management operations that are not capabilities: tokens, approvals,
+// endpoints, audit. It fails with denied unless the principal has one of the roles; the
+// denial is recorded.
 func (p *Policy) Require(ctx context.Context, who capability.Principal, op string, roles ...capability.Role) error {
 	if slices.Contains(roles, who.Role) {
 		return nil

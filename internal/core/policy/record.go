@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// ready refuses changes to tokens, approvals and grants while the audit log
-// cannot be written: nobody could tell later who made them.
+// ready rejects changes to tokens, approvals and grants while the audit log cannot be
+// written, because their author could not be established later.
 func (p *Policy) ready() error {
 	if p.log == nil {
 		return nil
@@ -16,9 +16,9 @@ func (p *Policy) ready() error {
 	return p.log.Ready(true)
 }
 
-// record writes one security record. A failure is logged and not returned: what
-// it tells of has happened, and [Policy.ready] stops the next. A caller that went
-// away meanwhile does not keep it from being written.
+// record writes one security record. A failure is logged and not returned, because the
+// recorded event has already happened, and [Policy.ready] stops the next. The record is
+// written even if the caller has disconnected.
 func (p *Policy) record(ctx context.Context, ev audit.Event, who capability.Principal, ok bool, d audit.Durability, attrs ...audit.Attr) {
 	p.write(ctx, audit.Record{
 		Event: ev, User: who.ID, Success: audit.OutcomeOf(ok),

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Store keeps tokens, approvals and grants. Implementations run the storetest
+// Store stores tokens, approvals and grants. Implementations run the storetest
 // suite. Methods that find nothing return a *capability.Error with code
 // not_found; a taken name or a wrong state is code conflict.
 type Store interface {
@@ -30,11 +30,11 @@ type Store interface {
 	// Any other state is a conflict that names it. For a decision of once, the
 	// approval may be consumed until usableUntil.
 	DecideApproval(ctx context.Context, id string, d Decision, by string, at, usableUntil time.Time) (Approval, error)
-	// ConsumeApproval spends an approved "once" that fits the binding exactly and
-	// is still usable, in one statement; ok is false when there is none.
+	// ConsumeApproval spends an approved "once" that fits the binding exactly and is still
+	// usable, in one statement; ok is false if none does.
 	ConsumeApproval(ctx context.Context, b Binding, now time.Time) (id string, ok bool, err error)
-	// ReturnApproval takes back that an approved "once" was spent, while it is still
-	// usable; ok is false when there is nothing to take back.
+	// ReturnApproval undoes the spending of an approved "once", while it is still usable; ok is
+	// false if there is nothing to undo.
 	ReturnApproval(ctx context.Context, id string, now time.Time) (ok bool, err error)
 	// SupersedeApprovals moves the pending approvals about a module that are bound to
 	// another content than the one given ("": to any) to superseded and returns how
@@ -58,7 +58,7 @@ type Store interface {
 	AddUses(ctx context.Context, id string, uses int) error
 }
 
-// Token is a credential at rest: the hash, never the token.
+// Token is a stored credential: the hash, never the token.
 type Token struct {
 	ID      string          `json:"id"` // "tok_" + 24 hex
 	Name    string          `json:"name"`
@@ -69,19 +69,19 @@ type Token struct {
 	Created time.Time       `json:"created"`
 	Expires time.Time       `json:"expires,omitzero"`
 	Revoked time.Time       `json:"revoked,omitzero"`
-	// OnBehalfOf is whose rights bound the token's; nil for a token of its own.
+	// OnBehalfOf bounds the token's rights; nil for a token without a bound.
 	OnBehalfOf *Delegation `json:"on_behalf_of,omitempty"`
 }
 
-// Delegation is whose rights bound a token's: the live token that made the principal,
-// or, where none did (a login elsewhere), the principal as it was when the token was
-// made.
+// Delegation is the principal whose rights bound those of a token: the live token of the
+// principal, or, for a principal without one (a login elsewhere), the principal as it was
+// when the token was created.
 type Delegation struct {
 	Token string               `json:"token,omitempty"`
 	By    capability.Principal `json:"by"`
 }
 
-// Principal is who a call with this token comes from.
+// Principal returns the principal of calls with this token.
 func (t Token) Principal() capability.Principal {
 	p := capability.Principal{ID: string(t.Role) + ":" + t.Name, Role: t.Role, Labels: t.Labels, View: t.View}
 	if d := t.OnBehalfOf; d != nil {
@@ -90,12 +90,12 @@ func (t Token) Principal() capability.Principal {
 	return p
 }
 
-// Live reports whether the token is good at the time.
+// Live reports whether the token is valid at the given time.
 func (t Token) Live(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-// ApprovalState is where an approval stands.
+// ApprovalState is the state of an approval.
 type ApprovalState string
 
 // The states of an approval; superseded is reached when the content it was
@@ -108,8 +108,8 @@ const (
 	ApprovalSuperseded ApprovalState = "superseded"
 )
 
-// Channel says who may answer an approval: the caller itself, somebody of role
-// operator or admin, or the owner of a device.
+// Channel identifies who may answer an approval: the caller itself, an operator or admin, or
+// the owner of a device.
 type Channel string
 
 // The channels.
@@ -119,8 +119,8 @@ const (
 	ChannelDevice   Channel = "device"
 )
 
-// Binding is what an approval fits exactly: the same caller, capability,
-// content and input, or none.
+// Binding is the exact call that an approval fits: the same caller, capability, content and
+// input.
 type Binding struct {
 	Principal   string        `json:"principal"`
 	Capability  capability.ID `json:"capability"`
@@ -128,7 +128,7 @@ type Binding struct {
 	InputDigest string        `json:"input_digest"`
 }
 
-// Approval is one question to a human, and its answer.
+// Approval is one question to a person, and its answer.
 type Approval struct {
 	ID string `json:"id"` // "cnf_" + 24 hex
 	// Kind is call, enable, install, pin, terminal or question.
@@ -138,7 +138,7 @@ type Approval struct {
 	Session     string            `json:"session,omitempty"`
 	Permissions []string          `json:"permissions,omitempty"`
 	Effect      capability.Effect `json:"effect"`
-	Summary     string            `json:"summary"` // what is to be done, for the person asked
+	Summary     string            `json:"summary"` // the call, described for the approver
 	Channel     Channel           `json:"channel"`
 	State       ApprovalState     `json:"state"`
 	Decision    Decision          `json:"decision,omitempty"`
@@ -150,16 +150,16 @@ type Approval struct {
 	Consumed    time.Time         `json:"consumed,omitzero"`
 }
 
-// Grant is a standing permission. Principal, Role and Action are "*" or a name;
-// a grant dies with its content hash. Permissions, where there are any, are what it
-// gives back of what the deployment mode withholds, and the most that it covers.
+// Grant is a standing permission. Principal, Role and Action are "*" or a name; a grant ends
+// with its content hash. Permissions, if not empty, are those that it restores of what the
+// deployment mode withholds, and the most that it covers.
 type Grant struct {
 	ID          string            `json:"id"` // "grt_" + 24 hex
 	Principal   string            `json:"principal"`
 	Role        string            `json:"role"`
 	Module      string            `json:"module"`
 	Action      string            `json:"action"`               // canonical action, <command>.<action> of an extension, or "*"
-	Capability  capability.ID     `json:"capability,omitempty"` // narrower than Action when set
+	Capability  capability.ID     `json:"capability,omitempty"` // narrower than Action if set
 	Permissions []string          `json:"permissions,omitempty"`
 	Scope       string            `json:"scope"`                  // session, user or global
 	ScopeID     string            `json:"scope_id,omitempty"`     // session id, principal id

@@ -11,22 +11,22 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// TokenRequest describes a token to be made. Name defaults to the token's id.
+// TokenRequest describes a token to be created. Name defaults to the token's id.
 type TokenRequest struct {
 	Role    capability.Role
 	Name    string
 	Labels  []string
 	View    string
 	Expires time.Duration // 0 = never
-	// OnBehalfOf is whose rights bound the token's and whose labels it has; nil is
-	// nobody. It must be a principal that stands.
+	// OnBehalfOf bounds the token's rights and provides its labels. It must be a valid
+	// principal. If nil, the rights are not bounded.
 	OnBehalfOf *capability.Principal
 }
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// CreateToken mints a token and stores its hash. The returned value is the only
-// time the token is seen.
+// CreateToken creates a token and stores its hash. The returned value is the only copy of
+// the token.
 func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req TokenRequest) (Token, secret.Value, error) {
 	const op = "tokens.create"
 	if !slices.Contains(capability.Roles(), req.Role) {
@@ -69,10 +69,10 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	return t, secret.New(value), nil
 }
 
-// Tokens lists every token ever made.
+// Tokens returns every token, including ended ones.
 func (p *Policy) Tokens(ctx context.Context) ([]Token, error) { return p.store.Tokens(ctx) }
 
-// RevokeToken ends a token at once: the next request with it is refused.
+// RevokeToken ends a token at once: the next request with it is rejected.
 func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (Token, error) {
 	if err := p.ready(); err != nil {
 		return Token{}, err
@@ -89,9 +89,9 @@ func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrN
 	return t, nil
 }
 
-// Authenticate says whose token this is. Unknown, revoked and expired tokens
-// get one answer; a malformed one is told apart because its checksum shows it
-// was never a token. It costs one hash and one map lookup.
+// Authenticate returns the principal of a token. Unknown, revoked and expired tokens get
+// one error. A malformed one gets another, because its checksum shows that it never was a
+// token. It costs one hash and one map lookup.
 func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 	const op = "authenticate"
 	if token == "" {
@@ -143,9 +143,9 @@ func (p *Policy) setTokens(all []Token) {
 	p.tokens.Store(&m)
 }
 
-// changeTokens adds t to the mirror, or takes it out when it has ended. The
-// mirror follows the store without asking it: a question that fails must not
-// leave a revoked token good. Caller holds mu.
+// changeTokens adds t to the mirror, or removes it if it has ended. The mirror is updated
+// without a query, because a query that fails must not leave a revoked token valid. Caller
+// holds mu.
 func (p *Policy) changeTokens(t Token) {
 	old := p.tokens.Load().ids
 	all := make([]Token, 0, len(old)+1)

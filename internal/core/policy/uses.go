@@ -33,8 +33,8 @@ func (u *uses) of(id string) int {
 	return 0
 }
 
-// SaveUses brings the store what was counted since the last time. What it cannot
-// take stays for the next.
+// SaveUses writes the uses counted since the last call to the store. Uses that could not be
+// written are retried next time.
 func (p *Policy) SaveUses(ctx context.Context) (err error) {
 	p.uses.saving.Lock()
 	defer p.uses.saving.Unlock()
@@ -52,7 +52,7 @@ func (p *Policy) SaveUses(ctx context.Context) (err error) {
 	return err
 }
 
-// recordUse says which call went by a grant.
+// recordUse records the call that used a grant.
 func (p *Policy) recordUse(ctx context.Context, a Asked, grant string) {
 	rec := audit.Record{
 		Event: audit.GrantUsed, Extension: a.Entry.Module.Extension, Action: string(a.Entry.Action), Session: a.Session, User: a.Principal.ID, Success: audit.OutcomeSuccess,

@@ -13,19 +13,20 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// Name is a name of the catalog that a rule speaks of.
+// Name is a name of the catalog that a rule mentions.
 type Name struct {
 	Rule string // its id
 	Type string // Action or Module
 	ID   string
 }
 
-// entityTypes are the types of what a request is about, and of what that is in.
+// entityTypes returns the types of the entities of a request, and of their parents.
 func entityTypes() []string {
 	return []string{"Principal", "Role", "Action", "Capability", "Module", "Provider"}
 }
 
-// attributes are what each part of a request has; see principalEntity and entryEntities.
+// attributes returns the attributes of each part of a request; see principalEntity and
+// entryEntities.
 func attributes(of string) []string {
 	switch of {
 	case "principal":
@@ -36,14 +37,14 @@ func attributes(of string) []string {
 	return nil
 }
 
-// spoken is what one rule speaks of.
+// spoken is the vocabulary of one rule.
 type spoken struct {
 	fault string // the first thing that no request has
 	names []Name
 }
 
-// speaks reads what a rule speaks of: a rule about what no request has would look like one
-// that says something, and say nothing or deny everything.
+// speaks collects the vocabulary of a rule. A rule about entities that never occur in a
+// request would look effective, but either have no effect or deny everything.
 func speaks(id string, p *cedar.Policy) (spoken, error) {
 	raw, err := p.MarshalJSON()
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *spoken) attribute(access map[string]any) {
 	}
 }
 
-// known notes the first name that is none of those that there are.
+// known records the first name that is not in the list.
 func (s *spoken) known(what, name string, list []string) {
 	if slices.Contains(list, name) || s.fault != "" {
 		return
@@ -124,8 +125,8 @@ func (s *spoken) known(what, name string, list []string) {
 	s.fault = "no request has " + what + name + "; " + there
 }
 
-// Unknown are the actions and modules that rules speak of and the catalog does not have:
-// misspelt, or of a provider that is away.
+// Unknown returns the actions and modules that rules mention and the catalog does not have,
+// because they are misspelt, or their provider is disconnected.
 func (p *Policy) Unknown(snap *catalog.Snapshot) (list []Name) {
 	names := p.rules.Load().names
 	if len(names) == 0 {

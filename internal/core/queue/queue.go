@@ -218,9 +218,8 @@ func (q *Queue) free(job Job) bool {
 	return true
 }
 
-// rivals reports whether somebody who waits could take the place instead: who
-// comes later does not overtake, but a waiter that its own limits hold back blocks
-// nobody.
+// rivals reports whether a waiting job could take the slot instead. Later jobs do not
+// overtake, but a waiter that is held back by its own limits does not block others.
 func (q *Queue) rivals(job Job) bool {
 	return slices.ContainsFunc(q.waiting, func(w *waiter) bool { return q.free(w.job) && w.job.Priority >= job.Priority })
 }
@@ -232,8 +231,8 @@ func (q *Queue) take(job Job) {
 	}
 }
 
-// admit lets in whoever may begin now: highest priority first, which grows while
-// they wait, and first come among equals.
+// admit starts the jobs that may start now: highest priority first, which grows while
+// they wait, and first come first served among equals.
 func (q *Queue) admit() {
 	now := time.Now()
 	rank := func(w *waiter) int { return int(w.job.Priority) + int(now.Sub(w.since)/q.limits.Ageing) }

@@ -90,7 +90,7 @@ func (s *Messages) Sessions(ctx context.Context, principal string, limit int) ([
 	return s.cfg.Store.Sessions(ctx, principal, page(limit))
 }
 
-// Delete drops a session with its results; not_found when there is none.
+// Delete deletes a session with its results. The error is not_found if it does not exist.
 func (s *Messages) Delete(ctx context.Context, o Owner) error {
 	if err := o.Check(); err != nil {
 		return err

@@ -1,10 +1,10 @@
-// Package session keeps what belongs to a conversation: its messages, and the
-// last results of what ran in it, so that a following command can speak of "the
-// last response".
+// Package session stores the state of a conversation: its messages, and the last results
+// of the commands that ran in it, so that a following command can refer to "the last
+// response".
 //
-// Everything belongs to an [Owner]: a session id is unique for its principal
-// only, so nobody reaches another's session by knowing its name. The rules are
-// here; where things are kept is a [Store], of which [NewMemory] is one.
+// Everything belongs to an [Owner]: a session id is unique only for its principal, so another
+// principal cannot reach the session by its name. The rules are here, and the data is in a
+// [Store], for example [NewMemory].
 package session
 
 import (

@@ -36,11 +36,10 @@ func (m *Manager) own(ctx context.Context, owner, id string) (*entry, error) {
 	return nil, capability.Errorf(capability.CodeUnavailable, "tasks", "the task is carried by another gateway").With("other_gateway", "ask that one")
 }
 
-// Answer gives the owner's answer to an open question, the result of its method in
-// MCP, and adds documents to the history. key "" is the only question. Questions
-// about an approval take {"action":"accept","content":{"decision":"once"}}, other
-// actions mean no. Errors: not_found; conflict where nothing was asked; what Decide
-// says.
+// Answer records the owner's answer to an open question, the result of its method in MCP,
+// and appends documents to the history. An empty key selects the only question. Questions
+// about an approval accept {"action":"accept","content":{"decision":"once"}}; other actions
+// deny. Errors: not_found; conflict if the task has not asked; the errors of Decide.
 func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage, docs ...json.RawMessage) (Task, error) {
 	e, err := m.own(ctx, who.ID, id)
 	if err != nil {
@@ -97,11 +96,11 @@ func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key 
 		return Task{}, err
 	}
 	delete(e.answers, r.Key)
-	ch <- slices.Clone(answer) // capacity 1, and nobody else sends
+	ch <- slices.Clone(answer) // capacity 1, and this is the only sender
 	return e.task, nil
 }
 
-// decisionOf reads the answer to a question for a yes.
+// decisionOf parses the decision in the answer to a question about an approval.
 func decisionOf(answer json.RawMessage) (policy.Decision, error) {
 	var a struct {
 		Action  string `json:"action"`
@@ -118,11 +117,11 @@ func decisionOf(answer json.RawMessage) (policy.Decision, error) {
 	if a.Content.Decision == "" {
 		return policy.DecideOnce, nil
 	}
-	return a.Content.Decision, nil // which one there is, Decide says
+	return a.Content.Decision, nil // Decide checks that it is valid
 }
 
-// Decided says that an approval was decided; tasks that wait for it go on at once. It
-// never blocks.
+// Decided notifies the manager that an approval was decided. Tasks that wait for it continue
+// at once. It never blocks.
 func (m *Manager) Decided() { m.nudge() }
 
 func (m *Manager) nudge() {
@@ -132,7 +131,7 @@ func (m *Manager) nudge() {
 	}
 }
 
-// Begin gives a task that waits without a call its call (see Options.Request) and adds
+// Begin gives its call to a task that waits without one (see Options.Request), and appends
 // documents to the history.
 func (m *Manager) Begin(ctx context.Context, id string, inv capability.Invocation, docs ...json.RawMessage) (Task, error) {
 	e, err := m.own(ctx, inv.Principal.ID, id)
@@ -152,7 +151,7 @@ func (m *Manager) Begin(ctx context.Context, id string, inv capability.Invocatio
 	return e.task, nil
 }
 
-// Say adds documents to the history of a task that waits, and a new status text.
+// Say adds documents to the history of a waiting task, and sets a new status text.
 func (m *Manager) Say(ctx context.Context, owner, id, status string, docs ...json.RawMessage) (Task, error) {
 	e, err := m.own(ctx, owner, id)
 	if err != nil {
@@ -189,8 +188,8 @@ func (m *Manager) note(ctx context.Context, e *entry, docs []json.RawMessage, f 
 	return err
 }
 
-// Cancel ends a task of the owner and returns it as it ended: cancelled, or as it was
-// if its work was done first. What does not end within 5 s is returned as it is, and
+// Cancel ends a task of the owner and returns its final state: cancelled, or as it was if
+// its work was done first. A task that does not end within 5 s is returned unchanged and
 // ends later. Errors: not_found; conflict, reason task_ended.
 func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 	e, err := m.own(ctx, owner, id)
@@ -213,7 +212,7 @@ func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 	e.cancel(errCancelled)
 	done := e.done
 	e.mu.Unlock()
-	late := time.NewTimer(cancelWait)
+	late := time.NewTimer(cancelTimeout)
 	defer late.Stop()
 	select {
 	case <-done:
@@ -228,7 +227,7 @@ func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 
 // outlast is a task as it is at its end, or when it has been waited for long enough.
 func (m *Manager) outlast(ctx context.Context, owner, id string) (last Task, err error) {
-	waiting, stop := context.WithTimeout(ctx, cancelWait)
+	waiting, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
 	seq, err := m.Watch(waiting, owner, id)
 	if err != nil {
@@ -245,7 +244,7 @@ func (m *Manager) outlast(ctx context.Context, owner, id string) (last Task, err
 // maxBehind is how many changes a watcher may be behind.
 const maxBehind = 256
 
-// watcher is one who hears of every change.
+// watcher receives every change of a task.
 type watcher struct {
 	mu    sync.Mutex
 	queue []Task
@@ -276,10 +275,10 @@ func (w *watcher) take() (list []Task, over bool) {
 	return list, w.over
 }
 
-// Watch yields the task as it is now and then every change, the same for all who
-// watch, until it has ended, ctx ends or the watcher is 256 changes behind. Progress
-// comes as a task with another Status and the same Version. A task that another
-// gateway carries is looked at once a second. Error: not_found.
+// Watch yields the current task and then every change, the same for all watchers, until the
+// task has ended, ctx ends or the watcher is 256 changes behind. Progress arrives as a task
+// with another Status and the same Version. A task that another gateway runs is polled once
+// a second. Error: not_found.
 func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], error) {
 	if _, err := m.Get(ctx, owner, id); err != nil {
 		return nil, err

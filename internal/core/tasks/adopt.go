@@ -9,9 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// Running is a task whose invocation somebody else carries: a surface that began it
-// as a request and found that it takes its time. Whoever adopts must call
-// [Running.End] once.
+// Running is a task whose invocation is run by a surface, which began it as a request and
+// found that it takes long. The caller of [Manager.Adopt] must call [Running.End] once.
 type Running struct {
 	m       *Manager
 	e       *entry
@@ -19,24 +18,24 @@ type Running struct {
 	release func() bool
 }
 
-// Adopt makes a task of an invocation that is under way, and returns it as it was
-// kept. ctx is the invocation's and cancel ends it, with a cause that End
-// understands; a server that stops ends it too. Errors as of [Manager.Start].
+// Adopt makes a task of a running invocation and returns it as it was stored. ctx is the
+// context of the invocation, and cancel ends it, with a cause that End understands; the
+// manager also calls cancel when the server stops. Errors as of [Manager.Start].
 func (m *Manager) Adopt(ctx context.Context, cancel context.CancelCauseFunc, inv capability.Invocation, o Options) (*Running, Task, error) {
 	now := m.cfg.Now().UTC()
 	keep := o.Keep
 	if keep <= 0 {
-		keep = Keep
+		keep = TaskTTL
 	}
 	t := Task{
 		ID: NewID(), Kind: KindCall, Owner: inv.Principal.ID, State: Working, Status: o.Status, Surface: inv.Surface, Context: o.Context, Invocation: inv.ID,
-		Created: now, Updated: now, Keep: min(keep, maxKeep), Version: 1, History: o.History, Gateway: m.cfg.Gateway, Call: callOf(&inv), Input: inv.Input,
+		Created: now, Updated: now, Keep: min(keep, maxTaskTTL), Version: 1, History: o.History, Gateway: m.cfg.Gateway, Call: callOf(&inv), Input: inv.Input,
 	}
 	t.Expires = now.Add(t.Keep)
 	if err := m.enter(t.Owner); err != nil {
 		return nil, Task{}, err
 	}
-	// The request may be gone by now; its task is kept all the same.
+	// The task is stored even if the request has ended.
 	if err := m.create(context.WithoutCancel(ctx), t); err != nil {
 		m.leave(t.Owner)
 		return nil, Task{}, err
@@ -51,15 +50,15 @@ func (m *Manager) Adopt(ctx context.Context, cancel context.CancelCauseFunc, inv
 	return &Running{m: m, e: e, ctx: ctx, release: context.AfterFunc(m.ctx, func() { cancel(errStopping) })}, e.task, nil
 }
 
-// Progress turns what the provider says into the task's status.
+// Progress sets the task's status from a provider's chunk.
 func (r *Running) Progress(c capability.Chunk) { r.m.progress(r.e, c) }
 
-// Ask puts a question of the provider into the task and waits for the answer.
+// Ask adds a question of the provider to the task and waits for the answer.
 func (r *Running) Ask(ctx context.Context, q capability.Question) (json.RawMessage, error) {
 	return r.m.ask(ctx, r.e, q)
 }
 
-// End gives the task its end, or, where an approval is missing, the wait for it.
+// End ends the task, or, if an approval is missing, makes it wait for the approval.
 func (r *Running) End(reply invoke.Reply, err error) {
 	r.release()
 	r.m.ended(r.ctx, r.e, reply, err)

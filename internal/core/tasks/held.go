@@ -12,19 +12,19 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Bounds of what is held.
+// Bounds of held calls.
 const (
-	MaxHeldInput  = 256 << 10 // bytes of arguments
-	MaxHeldOf     = 100       // calls of one principal that wait
-	MaxHeldFor    = 1000      // calls for one node that wait
-	MaxHold       = 7 * 24 * time.Hour
-	DefaultHold   = 24 * time.Hour
-	KeepEndedHeld = 24 * time.Hour // how long an outcome can be asked for
+	MaxHeldInput   = 256 << 10 // bytes of arguments
+	MaxHeldOf      = 100       // calls of one principal that wait
+	MaxHeldFor     = 1000      // calls for one node that wait
+	MaxHoldTTL     = 7 * 24 * time.Hour
+	DefaultHoldTTL = 24 * time.Hour
+	EndedHeldTTL   = 24 * time.Hour // how long an outcome remains available
 
-	// claimLife is after how long a delivery counts as given up: longer than any call.
-	claimLife = 2 * time.Hour
-	sweepTime = time.Minute
-	atOnce    = 16 // nodes that are delivered to
+	// claimTTL is the age at which a delivery counts as abandoned; it exceeds that of any call.
+	claimTTL          = 2 * time.Hour
+	heldSweepInterval = time.Minute
+	atOnce            = 16 // nodes that are delivered to
 )
 
 // States of a held call.
@@ -55,33 +55,34 @@ type HeldCall struct {
 	Error      *capability.Error `json:"error,omitempty"`
 }
 
-// HeldStore keeps held calls.
+// HeldStore stores held calls.
 type HeldStore interface {
 	// HoldCall adds c unless the principal has mostOf, or the node mostFor, that wait:
 	// then ok is false.
 	HoldCall(ctx context.Context, c HeldCall, mostOf, mostFor int) (ok bool, err error)
-	// HeldCall returns one; ok is false where there is none.
+	// HeldCall returns one call; ok is false if it does not exist.
 	HeldCall(ctx context.Context, id string) (c HeldCall, ok bool, err error)
 	// HeldCalls returns at most limit of a principal ("": of all) for a node ("": for
 	// all), the newest first, without their results.
 	HeldCalls(ctx context.Context, principal, node string, limit int) ([]HeldCall, error)
-	// ClaimCall takes the oldest call that waits for a node and has not expired, or
-	// whose delivery was claimed before giveUp; one caller gets it.
+	// ClaimCall claims the oldest call that waits for a node and has not expired, or whose
+	// delivery was claimed before giveUp. Each call is claimed by one caller.
 	ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c HeldCall, ok bool, err error)
 	// EndCall writes how it ended, if its state is still was.
 	EndCall(ctx context.Context, c HeldCall, was string) (ok bool, err error)
-	// SweepCalls expires what waited too long and removes what ended before forget.
+	// SweepCalls expires calls that waited too long and removes calls that ended before forget.
 	SweepCalls(ctx context.Context, now, forget time.Time) error
 	// WaitingNodes are the nodes that calls wait for.
 	WaitingNodes(ctx context.Context) ([]string, error)
 }
 
-// HeldConfig configures a HeldKeeper; all but Logger and Now are required.
+// HeldConfig configures a [HeldKeeper]. All fields except Logger and Now are required.
 type HeldConfig struct {
 	Store HeldStore
 	// Present reports whether a node can be called now.
 	Present func(node string) bool
-	// Invoke carries out a call as its principal; unauthenticated where that is gone.
+	// Invoke runs a call as its principal. The error is unauthenticated if the principal no
+	// longer exists.
 	Invoke func(ctx context.Context, c HeldCall) (result json.RawMessage, invocation string, err error)
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -95,7 +96,7 @@ type HeldKeeper struct {
 	ready map[string]bool // nodes to look at
 }
 
-// NewHeldKeeper returns a HeldKeeper. Run delivers.
+// NewHeldKeeper returns a HeldKeeper. [HeldKeeper.Run] delivers.
 func NewHeldKeeper(cfg HeldConfig) *HeldKeeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -106,7 +107,7 @@ func NewHeldKeeper(cfg HeldConfig) *HeldKeeper {
 	return &HeldKeeper{cfg: cfg, wake: make(chan struct{}, 1), ready: make(map[string]bool)}
 }
 
-// Hold keeps a call for at most hold (0: DefaultHold). Errors: invalid_input, too_large,
+// Hold stores a call for at most hold (0: [DefaultHoldTTL]). Errors: invalid_input, too_large,
 // overloaded.
 func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (HeldCall, error) {
 	const op = "calls.hold"
@@ -114,12 +115,12 @@ func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (
 		return HeldCall{}, err
 	}
 	switch {
-	case hold < 0 || hold > MaxHold:
-		return HeldCall{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHold, hold)
+	case hold < 0 || hold > MaxHoldTTL:
+		return HeldCall{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHoldTTL, hold)
 	case len(c.Arguments) > MaxHeldInput:
 		return HeldCall{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d", len(c.Arguments), MaxHeldInput)
 	case hold == 0:
-		hold = DefaultHold
+		hold = DefaultHoldTTL
 	}
 	if _, err := cmp.ParseArguments(c.Arguments); err != nil {
 		return HeldCall{}, err
@@ -137,7 +138,7 @@ func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (
 	return c, nil
 }
 
-// Ready says that a node may be there now. It never blocks.
+// Ready reports that a node may be connected now. It never blocks.
 func (k *HeldKeeper) Ready(node string) {
 	k.mu.Lock()
 	k.ready[node] = true
@@ -148,7 +149,7 @@ func (k *HeldKeeper) Ready(node string) {
 	}
 }
 
-// Cancel withdraws a call that waits; one that runs or has ended is a conflict.
+// Cancel cancels a waiting call. The error is conflict if the call runs or has ended.
 func (k *HeldKeeper) Cancel(ctx context.Context, c HeldCall) error {
 	was := c.State
 	c.State, c.Ended = HeldCancelled, k.cfg.Now().UTC()
@@ -163,9 +164,9 @@ func (k *HeldKeeper) Cancel(ctx context.Context, c HeldCall) error {
 	return err
 }
 
-// Run delivers until ctx ends.
+// Run delivers calls until ctx ends.
 func (k *HeldKeeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(sweepTime)
+	tick := time.NewTicker(heldSweepInterval)
 	defer tick.Stop()
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -189,7 +190,7 @@ func (k *HeldKeeper) Run(ctx context.Context) error {
 				defer func() { <-places }()
 				k.deliver(ctx, node)
 				if busy.leave(node) {
-					k.Ready(node) // somebody said so meanwhile
+					k.Ready(node) // Ready was called again meanwhile
 				}
 			})
 		}
@@ -228,13 +229,13 @@ func (b *busyNodes) leave(node string) (again bool) {
 	return again
 }
 
-// sweep throws away what is too old and looks again at every node that calls wait
-// for: word of a node that came may have been missed, or another gateway died.
+// sweep removes expired calls and checks every node that calls wait for, because a
+// notification of its connection may have been lost, or another gateway died.
 func (k *HeldKeeper) sweep(ctx context.Context) {
 	now := k.cfg.Now().UTC()
 	nodes, err := k.cfg.Store.WaitingNodes(ctx)
 	if err == nil {
-		err = k.cfg.Store.SweepCalls(ctx, now, now.Add(-KeepEndedHeld))
+		err = k.cfg.Store.SweepCalls(ctx, now, now.Add(-EndedHeldTTL))
 	}
 	if err != nil && ctx.Err() == nil {
 		k.cfg.Logger.Error("held calls cannot be looked through", "err", err)
@@ -244,12 +245,12 @@ func (k *HeldKeeper) sweep(ctx context.Context) {
 	}
 }
 
-// deliver carries out what waits for a node, one after the other, the oldest first,
-// for as long as it is there.
+// deliver runs the calls that wait for a node, one after the other, oldest first, while the
+// node is connected.
 func (k *HeldKeeper) deliver(ctx context.Context, node string) {
 	for ctx.Err() == nil && k.cfg.Present(node) {
 		now := k.cfg.Now().UTC()
-		c, ok, err := k.cfg.Store.ClaimCall(ctx, node, now, now.Add(-claimLife))
+		c, ok, err := k.cfg.Store.ClaimCall(ctx, node, now, now.Add(-claimTTL))
 		if err != nil {
 			k.cfg.Logger.Error("held calls cannot be delivered", "node", node, "err", err)
 			return

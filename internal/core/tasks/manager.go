@@ -22,12 +22,12 @@ var (
 )
 
 const (
-	maxKeep    = 7 * 24 * time.Hour
-	sweepEvery = time.Minute
-	cancelWait = 5 * time.Second
+	maxTaskTTL    = 7 * 24 * time.Hour
+	sweepInterval = time.Minute
+	cancelTimeout = 5 * time.Second
 )
 
-// Manager carries tasks. It is safe for concurrent use. [Manager.Open] comes first.
+// Manager runs tasks. It is safe for concurrent use. Call [Manager.Open] first.
 type Manager struct {
 	cfg  Config
 	ctx  context.Context // of all runs
@@ -42,7 +42,7 @@ type Manager struct {
 	total   int
 	asking  map[string]int // by owner
 	seen    map[string]seen
-	absent  map[string]bool // owners whose tasks wait for them to come
+	absent  map[string]bool // owners whose tasks wait until the owner is seen
 
 	threads Threads
 }
@@ -52,7 +52,7 @@ type entry struct {
 	mu      sync.Mutex
 	task    Task
 	cancel  context.CancelCauseFunc // nil: nothing runs
-	done    chan struct{}           // closed when what runs has ended
+	done    chan struct{}           // closed when the current run has ended
 	answers map[string]chan json.RawMessage
 	asked   int
 	subs    map[*watcher]struct{}
@@ -85,9 +85,9 @@ func New(cfg Config) *Manager {
 	return m
 }
 
-// Open takes over what an earlier process of this gateway left: what waits goes on
-// waiting, what is under way at a far side is gone on with, and what else was under way
-// has failed, reason interrupted.
+// Open takes over the tasks of an earlier process of this gateway. Waiting tasks continue to
+// wait, and work that is under way at a far side is resumed. All other running tasks have
+// failed, reason interrupted.
 func (m *Manager) Open(ctx context.Context) error {
 	left, err := m.cfg.Store.OpenTasks(ctx, m.cfg.Gateway)
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *Manager) Open(ctx context.Context) error {
 		e := m.adopt(t)
 		e.mu.Lock()
 		if t.resumable() {
-			e.until = m.cfg.Now().Add(resumeTime)
+			e.until = m.cfg.Now().Add(resumeTimeout)
 		}
 		if t.Kind == KindThread || parked(&t) || !e.until.IsZero() {
 			e.mu.Unlock()
@@ -121,7 +121,7 @@ func parked(t *Task) bool {
 	switch t.State {
 	case AuthRequired, Interrupted:
 		return true
-	case InputRequired: // without a call, or for a yes of the caller
+	case InputRequired: // without a call, or for the caller's approval
 		return !slices.ContainsFunc(t.Requests, func(r Request) bool { return r.Approval == "" && t.called() })
 	}
 	return false
@@ -133,7 +133,7 @@ func (t *Task) called() bool {
 	return target.Capability != "" || target.Action != "" || !target.Member.IsZero()
 }
 
-// interrupt ends a task of which nobody knows whether its work was done.
+// interrupt ends a task because it is unknown whether its work was done.
 func (t *Task) interrupt() {
 	t.State, t.Requests = Failed, nil
 	t.Status = "the server stopped while this was under way; whether its work was done is not known"
@@ -149,15 +149,15 @@ func (m *Manager) adopt(t Task) *entry {
 	return e
 }
 
-// NewID mints the id of a task: tsk_ and 32 random hex digits.
+// NewID returns a new task id: tsk_ and 32 random hex digits.
 func NewID() string {
 	return ids.Hex("tsk_", 16)
 }
 
-// Start makes a task of the invocation and returns it as it was kept; it runs on
-// without the caller. inv.Ask and inv.Relay are the task's own. With Options.Request
-// nothing runs until [Manager.Begin]. Errors: overloaded, too_large; unavailable once
-// the server stops.
+// Start makes a task of the invocation and returns it as it was stored; the task runs
+// independently of the caller. inv.Ask and inv.Relay are set by the task. With
+// Options.Request, the task does not run until [Manager.Begin]. Errors: overloaded,
+// too_large; unavailable once the server stops.
 func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Options) (Task, error) {
 	if err := checkHistory(o.History); err != nil {
 		return Task{}, err
@@ -165,11 +165,11 @@ func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Option
 	now := m.cfg.Now().UTC()
 	keep := o.Keep
 	if keep <= 0 {
-		keep = Keep
+		keep = TaskTTL
 	}
 	t := Task{
 		ID: NewID(), Kind: KindCall, Owner: inv.Principal.ID, State: Submitted, Status: o.Status, Surface: inv.Surface, Context: o.Context,
-		Created: now, Updated: now, Keep: min(keep, maxKeep), Version: 1, History: o.History, Gateway: m.cfg.Gateway,
+		Created: now, Updated: now, Keep: min(keep, maxTaskTTL), Version: 1, History: o.History, Gateway: m.cfg.Gateway,
 		Call: callOf(&inv), Input: inv.Input,
 	}
 	t.Expires = now.Add(t.Keep)
@@ -197,7 +197,7 @@ func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Option
 	return e.task, nil
 }
 
-// create keeps a new task.
+// create stores a new task.
 func (m *Manager) create(ctx context.Context, t Task) error {
 	ok, err := m.cfg.Store.CreateTask(ctx, t, Bounds{Open: MaxOpenOf, Ended: MaxEndedOf, Bytes: MaxBytesOf})
 	if err == nil && !ok {
@@ -236,7 +236,7 @@ func checkHistory(docs []json.RawMessage) error {
 	return nil
 }
 
-// enter takes a place for a run.
+// enter acquires a slot for a run.
 func (m *Manager) enter(owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,7 +264,7 @@ func (m *Manager) leave(owner string) {
 	m.work.Done()
 }
 
-// notFound is the one answer for a task that is absent and for somebody else's.
+// notFound returns the error for a missing task and for one of another owner.
 func notFound(id string) error {
 	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With(ReasonNotFound, "list them with: junctor tasks list")
 }
@@ -275,8 +275,8 @@ func (m *Manager) entry(id string) *entry {
 	return m.open[id]
 }
 
-// change applies f, keeps the task and tells everybody. The caller holds e.mu. On an
-// error nothing has changed.
+// change applies f, stores the task and notifies all watchers. The caller holds e.mu. If it
+// fails, the task is unchanged.
 func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	t := e.task
 	f(&t)
@@ -306,7 +306,7 @@ func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	return nil
 }
 
-// tell publishes the task as it is. The caller holds e.mu.
+// tell publishes the current task. The caller holds e.mu.
 func (m *Manager) tell(e *entry) {
 	over := e.task.State.Terminal()
 	for w := range e.subs {
@@ -334,11 +334,11 @@ func (m *Manager) record(ctx context.Context, ev audit.Event, id, owner, surface
 	}
 }
 
-// Run looks after what waits until ctx ends; then nothing is started any more.
+// Run resumes waiting tasks until ctx ends; after that, no task is started.
 func (m *Manager) Run(ctx context.Context) error {
 	poll := time.NewTicker(m.cfg.Poll)
 	defer poll.Stop()
-	sweep := time.NewTicker(sweepEvery)
+	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
 	for {
 		select {
@@ -356,9 +356,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Close ends everything: what waits for an answer while it runs at once, the rest
-// when ctx ends. What is cut short has failed, reason interrupted. It returns when
-// nothing runs any more.
+// Close ends all tasks: those that wait for an answer while they run at once, the rest when
+// ctx ends. An interrupted task has failed, reason interrupted. Close returns when no task
+// runs.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// resumeTime is how long after a start work of an earlier process may take to be
-	// taken up: the provider has to be connected first.
-	resumeTime = 5 * time.Minute
-	resumeWait = time.Second // between two attempts
+	// resumeTimeout is how long after a start the work of an earlier process may take to be
+	// resumed, because the provider must connect first.
+	resumeTimeout  = 5 * time.Minute
+	resumeInterval = time.Second // between two attempts
 )
 
-// Keeper remembers where the work of a call is, for one that becomes a task later: give
-// it to the invocation, and the invocation to [Manager.Adopt].
+// Keeper stores where the work of a call is, for a call that becomes a task later. Set it in
+// the invocation, and pass the invocation to [Manager.Adopt].
 type Keeper struct {
 	mu   sync.Mutex
 	kept capability.Kept
 	to   func(capability.Kept)
 }
 
-// Keep implements capability.Keeper.
+// Keep implements [capability.Keeper].
 func (k *Keeper) Keep(of capability.Kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -47,10 +47,10 @@ func (k keeping) Keep(of capability.Kept) {
 	k.keep(of)
 }
 
-// keep is Keep for those who hold e.mu.
+// keep is Keep for callers that hold e.mu.
 func (k keeping) keep(of capability.Kept) {
 	if k.e.ending && k.e.cancel != nil {
-		k.e.cancel(errCancelled) // the far side has it again, and can be told
+		k.e.cancel(errCancelled) // the far side has the work again, and can be notified
 	}
 	if k.e.task.State.Terminal() || k.e.task.Call.Kept == of {
 		return
@@ -60,13 +60,13 @@ func (k keeping) keep(of capability.Kept) {
 	}
 }
 
-// adopted has what k knows, and will know, written into e. The caller holds e.mu.
+// adopted makes k write its current and future state into e. The caller holds e.mu.
 func (m *Manager) adopted(k capability.Keeper, e *entry) {
 	keeper, ok := k.(*Keeper)
 	if !ok {
 		return
 	}
-	// Keep takes the locks in this order too; nobody else has e yet.
+	// Keep acquires the locks in this order too; e is not shared yet.
 	keeper.mu.Lock()
 	defer keeper.mu.Unlock()
 	keeper.to = keeping{m, e}.Keep
@@ -80,8 +80,9 @@ func (t *Task) resumable() bool {
 	return t.Call.Kept.UpstreamCall != "" && !t.State.Terminal() && !parked(t)
 }
 
-// goesOn reports whether what ended here goes on at its far side: the server stops, or
-// the far side could not be reached yet. The task stays as it is. The caller holds e.mu.
+// goesOn reports whether work that ended here continues at its far side, because the server
+// stops, or the far side cannot be reached yet. The task is not changed. The caller holds
+// e.mu.
 func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
 	if err == nil || !e.task.resumable() {
 		return false
@@ -94,11 +95,11 @@ func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
 		return false
 	}
 	now := m.cfg.Now()
-	e.next = now.Add(resumeWait)
+	e.next = now.Add(resumeInterval)
 	return now.Before(e.until) && context.Cause(ctx) == nil
 }
 
-// goOn takes up the work of an earlier process where it is.
+// goOn resumes the work of an earlier process.
 func (m *Manager) goOn(ctx context.Context, e *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +107,7 @@ func (m *Manager) goOn(ctx context.Context, e *entry) {
 	if e.cancel != nil || e.until.IsZero() || !e.task.resumable() || now.Before(e.next) {
 		return
 	}
-	e.next = now.Add(resumeWait)
+	e.next = now.Add(resumeInterval)
 	if now.After(e.until) {
 		if err := m.change(ctx, e, func(t *Task) { t.interrupt() }); err == nil {
 			m.record(ctx, audit.TaskRecovered, e.task.ID, e.task.Owner, e.task.Surface, Failed)
@@ -116,7 +117,7 @@ func (m *Manager) goOn(ctx context.Context, e *entry) {
 	who, err := m.standing(e.task.Owner)
 	switch {
 	case capability.CodeOf(err) == capability.CodeUnavailable:
-		return // whose it is has to come first
+		return // the owner must be seen first
 	case err != nil:
 		failure := capability.AsError(err)
 		_ = m.change(ctx, e, func(t *Task) { t.State, t.Error, t.Status, t.Requests = Failed, failure, failure.Message, nil })
@@ -132,7 +133,7 @@ func (m *Manager) goOn(ctx context.Context, e *entry) {
 }
 
 // seenFor is for how long a principal counts as present after it was seen.
-const seenFor = time.Minute
+const seenTTL = time.Minute
 
 // seen is a principal without a standing of its own, as it came last.
 type seen struct {
@@ -140,9 +141,9 @@ type seen struct {
 	at  time.Time
 }
 
-// Seen says that a principal has come, and as who. Work of principals that only exist
-// while they come, for their tokens are another server's, goes on only then: what they
-// may do nobody knows at other times.
+// Seen notifies the manager that a principal is connected. The work of principals that exist
+// only while they are connected, because another server issues their tokens, is resumed only
+// then, because their permissions are unknown at other times.
 func (m *Manager) Seen(who capability.Principal) {
 	m.mu.Lock()
 	awaited := m.absent[who.ID]
@@ -153,14 +154,14 @@ func (m *Manager) Seen(who capability.Principal) {
 	}
 }
 
-// present takes a principal for present.
+// present marks a principal as present.
 func (m *Manager) present(who capability.Principal) {
 	now := m.cfg.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen[who.ID] = seen{who, now}
 	for id, s := range m.seen {
-		if now.Sub(s.at) > seenFor {
+		if now.Sub(s.at) > seenTTL {
 			delete(m.seen, id)
 		}
 	}
@@ -174,7 +175,7 @@ func (m *Manager) standing(owner string) (capability.Principal, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s, ok := m.seen[owner]; ok && m.cfg.Now().Sub(s.at) <= seenFor {
+	if s, ok := m.seen[owner]; ok && m.cfg.Now().Sub(s.at) <= seenTTL {
 		delete(m.absent, owner)
 		return s.who, nil
 	}

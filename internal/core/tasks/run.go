@@ -17,7 +17,7 @@ import (
 )
 
 // progressEvery bounds how often status texts are passed on.
-const progressEvery = 50 * time.Millisecond
+const progressInterval = 50 * time.Millisecond
 
 // approvalKey is the key of the question whether a call may be made.
 const approvalKey = "approval"
@@ -57,7 +57,7 @@ func (m *Manager) launch(e *entry, inv capability.Invocation) {
 	}()
 }
 
-// progress turns what a provider says into the status.
+// progress sets the status from a provider's chunk.
 func (m *Manager) progress(e *entry, c capability.Chunk) {
 	if c.Stage == capability.StageLog || (c.Message == "" && c.Total == 0) {
 		return
@@ -72,7 +72,7 @@ func (m *Manager) progress(e *entry, c capability.Chunk) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if e.task.State != Working || text == e.task.Status || now.Sub(e.spoke) < progressEvery {
+	if e.task.State != Working || text == e.task.Status || now.Sub(e.spoke) < progressInterval {
 		return
 	}
 	e.spoke = now
@@ -80,7 +80,7 @@ func (m *Manager) progress(e *entry, c capability.Chunk) {
 	m.tell(e)
 }
 
-// ask puts a question of the provider into the task and waits for the answer.
+// ask adds a question of the provider to the task and waits for the answer.
 func (m *Manager) ask(ctx context.Context, e *entry, q capability.Question) (json.RawMessage, error) {
 	owner := e.task.Owner // never changes
 	m.mu.Lock()
@@ -134,7 +134,7 @@ func (m *Manager) ask(ctx context.Context, e *entry, q capability.Question) (jso
 	}
 }
 
-// sentence is what a question says to people.
+// sentence returns the text of a question for people.
 func sentence(r Request) string {
 	var p struct {
 		Message string `json:"message"`
@@ -158,8 +158,8 @@ func (m *Manager) ended(ctx context.Context, e *entry, reply invoke.Reply, err e
 		t.Requests, t.Provider, t.Result = nil, reply.Provider, reply.Result
 		t.outcome(ctx, err, m.cfg.Now())
 		if t.State.Waiting() && reply.Capability != "" {
-			// Somebody is asked about this very capability: another one, which the caller's
-			// view may not even have, must not be chosen when the call is made again.
+			// The approval is about this very capability. When the call is repeated, another one, which
+			// may not even be in the caller's view, must not be chosen.
 			t.Call.Target = capability.Target{Capability: reply.Capability}
 		}
 	}
@@ -170,7 +170,7 @@ func (m *Manager) ended(ctx context.Context, e *entry, reply invoke.Reply, err e
 		}
 		if attempt == 3 {
 			m.cfg.Logger.Error("the end of a task cannot be kept", "task", e.task.ID, "err", failed)
-			f(&e.task) // those who watch must not wait for ever
+			f(&e.task) // watchers must not wait for ever
 			m.tell(e)
 			return
 		}
@@ -219,7 +219,7 @@ func (t *Task) outcome(ctx context.Context, err error, now time.Time) {
 	}
 }
 
-// consentForm is the question for a yes, in the form of MCP.
+// consentForm returns the question for an approval, as an MCP form.
 func consentForm(failure *capability.Error) json.RawMessage {
 	form, err := jsonx.Marshal(map[string]any{
 		"message": failure.Message,
@@ -284,7 +284,7 @@ func (m *Manager) fail(ctx context.Context, e *entry, version int64, failure *ca
 	m.end(ctx, e, version, failure)
 }
 
-// end is fail for those who hold e.mu.
+// end is fail for callers that hold e.mu.
 func (m *Manager) end(ctx context.Context, e *entry, version int64, failure *capability.Error) {
 	if e.task.Version != version || e.cancel != nil || e.task.State.Terminal() {
 		return
@@ -307,14 +307,14 @@ func (m *Manager) resume(ctx context.Context, e *entry) {
 	m.again(ctx, e)
 }
 
-// again is resume for those who hold e.mu.
+// again is resume for callers that hold e.mu.
 func (m *Manager) again(ctx context.Context, e *entry) {
 	if e.cancel != nil || !parked(&e.task) {
 		return
 	}
 	who, err := m.standing(e.task.Owner)
 	if capability.CodeOf(err) == capability.CodeUnavailable {
-		return // whose it is has to come first
+		return // the owner must be seen first
 	}
 	if err != nil {
 		failure := capability.AsError(err)
@@ -337,7 +337,7 @@ func (m *Manager) again(ctx context.Context, e *entry) {
 	m.launch(e, whole.invocation(who))
 }
 
-// invocation is the task's call, as who makes it now.
+// invocation returns the task's call, as the given principal.
 func (t *Task) invocation(who capability.Principal) capability.Invocation {
 	return capability.Invocation{
 		Surface: t.Surface, Client: t.Call.Client, Principal: who, Session: t.Call.Session, Target: t.Call.Target, Context: t.Call.Context,

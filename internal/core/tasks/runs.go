@@ -13,16 +13,16 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// Limits of what is kept.
+// Limits of stored runs.
 const (
-	KeepRuns     = time.Hour // after the end
+	RunTTL       = time.Hour // after the end
 	MaxEndedRuns = 1000      // the oldest go first
 	MaxRunBytes  = 64 << 20  // bytes of results; the oldest go first
 	// MaxDetachedRuns bounds the runs whose caller does not wait for the result.
 	MaxDetachedRuns = 100
 )
 
-// RunStatus is what pollers are told.
+// RunStatus is the status of a run for pollers.
 type RunStatus string
 
 // The statuses.
@@ -40,10 +40,10 @@ func RunStatuses() []RunStatus {
 	return []RunStatus{RunPending, RunRunning, RunSucceeded, RunFailed, RunTimedOut, RunCanceled}
 }
 
-// Over reports whether nothing more will happen.
+// Over reports whether the run has ended.
 func (s RunStatus) Over() bool { return s != RunPending && s != RunRunning }
 
-// Run is one run as it stood when somebody asked.
+// Run is a snapshot of one run.
 type Run struct {
 	ID        string            `json:"run_id"`
 	Extension string            `json:"extension_id,omitempty"`
@@ -55,14 +55,14 @@ type Run struct {
 	Stage     string            `json:"stage"`    // VALIDATING, EXECUTING, FINALIZING, DONE
 	Progress  int               `json:"progress"` // per cent, nominal
 	State     invoke.State      `json:"state"`
-	Message   string            `json:"message,omitempty"` // the last word of the one who runs it
+	Message   string            `json:"message,omitempty"` // the last message of the provider
 	Started   time.Time         `json:"started_at"`
 	Ended     time.Time         `json:"completed_at,omitzero"`
 	Result    jsonx.Raw         `json:"result,omitempty"`
 	Error     *capability.Error `json:"error,omitempty"`
 }
 
-// RunEngine is the part of the engine that carries out runs.
+// RunEngine is the part of the engine that runs invocations.
 type RunEngine interface {
 	NewID() string
 	Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error)
@@ -71,11 +71,11 @@ type RunEngine interface {
 // RunLabel describes a run in lists.
 type RunLabel struct{ Extension, Command, Action string }
 
-// Runs keeps the runs of one server. It is safe for concurrent use.
+// Runs stores the runs of one server. It is safe for concurrent use.
 type Runs struct {
 	engine RunEngine
 	now    func() time.Time
-	ctx    context.Context // of runs that nobody waits for
+	ctx    context.Context // of detached runs
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 
@@ -99,7 +99,7 @@ func NewRuns(engine RunEngine, now func() time.Time) *Runs {
 	return &Runs{engine: engine, now: now, ctx: ctx, cancel: cancel, live: make(map[string]*liveRun)}
 }
 
-// NewID mints the id of a run that somebody has to know before it begins.
+// NewID returns a new id for a run whose id is needed before it begins.
 func (r *Runs) NewID() string { return r.engine.NewID() }
 
 // Do runs an invocation and waits for it.
@@ -109,9 +109,9 @@ func (r *Runs) Do(ctx context.Context, inv capability.Invocation, about RunLabel
 	return r.follow(ctx, inv, r.begin(&inv, about, cancel))
 }
 
-// Start runs an invocation that nobody waits for and returns it as it begins. It
-// ends with the register. Errors: overloaded, reason queue_full, beyond
-// MaxDetachedRuns; unavailable once the register is closed.
+// Start runs an invocation without waiting for it and returns its initial state. The run
+// ends with the register. Errors: overloaded, reason queue_full, beyond MaxDetachedRuns;
+// unavailable once the register is closed.
 func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	r.mu.Lock()
 	switch {
@@ -130,7 +130,7 @@ func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	go func() {
 		defer r.wait.Done()
 		defer cancel()
-		_, _ = r.follow(ctx, inv, one) // what came of it is in the register
+		_, _ = r.follow(ctx, inv, one) // the result is in the register
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.unheard--
@@ -174,7 +174,7 @@ func (r *Runs) change(one *liveRun, f func()) {
 	}
 }
 
-// heard takes over what the one who runs it says.
+// heard records a chunk of the provider.
 func (one *Run) heard(c capability.Chunk) {
 	if c.Message != "" {
 		one.Message = c.Message
@@ -187,8 +187,8 @@ func (one *Run) heard(c capability.Chunk) {
 	}
 }
 
-// moved takes over a state that is not the last one: that becomes visible with the
-// result.
+// moved records a state unless it is terminal, because the terminal state becomes visible
+// together with the result.
 func (one *Run) moved(s invoke.State) {
 	if s.Terminal() {
 		return
@@ -230,9 +230,9 @@ func (r *Runs) end(one *liveRun, reply invoke.Reply, err error) {
 	r.forget()
 }
 
-// forget drops what is too old or too much. Caller holds mu.
+// forget drops runs beyond the limits of age and number. Caller holds mu.
 func (r *Runs) forget() {
-	n, before := 0, r.now().Add(-KeepRuns)
+	n, before := 0, r.now().Add(-RunTTL)
 	for n < len(r.ended) && (r.ended[n].Ended.Before(before) || len(r.ended)-n > MaxEndedRuns || r.kept > MaxRunBytes) {
 		r.kept -= len(r.ended[n].Result)
 		n++
@@ -240,8 +240,8 @@ func (r *Runs) forget() {
 	r.ended = slices.Delete(r.ended, 0, n)
 }
 
-// Get returns a run that who may see: their own, or anybody's for those who
-// manage the server. Errors: not_found.
+// Get returns a run visible to the principal: its own, or any run if it manages the server.
+// Errors: not_found.
 func (r *Runs) Get(who capability.Principal, id string) (Run, error) {
 	if run, ok := r.get(id); ok && runVisible(who, &run) {
 		return run, nil
@@ -268,7 +268,7 @@ func runVisible(who capability.Principal, run *Run) bool {
 	return run.Principal == who.ID || who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 }
 
-// RunFilter narrows a list; "" and 0 are no condition.
+// RunFilter narrows a list. A zero field matches all runs.
 type RunFilter struct {
 	Extension string
 	Session   string
@@ -276,7 +276,7 @@ type RunFilter struct {
 	Limit     int // at most 1,000; 0 is 100
 }
 
-// List returns the runs that who may see, the last begun first, without their
+// List returns the runs visible to the principal, the last begun first, without their
 // results.
 func (r *Runs) List(who capability.Principal, f RunFilter) []Run {
 	if f.Limit <= 0 {
@@ -308,8 +308,8 @@ func (r *Runs) List(who capability.Principal, f RunFilter) []Run {
 	return out[:min(len(out), f.Limit)]
 }
 
-// Cancel withdraws a run that who may see. Errors: not_found; conflict when it is
-// over.
+// Cancel cancels a run visible to the principal. Errors: not_found; conflict if the run has
+// ended.
 func (r *Runs) Cancel(who capability.Principal, id string) error {
 	if _, err := r.Get(who, id); err != nil {
 		return err
@@ -324,8 +324,8 @@ func (r *Runs) Cancel(who capability.Principal, id string) error {
 	return nil
 }
 
-// Close takes no more, waits until ctx ends for the runs that nobody waits for,
-// and then cancels and awaits them.
+// Close rejects new runs, waits until ctx ends for the detached runs, and then cancels and
+// awaits them.
 func (r *Runs) Close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true

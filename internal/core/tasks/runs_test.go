@@ -106,7 +106,7 @@ func TestWhatPollersAreTold(t *testing.T) {
 				if err := r.Cancel(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeConflict {
 					t.Error("a run that is over was cancelled:", err)
 				}
-				time.Sleep(tasks.KeepRuns + time.Second)
+				time.Sleep(tasks.RunTTL + time.Second)
 				if _, err := r.Get(runCaller(), begun.ID); capability.CodeOf(err) != capability.CodeNotFound {
 					t.Error(err)
 				}

@@ -1,20 +1,20 @@
-// Package tasks keeps the calls that outlive the request that made them. Every one of
-// them is carried out on the one governed path, as a call of the principal that made it.
+// Package tasks manages the calls that outlive the request that made them. Each of them runs
+// on the one governed path, as a call of the principal that made it.
 //
 //   - A [Task] is durable: it is stored before its id is returned, it belongs to one
 //     principal, and to any other principal it does not exist. MCP's task id, A2A's task
-//     id and ours are the same. The [Manager] runs each invocation in a goroutine of its
-//     own and turns its progress, its questions and its missing approvals into the state
-//     of the task. A task that waits survives a restart. One that was running has failed,
-//     reason interrupted, because it is unknown whether its work was done.
+//     id and ours are the same. The [Manager] runs each invocation in a separate goroutine
+//     and turns its progress, its questions and its missing approvals into the state of
+//     the task. A waiting task survives a restart. One that was running has failed, reason
+//     interrupted, because it is unknown whether its work was done.
 //   - A [Run] lives in memory, in [Runs]: an invocation whose progress and result a
 //     client polls for. The audit log is its lasting record.
-//   - A [HeldCall] is durable and waits for a node that is away. The [HeldKeeper]
-//     delivers it once, through whichever gateway the node returns to.
+//   - A [HeldCall] is durable and waits for a disconnected node. The [HeldKeeper] delivers
+//     it once, through the gateway to which the node returns.
 //
 // Surfaces start tasks, answer, cancel, list and watch them. All watchers of a task
 // receive the same changes in the same order. Requests, results and the documents of a
-// conversation are kept as the bytes that arrived; the surface interprets them.
+// conversation are stored as the bytes that arrived; the surface interprets them.
 package tasks
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// Bounds. What exceeds one of the first four is refused with code overloaded.
+// Bounds. Exceeding one of the first four fails with code overloaded.
 const (
 	MaxRunning   = 256 // tasks at work in one process
 	MaxRunningOf = 32  // of one principal
@@ -38,13 +38,13 @@ const (
 	MaxRequests  = 8   // open questions of one task
 	MaxHistory   = 64  // documents of one task
 	MaxDocuments = 5 << 20
-	// MaxEndedOf and MaxBytesOf are how many ended tasks of one principal are kept, and
-	// how much of their results and documents; the oldest go first.
+	// MaxEndedOf and MaxBytesOf are the maximum number of ended tasks stored for one principal,
+	// and the maximum size of their results and documents; the oldest go first.
 	MaxEndedOf = 1000
 	MaxBytesOf = 256 << 20
-	// Keep is how long a task can be asked for after its last change, and how long
-	// one that waits goes on waiting.
-	Keep = 24 * time.Hour
+	// TaskTTL is how long a task is available after its last change, and how long a waiting task
+	// waits.
+	TaskTTL = 24 * time.Hour
 	// Timeout is the deadline of a task's invocation where its surface names none: the
 	// ceiling of all calls.
 	Timeout = time.Hour
@@ -56,7 +56,7 @@ const (
 // belongs to another principal.
 const ReasonNotFound = "task_not_found"
 
-// Kind says what a task stands for.
+// Kind is the kind of work that a task represents.
 type Kind string
 
 // The kinds.
@@ -65,7 +65,7 @@ const (
 	KindThread Kind = "thread" // a thread of a task agent
 )
 
-// State of a task.
+// State is the state of a task.
 type State string
 
 // The states.
@@ -81,7 +81,7 @@ const (
 	Cancelled     State = "cancelled"
 )
 
-// Known reports whether s is a state that a task can be in.
+// Known reports whether s is a valid state.
 func (s State) Known() bool {
 	switch s {
 	case Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled:
@@ -95,7 +95,7 @@ func States() []State {
 	return []State{Submitted, Working, InputRequired, AuthRequired, Interrupted, Completed, Failed, Rejected, Cancelled}
 }
 
-// Terminal reports whether nothing more will happen.
+// Terminal reports whether s is final.
 func (s State) Terminal() bool {
 	switch s {
 	case Completed, Failed, Rejected, Cancelled:
@@ -104,10 +104,10 @@ func (s State) Terminal() bool {
 	return false
 }
 
-// Waiting reports whether nothing happens until somebody acts.
+// Waiting reports whether a task in this state does not continue until a user acts.
 func (s State) Waiting() bool { return s == InputRequired || s == AuthRequired || s == Interrupted }
 
-// Request is an open question. Method and Params are MCP's, whoever asks.
+// Request is an open question. Method and Params are MCP's, for every kind of requester.
 type Request struct {
 	Key    string          `json:"key"`
 	Method string          `json:"method"`
@@ -118,8 +118,7 @@ type Request struct {
 	Asked    time.Time `json:"asked"`
 }
 
-// Call is the invocation behind a task, without its input, as it is made again after
-// an approval.
+// Call is the invocation behind a task, without its input. It is repeated after an approval.
 type Call struct {
 	Target   capability.Target   `json:"target"`
 	Client   string              `json:"client,omitempty"`
@@ -128,12 +127,12 @@ type Call struct {
 	Timeout  time.Duration       `json:"timeout,omitempty"`
 	Key      string              `json:"key,omitempty"`
 	Audience capability.Audience `json:"audience,omitempty"`
-	// Kept is the work at a far side that can be gone on with after a restart.
+	// Kept is the work at a far side that can be resumed after a restart.
 	Kept capability.Kept `json:"kept,omitzero"`
 }
 
-// Task is one task as it stood at one moment. Its slices and documents are shared
-// and must not be changed.
+// Task is a snapshot of one task. Its slices and documents are shared and must not be
+// changed.
 type Task struct {
 	ID         string                 `json:"id"` // tsk_ + 32 hex
 	Kind       Kind                   `json:"kind"`
@@ -144,24 +143,24 @@ type Task struct {
 	Context    string                 `json:"context,omitempty"` // the conversation, as the surface names it
 	Invocation string                 `json:"invocation,omitempty"`
 	Thread     string                 `json:"thread,omitempty"`   // of kind thread
-	Provider   capability.ProviderKey `json:"provider,omitempty"` // who carried it out
+	Provider   capability.ProviderKey `json:"provider,omitempty"` // the provider that ran it
 	Requests   []Request              `json:"requests,omitempty"`
-	Result     json.RawMessage        `json:"result,omitempty"` // also of a failure, where the provider says something of it
+	Result     json.RawMessage        `json:"result,omitempty"` // of a failure too, if the provider describes it
 	Error      *capability.Error      `json:"error,omitempty"`
 	Created    time.Time              `json:"created"`
 	Updated    time.Time              `json:"updated"`
 	Expires    time.Time              `json:"expires"`
-	// Version counts the changes that were kept; progress alone changes nothing.
+	// Version counts the stored changes; progress alone is not a change.
 	Version int64 `json:"version"`
 	// History are the documents of the conversation, in the form of the surface.
 	History []json.RawMessage `json:"-"`
 	Call    Call              `json:"-"`
 	Input   json.RawMessage   `json:"-"` // only of tasks that the store returns by id
-	Gateway string            `json:"-"` // whose process carries it
+	Gateway string            `json:"-"` // the gateway whose process runs it
 	Keep    time.Duration     `json:"-"`
 }
 
-// Request returns the open question of that key; an empty key is the only one.
+// Request returns the open question with that key. An empty key selects the only one.
 func (t *Task) Request(key string) (Request, bool) {
 	if key == "" && len(t.Requests) == 1 {
 		return t.Requests[0], true
@@ -194,29 +193,29 @@ type Page struct {
 	Next  string // "" on the last page
 }
 
-// Bounds are how much is kept for one owner.
+// Bounds are the storage limits of one owner.
 type Bounds struct {
 	Open, Ended int
 	Bytes       int64
 }
 
-// Store keeps tasks.
+// Store stores tasks.
 type Store interface {
 	// CreateTask adds t unless its owner has b.Open tasks that have not ended, and
 	// removes the owner's oldest ended ones beyond b.Ended or b.Bytes of results and
 	// documents.
 	CreateTask(ctx context.Context, t Task, b Bounds) (ok bool, err error)
-	// Task returns one with everything; ok is false where there is none.
+	// Task returns a complete task; ok is false if it does not exist.
 	Task(ctx context.Context, id string) (t Task, ok bool, err error)
 	// Tasks returns those that come after (before, id), which are zero at first, and how
 	// many there are in all.
 	Tasks(ctx context.Context, q Query, before time.Time, id string) (list []Task, total int, err error)
 	// SaveTask writes t, whose Version is one higher, if the stored version is still
-	// t.Version-1. The input stays as it was unless t has one, and goes with the end.
+	// t.Version-1. The input is not changed unless t has one, and is removed at the end.
 	SaveTask(ctx context.Context, t Task) (ok bool, err error)
 	// OpenTasks returns the tasks of a gateway that have not ended, without their input.
 	OpenTasks(ctx context.Context, gateway string) ([]Task, error)
-	// SweepTasks removes ended tasks whose time is over.
+	// SweepTasks removes expired ended tasks.
 	SweepTasks(ctx context.Context, now time.Time) error
 }
 
@@ -226,19 +225,20 @@ type Engine interface {
 	Follow(ctx context.Context, inv capability.Invocation, moved func(invoke.State)) (invoke.Reply, error)
 }
 
-// Config of a Manager. Store, Engine, Standing, Approval and Decide are required.
+// Config configures a [Manager]. Store, Engine, Standing, Approval and Decide are required.
 type Config struct {
 	Store  Store
 	Engine Engine
-	// Standing is a principal as it is now; unauthenticated when it has no token any more,
-	// unavailable when that is known only while it comes. See [Manager.Seen].
+	// Standing returns the current state of a principal. The error is unauthenticated if it
+	// does not have a live token, and unavailable if its state is known only while it is
+	// connected. See [Manager.Seen].
 	Standing func(id string) (capability.Principal, error)
 	// Approval looks one up.
 	Approval func(ctx context.Context, id string) (policy.Approval, error)
 	// Decide answers an approval on the caller's own channel.
 	Decide func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error
-	// Changed hears of every change that was kept, in order per task; it must not block
-	// and must not call the Manager. nil: nobody.
+	// Changed is called with every stored change, in order per task. It must not block and
+	// must not call the Manager. It may be nil.
 	Changed func(Task)
 	Gateway string     // name of this process among those that share the store
 	Log     *audit.Log // nil: no records
@@ -248,7 +248,7 @@ type Config struct {
 	Poll time.Duration
 }
 
-// Options say what a task is besides its invocation.
+// Options describes a task beyond its invocation.
 type Options struct {
 	Context string
 	History []json.RawMessage
@@ -256,6 +256,6 @@ type Options struct {
 	// invocation then has no target. See [Manager.Begin].
 	Request *Request
 	Status  string
-	// Keep is how long the task can be asked for after its end; 0: Keep, at most 7 days.
+	// Keep is how long the task is available after its end; 0: [TaskTTL], at most 7 days.
 	Keep time.Duration
 }

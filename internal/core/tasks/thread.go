@@ -9,25 +9,25 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Threads is who carries tasks of kind thread: nothing of the Manager's runs for them,
-// and their state is what [Manager.MoveThread] says.
+// Threads runs tasks of kind thread. The Manager does not run them, and their state is set
+// by [Manager.MoveThread].
 type Threads interface {
-	// Answer gives an answer to what the thread asks.
+	// Answer forwards an answer to a question of the thread.
 	Answer(ctx context.Context, who capability.Principal, thread string, r Request, answer json.RawMessage) error
 	// Stop ends the work of the thread.
 	Stop(ctx context.Context, who, thread string) error
 }
 
-// Carry says who carries threads. It comes before the first of them.
+// Carry sets the implementation of threads. Call it before the first thread is opened.
 func (m *Manager) Carry(t Threads) { m.threads = t }
 
-// OpenThread makes the task that a thread is. Errors: overloaded; unavailable once
-// the server stops.
+// OpenThread creates the task of a thread. Errors: overloaded; unavailable once the server
+// stops.
 func (m *Manager) OpenThread(ctx context.Context, owner, surface, thread, status string) (Task, error) {
 	now := m.cfg.Now().UTC()
 	t := Task{
 		ID: NewID(), Kind: KindThread, Thread: thread, Owner: owner, State: Submitted, Status: status, Surface: surface,
-		Created: now, Updated: now, Keep: maxKeep, Expires: now.Add(maxKeep), Version: 1, Gateway: m.cfg.Gateway,
+		Created: now, Updated: now, Keep: maxTaskTTL, Expires: now.Add(maxTaskTTL), Version: 1, Gateway: m.cfg.Gateway,
 	}
 	m.mu.Lock()
 	closed := m.closed
@@ -44,17 +44,17 @@ func (m *Manager) OpenThread(ctx context.Context, owner, surface, thread, status
 	return t, nil
 }
 
-// Movement is how a thread stands now.
+// Movement is the current state of a thread.
 type Movement struct {
 	State    State
 	Status   string
-	Requests []Request       // what it asks; their times are the Manager's
+	Requests []Request       // its questions; the Manager sets their times
 	Result   json.RawMessage // at its end
 	Error    *capability.Error
 }
 
-// MoveThread says how a thread stands. What has ended stays as it ended: moved is false
-// then, and where nothing is different.
+// MoveThread sets the state of a thread. A task that has ended does not change. moved is
+// false for such a task, and if the new state equals the old one.
 func (m *Manager) MoveThread(ctx context.Context, id string, to Movement) (moved bool, err error) {
 	e := m.entry(id)
 	if e == nil {
@@ -80,7 +80,7 @@ func (m *Manager) MoveThread(ctx context.Context, id string, to Movement) (moved
 	})
 }
 
-// OpenThreads are the tasks of threads that have not ended.
+// OpenThreads returns the tasks of threads that have not ended.
 func (m *Manager) OpenThreads() (list []Task) {
 	m.mu.Lock()
 	open := make([]*entry, 0, len(m.open))
@@ -98,9 +98,9 @@ func (m *Manager) OpenThreads() (list []Task) {
 	return list
 }
 
-// answerThread hands an answer on. The question is withdrawn before, so that whoever
-// looks or waits then finds no question that has its answer, and one that the thread
-// asks meanwhile is not lost with it; it is back when the answer was not taken.
+// answerThread forwards an answer. The question is withdrawn before, so that other callers
+// never find an answered question, and one that the thread asks meanwhile is not lost with
+// it. The question is restored if the answer was not accepted.
 func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e *entry, key string, answer json.RawMessage) (Task, error) {
 	before := e.task
 	r, ok := before.Request(key)
@@ -133,7 +133,7 @@ func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e 
 	return m.Get(ctx, who.ID, before.ID)
 }
 
-// cancelThread stops the thread's work; its end is told by the thread.
+// cancelThread stops the thread's work; the thread reports its end.
 func (m *Manager) cancelThread(ctx context.Context, owner string, e *entry) (Task, error) {
 	t := e.task
 	e.mu.Unlock()

@@ -57,7 +57,7 @@ type Status string
 // The states of a row.
 const (
 	StatusStable     Status = "stable"
-	StatusReserved   Status = "reserved" // the id is taken; there is no schema yet
+	StatusReserved   Status = "reserved" // the id is taken, without a schema yet
 	StatusDeprecated Status = "deprecated"
 )
 

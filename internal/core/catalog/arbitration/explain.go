@@ -342,7 +342,7 @@ func (x *Explanation) ForPlanner() *Explanation {
 			}
 		}
 	}
-	for i := range out.Steps { // a key that is also somebody's who stands is no secret
+	for i := range out.Steps { // a key that another visible candidate shares is not secret
 		for _, r := range out.Steps[i].Rejected {
 			delete(hidden, r.Provider)
 		}

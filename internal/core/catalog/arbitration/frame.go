@@ -201,8 +201,8 @@ func (f *Frame) binding(a capability.Action) capability.ProviderKey {
 	return f.Context.Bindings[best].Provider
 }
 
-// RouteKey is the provider key of the current conversation in the family's
-// domain, "" where there is none or the family does not follow conversations.
+// RouteKey returns the provider key of the current conversation in the family's domain. It
+// is "" without a conversation, or if the family does not follow conversations.
 func (f *Frame) RouteKey(family *actions.Row) capability.ProviderKey {
 	r := f.Context.Route
 	if r == nil || !family.RouteAware {

@@ -366,8 +366,8 @@ func (c *choosing) noMatch(before []*catalog.Entry) bool {
 	return c.fail(1, capability.CodeNotFound, "unknown_provider", before, "no provider of %s matches the selector %s", c.target(), named)
 }
 
-// unknown reports whether an entry is kept for certain users, of whom the caller is
-// none: it must not hear that there is one.
+// unknown reports whether an entry is reserved for certain users and the caller is not one
+// of them, so that its existence must stay hidden.
 func (c *choosing) unknown(e *catalog.Entry) bool {
 	return len(e.Module.Users) > 0 && c.Request.Denied != nil && c.Request.Denied(e)
 }

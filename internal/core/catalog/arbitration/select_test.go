@@ -379,7 +379,7 @@ func TestWhereARankedCallMayGoOn(t *testing.T) {
 	}
 }
 
-// TestComposedMembersRunInOrder: priority descending, then ids; nobody is chosen.
+// TestComposedMembersRunInOrder: priority descending, then ids, without a choice.
 func TestComposedMembersRunInOrder(t *testing.T) {
 	t.Parallel()
 	member := func(id string, priority int) capability.Contribution {

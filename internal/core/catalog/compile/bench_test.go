@@ -179,8 +179,8 @@ func Benchmark100000(b *testing.B) {
 	})
 }
 
-// BenchmarkRebuild100000 is what a change of the settings costs: every entry, name
-// and listing anew. A few rounds are enough: run it with -benchtime 3x.
+// BenchmarkRebuild100000 measures a change of the settings, which rebuilds every entry, name
+// and listing. A few rounds are enough: run it with -benchtime 3x.
 func BenchmarkRebuild100000(b *testing.B) {
 	c, _, _ := big(b)
 	comp := compile.New(c)

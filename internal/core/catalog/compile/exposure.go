@@ -74,11 +74,11 @@ func (x *Exposure) Append(a *Agent, described []string) []*Action {
 	return out
 }
 
-// Expose cuts the catalog: canonical actions first, then what the operator's
+// Expose selects the tools to show: canonical actions first, then those that the operator's
 // patterns name, then others in the order of names until there are MaxDirect or
-// their input schemas have MaxSchemaBytes. The tools that search are shown
-// wherever something is deferred. It costs O(shown), and O(all) with patterns that
-// have wildcards or prefixes and for ViewFull. A pattern that is none is an error.
+// their input schemas have MaxSchemaBytes. The search tools are shown
+// if anything is deferred. It costs O(shown), and O(all) with patterns that
+// have wildcards or prefixes and for ViewFull. A malformed pattern is an error.
 func (a *Agent) Expose(l Limits) (*Exposure, error) {
 	e := exposing{agent: a, limits: l, chosen: make(map[string]*Action), callers: callers(a)}
 	switch l.View {

@@ -25,14 +25,14 @@ type LeaseKey struct {
 // Bounds of leases. Beyond them the names shown longest ago are forgotten: calls
 // to them resolve as if they had never been shown.
 const (
-	LeaseTime     = 24 * time.Hour // after the last listing
+	LeaseTTL      = 24 * time.Hour // after the last listing
 	maxLeases     = 8192
 	maxLeaseNames = 16_384  // of one lease
 	maxNames      = 524_288 // of all, some 100 bytes each
 )
 
-// Leases remember what names meant to those they were shown to, so that a rename
-// redirects nobody. They are safe for concurrent use.
+// Leases store the meaning that names had when they were shown to a caller, so that a rename
+// does not redirect calls. They are safe for concurrent use.
 type Leases struct {
 	now     func() time.Time
 	aliases aliases
@@ -80,7 +80,7 @@ func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
 	defer l.mu.Unlock()
 	if el := l.byKey[key]; el != nil {
 		old := el.Value.(*lease)
-		if now.Sub(old.shown) < LeaseTime {
+		if now.Sub(old.shown) < LeaseTTL {
 			names = merged(names, old.names)
 		}
 		l.drop(el)
@@ -88,7 +88,7 @@ func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
 	l.byKey[key] = l.order.PushBack(&lease{key, now, names})
 	l.names += len(names)
 	for el := l.order.Front(); el != l.order.Back(); el = l.order.Front() {
-		if len(l.byKey) <= maxLeases && l.names <= maxNames && now.Sub(el.Value.(*lease).shown) < LeaseTime {
+		if len(l.byKey) <= maxLeases && l.names <= maxNames && now.Sub(el.Value.(*lease).shown) < LeaseTTL {
 			break
 		}
 		l.drop(el)
@@ -166,7 +166,7 @@ func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
 		return target{}, false
 	}
 	held := el.Value.(*lease)
-	if l.now().Sub(held.shown) >= LeaseTime {
+	if l.now().Sub(held.shown) >= LeaseTTL {
 		l.drop(el)
 		return target{}, false
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 )
 
-// aliases finds tools by their other names. What was read of a piece of a catalog
-// is kept, so that a name nobody has costs a look into each piece and no more.
+// aliases finds tools by their other names. The names read from a piece of a catalog are
+// cached, so that an unknown name costs one look-up in each piece.
 type aliases struct {
 	mu     sync.Mutex
 	pieces map[ordered.Sum]map[string][]uint32 // alias → places; nil for pieces without

@@ -25,9 +25,9 @@ func (sp Spelling) Write(a *Agent, x *Action) string {
 	return a.Wire(x, sp.Dialect, sp.Limit)
 }
 
-// Read is the action of a name, as it is or as it is written at the door. A name
-// nobody has costs a look-up, also among a hundred thousand: only what is as long
-// as a shortened name, and ends like one, is compared with names that begin alike.
+// Read returns the action of a name, as it is or in the spelling of a surface. An unknown
+// name costs one look-up, also among a hundred thousand: only a name with the length and the
+// end of a shortened one is compared with names that have the same beginning.
 func (sp Spelling) Read(a *Agent, name string) (*Action, bool) {
 	if x, ok := a.Action(name); ok && sp.Write(a, x) == name {
 		return x, true

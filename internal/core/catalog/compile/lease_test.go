@@ -171,13 +171,13 @@ func TestLeasesEnd(t *testing.T) {
 	l.put("mcp.github")
 	l.leases.Forget(fresh)
 	l.want(fresh, "create_branch", "unknown_capability")
-	l.clock = l.clock.Add(compile.LeaseTime - 1)
+	l.clock = l.clock.Add(compile.LeaseTTL - 1)
 	l.want(old, "create_branch", "unknown_capability capability_retracted")
 	l.list(token) // shown again, without the name: what was shown is kept
 	l.clock = l.clock.Add(1)
 	l.want(old, "create_branch", "unknown_capability")
 	l.want(token, "create_branch", "unknown_capability capability_retracted")
-	l.clock = l.clock.Add(compile.LeaseTime)
+	l.clock = l.clock.Add(compile.LeaseTTL)
 	l.want(token, "create_branch", "unknown_capability")
 }
 

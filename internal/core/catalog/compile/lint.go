@@ -19,9 +19,9 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// Lint looks the catalog over as this context sees it: patterns of allow rules
-// that match nothing, conflicts nobody decided, slots and exclusive backends
-// without a holder, contributions that were rejected, and names that carry a
+// Lint checks the catalog as this context sees it: patterns of allow rules
+// that match nothing, undecided conflicts, slots and exclusive backends
+// without a holder, contributions that were rejected, and names that have a
 // label. The findings are sorted by code and subject.
 func (a *Agent) Lint() []Finding {
 	s := a.Snapshot()

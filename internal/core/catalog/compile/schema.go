@@ -12,9 +12,8 @@ import (
 // maxEnum is the most values a selector lists; beyond, it is a plain string.
 const maxEnum = 50
 
-// InputSchema is the schema a planner is shown: the registry's or the tool's
-// own, with a selector where there is something to choose. With a single
-// provider there is no selector at all.
+// InputSchema returns the schema for planners: the registry's or the tool's own, with a
+// selector if there are several providers. With a single provider the selector is omitted.
 func (a *Action) InputSchema() (json.RawMessage, error) {
 	base := a.baseSchema()
 	if len(a.Entries) < 2 && !a.RequiresSelection {

@@ -1,8 +1,7 @@
-// Package naming gives tools their public names. A name stays bare while nobody
-// else wants it; where names meet under [Fold], all that meet get the smallest
-// label that tells them apart, at the same level. The outcome is a function of
-// the tools alone: the order in which they came, and what was there before,
-// cannot be seen in it.
+// Package naming assigns public names to tools. A name stays bare while it is unique. If
+// names collide under [Fold], all colliding tools get the smallest label that distinguishes
+// them, at the same level. The result is a function of the tools alone: it depends neither
+// on the order in which they came nor on the previous state.
 package naming
 
 import (
@@ -103,7 +102,7 @@ func NewTable(opt Options, reserved func(fold string) bool) *Table {
 }
 
 // core reports whether a fold belongs to a canonical action or an unreviewed
-// family, which nobody else can have.
+// family, and is therefore reserved.
 func (t *Table) core(fold string) bool { return t.reserved(fold) || t.families[fold] > 0 }
 
 // Add puts a tool in; Remove, with an equal tool, takes it out. Neither changes
@@ -134,7 +133,7 @@ func (t *Table) Add(tool *Tool) {
 	t.dirty[fold] = true
 }
 
-// alone gives a tool the name that nobody else wants.
+// alone gives a tool a name that is unique.
 func (t *Table) alone(fold string, tool *Tool) {
 	t.lone[fold] = tool
 	t.rename(tool, Name{Public: Plain(tool.Declared)})
@@ -180,8 +179,8 @@ func (t *Table) Remove(tool *Tool) {
 	t.dirty[fold] = true
 }
 
-// Reserve counts one more (n 1) or one less (n -1) unreviewed family of that id;
-// its name is its own and nobody else's.
+// Reserve counts one more (n 1) or one less (n -1) unreviewed family with that id,
+// whose name is reserved for it.
 func (t *Table) Reserve(id string, n int) {
 	fold := Fold(id)
 	before := t.families[fold]
@@ -242,7 +241,7 @@ func (t *Table) Contests() (list []Contest, changed bool) {
 func (t *Table) Contested() bool { return t.fought }
 
 // Settle decides the contested names and returns the ids of the tools whose name
-// is no longer what it was; those of tools that came or went are among them.
+// has changed, including those of tools that were added or removed.
 func (t *Table) Settle() []string {
 	queue := folds(slices.Sorted(maps.Keys(t.dirty)))
 	heap.Init(&queue)

@@ -105,7 +105,7 @@ func Plain(s string) string { return replaceOutside(s, "_.-") }
 
 func plainLabel(s string) string { return replaceOutside(s, "-") }
 
-// replaceOutside makes '_' of every byte that is no letter, digit or one of extra.
+// replaceOutside replaces every byte that is not a letter, a digit or in extra by '_'.
 func replaceOutside(s, extra string) string {
 	var out []byte
 	for i := range len(s) {

@@ -9,14 +9,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// When notices go out. A change waits for others until nothing happened for a
-// moment, but no longer than maxHold; what only flaps waits so long that coming
-// back within 100 ms is nobody's news.
+// Delays of notices. A change waits for others until there were none for a moment, but
+// no longer than maxHoldDelay. A change that is only a flap waits long enough that a return
+// within 100 ms does not cause a notice.
 const (
-	holdChange = 50 * time.Millisecond
-	holdFlap   = 110 * time.Millisecond
-	maxHold    = 200 * time.Millisecond
-	minGap     = 250 * time.Millisecond // between two notices to one subscriber
+	changeDelay    = 50 * time.Millisecond
+	flapDelay      = 110 * time.Millisecond
+	maxHoldDelay   = 200 * time.Millisecond
+	noticeInterval = 250 * time.Millisecond // between two notices to one subscriber
 
 	maxSubscribers = 10_000
 )
@@ -27,10 +27,10 @@ type Notice struct {
 	Etag       string `json:"etag"`
 }
 
-// Contexts tells subscribers when the agent catalog of their context changed: at
-// most four times a second each, within 250 ms of the change, and always the state
-// it came to in the end. Subscribers whose contexts cannot differ share one
-// compilation. It is safe for concurrent use; somebody must call Run.
+// Contexts notifies subscribers when the agent catalog of their context changed: at
+// most four times a second each, within 250 ms of the change, and always with the final
+// state. Subscribers whose contexts cannot differ share one compilation. It is safe for
+// concurrent use; the caller must run [Contexts.Run].
 type Contexts struct {
 	compiler *compile.Compiler
 	wake     chan struct{}
@@ -72,7 +72,7 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 	s.sent = a.Etag() // until here it is passed over
 	n.mu.Unlock()
 	if n.compiler.Compile(c).Etag() != a.Etag() {
-		n.Changed(false) // or nobody would tell what fell between
+		n.Changed(false) // otherwise changes in between would be lost
 	}
 	context.AfterFunc(ctx, func() {
 		n.mu.Lock()
@@ -86,9 +86,9 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 // Changed says that the catalog changed; flap that it did in availability alone.
 // It does not wait.
 func (n *Contexts) Changed(flap bool) {
-	hold := holdChange
+	hold := changeDelay
 	if flap {
-		hold = holdFlap
+		hold = flapDelay
 	}
 	now := time.Now()
 	n.mu.Lock()
@@ -98,7 +98,7 @@ func (n *Contexts) Changed(flap bool) {
 	if due := now.Add(hold); due.After(n.due) {
 		n.due = due
 	}
-	if latest := n.first.Add(maxHold); n.due.After(latest) {
+	if latest := n.first.Add(maxHoldDelay); n.due.After(latest) {
 		n.due = latest
 	}
 	n.mu.Unlock()
@@ -175,5 +175,5 @@ func (s *subscriber) tell(now time.Time, a *compile.Agent) {
 	default:
 	}
 	s.out <- Notice{a.Snapshot().Generation, a.Etag()}
-	s.sent, s.next, s.owing = a.Etag(), now.Add(minGap), false
+	s.sent, s.next, s.owing = a.Etag(), now.Add(noticeInterval), false
 }

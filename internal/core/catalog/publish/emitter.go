@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
-// Emitter makes telemetry of what the catalog does. Conflicts, slots and names are
-// told when they change and not each time somebody sees them. It never blocks and
+// Emitter creates telemetry from changes of the catalog. Conflicts, slots and names are
+// reported when they change, and not each time they are read. It never blocks and
 // is safe for concurrent use.
 type Emitter struct {
 	sinks []Sink
@@ -67,8 +67,8 @@ func (m *Emitter) Start(s *catalog.Snapshot) {
 	}
 }
 
-// Changed tells the conflicts that are new or different, and the slots that are
-// held by another or by nobody.
+// Changed reports new or changed conflicts, and slots whose holder changed or which lost
+// their holder.
 func (m *Emitter) Changed(c catalog.Change) {
 	if c.Before == c.After {
 		return

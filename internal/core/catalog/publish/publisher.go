@@ -22,8 +22,8 @@ func New(s *catalog.Snapshot, c *compile.Compiler, e *Emitter) *Publisher {
 	return &Publisher{Feed: NewFeed(s), Contexts: NewContexts(c), Telemetry: e}
 }
 
-// Changed publishes a change. Changes must come in the order of their generations;
-// it waits for nobody.
+// Changed publishes a change. Changes must come in the order of their generations.
+// It never blocks.
 func (p *Publisher) Changed(c catalog.Change) {
 	event, ok := p.Feed.Add(c)
 	if !ok {

@@ -46,7 +46,7 @@ type Queue struct {
 	dropped atomic.Uint64
 }
 
-// NewQueue returns a queue of at most size events. Somebody must call Run.
+// NewQueue returns a queue of at most size events. The caller must run [Queue.Run].
 func NewQueue(size int) *Queue { return &Queue{events: make(chan Telemetry, size)} }
 
 // Put queues the event, or drops it.

@@ -142,7 +142,7 @@ func (r *reader) action(x *compile.Action) {
 }
 
 // arguments reads the names of the input's members: those of the object under
-// "properties" at the top. It need not be right about what is no JSON.
+// "properties" at the top. The result is undefined for malformed JSON.
 func (r *reader) arguments(schema []byte) {
 	depth, within, key := 0, false, true // key: a string here is a member's name
 	for i := 0; i < len(schema); i++ {

@@ -54,7 +54,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// FuzzArguments holds that no schema, and nothing that is none, can do harm.
+// FuzzArguments checks that neither schemas nor malformed input can do harm.
 func FuzzArguments(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{}}}`))
 	f.Fuzz(func(t *testing.T, schema []byte) {

@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/search"
 )
 
-// wanted are tools as servers declare them, each with what somebody who needs it
-// might ask for: name, description, query.
+// wanted returns tools as servers declare them, each with a query by which a user who needs
+// it might search: name, description, query.
 func wanted() [][3]string {
 	return [][3]string{
 		{"create_pull_request", "Open a pull request from one branch of a repository to another.", "open a pull request"},

@@ -137,7 +137,7 @@ func (ix *Index) book(a *compile.Agent) *book {
 	}
 	ix.mu.Unlock()
 
-	// Two callers may read the same piece; the second's is thrown away. Nobody waits.
+	// Two callers may read the same piece. The second result is dropped, and neither waits.
 	var next atomic.Int64
 	work := func() {
 		for {

@@ -20,8 +20,8 @@ type Tools struct {
 	// Resolve reads names instead, where callers have leases (see
 	// [compile.Leases.Reader]); nil: names mean what they mean now.
 	Resolve func(a *compile.Agent, name string) (*compile.Action, error)
-	// Shown is told which names were handed out, so that they can be leased; nil:
-	// nobody asks.
+	// Shown is called with the names that were returned, so that they can be leased. It may
+	// be nil.
 	Shown func(a *compile.Agent, shown []*compile.Action)
 }
 
