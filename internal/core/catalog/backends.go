@@ -25,7 +25,7 @@ func selectorsOf(b *capability.Backend) []string {
 	return []string{b.ID}
 }
 
-// healthOf is the backend's health; without a word on it, its availability says.
+// healthOf returns the backend's reported health, or else one derived from its availability.
 func healthOf(e *Entry) capability.Health {
 	if !e.Contribution.Availability.Eligible() {
 		return capability.HealthUnhealthy
@@ -43,8 +43,8 @@ func usable(h capability.Health) bool {
 	return h == capability.HealthHealthy || h == capability.HealthDegraded
 }
 
-// selectors finds selectors that one backend wants for itself and another wants
-// too: nobody has them until the operator says who (conflict class 6).
+// selectors finds selectors that several backends claim. They are withheld from all of them
+// until the operator decides (conflict class 6).
 func (r *ruling) selectors(settings *Settings, supersedes func(a, b string) bool) {
 	type wanted struct {
 		members   []string

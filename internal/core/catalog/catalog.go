@@ -83,7 +83,7 @@ func (c *Catalog) adopt(settings Settings) error {
 // Snapshot returns the current state; it never blocks.
 func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 
-// Change is what the batches that were applied together did to the catalog.
+// Change is the effect on the catalog of batches that were applied together.
 type Change struct {
 	Before, After *Snapshot
 	Old           map[string]capability.Batch // what the sources offered before
@@ -91,17 +91,17 @@ type Change struct {
 	Conflicts     []Conflict                  // records that are new or different
 }
 
-// Replace replaces everything b.Source offered with b, as a whole, or changes
-// nothing and says why. An empty batch withdraws the source. changed is false
-// when the compiled content stays the same (availability counts as content).
-// Providers are compared, so they must be pointers or other comparable values.
+// Replace replaces all contributions of b.Source by those of b, or changes nothing and
+// returns the reason. An empty batch withdraws the source. changed is false if the compiled
+// content stays the same (availability counts as content). Providers are compared, so they
+// must be pointers or other comparable values.
 func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error) {
 	return c.ReplaceAll([]capability.Batch{b})
 }
 
-// ReplaceAll is Replace for batches of different sources, all of them or none: what
-// a change costs beyond its own entries, it costs once. What it comes to is what they
-// come to one after the other.
+// ReplaceAll is like Replace for batches of different sources, all of them or none. The fixed
+// costs of a change arise only once. The result is the same as that of applying them one
+// after the other.
 func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, e
 	}, c.settings, c.rules)
 }
 
-// Configure puts other settings in force: everything is built anew.
+// Configure applies other settings, and rebuilds everything.
 func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,16 +183,15 @@ func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
 	return nil
 }
 
-// Touched returns the actions to look at again for who knew the snapshot of
-// generation since and now knows that of now; ok is false when everything must
-// be looked at.
+// Touched returns the actions that changed between the generations since and now; ok is
+// false if every action must be checked.
 func (c *Catalog) Touched(since, now uint64) (touched []capability.Action, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touched.between(since, now)
 }
 
-// ring remembers what the last changes touched.
+// ring stores the actions touched by the last changes.
 type ring struct {
 	marks []mark
 	held  int // actions in all marks

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Conflict is something several contributions claimed. Nothing in it depends on
-// who came first.
+// Conflict is a claim made by several contributions. It does not depend on
+// the order of their arrival.
 type Conflict struct {
 	Class       string   `json:"class"` // runtime_id, canonical_overlap, planner_name, singleton_slot, route_surface, backend_selector
 	Key         string   `json:"key"`
@@ -37,9 +37,9 @@ func SortConflicts(list []Conflict) {
 	})
 }
 
-// Ladder decides a contested key of class 5 or 6: the operator's pin, else the
-// one member that supersedes all others and is superseded by none, else nobody.
-// Rank and order of arrival do not count.
+// Ladder decides a contested key of class 5 or 6: the operator's pin, otherwise the one
+// member that supersedes all others and is not superseded. Without either, the key has no
+// winner. Rank and order of arrival do not count.
 func Ladder(class, key string, members []string, owners map[string]string, supersedes func(a, b string) bool) Conflict {
 	slices.Sort(members)
 	members = slices.Compact(members)
@@ -48,8 +48,8 @@ func Ladder(class, key string, members []string, owners map[string]string, super
 		c.Resolution, c.Winner = "operator_pin", pin
 		return c
 	}
-	// Whoever does not supersede the next one cannot win, and neither can those
-	// that the candidate superseded: one is left in the end.
+	// A member that does not supersede the next one cannot win, and neither can those that the
+	// candidate superseded, so one is left in the end.
 	winner := members[0]
 	for _, m := range members[1:] {
 		if !supersedes(winner, m) {
@@ -66,8 +66,8 @@ func Ladder(class, key string, members []string, owners map[string]string, super
 	return c
 }
 
-// claim is what a conflict takes from a contribution: one provider key of it, or
-// all of it when the key is "".
+// claim is the part of a contribution that a conflict withholds: one provider key, or the
+// whole contribution if the key is "".
 type claim struct {
 	runtime string
 	key     capability.ProviderKey
@@ -129,7 +129,7 @@ func rule(settings *Settings, special []*module, exists func(runtime string) boo
 	r.providerKeys(settings, doubled, supersedes)
 	r.selectors(settings, supersedes)
 	r.targets(settings, augmenters, supersedes)
-	if r.takesWhole() { // what is settled in a module may lean on what somebody just lost
+	if r.takesWhole() { // a module's settled relations may depend on a contribution that was just withheld
 		for _, m := range special {
 			for _, rel := range m.relations {
 				relations[rel.runtime] = rel.Depends

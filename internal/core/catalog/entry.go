@@ -34,7 +34,7 @@ type Entry struct {
 	schema       *document
 }
 
-// Key is the provider key of the entry.
+// Key returns the provider key of the entry.
 func (e *Entry) Key() capability.ProviderKey { return e.key }
 
 // Minted reports whether the entry is a single tool whose action the host made.
@@ -42,7 +42,7 @@ func (e *Entry) Minted() bool {
 	return strings.HasPrefix(string(e.Action), "ext.") || strings.HasPrefix(string(e.Action), "fn.")
 }
 
-// Declared is the name a minted tool wants.
+// Declared returns the name that a minted tool requests.
 func (e *Entry) Declared() string {
 	if fn, ok := strings.CutPrefix(string(e.Action), "fn."); ok {
 		return fn
@@ -53,7 +53,7 @@ func (e *Entry) Declared() string {
 	return e.Contribution.ID
 }
 
-// Label is the provider's short name in labels of contested names.
+// Label returns the provider's short name in labels of contested names.
 func (e *Entry) Label() string {
 	if strings.HasPrefix(string(e.Action), "fn.") {
 		return "node"
@@ -92,15 +92,14 @@ func (e *Entry) Eligible() bool {
 // Approval reports whether the source asks for an approval of each call.
 func (e *Entry) Approval() bool { return e.Contribution.Approval }
 
-// Facts are what the operator's rules see.
+// Facts returns the attributes that the operator's rules see.
 func (e *Entry) Facts() rules.Facts {
 	return rules.Facts{
 		Action: string(e.Action), Provider: string(e.key), Extension: e.Module.Extension, Effect: e.Effect, Tags: e.Contribution.Tags,
 	}
 }
 
-// Sum is the digest of everything published of the entry; volatile times are not
-// part of it.
+// Sum returns the digest of everything published of the entry, without volatile times.
 func (e *Entry) Sum() ordered.Sum { return e.sum }
 
 // Schema returns the compiled input schema, or nil when the contribution has
@@ -117,7 +116,7 @@ func (e *Entry) Schema() (*Schema, error) {
 	return schema, nil
 }
 
-// InputSchema is the schema document as published, "" when there is none.
+// InputSchema returns the schema document as published, or "" if the entry lacks one.
 func (e *Entry) InputSchema() []byte {
 	if len(e.Contribution.InputSchema) > 0 {
 		return e.Contribution.InputSchema
@@ -128,7 +127,7 @@ func (e *Entry) InputSchema() []byte {
 	return nil
 }
 
-// OutputSchema is the result's schema document, nil when none is declared.
+// OutputSchema returns the result's schema document, or nil if none is declared.
 func (e *Entry) OutputSchema() []byte {
 	if e.Row != nil && len(e.Row.OutputSchema) > 0 {
 		return e.Row.OutputSchema
@@ -136,8 +135,8 @@ func (e *Entry) OutputSchema() []byte {
 	return e.Contribution.OutputSchema
 }
 
-// ContentHash is what approvals and grants bind to: the module's digest, or,
-// where a source has none, the contribution's own text.
+// ContentHash returns the hash that approvals and grants bind to: the module's digest, or,
+// if the source lacks one, that of the contribution's own text.
 func (e *Entry) ContentHash() string {
 	if e.Module.Digest != "" {
 		return e.Module.Digest
@@ -150,7 +149,7 @@ func (e *Entry) ContentHash() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// DisplayName is the human label: the registry's title with the provider, or the
+// DisplayName returns the human label: the registry's title with the provider, or the
 // contribution's own title.
 func (e *Entry) DisplayName() string {
 	_, kind, instance := e.key.Parts()
@@ -164,8 +163,8 @@ func (e *Entry) DisplayName() string {
 	return title
 }
 
-// Description comes from the registry for a canonical action, never from the
-// provider.
+// Description returns the description of a canonical action from the registry, never from
+// the provider.
 func (e *Entry) Description() string {
 	if e.Row != nil {
 		return e.Row.Description
@@ -173,7 +172,8 @@ func (e *Entry) Description() string {
 	return e.Contribution.Description
 }
 
-// TelemetryTags always holds extension, contribution, source and origin.
+// TelemetryTags returns the tags, which always include extension, contribution, source and
+// origin.
 func (e *Entry) TelemetryTags() map[string]string {
 	tags := map[string]string{
 		"extension": e.Module.Extension, "contribution": e.Contribution.ID, "source": e.Module.Origin, "origin": e.Module.Origin,

@@ -12,16 +12,16 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// quick says yes to inputs that plainly fit. Most schemas of tools are objects of a few
-// strings and numbers, and most inputs fit them; the validator makes a tree of the
-// input and fractions of its numbers to find that out. quick never says no: what it
-// does not follow, in the schema or in the input, goes to the validator, whose words
-// the caller hears.
+// quick accepts inputs that obviously fit. Most schemas of tools are objects of a few
+// strings and numbers, and most inputs fit them, whereas the validator builds a tree of the
+// input and fractions of its numbers to determine that. quick never rejects: any
+// unsupported part of the schema or the input goes to the validator, whose error the caller
+// receives.
 type quick struct {
 	kind       string // of JSON Schema; "" is any value that has no value in it
 	properties map[string]*quick
 	needed     uint64 // bit i: the property with that number must be there
-	number     int    // of a property, 1 and up; 0: nobody needs it
+	number     int    // of a property, from 1; 0 if it is not required
 	closed     bool   // additionalProperties: false
 	items      *quick
 	enum       []string
@@ -38,7 +38,7 @@ const deepest = 8
 // exact is where integers end that every reader of JSON reads alike.
 const exact = 1 << 53
 
-// newQuick reads a decoded schema; nil when it says more than is followed here.
+// newQuick compiles a decoded schema. It returns nil for a schema with unsupported parts.
 func newQuick(schema any, depth int) *quick {
 	object, ok := schema.(map[string]any)
 	if !ok || depth > deepest {

@@ -55,8 +55,8 @@ func (r *ruling) claims(m *module) {
 	}
 }
 
-// admitClaims takes into account what is withheld: a claim whose entries nobody
-// gets cannot hold a slot.
+// admitClaims considers withheld entries: a claim whose entries are all withheld cannot hold
+// a slot.
 func (r *ruling) admitClaims() {
 	for _, claims := range r.slots {
 		for i := range claims {
@@ -67,7 +67,7 @@ func (r *ruling) admitClaims() {
 	}
 }
 
-// SlotChoice is what a slot resolved to for one workspace and agent.
+// SlotChoice is the resolution of a slot for one workspace and agent.
 type SlotChoice struct {
 	Slot      string     `json:"slot"`
 	Requested string     `json:"requested"`
@@ -81,9 +81,9 @@ type SlotChoice struct {
 	winner *slotClaim
 }
 
-// SlotError says why a slot has no holder. No code path takes another provider
-// instead, whatever its rank and however few there are. errors.As finds it;
-// [SlotError.Unwrap] is its capability error.
+// SlotError is the reason why a slot lacks a holder. Another provider is never used instead,
+// for any rank and number of providers. errors.As finds it; [SlotError.Unwrap] returns its
+// capability error.
 type SlotError struct {
 	Code        string   `json:"code"` // slot_ambiguous, slot_provider_unavailable, slot_provider_disabled, slot_provider_unknown
 	Slot        string   `json:"slot"`
@@ -221,8 +221,8 @@ func (c *SlotChoice) holds(e *Entry) bool {
 	return a != nil && a.Slot == c.Slot && e.Module.Extension == c.winner.extension && (a.SelectorID == "" || a.SelectorID == c.winner.selector)
 }
 
-// SlotOf is the slot an entry is bound to, "" for none: the one it claims, or its
-// family's.
+// SlotOf returns the slot that an entry is bound to: the one it claims, or its family's. It
+// is "" for an unbound entry.
 func (e *Entry) SlotOf() string {
 	if a := e.Contribution.Arbitration; a != nil && a.Slot != "" {
 		return a.Slot

@@ -59,13 +59,13 @@ func sortedByKey(list []*Entry) []*Entry {
 	return list
 }
 
-// Knows reports whether any entry is of that provider.
+// Knows reports whether the provider has any entry.
 func (s *Snapshot) Knows(key capability.ProviderKey) bool {
 	_, ok := s.byKey.Find(func(e *Entry) int { return cmp.Compare(e.key, key) })
 	return ok
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (s *Snapshot) Len() int { return s.entries.Len() }
 
 // Entries yields every entry, ordered by action, extension id, contribution id
@@ -83,7 +83,7 @@ func (s *Snapshot) Modules() iter.Seq[*capability.Module] {
 	}
 }
 
-// ModuleCount is the number of modules, dormant ones included.
+// ModuleCount returns the number of modules, including dormant ones.
 func (s *Snapshot) ModuleCount() int { return s.modules.Len() }
 
 // ModuleEntries returns the entries of a module, in the catalog's order.
@@ -95,7 +95,7 @@ func (s *Snapshot) ModuleEntries(extension string) []*Entry {
 	return slices.Clone(m.entries)
 }
 
-// Module returns the module of an extension id.
+// Module returns the module with an extension id.
 func (s *Snapshot) Module(extension string) (*capability.Module, bool) {
 	m, ok := s.module(extension)
 	if !ok {
@@ -108,14 +108,14 @@ func (s *Snapshot) module(extension string) (*module, bool) {
 	return s.modules.Find(func(m *module) int { return cmp.Compare(m.Extension, extension) })
 }
 
-// Settings are those the snapshot was built under; they must not be changed.
+// Settings returns the settings of the snapshot; they must not be changed.
 func (s *Snapshot) Settings() *Settings { return s.settings }
 
-// Rules are the compiled rules of the settings.
+// Rules returns the compiled rules of the settings.
 func (s *Snapshot) Rules() *rules.Set { return s.rules }
 
-// Action returns the entries offering a, in deterministic order. An alias of the
-// registry is its action.
+// Action returns the entries that offer a, in deterministic order. An alias of the
+// registry stands for its action.
 func (s *Snapshot) Action(a capability.Action) []*Entry {
 	if row := registryRow(a); row != nil {
 		a = row.ID
@@ -123,10 +123,9 @@ func (s *Snapshot) Action(a capability.Action) []*Entry {
 	return s.entries.Range(nil, func(e *Entry) int { return cmp.Compare(e.Action, a) })
 }
 
-// Families yields the actions with their entries; for an action that nobody
-// offers there are none. The list must be sorted, free of repetitions and without
-// aliases; all stands for the list of every action there is. A yielded slice is
-// overwritten by the next.
+// Families yields the actions with their entries, which are empty for an action without a
+// provider. The list must be sorted, free of repetitions and without aliases; all reports
+// that it is the list of every action. A yielded slice is overwritten by the next.
 func (s *Snapshot) Families(list []capability.Action, all bool) iter.Seq2[capability.Action, []*Entry] {
 	return func(yield func(capability.Action, []*Entry) bool) {
 		var run []*Entry
@@ -178,7 +177,7 @@ func (s *Snapshot) Families(list []capability.Action, all bool) iter.Seq2[capabi
 	}
 }
 
-// Capability returns the entry of that id.
+// Capability returns the entry with that id.
 func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
 	extension, contribution, action, ok := splitID(string(id))
 	if !ok {
@@ -240,8 +239,8 @@ func (s *Snapshot) Resolve(t capability.Target) []*Entry {
 	return s.Member(t.Member)
 }
 
-// Withheld is the reason why nobody gets the entry, "" for none: a conflict or a
-// dependency. Slots depend on the context: see [Snapshot.SlotWithholds].
+// Withheld returns the reason why an entry is withheld from all callers, a conflict or a
+// dependency, or "". Slots depend on the context: see [Snapshot.SlotWithholds].
 func (s *Snapshot) Withheld(e *Entry) string {
 	if len(s.ruling.withheld) == 0 {
 		return ""
@@ -289,7 +288,7 @@ func (s *Snapshot) SlotWithholds(e *Entry, workspace, agent string) bool {
 	return !choice.holds(e)
 }
 
-// RankOf is the rank that counts: the operator's, else the declared one.
+// RankOf returns the effective rank: the operator's, otherwise the declared one.
 func (s *Snapshot) RankOf(e *Entry) int {
 	if rank, ok := s.settings.Ranks[e.key]; ok {
 		return rank
@@ -297,8 +296,7 @@ func (s *Snapshot) RankOf(e *Entry) int {
 	return e.Contribution.Rank
 }
 
-// Rejected maps runtime ids to the reason why their contribution is in no
-// catalog.
+// Rejected maps the runtime ids of rejected contributions to the reasons.
 func (s *Snapshot) Rejected() map[string]string {
 	out := make(map[string]string)
 	for m := range s.modules.All() {
@@ -395,8 +393,8 @@ func sortedPairs(m map[string]string) [][2]string {
 	return out
 }
 
-// mentioned is which values scopes, rules, slots and defaults name. Contexts that
-// differ only in values nobody names are the same context.
+// mentioned is the set of values that scopes, rules, slots and defaults name. Contexts that
+// differ only in other values are the same context.
 type mentioned struct {
 	workspaces, agents, sessions, accounts, conversations map[string]bool
 }

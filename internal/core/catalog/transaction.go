@@ -115,9 +115,8 @@ func (m *module) same(o *module) bool {
 	})
 }
 
-// join settles which look-alike tools form families, and builds the sources anew
-// whose tools changed sides. Only actions that this change speaks of are looked
-// at.
+// join decides which look-alike tools form families, and rebuilds the sources of tools that
+// changed families. It checks only the actions of this change.
 func (t *transaction) join() error {
 	affected := make(map[capability.Action]bool)
 	var gone []mappable

@@ -178,7 +178,7 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	}
 	e := &Entry{Action: c.Action, Contribution: c, Module: m.Module, Provider: providers[c.Provider], Effect: c.Effect, Runtime: m.Extension + "/" + c.ID}
 	if strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c) {
-		return nil, "unknown_canonical_action" // of another tool: nobody joins it by naming it
+		return nil, "unknown_canonical_action" // of another tool, which cannot be joined by naming it
 	}
 	mapped := b.resolveAction(m, e)
 	if reason := b.family(e); reason != "" {
@@ -189,7 +189,7 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	}
 	switch e.Effect {
 	case capability.EffectRead, capability.EffectWrite, capability.EffectAdmin:
-	default: // also what nobody knows
+	default: // including unknown ones
 		e.Effect = capability.EffectExternal
 	}
 	if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {

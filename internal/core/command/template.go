@@ -40,7 +40,7 @@ type TemplateInput struct {
 	Route   *Route
 	WorkDir string
 	// Config returns a setting of the extension that is not secret, because other users of
-	// the machine can see the arguments of a program. If nil, there are no settings.
+	// the machine can see the arguments of a program. If nil, the extension lacks settings.
 	Config func(key string) (string, bool)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// probeWithin bounds the question whether a provider marked unavailable is back.
+// probeTimeout bounds the probe whether a provider marked unavailable is available again.
 const probeTimeout = time.Second
 
 // arbitrate chooses one of the permitted candidates and checks the input against

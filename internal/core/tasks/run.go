@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// progressEvery bounds how often status texts are passed on.
+// progressInterval is the minimum interval between status texts.
 const progressInterval = 50 * time.Millisecond
 
 // approvalKey is the key of the question whether a call may be made.

@@ -4,7 +4,7 @@ package procgroup
 
 import "os/exec"
 
-// Own does nothing, because there are no process groups here.
+// Own does nothing, because the system lacks process groups.
 func Own(*exec.Cmd, bool) {}
 
 // Terminate ends the program itself.

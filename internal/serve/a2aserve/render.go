@@ -91,7 +91,7 @@ func statusOf(t *tasks.Task) a2awire.Status {
 }
 
 // statusMessage returns the message for a task's state: the question, the failure, the
-// progress; nil if there is none.
+// progress; nil without any.
 func statusMessage(t *tasks.Task) *a2awire.Message {
 	text, about := t.Status, any(nil)
 	switch {

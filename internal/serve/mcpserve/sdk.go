@@ -198,7 +198,7 @@ func (v *viewer) liveSession(id string) *mcp.ServerSession {
 	return nil
 }
 
-// closeWithin bounds how long the end of a session is waited for: the SDK waits
+// closeTimeout bounds the wait for the end of a session: the SDK waits
 // for handlers, and a dead peer may hold one.
 const closeTimeout = 2 * time.Second
 

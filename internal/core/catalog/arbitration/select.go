@@ -27,7 +27,7 @@ type Request struct {
 	Caller   Caller              // "" is Planner
 	Audience capability.Audience // "" is agent
 	// Denied reports entries that the caller may not use for reasons outside the
-	// catalog (Cedar); they are no candidates. nil: none.
+	// catalog (Cedar); they are not candidates. It may be nil.
 	Denied func(*catalog.Entry) bool
 	// Awake reports whether an entry whose state says no may be tried all the same
 	// (its provider has just answered). nil: none.
