@@ -1,10 +1,10 @@
-// Package oauth takes access tokens of an authorization server that the operator
-// trusts: we are an OAuth 2.1 resource server, never an authorization server. A
+// Package oauth verifies access tokens of an authorization server that the operator
+// trusts: junctor is an OAuth 2.1 resource server, never an authorization server. A
 // token is a JWT; its issuer, audience, times and algorithm are checked here, its
-// signature with the issuer's published keys. What it may do is what its scopes
-// say, inside what the rules permit its principal.
+// signature with the issuer's published keys. Its scopes bound its permissions, within the
+// rules for its principal.
 //
-// The keys are fetched at most once a minute, however many unknown ones are named,
+// The keys are fetched at most once a minute, for any number of unknown ones,
 // and again every hour, so that withdrawn ones end.
 package oauth
 
@@ -36,7 +36,7 @@ const (
 	clockSkewGrace    = time.Minute
 )
 
-// Algorithms are those that tokens may be signed with where the operator names none.
+// Algorithms returns the default signature algorithms of tokens.
 func Algorithms() []string { return []string{"RS256", "PS256", "ES256", "EdDSA"} }
 
 // Scope says what a scope lets its token do: calls of this effect and all lesser ones.

@@ -20,19 +20,19 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Kind says what a change does.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of changes.
 const (
-	// Folder makes a folder of ours, mode 0700. Undo removes it with all that is in it.
+	// Folder creates a folder, mode 0700. Undo removes it with its content.
 	Folder Kind = "folder"
-	// Private writes a file of ours, mode 0600, that must not exist yet. Undo removes it.
+	// Private writes a new file, mode 0600, that must not exist yet. Undo removes it.
 	Private Kind = "private"
 	// Link makes a symbolic link to Target, that must not exist yet. Undo removes the link.
 	Link Kind = "link"
-	// Merge carries out Edits in a JSON file. A file that is not one JSON object is an
-	// error and stays as it is; one that is missing is made.
+	// Merge applies Edits to a JSON file. A file that is not one JSON object is an
+	// error and is not changed; a missing file is created.
 	Merge Kind = "merge"
 	// Block puts Text between two marker lines at the end of a text file.
 	Block Kind = "block"
@@ -48,7 +48,7 @@ const (
 	MaxChanges = 256      // of one session
 )
 
-// Change is one thing to do to a file.
+// Change is one change of a file.
 type Change struct {
 	Kind Kind
 	// Path is the file, absolute. Root is the folder it must really lie in: symbolic links
@@ -60,18 +60,18 @@ type Change struct {
 	Edits  []Edit // Merge
 }
 
-// Edit is one value in a JSON object. Objects on the way to it are made.
+// Edit is one value in a JSON object. Missing objects on the path are created.
 type Edit struct {
 	Keys  []string        `json:"keys"` // from the outermost object inwards; at least one
 	Value json.RawMessage `json:"value"`
-	// Append adds Value to the array at Keys unless an equal element is there; otherwise
-	// Value takes the place of what is at Keys.
+	// Append adds Value to the array at Keys unless it has an equal element. Otherwise Value
+	// replaces the value at Keys.
 	Append bool `json:"append,omitempty"`
 }
 
-// Apply carries out changes in their order. journal is a file that does not exist yet, in
+// Apply applies changes in their order. journal is a file that does not exist yet, in
 // a folder that does; owner names the session in markers, 1 to 80 letters, digits, dots,
-// underscores and hyphens. When a change fails, those before it are undone, and the error
+// underscores and hyphens. If a change fails, those before it are undone, and the error
 // is that of the change; its reasons are overlay_outside, overlay_exists, overlay_broken,
 // overlay_special, overlay_busy and overlay_invalid.
 func Apply(ctx context.Context, journal, owner string, changes []Change) error {
@@ -91,7 +91,7 @@ func Apply(ctx context.Context, journal, owner string, changes []Change) error {
 	if err == nil {
 		return nil
 	}
-	// What was done must be undone also where the reason to stop is that ctx has ended.
+	// The changes must be undone even if ctx has ended.
 	if undo := Undo(context.WithoutCancel(ctx), journal); undo != nil {
 		return errors.Join(err, undo)
 	}

@@ -23,16 +23,15 @@ const (
 	outFD = 4
 )
 
-// watchdog is how long after its deadline the engine may take to notice, before
-// the process ends itself.
+// watchdogInterval is how long the engine may take to notice its deadline, before the
+// process ends itself.
 const watchdogInterval = 300 * time.Millisecond
 
 // IsWorker reports whether this process was started to run code. argv is os.Args.
 func IsWorker(argv []string) bool { return len(argv) == 2 && argv[1] == workerName }
 
-// Main is this process's life as the runner of one piece of code; it returns its
-// exit status. The code comes last: before it is read, everything that could
-// touch the machine is given up.
+// Main runs this process as the runner of one piece of code, and returns its exit status. It
+// reads the code last, after it has given up all access to the machine.
 func Main() int {
 	if err := sandbox.ComputeOnly(); err != nil {
 		fmt.Fprintln(os.Stderr, "the walls cannot be put up:", err)

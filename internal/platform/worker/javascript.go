@@ -15,7 +15,7 @@ import (
 //go:embed prelude.js
 var prelude string
 
-// maxDepth is how deep calls may nest: what the engine does not grow by itself.
+// maxDepth is the maximum depth of nested calls, which the engine does not extend by itself.
 const maxDepth = 2000
 
 // javascript runs the code of c in an engine of its own.
@@ -92,7 +92,7 @@ func javascript(c *conn, deadline time.Time) (value jsonx.Raw, err error) {
 	return value, nil
 }
 
-// limited runs a part of the code in what time is left.
+// limited runs a part of the code within the remaining time.
 func limited(vm *quickjs.VM, deadline time.Time, part func() error) error {
 	left := time.Until(deadline)
 	if left <= 0 {

@@ -18,12 +18,12 @@ import (
 // errDone ends a process that has answered and does not end by itself.
 var errDone = errors.New("it has answered")
 
-// Run runs the code and returns when no process of it is left. Errors are
+// Run runs the code and returns when all its processes have ended. Errors are
 // invalid_input, reasons unsupported_language and bad_code_binding; too_large,
 // reason code_too_large; timeout; cancelled; failed, reasons execution_failed
-// (the code's own error, or that it ended without an answer), resource_limit
-// (detail kind) and output_limit; and those of sandbox.Box. The result holds what
-// is known of the run, with an error too.
+// (the code's own error, or an end without an answer), resource_limit
+// (detail kind) and output_limit; and those of sandbox.Box. The result describes the run as
+// far as possible, with an error too.
 func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	if err := r.check(&job); err != nil {
 		return Result{}, err
@@ -58,8 +58,8 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	return result, verdict(ctx, &job, t, ran, runErr, context.Cause(runCtx))
 }
 
-// verdict says what came of the run. What the code answered counts whatever became
-// of its process then.
+// verdict returns the outcome of the run. An answer of the code counts, independent of the
+// later fate of its process.
 func verdict(ctx context.Context, job *Job, t *talk, ran sandbox.Result, runErr, cause error) error {
 	failure, known := errors.AsType[*capability.Error](runErr)
 	switch {
@@ -131,7 +131,7 @@ func (r *Runner) spec(job *Job, files []*os.File) sandbox.Spec {
 	return s
 }
 
-// confinement is what the process is behind: no files, no network.
+// confinement returns the confinement of the process: no files, no network.
 func (r *Runner) confinement(job *Job) sandbox.Confinement {
 	c := sandbox.Confinement{
 		MinTier: job.Floor, Network: sandbox.NetworkNone, UID: job.UID, GID: job.GID, Bare: r.bare(),

@@ -19,8 +19,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// order is the first line to the process; the code and the input follow it, as
-// many bytes as it says.
+// order is the first line to the process. The code and the input follow it, with the
+// lengths that it contains.
 type order struct {
 	Language string   `json:"language"`
 	Entry    string   `json:"entry"`
@@ -33,7 +33,7 @@ type order struct {
 	Path     string   `json:"path"` // python's, to import from
 }
 
-// line is what comes back: chunks, host calls, and at the end a result or an error.
+// line is one line of the process: a chunk, a host call, or at the end a result or an error.
 type line struct {
 	Chunk  jsonx.Raw `json:"chunk"`
 	Result jsonx.Raw `json:"result"`
@@ -52,7 +52,7 @@ const (
 	kindOutput  = "output"
 )
 
-// failure is how the code failed, as its process says it.
+// failure is the failure of the code as reported by its process.
 type failure struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
@@ -84,7 +84,7 @@ type replyError struct {
 	Message string `json:"message"`
 }
 
-// talk is our side of the two pipes. Nothing that comes in is trusted.
+// talk is the server's end of the two pipes. All input is untrusted.
 type talk struct {
 	job  *Job
 	pkg  string // as the process sees it
@@ -103,7 +103,7 @@ type talk struct {
 // run sends the job and reads the process's messages until it ends.
 func (t *talk) run(ctx context.Context) {
 	if err := t.send(); err != nil {
-		return // it is gone; that it said nothing is told by the verdict
+		return // the process has ended; the verdict reports the missing answer
 	}
 	lines := bufio.NewReaderSize(t.in, 64<<10)
 	for {
@@ -152,7 +152,7 @@ func (t *talk) breaks(err error) {
 	t.stop(err)
 }
 
-// take acts on one line; done says that no other counts.
+// take handles one line; done reports that further lines are ignored.
 func (t *talk) take(ctx context.Context, data []byte) (done bool) {
 	var l line
 	if err := jsonx.Unmarshal(data, &l); err != nil {
@@ -197,7 +197,7 @@ func (t *talk) chunk(data jsonx.Raw) (done bool) {
 	return true
 }
 
-// serve carries out one host call. One at a time: the code waits for its reply.
+// serve handles one host call. Calls are sequential, because the code waits for its reply.
 func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 	t.calls++
 	switch {
@@ -232,7 +232,7 @@ func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 	return err != nil
 }
 
-// refused says why a host call is not made.
+// refused returns the error for a host call that is not allowed.
 func refused(method string) string {
 	return fmt.Sprintf("the host call %.40q is not allowed here: the permissions in force do not cover it, or nothing serves it", method)
 }

@@ -1,36 +1,35 @@
-// Package worker runs one piece of untrusted code in a separate process
-// that can only compute. The process is this binary started
-// again behind the walls of package sandbox; before it reads the code it gives up
-// every system call that opens, connects or starts something. What is left are
-// memory, which the engine and then the kernel bound, time, which the engine, the
-// process itself and then its parent bound, and two pipes.
+// Package worker runs one piece of untrusted code in a separate process that can only
+// compute. The process is this binary started again in the confinement of package sandbox.
+// Before it reads the code, it gives up every system call that opens, connects or starts
+// something. It retains memory, bounded by the engine and then the kernel, time, bounded by
+// the engine, the process itself and then its parent, and two pipes.
 //
 // # The contract
 //
-// The code is given one JSON document, {"args": […], "kwargs": {…}, "context":
+// The code receives one JSON document, {"args": […], "kwargs": {…}, "context":
 // {…}} and for scripts of extensions "flags" and "config", and answers with
 // chunks and then one result or one error.
 //
-//   - javascript: the top-level function of the entry's name (main) is called with
-//     the document; where there is an object handlers with a function of the
-//     handler's name, that one is. It may be async or a generator: what it yields
-//     are chunks, what it returns is the result. host.chunk(v) is a chunk too.
+//   - javascript: the top-level function with the entry's name (main) is called with
+//     the document. If an object handlers has a function with the handler's name, that
+//     one is called instead. It may be async or a generator: yielded values are chunks,
+//     and the returned value is the result. host.chunk(v) is a chunk too.
 //   - wasm: WASI preview 1 with the document as standard input, and lines
 //     {"chunk": …}, {"result": …} or {"error": …} as standard output. The exported
-//     function of the entry's name without parameters is called (after
-//     _initialize); without one, _start with the name as argv[1]. What an exported
-//     function returns is the result where no line was.
-//   - python, where it is listed: an interpreter in the sandbox, in isolated mode.
-//     HANDLERS[handler](args, context) is called where there is one, else the
-//     function of the entry's name with args and kwargs. Generators and coroutines
+//     function with the entry's name without parameters is called (after
+//     _initialize); without one, _start with the name as argv[1]. The value returned by
+//     an exported function is the result unless there was a result line.
+//   - python, if it is listed: an interpreter in the sandbox, in isolated mode.
+//     HANDLERS[handler](args, context) is called if it exists, otherwise the
+//     function with the entry's name with args and kwargs. Generators and coroutines
 //     are as in javascript. It sees the system's files, as every program does.
 //
 // # Host calls
 //
-// The code reaches the world only through calls its caller allows, each a
-// JSON-RPC 2.0 request over a pipe: fetch, read, write, llm and log, with
-// parameters by place. In javascript they are host.fetch(…) and so on, and throw
-// what goes wrong; in python the global host has them. A wasm module imports, from
+// The code can use the network, files and models only through calls that its caller allows,
+// each a JSON-RPC 2.0 request over a pipe: fetch, read, write, llm and log, with
+// parameters by position. In javascript they are host.fetch(…) and so on, and throw
+// errors; in python the global host has them. A wasm module imports, from
 // module "junctor":
 //
 //	call(ptr, len i32) i32   // JSON {"method": …, "params": […]}; the reply's length
@@ -53,7 +52,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// Limits of one run, in bytes where nothing else is said.
+// Limits of one run, in bytes unless stated otherwise.
 const (
 	DefaultMemory  = 64 << 20 // of the engine
 	MaxMemory      = 512 << 20
@@ -69,8 +68,8 @@ const (
 	MaxRequest     = 1 << 20
 	MaxReply       = 4 << 20
 
-	// overhead is what the process takes beside the engine's memory: this binary,
-	// what it compiles, and results on their way.
+	// overhead is the memory of the process beyond the engine's: this binary, compiled code,
+	// and results in transit.
 	overhead = 256 << 20
 	// grace is how long after the engine's deadline the process is killed.
 	stopGrace = time.Second
@@ -86,15 +85,15 @@ const (
 // ReasonLanguage is the reason of code in a language that nothing here runs.
 const ReasonLanguage = "unsupported_language"
 
-// Walls runs programs confined; sandbox.Box does.
+// Walls runs programs confined; sandbox.Box implements it.
 type Walls interface {
-	// Place says how a program of that confinement would run.
+	// Place returns how a program with that confinement would run.
 	Place(c sandbox.Confinement) (sandbox.Placement, error)
 	// Run runs it and returns when no process of it is left.
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
-// Config of a Runner. Walls is required.
+// Config configures a [Runner]. Walls is required.
 type Config struct {
 	Walls Walls
 	// Languages are those that may run; nil is javascript and wasm. python is one
@@ -110,8 +109,8 @@ type Runner struct {
 	bare func() bool
 }
 
-// New returns a Runner. The binary it lives in must call [Main] first of all when
-// [IsWorker] says so, and the sandbox's helper as well.
+// New returns a Runner. Its binary must call [Main] first of all if [IsWorker] returns true,
+// and the sandbox's helper as well.
 func New(cfg Config) *Runner {
 	if cfg.Languages == nil {
 		cfg.Languages = []string{JavaScript, WASM}
@@ -119,7 +118,7 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg, bare: sync.OnceValue(static)}
 }
 
-// Call serves one host call. Its error's sentence is shown to the code.
+// Call handles one host call. Its error message is shown to the code.
 type Call func(ctx context.Context, params json.RawMessage) (any, error)
 
 // Job is one run.
@@ -146,9 +145,9 @@ type Job struct {
 	Package, Import string
 }
 
-// Result is what came of a run.
+// Result is the outcome of a run.
 type Result struct {
-	Value     json.RawMessage // what the code returned; null for nothing
+	Value     json.RawMessage // the value that the code returned; null for none
 	Chunks    int
 	Calls     int
 	Duration  time.Duration
@@ -156,8 +155,7 @@ type Result struct {
 	Usage     sandbox.Usage
 }
 
-// Language is the canonical name of a language as it is sent, "" for one that is
-// not known.
+// Language returns the canonical name of a language, or "" for an unknown one.
 func Language(name string) string {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "javascript", "js":
@@ -170,8 +168,8 @@ func Language(name string) string {
 	return ""
 }
 
-// Languages are the languages there are, each with the reason why code in it is
-// refused here, or "".
+// Languages returns the supported languages, each with the reason why code in it is
+// rejected here, or "".
 func (r *Runner) Languages() map[string]string {
 	out := make(map[string]string)
 	for _, name := range []string{JavaScript, WASM, Python} {

@@ -6,11 +6,10 @@ import (
 	"net"
 )
 
-// Dial connects to target, which is host:port, by the rules of a proxy and
-// without one: the name is resolved once, every address it has is judged, and one
-// of those is dialled. Rate and number of connections are the caller's to bound.
-// An error for which [Denied] is true is the policy's; others say nothing to a
-// stranger.
+// Dial connects to target, which is host:port, by the rules of a proxy but without a proxy:
+// the name is resolved once, each of its addresses is checked, and one of those is dialled.
+// The caller must bound rate and number of connections. An error for which [Denied] is true
+// comes from the policy; others do not reveal anything about the network.
 func Dial(ctx context.Context, target string, cfg Config) (net.Conn, error) {
 	f, err := compile(cfg.Policy)
 	if err != nil {
@@ -26,7 +25,7 @@ func Dial(ctx context.Context, target string, cfg Config) (net.Conn, error) {
 	return p.dial(ctx, target, 0)
 }
 
-// Denied reports whether an error of [Dial] is a refusal by the policy, and why.
+// Denied reports whether an error of [Dial] is a denial by the policy, and the reason.
 func Denied(err error) (reason string, denied bool) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.reason, true

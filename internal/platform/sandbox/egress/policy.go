@@ -1,8 +1,8 @@
 // Package egress is the only way out of a confined program's empty network: an
-// HTTP proxy (CONNECT, and plain forwarding) that lets through the hosts a
-// policy names, at a bounded rate (capability-runner). A name is resolved once,
-// every address it has is judged, and the address that was judged is the one
-// that is dialled: answering differently the second time gains nothing.
+// HTTP proxy (CONNECT, and plain forwarding) that permits the hosts of a
+// policy, at a bounded rate (capability-runner). A name is resolved once, each of its
+// addresses is checked, and the checked address is dialled, so that a different answer to a
+// second lookup has no effect.
 package egress
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Policy says where a run may connect to. The zero value lets nothing through.
+// Policy lists the destinations that a run may connect to. The zero value permits none.
 type Policy struct {
 	// Allow and Deny are host patterns: "api.example.com", "*.example.org" (every
 	// name below, not itself), an address, or "*"; ":PORT" behind it admits that
@@ -33,17 +33,17 @@ type Policy struct {
 	Connections int
 }
 
-// Decision is one judgement, for the audit: event egress_allowed or egress_denied.
+// Decision is one decision, for the audit: event egress_allowed or egress_denied.
 type Decision struct {
 	Allowed bool
-	Host    string // normalised; what was asked for, cut at 256 bytes, if it could not be
+	Host    string // normalised; if that failed, the requested host, cut at 256 bytes
 	Port    int
 	Address string // that was dialled or refused; "" when it did not come to that
 	Reason  string // why it was denied
 	At      time.Time
 }
 
-// Event is the audit's name of the decision.
+// Event returns the audit event of the decision.
 func (d Decision) Event() string {
 	if d.Allowed {
 		return "egress_allowed"
@@ -51,12 +51,12 @@ func (d Decision) Event() string {
 	return "egress_denied"
 }
 
-// Resolver turns names into addresses; *net.Resolver is one.
+// Resolver resolves names to addresses; *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer connects to a literal address; *net.Dialer is one.
+// Dialer connects to a literal address; *net.Dialer implements it.
 type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -171,14 +171,14 @@ func compile(p Policy) (*filter, error) {
 	return f, nil
 }
 
-// Check reports whether a policy can be read.
+// Check reports whether a policy is valid.
 func (p Policy) Check() error {
 	_, err := compile(p)
 	return err
 }
 
-// Admits judges a host and port by the patterns alone, without resolving it: ""
-// permits, anything else says why not. A policy that cannot be read admits nothing.
+// Admits checks a host and port by the patterns alone, without resolving it. It returns ""
+// if they are permitted, and otherwise the reason. An invalid policy admits nothing.
 func (p Policy) Admits(host string, port int) string {
 	f, err := compile(p)
 	if err != nil {
@@ -225,7 +225,7 @@ func metadata(a netip.Addr) bool {
 	return false
 }
 
-// address judges what a name resolved to; "" permits.
+// address checks a resolved address; "" permits it.
 func (f *filter) address(a netip.Addr, ranges []netip.Prefix) string {
 	a = a.Unmap()
 	listed := slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Contains(a) })

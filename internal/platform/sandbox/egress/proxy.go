@@ -27,7 +27,7 @@ const (
 	addressesTried     = 4
 )
 
-// Config is what a proxy needs beside its policy.
+// Config configures a proxy, in addition to its policy.
 type Config struct {
 	Policy   Policy
 	Resolver Resolver // nil means the system's
@@ -49,9 +49,8 @@ type proxy struct {
 	forward *http.Transport
 }
 
-// Serve answers on l until ctx ends, and then closes l and every connection
-// before it returns. The error is that of a policy that cannot be read; a
-// listener that breaks just ends it.
+// Serve serves l until ctx ends, and closes l and every connection before it returns. It
+// returns an error only for an invalid policy; a broken listener just ends it.
 func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	f, err := compile(cfg.Policy)
 	if err != nil {
@@ -131,7 +130,7 @@ func (c *placed) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what we write, for tunnels.
+// CloseWrite closes the write side, for tunnels.
 func (c *placed) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -249,8 +248,8 @@ func (p *proxy) report(d Decision) {
 
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }
 
-// fail answers what went wrong; the client learns why it was denied, but not
-// what a lookup or a dial said about the network outside.
+// fail writes the error response. The client receives the reason of a denial, but not the
+// details of a failed lookup or dial, which would reveal the network outside.
 func fail(w http.ResponseWriter, err error) {
 	if r, denied := errors.AsType[*refusal](err); denied {
 		http.Error(w, "junctor: denied: "+r.reason, http.StatusForbidden)
@@ -328,7 +327,7 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request) {
 	}
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
-	out.Host = r.URL.Host // what was judged is what is asked for: no fronting
+	out.Host = r.URL.Host // only the checked host is requested, so domain fronting is impossible
 	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Connection"), ","), ",") {
 		out.Header.Del(strings.TrimSpace(name))
 	}

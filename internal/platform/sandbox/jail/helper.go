@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stepError says where the building of the room failed.
+// stepError is the failed step of building the private root.
 type stepError struct {
 	step string
 	err  error
@@ -47,8 +47,8 @@ type helper struct {
 	exceeded string
 }
 
-// Main is the whole life of the helper; it returns its exit status. Whatever
-// happens to the program, the status is 0 once it was reported.
+// Main runs the helper, and returns its exit status. The status is 0 once the program's end
+// was reported, for every outcome of the program.
 func Main() int {
 	// Inherited descriptors are closed here, including those without close-on-exec.
 	if err := unix.CloseRange(ControlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {

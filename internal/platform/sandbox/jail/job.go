@@ -1,14 +1,14 @@
 //go:build linux
 
-// Package jail is the inside of the sandbox: what our own binary does when it is
+// Package jail is the inside of the sandbox: the code that runs when the server's binary is
 // started again as the helper of one run (capability-runner). The helper builds
-// the room (a private root, an empty network), starts the program in it behind
-// every wall the job asks for, watches its limits, reaps what dies and reports
+// the private root and an empty network, starts the program in it with
+// every layer of the job, watches its limits, reaps its children and reports
 // over a socket. At tier T3 it is process 1 of its own pid namespace, so that
-// its end is everybody's; at T2 it is the subreaper of the tree, and ends last.
+// its end terminates all of them; at T2 it is the subreaper of the tree, and ends last.
 //
-// The walls are put up on one locked thread, from which the program is then
-// started: it inherits them, and the helper's other threads keep what they need
+// The layers are applied on one locked thread, from which the program is then
+// started, so that the program inherits them and the helper's other threads keep the rights
 // to watch and to kill.
 package jail
 
@@ -26,22 +26,22 @@ const (
 // run's own network namespace; nothing else is in there, so it is always free.
 const ProxyPort = 3128
 
-// ControlFD is the one descriptor the helper starts with beside the standard
-// three: a packet socket, on which commands come in and events go out. With
-// CommandJob come the program's three streams, the Job as JSON in an anonymous
-// file, and the handles the job says it has, in the order of their fields.
+// ControlFD is the only descriptor of the helper at its start besides the standard
+// three: a packet socket, which receives commands and sends events. CommandJob includes
+// the program's three streams, the Job as JSON in an anonymous file, and the handles
+// listed by the job, in the order of their fields.
 const ControlFD = 3
 
-// Mount is one thing of the machine that is shown in the private root.
+// Mount is one part of the machine that is shown in the private root.
 type Mount struct {
 	Source string `json:"s"` // real path: no symbolic links in it
 	Target string `json:"t"`
-	// Dev and Ino say which file Source was when it was judged; 0 asks no more.
+	// Dev and Ino identify the verified file of Source; 0 skips the check.
 	Dev    uint64 `json:"d,omitempty"`
 	Ino    uint64 `json:"i,omitempty"`
 	File   bool   `json:"f,omitempty"` // not a directory
 	Write  bool   `json:"w,omitempty"`
-	Device bool   `json:"v,omitempty"` // a device node, which must stay one
+	Device bool   `json:"v,omitempty"` // a device node, which must remain one
 }
 
 // Room is the part of a private root that is the same for every job.
@@ -58,7 +58,7 @@ type Rule struct {
 	Device bool   `json:"v,omitempty"` // read and write, make nothing
 }
 
-// Limits bound one run; a zero bounds nothing.
+// Limits bound one run; zero means unlimited.
 type Limits struct {
 	Memory    int64         `json:"mem,omitempty"`   // bytes of the whole tree, watched here
 	AddrSpace int64         `json:"as,omitempty"`    // bytes of address space of each process
@@ -70,13 +70,13 @@ type Limits struct {
 	Temp      int64         `json:"tmp,omitempty"`  // bytes of the private temporary directory: held by the kernel at T3, else watched here
 }
 
-// Job is what the helper is to do.
+// Job describes the run for the helper.
 type Job struct {
 	Path string   `json:"path"` // of the program, as it is seen inside
 	Args []string `json:"args"` // with the program's name first
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"` // as seen inside; "" means the work directory's handle
-	// ToolDev and ToolIno say which file the program must still be; 0 asks nothing.
+	// ToolDev and ToolIno identify the verified program; 0 skips the check.
 	ToolDev uint64 `json:"tool_dev,omitempty"`
 	ToolIno uint64 `json:"tool_ino,omitempty"`
 
@@ -95,8 +95,8 @@ type Job struct {
 	TempDir string `json:"temp_dir,omitempty"`
 
 	Isolate bool `json:"isolate"` // this process is 1 of new namespaces
-	// Room is what the private root holds whatever the job; nil when it was built
-	// before the job came (CommandRoom).
+	// Room is the part of the private root that is independent of the job; nil if it was built
+	// before the job arrived (CommandRoom).
 	Room   *Room             `json:"room,omitempty"`
 	Mounts []Mount           `json:"mounts,omitempty"`
 	Files  map[string]string `json:"files,omitempty"` // small files of its own
@@ -116,8 +116,8 @@ type Job struct {
 	Proxy   bool `json:"proxy,omitempty"` // make the proxy's listener and hand it out
 
 	Limits Limits `json:"limits"`
-	// ExtraProcesses is added to the process limit: what runs already as the same
-	// user and is counted with the program.
+	// ExtraProcesses is added to the process limit: the processes that already run as the
+	// same user and are counted with the program.
 	ExtraProcesses int `json:"extra_procs,omitempty"`
 }
 
@@ -151,7 +151,7 @@ type Event struct {
 	Usage  Usage  `json:"usage,omitzero"`
 }
 
-// Usage is what the whole tree used.
+// Usage is the resource usage of the whole tree.
 type Usage struct {
 	User   time.Duration `json:"u,omitempty"`
 	System time.Duration `json:"s,omitempty"`

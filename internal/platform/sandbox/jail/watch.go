@@ -75,8 +75,8 @@ func (h *helper) watchDisk(dir string, limit int64) {
 	}
 }
 
-// leastEntry is what a file that occupies nothing is counted as, in bytes: names and
-// inodes run out as well.
+// leastEntry is the size in bytes that an empty file is counted with, because names and
+// inodes are limited as well.
 const leastEntry = 1 << 10
 
 // deepest is the maximum depth of nested folders, because the cost of walking is its square,

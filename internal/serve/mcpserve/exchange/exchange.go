@@ -1,7 +1,6 @@
-// Package exchange is the answer to one MCP request while it is being made: JSON, or a
-// stream of events where there is something to say before the end. It holds what a client
-// that reads slowly may leave unread, how often it is told of progress, and the comments
-// that keep a quiet stream open.
+// Package exchange writes the answer to one MCP request: JSON, or a stream of events if
+// there are messages before the end. It bounds the unread messages of a slow client, limits
+// the rate of progress notices, and sends the comments that keep a quiet stream open.
 package exchange
 
 import (
@@ -23,11 +22,11 @@ const (
 	beatInterval     = 15 * time.Second // a comment on a quiet stream
 	ProgressMost     = 10               // notices in
 	progressInterval = time.Second      // this time; then only the newest counts
-	writeTimeout     = 30 * time.Second // a client that takes nothing in is gone
+	writeTimeout     = 30 * time.Second // after which a client that does not read is disconnected
 )
 
-// What a client that reads slowly may leave unread of one stream: messages, and their
-// bytes, of which one message may have more.
+// Limits of the unread part of one stream: messages, and their bytes, of which one message
+// may have more.
 const (
 	maxUnread      = 256
 	MaxUnreadBytes = 2 << 20
@@ -38,20 +37,19 @@ type Outcome struct {
 	Result []byte
 	Fault  *mcpwire.Fault
 	Silent bool // the client withdrew it: nothing more is sent
-	// Narrow is the effect that the access token is too narrow for; a fault says so.
+	// Narrow is the effect that the access token is too narrow for, if the fault is due to it.
 	Narrow capability.Effect
 }
 
-// Exchange is the answer to one request while it is being made. It is JSON, unless
-// there is something to say before the end, or the end is long in coming: then it
-// is a stream of events whose last one is the response. Events are written by a
-// goroutine of their own, which begins with the first and ends before the response:
-// what a provider says may come from any goroutine, and must never wait for a
-// client.
+// Exchange is the answer to one request during its creation. It is JSON, unless there are
+// messages before the end or the end takes long; then it is a stream of events whose last one
+// is the response. A separate goroutine writes the events, starts with the first one and ends
+// before the response, because a provider may send from any goroutine and must never wait for
+// a client.
 type Exchange struct {
 	id       json.RawMessage
 	Era      mcpwire.Era
-	Streams  bool            // the client takes events
+	Streams  bool            // the client accepts events
 	token    json.RawMessage // of progress, nil: none is wanted
 	Logs     bool            // the provider's log is wanted,
 	Severity int             // from this severity on
@@ -63,7 +61,7 @@ type Exchange struct {
 
 	mu      sync.Mutex
 	unread  [][]byte
-	bytes   int           // of unread, and of what is being written
+	bytes   int           // of unread, including the one being written
 	writer  chan struct{} // closed when the writer has ended; nil before the first event
 	over    bool
 	beat    *time.Timer
@@ -74,7 +72,7 @@ type Exchange struct {
 	waiting bool // latest has not been sent
 }
 
-// New begins the answer to m; [Exchange.End] must end it.
+// New returns the exchange for the answer to m; [Exchange.End] must end it.
 func New(w http.ResponseWriter, r *http.Request, m *mcpwire.Message, e mcpwire.Era) *Exchange {
 	x := &Exchange{
 		id: m.ID, Era: e, token: m.Params.Meta.Progress, Streams: acceptsStream(r),
@@ -114,7 +112,7 @@ func (x *Exchange) Heard(c capability.Chunk) {
 	}
 }
 
-// progress sends the notice, or keeps the newest until the next may be sent.
+// progress sends the notice, or stores the newest until the next may be sent.
 func (x *Exchange) progress(c capability.Chunk) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,7 +123,7 @@ func (x *Exchange) progress(c capability.Chunk) {
 	}
 }
 
-// sendProgress wants the lock to be held.
+// sendProgress requires that the caller holds the lock.
 func (x *Exchange) sendProgress() {
 	now := time.Now()
 	if now.Sub(x.since) >= progressInterval {
@@ -152,14 +150,14 @@ func (x *Exchange) paused() {
 	}
 }
 
-// Event sends one message before the response; false when it cannot be sent.
+// Event sends one message before the response. It returns false if it cannot be sent.
 func (x *Exchange) Event(data []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.push(data)
 }
 
-// push wants the lock to be held. A nil message is a comment.
+// push queues a message; nil is a comment. The caller holds the lock.
 func (x *Exchange) push(data []byte) bool {
 	if x.over || !x.Streams || len(x.unread) >= maxUnread || x.bytes > 0 && x.bytes+len(data) > MaxUnreadBytes {
 		return false
@@ -222,7 +220,7 @@ func (x *Exchange) beats() {
 func (x *Exchange) End(out Outcome) {
 	x.mu.Lock()
 	if x.waiting {
-		x.push(progressNotice(x.token, x.latest)) // the last one tells how far it came
+		x.push(progressNotice(x.token, x.latest)) // so that the client receives the final progress
 	}
 	x.over = true
 	if x.beat != nil {
@@ -240,13 +238,13 @@ func (x *Exchange) End(out Outcome) {
 	x.st.end(x.id, out, x.Era)
 }
 
-// Severities are the levels of RFC 5424 that logging has, the least first.
+// Severities returns the levels of RFC 5424 for logging, the lowest first.
 func Severities() []string {
 	return []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 }
 
-// severityOf is the severity of the params of notifications/message; one that is
-// not known counts as the highest, so that it is not lost.
+// severityOf returns the severity of the params of notifications/message. An unknown one
+// counts as the highest, so that it is not lost.
 func severityOf(params json.RawMessage) int {
 	level, _ := jsonx.Text(mcpwire.At(params, []string{"level"}))
 	if i := slices.Index(Severities(), level); i >= 0 {
@@ -270,7 +268,7 @@ func progressNotice(token json.RawMessage, c capability.Chunk) []byte {
 	return jsonrpc.AppendRequest(nil, nil, "notifications/progress", append(dst, '}'))
 }
 
-// WriteFault answers with a fault and its status; id is nil where none was readable.
+// WriteFault writes a fault and its status; id is nil if it was not readable.
 func WriteFault(w http.ResponseWriter, id json.RawMessage, f *mcpwire.Fault) {
 	writeJSON(w, f.Status, mcpwire.AppendFault(nil, id, f))
 }
@@ -284,7 +282,7 @@ func writeJSON(w http.ResponseWriter, status int, data []byte) {
 	_, _ = w.Write(data)
 }
 
-// WriteOutcome answers without a stream.
+// WriteOutcome writes an outcome without a stream.
 func WriteOutcome(w http.ResponseWriter, id json.RawMessage, out Outcome, e mcpwire.Era) {
 	switch {
 	case out.Silent:

@@ -11,14 +11,14 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// stream writes server-sent events. It opens with the first thing to say, so
-// that a call refused at once still gets its status. A write that fails is the
-// last: the call decides when it is over, not the connection.
+// stream writes server-sent events. It opens with the first event, so that a call rejected at
+// once still gets its status. After a failed write, the stream is not used again: the call
+// decides when it is over, not the connection.
 type stream struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	opened bool
-	gone   bool // the client takes nothing in
+	gone   bool // the client does not read
 }
 
 func (st *stream) open() {
@@ -84,9 +84,9 @@ func (st *stream) end(id json.RawMessage, out Outcome, e mcpwire.Era) {
 	_ = st.rc.SetWriteDeadline(time.Time{})
 }
 
-// Beating is the answer of a stream that the SDK writes: it adds the header that
-// keeps proxies from buffering and a comment when nothing else is said. The SDK
-// writes each event with one Write, so a comment never lands inside one.
+// Beating is the ResponseWriter of a stream that the SDK writes. It adds the header that
+// disables buffering in proxies, and a comment during silence. The SDK writes each event with
+// one Write, so a comment never lands inside one.
 type Beating struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
@@ -119,7 +119,7 @@ func (b *Beating) beat() {
 	b.timer.Reset(beatInterval)
 }
 
-// Stop must be called before the handler returns.
+// Stop ends the comments. It must be called before the handler returns.
 func (b *Beating) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *Beating) Write(data []byte) (int, error) {
 	return b.ResponseWriter.Write(data)
 }
 
-// FlushError makes flushing wait its turn.
+// FlushError flushes between two writes.
 func (b *Beating) FlushError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,5 +149,5 @@ func (b *Beating) FlushError() error {
 	return b.rc.Flush()
 }
 
-// Unwrap gives the rest of the connection's abilities.
+// Unwrap returns the wrapped ResponseWriter, for [http.ResponseController].
 func (b *Beating) Unwrap() http.ResponseWriter { return b.ResponseWriter }
