@@ -72,7 +72,7 @@ func TestTheIndexIsRebuiltFromSegmentsAndTheDatabaseProvesACutTail(t *testing.T)
 
 	names, err := filepath.Glob(filepath.Join(dir, "audit", "audit-*"))
 	if err != nil || len(names) < 3 {
-		t.Fatal(names, err)
+		t.Fatalf("names = %v, err = %v, want err == nil && len(names) >= 3", names, err)
 	}
 	for _, name := range []string{names[len(names)-1], filepath.Join(dir, "audit", "head")} {
 		if err := os.Remove(name); err != nil {

@@ -57,7 +57,7 @@ func BenchmarkPostgres(b *testing.B) {
 	b.Run("use a grant", func(b *testing.B) {
 		for b.Loop() {
 			if ok, err := db.UseGrant(b.Context(), "g", time.Now()); !ok || err != nil {
-				b.Fatal(ok, err)
+				b.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 			}
 		}
 	})
@@ -67,7 +67,7 @@ func BenchmarkPostgres(b *testing.B) {
 			_, claimed, err := db.BeginOutcome(b.Context(), o, time.Hour, 10_000)
 			o.State = invoke.StateCompleted
 			if err := errors.Join(err, db.FinishOutcome(b.Context(), o)); !claimed || err != nil {
-				b.Fatal(claimed, err)
+				b.Fatalf("claimed = %v, err = %v, want claimed && err == nil", claimed, err)
 			}
 		}
 	})

@@ -60,7 +60,7 @@ func TestRecordsAreEncodedAsTheGoldenFileHasThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Fatal(d)
+		t.Fatalf("result differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestEveryEventHasOneRow(t *testing.T) {
 	} {
 		want[r.Event] = r
 		if d := cmp.Diff(r, rows[r.Event]); d != "" {
-			t.Error(d)
+			t.Errorf("rows[r.Event] differs from want (-want +got):\n%s", d)
 		}
 	}
 }

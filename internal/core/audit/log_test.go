@@ -273,7 +273,7 @@ func TestOpeningNotesATornLineAndACutTail(t *testing.T) {
 	l = open(t, Config{Segments: cut})
 	got := strings.Join(cut.records()[3:], "\n")
 	if !strings.Contains(got, `"reason": "torn_line", "bytes": "17"`) || !strings.Contains(got, `"reason": "tail_missing", "expected_seq": "5", "found_seq": "3"`) {
-		t.Fatal(got)
+		t.Fatalf("got = %v, want strings.Contains(...) && strings.Contains(...)", got)
 	}
 	_ = l.Close()
 }

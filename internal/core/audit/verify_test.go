@@ -190,18 +190,18 @@ func TestQueriesSelectNewestFirstWithAndWithoutIndex(t *testing.T) {
 						t.Fatal(err)
 					}
 					if d := cmp.Diff(c.want, runs(t, got)); d != "" {
-						t.Fatal(d)
+						t.Fatalf("runs(t, got) differs from want (-want +got):\n%s", d)
 					}
 				})
 			}
 			if got, err := l.Denied(t.Context(), Query{Limit: 1}); err != nil || runs(t, got) != "20" {
-				t.Fatal(runs(t, got), err)
+				t.Fatalf(`runs(t, got) = %v, err = %v, want err == nil && runs(t, got) == "20"`, runs(t, got), err)
 			}
 			if got, err := l.Trail(t.Context(), "run_03"); err != nil || runs(t, got) != "03" {
-				t.Fatal(runs(t, got), err)
+				t.Fatalf(`runs(t, got) = %v, err = %v, want err == nil && runs(t, got) == "03"`, runs(t, got), err)
 			}
 			if got, err := l.Session(t.Context(), "s-2", Query{}); err != nil || len(got) != 3 {
-				t.Fatal(runs(t, got), err)
+				t.Fatalf("runs(t, got) = %v, err = %v, want err == nil && len(got) == 3", runs(t, got), err)
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestAnIndexOfOtherSegmentsIsRebuilt(t *testing.T) {
 	l = open(t, Config{Segments: other, Index: index})
 	got, err := l.Query(t.Context(), Query{Limit: 1})
 	if err != nil || runs(t, got) != "x029" || index.resets != 1 {
-		t.Fatal(runs(t, got), err, index.resets)
+		t.Fatalf(`runs(t, got) = %v, err = %v, index.resets = %v, want err == nil && runs(t, got) == "x029" && index.resets == 1`, runs(t, got), err, index.resets)
 	}
 }
 

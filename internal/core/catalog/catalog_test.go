@@ -177,7 +177,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 	}
 	last := c.Snapshot().Generation
 	if last != 41 {
-		t.Error(last)
+		t.Errorf("last = %v, want %v", last, 41)
 	}
 	grows := func(changed bool, err error) {
 		t.Helper()
@@ -196,7 +196,7 @@ func TestGenerationsNeverRepeat(t *testing.T) {
 	_, changed, err := c.Configure(catalog.Settings{CrossContext: "same-adapter"})
 	grows(changed, err)
 	if touched, ok := c.Touched(last-2, last-1); !ok || len(touched) != 1 {
-		t.Error(touched, ok)
+		t.Errorf("c.Touched(last-2, last-1) = %v, ok = %v, want ok && len(touched) == 1", touched, ok)
 	}
 	if _, ok := c.Touched(last-1, last); ok {
 		t.Error("settings touch everything")
@@ -224,7 +224,7 @@ func TestTextsDoNotRunIntoEachOther(t *testing.T) {
 		etags, hashes = append(etags, s.Etag), append(hashes, s.Action("ext.a.x")[0].ContentHash())
 	}
 	if etags[0] == etags[1] || etags[0] == etags[2] || hashes[0] == hashes[2] {
-		t.Error(etags, hashes)
+		t.Errorf("etags = %v, hashes = %v, want etags[0] != etags[1] && etags[0] != etags[2] && hashes[0] != hashes[2]", etags, hashes)
 	}
 }
 
@@ -294,20 +294,20 @@ func TestLookups(t *testing.T) {
 		t.Error("providers are known by their keys")
 	}
 	if mod, ok := s.Module("remote.tools"); !ok || mod.ID != "tools" {
-		t.Error(mod)
+		t.Errorf(`s.Module("remote.tools") = %v, want ok && mod.ID == "tools"`, mod)
 	}
 	if _, ok := s.Module("tools"); ok {
 		t.Error("a module's own id is no extension")
 	}
 	if n := len(slices.Collect(s.Modules())); n != 3 || s.Len() != 5 {
-		t.Error(n, s.Len())
+		t.Errorf("len(slices.Collect(s.Modules())) = %v, s.Len() = %v, want n == 3 && s.Len() == 5", n, s.Len())
 	}
 	got := make(map[capability.Action]int)
 	for a, list := range s.Families([]capability.Action{"a.b", "message.send", "zzz"}, false) {
 		got[a] = len(list)
 	}
 	if d := cmp.Diff(map[capability.Action]int{"a.b": 0, "message.send": 2, "zzz": 0}, got); d != "" {
-		t.Error(d)
+		t.Errorf("result differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestRejections(t *testing.T) {
 	// A contribution is rejected as a whole, not action by action.
 	s := built(t, catalog.Settings{}, module("a", adapter("message.send", "slack", "work"), adapter("message.teleport", "slack", "work"), tool("t", "t")))
 	if s.Len() != 1 || s.Rejected()["a/adapter"] == "" {
-		t.Error(s.Len(), s.Rejected())
+		t.Errorf(`s.Len() = %v, s.Rejected() = %v, want s.Len() == 1 && s.Rejected()["a/adapter"] != ""`, s.Len(), s.Rejected())
 	}
 }
 
@@ -503,7 +503,7 @@ func TestComposedMembersAreOrdered(t *testing.T) {
 		got = append(got, e.Runtime)
 	}
 	if d := cmp.Diff([]string{"zed/a", "alpha/a", "alpha/b", "zed/b"}, got); d != "" {
-		t.Error(d)
+		t.Errorf("result differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -531,7 +531,7 @@ func TestBatchesAppliedTogetherAreWhatTheyAreOneAfterTheOther(t *testing.T) {
 	}
 	change, changed, err := together.ReplaceAll(after)
 	if err != nil || !changed || len(change.Old["a"].Modules) != 2 || len(change.Old["b"].Modules) != 1 {
-		t.Fatal(change.Old, changed, err)
+		t.Fatalf(`change.Old = %v, changed = %v, err = %v, want err == nil && changed && len(change.Old["a"].Modules) == 2 && len(change.Old["b"].Modules) == 1`, change.Old, changed, err)
 	}
 	if a, b := single.Snapshot(), together.Snapshot(); a.Etag != b.Etag || a.Len() != 4 {
 		t.Errorf("%s with %d entries, %s with %d", a.Etag, a.Len(), b.Etag, b.Len())

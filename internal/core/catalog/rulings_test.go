@@ -84,7 +84,7 @@ func TestSlots(t *testing.T) {
 			}
 			slices.Sort(left)
 			if d := cmp.Diff(tt.left, strings.Join(left, " ")); d != "" {
-				t.Error(d)
+				t.Errorf("strings.Join(left, \" \") differs from want (-want +got):\n%s", d)
 			}
 		})
 	}
@@ -238,17 +238,17 @@ func TestDependencies(t *testing.T) {
 	// What leans on its own module alone is held where the module loses it.
 	lean, go1, go2 := needs("y", "mcp.github/go"), tool("go", "go"), tool("github.go", "go")
 	if got := withheld(built(t, catalog.Settings{}, module("mcp.github", go1, lean), module("mcp", go2))); got != "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict" {
-		t.Error(got)
+		t.Errorf("withheld(...) = %v, want %v", got, "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict")
 	}
 	// When the missing entry comes, all that waited for it come in one generation.
 	c := empty(t, catalog.Settings{})
 	apply(t, c, module("a", needs("x", "b/x")), module("c", needs("x", "a/x")))
 	change, _, err := c.Replace(capability.Batch{Source: "b", Modules: []capability.Module{module("b", tool("x", "x"))}})
 	if got := withheld(change.After); got != "" || err != nil {
-		t.Error(got, err)
+		t.Errorf(`withheld(change.After) = %v, err = %v, want got == "" && err == nil`, got, err)
 	}
 	if d := cmp.Diff([]capability.Action{"ext.a.x", "ext.b.x", "ext.c.x"}, change.Touched); d != "" {
-		t.Error(d)
+		t.Errorf("change.Touched differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestRouteSurfaces(t *testing.T) {
 		t.Error("the adapter's other account is touched")
 	}
 	if got := conflicts(built(t, catalog.Settings{}, module("a", send), module("b", two)), true); got != "canonical_overlap message.send expected a/adapter+b/adapter" {
-		t.Error(got)
+		t.Errorf("conflicts(...) = %v, want %v", got, "canonical_overlap message.send expected a/adapter+b/adapter")
 	}
 }
 
@@ -361,7 +361,7 @@ func TestMappings(t *testing.T) {
 			n := 0
 			for id, reason := range s.Rejected() {
 				if reason != "mapping_schema_mismatch" {
-					t.Error(id, reason)
+					t.Errorf(`id = %v, reason = %v, want reason == "mapping_schema_mismatch"`, id, reason)
 				}
 				n++
 			}
@@ -422,7 +422,7 @@ func TestFunctionsOfNodesMergeAllOrNothing(t *testing.T) {
 			t.Errorf("%s: %d merged", step.m.Extension, n)
 		}
 		if len(s.Rejected()) > 0 {
-			t.Error(s.Rejected())
+			t.Errorf("s.Rejected() = %v, want len(s.Rejected()) == 0", s.Rejected())
 		}
 		for e := range s.Entries() {
 			if e.Declared() != "photo" {

@@ -77,7 +77,7 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 	t.Parallel()
 	r := command.New(table())
 	if p := r.Problems(); len(p) > 0 {
-		t.Fatal(p)
+		t.Fatalf("r.Problems() = %v, want len(p) == 0", p)
 	}
 	for _, c := range []struct {
 		text, command, action string
@@ -116,7 +116,7 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 		}
 	}
 	if got := route(t, r, "/postman get").Permissions(); !cmp.Equal(got, []string{"exec", "network"}) {
-		t.Error(got)
+		t.Errorf(`route(t, r, "/postman get").Permissions() = %v, want cmp.Equal(got, []string{"exec", "network"})`, got)
 	}
 	if command.Chat("  //x y") != "  /x y" || command.Chat("/etc/hosts") != "/etc/hosts" {
 		t.Error("the escape of a slash")
@@ -129,10 +129,10 @@ func TestFlagsAreAViewOfTheArguments(t *testing.T) {
 	got := route(t, r, `/strict run 3 --header a:1 -v --no-verbose --header=b:2 us --free --k=v=w -t s3cret --level 1.5 -- 42 --verbose -5`)
 	want := map[string]any{"header": []string{"a:1", "b:2"}, "verbose": false, "free": true, "k": "v=w", "token": "s3cret", "level": "1.5"}
 	if d := cmp.Diff(want, got.Flags); d != "" {
-		t.Error(d)
+		t.Errorf("got.Flags differs from want (-want +got):\n%s", d)
 	}
 	if !cmp.Equal(got.Positional, []string{"3", "us", "42", "--verbose", "-5"}) {
-		t.Error(got.Positional)
+		t.Errorf(`got.Positional = %v, want cmp.Equal(got.Positional, []string{"3", "us", "42", "--verbose", "-5"})`, got.Positional)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestArgumentsAreWhatIsDeclared(t *testing.T) {
 	}
 	got := route(t, r, "/strict run 7 --verbose=true")
 	if !cmp.Equal(got.Values, map[string]string{"count": "7", "region": "eu"}) || !cmp.Equal(got.Flags, map[string]any{"verbose": true, "level": "2"}) {
-		t.Error(got.Values, got.Flags)
+		t.Errorf(`got.Values = %v, got.Flags = %v, want cmp.Equal(got.Values, map[string]string{"count": "7", "region": "eu"}) && cmp.Equal(got.Flags, map[string]any{"verbose": true, "level": "2"})`, got.Values, got.Flags)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestSensitiveArgumentsAreMarked(t *testing.T) {
 	dots := command.Mask
 	want := []string{"1", "eu", dots, dots, dots, dots, dots, dots, dots, dots, dots, "z"}
 	if d := cmp.Diff(want, got.RecordableArgs()); d != "" || !got.Sensitive() {
-		t.Error(d)
+		t.Errorf("got.RecordableArgs() differs from want (-want +got):\n%s", d)
 	}
 	if _, _, err := r.Route("/strict run 1 eu s3cret"); strings.Contains(err.Error()+capability.AsError(err).Hint, "s3cret") {
 		t.Error("a fault shows the value")
@@ -203,7 +203,7 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 		_, is, err := r.Route(text)
 		e := capability.AsError(err)
 		if !is || e == nil {
-			t.Fatal(text)
+			t.Fatalf("text = %v, want is && e != nil", text)
 		}
 		if got := [3]string{string(e.Code), e.Reason, e.Hint}; text != "/deploy:c.other" && text != "/x:demo.other" && got != want || got[1] != want[1] {
 			t.Errorf("%s: %q", text, got)
@@ -218,7 +218,7 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 		"did_you_mean": []string{"/postman"},
 	}
 	if d := cmp.Diff(want, reply); d != "" || !ok {
-		t.Error(d)
+		t.Errorf("reply differs from want (-want +got):\n%s", d)
 	}
 	_, _, err = r.Route("/off")
 	reply, _ = command.Prompt(err)
@@ -228,7 +228,7 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 		"action":         map[string]any{"type": "enable_extension", "extension_id": "demo.off", "label": "Enable Off"},
 	}
 	if d := cmp.Diff(want, reply); d != "" {
-		t.Error(d)
+		t.Errorf("reply differs from want (-want +got):\n%s", d)
 	}
 	if _, ok := command.Prompt(fault.Cancelled()); ok {
 		t.Error("no prompt")
@@ -256,7 +256,7 @@ func TestNobodyGetsAContestedName(t *testing.T) {
 	}}
 	r := command.New(tbl)
 	if p := r.Problems(); len(p) != 11 {
-		t.Error(strings.Join(p, "\n"))
+		t.Errorf("strings.Join(p, \"\\n\") = %v, want len(p) == 11", strings.Join(p, "\n"))
 	}
 	if got := route(t, r, "/help"); !got.Command.Builtin {
 		t.Error("an extension took /help")
@@ -269,7 +269,7 @@ func TestNobodyGetsAContestedName(t *testing.T) {
 		names = append(names, e.Name)
 	}
 	if !cmp.Equal(names, []string{"/fine", "/help", "/well"}) {
-		t.Error(names)
+		t.Errorf(`names = %v, want cmp.Equal(names, []string{"/fine", "/help", "/well"})`, names)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestLongRegisteredNamesAreCommands(t *testing.T) {
 	name := "a-label-that-is-rather-long-in-itself-deploy"
 	r := command.New(command.Table{Commands: []command.Command{{Name: name, Declared: "deploy", Extension: "a.b", Enabled: true, Actions: []command.Action{{ID: "default"}}}}})
 	if got := route(t, r, "/"+strings.ToUpper(name)+" x"); got.Command.Name != name {
-		t.Error(got.Command.Name)
+		t.Errorf("got.Command.Name = %v, want %v", got.Command.Name, name)
 	}
 }
 
@@ -298,7 +298,7 @@ Commands of extensions:
   /x  Anything
 `
 	if d := cmp.Diff(want, r.Help()); d != "" {
-		t.Error(d)
+		t.Errorf("r.Help() differs from want (-want +got):\n%s", d)
 	}
 	got, err := r.HelpFor("/strict", "# Usage\x1b[2J\n")
 	want = `/strict  Checks what it is given
@@ -321,14 +321,14 @@ Examples:
 
 `
 	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Error(d, err)
+		t.Errorf("result differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	if _, err := r.HelpFor("off", ""); err != nil {
 		t.Error("a disabled command has its help:", err)
 	}
 	for _, name := range []string{"nope", "not a name", "deploy"} {
 		if _, err := r.HelpFor(name, ""); err == nil {
-			t.Error(name)
+			t.Errorf("name = %v, want err != nil", name)
 		}
 	}
 }

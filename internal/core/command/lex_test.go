@@ -28,7 +28,7 @@ func TestStrictTextHasNoOpenQuotes(t *testing.T) {
 		t.Error("an open quote passes")
 	}
 	if got, err := command.LexStrict("a 'b c'"); err != nil || len(got) != 2 {
-		t.Error(got, err)
+		t.Errorf(`command.LexStrict("a 'b c'") = %v, err = %v, want err == nil && len(got) == 2`, got, err)
 	}
 }
 

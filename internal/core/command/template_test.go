@@ -96,7 +96,7 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 	got, err := expand(t, []string{"--token={flag:token}", "{arg:0}", "{raw_args}", "{args}"}, "u --token s3cret")
 	want := []string{"curl", command.Mask, "u", command.Mask, "u", command.Mask, command.Mask}
 	if d := cmp.Diff(want, got.Recordable()); d != "" || err != nil {
-		t.Error(d, err)
+		t.Errorf("got.Recordable() differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	long := strings.Repeat("a", 32<<10)
 	if _, err := expand(t, []string{strings.Repeat("{arg:0}", 4)}, long); capability.CodeOf(err) != capability.CodeTooLarge {
@@ -119,11 +119,11 @@ func TestTemplatesOfAllowedCommands(t *testing.T) {
 	a := action()
 	tpl, tool, err := command.CompileShellTemplate(`git log --author "{url} x" -- {env} '{"k": 1}'`, &a)
 	if err != nil || tool != "git" {
-		t.Fatal(tool, err)
+		t.Fatalf(`tool = %v, err = %v, want err == nil && tool == "git"`, tool, err)
 	}
 	got, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a, `'; rm -rf / {env}' --env=-x`)})
 	if d := cmp.Diff([]string{"git", "log", "--author", "; rm -rf / {env} x", "--", "-x", `{"k": 1}`}, got.List); d != "" || err != nil {
-		t.Error(d, err)
+		t.Errorf("got.List differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a, "u")}); capability.AsError(err).Message != "the argument env is missing" {
 		t.Error(err)
@@ -172,7 +172,7 @@ func TestTheSmallExtension(t *testing.T) {
 	}
 	words, err := tpl.Expand(command.TemplateInput{Route: got})
 	if d := cmp.Diff([]string{"curl", "-sS", "--max-time", "20", "--", "https://api.example.com/status"}, words.List); d != "" || err != nil {
-		t.Error(d, err)
+		t.Errorf("words.List differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	if got, _, err := r.Route("/httpcheck explain last_response"); err != nil || got.Action.ID != "explain" {
 		t.Error(err)

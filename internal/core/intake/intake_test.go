@@ -89,10 +89,10 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 		"module_loaded remote.a", "module_loaded remote.b", "module_loaded remote.c", "module_reloaded remote.a", "module_unloaded remote.b", "module_unloaded remote.c",
 	}
 	if d := cmp.Diff(want, events(t, log)); d != "" {
-		t.Error(d)
+		t.Errorf("events(t, log) differs from want (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]uint64{1, 2, 3, 4}, generations); d != "" {
-		t.Error(d)
+		t.Errorf("generations differs from want (-want +got):\n%s", d)
 	}
 	if n := c.Snapshot().ModuleCount(); n != 1 {
 		t.Errorf("%d modules", n)

@@ -62,7 +62,7 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 				t.Fatalf("%v %v", e.Details, reply.State)
 			}
 			if why := tt.preview.Why; !strings.Contains(e.Details["summary"].(string), why) {
-				t.Error(e.Details["summary"])
+				t.Errorf(`e.Details["summary"] = %v, want strings.Contains(e.Details["summary"].(string), why)`, e.Details["summary"])
 			}
 			by := tt.who
 			if tt.channel == "operator" {
@@ -88,7 +88,7 @@ func TestAYesHoldsForWhatWasShown(t *testing.T) {
 	_, err := r.engine.Invoke(t.Context(), inv)
 	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
 	if !strings.Contains(first.Details["summary"].(string), "to run: rm a") {
-		t.Error(first.Details["summary"])
+		t.Errorf(`first.Details["summary"] = %v, want strings.Contains(first.Details["summary"].(string), "to run: rm a")`, first.Details["summary"])
 	}
 	if _, _, err := r.policy.Decide(t.Context(), admin(), first.Details["approval"].(string), policy.DecideOnce); err != nil {
 		t.Fatal(err)
@@ -158,6 +158,6 @@ func TestWhatCannotBeForeseenDoesNotRun(t *testing.T) {
 	reply, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 	fails(t, err, capability.CodeInvalidInput, "invalid_args")
 	if p.calls.Load() != 0 || states(reply)[len(states(reply))-2] != invoke.StateValidating {
-		t.Error(states(reply))
+		t.Errorf("states(reply) = %v, want p.calls.Load() == 0 && states(reply)[len(states(reply))-2] == invoke.StateValidating", states(reply))
 	}
 }

@@ -92,7 +92,7 @@ func TestAnApprovalOnceLetsTheSameCallPassOnce(t *testing.T) {
 	r.asked(other)
 	inv.Input = []byte(`{ "b": true, "id": 9007199254740993 }`) // the same value
 	if got := r.passes(inv); got["approval"] != id {
-		t.Error(got)
+		t.Errorf(`r.passes(inv) = %v, want got["approval"] == id`, got)
 	}
 	if next := r.asked(inv); next == id || f.calls.Load() != 1 {
 		t.Errorf("%s again after %d calls", next, f.calls.Load())
@@ -130,10 +130,10 @@ func TestADenialStandsAsLongAsTheQuestionWould(t *testing.T) {
 	for range 2 {
 		reply, err := r.engine.Invoke(t.Context(), inv)
 		if e := fails(t, err, capability.CodeDenied, "confirmation_rejected"); e.Details["approval"] != id {
-			t.Error(e.Details)
+			t.Errorf(`e.Details = %v, want e.Details["approval"] == id`, e.Details)
 		}
 		if d := cmp.Diff([]string{"permission_denied"}, r.events(reply.Invocation)); d != "" {
-			t.Error(d)
+			t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 		}
 	}
 	r.asked(on(agent(), "w", `{"another":1}`))
@@ -152,7 +152,7 @@ func TestApprovalsExpireAskedAndAnswered(t *testing.T) {
 	c.advance(24*time.Hour + time.Second)
 	_, _, err := r.policy.Decide(t.Context(), operator(), id, policy.DecideOnce)
 	if e := fails(t, err, capability.CodeConflict, ""); !strings.Contains(e.Message, "expired") {
-		t.Error(e.Message)
+		t.Errorf(`e.Message = %v, want strings.Contains(e.Message, "expired")`, e.Message)
 	}
 	next := r.asked(inv)
 	if next == id {
@@ -171,7 +171,7 @@ func TestStandingGrantsLastAsLongAsTheySay(t *testing.T) {
 		r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
 		g := r.decide(r.asked(on(agent(), "w", `{}`)), policy.DecideTimed)
 		if got := r.passes(on(agent(), "w", `{"any":"input"}`)); got["grant"] != g.ID {
-			t.Error(got)
+			t.Errorf(`r.passes(...) = %v, want got["grant"] == g.ID`, got)
 		}
 		c.advance(15*time.Minute + time.Second)
 		r.asked(on(agent(), "w", `{}`))
@@ -308,7 +308,7 @@ func TestAnApprovalOnceIsNotSpentByACallThatNeverStarted(t *testing.T) {
 			fails(t, err, tt.fails, "")
 			refuse.Store(false)
 			if got := r.passes(inv); got["approval"] != id {
-				t.Error(got)
+				t.Errorf(`r.passes(inv) = %v, want got["approval"] == id`, got)
 			}
 			again := r.asked(inv) // it was good for one call
 			r.decide(again, policy.DecideOnce)
@@ -344,7 +344,7 @@ func TestAnApprovalOnceIsNotSpentWhereThereIsNoPlace(t *testing.T) {
 	close(leave)
 	slow.Wait()
 	if got := r.passes(inv); got["approval"] != id {
-		t.Error(got)
+		t.Errorf(`r.passes(inv) = %v, want got["approval"] == id`, got)
 	}
 }
 

@@ -40,10 +40,10 @@ func TestACompletedCallPassesEveryStateInOrder(t *testing.T) {
 	}
 	want := []invoke.State{"created", "validating", "executing", "processing", "logging", "completed"}
 	if d := cmp.Diff(want, states(reply)); d != "" {
-		t.Error(d)
+		t.Errorf("states(reply) differs from want (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"capability_executed"}, r.events(reply.Invocation)); d != "" {
-		t.Error(d)
+		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 		t.Errorf("%s after %s: %s", reply.State, time.Since(began), e.Message)
 	}
 	if d := cmp.Diff([]string{"capability_started", "capability_timeout"}, r.events(reply.Invocation)); d != "" {
-		t.Error(d)
+		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 	}
 	copy(inv.Input, "overwritten!!!!") // as a surface does with its buffer
 	close(release)
@@ -199,7 +199,7 @@ func TestCancelBeforeAndDuringExecution(t *testing.T) {
 			t.Errorf("%s, %d calls", reply.State, f.calls.Load())
 		}
 		if d := cmp.Diff([]string{"capability_cancelled"}, r.events(reply.Invocation)); d != "" {
-			t.Error(d)
+			t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 		}
 	})
 	t.Run("during", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestCancelBeforeAndDuringExecution(t *testing.T) {
 		reply, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 		fails(t, err, capability.CodeCancelled, "")
 		if reply.State != invoke.StateCancelled {
-			t.Error(reply.State)
+			t.Errorf("reply.State = %v, want %v", reply.State, invoke.StateCancelled)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestAPanicIsContainedAndRecorded(t *testing.T) {
 			t.Errorf("%s: %s", reply.State, e.Message)
 		}
 		if got := r.events(reply.Invocation); got[len(got)-1] != "capability_failed" {
-			t.Error(got)
+			t.Errorf(`r.events(reply.Invocation) = %v, want got[len(got)-1] == "capability_failed"`, got)
 		}
 		if n := len(r.counts.ended()); n != 1 {
 			t.Errorf("observed %d times", n)
@@ -252,7 +252,7 @@ func TestAPanicIsContainedAndRecorded(t *testing.T) {
 			cancel()
 			fails(t, err, capability.CodeInternal, "panic")
 			if reply.State != invoke.StateFailed {
-				t.Error(reply.State)
+				t.Errorf("reply.State = %v, want %v", reply.State, invoke.StateFailed)
 			}
 		}
 	})

@@ -32,7 +32,7 @@ func TestWritesAreOnRecordBeforeTheyBeginAndOnDiskBeforeTheyEnd(t *testing.T) {
 		t.Errorf("%d of %d lines are on the disk", durable, before+1)
 	}
 	if got := r.records(reply.Invocation); got[1]["metadata"].(map[string]any)["state"] != "completed" {
-		t.Error(got[1])
+		t.Errorf(`got[1] = %v, want got[1]["metadata"].(map[string]any)["state"] == "completed"`, got[1])
 	}
 
 	r.offer("r", capability.Contribution{Effect: capability.EffectRead}, nil)
@@ -82,7 +82,7 @@ func TestABrokenLogStopsWhatItsModeSays(t *testing.T) {
 				}
 				fails(t, err, capability.CodeUnavailable, "audit_unavailable")
 				if reply.State != invoke.StateFailed {
-					t.Error(reply.State)
+					t.Errorf("reply.State = %v, want %v", reply.State, invoke.StateFailed)
 				}
 			}
 			if (reads.calls.Load() > 0) != tt.read || (writes.calls.Load() > 0) != tt.write {
@@ -171,11 +171,11 @@ func TestOperatorsLearnWhichPolicyForbids(t *testing.T) {
 	r.offer("x", capability.Contribution{Effect: capability.EffectRead}, nil)
 	reply, err := r.engine.Invoke(t.Context(), on(operator(), "x", `{}`))
 	if e := fails(t, err, capability.CodeDenied, "permission_denied"); !strings.Contains(e.Message, "house-rule") {
-		t.Error(e.Message)
+		t.Errorf(`e.Message = %v, want strings.Contains(e.Message, "house-rule")`, e.Message)
 	}
 	decision := r.records(reply.Invocation)[0]["metadata"].(map[string]any)["decision"].(map[string]any)
 	if decision["effect"] != "forbid" || decision["policy_ids"].([]any)[0] != "house-rule" {
-		t.Error(decision)
+		t.Errorf(`decision = %v, want decision["effect"] == "forbid" && decision["policy_ids"].([]any)[0] == "house-rule"`, decision)
 	}
 	_, err = r.engine.Invoke(t.Context(), on(agent(), "x", `{}`))
 	if e := fails(t, err, capability.CodeUnknownCapability, ""); strings.Contains(e.Message+e.Hint, "house-rule") {
@@ -223,7 +223,7 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 		}
 		sel := r.records(reply.Invocation)[0]["metadata"].(map[string]any)["selection"].(map[string]any)
 		if sel["fallback"] != true || sel["decided_by"] != "ranked_default" {
-			t.Error(sel)
+			t.Errorf(`sel = %v, want sel["fallback"] == true && sel["decided_by"] == "ranked_default"`, sel)
 		}
 	})
 	t.Run("never after the work was started", func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestAProviderThatIsBackIsAskedBeforeTheCallIsRefused(t *testing.T) {
 	for _, name := range []string{"gone", "mute"} {
 		_, err := r.engine.Invoke(t.Context(), on(agent(), name, `{}`))
 		if e := fails(t, err, capability.CodeUnavailable, "provider_unavailable"); !strings.Contains(e.Message, "connection refused") {
-			t.Error(e.Message)
+			t.Errorf(`e.Message = %v, want strings.Contains(e.Message, "connection refused")`, e.Message)
 		}
 	}
 	if gone.calls.Load() != 0 {

@@ -50,7 +50,7 @@ func TestAFailureIsRememberedAndSoIsTheOutcomeOfAProviderThatLeft(t *testing.T) 
 	for range 2 {
 		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 		if fails(t, err, capability.CodeFailed, "execution_failed"); reply.State != invoke.StateFailed {
-			t.Error(reply.State)
+			t.Errorf("reply.State = %v, want %v", reply.State, invoke.StateFailed)
 		}
 	}
 	r.offer("w", capability.Contribution{Effect: capability.EffectWrite, Availability: capability.Availability{State: capability.StateUnavailable}}, nil)

@@ -46,7 +46,7 @@ func TestProgressIncreasesAndEndsWithTheCall(t *testing.T) {
 		t.Fatalf("%s %v", reply.Result, err)
 	}
 	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || !slices.Equal(got[:3], []float64{0, 1, 3}) {
-		t.Error(got)
+		t.Errorf("got = %v, want slices.IsSorted(got) && len(slices.Compact(slices.Clone(got))) == len(got) && slices.Equal(got[:3], []float64{0, 1, 3})", got)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestOneCallTooManyIsRefusedPerProvider(t *testing.T) {
 		t.Error("no time to wait is named")
 	}
 	if d := cmp.Diff([]string{"queue_rejected"}, r.events(reply.Invocation)); d != "" {
-		t.Error(d)
+		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 	}
 	if _, err := r.engine.Invoke(t.Context(), on(agent(), "idle", `{}`)); err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func TestTheObserverIsToldOnceWithTheEnd(t *testing.T) {
 	}
 	want := []string{"completed  node write", "completed  node write", "failed unknown_capability  "}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("result differs from want (-want +got):\n%s", d)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestSlowCallsAreRecordedAsSuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"capability_started", "capability_executed", "capability_slow"}, r.events(reply.Invocation)); d != "" {
-		t.Error(d)
+		t.Errorf("r.events(reply.Invocation) differs from want (-want +got):\n%s", d)
 	}
 }
 

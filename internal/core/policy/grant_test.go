@@ -90,7 +90,7 @@ func TestNarrowGrantsAreUsedFirstAndSpentOnesSkipped(t *testing.T) {
 		used = append(used, c.Grant)
 	}
 	if d := cmp.Diff([]string{session, session, exact, global}, used); d != "" {
-		t.Error(d)
+		t.Errorf("used differs from want (-want +got):\n%s", d)
 	}
 }
 

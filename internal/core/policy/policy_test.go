@@ -167,7 +167,7 @@ func TestSeveralRulesThatMatch(t *testing.T) {
 					got.Fault = "x"
 				}
 				if d := cmp.Diff(tt.want, got); d != "" {
-					t.Error(d)
+					t.Errorf("result differs from want (-want +got):\n%s", d)
 				}
 			}
 			if p.Labels = nil; strings.Contains(tt.name, "attributes") && r.Authorize(p, e).Permitted {

@@ -50,6 +50,6 @@ func TestNamesThatNobodyHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, p.Unknown(c.Snapshot())); d != "" {
-		t.Error(d)
+		t.Errorf("p.Unknown(c.Snapshot()) differs from want (-want +got):\n%s", d)
 	}
 }

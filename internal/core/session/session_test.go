@@ -14,9 +14,9 @@ func TestMemoryIsAStore(t *testing.T) {
 func TestCut(t *testing.T) {
 	t.Parallel()
 	if got, cut := session.Cut("abc", 3); got != "abc" || cut {
-		t.Error(got, cut)
+		t.Errorf(`session.Cut("abc", 3) = %v, cut = %v, want got == "abc" && !cut`, got, cut)
 	}
 	if got, cut := session.Cut("abcdef", 3); len(got) < 3 || !cut {
-		t.Error(got, cut)
+		t.Errorf(`session.Cut("abcdef", 3) = %v, cut = %v, want len(got) >= 3 && cut`, got, cut)
 	}
 }

@@ -87,7 +87,7 @@ func TestWhatPollersAreTold(t *testing.T) {
 				r := tasks.NewRuns(e, time.Now)
 				begun, err := r.Start(capability.Invocation{Principal: runCaller(), Session: "s"}, tasks.RunLabel{Extension: "tools.x", Command: "/x", Action: "a"})
 				if err != nil || begun.Status.Over() || begun.ID != "run_001" {
-					t.Fatal(begun, err)
+					t.Fatalf(`begun = %v, err = %v, want err == nil && !begun.Status.Over() && begun.ID == "run_001"`, begun, err)
 				}
 				synctest.Wait()
 				half, err := r.Get(runCaller(), begun.ID)
@@ -172,7 +172,7 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 		began := time.Now()
 		r.Close(stop)
 		if took := time.Since(began); took != 10*time.Second {
-			t.Error(took)
+			t.Errorf("time.Since(began) = %v, want %v", took, 10*time.Second)
 		}
 		if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); capability.CodeOf(err) != capability.CodeUnavailable {
 			t.Error(err)
@@ -195,7 +195,7 @@ func TestOldResultsGoFirst(t *testing.T) {
 		}
 	}
 	if got := len(r.List(runCaller(), tasks.RunFilter{Limit: 1000})); got != 63 { // 64 MiB and not one byte more
-		t.Error(got)
+		t.Errorf("len(r.List(runCaller(), tasks.RunFilter{Limit: 1000})) = %v, want %v", got, 63)
 	}
 	if _, err := r.Get(runCaller(), "run_001"); err == nil {
 		t.Error("the oldest is still there")
@@ -207,7 +207,7 @@ func TestOldResultsGoFirst(t *testing.T) {
 		}
 	}
 	if got := len(r.List(runCaller(), tasks.RunFilter{Limit: 5000})); got != tasks.MaxEndedRuns {
-		t.Error(got)
+		t.Errorf("len(r.List(runCaller(), tasks.RunFilter{Limit: 5000})) = %v, want %v", got, tasks.MaxEndedRuns)
 	}
 	r.Close(t.Context())
 }

@@ -366,7 +366,7 @@ func TestAllWatchersSeeTheSame(t *testing.T) {
 	all.Wait()
 	for _, one := range seen {
 		if !slices.Equal(one, seen[0]) || len(one) != 3 || !slices.IsSorted(one) {
-			t.Error(seen)
+			t.Errorf("seen = %v, want slices.Equal(one, seen[0]) && len(one) == 3 && slices.IsSorted(one)", seen)
 		}
 	}
 	r.mu.Lock()
@@ -629,7 +629,7 @@ func TestPages(t *testing.T) {
 	for {
 		p, err := r.List(t.Context(), q)
 		if err != nil || p.Total != 5 {
-			t.Fatal(p, err)
+			t.Fatalf("p = %v, err = %v, want err == nil && p.Total == 5", p, err)
 		}
 		for _, one := range p.Tasks {
 			ids = append(ids, one.ID)
@@ -640,11 +640,11 @@ func TestPages(t *testing.T) {
 	}
 	slices.Sort(ids)
 	if len(slices.Compact(ids)) != 5 {
-		t.Error(ids)
+		t.Errorf("ids = %v, want len(slices.Compact(ids)) == 5", ids)
 	}
 	for _, cursor := range []string{"x", "MQ", strings.Repeat("a", 200)} {
 		if _, err := r.List(t.Context(), tasks.Query{Owner: "agent:ann", Cursor: cursor}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Error(cursor, err)
+			t.Errorf("cursor = %v, err = %v, want capability.CodeOf(err) == capability.CodeInvalidInput", cursor, err)
 		}
 	}
 }

@@ -274,7 +274,7 @@ func TestUserConfigurationIsNotRead(t *testing.T) {
 	r := newRepository(t)
 	out, code, err := r.run("config", "--show-scope", "--list")
 	if err != nil || code != 0 {
-		t.Fatal(code, err)
+		t.Fatalf("code = %v, err = %v, want err == nil && code == 0", code, err)
 	}
 	for line := range strings.Lines(out) {
 		if scope, _, _ := strings.Cut(line, "\t"); scope == "global" || scope == "system" {

@@ -306,7 +306,7 @@ func TestABodyThatIsNotReadToItsEndCostsTheConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := resp.Body.Read(make([]byte, 3)); n != 3 || err != nil {
-		t.Error(n, err)
+		t.Errorf("resp.Body.Read(make([]byte, 3)) = %v, err = %v, want n == 3 && err == nil", n, err)
 	}
 	resp.Body.Close()
 	<-left

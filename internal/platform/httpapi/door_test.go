@@ -106,7 +106,7 @@ func TestEveryCodeHasOneAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), b.String()); d != "" {
-		t.Error(d)
+		t.Errorf("b.String() differs from want (-want +got):\n%s", d)
 	}
 }
 

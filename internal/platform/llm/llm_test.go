@@ -166,10 +166,10 @@ func TestBothWireForms(t *testing.T) {
 		}
 		h := s.heads[0]
 		if c.kind == llm.OpenAI && (h.Get("Authorization") != "Bearer "+key || h.Get("x-api-key") != "") {
-			t.Error(h)
+			t.Errorf("%s: header = %v, want Authorization with the key and no x-api-key", c.kind, h)
 		}
 		if c.kind == llm.Anthropic && (h.Get("x-api-key") != key || h.Get("anthropic-version") != "2023-06-01" || h.Get("Authorization") != "") {
-			t.Error(h)
+			t.Errorf("%s: header = %v, want x-api-key with the key, anthropic-version and no Authorization", c.kind, h)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestFailuresHaveCodesAndNoKeys(t *testing.T) {
 			t.Errorf("%d tells a key: %s", status, all)
 		}
 		if status == 429 && e.RetryAfter != 7*time.Second {
-			t.Error(e.RetryAfter)
+			t.Errorf("e.RetryAfter = %v, want !(status == 429 && e.RetryAfter != 7*time.Second)", e.RetryAfter)
 		}
 	}
 }
@@ -216,10 +216,10 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 	})
 	c := s.client(t, llm.Config{Wait: func(_ context.Context, d time.Duration) error { pauses = append(pauses, d); return nil }})
 	if text, _, err := c.Complete(t.Context(), "", "x"); text != "hello é" || err != nil {
-		t.Error(text, err)
+		t.Errorf(`c.Complete(t.Context(), "", "x") = %v, err = %v, want text == "hello é" && err == nil`, text, err)
 	}
 	if fmt.Sprint(pauses) != "[3s 1s]" {
-		t.Error(pauses)
+		t.Errorf(`pauses = %v, want fmt.Sprint(pauses) == "[3s 1s]"`, pauses)
 	}
 
 	s = serve(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -239,7 +239,7 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		write(w, "application/json", openAIBody)
 	})
 	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); err != nil || !strings.Contains(s.bodies[1], `"max_completion_tokens":2048`) || strings.Contains(s.bodies[1], `"max_tokens"`) {
-		t.Error(err, s.bodies)
+		t.Errorf("err = %v, s.bodies = %v, want err == nil && strings.Contains(...) && !strings.Contains(...)", err, s.bodies)
 	}
 }
 
@@ -297,11 +297,11 @@ func TestEverythingIsBounded(t *testing.T) {
 	ask := llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}}
 	for _, emit := range []func(string) error{nil, func(string) error { return nil }} {
 		if got, err := c.Ask(t.Context(), ask, emit); got.Text != "hello " || !got.Truncated || err != nil {
-			t.Error(got, err)
+			t.Errorf(`c.Ask(t.Context(), ask, emit) = %v, err = %v, want got.Text == "hello " && got.Truncated && err == nil`, got, err)
 		}
 	}
 	if got, err := c.Ask(t.Context(), ask, nil); !got.Truncated || err != nil {
-		t.Error(got, err)
+		t.Errorf("c.Ask(t.Context(), ask, nil) = %v, err = %v, want got.Truncated && err == nil", got, err)
 	}
 	if _, err := c.Ask(t.Context(), ask, nil); capability.AsError(err).Reason != "output_parse_error" {
 		t.Error(err)
@@ -327,7 +327,7 @@ func TestEverythingIsBounded(t *testing.T) {
 		{Kind: llm.OpenAI, BaseURL: "", Model: "m"},
 	} {
 		if _, err := llm.New(cfg); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Error(cfg.BaseURL, err)
+			t.Errorf("cfg.BaseURL = %v, err = %v, want capability.CodeOf(err) == capability.CodeInvalidInput", cfg.BaseURL, err)
 		}
 	}
 	unread, err := llm.New(llm.Config{Kind: llm.Anthropic, BaseURL: "https://a/v1/", Model: "m", Key: func() (secret.Value, error) { return secret.Value{}, errors.New("no file") }})

@@ -261,7 +261,7 @@ func TestOnlyTheGivenEnvironmentIsPassed(t *testing.T) {
 	t.Setenv("A_SECRET", "x")
 	r := start(t, "env")
 	if line := r.until(t, role); strings.Contains(line, "A_SECRET") {
-		t.Error(line)
+		t.Errorf(`r.until(t, role) = %v, want !strings.Contains(line, "A_SECRET")`, line)
 	}
 }
 

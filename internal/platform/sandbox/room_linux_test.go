@@ -57,7 +57,7 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 	spec := attacker(t, "fetch", "http://a.test/", "http://b.test/", "http://inside.test/", "http://93.184.216.34/", "http://127.0.0.1:3128/", "http://"+host+"/", "direct http://a.test/", "direct http://"+host+"/", "direct http://93.184.216.34/")
 	r, err := box.Run(t.Context(), spec, c)
 	if err != nil {
-		t.Fatal(err, r.Stderr.Text())
+		t.Fatalf("err = %v, r.Stderr.Text() = %v, want err == nil", err, r.Stderr.Text())
 	}
 	got := strings.Split(strings.TrimSpace(r.Stdout.Text()), "\n")
 	want := []string{"200 answer from a.test", "403", "403", "403", "error", "error", "error", "error", "error"}

@@ -143,7 +143,7 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 			c := newCapture(tt.limit)
 			for _, w := range tt.writes {
 				if n, err := c.Write([]byte(w)); n != len(w) || err != nil {
-					t.Fatal(n, err)
+					t.Fatalf("c.Write([]byte(w)) = %v, err = %v, want n == len(w) && err == nil", n, err)
 				}
 			}
 			if got := c.output().Text(); got != tt.want {

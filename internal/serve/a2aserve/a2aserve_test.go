@@ -97,7 +97,7 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 	list, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, 10)
 	ok(t, err)
 	if len(list) != 1 {
-		t.Fatal(list)
+		t.Fatalf("list = %v, want len(list) == 1", list)
 	}
 	var states []string
 	st.stream(st.one, "/a2a", "1.0", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"`+waits.ID+`"}}`, func(data string) bool {
@@ -108,7 +108,7 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 		return true
 	})
 	if last := states[len(states)-1]; !strings.Contains(last, "TASK_STATE_COMPLETED") {
-		t.Error(states)
+		t.Errorf(`states = %v, want strings.Contains(last, "TASK_STATE_COMPLETED")`, states)
 	}
 }
 
@@ -144,11 +144,11 @@ func TestTheVersionIsTheHeadersAlone(t *testing.T) {
 		}
 	}
 	if code, _, body := st.do("POST", "/a2a?A2A-Version=1.0", st.one, `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`); code != 200 || !strings.Contains(body, `"nextPageToken":""`) {
-		t.Error(code, body)
+		t.Errorf("st.do(...) = %v, body = %v, want code == 200 && strings.Contains(...)", code, body)
 	}
 	for version, want := range map[string]int{"": 200, "1.0": 200, "0.3": 400, "2.0": 400} {
 		if code, _, body := st.do("GET", "/a2a/tasks", st.one, "", "A2A-Version", version); code != want || want == 400 && !strings.Contains(body, "VERSION_NOT_SUPPORTED") {
-			t.Error(version, code, body)
+			t.Errorf(`version = %v, st.do(...) = %v, body = %v, want code == want && !(want == 400 && !strings.Contains(body, "VERSION_NOT_SUPPORTED"))`, version, code, body)
 		}
 	}
 }
@@ -216,14 +216,14 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		}
 	}
 	if code, _, _ := st.do("POST", "/a2a", st.one, `"`+strings.Repeat("x", 5<<20)+`"`); code != 413 {
-		t.Error(code)
+		t.Errorf("st.do(...) = %v, want %v", code, 413)
 	}
 	if code, h, _ := st.do("GET", "/a2a", st.one, ""); code != 405 || h.Get("Allow") != "POST" {
-		t.Error(code)
+		t.Errorf(`st.do(...) = %v, want code == 405 && h.Get("Allow") == "POST"`, code)
 	}
 	for _, path := range []string{"/a2a", "/a2a/message:send", "/a2a/tasks/x:cancel"} {
 		if code, h, _ := st.do("POST", path, "", `{}`); code != 401 || h.Get("WWW-Authenticate") == "" {
-			t.Error(path, code)
+			t.Errorf(`path = %v, st.do(...) = %v, want code == 401 && h.Get("WWW-Authenticate") != ""`, path, code)
 		}
 	}
 }
@@ -249,10 +249,10 @@ func TestNobodySeesTheTasksOfOthers(t *testing.T) {
 		}
 	}
 	if a := st.rpc(st.two, "1.0", "ListTasks", `{}`); !strings.Contains(string(a.Result), `"totalSize":0`) {
-		t.Error(string(a.Result))
+		t.Errorf("string(a.Result) = %v, want strings.Contains(...)", string(a.Result))
 	}
 	if a := st.rpc(st.one, "1.0", "ListTasks", `{}`); !strings.Contains(string(a.Result), mine.ID) {
-		t.Error(string(a.Result))
+		t.Errorf("string(a.Result) = %v, want strings.Contains(string(a.Result), mine.ID)", string(a.Result))
 	}
 }
 
@@ -305,7 +305,7 @@ func TestStreamsTellTheSameInOrder(t *testing.T) {
 	}
 	last := seen[0][len(seen[0])-2:]
 	if !strings.Contains(last[0], `"artifactUpdate"`) || !strings.Contains(last[1], `"TASK_STATE_COMPLETED"`) {
-		t.Error(last)
+		t.Errorf("last = %v, want strings.Contains(...) && strings.Contains(...)", last)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestVersion03(t *testing.T) {
 	var events []string
 	st.stream(st.one, "/a2a", "0.3", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{`+message+`}}`, func(data string) bool { events = append(events, data); return true })
 	if last := events[len(events)-1]; len(events) > 1 && (!strings.Contains(last, `"final":true`) || !strings.Contains(last, `"kind":"status-update"`)) || !strings.Contains(events[0], `"kind":"task"`) {
-		t.Error(events)
+		t.Errorf("events = %v, want a task first and a final status-update last", events)
 	}
 	slow := st.rpc(st.one, "0.3", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"capability":"`+st.skill(st.one, "slow")+`"}}]},"configuration":{"blocking":false}}`)
 	ok(t, json.Unmarshal(slow.Result, &got))

@@ -68,7 +68,7 @@ func TestTheOfficialClient(t *testing.T) {
 				}
 			}
 			if strings.Join(kinds, " ") != "task artifact end" {
-				t.Error(kinds)
+				t.Errorf(`kinds = %v, want strings.Join(kinds, " ") == "task artifact end"`, kinds)
 			}
 			list, err := c.ListTasks(ctx, &a2a.ListTasksRequest{PageSize: 1})
 			ok(t, err)
@@ -129,10 +129,10 @@ func TestTheCard(t *testing.T) {
 	st := newStack(t)
 	code, h, body := st.do("GET", "/.well-known/agent-card.json", "", "")
 	if code != 200 || h.Get("ETag") == "" || h.Get("Cache-Control") == "" || strings.Contains(body, "echo") {
-		t.Fatal(code, h, body)
+		t.Fatalf(`code = %v, h = %v, body = %v, want code == 200 && h.Get("ETag") != "" && h.Get("Cache-Control") != "" && !strings.Contains(body, "echo")`, code, h, body)
 	}
 	if code, _, again := st.do("GET", "/.well-known/agent-card.json", "", "", "If-None-Match", h.Get("ETag")); code != 304 || again != "" {
-		t.Error(code, again)
+		t.Errorf(`st.do(...) = %v, again = %v, want code == 304 && again == ""`, code, again)
 	}
 	card, err := agentcard.NewResolver(http.DefaultClient).Resolve(t.Context(), st.url)
 	ok(t, err)
@@ -152,7 +152,7 @@ func TestTheCard(t *testing.T) {
 	verify(t, body, keys)
 	verify(t, string(st.rpc(st.one, "1.0", "GetExtendedAgentCard", `{}`).Result), keys)
 	if code, _, _ := st.do("GET", "/a2a/extendedAgentCard", "", ""); code != 401 {
-		t.Error(code)
+		t.Errorf("st.do(...) = %v, want %v", code, 401)
 	}
 	if mine, boss := st.rpc(st.one, "1.0", "GetExtendedAgentCard", `{}`), st.rpc(st.root, "1.0", "GetExtendedAgentCard", `{}`); strings.Contains(string(mine.Result), "hidden") || !strings.Contains(string(boss.Result), "hidden") {
 		t.Error("the extended card is not the caller's own")
@@ -204,7 +204,7 @@ func TestARestartKeepsWhatWaits(t *testing.T) {
 	waits := st.send(st.one, call(st.skill(st.one, "writes"), `{"a":1}`), "")
 	done := st.send(st.one, call(st.skill(st.one, "echo"), `{}`), "")
 	if a := st.rpc(st.one, "1.0", "CreateTaskPushNotificationConfig", `{"taskId":"`+waits.ID+`","id":"p","url":"https://example.com/"}`); a.Error != nil {
-		t.Fatal(a.Error)
+		t.Fatalf("a.Error = %v, want %v", a.Error, nil)
 	}
 	// Another process over the same file, while the first is still there: as after a kill.
 	other := stackAgain(t, st, dir)
@@ -215,7 +215,7 @@ func TestARestartKeepsWhatWaits(t *testing.T) {
 		}
 	}
 	if a := other.rpc(other.one, "1.0", "GetTaskPushNotificationConfig", `{"taskId":"`+waits.ID+`","id":"p"}`); a.Error != nil {
-		t.Error(a.Error)
+		t.Errorf("a.Error = %v, want %v", a.Error, nil)
 	}
 }
 

@@ -41,7 +41,7 @@ func BenchmarkDoor(b *testing.B) {
 				w := httptest.NewRecorder()
 				mux.ServeHTTP(w, r)
 				if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "error") {
-					b.Fatal(w.Code, w.Body)
+					b.Fatalf(`w.Code = %v, w.Body = %v, want w.Code == http.StatusOK && !strings.Contains(w.Body.String(), "error")`, w.Code, w.Body)
 				}
 			}
 		})

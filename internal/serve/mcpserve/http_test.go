@@ -150,12 +150,12 @@ func TestBytesSurvive(t *testing.T) {
 	})
 	st.call("plainscalar", `{"a":1}`, func(t *testing.T, r reply, a answer, _ bool) {
 		if a.Result.Content[0].Text != `{"a":1}` {
-			t.Error(r.body)
+			t.Errorf("r.body = %v, want a.Result.Content[0].Text == `{\"a\":1}`", r.body)
 		}
 	})
 	st.call("echo", "", func(t *testing.T, r reply, a answer, _ bool) {
 		if a.Result.Content[0].Text != `{}` {
-			t.Error(r.body)
+			t.Errorf("r.body = %v, want a.Result.Content[0].Text == `{}`", r.body)
 		}
 	})
 }
@@ -191,7 +191,7 @@ func TestFailures(t *testing.T) {
 	st.call("echo", `[1]`, protocolError(-32602, 400, "object"))
 	st.call("broken", `{}`, func(t *testing.T, r reply, a answer, _ bool) {
 		if a.Error == nil || a.Error.Code != -32603 || !strings.Contains(a.Error.Message, "run_") || strings.Contains(r.body, "on purpose") {
-			t.Error(r.body)
+			t.Errorf(`r.body = %v, want a.Error != nil && a.Error.Code == -32603 && strings.Contains(a.Error.Message, "run_") && !strings.Contains(r.body, "on purpose")`, r.body)
 		}
 	})
 	st.call("checked", `{"n":"x"}`, toolError("invalid_input", "n: is string"))
@@ -204,7 +204,7 @@ func TestFailures(t *testing.T) {
 	st.call("fs_readText", `{"path":"x","selector":"a"}`, toolError("invalid_input", "selector"))
 	st.call("fs_readText", `{"path":"x","selector":{"endpoint":"b"}}`, func(t *testing.T, r reply, a answer, _ bool) {
 		if string(a.Result.StructuredContent) != `{"provider":"fs:endpoint:b","input":{"path":"x"}}` {
-			t.Error(r.body)
+			t.Errorf("r.body = %v, want string(a.Result.StructuredContent) == `{\"provider\":\"fs:endpoint:b\",\"input\":{\"path\":\"x\"}}`", r.body)
 		}
 	})
 }
@@ -242,7 +242,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	if !slices.IsSorted(names) || slices.Contains(names, "hidden") || slices.Contains(names, "down") || slices.Contains(names, "listless") || !slices.Contains(names, "echo") {
-		t.Error(names)
+		t.Errorf(`names = %v, want slices.IsSorted(names) && !slices.Contains(names, "hidden") && !slices.Contains(names, "down") && !slices.Contains(names, "listless") && slices.Contains(names, "echo")`, names)
 	}
 	if a.Result.TTLMs == nil || *a.Result.TTLMs != 5000 || a.Result.CacheScope != "private" || a.Result.ResultType != "complete" || a.Result.NextCursor != nil {
 		t.Errorf("%+v", a.Result)
@@ -250,7 +250,7 @@ func TestList(t *testing.T) {
 	id := st.open(st.agent, mcpwire.Version20251125)
 	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, mcpwire.HeaderSession, id)
 	if strings.Contains(r.body, "ttlMs") || strings.Contains(r.body, "resultType") || len(r.decode(t).Result.Tools) != len(names) {
-		t.Error(r.body)
+		t.Errorf(`r.body = %v, want !strings.Contains(r.body, "ttlMs") && !strings.Contains(r.body, "resultType") && len(r.decode(t).Result.Tools) == len(names)`, r.body)
 	}
 }
 

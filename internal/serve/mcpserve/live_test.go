@@ -270,7 +270,7 @@ func TestListen(t *testing.T) {
 	lines, resp := st.stream(t.Context(), "POST", modernBody("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://b"]},`),
 		mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "subscriptions/listen")
 	if resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
-		t.Fatal(resp.Status)
+		t.Fatalf(`resp.Status = %v, want resp.StatusCode == 200 && resp.Header.Get("X-Accel-Buffering") == "no"`, resp.Status)
 	}
 	next := func() string {
 		for {

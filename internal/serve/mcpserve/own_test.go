@@ -44,7 +44,7 @@ func TestOurOwnResources(t *testing.T) {
 	list := st.modern(st.agent, "resources/list", "", "").body
 	wants(t, list, `"file:///a"`, `"junctor://audit/mine"`)
 	if strings.Contains(list, "posing") || strings.Index(list, "file:///a") > strings.Index(list, "junctor://") {
-		t.Error(list)
+		t.Errorf(`list = %v, want !strings.Contains(list, "posing") && strings.Index(list, "file:///a") <= strings.Index(list, "junctor://")`, list)
 	}
 	wants(t, st.modern(st.agent, "resources/templates/list", "", "").body, "junctor://calls/{id}/result", "junctor://capabilities/{id}/usage")
 	read := func(token, uri string) string {
@@ -97,7 +97,7 @@ func TestOurOwnTexts(t *testing.T) {
 		list := st.modern(st.agent, "resources/list", "", "").body
 		wants(t, list, `"junctor://texts/open"`, `"title":"\"quoted\""`, `"junctor://texts/broken"`)
 		if strings.Contains(list, "closed") || strings.Contains(list, "absent") {
-			t.Error(list)
+			t.Errorf(`list = %v, want !strings.Contains(list, "closed") && !strings.Contains(list, "absent")`, list)
 		}
 		read := func(uri string) string {
 			return st.modern(st.agent, "resources/read", uri, `"uri":"`+uri+`",`).body

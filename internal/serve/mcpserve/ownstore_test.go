@@ -36,7 +36,7 @@ func TestAResultIsKeptOnceAndForItsOwnerOnly(t *testing.T) {
 		}
 		refs, err := own.Blobs.List(t.Context(), "run_1")
 		if err != nil || len(refs) != 1 {
-			t.Fatal(refs, err)
+			t.Fatalf("refs = %v, err = %v, want err == nil && len(refs) == 1", refs, err)
 		}
 		if i > 0 && !refs[0].Expires.Equal(until) {
 			t.Errorf("asked for again, it is kept until %s instead of %s", refs[0].Expires, until)

@@ -122,7 +122,7 @@ func TestQuestionsOfATask(t *testing.T) {
 	r := st.asModern(st.agent, "tools/call", "askslow", `"name":"askslow",`, able)
 	task := readTask(t, r)
 	if task.Result.ResultType != "task" {
-		t.Fatal(r.body)
+		t.Fatalf(`r.body = %v, want task.Result.ResultType == "task"`, r.body)
 	}
 	close(u.ready)
 	asked := st.until(task.Result.TaskID, "input_required")

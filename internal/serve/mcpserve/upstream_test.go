@@ -218,7 +218,7 @@ func TestAnUpstreamsNeedOfAnAbilityReachesModernClients(t *testing.T) {
 	st, _ := newUpstreamStack(t, stackOptions{})
 	r := st.modern(st.agent, "tools/call", "missing", `"name":"missing",`)
 	if r.status != 400 {
-		t.Error(r.status)
+		t.Errorf("r.status = %v, want %v", r.status, 400)
 	}
 	wants(t, r.body, `-32021`, `"data":{"requiredCapabilities":{"sampling":{}}}`)
 	id := st.open(st.agent, mcpwire.Version20251125)
@@ -416,7 +416,7 @@ func TestLogLinesOfUpstreams(t *testing.T) {
 	wants(t, call(), `"level":"debug"`, `"level":"error"`)
 	wants(t, st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"warning"}}`, mcpwire.HeaderSession, id).body, `"result":{}`)
 	if got := call(); strings.Contains(got, `"level":"debug"`) || !strings.Contains(got, `"level":"error"`) {
-		t.Error(got)
+		t.Errorf("call() = %v, want !strings.Contains(...) && strings.Contains(...)", got)
 	}
 }
 
@@ -448,7 +448,7 @@ func TestMetaAndTracePassToTheProvider(t *testing.T) {
 		body := strings.Replace(modernBody("tools/call", `"name":"raw",`), `"_meta":{`, `"_meta":{`+meta, 1)
 		h := append([]string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "raw"}, headers...)
 		if r := st.do("POST", st.agent, body, h...); r.status != 200 {
-			t.Fatal(r.body)
+			t.Fatalf("r.body = %v, want r.status == 200", r.body)
 		}
 		u.mu.Lock()
 		defer u.mu.Unlock()

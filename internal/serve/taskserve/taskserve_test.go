@@ -94,6 +94,6 @@ func TestTasksOverHTTP(t *testing.T) {
 		}
 	}
 	if f.asked != `q1 {"action":"accept"}` {
-		t.Error(f.asked)
+		t.Errorf("f.asked = %v, want %v", f.asked, `q1 {"action":"accept"}`)
 	}
 }

@@ -313,7 +313,7 @@ func TestABrokenChainIsKeptAndTold(t *testing.T) {
 		t.Fatal("nothing is said of it")
 	}
 	if again, err := Restore(t.Context(), file, filepath.Join(t.TempDir(), "h"), nil); err != nil || again.Audit.FirstBad == nil {
-		t.Error(again.Audit, err)
+		t.Errorf("again.Audit = %v, err = %v, want err == nil && again.Audit.FirstBad != nil", again.Audit, err)
 	}
 }
 

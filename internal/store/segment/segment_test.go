@@ -109,7 +109,7 @@ func TestOnlyTheOldestSegmentIsRemoved(t *testing.T) {
 	ok(t, s.Close())
 	s = openDir(t, dir, Config{})
 	if id, err := s.Rotate([]byte("head\n")); err != nil || id != 4 {
-		t.Fatal(id, err)
+		t.Fatalf("s.Rotate([]byte(\"head\\n\")) = %v, err = %v, want err == nil && id == 4", id, err)
 	}
 }
 

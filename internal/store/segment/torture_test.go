@@ -180,7 +180,7 @@ func kill(t *testing.T, dir string, acked map[string]string, n int) {
 	}
 	_ = cmd.Wait()
 	if stderr.Len() > 0 {
-		t.Fatal(stderr.String())
+		t.Fatalf("stderr.String() = %v, want stderr.Len() == 0", stderr.String())
 	}
 }
 

@@ -70,7 +70,7 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	}
 	got, err := sqlstore.New(open(t, path)).Messages(t.Context(), o, 0, 9)
 	if err != nil || len(got) != 1 || got[0].Text != "x" || !got[0].Time.Equal(time.Unix(5, 0)) {
-		t.Error(got, err)
+		t.Errorf(`got = %v, err = %v, want err == nil && len(got) == 1 && got[0].Text == "x" && got[0].Time.Equal(time.Unix(5, 0))`, got, err)
 	}
 }
 

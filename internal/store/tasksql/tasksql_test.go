@@ -35,20 +35,20 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 		s := open(t)
 		in := task("tsk_1", "agent:a", 1)
 		if ok, err := s.CreateTask(t.Context(), in, tasks.Bounds{Open: 5, Ended: 9, Bytes: 1 << 20}); !ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 		}
 		got, ok, err := s.Task(t.Context(), in.ID)
 		if !ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 		}
 		if d := cmp.Diff(in, got); d != "" {
-			t.Error(d)
+			t.Errorf("result differs from want (-want +got):\n%s", d)
 		}
 		in.Version, in.State, in.Result, in.Input = 2, tasks.Failed, json.RawMessage("\"\xff\""), nil
 		in.Error = capability.Errorf(capability.CodeDenied, "", "no").With("because", "")
 		in.Requests = []tasks.Request{{Key: "q1", Method: "elicitation/create", Params: json.RawMessage(`{"message":"x"}`), Asked: at(2)}}
 		if ok, err := s.SaveTask(t.Context(), in); !ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 		}
 		if ok, err := s.SaveTask(t.Context(), in); ok || err != nil {
 			t.Error("the same version was written twice", err)
@@ -58,7 +58,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			t.Errorf("%+v %v", got, err)
 		}
 		if _, ok, err := s.Task(t.Context(), "tsk_2"); ok || err != nil {
-			t.Error(ok, err)
+			t.Errorf("ok = %v, err = %v, want !ok && err == nil", ok, err)
 		}
 	})
 	t.Run("an owner has so many open", func(t *testing.T) {
@@ -79,7 +79,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 		}
 		all.Wait()
 		if made.Load() != 3 {
-			t.Error(made.Load())
+			t.Errorf("made.Load() = %v, want %v", made.Load(), 3)
 		}
 		if ok, err := s.CreateTask(t.Context(), task("tsk_z", "agent:b", 1), tasks.Bounds{Open: 3, Ended: 9, Bytes: 1 << 20}); !ok || err != nil {
 			t.Error("another owner's count", ok, err)
@@ -93,7 +93,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			in := task(id, "agent:a", n)
 			in.State, in.Result, in.History = tasks.Completed, json.RawMessage(result), nil
 			if ok, err := s.CreateTask(t.Context(), in, b); !ok || err != nil {
-				t.Fatal(ok, err)
+				t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 			}
 		}
 		left := func() (ids []string) {
@@ -111,11 +111,11 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			make(id, i, `"xxxxxxxxxxxxxxxx"`, tasks.Bounds{Open: 1, Ended: 2, Bytes: 1000})
 		}
 		if d := cmp.Diff([]string{"tsk_4", "tsk_3", "tsk_2"}, left()); d != "" {
-			t.Error(d)
+			t.Errorf("left() differs from want (-want +got):\n%s", d)
 		}
 		make("tsk_5", 5, `1`, tasks.Bounds{Open: 1, Ended: 9, Bytes: 30})
 		if d := cmp.Diff([]string{"tsk_5", "tsk_4"}, left()); d != "" {
-			t.Error(d)
+			t.Errorf("left() differs from want (-want +got):\n%s", d)
 		}
 	})
 	t.Run("one of many changes a version", func(t *testing.T) {
@@ -141,7 +141,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 		}
 		all.Wait()
 		if won.Load() != 1 {
-			t.Error(won.Load())
+			t.Errorf("won.Load() = %v, want %v", won.Load(), 1)
 		}
 	})
 	t.Run("lists are the owner's, the last changed first", func(t *testing.T) {
@@ -156,7 +156,7 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 				in.Context, in.State, in.Result = "d", tasks.Completed, json.RawMessage(`1`)
 			}
 			if ok, err := s.CreateTask(t.Context(), in, tasks.Bounds{Open: 9, Ended: 9, Bytes: 1 << 20}); !ok || err != nil {
-				t.Fatal(ok, err)
+				t.Fatalf("ok = %v, err = %v, want ok && err == nil", ok, err)
 			}
 		}
 		list := func(q tasks.Query, before time.Time, id string) (ids []string, total int) {
@@ -198,10 +198,10 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 		}
 		open, err := s.OpenTasks(t.Context(), "g")
 		if err != nil || len(open) != 3 {
-			t.Error(open, err)
+			t.Errorf("open = %v, err = %v, want err == nil && len(open) == 3", open, err)
 		}
 		if open, err = s.OpenTasks(t.Context(), "other"); err != nil || len(open) != 0 {
-			t.Error(open, err)
+			t.Errorf(`s.OpenTasks(t.Context(), "other") = %v, err = %v, want err == nil && len(open) == 0`, open, err)
 		}
 		if err := s.SweepTasks(t.Context(), at(200)); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func adapters(t testing.TB, settings catalog.Settings, specs ...string) *catalog
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) > 0 {
-		t.Fatal(rejected)
+		t.Fatalf("c.Snapshot().Rejected() = %v, want len(rejected) == 0", rejected)
 	}
 	return c.Snapshot()
 }
@@ -137,7 +137,7 @@ func TestExplanationsAreReadable(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Error(path, diff)
+					t.Errorf("result differs from want, path = %v (-want +got):\n%s", path, diff)
 				}
 			}
 		})
@@ -160,7 +160,7 @@ func TestExplanationsReplay(t *testing.T) {
 				id := kept.Put(arbitration.Explain(sel, ""))
 				x, ok := kept.Get(id)
 				if !ok || x.ID != id {
-					t.Fatal(id)
+					t.Fatalf("id = %v, want ok && x.ID == id", id)
 				}
 				doc, err := json.Marshal(x) // what a client has
 				if err != nil {
@@ -244,7 +244,7 @@ func TestAbsentAndDeniedReadAlike(t *testing.T) {
 		return strings.Replace(string(doc), "411", "412", 1) + x.Text()
 	}
 	if diff := cmp.Diff(text("slack:work directory.lookup"), text("slack:work message.send", "discord:work message.send")); diff != "" {
-		t.Error(diff)
+		t.Errorf("text(\"slack:work message.send\", \"discord:work message.send\") differs from want (-want +got):\n%s", diff)
 	}
 }
 

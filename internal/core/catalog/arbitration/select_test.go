@@ -352,7 +352,7 @@ func TestWhereARankedCallMayGoOn(t *testing.T) {
 	frame := arbitration.NewFrame(s, &capability.Context{})
 	sel, err := frame.Select(arbitration.Request{Action: "fs.list"})
 	if d := cmp.Diff([]string{"fs:c:x", "fs:a:x"}, rest(sel)); d != "" || err != nil {
-		t.Error(d, err)
+		t.Errorf("rest(sel) differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "b"}})
 	if err != nil || len(sel.Rest) != 0 {
@@ -365,17 +365,17 @@ func TestWhereARankedCallMayGoOn(t *testing.T) {
 	awake := func(e *catalog.Entry) bool { return e.Module.Extension == "d" }
 	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "d"}, Awake: awake})
 	if got := told(sel, err); got != "1 explicit_selector fs:d:x" {
-		t.Error(got)
+		t.Errorf("told(sel, err) = %v, want %v", got, "1 explicit_selector fs:d:x")
 	}
 	denied := func(e *catalog.Entry) bool { return e.Module.Extension == "b" }
 	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Denied: denied})
 	if got := told(sel, err); got != "6 ranked_default fs:c:x" || !strings.Contains(fallen(sel), "0 fs:b:x policy_denied") {
-		t.Error(got, fallen(sel))
+		t.Errorf(`told(sel, err) = %v, fallen(sel) = %v, want got == "6 ranked_default fs:c:x" && strings.Contains(fallen(sel), "0 fs:b:x policy_denied")`, got, fallen(sel))
 	}
 	only := s.Action("fs.list")[:1]
 	sel, err = frame.Select(arbitration.Request{Only: only})
 	if got := told(sel, err); got != "1 explicit_selector fs:a:x" {
-		t.Error(got)
+		t.Errorf("told(sel, err) = %v, want %v", got, "1 explicit_selector fs:a:x")
 	}
 }
 
@@ -402,6 +402,6 @@ func TestComposedMembersRunInOrder(t *testing.T) {
 		got = append(got, e.Runtime)
 	}
 	if d := cmp.Diff([]string{"z/a", "a/a", "a/b", "z/b"}, got); d != "" || err != nil || sel.Entry != nil {
-		t.Error(d, err)
+		t.Errorf("result differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 }

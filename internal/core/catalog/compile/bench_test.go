@@ -100,7 +100,7 @@ func Benchmark100000(b *testing.B) {
 	before := heap()
 	comp := compile.New(c)
 	if got := comp.Compile(&capability.Context{}).Len(); got < 90_000 {
-		b.Fatal(got)
+		b.Fatalf("comp.Compile(&capability.Context{}).Len() = %v, want got >= 90_000", got)
 	}
 	view := heap() - before
 	b.Run("memory", func(b *testing.B) {

@@ -153,10 +153,10 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 	scoped.Scope = &capability.Scope{Conversation: []string{"7"}}
 	replace(t, c, module("tools", scoped))
 	if got := listed(comp.Compile(ctx(7))); got != "message.send only" {
-		t.Error(got)
+		t.Errorf("listed(comp.Compile(ctx(7))) = %v, want %v", got, "message.send only")
 	}
 	if got := listed(comp.Compile(ctx(8))); got != "message.send" {
-		t.Error(got)
+		t.Errorf("listed(comp.Compile(ctx(8))) = %v, want %v", got, "message.send")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestSelectorSchema(t *testing.T) {
 		return strings.Join(s.Properties.Selector.Properties["channel"].Enum, ","), strings.Contains(strings.Join(s.Required, ","), "selector")
 	}
 	if enum, required := selector("message.send"); enum != "discord,slack" || !required {
-		t.Error(enum, required)
+		t.Errorf(`selector("message.send") = %v, required = %v, want enum == "discord,slack" && required`, enum, required)
 	}
 	if enum, required := selector("message.edit"); enum != "" || required {
 		t.Error("provider noise where there is one provider", enum, required)
@@ -333,11 +333,11 @@ func TestContestsAreOfTheContext(t *testing.T) {
 	settings := catalog.Settings{Policy: []rules.Rule{{Layer: "agent", Agent: "one", Effect: "deny", Match: []string{"ext:b"}}}}
 	_, comp := catalogOf(t, settings, module("a", toolOf("t", "go")), module("b", toolOf("t", "go")))
 	if got := listed(comp.Compile(&capability.Context{Agent: "one"})); got != "go" {
-		t.Error(got)
+		t.Errorf(`listed(comp.Compile(&capability.Context{Agent: "one"})) = %v, want %v`, got, "go")
 	}
 	two := comp.Compile(&capability.Context{Agent: "two"})
 	if d := cmp.Diff("a__go b__go", listed(two)); d != "" || len(two.Contests) != 1 {
-		t.Error(d, two.Contests)
+		t.Errorf("listed(two) differs from want, two.Contests = %v (-want +got):\n%s", two.Contests, d)
 	}
 }
 
@@ -350,15 +350,15 @@ func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
 	bound.Arbitration = &capability.Arbitration{Slot: "memory"}
 	c, comp := catalogOf(t, catalog.Settings{}, module("core", store, bound))
 	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
-		t.Error(got)
+		t.Errorf("listed(comp.Compile(&capability.Context{})) = %v, want %v", got, "bound memory.search")
 	}
 	replace(t, c, module("rival", store))
 	if got := listed(comp.Compile(&capability.Context{})); got != "" {
-		t.Error(got)
+		t.Errorf("listed(comp.Compile(&capability.Context{})) = %v, want %v", got, "")
 	}
 	replace(t, c, module("rival"))
 	if got := listed(comp.Compile(&capability.Context{})); got != "bound memory.search" {
-		t.Error(got)
+		t.Errorf("listed(comp.Compile(&capability.Context{})) = %v, want %v", got, "bound memory.search")
 	}
 }
 

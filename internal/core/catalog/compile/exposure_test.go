@@ -123,7 +123,7 @@ func TestExposure(t *testing.T) {
 		longer = append(longer, y.Name)
 	}
 	if diff := cmp.Diff(append(first(0), "tool_150", "tool_009"), longer); diff != "" {
-		t.Error(diff)
+		t.Errorf("longer differs from want (-want +got):\n%s", diff)
 	}
 	for _, bad := range []compile.Limits{{View: "half"}, {Exposure: catalog.Exposure{Direct: []string{"nope:x"}}}} {
 		if _, err := many.Expose(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
@@ -166,7 +166,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%s", doc.InputSchema)
 	}
 	if diff := cmp.Diff(map[string]string{"dotted": "message.send", "mcp": "message.send", "strict64": "message_send"}, doc.WireNames); diff != "" || doc.Exposure != "direct" {
-		t.Error(diff)
+		t.Errorf("doc.WireNames differs from want (-want +got):\n%s", diff)
 	}
 	one, _ := agent(t, set, ctx, modules[:1]...).Action("message.send")
 	if doc, err := one.InputSchema(); err != nil || strings.Contains(string(doc), "selector") {
@@ -192,10 +192,10 @@ func TestJSON(t *testing.T) {
 		}
 		slices.Sort(keys)
 		if diff := cmp.Diff(fields, keys); diff != "" {
-			t.Error(diff)
+			t.Errorf("keys differs from want (-want +got):\n%s", diff)
 		}
 		if short := fmt.Sprintf("%s %s %s %s %d", got["scope"], got["availability"], got["policy"], got["requiresSelection"], len(entry.TelemetryTags["team"])); short != want {
-			t.Error(short)
+			t.Errorf("fmt.Sprintf(...) = %v, want %v", short, want)
 		}
 	}
 	entry, err := a.EntryJSON(send, send.Entries[0])

@@ -109,7 +109,7 @@ func TestARenameRedirectsNobody(t *testing.T) {
 	l.want(old, "create_branch", "ext.mcp.github.create_branch github__create_branch leased")
 	l.want(token, "create_branch", "ext.mcp.github.create_branch github__create_branch leased")
 	if got := l.list(fresh); got != "github__create_branch neon__create_branch" {
-		t.Error(got)
+		t.Errorf("l.list(fresh) = %v, want %v", got, "github__create_branch neon__create_branch")
 	}
 	l.want(fresh, "create_branch", "unknown_capability")
 	l.want(fresh, "neon__create_branch", "ext.mcp.neon.create_branch neon__create_branch leased")

@@ -79,10 +79,10 @@ func TestNames(t *testing.T) {
 					lines = append(lines, strings.TrimSpace(fmt.Sprint(c.Fold, " ", c.Resolution, " ", strings.Join(c.Members, "+"), " ", c.Winner)))
 				}
 				if d := cmp.Diff(tt.want, strings.Join(pairs, " ")); d != "" {
-					t.Error(d)
+					t.Errorf("strings.Join(pairs, \" \") differs from want (-want +got):\n%s", d)
 				}
 				if d := cmp.Diff(tt.contests, strings.Join(lines, "; ")); d != "" {
-					t.Error(d)
+					t.Errorf("strings.Join(lines, \"; \") differs from want (-want +got):\n%s", d)
 				}
 				slices.Reverse(tt.tools)
 				tt.tools = append(tt.tools[1:], tt.tools[0])
@@ -161,7 +161,7 @@ func TestATableForgetsHowItCameToBe(t *testing.T) {
 			want, _ := whole.Contests()
 			contests, _ := table.Contests()
 			if d := cmp.Diff(want, contests); d != "" {
-				t.Fatal(d)
+				t.Fatalf("contests differs from want (-want +got):\n%s", d)
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func TestWireNames(t *testing.T) {
 		}
 	}
 	if d := naming.Distinct(strings.Repeat("x", 64), 64, "id"); len(d) != 64 {
-		t.Error(d)
+		t.Errorf(`naming.Distinct(strings.Repeat("x", 64), 64, "id") = %v, want len(d) == 64`, d)
 	}
 }
 

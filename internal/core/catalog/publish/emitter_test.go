@@ -85,7 +85,7 @@ func TestWithheldNames(t *testing.T) {
 		`{"declaredName":"go","level":0,"members":["mcp.a/go","mcp.b/Go"],"resolution":"withheld"}`,
 		`{"declaredName":"Go","level":0,"members":["mcp.a/go","mcp.b/Go"],"resolution":"withheld"}`)
 	if got := w.told(publish.ConflictDetected); len(got) != 1 || !strings.Contains(got[0], `"remediation":"set catalog.naming.pins`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 1 && strings.Contains(...)", got)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTwoOfOneProvider(t *testing.T) {
 	w.put(pro)
 	w.put(server("mcp.a", "x"))
 	if got := w.told(publish.ConflictDetected); len(got) != 1 || !strings.Contains(got[0], `"resolution":"unresolved"`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 1 && strings.Contains(...)", got)
 	}
 	change, _, err := w.c.Configure(catalog.Settings{Owners: map[string]string{"messaging:slack:work": "slack/adapter"}})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestTwoOfOneProvider(t *testing.T) {
 	}
 	w.pub.Changed(change)
 	if got := w.told(publish.ConflictDetected); len(got) != 2 || !strings.Contains(got[1], `"winner":"slack/adapter"`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 2 && strings.Contains(...)", got)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestSlots(t *testing.T) {
 		`{"slot":"context-engine","requested":"lossless","source":"configured","winner":"lossless/engine","available":["builtin","lossless"],"losers":["builtin/engine"]}`,
 	}
 	if diff := cmp.Diff(want, slot()); diff != "" {
-		t.Error(diff)
+		t.Errorf("slot() differs from want (-want +got):\n%s", diff)
 	}
 	agents := map[string]string{}
 	for _, e := range w.recent.List(publish.SlotSelected) {
@@ -152,7 +152,7 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"": "builtin", "research": "vector"}, agents); diff != "" {
-		t.Error(diff)
+		t.Errorf("agents differs from want (-want +got):\n%s", diff)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestExclusiveBackendsAreToldAtStart(t *testing.T) {
 		`{"slot":"backend:acp","requested":"one","source":"configured","winner":"acp-one/backend","available":["one","two"],"losers":["acp-two/backend"]}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("result differs from want (-want +got):\n%s", diff)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestFallbacks(t *testing.T) {
 	order := `{"action":"message.send","capabilityId":"discord/adapter#message.send@work","providerKey":"messaging:discord:work","step":7,"decidedBy":"deterministic_fallback","caller":"runtime","candidates":2,"explanationId":"exp_1"`
 	w.want(publish.ProviderSelected, selected, order+"}")
 	if got := w.told(publish.FallbackSelected); len(got) != 1 || !strings.HasPrefix(got[0], order+`,"reasons":[{"step":7`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 1 && strings.HasPrefix(...)", got)
 	}
 
 	lookup := func(kind string, state capability.State) capability.Module {
@@ -212,7 +212,7 @@ func TestFallbacks(t *testing.T) {
 	w.put(lookup("discord", ""))
 	w.choose(thread("slack", 1), "directory.lookup", "")
 	if got := w.told(publish.FallbackSelected); len(got) != 2 || !strings.Contains(got[1], `"reasons":[{"step":3,"providerKey":"directory:slack:work","reason":"unavailable"}]`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 2 && strings.Contains(...)", got)
 	}
 
 	w.put(backend("alt", capability.HealthDegraded))
@@ -224,7 +224,7 @@ func TestFallbacks(t *testing.T) {
 	}
 	w.pub.Telemetry.Backend(s, "acp", choice, publish.Call{})
 	if got := w.told(publish.FallbackSelected); len(got) != 3 || !strings.Contains(got[2], `"reasons":[{"step":6,"providerKey":"runtime-backend:acp:alt","reason":"degraded"}]`) {
-		t.Error(got)
+		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 3 && strings.Contains(...)", got)
 	}
 
 	w.choose(capability.Context{}, "message.send", "")
@@ -266,7 +266,7 @@ func TestTelemetryHoldsNothingPrivate(t *testing.T) {
 		`{"action":"message.reply","by":"owner/veto","reasonCode":"other","phase":"compile","conversation":"`+hash+`"}`,
 		`{"action":"message.send","providerKey":"messaging:slack:work","by":"owner/veto","reasonCode":"not_owner","phase":"invoke","conversation":"`+hash+`"}`)
 	if len(hash) != 16 || len(w.told(publish.SelectionFailed)) != 2 {
-		t.Error(hash, w.told(publish.SelectionFailed))
+		t.Errorf("hash = %v, w.told(publish.SelectionFailed) = %v, want len(hash) == 16 && len(w.told(publish.SelectionFailed)) == 2", hash, w.told(publish.SelectionFailed))
 	}
 }
 
@@ -283,7 +283,7 @@ func TestEnvelope(t *testing.T) {
 	}
 	e.Payload = nil
 	if diff := cmp.Diff(want, e); diff != "" {
-		t.Error(diff)
+		t.Errorf("e differs from want (-want +got):\n%s", diff)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestSlowSinksLoseAndCount(t *testing.T) {
 		q.Put(publish.Telemetry{Event: "x"})
 	}
 	if q.Dropped() != 3 {
-		t.Error(q.Dropped())
+		t.Errorf("q.Dropped() = %v, want %v", q.Dropped(), 3)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -304,13 +304,13 @@ func TestSlowSinksLoseAndCount(t *testing.T) {
 		}
 	})
 	if n != 2 {
-		t.Error(n)
+		t.Errorf("n = %v, want %v", n, 2)
 	}
 	var r publish.Recent
 	for i := range 1030 {
 		r.Put(publish.Telemetry{ID: fmt.Sprint(i)})
 	}
 	if list := r.List(""); len(list) != 1024 || list[0].ID != "6" || list[1023].ID != "1029" {
-		t.Error(len(list))
+		t.Errorf(`len(list) = %v, want len(list) == 1024 && list[0].ID == "6" && list[1023].ID == "1029"`, len(list))
 	}
 }

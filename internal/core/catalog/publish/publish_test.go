@@ -111,10 +111,10 @@ func TestFeed(t *testing.T) {
 5 changed slack/adapter#message.send@work message.send requiresSelection
 5 removed discord/adapter#message.send@work message.send `
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
-		t.Error(diff)
+		t.Errorf("strings.Join(lines, \"\\n\") differs from want (-want +got):\n%s", diff)
 	}
 	if got := w.pub.Feed.Since(start + 5); len(got) != 0 {
-		t.Error(got)
+		t.Errorf("w.pub.Feed.Since(start + 5) = %v, want len(got) == 0", got)
 	}
 	for _, strange := range []uint64{start + 6, start - 1, 0, 1<<64 - 1} {
 		if got := w.pub.Feed.Since(strange); len(got) != 1 || !got[0].Reset {
@@ -138,7 +138,7 @@ func TestOldReadersStartAnew(t *testing.T) {
 		t.Errorf("%s", doc)
 	}
 	if got := w.pub.Feed.Since(s.Generation - 1024); len(got) != 1024 || got[0].Reset || len(got[0].Changes) != 2 {
-		t.Error(len(got), got[0])
+		t.Errorf("len(got) = %v, got[0] = %v, want len(got) == 1024 && !got[0].Reset && len(got[0].Changes) == 2", len(got), got[0])
 	}
 	change, _, err := w.c.Configure(catalog.Settings{CrossContext: "same-adapter"})
 	if err != nil {
@@ -164,7 +164,7 @@ func TestWaitingReaders(t *testing.T) {
 		w.put(server("mcp.a", "x"))
 		synctest.Wait()
 		if err != nil || len(got) != 1 || got[0].Generation != start+1 {
-			t.Error(err, got)
+			t.Errorf("err = %v, got = %v, want err == nil && len(got) == 1 && got[0].Generation == start+1", err, got)
 		}
 		go func() { got, err = w.pub.Feed.Wait(ctx, start+1) }()
 		synctest.Wait()
@@ -258,7 +258,7 @@ func TestEqualContentIsNoNews(t *testing.T) {
 		}
 		pass(time.Second)
 		if now := w.c.Snapshot(); now.Etag != before.Etag || len(l.got) != 0 || len(w.pub.Feed.Since(before.Generation)) != 0 {
-			t.Error(now.Generation, l.got)
+			t.Errorf("now.Generation = %v, l.got = %v, want now.Etag == before.Etag && len(l.got) == 0 && len(w.pub.Feed.Since(before.Generation)) == 0", now.Generation, l.got)
 		}
 		cancel()
 		synctest.Wait()

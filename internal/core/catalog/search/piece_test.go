@@ -76,6 +76,6 @@ func TestForgottenPiecesMakeRoom(t *testing.T) {
 	}
 	ix.evict()
 	if len(ix.books) != maxBooks || ix.books["a"] != nil || ix.books[string(rune('a'+maxBooks+4))] == nil {
-		t.Error(len(ix.books))
+		t.Errorf(`len(ix.books) = %v, want len(ix.books) == maxBooks && ix.books["a"] == nil && ix.books[string(rune('a'+maxBooks+4))] != nil`, len(ix.books))
 	}
 }

@@ -93,7 +93,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	if got := names(ix.Search(a, "repository", 2, compile.Spelling{}, nil)); got != "send_mail list_issues" {
-		t.Error(got)
+		t.Errorf("names(...) = %v, want %v", got, "send_mail list_issues")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 	tools := search.Tools{Index: &search.Index{}, Spelling: compile.Spelling{Dialect: naming.Strict64, Limit: 48}}
 	full, guest := comp.Compile(&capability.Context{Agent: "main"}), comp.Compile(&capability.Context{Agent: "guest"})
 	if got := tools.SearchAmong(full, "repository create branch", 100, nil); len(got.Actions) != 3 {
-		t.Error(got)
+		t.Errorf("tools.SearchAmong(...) = %v, want len(got.Actions) == 3", got)
 	}
 	for _, query := range []string{"repository create branch", "select:create_branch,createPullRequest,list_issues"} {
 		if got := tools.SearchAmong(guest, query, 20, nil); len(got.Actions) != 1 || got.Actions[0].Name != "list_issues" {
@@ -143,7 +143,7 @@ func TestFoundNamesAreLeased(t *testing.T) {
 	}
 	now := func() *compile.Agent { return comp.Compile(&capability.Context{}) }
 	if got := tools.SearchAmong(now(), "new branch", 1, nil); len(got.Actions) != 1 || got.Actions[0].Name != "create_branch" {
-		t.Fatal(got)
+		t.Fatalf(`tools.SearchAmong(now(), "new branch", 1, nil) = %v, want len(got.Actions) == 1 && got.Actions[0].Name == "create_branch"`, got)
 	}
 	replace(t, c, module("mcp.neon", "neon", tool("create_branch", "", "")))
 	if got, err := tools.Describe(now(), "create_branch"); err != nil || got.Name != "octocat__create_branch" {
@@ -223,11 +223,11 @@ func TestSharedPieces(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(names(want), names(got)); diff != "" || len(got) == 0 {
-				t.Fatal(query, diff)
+				t.Fatalf("names(got) differs from want, query = %v (-want +got):\n%s", query, diff)
 			}
 			for i := range got {
 				if got[i].Score != want[i].Score {
-					t.Fatal(query, got[i].Score, want[i].Score)
+					t.Fatalf("query = %v, got[i].Score = %v, want[i].Score = %v, want got[i].Score == want[i].Score", query, got[i].Score, want[i].Score)
 				}
 			}
 		}
@@ -243,7 +243,7 @@ func TestManySearchAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				if got := names(ix.Search(comp.Compile(&capability.Context{}), "branch", 1, compile.Spelling{}, nil)); got != "create_branch" {
-					t.Error(got)
+					t.Errorf("names(...) = %v, want %v", got, "create_branch")
 				}
 			}
 		})

@@ -46,7 +46,7 @@ func TestFailuresSayWhatTheSpecWants(t *testing.T) {
 	}
 	err := capability.Errorf(capability.CodeFailed, "x", "in /home/al/work, not /home/alice").With("", "look into /home/al")
 	if got := fault.Text(err, "/home/al/"); got != "in ~/work, not /home/alice\n\nHint: look into ~" {
-		t.Error(got)
+		t.Errorf(`fault.Text(err, "/home/al/") = %v, want %v`, got, "in ~/work, not /home/alice\n\nHint: look into ~")
 	}
 	if fault.Text(nil, "") != "" {
 		t.Error("nothing has a text")

@@ -209,7 +209,7 @@ func TestTunnels(t *testing.T) {
 	}
 	conn, reader, line := connectTo(t, r, "a.test:443")
 	if !strings.Contains(line, " 200 ") {
-		t.Fatal(line)
+		t.Fatalf(`line = %v, want strings.Contains(line, " 200 ")`, line)
 	}
 	if _, err := reader.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestStoppingEndsTunnels(t *testing.T) {
 	t.Parallel()
 	r := start(t, Policy{Allow: []string{"a.test"}}, func(http.ResponseWriter, *http.Request) {})
 	if _, _, line := connectTo(t, r, "a.test:443"); !strings.Contains(line, " 200 ") {
-		t.Fatal(line)
+		t.Fatalf(`line = %v, want strings.Contains(line, " 200 ")`, line)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestTheRateIsHeld(t *testing.T) {
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	if err != nil || n != 75_000 {
-		t.Fatal(n, err)
+		t.Fatalf("n = %v, err = %v, want err == nil && n == 75_000", n, err)
 	}
 	if spent := time.Since(began); spent < 400*time.Millisecond {
 		t.Errorf("75 kB at 100 kB/s with a burst of 25 kB took %s", spent)

@@ -252,19 +252,19 @@ func TestAddressesAreTheirOwners(t *testing.T) {
 		t.Error(err)
 	}
 	if list, err := r.List(t.Context(), "agent:b", "tsk_1"); err != nil || len(list) != 0 {
-		t.Error(list, err)
+		t.Errorf(`r.List(t.Context(), "agent:b", "tsk_1") = %v, err = %v, want err == nil && len(list) == 0`, list, err)
 	}
 	if err := r.Delete(t.Context(), "agent:b", "tsk_1", "p0"); err != nil {
 		t.Fatal(err)
 	}
 	c, ok, err := r.Get(t.Context(), "agent:a", "tsk_1", "p0")
 	if err != nil || !ok || c.Token != "new" {
-		t.Error(c, ok, err)
+		t.Errorf(`c = %v, ok = %v, err = %v, want err == nil && ok && c.Token == "new"`, c, ok, err)
 	}
 	if err := r.Delete(t.Context(), "agent:a", "tsk_1", "p0"); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := r.Get(t.Context(), "agent:a", "tsk_1", "p0"); err != nil || ok {
-		t.Error(ok, err)
+		t.Errorf("ok = %v, err = %v, want err == nil && !ok", ok, err)
 	}
 }
