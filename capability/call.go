@@ -34,8 +34,8 @@ type Invocation struct {
 	Ask Asker
 	// Relay lets the caller answer questions of the provider with another call.
 	Relay *Relay
-	// Balance requests a choice among the nodes that offer the function. If nil, one is
-	// chosen only if they cannot differ for the caller.
+	// Balance requests a choice among the nodes that offer the function. If nil, only
+	// calls without an effect are balanced.
 	Balance *Balance
 	// Keep and Resume are for callers that outlive this process; see [Resumer].
 	Keep   Keeper
@@ -82,7 +82,7 @@ type Call struct {
 	// Agreed is the Binds of the preview that was agreed to, "" without one. A
 	// provider whose preview would differ by now refuses the call.
 	Agreed string
-	// Keep takes the far side's id of the work as soon as it is known; If nil, it is
+	// Keep takes the far side's id of the work as soon as it is known. If nil, it is
 	// not kept. See [Resumer].
 	Keep func(upstreamCall string)
 }

@@ -145,6 +145,6 @@ func awaitCallback(ctx context.Context, listener net.Listener, state string) (st
 	case query := <-answers:
 		return query, nil
 	case <-ctx.Done():
-		return "", capability.Errorf(capability.CodeTimeout, "", "nobody logged in within %s", loginTimeout)
+		return "", capability.Errorf(capability.CodeTimeout, "", "the login was not completed within %s", loginTimeout)
 	}
 }

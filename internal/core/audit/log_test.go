@@ -273,7 +273,7 @@ func TestOpeningNotesATornLineAndACutTail(t *testing.T) {
 	l = open(t, Config{Segments: cut})
 	got := strings.Join(cut.records()[3:], "\n")
 	if !strings.Contains(got, `"reason": "torn_line", "bytes": "17"`) || !strings.Contains(got, `"reason": "tail_missing", "expected_seq": "5", "found_seq": "3"`) {
-		t.Fatalf("got = %v, want strings.Contains(...) && strings.Contains(...)", got)
+		t.Fatalf("records = %s, want torn_line with 17 bytes, and tail_missing from 5 to 3", got)
 	}
 	_ = l.Close()
 }

@@ -239,7 +239,7 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		write(w, "application/json", openAIBody)
 	})
 	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); err != nil || !strings.Contains(s.bodies[1], `"max_completion_tokens":2048`) || strings.Contains(s.bodies[1], `"max_tokens"`) {
-		t.Errorf("err = %v, s.bodies = %v, want err == nil && strings.Contains(...) && !strings.Contains(...)", err, s.bodies)
+		t.Errorf("bodies = %s, error %v, want the second to have max_completion_tokens instead of max_tokens", s.bodies, err)
 	}
 }
 

@@ -144,7 +144,7 @@ func TestTheVersionIsTheHeadersAlone(t *testing.T) {
 		}
 	}
 	if code, _, body := st.do("POST", "/a2a?A2A-Version=1.0", st.one, `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`); code != 200 || !strings.Contains(body, `"nextPageToken":""`) {
-		t.Errorf("st.do(...) = %v, body = %v, want code == 200 && strings.Contains(...)", code, body)
+		t.Errorf("ListTasks = %d %s, want 200 with an empty nextPageToken", code, body)
 	}
 	for version, want := range map[string]int{"": 200, "1.0": 200, "0.3": 400, "2.0": 400} {
 		if code, _, body := st.do("GET", "/a2a/tasks", st.one, "", "A2A-Version", version); code != want || want == 400 && !strings.Contains(body, "VERSION_NOT_SUPPORTED") {
@@ -249,7 +249,7 @@ func TestNobodySeesTheTasksOfOthers(t *testing.T) {
 		}
 	}
 	if a := st.rpc(st.two, "1.0", "ListTasks", `{}`); !strings.Contains(string(a.Result), `"totalSize":0`) {
-		t.Errorf("string(a.Result) = %v, want strings.Contains(...)", string(a.Result))
+		t.Errorf("ListTasks = %s, want totalSize 0", a.Result)
 	}
 	if a := st.rpc(st.one, "1.0", "ListTasks", `{}`); !strings.Contains(string(a.Result), mine.ID) {
 		t.Errorf("string(a.Result) = %v, want strings.Contains(string(a.Result), mine.ID)", string(a.Result))
@@ -305,7 +305,7 @@ func TestStreamsTellTheSameInOrder(t *testing.T) {
 	}
 	last := seen[0][len(seen[0])-2:]
 	if !strings.Contains(last[0], `"artifactUpdate"`) || !strings.Contains(last[1], `"TASK_STATE_COMPLETED"`) {
-		t.Errorf("last = %v, want strings.Contains(...) && strings.Contains(...)", last)
+		t.Errorf("last events = %q, want an artifactUpdate, then TASK_STATE_COMPLETED", last)
 	}
 }
 

@@ -28,7 +28,7 @@ const maxResult = 1 << 20
 // answer handles a request that may take long, and writes its answer.
 func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	if !x.Era.Modern {
-		return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), ask: x.Ask})
+		return s.carry(ctx, c, m, x.Era, voice{heard: x.ProgressFunc(), ask: x.Ask})
 	}
 	if f := checkResponses(m.Params.Responses); f != nil {
 		return exchange.Outcome{Fault: f}
@@ -58,7 +58,7 @@ func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpw
 	if c.abilities.any() || s.mayTask(c, m) {
 		return s.answerAsking(r, c, m, x)
 	}
-	return s.carry(ctx, c, m, x.Era, voice{heard: x.Hears(), relay: x.Relay})
+	return s.carry(ctx, c, m, x.Era, voice{heard: x.ProgressFunc(), relay: x.Relay})
 }
 
 // carry handles one request. Calls to v's members are serial, and none of them happens

@@ -45,7 +45,7 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 	st.server("github", "create_branch")
 	before := st.open(st.agent, mcpwire.Version20250618)
 	if list := st.listed(before); !strings.Contains(list, `"name":"create_branch"`) {
-		t.Fatalf("st.listed(before) = %v, want strings.Contains(...)", list)
+		t.Fatalf("tools/list = %s, want create_branch", list)
 	}
 	st.server("neon", "create_branch")
 	if got := st.calls(before, "create_branch", `{}`); !strings.Contains(got, "ext:mcp:github") {

@@ -103,7 +103,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 	if c.abilities.any() || p.task {
 		v.ask = p.asks(&c)
 	}
-	if x.Hears() != nil || p.task {
+	if x.ProgressFunc() != nil || p.task {
 		v.heard = p.heard
 	}
 	if p.task {

@@ -113,7 +113,7 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "nobody answered the provider's question within %s", humanAnswerTimeout).With("timeout", "")
+		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "the provider's question was not answered within %s", humanAnswerTimeout).With("timeout", "")
 	}
 }
 

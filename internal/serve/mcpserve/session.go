@@ -33,7 +33,7 @@ var errWithdrawn = errors.New("the client withdrew the request")
 
 // errUnanswered is the cause of a call whose provider asked a question that was not
 // answered in time.
-var errUnanswered = errors.New("nobody answered the provider's question")
+var errUnanswered = errors.New("the provider's question was not answered")
 
 // session is a legacy session: the binding of an id to a viewer, and the calls
 // that run in it. Its streams are the SDK's.

@@ -178,7 +178,7 @@ func (d *Desk) run(name string, l *login, flow Flow) {
 		}
 	}, l.typed)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "nobody logged in within %s", Life).With("login_expired", "start again")
+		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "the login was not completed within %s", Life).With("login_expired", "start again")
 	}
 	d.mu.Lock()
 	delete(d.running, name)

@@ -85,7 +85,7 @@ func TestWithheldNames(t *testing.T) {
 		`{"declaredName":"go","level":0,"members":["mcp.a/go","mcp.b/Go"],"resolution":"withheld"}`,
 		`{"declaredName":"Go","level":0,"members":["mcp.a/go","mcp.b/Go"],"resolution":"withheld"}`)
 	if got := w.told(publish.ConflictDetected); len(got) != 1 || !strings.Contains(got[0], `"remediation":"set catalog.naming.pins`) {
-		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 1 && strings.Contains(...)", got)
+		t.Errorf("w.told(publish.ConflictDetected) = %q, want one with a hint about catalog.naming.pins", got)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTwoOfOneProvider(t *testing.T) {
 	w.put(pro)
 	w.put(server("mcp.a", "x"))
 	if got := w.told(publish.ConflictDetected); len(got) != 1 || !strings.Contains(got[0], `"resolution":"unresolved"`) {
-		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 1 && strings.Contains(...)", got)
+		t.Errorf("w.told(publish.ConflictDetected) = %q, want one that is unresolved", got)
 	}
 	change, _, err := w.c.Configure(catalog.Settings{Owners: map[string]string{"messaging:slack:work": "slack/adapter"}})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestTwoOfOneProvider(t *testing.T) {
 	}
 	w.pub.Changed(change)
 	if got := w.told(publish.ConflictDetected); len(got) != 2 || !strings.Contains(got[1], `"winner":"slack/adapter"`) {
-		t.Errorf("w.told(publish.ConflictDetected) = %v, want len(got) == 2 && strings.Contains(...)", got)
+		t.Errorf("w.told(publish.ConflictDetected) = %q, want a second one that slack/adapter wins", got)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestFallbacks(t *testing.T) {
 	order := `{"action":"message.send","capabilityId":"discord/adapter#message.send@work","providerKey":"messaging:discord:work","step":7,"decidedBy":"deterministic_fallback","caller":"runtime","candidates":2,"explanationId":"exp_1"`
 	w.want(publish.ProviderSelected, selected, order+"}")
 	if got := w.told(publish.FallbackSelected); len(got) != 1 || !strings.HasPrefix(got[0], order+`,"reasons":[{"step":7`) {
-		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 1 && strings.HasPrefix(...)", got)
+		t.Errorf("w.told(publish.FallbackSelected) = %q, want one for the choice at step 7", got)
 	}
 
 	lookup := func(kind string, state capability.State) capability.Module {
@@ -212,7 +212,7 @@ func TestFallbacks(t *testing.T) {
 	w.put(lookup("discord", ""))
 	w.choose(thread("slack", 1), "directory.lookup", "")
 	if got := w.told(publish.FallbackSelected); len(got) != 2 || !strings.Contains(got[1], `"reasons":[{"step":3,"providerKey":"directory:slack:work","reason":"unavailable"}]`) {
-		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 2 && strings.Contains(...)", got)
+		t.Errorf("w.told(publish.FallbackSelected) = %q, want a second one because the provider of step 3 is unavailable", got)
 	}
 
 	w.put(backend("alt", capability.HealthDegraded))
@@ -224,7 +224,7 @@ func TestFallbacks(t *testing.T) {
 	}
 	w.pub.Telemetry.Backend(s, "acp", choice, publish.Call{})
 	if got := w.told(publish.FallbackSelected); len(got) != 3 || !strings.Contains(got[2], `"reasons":[{"step":6,"providerKey":"runtime-backend:acp:alt","reason":"degraded"}]`) {
-		t.Errorf("w.told(publish.FallbackSelected) = %v, want len(got) == 3 && strings.Contains(...)", got)
+		t.Errorf("w.told(publish.FallbackSelected) = %q, want a third one because the backend of step 6 is degraded", got)
 	}
 
 	w.choose(capability.Context{}, "message.send", "")

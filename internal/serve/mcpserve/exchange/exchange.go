@@ -91,9 +91,9 @@ func acceptsStream(r *http.Request) bool {
 	return strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/*")
 }
 
-// Hears returns the function that the engine calls with the provider's progress and log, or
+// ProgressFunc returns the function that the engine calls with the provider's progress and log, or
 // nil if the client has not requested them.
-func (x *Exchange) Hears() func(capability.Chunk) {
+func (x *Exchange) ProgressFunc() func(capability.Chunk) {
 	if x.token == nil && !x.Logs {
 		return nil
 	}
