@@ -33,7 +33,7 @@ type assetBlobs interface {
 // assetConfig is the configuration of an assetStore; Blobs is required.
 type assetConfig struct {
 	Blobs assetBlobs
-	// Bus connects the gateways. If nil, there are no others.
+	// Bus connects the gateways. If nil, this gateway is alone.
 	Bus    messaging.Conn
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger
@@ -108,7 +108,7 @@ func (s *assetStore) Keep(ctx context.Context, node string, arguments []byte) (c
 }
 
 // Get returns a value of this gateway, or of another one, from where it is kept here
-// from then on; not_found, reason asset_not_found, when nobody has it. The caller
+// from then on; not_found, reason asset_not_found, if no gateway or node has it. The caller
 // closes it.
 func (s *assetStore) Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error) {
 	ref, there, err := s.find(ctx, digest)

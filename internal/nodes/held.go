@@ -23,7 +23,7 @@ func (s *Service) openHeldCalls() {
 }
 
 // invokeHeld is one delivery: an invocation like any other, judged now. Its key makes
-// it run once, whoever delivers it.
+// it run once, independent of the gateway that delivers it.
 func (s *Service) invokeHeld(ctx context.Context, c tasks.HeldCall) (json.RawMessage, string, error) {
 	who, err := s.cfg.Policy.Standing(c.Principal)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d heldCalls) List(ctx context.Context, principal, node string, limit int) 
 	return d.HeldCalls(ctx, principal, node, limit)
 }
 
-// mayHold reports whether somebody may leave a call for a node: one that was let in,
+// mayHold reports whether a principal may leave a call for a node: one that was let in,
 // and is not kept for others.
 func (s *Service) mayHold(ctx context.Context, who capability.Principal, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

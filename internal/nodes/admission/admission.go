@@ -32,7 +32,7 @@ type Store interface {
 	ClaimNode(ctx context.Context, n Node) (Node, error)
 	// MoveNode gives a row another token, if it has the one named still.
 	MoveNode(ctx context.Context, id, from, to string) (moved bool, err error)
-	// Node returns a row by its id, NodeByKey by its key; ok is false where there is none.
+	// Node returns a row by its id, NodeByKey by its key; ok is false if the row does not exist.
 	Node(ctx context.Context, id string) (n Node, ok bool, err error)
 	NodeByKey(ctx context.Context, key string) (n Node, ok bool, err error)
 	// Nodes returns all, by id.
@@ -80,7 +80,7 @@ func (a *Admission) nodeToken(value string) (policy.Token, error) {
 
 // Enrol lets a device in under an id and its key. Doing it again changes nothing. It
 // returns the labels that the token grants. Errors: unauthenticated and denied for
-// tokens that are no node's, conflict for an id or key that belongs to another.
+// tokens that do not belong to a node, conflict for an id or key that belongs to another.
 func (a *Admission) Enrol(ctx context.Context, token string, e wire.Enrol) (wire.EnrolReply, error) {
 	t, err := a.nodeToken(token)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *Admission) Enrol(ctx context.Context, token string, e wire.Enrol) (wire
 }
 
 // claim gives a row its owner. A row whose token has ended may go on with another
-// one; its key is proven by whoever connects.
+// one; the connecting node proves that it holds the key.
 func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 	if err := cmp.CheckNode(n.ID); err != nil {
 		return Node{}, err
@@ -179,7 +179,7 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 
 // Granted are the labels that a node's credential gives it. It fails with
 // unauthenticated for a node that is not admitted any more; any other error says
-// that nobody can tell.
+// that the answer is unknown.
 func (a *Admission) Granted(node string) (labels []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -217,7 +217,7 @@ func (a *Admission) Gone(ctx context.Context, node string) bool {
 }
 
 // Ended is Gone for many: it asks the store once, and returns what says it of a node
-// as things were then. It takes a token that this gateway has not heard of yet for ended.
+// as things were then. It takes a token that this gateway does not know yet as ended.
 func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 	rows, err := a.store.Nodes(ctx)
 	if err != nil {

@@ -112,7 +112,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	if labels, err := r.Granted("a.1"); err != nil || !slices.Equal(labels, []string{"user:ann"}) {
 		t.Error(labels, err)
 	}
-	r.now = r.now.Add(2 * time.Hour) // the token expires: who is in stays, nobody new comes in
+	r.now = r.now.Add(2 * time.Hour) // the token expires: admitted nodes stay, new ones are refused
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); err != nil || r.Gone(t.Context(), "a.1") {
 		t.Error(err)
 	}
@@ -248,7 +248,7 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 }
 
 // TestATokenOfAnotherGatewayIsLookedFor: the gateway that decides about a node need not be
-// the one that has made its token, and hears of that a moment later.
+// the one that has made its token, and learns of that a moment later.
 func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -310,7 +310,7 @@ type offer struct {
 	nodes, tags       []string
 }
 
-// offers are the functions that somebody may call, by name.
+// offers are the functions that a caller may use, by name.
 func (s *Surface) offers(who capability.Principal) []*offer {
 	byName := make(map[string]*offer)
 	for _, e := range s.Engine.List(who, capability.AudienceAgent) {

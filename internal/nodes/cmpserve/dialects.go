@@ -107,7 +107,7 @@ func (s *Surface) a2a(ctx context.Context, c *call) (any, *fault) {
 	return nil, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "there is no method " + c.method}
 }
 
-// executeTask runs a task to its end: there is no other state of one here.
+// executeTask runs a task to its end: a task has no other state here.
 func (s *Surface) executeTask(ctx context.Context, c *call) (any, *fault) {
 	from := c.params
 	if raw, ok := c.params["task"]; ok {

@@ -46,7 +46,7 @@ func member(id string, functions ...string) fleet.Member {
 	return m
 }
 
-// The changes a gateway makes, with nobody beside it.
+// The changes a gateway makes, without any other gateway.
 
 func (r *rig) Join(m fleet.Member) (int64, []fleet.Event, error) {
 	rec, err := r.Propose(m)

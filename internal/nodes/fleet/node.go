@@ -188,7 +188,7 @@ const (
 	ReasonRemoved = "removed" // by an operator
 )
 
-// Event tells of one change. Session is the one that is over, where one is: whoever
+// Event tells of one change. Session is the one that is over, where one is: the reader that
 // owns it closes it.
 type Event struct {
 	Kind     string

@@ -20,7 +20,7 @@ const (
 )
 
 // ParseStrategy reads a name or one of its aliases; ok is false for a name that
-// nobody knows, which counts as ResourceAware.
+// is not known, which counts as ResourceAware.
 func ParseStrategy(name string) (s Strategy, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "round_robin", "rr":
@@ -276,7 +276,7 @@ func (t *Table) Begin(id string, epoch int64, function string) (end func(latency
 	}
 }
 
-// Filter narrows a list; blanks are no condition.
+// Filter narrows a list; a blank field does not restrict it.
 type Filter struct {
 	Labels    []string
 	Functions []string

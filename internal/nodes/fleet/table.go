@@ -119,7 +119,7 @@ func (t *Table) Propose(m Member) (Record, error) {
 	return r, nil
 }
 
-// Take enters what a record says, whoever wrote it, and returns what has changed. A
+// Take enters what a record says, independent of its writer, and returns what has changed. A
 // node that is there in another session is superseded: the newer epoch serves.
 // What is older than what the table has changes nothing.
 func (t *Table) Take(r Record) []Event {
@@ -128,7 +128,7 @@ func (t *Table) Take(r Record) []Event {
 	return t.take(r)
 }
 
-// Remember is Take for a record that was found and not heard of as it was written: a
+// Remember is Take for a record that was found in the bucket and not received as it was written: a
 // node that is new by it may be long gone, or about to join again in another epoch.
 // It is suspect until it beats, and due when it has not for a lease.
 func (t *Table) Remember(r Record) []Event {
@@ -222,7 +222,7 @@ func (t *Table) withdraw(n *Node) {
 }
 
 // Revise is the record of what a node offers now; changed is false for a revision
-// that is no newer than the table's. Nothing has changed before the record is taken.
+// that is not newer than the table's. Nothing has changed before the record is taken.
 // Errors: those of Propose; conflict, reason superseded, for an older epoch;
 // not_found.
 func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string, functions []Function) (r Record, changed bool, err error) {
@@ -391,7 +391,7 @@ type Due struct {
 }
 
 // Expire returns whose time is over, which is for the caller to Drop, by id; what
-// became suspect because it says nothing; and when to ask again, zero while nobody's
+// became suspect because it says nothing; and when to ask again, zero while no node's
 // time runs.
 func (t *Table) Expire() (due []Due, events []Event, next time.Time) {
 	t.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	barrierPrefix = "barrier-" // of ids that are no call's
+	barrierPrefix = "barrier-" // of ids that do not belong to a call
 	// barrierTime bounds the wait: that a node is gone must be known at once.
 	barrierTime = 20 * time.Millisecond
 )

@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkBeat is what one heartbeat costs one gateway, once the bus has brought it:
-// to hear it, and to judge it where it is this gateway's turn.
+// to receive it, and to judge it where it is this gateway's turn.
 func BenchmarkBeat(b *testing.B) {
 	bus := inproc.New(nil)
 	defer bus.Close()

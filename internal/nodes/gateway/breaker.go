@@ -64,7 +64,7 @@ func (b *nodeBreaker) enter(node, function string) bool {
 	return c == nil || c.Admit(b.cfg, b.now())
 }
 
-// count hears what came of a call.
+// count records the result of a call.
 func (b *nodeBreaker) count(node, function string, err error) {
 	failed := false
 	if err != nil {

@@ -31,10 +31,10 @@ type Request struct {
 	IdempotencyKey string // the node runs calls of one key once; Do may repeat it
 	Caller         wire.Caller
 	Trace          string // traceparent
-	// Chunk hears the chunks of a stream, in order; its error cancels the call. nil
+	// Chunk receives the chunks of a stream, in order; its error cancels the call. nil
 	// collects them into a list. A chunk that is {"$asset":…} is passed on as it is.
 	Chunk func(value json.RawMessage) error
-	// Progress hears what the node says of how far it is; may be nil.
+	// Progress receives the progress reports of the node; may be nil.
 	Progress func(fraction float64, message string)
 }
 
@@ -134,7 +134,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 		return Result{}, false, err
 	}
 	m := messaging.Message{Subject: wire.SubjectCall(c.node), Reply: c.reply, Data: data}
-	// What has just joined may not have been heard of by every server of a cluster.
+	// The servers of a cluster may not all know a node that has just joined.
 	pauses := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 	for {
 		if err := g.conn.Publish(ctx, m); err != nil {
@@ -143,8 +143,8 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 			}
 			return Result{}, false, cmp.Errorf(cmp.ReasonConnection, "the call could not be sent to %s", c.node)
 		}
-		result, nobody, reached, err := g.await(ctx, c, r, window)
-		if !nobody {
+		result, noSubscriber, reached, err := g.await(ctx, c, r, window)
+		if !noSubscriber {
 			return result, reached, err
 		}
 		if !n.New() || len(pauses) == 0 || pause(ctx, pauses[0]) != nil {
@@ -186,14 +186,14 @@ func interrupted(ctx context.Context, c *call) error {
 }
 
 // await takes the frames of a call until the last, or until it is over otherwise.
-// nobody is true when nobody heard it; reached is false when the node said, before
+// noSubscriber is true when the message had no subscriber; reached is false when the node said, before
 // anything else, that it does not take it.
-func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (result Result, nobody, reached bool, err error) {
+func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (result Result, noSubscriber, reached bool, err error) {
 	f := follower{g: g, c: c, r: r, credit: credit{window: window}}
 	for {
-		data, nobody, err := c.next(ctx)
+		data, noSubscriber, err := c.next(ctx)
 		switch {
-		case nobody:
+		case noSubscriber:
 			return f.result, true, false, nil
 		case err != nil && ctx.Err() != nil:
 			g.cancel(ctx, c, "the caller is gone")
@@ -312,22 +312,22 @@ func list(values []json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
-// cancel tells a node that nobody waits for a call any more.
+// cancel notifies a node that the caller of a call no longer waits.
 func (g *Gateway) cancel(ctx context.Context, c *call, why string) {
 	g.control(ctx, c.node, wire.Control{Epoch: c.epoch, Type: wire.ControlCancel, CallID: c.id, Reason: why})
 }
 
 // reply hands a frame to its call, which the subject names: who follows the call
 // decodes it. One from another node than was asked, or for a call that is over, is
-// nobody's.
+// no call's.
 func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	if g.passed(id) {
 		return
 	}
-	nobody := messaging.IsNobody(m)
+	noSubscriber := messaging.IsNobody(m)
 	if strings.HasPrefix(id, probePrefix) {
-		if nobody {
+		if noSubscriber {
 			g.absent(ctx, nodeOf(m), id)
 		}
 		return
@@ -337,7 +337,7 @@ func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
 	g.mu.Unlock()
 	switch {
 	case c == nil || m.Subject != c.reply:
-	case nobody:
+	case noSubscriber:
 		c.unheard()
 	default:
 		c.push(m.Data)

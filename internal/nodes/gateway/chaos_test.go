@@ -177,7 +177,7 @@ func TestAnEmptiedBucketIsFilledAgain(t *testing.T) {
 }
 
 // TestABucketThatWasLostIsFilledFromTheTables: the bus comes back with nothing, the
-// nodes never left, and nobody has to join again.
+// nodes never left, and none of them has to join again.
 func TestABucketThatWasLostIsFilledFromTheTables(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestAServerOfTheClusterIsKilled(t *testing.T) {
 }
 
 // TestAGatewaysServerIsKilled: the gateway moves to another, spares the nodes it could
-// not hear, and both go on.
+// not receive, and both go on.
 func TestAGatewaysServerIsKilled(t *testing.T) {
 	t.Parallel()
 	w := cluster(t)
@@ -357,7 +357,7 @@ func TestAGatewayDiesWithoutAWord(t *testing.T) {
 	w.brokers = w.brokers[:1]
 	w.gateway()
 	w.served(ids...)
-	// Whoever let a node in is gone: somebody still writes down that it leaves.
+	// The gateway that admitted a node is gone: another one still records that it leaves.
 	gone := w.device("gone", "i1")
 	w.served("gone")
 	gone.kill()

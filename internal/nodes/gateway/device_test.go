@@ -122,7 +122,7 @@ func (d *device) start(ctx context.Context) {
 	})
 }
 
-// listen hears calls and control messages.
+// listen receives calls and control messages.
 func (d *device) listen(ctx context.Context) {
 	for pattern, take := range map[string]func(context.Context, messaging.Message){wire.SubjectCall(d.id): d.called, wire.SubjectControl(d.id): d.told} {
 		sub, err := d.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: pattern})

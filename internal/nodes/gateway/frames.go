@@ -17,7 +17,7 @@ const (
 	envelope = 256
 )
 
-// call is one under way: its frames as they came, for whoever follows it to decode.
+// call is one under way: its frames as they came, for its follower to decode.
 type call struct {
 	id    string
 	node  string
@@ -36,7 +36,7 @@ type call struct {
 	bytes  int
 	first  [2][]byte // where frames begins: most calls have no more
 	err    *capability.Error
-	nobody bool // the bus says that nobody heard the call
+	noSubscriber bool // the bus reports that the call had no subscriber
 	heard  time.Time
 	asked  bool // of the bus, whether the node is there
 }
@@ -92,24 +92,24 @@ func (c *call) fail(err *capability.Error) {
 	c.signal()
 }
 
-// unheard says that nobody heard the call.
+// unheard records that the call had no subscriber.
 func (c *call) unheard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nobody = true
+	c.noSubscriber = true
 	c.signal()
 }
 
-// again forgets that nobody heard the call: it is sent once more.
+// again forgets that the call had no subscriber, because it is sent once more.
 func (c *call) again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nobody = false
+	c.noSubscriber = false
 }
 
-// next returns the next frame, or why there is none: nobody is true when the call
-// reached nobody.
-func (c *call) next(ctx context.Context) (data []byte, nobody bool, err error) {
+// next returns the next frame, or the reason for its absence. noSubscriber is true when the call
+// had no subscriber.
+func (c *call) next(ctx context.Context) (data []byte, noSubscriber bool, err error) {
 	for {
 		c.mu.Lock()
 		switch {
@@ -122,7 +122,7 @@ func (c *call) next(ctx context.Context) (data []byte, nobody bool, err error) {
 			}
 			c.mu.Unlock()
 			return data, false, nil
-		case c.nobody:
+		case c.noSubscriber:
 			c.mu.Unlock()
 			return nil, true, nil
 		case c.err != nil:
@@ -158,7 +158,7 @@ const (
 )
 
 // attend ends streams that say nothing any more, and asks after the nodes of calls
-// that have never heard anything.
+// that have never received anything.
 func (g *Gateway) attend(ctx context.Context) error {
 	for {
 		if err := pause(ctx, attendEvery); err != nil {

@@ -4,7 +4,7 @@
 // fleet's to say, whether it may happen at all the engine's.
 //
 // Several gateways are one: they share a bucket with an entry for each node, written
-// by whichever of them hears the change and watched by all. An entry is changed only
+// by whichever of them receives the change and watched by all. An entry is changed only
 // by who knows its revision, so two gateways that let the same node in agree on which
 // of its sessions is the newer. Heartbeats and the bus's word on sessions reach every
 // gateway: what is alive is seen where calls are routed. The bucket holds nothing
@@ -35,9 +35,9 @@ type Config struct {
 	Broker messaging.Broker
 	// Granted are the labels that a node's credential gives it. It fails with
 	// unauthenticated or denied for a node that is not admitted any more; after any
-	// other error, which only says that nobody can tell, the node may try again.
+	// other error, which only means that the answer is unknown, the node may try again.
 	Granted func(node string) (labels []string, err error)
-	// Told hears of every change of the fleet, in order, from one goroutine at a
+	// Told receives every change of the fleet, in order, from one goroutine at a
 	// time; it must not block, and not call the Gateway's Watch. Every gateway is told;
 	// Event.Ours is true in one of them: that one writes the record.
 	Told func(fleet.Event)
@@ -79,7 +79,7 @@ type Gateway struct {
 	lanes    [lanes]chan func(context.Context)
 	feed     messaging.Feed[Sight]
 	deaf     atomic.Bool   // our own session is broken: silence says nothing
-	wake     chan struct{} // somebody's time has changed
+	wake     chan struct{} // a node's deadline has changed
 	older    chan older
 
 	mu       sync.Mutex
@@ -93,7 +93,7 @@ type Gateway struct {
 	telling sync.Mutex
 }
 
-// New returns a Gateway that serves nobody yet.
+// New returns a Gateway that does not serve any node yet.
 func New(cfg Config) *Gateway {
 	for d, def := range map[*time.Duration]time.Duration{
 		&cfg.Heartbeat: 5 * time.Second, &cfg.Fleet.Lease: 30 * time.Second, &cfg.Idle: 300 * time.Second, &cfg.Refresh: 10 * time.Minute,
@@ -154,7 +154,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		{ofAll(wire.SubjectJoin), group, g.join},
 		{ofAll(wire.SubjectUpdate), group, g.update},
 		{ofAll(wire.SubjectLeave), group, g.leave},
-		// All hear heartbeats: load and life are needed where calls are routed. One of
+		// All gateways receive heartbeats: load and life are needed where calls are routed. One of
 		// them answers those that are wrong.
 		{ofAll(wire.SubjectBeat), "", g.beat},
 		{ofAll(wire.SubjectBeat), group, g.judge},
@@ -243,12 +243,12 @@ func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 	for _, e := range make() {
 		switch e.Kind {
 		case fleet.NodeSuperseded:
-			// Before it hears of it, and says of its calls that they were cancelled.
+			// Before the node is notified and reports its calls as cancelled.
 			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 			if e.Ours {
 				g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
 			}
-		case fleet.NodeResumed: // of its earlier epochs nothing is heard any more
+		case fleet.NodeResumed: // of its earlier epochs nothing is received any more
 			g.failNode(e.Node, func(epoch int64) bool { return epoch < e.Epoch })
 		case fleet.NodeSuspect:
 			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
@@ -278,7 +278,7 @@ func (g *Gateway) look() {
 
 // expire removes nodes when their time is over.
 func (g *Gateway) expire(ctx context.Context) error {
-	// Whoever joins has a lease of its own: nobody's time ends sooner than this
+	// A node that joins has a lease of its own, and none ends sooner than this
 	// without look being called.
 	most := g.cfg.Fleet.Lease / 4
 	timer := time.NewTimer(most)

@@ -49,7 +49,7 @@ func nodeOf(m messaging.Message) string {
 }
 
 // admit lets a node in and answers it, or says why not. It is answered before
-// anybody hears of it: its first call must find it ready.
+// subscribers are notified: its first call must find it ready.
 func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	node := nodeOf(m)
 	j, err := wire.Decode[wire.Join](m.Data)
@@ -71,7 +71,7 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	}
 	propose := func() (fleet.Record, bool, error) {
 		if n, ok := g.table.Get(node); ok && n.Session != member.Session && j.Epoch != 0 && j.Epoch < n.Epoch {
-			// It was cut before it could hear that: let in again, the two would chase each other.
+			// It was disconnected before that could reach it: admitted again, the two would chase each other.
 			return fleet.Record{}, false, capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
 		}
 		r, err := g.table.Propose(member)
@@ -152,7 +152,7 @@ func (g *Gateway) revise(ctx context.Context, node string, u *wire.Update) error
 }
 
 // granted are the labels of a node's credential. A node takes denied for the last
-// word, so it is told that only where somebody can tell.
+// word, so it is told that only if the answer is known.
 func (g *Gateway) granted(node string) ([]string, error) {
 	labels, err := g.cfg.Granted(node)
 	switch capability.CodeOf(err) {
@@ -180,7 +180,7 @@ func (g *Gateway) knows(ctx context.Context, node string, epoch int64) error {
 	return g.table.Holds(node, epoch)
 }
 
-// beat hears a heartbeat, as every gateway does.
+// beat handles a heartbeat, as every gateway does.
 func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
 	b, err := wire.Decode[wire.Beat](m.Data)

@@ -76,7 +76,7 @@ type older struct {
 	all  bool
 }
 
-// lastWord is the time that the older of two processes has to hear that it is
+// lastWord is the time that the older of two processes has to receive the message that it is
 // superseded: cut off before that, it would come back and supersede the newer.
 const lastWord = 100 * time.Millisecond
 
@@ -154,7 +154,7 @@ func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
 // connections it speaks through. A second process of the same name supersedes it.
 func sessionOf(node, instance string) string { return node + "/" + instance }
 
-// listen follows our own session: while it is broken we hear nobody, and that is no
+// listen follows our own session: while it is broken we receive nothing, and that is no
 // node's fault.
 func (g *Gateway) listen(ctx context.Context, events iter.Seq2[messaging.Event, error]) error {
 	for e, err := range events {
@@ -177,11 +177,11 @@ func (g *Gateway) listen(ctx context.Context, events iter.Seq2[messaging.Event, 
 }
 
 // probePrefix begins the call id of a question that only the bus answers: whether
-// anybody hears what is sent to a node.
+// any process receives what is sent to a node.
 const probePrefix = "probe-"
 
 // probe asks whether a node has a session. What is sent means nothing to a node; the
-// bus says at once when nobody hears it.
+// bus says at once when it has no subscriber.
 func (g *Gateway) probe(ctx context.Context, node string, epoch int64) {
 	id := probePrefix + strconv.FormatInt(epoch, 10)
 	g.send(ctx, node, wire.SubjectReply(node, g.instance, id), wire.Control{Epoch: epoch, Type: wire.ControlCredit, CallID: id, Bytes: 1})
@@ -193,7 +193,7 @@ func (g *Gateway) probeAll(ctx context.Context) {
 	}
 }
 
-// absent is the bus's answer to a probe. Whoever was there before has its whole lease
+// absent is the bus's answer to a probe. A node that was there before has its whole lease
 // to come back: its server may have gone, or ours has just started.
 func (g *Gateway) absent(ctx context.Context, node, id string) {
 	epoch, err := strconv.ParseInt(strings.TrimPrefix(id, probePrefix), 10, 64)

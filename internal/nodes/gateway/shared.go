@@ -130,8 +130,8 @@ func (s *shared) tidy(r *row) {
 }
 
 // write puts a record into the bucket and then into the table. propose is asked again
-// when somebody else was faster; ok is false when there is nothing left to do.
-// written hears of the record before anybody is told of it; may be nil.
+// when another gateway was faster; ok is false when there is nothing left to do.
+// written receives the record before subscribers are notified; may be nil.
 func (s *shared) write(ctx context.Context, node string, propose func() (r fleet.Record, ok bool, err error), written func(fleet.Record)) error {
 	defer s.busy(node)()
 	for range attempts {
@@ -175,7 +175,7 @@ func (s *shared) unavailable(err error) error {
 	return capability.Wrap(capability.CodeUnavailable, "nodes.table", "the table of nodes cannot be written at the moment", err).With("", "it is tried again: the message bus has to come back first")
 }
 
-// learn reads a node's entry into the table; there is false when there is none.
+// learn reads a node's entry into the table; there is false if it does not exist.
 func (s *shared) learn(ctx context.Context, node string) (there bool, err error) {
 	e, err := s.bucket.Get(ctx, keyOf(node))
 	if capability.CodeOf(err) == capability.CodeNotFound && err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 )
 
-// The kinds of a Sight that are no event of the fleet.
+// The kinds of a Sight that are not events of the fleet.
 const (
 	SightReset  = "fleet.reset"  // a snapshot begins: what was shown before is void
 	SightNode   = "fleet.node"   // a node of the snapshot
@@ -23,7 +23,7 @@ type Sight struct {
 	Node fleet.Node
 }
 
-// show passes an event on to whoever watches; g.telling is held.
+// show passes an event on to the watchers; g.telling is held.
 func (g *Gateway) show(e fleet.Event) {
 	s := Sight{Kind: e.Kind, Event: e}
 	if e.Kind != fleet.NodeLeft && e.Kind != fleet.NodeSuperseded {

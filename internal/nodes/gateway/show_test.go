@@ -46,7 +46,7 @@ func TestAWatcherSeesWhatIsThereAndWhatChanges(t *testing.T) {
 	})
 }
 
-// TestAWatcherThatSleepsGetsANewSnapshot: nobody waits for it, and what it has in the
+// TestAWatcherThatSleepsGetsANewSnapshot: the gateway does not wait for it, and what it has in the
 // end is true.
 func TestAWatcherThatSleepsGetsANewSnapshot(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestANodeWithoutASessionIsToldAtOnce(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		n.beat(2)
 		synctest.Wait()
-		n.calls.Close() // its subscriptions are gone, and nobody has said so
+		n.calls.Close() // its subscriptions are gone, and no message has announced it
 		began := time.Now()
 		o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "f"})
 		if reason(o.err) != cmp.ReasonNodeNotFound || time.Since(began) > 0 {

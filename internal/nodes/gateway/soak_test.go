@@ -131,7 +131,7 @@ func TestSoakAThousandNodes(t *testing.T) {
 			third := w.gateway()
 			w.eventually("a gateway that starts knows them all", time.Minute, func() bool { return third.Fleet().Len() == count })
 			t.Logf("a gateway that starts knows them all after %s", time.Since(began))
-			beat(12) // they are asked for it, and here nobody answers
+			beat(12) // they are asked for it, and here the request is not answered
 			w.eventually("it has heard them all", time.Minute, func() bool {
 				return !slices.ContainsFunc(third.Fleet().List(fleet.Filter{Suspect: true}), func(n fleet.Node) bool { return n.Status == fleet.Disconnected })
 			})

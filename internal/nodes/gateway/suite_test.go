@@ -211,7 +211,7 @@ func TestARemovedNodeIsGoneEverywhere(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		events := d.conn.Events(ctx)
-		// It is removed where nobody has seen its session come.
+		// It is removed where no gateway has seen its session start.
 		third := w.gateway()
 		w.listed("a", fleet.Connected)
 		d.set(func() { d.over = true }) // it does not come back: its credential is revoked, too

@@ -84,14 +84,14 @@ func (s *shared) deleted(ctx context.Context, e messaging.Entry) {
 		s.mu.Unlock()
 		return
 	}
-	// Claimed, so that nobody here finds the entry gone in this moment and says that it
+	// Claimed, so that no other goroutine finds the entry gone in this moment and reports that it
 	// was us.
 	r.revision, r.removing = 0, true
 	s.mu.Unlock()
 	s.forget(ctx, r)
 }
 
-// forget drops a node whose entry somebody else has removed. Why is in that gateway's
+// forget drops a node whose entry another gateway has removed. Why is in that gateway's
 // event; here it is what can be seen.
 func (s *shared) forget(ctx context.Context, r *row) {
 	if n, ok := s.g.table.Get(r.node); ok {
@@ -110,7 +110,7 @@ func (s *shared) forget(ctx context.Context, r *row) {
 	s.tidy(r)
 }
 
-// compare ends a snapshot: what it did not name is gone, unless we hear it live: then
+// compare ends a snapshot: what it did not name is gone, unless we receive it live: then
 // the bucket has lost it and gets it back.
 func (s *shared) compare(ctx context.Context) {
 	s.mu.Lock()
@@ -134,12 +134,12 @@ func (s *shared) compare(ctx context.Context) {
 			s.forget(ctx, r)
 		}
 	}
-	for _, rec := range fresh { // nothing is sent there before they are heard
+	for _, rec := range fresh { // nothing is sent there before their messages arrive
 		s.g.control(ctx, rec.ID, wire.Control{Epoch: rec.Epoch, Type: wire.ControlBeat})
 	}
 }
 
-// restore writes an entry that the bucket has lost, unless somebody has by now.
+// restore writes an entry that the bucket has lost, unless another gateway has done so by now.
 func (s *shared) restore(ctx context.Context, node string) {
 	err := s.write(ctx, node, func() (fleet.Record, bool, error) {
 		r, there := s.g.table.Record(node)

@@ -25,7 +25,7 @@ func Is(err error, reason string) bool {
 	return ok && e.Reason == reason
 }
 
-// ErrNoResponders says that nobody subscribes to the subject of a request.
+// ErrNoResponders is returned if the subject of a request has no subscriber.
 func ErrNoResponders(subject string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus.request", "nobody answers on %s", subject).With(ReasonNoResponders, "")
 }

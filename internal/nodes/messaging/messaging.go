@@ -63,11 +63,11 @@ type Conn interface {
 	// Publish hands m over. It does not wait for anybody to receive it: a
 	// subject this session may not publish to is told as an event of kind
 	// Refused. A message above the limits, or with a subject that cannot be
-	// one, fails at once. A message with a Reply that nobody subscribes to comes
-	// back on it: see Nobody.
+	// one, fails at once. A message with a Reply without a subscriber comes
+	// back on it: see IsNobody.
 	Publish(ctx context.Context, m Message) error
 	// Request publishes m and returns the first answer. It fails at once when
-	// nobody subscribes to the subject (no_responders) or it may not be
+	// the subject has no subscriber (no_responders) or it may not be
 	// published to (subject_denied), when the session breaks before an answer
 	// came (bus_disconnected, code failed: it may have been done), and with the
 	// error of ctx when that ends. m.Reply is not looked at.
@@ -192,7 +192,7 @@ type Broker interface {
 	// come back if it is let in: who must stay out is for the Authorizer to
 	// refuse. A session that is gone already is not_found.
 	Disconnect(ctx context.Context, session string) error
-	// Bucket opens a bucket, making it when there is none.
+	// Bucket opens a bucket, and creates it if needed.
 	Bucket(ctx context.Context, o BucketOptions) (Bucket, error)
 	// Close ends everything. It may be called again.
 	Close()
@@ -220,7 +220,7 @@ type Bucket interface {
 	// Update fails with conflict when the entry's revision is another one.
 	Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	// Delete removes. With a revision above 0 it fails with conflict when the
-	// entry's is another one. Deleting what is not there is no error.
+	// entry's is another one. Deleting a missing key is not an error.
 	Delete(ctx context.Context, key string, revision uint64) error
 	// Watch yields a whole snapshot, then every change. It does so again when
 	// its session was broken, or when it has reason to think that it missed

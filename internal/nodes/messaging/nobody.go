@@ -1,7 +1,7 @@
 package messaging
 
-// The status of a message that stands for an answer: nobody subscribes to where the
-// message went.
+// The status header of the answer to a message whose subject has no subscribers, as NATS
+// sends it.
 const (
 	statusHeader = "Status"
 	statusNobody = "503"

@@ -53,7 +53,7 @@ func (s *session) called(ctx context.Context, m messaging.Message) {
 		s.status.Stale++
 		s.mu.Unlock()
 		if w.Epoch > epoch && epoch != 0 {
-			s.beat.Reset(0) // somebody may have taken over: the gateway will tell
+			s.beat.Reset(0) // another process may have taken over: the gateway will report it
 		}
 		return
 	}
@@ -252,7 +252,7 @@ func (n *Node) forget(c *call) {
 	n.credit.forget(c)
 }
 
-// cancelCalls ends the context of those calls: nobody waits for them any more.
+// cancelCalls ends the context of those calls: their callers no longer wait.
 func (n *Node) cancelCalls(those func(*call) bool, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -318,7 +318,7 @@ func TestFramesAsTheyTravel(t *testing.T) {
 			t.Error(err)
 		}
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "", DeadlineMS: 300}, wire.FrameError)
-		// Of another epoch: nobody's, and nobody is answered.
+		// Of another epoch: it is not a call of this one, and is not answered.
 		ask(wire.Call{Epoch: epoch - 1, CallID: "c1", Function: "echo"})
 		ask(wire.Call{Epoch: epoch + 1, CallID: "c1", Function: "echo"})
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "echo"}, wire.FrameResult)

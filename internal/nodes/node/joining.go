@@ -141,7 +141,7 @@ func (n *Node) update(ctx context.Context, _ uint64) error {
 	return n.request(ctx, wire.SubjectUpdate(n.cfg.ID), data)
 }
 
-// leave says goodbye; whether it is heard does not matter any more.
+// leave announces the end of the session; its delivery no longer matters.
 func (n *Node) leave(ctx context.Context, l wire.Leave) {
 	data, err := wire.Encode(&l)
 	if err == nil {

@@ -69,7 +69,7 @@ type Config struct {
 	MaxConcurrent int // what the executor holds; 0: its default
 	Queue         int // what the executor holds; 0: its default
 
-	// HostStatus is what the capability host says of itself; nil: there is none.
+	// HostStatus is the status of the capability host. If nil, the node has none.
 	HostStatus func() cmp.Status
 	// Fetch and Put carry values that are too large for a message; nil: there is
 	// no way, and such a value is payload_too_large.
@@ -81,9 +81,9 @@ type Config struct {
 
 	// Figures are the machine's cpu, memory and gpu, 0 to 100; nil: what it tells.
 	Figures func() (cpu, mem, gpu float64)
-	// Changed hears of every change of the status, in order; it must not block.
+	// Changed receives every change of the status, in order; it must not block.
 	Changed func(Status)
-	// Called hears how a call ended, from the call's goroutine; nil: nobody does.
+	// Called receives the end of each call, from the call's goroutine. It may be nil.
 	Called func(ctx context.Context, r Record)
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -93,7 +93,7 @@ type Config struct {
 type Record struct {
 	CallID   string
 	Function string
-	Effect   string // of the function, as the wire spells it; "" where there is no such function
+	Effect   string // of the function, as the wire spells it; "" if the function does not exist
 	Caller   wire.Caller
 	Trace    string // traceparent
 	Outcome  string // "" or the fine code of what went wrong
@@ -222,7 +222,7 @@ func (n *Node) set(change func(s *Status)) {
 	}
 }
 
-// Epoch is that of the session, 0 while there is none.
+// Epoch is that of the session, 0 while the node is disconnected.
 func (n *Node) Epoch() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -241,7 +241,7 @@ func (n *Node) Time() time.Time {
 	if n.ours.IsZero() {
 		return now
 	}
-	// By what has passed since, which somebody who sets this machine's clock does not change.
+	// By what has passed since, which setting this machine's clock does not change.
 	return n.theirs.Add(now.Sub(n.ours))
 }
 
@@ -262,7 +262,7 @@ func errNotJoined() error {
 	return cmp.Errorf(cmp.ReasonConnection, "the node has no session with its gateway at the moment").With(cmp.ReasonConnection, "it is tried again by itself")
 }
 
-// order is what somebody wants of the session.
+// order is a request to the session.
 type order struct {
 	leave  bool // at once
 	reason string

@@ -372,7 +372,7 @@ func TestLostHeartbeatsEndInARejoin(t *testing.T) {
 		d.start()
 		time.Sleep(12 * time.Second)
 		lost.Store(true)
-		time.Sleep(15 * time.Second) // some are lost: nobody minds
+		time.Sleep(15 * time.Second) // some are lost, which is allowed
 		lost.Store(false)
 		time.Sleep(10 * time.Second)
 		if got := r.told(); !slices.Equal(got, []string{"node.joined a"}) {

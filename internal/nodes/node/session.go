@@ -247,7 +247,7 @@ func (s *session) drain(parts *sync.WaitGroup) {
 	})
 }
 
-// goodbye tells the gateway, if it can hear it.
+// goodbye notifies the gateway, if it can be reached.
 func (s *session) goodbye(ctx context.Context, err error) {
 	epoch := s.Epoch()
 	s.set(func(st *Status) { st.State = ShuttingDown })

@@ -18,7 +18,7 @@ const DefaultUpward = 60 * time.Second
 
 // Call asks the gateway for one of its capabilities, as the node that it is: the
 // gateway's policy decides. CallID and DeadlineMS are filled in. Errors are those of
-// the gateway; connection_failed while there is no session; node_overloaded beyond
+// the gateway; connection_failed while the node is disconnected; node_overloaded beyond
 // MaxUpward at once; timeout and cancelled with ctx.
 func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, error) {
 	select {

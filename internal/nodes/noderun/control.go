@@ -21,7 +21,7 @@ import (
 // maxControl bounds what is said over the socket, in bytes.
 const maxControl = 4 << 20
 
-// control is the socket in the home: whoever may open the file is the owner.
+// control is the socket in the home: a process that may open the file acts as the owner.
 type control struct {
 	p        *Process
 	listener net.Listener
@@ -29,7 +29,7 @@ type control struct {
 }
 
 // listen takes the place of a socket that a dead process left: the lock of the folder
-// says that there is no live one.
+// means that none is live.
 func (p *Process) listen(path string) (*control, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, capability.Wrap(capability.CodeFailed, "node.control", "the socket of an earlier node cannot be removed", err)
@@ -51,7 +51,7 @@ func (p *Process) listen(path string) (*control, error) {
 	return c, nil
 }
 
-// listenPrivate makes a socket that nobody else can open, not even for a moment: it
+// listenPrivate makes a socket that other users cannot open, not even for a moment: it
 // is made in a folder of its own and moved to its place.
 func listenPrivate(path string) (net.Listener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s") // 0700
@@ -79,7 +79,7 @@ func (c *control) serve(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = os.Remove(Socket(c.p.cfg.Home))
-		if c.server.Shutdown(ctx) != nil { // who asked for the end hears that it came
+		if c.server.Shutdown(ctx) != nil { // the client that requested the end is notified
 			_ = c.server.Close()
 		}
 	})

@@ -29,8 +29,8 @@ type Config struct {
 	Home        string
 	Device      device.Config
 	Languages   []string // of code; nil: javascript and wasm
-	Interactive bool     // somebody is at the terminal: Questions shows what is asked
-	AutoConsent bool     // nobody is asked
+	Interactive bool     // a user is at the terminal: Questions shows the questions
+	AutoConsent bool     // no questions are asked
 	Logger      *slog.Logger
 }
 
@@ -40,7 +40,7 @@ type Process struct {
 	device  *device.Device
 	code    *pushcode.Runner
 	journal *journal
-	asked   *questions // nil: nobody is asked
+	asked   *questions // if nil, no questions are asked
 	joined  chan struct{}
 	began   time.Time
 	stop    context.CancelFunc // ends Run

@@ -16,13 +16,13 @@ import (
 const (
 	maxQuestions = 64
 	maxNames     = 16 // of one question that is asked again and again
-	// keptFor is how long a question stays open that nobody waits for any more, and
+	// keptFor is how long a question stays open whose caller no longer waits, and
 	// how long its answer counts then.
 	keptFor = time.Hour
 )
 
 // questions asks the owner of this machine, who answers at the terminal or through
-// the socket. Where nobody is at the terminal, a caller that said how long it would
+// the socket. If no user is at the terminal, a caller that said how long it would
 // wait waits; any other is told at once to come again, and the question stays.
 type questions struct {
 	interactive bool
@@ -118,7 +118,7 @@ func (s *questions) tidy() {
 	s.open = slices.DeleteFunc(s.open, func(q *question) bool { return q.waits == 0 && now.After(q.until) })
 }
 
-// taken hands out an answer; whoever asks after that asks anew.
+// taken hands out an answer; a later request asks again.
 func (s *questions) taken(q *question) device.Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

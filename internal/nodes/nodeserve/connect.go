@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// provenWithin is longer than the bus waits for a credential: whoever is connected
+	// provenWithin is longer than the bus waits for a credential: a node that is connected
 	// for so long has shown one.
 	provenWithin = 4 * time.Second
 	// maxUnproven bounds the connections of one address, and of all, that may not have
@@ -54,7 +54,7 @@ func (u *unproven) enter(from netip.Prefix) (leave func(), err error) {
 }
 
 // bounded keeps strangers from holding connections without number. A token was looked
-// at before; a key is proven inside the protocol, and until then it is nobody's.
+// at before; a key is proven inside the protocol, and until then it belongs to no node.
 func (s *Surface) bounded(next http.Handler) http.Handler {
 	var open unproven
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,7 +63,7 @@ type Config struct {
 	Connect func(admit func(*http.Request) error) http.Handler
 	// Bus is the gateway's session, on which nodes call upward.
 	Bus messaging.Conn
-	// May reports whether somebody may know of a node.
+	// May reports whether a principal may see a node.
 	May func(who capability.Principal, n *fleet.Node) bool
 	// Held keeps calls for nodes that are away, and MayHold says who may leave one.
 	Held    Held
@@ -133,7 +133,7 @@ func (s *Surface) enrol(w http.ResponseWriter, r *http.Request) {
 	httpapi.WriteJSON(w, http.StatusOK, reply)
 }
 
-// admit keeps those from the bus who show a token that is no good. Who shows none
+// admit keeps clients with an invalid token off the bus. A client without a token
 // proves a key inside the protocol.
 func (s *Surface) admit(r *http.Request) error {
 	if r.Header.Get("Authorization") == "" {
@@ -260,7 +260,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return nil
 }
 
-// words takes blanks out: they are no condition.
+// words takes blanks out: they do not restrict the list.
 func words(in []string) []string {
 	var out []string
 	for _, w := range in {
@@ -271,7 +271,7 @@ func words(in []string) []string {
 	return out
 }
 
-// node finds a node that somebody may know of.
+// node finds a node that the principal may see.
 func (s *Surface) node(who capability.Principal, id string) (*fleet.Node, error) {
 	n, ok := s.Gateway.Fleet().Get(id)
 	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !people(who) {

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxKept bounds what is kept of a stream that somebody hears as it comes; of one
-// that nobody hears, all of it is the result.
+// maxKept bounds what is kept of a stream that has a receiver; of one
+// without a receiver, all of it is the result.
 const maxKept = 1 << 20
 
 // perChunk is what keeping a chunk costs beside its bytes.
@@ -93,7 +93,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	}
 	result, err := p.source.cfg.Caller.Do(ctx, fleet.Request{Node: p.node, Function: c.Member.Name}, r)
 	if c.Member.Name == cmp.InstallSkill || c.Member.Name == cmp.UninstallSkill {
-		p.source.Settled(ctx) // whoever hears of an install finds what it brought
+		p.source.Settled(ctx) // a client notified of an install finds what it brought
 		if kind := about(ran.Node, result.Value); kind != "" {
 			p.source.cfg.Told(kind, ran.Node)
 		}
@@ -115,7 +115,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 }
 
 // about takes for the record what an install or uninstall says of the skill, and
-// returns what has happened, "" for nothing. The node says it, so it is no more than
+// returns what has happened, "" for nothing. The node reports it, so it is only
 // that.
 func about(ran *capability.NodeRan, value json.RawMessage) (kind string) {
 	var said struct {

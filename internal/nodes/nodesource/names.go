@@ -31,7 +31,7 @@ func manifest(m *capability.Module) json.RawMessage {
 	}
 	doc, err := jsonx.Marshal(map[string]any{"id": m.ID, "name": m.Name, "actions": list})
 	if err != nil {
-		return nil // a schema that is no JSON: the catalog refuses that entry
+		return nil // a schema that is not JSON: the catalog refuses that entry
 	}
 	return doc
 }

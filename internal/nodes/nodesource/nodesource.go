@@ -35,7 +35,7 @@ const labelTag = "label:"
 
 // TrustEffects is the label of a node token that lets count what skills say of the
 // functions they bring: that those only read, or only write. A device is believed about
-// its own program, which it runs in any case; what somebody put on it later, and who
+// its own program, which it runs in any case; what a user installed on it later, and who
 // that was, it cannot vouch for. That a function administers is always believed.
 const TrustEffects = "trust:effects"
 
@@ -47,7 +47,7 @@ type Caller interface {
 	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
 }
 
-// Kinds of what Config.Told hears.
+// Kinds of the events that Config.Told receives.
 const (
 	SkillInstalled   = "skill.installed"
 	SkillUninstalled = "skill.uninstalled"
@@ -64,8 +64,8 @@ type Config struct {
 	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	// MaxResult bounds the results that are fetched, in bytes.
 	MaxResult int
-	// Told hears of skills that came and went, and of calls that were lost with their
-	// node; nil: nobody does. It must not block.
+	// Told receives skills that came and went, and of calls that were lost with their
+	// node; it may be nil, and must not block.
 	Told   func(kind string, ran *capability.NodeRan)
 	Logger *slog.Logger
 }
@@ -279,7 +279,7 @@ const (
 	toolKind   = "capability.agent-tool"
 	memberKind = "function"
 	doorAction = capability.Action("device.function.invoke")
-	// doorID is no name that a function can have: ~ stands before two digits there.
+	// doorID is not a name that a function can have: ~ stands before two digits there.
 	doorID = "~invoke"
 )
 

@@ -204,7 +204,7 @@ func TestRefusedNodeComesBack(t *testing.T) {
 	}
 }
 
-// TestSettledDoesNotWaitForEver: nobody publishes any more.
+// TestSettledDoesNotWaitForEver: no more messages are published.
 func TestSettledDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := nodesource.New(nodesource.Config{Fleet: fleet.New(fleet.Config{Gateway: "g"})})

@@ -70,7 +70,7 @@ type Answer struct {
 	By       string
 }
 
-// ErrNobody is an owner's error when nobody can be asked now; the question may be
+// ErrNobody is an owner's error if no user can be asked now; the question may be
 // answered later, and the caller may come again.
 var ErrNobody = errors.New("nobody can be asked now")
 
@@ -79,22 +79,22 @@ var ErrNobody = errors.New("nobody can be asked now")
 type Owner interface {
 	// Ask waits for the answer until ctx ends.
 	Ask(ctx context.Context, q Question) (Answer, error)
-	// Interactive reports whether somebody is there to answer.
+	// Interactive reports whether a user is there to answer.
 	Interactive() bool
 }
 
 // Asker asks the owner of one device. Told and Now are required.
 type Asker struct {
 	Node  string // its id
-	Owner Owner  // nil: nobody can be asked
+	Owner Owner  // if nil, no user can be asked
 	Auto  bool   // decides where Owner is nil
-	// Told hears of each question, and of what was answered.
+	// Told receives each question and its answer.
 	Told func(ctx context.Context, q Question, outcome, caller string)
 	Now  func() time.Time
 }
 
 // Ask asks once for all. wait bounds how long, at most AskTime; 0 is AskTime, unless
-// nobody is there. Errors: consent_denied, consent_required.
+// no user is there. Errors: consent_denied, consent_required.
 func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
 	q.RequestID, q.NodeID = ids.Hex("cnf_", 12), a.Node
 	required := func() error {

@@ -47,7 +47,7 @@ type Runtime interface {
 
 // Program is code that was loaded.
 type Program interface {
-	// Export returns a callable; ok is false where there is none of that name.
+	// Export returns a callable; ok is false if the name is unknown.
 	Export(b wire.CodeBinding) (handle functions.Handler, streams, ok bool)
 	// Release says that no new call will come: what runs has a grace, then it is ended.
 	Release()
@@ -61,7 +61,7 @@ type Binder struct {
 	AllowCode  bool    // may code be taken at all
 	PreferCode bool    // does it come before this device's actions
 	Limits     wire.Limits
-	Assets     func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; nil: there is none
+	Assets     func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; may be nil
 }
 
 // decide chooses the binding of one capability, as far as that is possible without
@@ -140,7 +140,7 @@ func NeedsCode(of []*Binding) bool {
 }
 
 // Load fetches and loads the code that is planned for, and resolves each export. It
-// returns nil where there is none. code is what came by reference, which is added to
+// returns nil if the skill has no such binding. code is what came by reference, which is added to
 // kept.
 func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Source, kept map[string][]byte) (Program, []wire.Warning, error) {
 	if !NeedsCode(of) {

@@ -114,7 +114,7 @@ func (s *installed) prune() {
 }
 
 // commit keeps the record first, then makes the functions callable: the second
-// cannot fail for a reason the first did not know, except that somebody else
+// cannot fail for a reason the first did not know, except that another operation
 // changed the table meanwhile; then both are done again.
 func (h *Host) commit(ctx context.Context, w *work) error {
 	const most = 10

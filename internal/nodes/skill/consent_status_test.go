@@ -265,7 +265,7 @@ func TestScenario29ListsFunctions(t *testing.T) {
 	same(t, "twice, replacing", skill.RegisterReserved(r.host, r.functions, "", true), nil)
 }
 
-// A yes to what was added is no yes to the payload as a whole.
+// Consent to an addition is not consent to the whole payload.
 func TestAYesToAPartIsNoneToTheWhole(t *testing.T) {
 	t.Parallel()
 	o := &owner{answer: "grant"}

@@ -28,7 +28,7 @@ type work struct {
 	Order
 	p        *payload.Payload
 	digest   string
-	signer   string // the id of the key whose signature was checked; "" is none
+	signer   string // the id of the key whose signature was checked; "" if unsigned
 	old      *installed
 	sources  []payload.Source
 	planned  []*Binding
@@ -64,7 +64,7 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 		return nil, err
 	}
 	defer unlock()
-	if h.has(p.SkillName, w.digest) { // somebody else was faster
+	if h.has(p.SkillName, w.digest) { // another operation was faster
 		return h.installedAnswer(p.SkillName, nil, false), nil
 	}
 	w.old = h.get(p.SkillName)
@@ -94,7 +94,7 @@ func (h *Host) has(skill, digest string) bool {
 }
 
 // signer is the known key that signed a payload. A signature that does not fit its
-// key is an error; one of a key that nobody knows is worth nothing.
+// key is an error; one of an unknown key is worth nothing.
 func (h *Host) signer(p *payload.Payload) (string, error) {
 	if p.Signature == nil || h.cfg.Keys == nil || h.cfg.Keys(p.Signature.KeyID) == nil {
 		return "", nil
@@ -190,7 +190,7 @@ func (h *Host) agree(ctx context.Context, w *work) error {
 		return err
 	}
 	w.consent = wire.Consent{Required: true, GrantedAt: wire.Time(h.cfg.Now()), By: answer.By}
-	if answer.Decision == Grant && len(q.Capabilities) == w.consenting() { // a yes to a part is none to the whole
+	if answer.Decision == Grant && len(q.Capabilities) == w.consenting() { // consent to a part is not consent to the whole
 		w.consent.Digest = w.digest
 	}
 	return nil

@@ -135,7 +135,7 @@ func (b *bus) carry(r *rig) {
 	case <-time.After(time.Minute):
 		r.t.Fatal("not let in for a minute")
 	}
-	// A node is answered before anybody hears of it.
+	// A node is answered before subscribers are notified.
 	for seen, err := range b.gateway.Watch(r.t.Context()) {
 		if err != nil {
 			r.t.Fatal(err)
@@ -148,7 +148,7 @@ func (b *bus) carry(r *rig) {
 
 // callOverBus is a call as the gateway makes it.
 func (r *rig) callOverBus(function string, args cmp.Arguments) (json.RawMessage, error) {
-	// What the test registers by hand is told without being asked: nobody waits for it.
+	// What the test registers by hand is told without being asked: the test does not wait for it.
 	if err := r.session.Refresh(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}

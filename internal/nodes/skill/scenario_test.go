@@ -183,7 +183,7 @@ func TestScenario08UpdateDropsAnAlias(t *testing.T) {
 	r.action("b", "dropped")
 	r.must(pack("s", entry("a", "f.a"), entry("b", "f.b")))
 	stop, done := make(chan struct{}), make(chan string, 1)
-	go func() { // somebody who calls all the time
+	go func() { // a caller that calls all the time
 		for {
 			select {
 			case <-stop:

@@ -67,16 +67,16 @@ type Config struct {
 	AllowCode     bool                                                    // may code be taken at all
 	PreferCode    bool                                                    // does it come before this device's actions
 	Limits        *wire.Limits                                            // nil: the defaults
-	Assets        func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; nil: there is none
-	Owner         Owner                                                   // nil: nobody can be asked
+	Assets        func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; may be nil
+	Owner         Owner                                                   // if nil, no user can be asked
 	AutoConsent   bool                                                    // decides where Owner is nil
 	Keys          func(keyID string) ed25519.PublicKey                    // of publishers, by their ids; nil: none is known
 	NoAutoRefresh bool                                                    // Refresh is not called
 
 	// Refresh tells the gateway what there is now and returns when it has acknowledged
-	// that; nil: there is no gateway.
+	// that; if nil, the node works alone.
 	Refresh func(ctx context.Context) error
-	Event   func(ctx context.Context, e Event) // nil: nobody hears
+	Event   func(ctx context.Context, e Event) // may be nil
 	Epoch   func() int64                       // of the session; nil: 0
 
 	Version   string // of this software

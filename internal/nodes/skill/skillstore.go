@@ -130,7 +130,7 @@ func (f *Files) Put(_ context.Context, s Stored) error {
 	return f.sync()
 }
 
-// Delete removes a skill; one that is not there is no error.
+// Delete removes a skill; a missing one is not an error.
 func (f *Files) Delete(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

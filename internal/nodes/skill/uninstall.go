@@ -12,8 +12,8 @@ import (
 )
 
 // Uninstall takes a skill away: the functions that it registered, and nothing else.
-// With leave they stay callable, owned by nobody until the skill comes again. A
-// skill that is not there is no error.
+// With leave they stay callable, without an owner until the skill is installed again. A
+// missing skill is not an error.
 func (h *Host) Uninstall(ctx context.Context, skill string, leave bool, caller string) (*wire.Uninstalled, error) {
 	if skill = strings.TrimSpace(skill); skill == "" {
 		return nil, wire.Errorf(wire.ReasonParams, "the name of a skill is needed")
@@ -46,9 +46,9 @@ func (h *Host) Uninstall(ctx context.Context, skill string, leave bool, caller s
 	return h.uninstalledAnswer(skill, h.refresh(ctx), true), nil
 }
 
-// disown takes the functions of a skill from the table, or leaves them to nobody.
+// disown takes the functions of a skill from the table, or leaves them without an owner.
 func (h *Host) disown(skill string, leave bool) {
-	for done := false; !done; { // until nobody changes the table between
+	for done := false; !done; { // until no other goroutine changes the table between
 		owners, revision := h.cfg.Functions.Owners()
 		var c functions.Change
 		for name, owner := range owners {

@@ -35,7 +35,7 @@ type bucket struct {
 	kv jetstream.KeyValue
 }
 
-// Bucket opens a bucket, making it when there is none.
+// Bucket opens a bucket, and creates it if needed.
 func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messaging.Bucket, error) {
 	if err := errors.Join(ctx.Err(), messaging.CheckBucket(o)); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (k *bucket) write(ctx context.Context, key string, value []byte, do func(co
 	return revision, k.fault(key, err)
 }
 
-// filesGone reports whether somebody has removed the files of a bucket of the embedded
+// filesGone reports whether another process has removed the files of a bucket of the embedded
 // server, which does not answer then what it cannot keep.
 func (k *bucket) filesGone() bool {
 	if !k.b.embedded {
@@ -167,15 +167,15 @@ func (k *bucket) filesGone() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// bucketsMade is closed when a bucket of the embedded server is made anew.
+// bucketsMade is closed when a bucket of the embedded server is created again.
 func (b *Broker) bucketsMade() chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.made
 }
 
-// remake makes a bucket anew, empty, whose files in the embedded server's directory
-// somebody has removed while it runs. Those who watch begin anew, and write again
+// remake creates a bucket again, empty, whose files in the embedded server's directory
+// another process has removed while it runs. The watchers start over, and write again
 // what they know.
 func (k *bucket) remake(made chan struct{}) error {
 	b := k.b
@@ -183,7 +183,7 @@ func (k *bucket) remake(made chan struct{}) error {
 	defer cancel()
 	b.remaking.Lock()
 	defer b.remaking.Unlock()
-	if b.bucketsMade() != made { // somebody else has
+	if b.bucketsMade() != made { // another goroutine has
 		return nil
 	}
 	b.cfg.Logger.Warn("the files of the message bus are gone: a bucket is made anew", "bucket", k.o.Name)
@@ -228,7 +228,7 @@ func (k *bucket) Delete(ctx context.Context, key string, revision uint64) error 
 }
 
 // Watch is a loop around the library's watch: each turn is one snapshot and what
-// follows it, until there is a reason to begin anew.
+// follows it, until there is a reason to start over.
 func (k *bucket) Watch(ctx context.Context) iter.Seq2[messaging.Change, error] {
 	return func(yield func(messaging.Change, error) bool) {
 		for {

@@ -63,7 +63,7 @@ func (b *Broker) leaveCallouts() {
 	}
 	over := b.callout.StatusChanged(nats.SubscriptionClosed)
 	if b.callout.Drain() != nil {
-		return // there is no session, so nobody is asked by it
+		return // no session exists yet, so the authorizer is not called
 	}
 	timer := time.NewTimer(leaveTime)
 	defer timer.Stop()

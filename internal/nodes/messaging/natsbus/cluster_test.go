@@ -177,7 +177,7 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	table := bucketOf(ctx, t, one)
 	watched := bucketOf(ctx, t, two)
 
-	// A node of the third server is heard by both gateways, and seen to come.
+	// A node of the third server reaches both gateways, and both see it connect.
 	sessions := two.Sessions(ctx)
 	node, err := dialer(t, urls[2])(ctx, options("n1"))
 	if err != nil {
@@ -202,8 +202,8 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard(ctx, t, node, "v1.gw.n1.beat", sub)
-	heard(ctx, t, two.Conn(), "v1.host.n1.call", calls)
+	publishUntilReceived(ctx, t, node, "v1.gw.n1.beat", sub)
+	publishUntilReceived(ctx, t, two.Conn(), "v1.host.n1.call", calls)
 
 	changes := make(chan messaging.Change, 1000)
 	go func() {
@@ -223,8 +223,8 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	if err := node.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	heard(ctx, t, node, "v1.gw.n1.beat", sub)
-	heard(ctx, t, two.Conn(), "v1.host.n1.call", calls)
+	publishUntilReceived(ctx, t, node, "v1.gw.n1.beat", sub)
+	publishUntilReceived(ctx, t, two.Conn(), "v1.host.n1.call", calls)
 	began := time.Now()
 	wrote := seen(ctx, t, changes, "after", func() (uint64, error) { return table.Put(ctx, "after", nil) })
 	t.Logf("written %s, told %s after the loss of a server", wrote, time.Since(began))
@@ -257,8 +257,8 @@ func bucketOf(ctx context.Context, t testing.TB, b *Broker) messaging.Bucket {
 	}
 }
 
-// heard publishes until the message arrives: interest travels between servers.
-func heard(ctx context.Context, t testing.TB, from messaging.Conn, subject string, sub messaging.Subscription) {
+// publishUntilReceived publishes until the message arrives, because interest travels between servers.
+func publishUntilReceived(ctx context.Context, t testing.TB, from messaging.Conn, subject string, sub messaging.Subscription) {
 	t.Helper()
 	for ctx.Err() == nil {
 		if err := from.Publish(ctx, messaging.Message{Subject: subject}); err != nil {
@@ -271,7 +271,7 @@ func heard(ctx context.Context, t testing.TB, from messaging.Conn, subject strin
 			return
 		}
 	}
-	t.Fatalf("what was published to %s was never heard", subject)
+	t.Fatalf("no message published to %s arrived", subject)
 }
 
 // seen writes until it succeeds, waits until a watcher is told, and returns how

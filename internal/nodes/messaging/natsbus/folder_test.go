@@ -11,7 +11,7 @@ import (
 )
 
 // TestABucketWhoseFilesWereRemovedIsMadeAnew: the server goes on with files that it has
-// open, which after a start are none.
+// open, an empty list after a start.
 func TestABucketWhoseFilesWereRemovedIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nats")

@@ -47,7 +47,7 @@ func dialServer(ctx context.Context, address string, config *tls.Config) (net.Co
 func greet(ctx context.Context, conn net.Conn, u *url.URL, config *tls.Config) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	// The server says nothing more before it has heard something, so nothing is
+	// The server sends nothing more before it has received something, so nothing is
 	// left in the reader.
 	line, err := bufio.NewReaderSize(io.LimitReader(conn, maxInfo), 4<<10).ReadBytes('\n')
 	if err != nil {

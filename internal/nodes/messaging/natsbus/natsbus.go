@@ -2,7 +2,7 @@
 // server inside this process, which listens on no port (Embed), or a cluster of
 // servers that several gateways share (Open). Everything else is the same: who
 // comes in and may do what is asked of the gateways by the servers (auth
-// callout), and sessions that come and go are heard of from the servers' system
+// callout), and the start and end of sessions are received from the servers' system
 // account.
 //
 // Nodes reach it by the NATS protocol inside WebSocket messages on the gateway's
@@ -45,7 +45,7 @@ const (
 
 // Config is what both kinds of bus need.
 type Config struct {
-	// Authorize decides who comes in; nil lets nobody in.
+	// Authorize decides who comes in; if nil, every client is refused.
 	Authorize messaging.Authorizer
 	Logger    *slog.Logger // nil: nothing is logged
 }
@@ -149,7 +149,7 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	}
 	system := options("junctor gateway, sessions", b.keys.system.Sign, b.keys.names.system)
 	system = append(system, nats.ReconnectHandler(func(*nats.Conn) {
-		b.sessions.Publish(b.sessions.Lost) // whoever came and went meanwhile
+		b.sessions.Publish(b.sessions.Lost) // clients that came and went meanwhile
 	}))
 	if b.system, err = nats.Connect(url, system...); err != nil {
 		return refusedOrUnavailable(err)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSoakAThousandIdleSessions: a thousand nodes come at once by WebSocket,
-// stay without a word past two pings, all hear one call each, and leave nothing.
+// stay silent past two pings, each receive one call, and leave nothing.
 func TestSoakAThousandIdleSessions(t *testing.T) {
 	const count = 1000
 	b := embed(t, anybody)

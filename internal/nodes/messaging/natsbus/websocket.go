@@ -70,7 +70,7 @@ func (b *Broker) Handler(admit func(*http.Request) error) http.Handler {
 const (
 	// opening is how many sessions are let in at once. A server waits three seconds
 	// for the answer who a session is, and tells one whose answer is late what it
-	// tells one that is refused; so nobody comes so far whose answer could be late.
+	// tells one that is refused; so a client whose answer could be late does not get this far.
 	opening = 128
 	// openTime is how long a session waits for its turn: less than dialTime.
 	openTime = 8 * time.Second

@@ -134,7 +134,7 @@ var (
 	subscribeDenied = regexp.MustCompile(`(?i)Subscription to "([^"\s]+)"`)
 )
 
-// failed hears what the server refuses.
+// failed handles the refusals of the server.
 func (c *Conn) failed(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -259,7 +259,7 @@ func (c *Conn) Request(ctx context.Context, m messaging.Message) (messaging.Mess
 	return incoming(answer), nil
 }
 
-// wait has a request hear what becomes of its session and its subject.
+// wait notifies a request of the end of its session and of a refusal of its subject.
 func (c *Conn) wait(subject string, cancel *context.CancelCauseFunc) error {
 	if err := c.Usable("request"); err != nil {
 		return err

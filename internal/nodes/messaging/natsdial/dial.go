@@ -140,7 +140,7 @@ func withPort(u *url.URL) string {
 }
 
 // nodeOptions are what long-lived devices need: the library's defaults give up,
-// come back all at once, or keep calls that nobody waits for any more.
+// come back all at once, or keep calls whose callers no longer wait.
 func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
 	options := []nats.Option{
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),

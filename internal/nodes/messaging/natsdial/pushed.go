@@ -7,12 +7,12 @@ import (
 )
 
 // pushed takes messages from the library's own reader. Where messages are pulled, the
-// library answers what was for nobody with an error that does not say what it was;
+// library answers a message without a subscriber with an error that does not say what it was;
 // the gateway must know which of its calls it is (see messaging.IsNobody).
 type pushed struct {
 	out  chan *nats.Msg
 	done chan struct{} // closed when the library hands out nothing more
-	quit chan struct{} // closed when nobody reads any more
+	quit chan struct{} // closed when the reader has ended
 }
 
 func (c *Conn) push(s *subscription) (*nats.Subscription, error) {

@@ -35,7 +35,7 @@ type Folder struct {
 	// part.
 	Path, Shown string
 	// Load prepares a module of code (wasm, javascript, python) and its exports; the
-	// handler calls one. nil: there are no modules.
+	// handler calls one. If nil, the skill cannot have modules.
 	Load func(ctx context.Context, language string, code []byte, export string) (handle functions.Handler, streams bool, err error)
 	// Now is the clock; nil: the system's.
 	Now func() time.Time

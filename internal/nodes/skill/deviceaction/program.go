@@ -147,7 +147,7 @@ func (p program) streamed(ctx context.Context, spec sandbox.Spec, c functions.Ca
 	}()
 	r, err := sandbox.Run(ctx, spec)
 	in.Close()
-	_ = out.SetReadDeadline(time.Now().Add(drain)) // somebody who left the group may have it still
+	_ = out.SetReadDeadline(time.Now().Add(drain)) // a user who left the group may still have it
 	<-heard
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause // a chunk was refused

@@ -42,7 +42,7 @@ type Config struct {
 	Now           func() time.Time
 	// Redact takes secrets out of the texts of errors; nil leaves them.
 	Redact func(string) string
-	// Panicked hears of a handler that panicked; nil: nobody does.
+	// Panicked receives the panics of handlers. It may be nil.
 	Panicked func(function string, value any)
 }
 
@@ -80,7 +80,7 @@ type Request struct {
 	Args     wire.Arguments
 	Timeout  time.Duration // what is left of the caller's deadline; 0: none was named
 	Caller   string        // keys are apart between callers
-	Key      string        // idempotency key; "" is none
+	Key      string        // idempotency key; "" if the call has none
 	// Stream says that chunks are wanted one by one, through Emit, which must then
 	// be set. It may wait; its error ends the call.
 	Stream bool

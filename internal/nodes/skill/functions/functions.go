@@ -1,7 +1,7 @@
 // Package functions is the table of what can be called on a node: names with
 // handlers, each owned by the node itself, by its host, or by an installed skill.
 // Functions come and go while calls run; a call keeps the handler it began with.
-// Nothing here talks to a gateway: a [Refresher] says when somebody should.
+// Nothing here talks to a gateway: a [Refresher] reports when the gateway needs an update.
 package functions
 
 import (
@@ -18,7 +18,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Owners that are no skill.
+// Owners that are not skills.
 const (
 	OwnerNode = "node" // registered by the node's own program
 	OwnerHost = "host" // registered by the host for itself: a reserved name
@@ -70,7 +70,7 @@ type Function struct {
 	MediaType     string
 	InputSchema   json.RawMessage
 	OutputSchema  json.RawMessage
-	Digest        string // of the code that runs, in hex, for records; "" is none
+	Digest        string // of the code that runs, in hex, for records; "" if unknown
 	Handle        Handler
 }
 

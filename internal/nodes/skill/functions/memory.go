@@ -93,7 +93,7 @@ func (m *memory) first(r Request, e *remembered, do func(Request) (Outcome, bool
 	e.outcome, e.err = out, err
 	switch {
 	case !started:
-		m.drop(e) // those who wait for it hear of the same failure
+		m.drop(e) // its waiters receive the same failure
 	case m.entries[e.key] != e:
 		e.outcome.Value = nil // it took so long that it is forgotten
 	case size > maxKept:
@@ -105,7 +105,7 @@ func (m *memory) first(r Request, e *remembered, do func(Request) (Outcome, bool
 	return out, err
 }
 
-// recorder hears the chunks of a stream; a handler that was left behind may still
+// recorder receives the chunks of a stream; a handler that was left behind may still
 // be about to send one.
 type recorder struct {
 	emit func(ctx context.Context, chunk json.RawMessage) error

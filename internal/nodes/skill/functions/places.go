@@ -76,7 +76,7 @@ func (p *places) take(ctx context.Context, function string, priority int) error 
 	return ctx.Err()
 }
 
-// overtakes reports whether somebody waits who could run and comes first.
+// overtakes reports whether a waiting call could run and comes first.
 func (p *places) overtakes(priority int) bool {
 	for _, w := range p.waiting {
 		if w.priority >= priority && p.fits(w.function) {
