@@ -24,8 +24,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// nobody is the unprivileged user of that name on every Linux.
-const nobody = 65534
+// unprivileged is the unprivileged user of that name on every Linux.
+const unprivileged = 65534
 
 // TestAnIsolatedEndpointConforms builds an endpoint of two modules from source in
 // a folder of its own, with a browser bundle compiled there, and runs it with
@@ -129,7 +129,7 @@ func startIsolated(t *testing.T, cell string) (url string, cmd *exec.Cmd) {
 	const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	ways := []*syscall.SysProcAttr{nil}
 	if os.Getuid() == 0 {
-		if err := os.Chown(filepath.Join(cell, "token"), nobody, nobody); err != nil {
+		if err := os.Chown(filepath.Join(cell, "token"), unprivileged, unprivileged); err != nil {
 			t.Fatal(err)
 		}
 		// The folders of tests are their owner's alone: the test's, and the one of
@@ -139,14 +139,14 @@ func startIsolated(t *testing.T, cell string) (url string, cmd *exec.Cmd) {
 				t.Fatal(err)
 			}
 		}
-		user := &syscall.Credential{Uid: nobody, Gid: nobody}
+		user := &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
 		ways = []*syscall.SysProcAttr{
 			{Credential: user, Chroot: cell, Cloneflags: namespaces},
 			{Credential: user, Chroot: cell}, // inside a container that may not unshare
 		}
 	} else {
 		self := func(id int) []syscall.SysProcIDMap {
-			return []syscall.SysProcIDMap{{ContainerID: nobody, HostID: id, Size: 1}}
+			return []syscall.SysProcIDMap{{ContainerID: unprivileged, HostID: id, Size: 1}}
 		}
 		ways = slices.Insert(ways, 0, &syscall.SysProcAttr{
 			Cloneflags: namespaces | syscall.CLONE_NEWUSER, UidMappings: self(os.Getuid()), GidMappings: self(os.Getgid()),
@@ -202,7 +202,7 @@ func looksAround(t *testing.T, client *router.Client, way *syscall.SysProcAttr) 
 			t.Errorf("it sees other files: %s", diff)
 		}
 	}
-	if got.Data.UID != nobody || got.Data.GID != nobody {
+	if got.Data.UID != unprivileged || got.Data.GID != unprivileged {
 		t.Errorf("it is user %d of group %d", got.Data.UID, got.Data.GID)
 	}
 	if way.Cloneflags&syscall.CLONE_NEWPID != 0 && got.Data.PID != 1 {

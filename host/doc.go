@@ -11,7 +11,7 @@
 //	greeter := host.Module{
 //		ID: "greeter", Name: "@you/greeter",
 //		Actions: []host.Action{{
-//			Name: "GREET", Description: "Greet somebody by name.",
+//			Name: "GREET", Description: "Greet a person by name.",
 //			Handle: func(ctx context.Context, content, _ json.RawMessage) (host.ActionResult, error) {
 //				return host.ActionResult{Text: "hello"}, nil
 //			},

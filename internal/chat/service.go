@@ -41,7 +41,7 @@ type Config struct {
 	Store    *store.DB // has the tables of sessions
 	Results  *session.Results
 	Blobs    *blob.Store
-	Model    *llm.Client // nil: there is none
+	Model    *llm.Client // may be nil
 	Commands Commands
 	// Subagents finds the action that a word after /subagents means.
 	Subagents func(word string) (capability.Action, bool)

@@ -8,7 +8,7 @@ import (
 
 // withElizaFiles puts the variables of an elizaOS agent's own files under those of
 // the environment: they are the lowest layer. They are looked for
-// only where the environment says, or endpoints would connect that nobody here
+// only where the environment says, or endpoints would connect that no user here
 // has asked for. What the files say and cannot be read is an error.
 func withElizaFiles(environ []string) ([]string, error) {
 	vars := make(map[string]string)

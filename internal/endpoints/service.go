@@ -106,7 +106,7 @@ func (s *Service) Restored(ctx context.Context) (func() bool, error) {
 	}, nil
 }
 
-// Trust returns the decision that let a module of an endpoint in, or nil if there is none.
+// Trust returns the decision that let a module of an endpoint in, or nil if it has none.
 func (s *Service) Trust(endpoint, module string) *router.TrustDecision {
 	status, err := s.registry.Show(endpoint)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type chooser struct {
 	book     *choice.Book
 	settings *choice.Settings
-	programs func(context.Context) []preflight.Result // cached by whoever asks the machine
+	programs func(context.Context) []preflight.Result // cached by the prober of the machine
 	info     func(session string) (sessions.Info, error)
 	logger   *slog.Logger
 }
@@ -54,7 +54,7 @@ func (c *chooser) Fixed() programs.Name {
 	return ""
 }
 
-// pick is the program for a task that nobody named one for. A shell is never chosen but as
+// pick returns the program for a task whose caller named none. A shell is never chosen but as
 // the default: it does what it is told, not what is meant.
 func (c *chooser) pick(ctx context.Context, task choice.Task) (programs.Name, error) {
 	if c.Fixed() == programs.Shell {
@@ -85,8 +85,8 @@ func (c *chooser) Rest(ctx context.Context, name programs.Name, d choice.CoolDow
 	return c.book.Rest(ctx, name, d)
 }
 
-// hear counts what happens to sessions until ctx ends.
-func (c *chooser) hear(ctx context.Context, subscribe func() *sessions.Subscription) {
+// countEvents counts what happens to sessions until ctx ends.
+func (c *chooser) countEvents(ctx context.Context, subscribe func() *sessions.Subscription) {
 	turns := make(map[string]*turn)
 	for ctx.Err() == nil {
 		sub := subscribe()
@@ -135,7 +135,7 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 		}
 		t = &turn{name: i.AdapterType}
 		if e.Type != sessions.Started && i.Usage != nil {
-			t.spent = *i.Usage // before somebody listened
+			t.spent = *i.Usage // before a subscriber listened
 		}
 		turns[e.Session] = t
 	}

@@ -66,7 +66,7 @@ func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
 	return signin.Helper{
 		Argv: append([]string{path}, words...), Env: env, Dir: l.s.path("agents"), Mark: mark,
 		LoggedIn: func(ctx context.Context) bool {
-			noKeys := func(string) string { return "" } // a key is no login
+			noKeys := func(string) string { return "" } // a key is not a login
 			return preflight.One(ctx, preflight.Config{Home: l.user, Env: noKeys}, name).Auth.Status == preflight.Authenticated
 		},
 	}.Run, true

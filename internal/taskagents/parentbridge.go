@@ -186,7 +186,7 @@ func mentions(text, query string) bool {
 	return strings.Contains(strings.ToLower(secret.MaskTokens(text)), strings.ToLower(query))
 }
 
-// ask calls the service, or fails with unavailable if there is none.
+// ask calls the service, or fails with unavailable if it is missing.
 func (p *parentBridge) ask(ctx context.Context, o taskOrigin, question map[string]any) (json.RawMessage, error) {
 	if p.service == nil {
 		return nil, capability.Errorf(capability.CodeUnavailable, "task.parent", "no service answers for the parent").With("parent_context_unavailable", "set agents.parent")

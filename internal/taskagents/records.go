@@ -51,7 +51,7 @@ func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
 		entry.Type = verbs.KeyDecision
 	case "swarm_complete":
 		swarm, _ := e.Data.(decide.Swarm)
-		for _, t := range swarm.Tasks { // nobody goes on in what was made for them
+		for _, t := range swarm.Tasks { // no client continues what was made for them
 			if err := r.scratch.Release(t.SessionID); err != nil {
 				r.logger.Warn("the folder of a session is still there", "session", t.SessionID, "err", err)
 			}

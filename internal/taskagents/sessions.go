@@ -99,8 +99,8 @@ func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.R
 	return d, ok
 }
 
-// decided tells the others of a session's thread what it decided. Sessions without one have
-// nobody to tell.
+// decided tells the others of a session's thread what it decided. Sessions without one are
+// skipped.
 func (t *taskAgents) decided(ctx context.Context, session, text string) {
 	if err := t.threads.coordinator.Share(ctx, session, text); err != nil && capability.AsError(err).Reason != threads.ReasonGone {
 		t.threads.follower.logger.Warn("a decision was not shared", "session", session, "err", err)

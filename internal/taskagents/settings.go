@@ -59,7 +59,7 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
 		Accounts: make(map[string]string), Custom: make(map[string]string),
 	}
-	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // it was checked; "" is nobody's name
+	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // it was checked; "" is not a name
 	if cfg.Agents.OpenCodeLocal {
 		v.OpenCodeURL = cmp.Or(v.OpenCodeURL, ollama)
 	}
@@ -106,14 +106,14 @@ func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
 	return c
 }
 
-// ofFolder is where records are kept of what is in a folder that somebody chose: those of
+// ofFolder is where records are kept of what is in a folder that a user chose: those of
 // another one must not be taken for them.
 func ofFolder(state, folder string) string {
 	sum := sha256.Sum256([]byte(folder))
 	return state + "-" + hex.EncodeToString(sum[:8])
 }
 
-// Spawn is the one way to a new session: what nobody asked for is as it is set.
+// Spawn is the one way to a new session: what the caller left out is as it is set.
 func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error) {
 	if req.AgentType == "" || req.AgentType == "auto" {
 		name, err := t.chooser.pick(ctx, choice.Task{Text: req.Task, Workdir: req.Workdir != ""})
@@ -149,13 +149,13 @@ func withSettings(req *agents.Request, name programs.Name, v choice.SettingValue
 	req.Custom = custom
 }
 
-// run counts what happens to sessions, has people log in for them, and stops those that wait for nobody, until ctx
+// run counts what happens to sessions, asks people to log in for them, and stops those that no client waits for, until ctx
 // ends.
 func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 	var hearing sync.WaitGroup
 	defer hearing.Wait()
-	hearing.Go(func() { t.chooser.hear(ctx, t.sessions.Subscribe) })
-	hearing.Go(func() { t.logins.recovery.Hear(ctx, t.sessions.Subscribe) })
+	hearing.Go(func() { t.chooser.countEvents(ctx, t.sessions.Subscribe) })
+	hearing.Go(func() { t.logins.recovery.HandleEvents(ctx, t.sessions.Subscribe) })
 	if idle <= 0 {
 		<-ctx.Done()
 		return nil

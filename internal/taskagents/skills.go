@@ -51,7 +51,7 @@ func (k skillSource) named() map[string]*catalog.Entry {
 	return out
 }
 
-// slugOf makes a slug of a name: lower case, with a hyphen for whatever is no letter or
+// slugOf makes a slug of a name: lower case, with a hyphen for every rune except a letter or
 // digit.
 func slugOf(name string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
@@ -124,7 +124,7 @@ func (k skillSource) Use(ctx context.Context, by capability.Principal, slug stri
 type taskSkills struct {
 	broker   *skills.Broker
 	source   skills.Source
-	model    skills.Model // nil: there is none
+	model    skills.Model // may be nil
 	settings *choice.Settings
 	standing func(id string) (capability.Principal, error)
 	logger   *slog.Logger
@@ -189,7 +189,7 @@ type loneSkills struct {
 // Turn implements agents.Skills.
 func (k loneSkills) Turn(ctx context.Context, session string, turn int, text directive.Text) bool {
 	if _, err := k.t.threads.registry.Session(ctx, session); capability.CodeOf(err) != capability.CodeNotFound {
-		return false // the coordinator has it, or nobody knows
+		return false // the coordinator has it, or it is unknown
 	}
 	asked, err := k.taskSkills.Turn(ctx, session, turn, text)
 	if err != nil {

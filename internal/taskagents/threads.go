@@ -126,7 +126,7 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	return nil
 }
 
-// heed hears of the coordinator's events, again where it was too slow for them.
+// heed receives the coordinator's events, and subscribes again if it was too slow for them.
 func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)) {
 	for ctx.Err() == nil && !c.closed.Load() {
 		events, end := c.coordinator.Subscribe(feedLimit)
@@ -135,7 +135,7 @@ func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)
 	}
 }
 
-// close ends the coordinator before the sessions end: that is no end of a task.
+// close ends the coordinator before the sessions end: that does not end a task.
 func (c *taskThreads) close() {
 	if c == nil {
 		return
@@ -278,8 +278,8 @@ func (v validators) Call(ctx context.Context, thread, service, method string, pa
 	return reply.Result, err
 }
 
-// taskChat tells people: the thread keeps what was said, its task asks, and whoever
-// listens to events hears of it.
+// taskChat notifies people: the thread keeps what was said, its task asks, and a client that
+// listens to events is notified.
 type taskChat struct {
 	s *Service
 	c *taskThreads

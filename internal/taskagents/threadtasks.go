@@ -89,7 +89,7 @@ func (f *threadTasks) leave(list []row.Thread) {
 	}
 }
 
-// asleep says that parts of a thread wait for somebody to resume it.
+// asleep reports whether parts of a thread wait for a user to resume it.
 func (f *threadTasks) asleep(d threads.Detail) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // that were made empty.
 type workspaces struct {
 	*workspace.Manager
-	missing error // why there is no manager
+	missing error // why the manager is missing
 	scratch *workspace.ScratchKeeper
 	git     *gitcmd.Git // nil: it is not installed
 	log     func(what string, err error)
@@ -85,7 +85,7 @@ func (s *Service) workspaceChanged(e workspace.Event) {
 	s.cfg.Publish("agent."+e.Name, map[string]any{"workspace_id": e.Workspace.ID})
 }
 
-// run collects garbage each hour, but what somebody works in.
+// run collects garbage each hour, except workspaces in use.
 func (w *workspaces) run(ctx context.Context, a *agents.Agents) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()

@@ -72,7 +72,7 @@ type wireDetails struct {
 	RetryAfter int64           `json:"retry_after_ms"`
 }
 
-// maxRetryAfter is a day in milliseconds: a pause longer than that is none of an
+// maxRetryAfter is a day in milliseconds: a longer pause is not that of an
 // endpoint's to ask for.
 const maxRetryAfter = 24 * 3600 * 1000
 

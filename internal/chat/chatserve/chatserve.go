@@ -24,7 +24,7 @@ type Config struct {
 	Runs     *tasks.Runs
 	Blobs    *blob.Store
 	Commands func() *command.Router
-	// Refresh makes the commands anew.
+	// Refresh builds the commands again.
 	Refresh func()
 	// Preview says what a run would be, down to its argument list; it runs nothing.
 	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (capability.Preview, error)
@@ -114,7 +114,7 @@ func (t *stream) send(event string, value any) error {
 			return err
 		}
 	}
-	_ = t.out.Send("", event, data) // somebody who is gone finds the reply in the history
+	_ = t.out.Send("", event, data) // a user who is gone finds the reply in the history
 	return nil
 }
 

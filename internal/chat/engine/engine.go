@@ -27,11 +27,11 @@ const (
 	TypeText         = "text"             // the model's, or what a command of ours says
 	TypeOutput       = "extension_output" // of a command that ran
 	TypePrompt       = "extension_prompt" // unknown or disabled: what could be done about it
-	TypeConfirmation = "confirmation"     // somebody's yes is needed first
+	TypeConfirmation = "confirmation"     // an approval is needed first
 	TypeError        = "error"
 )
 
-// Model answers ordinary chat. emit, which may be nil, hears the pieces of the
+// Model answers ordinary chat. emit, which may be nil, receives the pieces of the
 // text in their order.
 type Model interface {
 	Answer(ctx context.Context, system string, turns []Turn, emit func(piece string) error) (text string, err error)
@@ -64,7 +64,7 @@ type Engine struct{ cfg Config }
 // New returns an Engine.
 func New(cfg Config) *Engine { return &Engine{cfg} }
 
-// Message is what somebody typed.
+// Message is the text that the user typed.
 type Message struct {
 	Principal capability.Principal
 	Session   string
@@ -73,8 +73,8 @@ type Message struct {
 	NoCache   bool
 }
 
-// Stream hears a reply while it is made; the text of the reply is what Text heard.
-// Errors end the reply: nobody is there any more.
+// Stream receives a reply while it is made; the text of the reply is what Text received.
+// Errors end the reply: the reader is gone.
 type Stream interface {
 	Text(piece string) error
 	Progress(c capability.Chunk)
@@ -86,7 +86,7 @@ type Reply struct {
 	Message session.Message `json:"message"` // as it is kept
 	// Result is the value of a run that succeeded.
 	Result jsonx.Raw `json:"result,omitempty"`
-	// Error is why there is none, for programs; the text says it to people.
+	// Error is the reason for a missing answer, for programs; the text says it to people.
 	Error      *capability.Error `json:"error,omitempty"`
 	Invocation *invoke.Reply     `json:"invocation,omitempty"`
 }
@@ -120,7 +120,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	if err != nil || a.metadata == nil {
 		meta = nil
 	}
-	// Somebody who went away finds the answer when they come back.
+	// A user who went away finds the answer when they come back.
 	kept, err := e.cfg.Messages.Append(context.WithoutCancel(ctx), owner, session.RoleAssistant, a.text, meta)
 	if err == nil && unheard != nil {
 		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not heard to its end", unheard)
@@ -129,7 +129,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 }
 
 // keepable is the message as it may be kept: words that a command does not want
-// recorded are dots. Where nobody can tell which those are, all of them.
+// recorded are dots. If those are unknown, all words are.
 func keepable(text string, route *command.Route, is bool) string {
 	switch {
 	case !is:
@@ -150,14 +150,14 @@ func keepable(text string, route *command.Route, is bool) string {
 type answer struct {
 	kind       string
 	text       string
-	sent       bool // the stream has heard the text
+	sent       bool // the stream has received the text
 	metadata   map[string]any
 	result     jsonx.Raw
 	err        *capability.Error
 	invocation *invoke.Reply
 }
 
-// pieceSize is how much of a finished text a stream hears at once.
+// pieceSize is how much of a finished text a stream receives at once.
 const pieceSize = 4 << 10
 
 func (a *answer) send(to Stream) error {

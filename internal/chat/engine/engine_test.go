@@ -67,7 +67,7 @@ func (m *model) Answer(_ context.Context, system string, turns []engine.Turn, em
 	return strings.Join(m.pieces, ""), nil
 }
 
-// stream keeps what it hears.
+// stream keeps what it receives.
 type stream struct {
 	text     strings.Builder
 	progress int

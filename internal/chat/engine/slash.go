@@ -24,7 +24,7 @@ type Run struct {
 	Progress func(capability.Chunk) // may be nil
 }
 
-// Done is what came of it: Text of a command of ours; Started of a run that nobody
+// Done is the result: Text of a command of ours; Started of a run that no caller
 // waits for; else Reply.
 type Done struct {
 	Text    string

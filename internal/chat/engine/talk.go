@@ -16,7 +16,7 @@ const (
 	talkCommands = 4 << 10  // of the list of commands
 )
 
-// talk answers a message that is no command.
+// talk answers a message that is not a command.
 func (e *Engine) talk(ctx context.Context, m Message, owner session.Owner, to Stream) answer {
 	if e.cfg.Model == nil {
 		return answer{
@@ -45,7 +45,7 @@ func (e *Engine) talk(ctx context.Context, m Message, owner session.Owner, to St
 	}
 	a := e.failed(err, nil) // the pieces are out: the reply is them and what went wrong then
 	tail := "\n\n" + a.text
-	_ = to.Text(tail) // nobody may be there any more, which may be what went wrong
+	_ = to.Text(tail) // the reader may be gone, which may be what went wrong
 	a.text, a.sent = heard.String()+tail, true
 	return a
 }

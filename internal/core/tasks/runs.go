@@ -149,7 +149,7 @@ func (r *Runs) begin(inv *capability.Invocation, about RunLabel, cancel context.
 	}}
 	tell := inv.Progress
 	inv.Progress = func(c capability.Chunk) {
-		r.change(one, func() { one.heard(c) })
+		r.change(one, func() { one.recordChunk(c) })
 		if tell != nil {
 			tell(c)
 		}
@@ -174,8 +174,8 @@ func (r *Runs) change(one *liveRun, f func()) {
 	}
 }
 
-// heard records a chunk of the provider.
-func (one *Run) heard(c capability.Chunk) {
+// recordChunk records a chunk of the provider.
+func (one *Run) recordChunk(c capability.Chunk) {
 	if c.Message != "" {
 		one.Message = c.Message
 	}

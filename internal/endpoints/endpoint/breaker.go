@@ -51,8 +51,8 @@ func (ep *Endpoint) circuit() error {
 	return e
 }
 
-// heard tells the breaker of a call's end, and the catalog when that opens it.
-func (ep *Endpoint) heard(ctx context.Context, err error) {
+// recordEnd reports a call's end to the breaker, and to the catalog when that opens it.
+func (ep *Endpoint) recordEnd(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return // the caller left, or its time was up: says nothing
 	}

@@ -100,7 +100,7 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 	}
 	r.eventually("it is ready", func() bool { return r.state("e") == capability.StateReady })
 	breaks.Store(true)
-	for range 4 { // closed: the count begins anew
+	for range 4 { // closed: the count begins again
 		fails(t, call(), capability.CodeFailed, "connection_failed")
 	}
 	if r.state("e") != capability.StateReady {

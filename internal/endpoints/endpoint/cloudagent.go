@@ -171,7 +171,7 @@ func failed(message string) error {
 }
 
 // call is one request. What the caller did wrong (4xx) is final; that the cloud
-// is busy or broken may pass when somebody waits.
+// is busy or broken may pass when a caller waits.
 func (c *CloudClient) call(ctx context.Context, method, path string, body any) (answer, error) {
 	var reader io.Reader
 	if body != nil {

@@ -211,7 +211,7 @@ func (p *providerOf) Key() capability.ProviderKey { return p.key }
 func (p *providerOf) ReturnsPromptly() {}
 
 // Invoke sends the call. A read that was lost with its connection is sent once
-// more: after a restart of the endpoint the pool holds connections nobody
+// more: after a restart of the endpoint the pool holds connections that no call
 // serves any longer.
 func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	b, ok := (*p.ep.bindings.Load())[c.Member]
@@ -241,7 +241,7 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 	if ctx.Err() == nil && lost(err) {
 		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
 	}
-	p.ep.heard(ctx, err)
+	p.ep.recordEnd(ctx, err)
 	if err == nil && b.SoftFails {
 		result, err = offered.SoftFailed(result)
 	}

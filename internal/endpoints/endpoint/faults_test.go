@@ -357,7 +357,7 @@ func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:par
 				t.Errorf("what is saved changed: %s", cmp.Diff(before, after))
 			}
 			if at == "store read" || at == "secret read" {
-				return // somebody has to mend it
+				return // an operator has to repair it
 			}
 			s.disarm(version)
 			s.eventually("it mends", func() bool {

@@ -8,7 +8,7 @@ import (
 // gates serialise what is started and stopped at one server, which is known by
 // its URL: two endpoints of ours may be the same server for a moment, and its
 // modules know nothing of our ids. A gate is taken before Registry.changing and
-// held while hooks run; nobody holds two.
+// held while hooks run; no goroutine holds two.
 type gates struct {
 	mu sync.Mutex
 	m  map[string]*gate

@@ -14,7 +14,7 @@ import (
 // as it was, a module's init included: those that were started are stopped
 // again, the last one first, and those that were stopped to make place are
 // started again. The endpoint is asked without a lock: a silent one holds up
-// nobody else.
+// no one else.
 func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, error) {
 	if _, err := r.running(); err != nil {
 		return Status{}, Synced{}, err
@@ -77,7 +77,7 @@ func (in *installing) install(ctx context.Context, anonymous bool) error {
 	r := in.r
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	if anonymous { // somebody may have taken the id meanwhile
+	if anonymous { // another caller may have taken the id meanwhile
 		if id := r.freeID(in.req.Provider, in.req.BaseURL); id != in.req.ID {
 			in.req.ID = id
 			var err error
@@ -280,7 +280,7 @@ func (r *Registry) disposeElsewhere(ctx context.Context, gone *Endpoint) {
 }
 
 // Disconnect withdraws everything the endpoint offers, forgets it, and stops its
-// modules. That they cannot be stopped keeps nobody from leaving.
+// modules. A failure to stop them does not prevent the removal.
 func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
 	ep, err := r.withdraw(ctx, by, id)
 	if err != nil {

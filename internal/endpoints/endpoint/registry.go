@@ -2,7 +2,7 @@
 // keeps the remote endpoints of this server, turns their manifests into modules
 // of the catalog, carries calls to them, and watches them. Connecting is all or
 // nothing. A dead endpoint's entries stay in the catalog, marked unavailable;
-// it is asked again with growing pauses, and at once when somebody calls it.
+// it is asked again with growing pauses, and at once when a client calls it.
 package endpoint
 
 import (
@@ -29,11 +29,11 @@ type Config struct {
 	Logger       *slog.Logger
 	Transport    http.RoundTripper // nil: router.DefaultTransport()
 	MaxAnswer    int64             // bytes; 0: 32 MiB
-	Timeout      time.Duration     // of one call when nobody says; 0: 60 s
+	Timeout      time.Duration     // of one call by default; 0 means 60 s
 	SyncInterval time.Duration     // 0: 5 min
 	Primary      string            // id of the primary endpoint
 	// Local lists this machine's own modules, whose names no endpoint may take;
-	// nil: there are none.
+	// It may be nil.
 	Local func() []capability.Module
 	// Configured are the endpoints that the configuration names.
 	Configured []Configured
@@ -103,7 +103,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	r.changing.Lock() // no answer is taken in before what was known is shown
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
-	for _, ep := range saved { // at once, so that nobody connects one of them in between
+	for _, ep := range saved { // at once, so that no caller connects one of them in between
 		r.endpoints[ep.id] = ep
 	}
 	r.mu.Unlock()

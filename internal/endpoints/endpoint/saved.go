@@ -18,7 +18,7 @@ import (
 type Store interface {
 	SaveEndpoint(ctx context.Context, s Saved) error
 	// SaveOffer replaces what is saved of an endpoint, unless it was forgotten or
-	// connected anew since s.Connected: then nothing happens.
+	// connected again since s.Connected: then nothing happens.
 	SaveOffer(ctx context.Context, s Saved) error
 	Endpoints(ctx context.Context) ([]Saved, error)
 	DeleteEndpoint(ctx context.Context, id string) error
@@ -236,7 +236,7 @@ func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
 func (r *Registry) removeToken(ep *Endpoint) error {
 	err := r.cfg.Secrets.Remove(ep.secret)
 	if capability.CodeOf(err) == capability.CodeNotFound {
-		return nil // somebody was faster
+		return nil // another goroutine was faster
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Refresh takes over what another server has connected, connected anew or
+// Refresh takes over what another server has connected, connected again or
 // disconnected in the store that both use: a new endpoint is there at once as it
 // was seen last, and asked by its watcher. Endpoints that are not saved are this
 // server's own and stay. Nothing is stopped at the far side: the server that

@@ -72,7 +72,7 @@ func TestWhatAnotherServerConnectsIsTakenOver(t *testing.T) {
 		t.Errorf("%d connects on record", events)
 	}
 
-	// Connected anew with less allowed. Before b knows, it saves what it sees: that
+	// Connected again with less allowed. Before b knows, it saves what it sees: that
 	// must not bring back what was allowed before.
 	a.keep("far", h, func(r *endpoint.Request) { r.AllowedModules = []string{"one"} })
 	said.offer(manifest("one", oneAction+`,"priority":2`), manifest("two", oneAction))

@@ -81,7 +81,7 @@ func readSaved(id string, doc []byte) Saved {
 	return Saved{ID: id, BaseURL: rest.BaseURL, Provider: rest.Provider, TokenName: rest.TokenName, Damaged: err.Error()}
 }
 
-// DeleteEndpoint forgets one; an absent one is no error.
+// DeleteEndpoint forgets one; an absent one is not an error.
 func (s *SQLStore) DeleteEndpoint(ctx context.Context, id string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM endpoints WHERE id = ?`, id)
 	return err

@@ -219,7 +219,7 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	}
 }
 
-// Only a configured primary takes low-level calls that name nobody; every call
+// Only a configured primary takes low-level calls without an endpoint; every call
 // of a module goes to the endpoint that offers it.
 func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Durati
 	o, err := ep.ask(askCtx)
 	cancel()
 	if err != nil {
-		// Somebody who stopped asking says nothing about the endpoint.
+		// A caller that went away says nothing about the endpoint.
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			r.down(ep, err)
 		}
@@ -71,7 +71,7 @@ func (s *syncing) apply(ctx context.Context) (Synced, error) {
 	}
 	began := ep.started()
 	if was := ep.availability().State; was == capability.StateUnavailable || was == capability.StateStarting {
-		began = nil // it may have been started anew, and know nothing of what we told it
+		began = nil // it may have been started again, and know nothing of what we told it
 	}
 	s.change = r.plan(ep, began, s.next)
 	if s.change.calls() {
@@ -84,7 +84,7 @@ func (s *syncing) apply(ctx context.Context) (Synced, error) {
 		_ = s.change.run(ctx, false)
 		r.changing.Lock()
 		ep.setDraining(nil)
-		if publish, err = r.current(ep); err != nil { // whoever took its place stopped what was started before
+		if publish, err = r.current(ep); err != nil { // the goroutine that took its place stopped what was started before
 			s.change.stopped(ctx)
 			return Synced{}, err
 		}
@@ -144,7 +144,7 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
 	}
 	if len(s.synced.Failed) > 0 {
-		ep.wake() // a sync that somebody asked for: the watcher goes on from here
+		ep.wake() // a sync that a caller asked for: the watcher goes on from here
 	}
 	if s.synced.changed() || len(s.synced.Failed) > 0 {
 		r.trust.add(r.trustRecord(ep, modeSync, s.synced, s.change.err()))
@@ -153,7 +153,7 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 }
 
 // current returns where ep's batches go, unless it was disconnected or replaced
-// meanwhile: nobody may bring it back. Caller holds changing.
+// meanwhile: no goroutine may bring it back. Caller holds changing.
 func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
 	if now, ok := r.get(ep.id); !ok || now != ep {
 		return nil, noEndpoint(ep.id)

@@ -21,7 +21,7 @@ import (
 const TrustUnreadable = "unreadable-policy"
 
 // ParseTrustPolicy reads a policy as it stands in a request, a file or the store.
-// Every field has its type or is an error naming it; null is none. Unknown fields
+// Every field has its type or is an error naming it; null counts as missing. Unknown fields
 // are named in warnings: the wire ignores them, the store must not.
 func ParseTrustPolicy(raw []byte) (p *router.TrustPolicy, warnings []string, err error) {
 	var members map[string]jsonx.Raw
@@ -63,7 +63,7 @@ func ParseTrustPolicy(raw []byte) (p *router.TrustPolicy, warnings []string, err
 }
 
 // ParseNames reads a list of names: strings, trimmed, each once. One that names
-// nothing is refused, because nobody means "let nothing in" by it.
+// nothing is refused, because no operator means "let nothing in" by it.
 func ParseNames(what string, raw []byte) ([]string, error) {
 	var list []*string
 	if err := jsonx.Unmarshal(raw, &list); err != nil || list == nil || slices.Contains(list, nil) {

@@ -66,7 +66,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			timer.Stop()
 		}
 		if ctx.Err() != nil {
-			return // whoever waits sees that it is dead
+			return // the waiting callers see that it is dead
 		}
 		waiting = append(waiting, ep.kicks()...)
 		err := ep.circuit() // asking would close what is to stay open
@@ -92,7 +92,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 	}
 }
 
-// kicks are those that are there now; nil for a wake, which nobody waits for.
+// kicks are those that are there now; nil for a wake, which no caller waits for.
 func (ep *Endpoint) kicks() (list []chan error) {
 	for {
 		select {
@@ -108,6 +108,6 @@ func (ep *Endpoint) kicks() (list []chan error) {
 func (ep *Endpoint) wake() {
 	select {
 	case ep.kick <- nil:
-	default: // somebody has asked already
+	default: // another goroutine has asked already
 	}
 }

@@ -91,7 +91,7 @@ func (d *device) diagnostics(context.Context, bridgeParams) (any, error) {
 	return outcome{list}, nil
 }
 
-// maxRuns bounds sessions that nobody stopped.
+// maxRuns bounds sessions that were not stopped.
 const maxRuns = 64
 
 func (d *device) launch(context.Context, bridgeParams) (any, error) {

@@ -146,7 +146,7 @@ func extractorPrompt(_ context.Context, p extractorParams) (any, error) {
 	return object{"prompt": b.String()}, nil
 }
 
-// extractorProcess stores what the model named. Where there is no usable output
+// extractorProcess stores what the model named. Without usable output
 // the candidates of prepare stand in, so that it works without a model.
 func (n *notes) extractorProcess(_ context.Context, p extractorParams) (any, error) {
 	var output struct {

@@ -23,7 +23,7 @@ const assetBase = "/api/capability-router/assets/"
 const opAsset = "assets"
 
 // AssetURL is the path on our own origin that serves a module's asset, each
-// segment escaped; "" when the path is no asset path.
+// segment escaped; "" if the path is not an asset path.
 func AssetURL(endpoint, module, assetPath string) string {
 	clean, err := router.CleanAssetPath(assetPath)
 	if err != nil || endpoint == "" {
@@ -61,7 +61,7 @@ func (s *Surface) asset(w http.ResponseWriter, r *http.Request, who capability.P
 	}
 	declared := s.view().assets(inv.Target.Member, endpoint)
 	if declared != nil && !declared.allow(assetPath) {
-		// Whoever may not fetch anything here is told the same as for what is not there.
+		// A caller that may not fetch anything here gets the same answer as for a missing asset.
 		if plan := s.Engine.Plan(r.Context(), inv); plan.Err != nil {
 			return statusError{plan.Err, http.StatusBadGateway}
 		}
@@ -98,7 +98,7 @@ func notAllowed(w http.ResponseWriter, r *http.Request, methods string) error {
 }
 
 // mobile names the restricted platform a request says it comes from. It helps
-// honest clients to keep a store's rules and is no border.
+// honest clients to keep a store's rules and is not a security boundary.
 func mobile(h http.Header) string {
 	switch platform := h.Get("X-Eliza-Platform"); platform {
 	case "ios", "android":
@@ -138,7 +138,7 @@ type assetRules struct {
 }
 
 // assets are the rules of the module that serves the member on the endpoint;
-// nil when there is none.
+// nil if it is missing.
 func (v *view) assets(member capability.Member, endpoint string) *assetRules {
 	for _, e := range v.snap.Member(member) {
 		if e.Module.Endpoint != endpoint {

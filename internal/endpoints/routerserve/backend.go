@@ -155,7 +155,7 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 		return nil, err
 	}
 	device := m.Name == "plugin.action.invoke" && b.ofDevice(inv.Target.Member)
-	if device { // its functions are listed as actions, and are none
+	if device { // its functions are listed as actions, but are not actions
 		inv.Target.Member.Kind, inv.Input = "function", p.raw("content")
 	}
 	reply, err := b.Engine.Invoke(ctx, inv)

@@ -139,7 +139,7 @@ func refuse(format string, args ...any) error {
 }
 
 // readConnect reads the body. Presence is that the key is there, so a null
-// endpoint is one that is no object.
+// endpoint is one that is not an object.
 func readConnect(body []byte) (req ConnectRequest, warnings []string, err error) {
 	var in connectBody
 	if err := jsonx.Unmarshal(body, &in); err != nil {

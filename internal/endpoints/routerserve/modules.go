@@ -58,7 +58,7 @@ func (s *Surface) view() *view {
 }
 
 // knows reports whether the id names an endpoint or node of ours. Another one is
-// the routing key of whoever called us, and is dropped.
+// the routing key of our caller, and is dropped.
 func (v *view) knows(endpoint string) bool {
 	for kind, id := range selectorOf(endpoint) {
 		_, kind, instance := capability.NewProviderKey("any", kind, id).Parts()
@@ -117,7 +117,7 @@ func (v *view) manifest(m *capability.Module) (stamp, error) {
 }
 
 // soundViews takes the bundle URLs out that are not absolute http(s) URLs without
-// credentials. A bundlePath is left to whoever lists: the URL it leads to is on
+// credentials. A bundlePath is left to the caller that lists: the URL it leads to is on
 // the origin that the browser knows, not on ours.
 func soundViews(m *capability.Module, raw jsonx.Raw) (jsonx.Raw, []ViewError, error) {
 	var views []map[string]jsonx.Raw
@@ -155,7 +155,7 @@ type EndpointError struct {
 
 // modules lists the manifests this caller may use. A module is listed when at
 // least one of its entries is permitted. Of endpoints that are down a caller
-// hears when it may use a part of them, an operator in any case.
+// is shown when it may use a part of them, an operator in any case.
 func (b *backend) modules(raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseParams(raw)
 	if err != nil {

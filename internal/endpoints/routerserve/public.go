@@ -17,7 +17,7 @@ type PublicRoute struct{ Endpoint, Module, Method, Path string }
 // token, whose principals all hold a colon.
 const publicID = "public"
 
-// stranger is whoever calls a public route: at most what an agent may do of
+// stranger is the caller of a public route: at most what an agent may do of
 // itself, and less where the rules say so of Principal::"public".
 func stranger() capability.Principal {
 	return capability.Principal{ID: publicID, Role: capability.RoleAgent}
@@ -35,7 +35,7 @@ func (s *Surface) withoutToken() http.Handler {
 // isPublic reports whether a request needs no token: it brings none, the operator
 // has opened the route, the module still declares it public with a reason, and
 // the rules permit it to a stranger without anybody's approval. Strangers ask
-// nobody for approvals, or they could flood those who answer.
+// no user for approvals, or they could flood those who answer.
 func (s *Surface) isPublic(r *http.Request) bool {
 	if len(s.Public) == 0 || r.Header.Get("Authorization") != "" {
 		return false

@@ -30,15 +30,15 @@ type call struct {
 
 	wake chan struct{} // holds one token when there is something to see
 
-	mu     sync.Mutex
-	frames [][]byte
-	head   int // of frames, what has been taken
-	bytes  int
-	first  [2][]byte // where frames begins: most calls have no more
-	err    *capability.Error
+	mu           sync.Mutex
+	frames       [][]byte
+	head         int // of frames, what has been taken
+	bytes        int
+	first        [2][]byte // where frames begins: most calls have no more
+	err          *capability.Error
 	noSubscriber bool // the bus reports that the call had no subscriber
-	heard  time.Time
-	asked  bool // of the bus, whether the node is there
+	heard        time.Time
+	asked        bool // of the bus, whether the node is there
 }
 
 func newCall(id, node string, epoch int64, stream bool, window int) *call {

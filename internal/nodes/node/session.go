@@ -111,7 +111,7 @@ func (s *session) run(ctx, own context.Context, parts *sync.WaitGroup) error {
 		case o := <-s.orders:
 			err = s.obey(own, o, parts)
 		case e := <-s.events:
-			err = s.hear(own, e, parts)
+			err = s.handleEvent(own, e, parts)
 		case r := <-messages:
 			err = s.take(own, r, parts)
 		case r := <-s.joins:
@@ -149,7 +149,7 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-func (s *session) hear(ctx context.Context, e messaging.Event, parts *sync.WaitGroup) error {
+func (s *session) handleEvent(ctx context.Context, e messaging.Event, parts *sync.WaitGroup) error {
 	switch e.Kind {
 	case messaging.Connected, messaging.Reconnected:
 		s.there, s.refusals, s.tries = true, 0, 0

@@ -62,7 +62,7 @@ func TestScenario23TheOwnerDecides(t *testing.T) {
 		r.action("a", "x")
 		_, err := r.install(pack("s", consenting()))
 		same(t, answer, []any{reason(err), len(r.host.Installed())}, []any{want, map[bool]int{true: 1}[want == ""]})
-		same(t, "events", len(r.heard("confirmation_requested"))+len(r.heard("confirmation_answered")), 2)
+		same(t, "events", len(r.received("confirmation_requested"))+len(r.received("confirmation_answered")), 2)
 	}
 }
 

@@ -161,7 +161,7 @@ func (r *rig) answers(function string) string {
 
 func (r *rig) names() []string { return r.functions.Names() }
 
-func (r *rig) heard(name string) (out []skill.Event) {
+func (r *rig) received(name string) (out []skill.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.events {

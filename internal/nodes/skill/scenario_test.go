@@ -35,7 +35,7 @@ func TestScenario01BoundToAnAction(t *testing.T) {
 	same(t, "tags", f.Tags, []string{"a", "b", "remote-agent", "s"})
 	same(t, "description", f.Description, "does cam")
 	same(t, "source", out.InstalledSkills["s"].Source, "server-agent")
-	if out.NodeID != "n1" || !out.Changed || out.CapabilityHostStatus.InstalledSkillCount != 1 || len(r.heard("skill_installed")) != 1 {
+	if out.NodeID != "n1" || !out.Changed || out.CapabilityHostStatus.InstalledSkillCount != 1 || len(r.received("skill_installed")) != 1 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -84,7 +84,7 @@ func TestScenario04BoundToCode(t *testing.T) {
 	same(t, "tags", f.Tags, []string{"code-transfer", "remote-agent", "s"})
 	same(t, "description", f.Description, "Transferred runtime code from remote agent")
 	same(t, "answer", r.answers("f.a"), `"hi"`)
-	if f.Digest == "" || r.heard("skill_installed")[0].Modules["m"] != f.Digest {
+	if f.Digest == "" || r.received("skill_installed")[0].Modules["m"] != f.Digest {
 		t.Error("the digest of the code that runs is known")
 	}
 }

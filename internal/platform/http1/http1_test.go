@@ -90,8 +90,8 @@ func raw(t *testing.T, each func(net.Conn, *bufio.Reader)) string {
 	return "http://" + l.Addr().String()
 }
 
-// heard reads one request to its end.
-func heard(in *bufio.Reader) bool {
+// readRequest reads one request to its end.
+func readRequest(in *bufio.Reader) bool {
 	req, err := http.ReadRequest(in)
 	if err == nil {
 		_, err = io.Copy(io.Discard, req.Body)
@@ -166,7 +166,7 @@ func TestAConnectionThatIsNoLongerQuietIsNotUsed(t *testing.T) {
 			t.Parallel()
 			done := make(chan struct{}, 2)
 			url := raw(t, func(c net.Conn, in *bufio.Reader) {
-				if heard(in) {
+				if readRequest(in) {
 					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ntruth")
 					if after == "" {
 						c.Close()
@@ -224,7 +224,7 @@ func TestAServerThatMisbehavesIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := raw(t, func(c net.Conn, in *bufio.Reader) {
-				if heard(in) {
+				if readRequest(in) {
 					_, _ = io.WriteString(c, tt.answer)
 				}
 			})
@@ -367,7 +367,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			near, far := net.Pipe()
 			go func() {
 				in := bufio.NewReader(far)
-				for heard(in) {
+				for readRequest(in) {
 					_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				}
 				closed <- time.Since(began)

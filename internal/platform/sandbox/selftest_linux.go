@@ -239,8 +239,8 @@ type victimProcess struct {
 	end   func() error
 }
 
-// heard reports whether a signal reached the process, after it has ended.
-func (v *victimProcess) heard() bool { return strings.Contains(v.said.String(), "touched") }
+// signalled reports whether a signal reached the process, after it has ended.
+func (v *victimProcess) signalled() bool { return strings.Contains(v.said.String(), "touched") }
 
 func startVictim(ctx context.Context) (*victimProcess, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", canaryName, "wait")
@@ -295,7 +295,7 @@ func traces(v canary.Victims, victim *victimProcess) string {
 	if prio, err := syscall.Getpriority(syscall.PRIO_PROCESS, victim.pid); err != nil || prio != victim.nice {
 		return "the priority of a foreign process was changed"
 	}
-	if _ = victim.Close(); victim.heard() {
+	if _ = victim.Close(); victim.signalled() {
 		return "a foreign process heard a signal"
 	}
 	return ""

@@ -86,7 +86,7 @@ func TestWASM(t *testing.T) {
 			"largechunk": output,
 		} {
 			if strings.HasSuffix(t.Name(), "/T2") && entry != "echo" && entry != "reach" && entry != "memory" {
-				continue // the module takes a second to compile, and the walls are no different to it
+				continue // the module takes a second to compile, and the walls do not differ for it
 			}
 			t.Run(entry, func(t *testing.T) {
 				t.Parallel()

@@ -70,8 +70,8 @@ type answered struct {
 	err    error
 }
 
-// heard forwards a provider's chunk to the waiting request.
-func (p *parked) heard(c capability.Chunk) {
+// forwardChunk forwards a provider's chunk to the waiting request.
+func (p *parked) forwardChunk(c capability.Chunk) {
 	p.mu.Lock()
 	x, running := p.x, p.running
 	p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *parked) heard(c capability.Chunk) {
 	case running != nil:
 		running.Progress(c)
 	case x != nil:
-		x.Heard(c)
+		x.SendChunk(c)
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Surface) answerAsking(r *http.Request, c caller, m *mcpwire.Message, x 
 		v.ask = p.asks(&c)
 	}
 	if x.ProgressFunc() != nil || p.task {
-		v.heard = p.heard
+		v.heard = p.forwardChunk
 	}
 	if p.task {
 		// A call that has become a task cannot require its caller to call again, so it asks.

@@ -24,7 +24,7 @@ type chain struct {
 
 func chains() []string { return []string{"audit", "node/audit"} }
 
-// freeze returns the current end of the log in a folder of a home, or nil if there is no log.
+// freeze returns the current end of the log in a folder of a home, or nil if the folder has none.
 // It reads the head first, because the head must not be ahead of the segments.
 func freeze(home, dir string) (*chain, error) {
 	c := &chain{dir: dir}

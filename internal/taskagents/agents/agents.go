@@ -140,7 +140,7 @@ func New(ctx context.Context, cfg Config) (*Agents, error) {
 	a.heard = cfg.Sessions.Subscribe()
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	a.end = end
-	a.group.Go(func() { a.hear(work) })
+	a.group.Go(func() { a.handleEvents(work) })
 	return a, nil
 }
 
@@ -186,7 +186,7 @@ func (a *Agents) undo(ctx context.Context, id, event string) error {
 	return os.RemoveAll(filepath.Join(a.folder(), id))
 }
 
-// Close waits for what hears of the sessions; they are stopped by their manager, before.
+// Close waits for the subscribers of the sessions; their manager stops the sessions before.
 func (a *Agents) Close() {
 	a.end()
 	a.heard.Close()
@@ -204,7 +204,7 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	list := a.cfg.Check(ctx)
 	if ctx.Err() == nil {
 		a.mu.Lock()
-		for i, r := range list { // a busy machine is no reason to take a program for a broken one
+		for i, r := range list { // a program on a busy machine must not count as broken
 			if r.Error != "" && i < len(a.checked) && a.checked[i].Path == r.Path && a.checked[i].Version != "" {
 				list[i] = a.checked[i]
 			}

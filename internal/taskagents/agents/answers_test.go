@@ -18,7 +18,7 @@ import (
 )
 
 // TestAnswersToRecordedDialogs: in every recording of a real program, each dialog is
-// answered by the choice that is meant, or by nobody.
+// answered by the choice that is meant, or not at all.
 func TestAnswersToRecordedDialogs(t *testing.T) {
 	want := map[string][]string{
 		"claude-apikey-dialog":         {"api_key: Yes"},

@@ -74,13 +74,13 @@ type Config struct {
 	Recorder Recorder
 	Skills   Skills // nil: none
 	Record   bool   // what happens in the terminals of sessions, below Dir
-	// Ask decides in somebody's place what the preset asks about: d is what the rules said,
+	// Ask decides in the user's place what the preset asks about: d is what the rules said,
 	// and what is returned, with a rule that says who decided, holds where ok. It has 55 s,
 	// by its ctx, and must return when that ends; then, and where it is nil or not ok, the
 	// program asks and the session is blocked. It may be called for several sessions at
 	// once, by what waits for the answer.
 	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
-	// Decided hears of a decision that a session's program tells the others; nil: nobody
+	// Decided receives a decision that a session's program reports to the others; nil: no one
 	// does. It has a second, by its ctx: the program waits for its hook.
 	Decided func(ctx context.Context, session, text string)
 	Login   func() map[string]string // variables that programs may log in with now; nil: those of Parent

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// notFound is what a program is told whose session is none of ours: hooks must not break
+// notFound is the answer to a program whose session is not one of ours: hooks must not break
 // programs.
 const notFound = `{"status":"ignored","reason":"session_not_found"}`
 
@@ -71,7 +71,7 @@ func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) 
 }
 
 // permitted says what the preset and the rules do about the use of a tool, and, where they
-// say to ask, whoever decides. Every refusal is recorded, and every answer to a program
+// say to ask, independent of who decides. Every refusal is recorded, and every answer to a program
 // that asks.
 func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {
 	d := permit.Judge(permit.Request{
@@ -106,8 +106,8 @@ func (a *Agents) find(id string) (sessions.Live, *agent) {
 	return s, g
 }
 
-// hear does what follows from what happens to sessions.
-func (a *Agents) hear(work context.Context) {
+// handleEvents handles the events of sessions.
+func (a *Agents) handleEvents(work context.Context) {
 	ctx := context.Background() // Close ends the subscription
 	for {
 		e, ok, err := a.heard.Next(ctx)
@@ -131,7 +131,7 @@ func (a *Agents) hear(work context.Context) {
 		switch e.Type {
 		case sessions.TaskComplete:
 			a.completed(work, g, e)
-		case sessions.Message, sessions.Controlled: // somebody goes on with it
+		case sessions.Message, sessions.Controlled: // a client goes on with it
 			g.goOn()
 		case sessions.Ended, sessions.Failed:
 			g.goOn()
@@ -158,7 +158,7 @@ func (a *Agents) forget(g *agent) {
 }
 
 // completed enters the decisions of a turn, has the skill used that the program asks for,
-// and else has a session that nobody goes on with stopped.
+// and otherwise stops a session that no client continues.
 func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	text := directive.Text{Body: e.Text}
 	if e.Source == "signal" {
@@ -182,7 +182,7 @@ func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	})
 }
 
-// stopSoon has a session stopped that nobody goes on with: only a program that said
+// stopSoon stops a session that no client continues: only a program that said
 // itself that it is done.
 func (g *agent) stopSoon(a *Agents, e sessions.Event) {
 	g.mu.Lock()

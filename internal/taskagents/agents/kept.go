@@ -28,7 +28,7 @@ func (a *Agents) keepFolder(id, resume string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// keptOf is the folder of a conversation; "" where there is none.
+// keptOf is the folder of a conversation; "" if it has none.
 func (a *Agents) keptOf(token string) string {
 	if !tokenForm.MatchString(token) {
 		return ""
@@ -76,8 +76,8 @@ func (a *Agents) forgetOldest() {
 	}
 }
 
-// named notes what the program calls the conversation. ok is false for what is no such
-// name, and for that of another session's: whoever goes on with that one would find what
+// named notes what the program calls the conversation. ok is false for an invalid
+// name, and for that of another session's: its next client would find what
 // this program has left.
 func (a *Agents) named(g *agent, token string) (ok bool) {
 	if !tokenForm.MatchString(token) {

@@ -140,7 +140,7 @@ func (r *Report) read(b *body) {
 		r.complete(b)
 	case "AfterAgent":
 		// It comes after a turn that failed or was interrupted, too, and says then that there
-		// is no answer (measured with Gemini CLI 0.61.0): how it ended is on the screen.
+		// is not an answer (measured with Gemini CLI 0.61.0): how it ended is on the screen.
 		if r.Kind = Activity; b.PromptResponse != "" && b.PromptResponse != "[no response text]" {
 			r.complete(b)
 		}

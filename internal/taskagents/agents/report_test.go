@@ -175,7 +175,7 @@ func TestReplies(t *testing.T) {
 		{"BeforeTool", deny, `{"decision":"deny","reason":"stay inside the folder"}`},
 		{"BeforeTool", agents.Verdict{}, `{}`},
 		{"AfterTool", agents.Verdict{}, `{"continue":true}`},
-		{"Stop", deny, `{}`}, // nobody is kept from stopping
+		{"Stop", deny, `{}`}, // no program is kept from stopping
 		{"SessionEnd", agents.Verdict{}, `{}`},
 		{"decision", agents.Verdict{}, `{"status":"ok"}`},
 		{"Teleported", agents.Verdict{}, `{"reason":"unknown_event","status":"ignored"}`},

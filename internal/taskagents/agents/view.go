@@ -80,7 +80,7 @@ func (a *Agents) Get(id string) (Info, sessions.Live, error) {
 	return a.info(s.Info()), s, nil
 }
 
-// Keep has a session live on when its turn is over, until somebody stops it. not_found,
+// Keep has a session live on when its turn is over, until a client stops it. not_found,
 // reason session_not_found.
 func (a *Agents) Keep(id string) (Info, error) {
 	i, s, err := a.Get(id)

@@ -54,7 +54,7 @@ type Config struct {
 	Console  Console
 
 	Workspaces   Workspaces // not used if NoWorkspaces is set
-	NoWorkspaces error      // why there are no workspaces; nil: there are
+	NoWorkspaces error      // why workspaces are unavailable; nil if they are available
 	Scratch      Scratch
 
 	Threads    Threads

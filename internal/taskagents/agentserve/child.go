@@ -68,7 +68,7 @@ type MemoryMessage struct {
 	CreatedAt string `json:"created_at,omitempty"`
 }
 
-const remembered = 10 // messages of one answer, where nobody says how many
+const remembered = 10 // messages of one answer, unless the caller names another number
 
 // hook takes a hook of a session's program.
 func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {

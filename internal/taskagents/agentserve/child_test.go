@@ -138,7 +138,7 @@ func TestTheBridgeIsForTheSessionItself(t *testing.T) {
 				for _, what := range []string{"parent-context", "active-workspaces", "memory"} {
 					r := httptest.NewRequest(c.method, base+c.id+"/"+what+"?q=x", nil)
 					r.RemoteAddr = c.from
-					r.Header.Set("X-Forwarded-For", "127.0.0.1") // nobody is believed
+					r.Header.Set("X-Forwarded-For", "127.0.0.1") // no claim is believed
 					r.Header.Set("X-Real-Ip", "127.0.0.1")
 					r.Header.Set("Forwarded", "for=127.0.0.1")
 					switch c.in {

@@ -22,7 +22,7 @@ import (
 // Console is the live sessions, for people who watch and type. Sessions without a
 // terminal are shown as text.
 type Console interface {
-	// Subscribe hears of all sessions from now on.
+	// Subscribe receives the events of all sessions from now on.
 	Subscribe() *sessions.Subscription
 	Get(session string) (sessions.Live, error)
 }
@@ -139,7 +139,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 			over++
 		}
 	}
-	for session := range v.next { // whoever leaves is not in control any more
+	for session := range v.next { // a client that leaves is no longer in control
 		_ = v.control(session, false) // another one may be
 	}
 	_ = conn.Close(websocket.StatusGoingAway, "")
@@ -195,7 +195,7 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		}
 		v.binary[o.Session] = o.Base64
 		err := v.show(ctx, o.Session)
-		if _, watched := v.next[o.Session]; !watched { // nothing is remembered of what is none
+		if _, watched := v.next[o.Session]; !watched { // nothing is stored for an unknown session
 			delete(v.binary, o.Session)
 		}
 		return err
@@ -247,7 +247,7 @@ func (v *viewer) do(ctx context.Context, o order) error {
 	return capability.Errorf(capability.CodeInvalidInput, "console", "a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
 }
 
-// terminal finds a session that somebody wants to type into. One without a terminal is
+// terminal finds a session that a client wants to type into. One without a terminal is
 // only shown, and can be sent whole messages.
 func (v *viewer) terminal(session string) (*sessions.Session, error) {
 	s, err := v.console.Get(session)
@@ -309,7 +309,7 @@ func (v *viewer) tell(ctx context.Context, e sessions.Event) error {
 	return v.send(ctx, outputMessage{Data: v.text(e.Session, e.Data[next-e.Offset:]), Seq: end, SessionID: e.Session, Type: "output"})
 }
 
-// text is output as it is sent: bytes that are no text become one sign each, unless
+// text is output as it is sent: bytes that are not text become one sign each, unless
 // base64 was asked for.
 func (v *viewer) text(session string, data []byte) string {
 	if v.binary[session] {

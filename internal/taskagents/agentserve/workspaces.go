@@ -120,7 +120,7 @@ func (s *Surface) workspaceRoutes(mux *http.ServeMux) {
 	s.issueRoutes(handle)
 }
 
-// ready returns why there are no workspaces.
+// ready returns why workspaces are unavailable.
 func (s *Surface) ready() error { return s.NoWorkspaces }
 
 func (s *Surface) workspaces(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {

@@ -19,7 +19,7 @@ import (
 type Candidate struct {
 	Name              programs.Name
 	Installed         bool
-	AuthReady         bool // somebody is logged in, or there is a key
+	AuthReady         bool // a user is logged in, or there is a key
 	SubscriptionReady bool // the login is a subscription's
 }
 
@@ -29,7 +29,7 @@ type Input struct {
 	Candidates []Candidate // those that are missing count as not installed
 	Book       Snapshot
 	Now        time.Time
-	Default    programs.Name // what somebody chose expressly; "": nobody
+	Default    programs.Name // what the user chose expressly; "" if nothing
 	Fixed      bool          // the strategy fixed: Default, while it is usable
 	// Subscription is agents.defaults.subscriptionProvider: anthropic-subscription,
 	// openai-codex or openai-subscription; "" or another: no hint.

@@ -62,7 +62,7 @@ func resets(text string, now time.Time) (time.Time, bool) {
 	if m := afterTime.FindStringSubmatch(text); m != nil {
 		return after(m[1], now)
 	}
-	if m := atClock.FindStringSubmatch(text); m != nil && (m[5] != "" || m[6] != "") { // "again 5" is no time
+	if m := atClock.FindStringSubmatch(text); m != nil && (m[5] != "" || m[6] != "") { // "again 5" is not a time
 		return clock(m, now)
 	}
 	return time.Time{}, false

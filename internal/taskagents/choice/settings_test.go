@@ -81,7 +81,7 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	if base.Models[programs.Codex].Fast != "small" {
 		t.Error("the configuration was changed")
 	}
-	// A part alone changes; the empty text goes back; none is nobody.
+	// A part alone changes; the empty text goes back; none clears it.
 	if err := again.Change(t.Context(), choice.SettingsChange{DefaultType: text("none"), Preset: text(""), Models: map[string]choice.ModelChange{"codex": {Fast: text("")}}}); err != nil {
 		t.Fatal(err)
 	}

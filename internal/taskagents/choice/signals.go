@@ -9,7 +9,7 @@ type Task struct {
 	Workdir  bool // it has a folder to work in
 	Criteria bool // it has acceptance criteria
 	Subtasks int
-	Kind     string // coding, research, planning, ops or mixed, where somebody said so; "": by its words
+	Kind     string // coding, research, planning, ops or mixed, if the caller said so; "": by its words
 }
 
 // Signals is how much a task is of each sort of work, 0 to 1; and how good a program is at

@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// execute does what was decided, or keeps it until somebody has confirmed it. b is the
+// execute does what was decided, or keeps it until the user has confirmed it. b is the
 // dialog that it is about; nil: none is.
 func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer) {
 	count := &t.replies
@@ -76,7 +76,7 @@ func (t *task) unanswered(text string, err error) {
 	said := capability.AsError(err)
 	switch {
 	case said.Reason == sessions.ReasonNoDialog || said.Reason == sessions.ReasonEnded || t.c.ctx.Err() != nil:
-		t.handled = "" // what follows is heard
+		t.handled = "" // what follows arrives as an event
 	default:
 		t.escalate(row.SessionBlocked, text, directive.Answer{Response: question(text), Reasoning: "The answer did not arrive: " + said.Error()})
 	}
@@ -102,7 +102,7 @@ func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) direc
 }
 
 // option returns the index of the choice that an answer names by its number or by the
-// beginning of its label; -1 if there is none or several.
+// beginning of its label; -1 if it does not name exactly one.
 func option(choices []string, answer string) int {
 	answer = text.Fold(answer)
 	if n, err := strconv.Atoi(strings.TrimRight(answer, ".)")); err == nil && n >= 1 && n <= len(choices) {
@@ -193,7 +193,7 @@ func (t *task) escalate(status row.SessionStatus, content string, a directive.An
 }
 
 // Permit decides in the user's place about a tool that a preset asks about, where the
-// session's thread is supervised autonomously and there is somebody to judge. ok is false
+// session's thread is supervised autonomously and it has a judge. ok is false
 // where the user has to be asked: then the program does that.
 func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []byte) (allow bool, reason string, ok bool) {
 	c.mu.Lock()

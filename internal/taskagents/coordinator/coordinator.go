@@ -1,8 +1,8 @@
 // Package coordinator looks after the sessions of task agents: what happens to a
 // session becomes a decision, the decision an answer, and every task an end that
-// somebody is told of. What it decides by rules is package decide's, whether work is
+// a user is notified of. What it decides by rules is package decide's, whether work is
 // done is package validation's, and what it knows is written to the task registry
-// before anybody hears of it.
+// before subscribers are notified of it.
 //
 // Each session has one goroutine of its own, which handles one thing after the other: so
 // there is one decision at a time per session without a lock being held over a model's
@@ -10,8 +10,8 @@
 // waits in the session's inbox, the latest of each kind. Between the sessions of a thread
 // the registry keeps order: each of its changes is one transaction of the thread.
 //
-// Close the coordinator before the sessions: what ends because the server ends is no end
-// of a task, and pending decisions are there after the restart.
+// Close the coordinator before the sessions, otherwise a session that ends because the server ends would end its
+// task, and pending decisions are there after the restart.
 package coordinator
 
 import (
@@ -45,7 +45,7 @@ type Terminal interface {
 // Sessions are the live sessions.
 type Sessions interface {
 	Terminal(id string) (Terminal, error)
-	// Subscribe hears of everything from now on; next is [sessions.Subscription.Next].
+	// Subscribe receives every event from now on; next is [sessions.Subscription.Next].
 	Subscribe() (next func(context.Context) (sessions.Event, bool, error), end func())
 }
 
@@ -93,8 +93,8 @@ type Chat interface {
 
 // Fleet finds another program for a task whose own has failed.
 type Fleet interface {
-	// Next is the best program that is none of those that failed; ok is false where there
-	// is none.
+	// Next returns the best program that is not one of those that failed; ok is false if
+	// all have failed.
 	Next(ctx context.Context, task string, failed []programs.Name) (name programs.Name, ok bool)
 	// Rest takes a program out of use for a while.
 	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
@@ -110,7 +110,7 @@ type Skills interface {
 }
 
 // Config is what a Coordinator works with. Sessions, Registry, Now and Logger are
-// required; without Skills none is used, and without Model, Parent and Chat nobody is asked
+// required; without Skills none is used, and without Model, Parent and Chat no question is asked
 // and nothing is said.
 type Config struct {
 	Sessions  Sessions
@@ -125,9 +125,9 @@ type Config struct {
 	// registers their sessions. It is asked as soon as what a part waits for is done, whatever
 	// else runs. nil: plans have no parts that wait.
 	Begin func(ctx context.Context, thread string)
-	// Starting says that somebody starts parts of a thread, or waits for places for them:
-	// what has ended meanwhile is no end of the thread, and what is ready is not begun twice.
-	// After it comes Conclude, or Begin returns. nil: nobody ever does.
+	// Starting reports whether a launcher starts parts of a thread, or waits for places for them:
+	// what has ended meanwhile does not end the thread, and what is ready is not begun twice.
+	// After it comes Conclude, or Begin returns. If nil, that never happens.
 	Starting func(thread string) bool
 	// Roots are folders that every session may use besides its own.
 	Roots  []string
@@ -170,7 +170,7 @@ type Coordinator struct {
 	closed  bool
 	tasks   map[string]*task   // by session
 	threads map[string]*thread // those that have tasks here
-	held    []sessions.Event   // of sessions that nobody has registered yet
+	held    []sessions.Event   // of sessions that are not registered yet
 	level   Level
 	paused  chan struct{} // closed when the pause is over; nil: no pause
 	resume  *time.Timer
@@ -187,7 +187,7 @@ type thread struct {
 
 type shared struct{ session, text string }
 
-// New starts a coordinator. It hears of what happens to sessions from now on.
+// New starts a coordinator. It receives the events of sessions from now on.
 func New(cfg Config) (*Coordinator, error) {
 	if cfg.Sessions == nil || cfg.Registry == nil || cfg.Now == nil || cfg.Logger == nil {
 		return nil, capability.Errorf(capability.CodeInternal, "task.coordinate", "a coordinator needs sessions, a registry, a clock and a logger")
@@ -228,7 +228,7 @@ func (c *Coordinator) listen(next func(context.Context) (sessions.Event, bool, e
 		e, ok, err := next(c.ctx)
 		switch {
 		case ok:
-			c.hear(e)
+			c.handleEvent(e)
 			continue
 		case err == nil || c.ctx.Err() != nil:
 			end()
@@ -249,7 +249,7 @@ func (c *Coordinator) listen(next func(context.Context) (sessions.Event, bool, e
 	}
 }
 
-func (c *Coordinator) hear(e sessions.Event) {
+func (c *Coordinator) handleEvent(e sessions.Event) {
 	if e.Type == sessions.Output || e.Type == sessions.Resized {
 		return
 	}
@@ -261,7 +261,7 @@ func (c *Coordinator) hear(e sessions.Event) {
 	}
 	c.mu.Unlock()
 	if t != nil {
-		t.hear(e)
+		t.queueEvent(e)
 	}
 }
 
@@ -324,7 +324,7 @@ func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed 
 	c.wg.Go(t.run)
 	c.mu.Unlock()
 	for _, e := range missed {
-		t.hear(e)
+		t.queueEvent(e)
 	}
 	t.look()
 	return nil

@@ -64,7 +64,7 @@ type Event struct {
 	Data      any       `json:"data,omitempty"`
 }
 
-// Subscribe hears of everything from now on. One who leaves limit events unread is not
+// Subscribe receives every event from now on. A subscriber that leaves limit events unread is not
 // waited for: the channel is closed, as it is by end and when the coordinator closes.
 func (c *Coordinator) Subscribe(limit int) (events <-chan Event, end func()) {
 	ch := make(chan Event, max(1, limit))

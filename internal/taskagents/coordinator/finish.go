@@ -54,7 +54,7 @@ func (t *task) complete() {
 	}
 	switch r.Outcome {
 	case validation.Pass:
-		if r.By == validation.Nobody {
+		if r.By == validation.Unreviewed {
 			summary += "\n\n(Not validated: there is no model and no check.)"
 		}
 		t.accept(summary)
@@ -126,7 +126,7 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 }
 
 // mayRun says whether the customary checks of a folder may be run, which are commands that
-// the agent, or whoever wrote the repository, has chosen: where its preset lets the agent run
+// the agent, or the author of the repository, has chosen: where its preset lets the agent run
 // them unasked, or has us asked, and we answer by ourselves.
 func (t *task) mayRun() bool {
 	preset := programs.Preset(row.Meta(t.row.Metadata, metaPreset))
@@ -153,7 +153,7 @@ func (t *task) node(d threads.Detail) string {
 func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	status, said := row.JobFailed, string(r.Outcome)
 	switch {
-	case r.By == validation.Nobody:
+	case r.By == validation.Unreviewed:
 		status, said = row.JobCanceled, "none"
 	case r.Outcome == validation.Pass:
 		status = row.JobPassed
@@ -183,7 +183,7 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	}
 }
 
-// accept ends the task well, and its program a little later, unless somebody goes on.
+// accept ends the task well, and its program a little later, unless a client goes on.
 func (t *task) accept(summary string) {
 	t.waiting = time.Time{}
 	t.end(row.SessionCompleted, summary, t.event("task_complete", map[string]string{"summary": summary}))
@@ -265,8 +265,8 @@ func (c *Coordinator) synthesis(s decide.Swarm) string {
 }
 
 // Settle tells the end of a thread that a server before did not live to tell. It reports
-// whether something of the thread is left to be resumed, and nobody has stopped it: then
-// there is no end to tell.
+// whether something of the thread is left to be resumed, and the thread has not been stopped: then
+// the end is not reported.
 func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
 	if !m.Thread.Status.Closed() || len(c.ready(m)) > 0 {
 		return true

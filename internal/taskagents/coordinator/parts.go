@@ -17,7 +17,7 @@ func (c *Coordinator) moved(m threads.Moved) {
 	c.closing(m)
 }
 
-// ready are the parts of a plan that are to be begun and that nobody has begun.
+// ready are the parts of a plan that are to be started and have not been.
 func (c *Coordinator) ready(m threads.Moved) (nodes []string) {
 	for _, n := range m.Nodes {
 		if n.Kind == row.ExecutionNode && n.Status == row.NodeReady && n.AssignedSessionID == "" {
@@ -49,7 +49,7 @@ func (c *Coordinator) begin(thread string, ready []string) {
 	})
 }
 
-// Conclude comes when nobody starts parts of a thread any more (Config.Starting): what has
+// Conclude is called when no launcher starts parts of a thread any more (Config.Starting): what has
 // become ready meanwhile is begun, or the end told, if it has come.
 func (c *Coordinator) Conclude(thread string) {
 	c.beside(func() { c.read(thread, c.moved) })

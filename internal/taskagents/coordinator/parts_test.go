@@ -122,7 +122,7 @@ func TestAPartThatCannotBeginEndsItsThread(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsForAFailedPartIsNotBegun, nor what is ready in a thread that somebody stopped.
+// TestWhatWaitsForAFailedPartIsNotBegun, nor what is ready in a stopped thread.
 func TestWhatWaitsForAFailedPartIsNotBegun(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"failed": func(r *rig) { r.send("a", sessions.Event{Type: sessions.Failed, Text: "segmentation fault"}) },
@@ -149,7 +149,7 @@ func TestWhatWaitsForAFailedPartIsNotBegun(t *testing.T) {
 	}
 }
 
-// TestWhoStartsPartsIsNotInterrupted: while somebody starts parts of a thread, none is begun
+// TestWhoStartsPartsIsNotInterrupted: while a launcher starts parts of a thread, none is begun
 // beside them and no end is told; both come with Conclude.
 func TestWhoStartsPartsIsNotInterrupted(t *testing.T) {
 	var l launcher

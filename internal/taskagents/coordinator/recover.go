@@ -113,7 +113,7 @@ func (t *task) providerFailed(kind, s string) {
 	}
 	was := t.row
 	task := t.handing(why)
-	t.over = true // what is heard of the old session from here on is of no concern
+	t.over = true // later events of the old session are ignored
 	t.expire()
 	t.stop(true)
 	id, err := fleet.Spawn(ctx, was, next, task)
@@ -157,7 +157,7 @@ func (t *task) successor(was row.Session, id string, name programs.Name, recover
 	return err
 }
 
-// startOver begins anew what a program could not resume: it does not keep a conversation
+// startOver starts again what a program could not resume: it does not keep a conversation
 // before its first answer. False says that this was not so.
 func (t *task) startOver(e sessions.Event) bool {
 	s := row.Meta(t.row.Metadata, row.StartOver)

@@ -54,7 +54,7 @@ func TestWhatASkillSaysDoesNotArrive(t *testing.T) {
 	})
 }
 
-// TestNobodyActsForAnAgentThatIsOnlyWatched: level notify is no use of skills either.
+// TestNobodyActsForAnAgentThatIsOnlyWatched: level notify does not use skills either.
 func TestNobodyActsForAnAgentThatIsOnlyWatched(t *testing.T) {
 	t.Parallel()
 	s := &skilled{}

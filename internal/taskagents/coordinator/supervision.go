@@ -19,7 +19,7 @@ type Level string
 // The levels.
 const (
 	Autonomous Level = "autonomous"
-	Confirm    Level = "confirm" // answers and ends wait until somebody says yes
+	Confirm    Level = "confirm" // answers and ends wait until the user approves them
 	Notify     Level = "notify"  // everything is told and nothing is done
 )
 
@@ -91,7 +91,7 @@ type kept struct {
 	Blocker *detect.Blocker `json:"blocker,omitempty"`
 }
 
-// pend keeps a decision until somebody has confirmed it.
+// pend keeps a decision until the user has confirmed it.
 func (t *task) pend(event, content string, b *detect.Blocker, a directive.Answer) {
 	p := row.PendingDecision{
 		SessionID: t.id, ThreadID: t.thread, PromptText: text.LastRunes(content, 4000), RecentOutput: text.LastRunes(t.lines(50), 8000),
@@ -123,7 +123,7 @@ func (t *task) expire() {
 	t.pending = ""
 	p, err := t.c.cfg.Registry.TakePending(t.c.ctx, t.id, false)
 	if err != nil {
-		return // somebody has just taken it
+		return // another caller has just taken it
 	}
 	t.c.tell(t.event("confirmation_expired", p))
 }

@@ -70,14 +70,14 @@ func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
 			t.Error(err, x.chosen)
 		}
 		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
-		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // somebody answered at the terminal
+		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // the user answered at the terminal
 		r.count(1, "confirmation_expired")
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
 			t.Error(err)
 		}
 		r.dialog("s1", "Allow tool Write?", "Yes", "No")
 		r.mu.Lock()
-		x.info.Status, x.info.Blocker = "busy", nil // it is gone, and nobody has heard yet
+		x.info.Status, x.info.Blocker = "busy", nil // it is gone, and the event has not arrived yet
 		r.mu.Unlock()
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); reason(err) != "dialog_gone" {
 			t.Error(err)

@@ -26,7 +26,7 @@ type task struct {
 	handled    string          // fingerprint of the dialog that was handled last
 	answers    int             // answers to dialogs since a turn ended
 	replies    int             // answers to turns since the user spoke
-	told       bool            // that somebody must log in
+	told       bool            // that a login is needed
 	result     string          // the text of the last turn
 	screen     uint64          // of the last look
 	scan       time.Time       // when the watchdog looks next
@@ -68,8 +68,8 @@ func order() []sessions.Type {
 	}
 }
 
-// hear puts an event into the inbox: the latest of each kind.
-func (t *task) hear(e sessions.Event) {
+// queueEvent puts an event into the inbox: the latest of each kind.
+func (t *task) queueEvent(e sessions.Event) {
 	now := t.c.cfg.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *task) hear(e sessions.Event) {
 	t.poke()
 }
 
-// poke wakes the goroutine. Whoever calls it need not hold mu.
+// poke wakes the goroutine. The caller need not hold mu.
 func (t *task) poke() {
 	select {
 	case t.wake <- struct{}{}:
@@ -134,7 +134,7 @@ func (t *task) poke() {
 func (t *task) look() {
 	term, err := t.c.cfg.Sessions.Terminal(t.id)
 	if err != nil {
-		t.hear(sessions.Event{Session: t.id, Type: sessions.Ended, At: t.c.cfg.Now(), Cause: "the session is not there"})
+		t.queueEvent(sessions.Event{Session: t.id, Type: sessions.Ended, At: t.c.cfg.Now(), Cause: "the session is not there"})
 		return
 	}
 	i := term.Info()
@@ -153,7 +153,7 @@ func (t *task) look() {
 	_, known := t.inbox[e.Type]
 	t.mu.Unlock()
 	if !known {
-		t.hear(e)
+		t.queueEvent(e)
 	}
 }
 
@@ -170,7 +170,7 @@ func (t *task) next() (l letter, ok bool, wait time.Duration) {
 		if !ok {
 			continue
 		}
-		if kind == sessions.BlockedNow && (ended || failed) { // nobody is there to be answered
+		if kind == sessions.BlockedNow && (ended || failed) { // no question is left to be answered
 			delete(t.inbox, kind)
 			continue
 		}
@@ -266,7 +266,7 @@ func (t *task) goesOn(e sessions.Event) {
 	if e.Type == sessions.BusyNow {
 		t.stopAt, t.waiting = time.Time{}, time.Time{}
 		if t.row.Status == row.SessionBlocked || t.row.Status == row.SessionWaiting {
-			t.replies = 0 // somebody answered
+			t.replies = 0 // the user answered
 		}
 	}
 	want := t.row.Status
@@ -288,7 +288,7 @@ func (t *task) goesOn(e sessions.Event) {
 	}
 }
 
-// login tells the user once that somebody has to log in.
+// login notifies the user once that a login is needed.
 func (t *task) login(e sessions.Event) {
 	if !t.row.Status.Live() {
 		return

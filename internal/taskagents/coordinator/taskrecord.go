@@ -63,7 +63,7 @@ func (t *task) touch(now time.Time) {
 	t.mu.Unlock()
 }
 
-// update changes the session's row. Whoever sees the end of a thread tells it.
+// update changes the session's row. The first to see the end of a thread reports it.
 func (t *task) update(f func(*row.Session)) {
 	if m, err := t.change(f); err == nil {
 		t.c.moved(m)
@@ -101,7 +101,7 @@ func (t *task) took(m threads.Moved) {
 	t.c.moved(m)
 }
 
-// retry does what must be kept; a database that is busy for a moment is no reason to
+// retry does what must be kept; a database that is busy for a moment must not
 // leave a task active for ever.
 func (c *Coordinator) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
 	for pause := 100 * time.Millisecond; ; pause *= 2 {

@@ -59,7 +59,7 @@ func (t *task) blocked(e sessions.Event) {
 
 // turn handles the end of a turn.
 func (t *task) turn(e sessions.Event) {
-	if !t.row.Status.Live() { // it is over, and nobody has begun anything new
+	if !t.row.Status.Live() { // it is over, and no new turn has begun
 		return
 	}
 	content := directive.Text{Body: e.Text}
@@ -113,7 +113,7 @@ func (t *task) turn(e sessions.Event) {
 }
 
 // skill has the skill used that a turn asks for; true says that it did, and so that the turn
-// is no end of the task.
+// does not end the task.
 func (t *task) skill(e sessions.Event, text directive.Text) bool {
 	if t.c.cfg.Skills == nil || t.shell() {
 		return false
@@ -148,8 +148,8 @@ func (t *task) unpaused() bool {
 	}
 }
 
-// ask has somebody decide: the small model what is routine, the parent the rest, and the
-// model where there is no parent or it says nothing that can be read. Where nobody can,
+// ask requests a decision: from the small model what is routine, the parent the rest, and the
+// model if the parent is missing or its answer cannot be read. If none of them can,
 // the user is asked; but a program that says itself that its turn is done, and asks
 // nothing, is believed as far as its work can be validated.
 func (t *task) ask(s situation) directive.Answer {
@@ -198,7 +198,7 @@ func (t *task) model(small bool, prompt string) (string, error) {
 	return t.c.cfg.Model.Ask(ctx, small, prompt)
 }
 
-// question is what the user is asked where nobody put it better.
+// question is what the user is asked if no model put it better.
 func question(s string) string {
 	return "An agent needs you: " + text.LastRunes(strings.TrimSpace(s), 1500)
 }

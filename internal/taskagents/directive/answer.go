@@ -27,7 +27,7 @@ const (
 const noReasoning = "The model gave no reason."
 
 // ReadAnswer finds the last JSON object of the text that has a valid action; braces in
-// prose do no harm. ok is false where there is none, and where its action lacks what it
+// prose do no harm. ok is false if it is missing, and where its action lacks what it
 // needs: to respond is to send a response or keys.
 func ReadAnswer(s string) (a Answer, ok bool) {
 	if len(s) > MaxText {

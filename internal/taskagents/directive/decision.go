@@ -14,7 +14,7 @@ type Decision struct {
 	// Screen says that it was read off a screen, where an example in a fence looks like one
 	// that is meant.
 	Screen bool
-	// CannotContinue says that the agent gave up: the turn has failed, and somebody must look.
+	// CannotContinue says that the agent gave up: the turn has failed, and the user must look.
 	CannotContinue bool
 }
 

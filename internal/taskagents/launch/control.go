@@ -94,7 +94,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
 		return out, err
 	}
-	// Whoever goes on with a thread, it stays its creator's, with its creator's rights.
+	// A thread stays its creator's when another caller continues it, with its creator's rights.
 	if by.ID != d.AgentID {
 		if by, err = l.cfg.Standing(d.AgentID); err != nil {
 			return out, err
@@ -309,7 +309,7 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 		return nil, err
 	}
 	for _, s := range list {
-		// An end that was told is settled, also where nobody answered in time.
+		// A reported end is settled, also if no answer came in time.
 		if row.Meta(s.Metadata, metaGateway) != l.cfg.Gateway || threads.Told(s.Thread, s.SessionCount) {
 			continue
 		}

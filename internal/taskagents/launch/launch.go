@@ -17,7 +17,7 @@ import (
 // MaxParts bounds the agents of one task.
 const MaxParts = 8
 
-// Task is what somebody wants to have done.
+// Task is the work that a caller wants to have done.
 type Task struct {
 	Title      string // "": the beginning of the request
 	Request    string // the user's own words
@@ -84,7 +84,7 @@ type Control struct {
 	Instruction string    `json:"instruction,omitempty"` // of Continue
 	AgentType   string    `json:"agentType,omitempty"`   // of Resume and Continue; "": as before
 	// Wait is for places: where as many sessions run as may, what is started waits for one
-	// as long as the context lasts and nobody stops the thread.
+	// as long as the context lasts and the thread is not stopped.
 	Wait bool `json:"-"`
 }
 

@@ -98,7 +98,7 @@ type Config struct {
 	Standing func(id string) (capability.Principal, error)
 	// Handle makes the Task that a thread is; nil: none.
 	Handle  func(ctx context.Context, by capability.Principal, t row.Thread) (task string, err error)
-	Changed func(thread string) // hears of what is done to a thread without a session's doing; nil: nobody
+	Changed func(thread string) // receives the changes of a thread that no session made; may be nil
 	Gateway string              // the name of this process among those that share the registry
 	Logger  *slog.Logger
 }

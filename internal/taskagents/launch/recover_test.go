@@ -25,7 +25,7 @@ func (l left) Detail(_ context.Context, id string, _ threads.Selection) (threads
 	return threads.Detail{Summary: l.list[at]}, nil
 }
 
-// TestWhatAnEarlierServerLeft: only what is this gateway's, and whose end nobody was told,
+// TestWhatAnEarlierServerLeft: only what is this gateway's, and whose end was not reported,
 // is looked at and can be resumed. What was given up and told is not begun again.
 func TestWhatAnEarlierServerLeft(t *testing.T) {
 	t.Parallel()

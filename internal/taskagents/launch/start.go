@@ -60,7 +60,7 @@ func started(n row.Node) Started {
 	return Started{SessionID: n.AssignedSessionID, Label: n.AssignedLabel, AgentType: programs.Name(n.AgentType), Status: string(n.Status)}
 }
 
-// begun reports whether something of a task was started, or is by somebody else, or nothing of
+// begun reports whether something of a task was started, or is by another launcher, or nothing of
 // it failed. Parts that found no place then wait for one ([Launcher.Begin]); where nothing was
 // started, parts that wait for others wait in vain.
 func begun(list []Started) bool {
@@ -85,7 +85,7 @@ func begun(list []Started) bool {
 	return some
 }
 
-// part starts one part, or says how it stands where somebody else starts it or has.
+// part starts one part, or reports its state if another launcher starts it or has.
 func (l *Launcher) part(ctx context.Context, by capability.Principal, thread string, n row.Node, wait bool) Started {
 	done, mine := l.claim(n.ID)
 	if !mine {
@@ -107,11 +107,11 @@ func (l *Launcher) part(ctx context.Context, by capability.Principal, thread str
 	}
 	out := started(n)
 	out.Error = asError(err)
-	if full(err) || capability.AsError(err).Reason == threads.ReasonState { // somebody has stopped the thread meanwhile
+	if full(err) || capability.AsError(err).Reason == threads.ReasonState { // a client has stopped the thread meanwhile
 		return out
 	}
 	out.Status = "failed"
-	if ctx.Err() == nil { // else it is begun by whoever looks at the thread next
+	if ctx.Err() == nil { // otherwise the next reader of the thread starts it
 		l.fail(ctx, thread, n, err)
 	}
 	return out
@@ -125,7 +125,7 @@ func (l *Launcher) fail(ctx context.Context, thread string, n row.Node, why erro
 	}
 }
 
-// claim takes a part to be started, which is nobody else's until done.
+// claim takes a part to be started, which no other launcher may start until done.
 func (l *Launcher) claim(node string) (done func(), mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,12 +198,12 @@ func full(err error) bool {
 }
 
 // release ends the sessions of a thread that are done, which are kept for a moment in case
-// somebody goes on with them: the parts that waited for them need their places. It says
+// a client goes on with them: the parts that waited for them need their places. It says
 // whether there are any.
 func (l *Launcher) release(d threads.Detail) (some bool) {
 	for _, s := range d.Sessions {
 		var said struct {
-			Keep bool `json:"keepAlive"` // somebody asked for it
+			Keep bool `json:"keepAlive"` // a client asked for it
 		}
 		if len(s.Metadata) > 0 && json.Unmarshal(s.Metadata, &said) != nil || said.Keep {
 			continue

@@ -46,7 +46,7 @@ type coordinated struct{ *threads.Registry }
 func (coordinated) SetContext(context.Context, string, string) error { return nil }
 func (coordinated) Conclude(string)                                  {}
 
-// planned runs a test with a thread of two parts of which nobody has begun, in fake time.
+// planned runs a test with a thread of two parts that have not been started, in fake time.
 func planned(t *testing.T, standing func(string) (capability.Principal, error), test func(t *testing.T, l *launch.Launcher, p *programs, r *threads.Registry, thread string)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "junctor.db")
@@ -137,7 +137,7 @@ func TestWhoResumesDoesNotWaitForThoseThatDo(t *testing.T) {
 	})
 }
 
-// TestAPartOfNobodyFails: where whoever made the thread is gone, its parts cannot be begun.
+// TestAPartOfNobodyFails: if the creator of the thread is gone, its parts cannot be begun.
 func TestAPartOfNobodyFails(t *testing.T) {
 	t.Parallel()
 	gone := func(string) (capability.Principal, error) {

@@ -4,8 +4,8 @@
 //
 // The rules are few and in order: what the preset blocks is refused; a file outside of
 // the folders that the agent was given is refused; a command that would push, become
-// another user, write outside or read somebody's credentials is refused; what the preset
-// lets pass is allowed; about the rest somebody is asked. This is a fence for agents
+// another user, write outside or read a user's credentials is refused; what the preset
+// lets pass is allowed; about the rest the user is asked. This is a fence for agents
 // that mean well. What a program must not be able to do, a sandbox keeps it from.
 package permit
 
@@ -40,8 +40,8 @@ type Request struct {
 	Input     json.RawMessage // of the tool, as its program sent it
 	Workdir   string          // absolute, without symbolic links
 	Roots     []string        // further folders that are allowed, the same
-	Home      string          // the user's, whose credentials nobody reads
-	Own       string          // the server's own folder, which is nobody's business
+	Home      string          // the user's, whose credentials are never read
+	Own       string          // the server's own folder, which agents must not see
 
 	at string // where a command works by now, as far as its words say; "": Workdir
 }
@@ -165,7 +165,7 @@ func below(path, root string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }
 
-// credentials says whether a path is one of those that hold somebody's credentials.
+// credentials says whether a path is one of those that hold a user's credentials.
 func (r *Request) credentials(path string) bool {
 	at := real(path)
 	if r.Own != "" && below(at, r.Own) && !below(at, r.Workdir) {
@@ -183,7 +183,7 @@ func (r *Request) credentials(path string) bool {
 	return at == "/etc/shadow" || at == "/etc/gshadow" || strings.HasPrefix(at, "/proc/") && strings.HasSuffix(at, "/environ")
 }
 
-// pathsOf are the files that a tool's input names; ok is false where it is no object. A
+// pathsOf are the files that a tool's input names; ok is false if it is not an object. A
 // tool that names none works in its folder.
 func pathsOf(input json.RawMessage) (paths []string, ok bool) {
 	var object map[string]json.RawMessage

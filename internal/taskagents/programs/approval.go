@@ -15,7 +15,7 @@ type WorkspaceFile struct {
 }
 
 // Approval is a preset in a program's own words, as GET /approval-config shows it. The
-// files are for somebody who starts the program without us; sessions of ours have
+// files are for a user who starts the program without us; sessions of ours have
 // theirs outside of the workspace.
 type Approval struct {
 	Preset         Preset            `json:"preset"`

@@ -196,7 +196,7 @@ func (t *toml) table(names ...string) {
 }
 
 // tomlText is a basic string. Of control characters TOML knows few short forms, so all are
-// written by their number; what is no UTF-8 cannot be written at all.
+// written by their number; what is not UTF-8 cannot be written at all.
 func tomlText(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')

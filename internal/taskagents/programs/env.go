@@ -17,8 +17,8 @@ func inherited() []string {
 	}
 }
 
-// denied says that no session gets a variable, whoever asks for it: keys and accounts that
-// are no task's, and our own settings and tokens.
+// denied reports whether a variable is kept from every session, independent of the caller: keys and accounts that
+// do not belong to a task, and our own settings and tokens.
 func denied(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"AWS_", "DISCORD_", "TELEGRAM_", "JUNCTOR_", "ELIZA_API_"} {
@@ -29,7 +29,7 @@ func denied(name string) bool {
 	return strings.HasSuffix(upper, "_PRIVATE_KEY")
 }
 
-// steers says that a variable is no credential of anybody: it has programs load, run or
+// steers reports whether a variable is not a credential: it has programs load, run or
 // believe something else than they would.
 func steers(name string) bool {
 	upper := strings.ToUpper(name)
@@ -87,7 +87,7 @@ func (b *build) environment() []string {
 			env[name] = value
 		}
 	}
-	// A subscription's token is no API key, and is refused as one.
+	// A subscription's token is not an API key, and is refused as one.
 	if key := env["ANTHROPIC_API_KEY"]; strings.HasPrefix(key, "sk-ant-oat") {
 		delete(env, "ANTHROPIC_API_KEY")
 		if env["CLAUDE_CODE_OAUTH_TOKEN"] == "" {

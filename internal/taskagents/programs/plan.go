@@ -54,7 +54,7 @@ type Plan struct {
 	Argv    []string
 	Env     []string // all of it, sorted
 	Changes []overlay.Change
-	// FirstInput is the task as the program is told it; "": there is none. With TaskInArgv
+	// FirstInput is the task as the program receives it, or "". With TaskInArgv
 	// its command line says it; otherwise it is typed, DeliverDelay after the program is
 	// ready.
 	FirstInput   string
@@ -64,7 +64,7 @@ type Plan struct {
 	// hooks tell it.
 	ResumeToken string
 	// Structured is the command line of structured mode, which is told the task in its own
-	// protocol; nil where there is none.
+	// protocol; nil if it has none.
 	Structured []string
 	Notes      []string // for people: what could not be as it was asked for
 }

@@ -34,7 +34,7 @@ type answering struct {
 	inRow       int
 }
 
-// answerFor finds the answer to a dialog; nil: somebody has to be asked. The same dialog
+// answerFor finds the answer to a dialog; nil if the user has to be asked. The same dialog
 // is answered three times in a row at most. The caller holds mu.
 func (s *Session) answerFor(b *detect.Blocker) *programs.Answer {
 	if !s.taken.IsZero() || b == nil {
@@ -60,7 +60,7 @@ func (s *Session) answerFor(b *detect.Blocker) *programs.Answer {
 }
 
 // answer gives an answer to the dialog that was seen; where that does not work, the
-// dialog stays, and is told again as nobody's.
+// dialog stays, and is reported again as unanswered.
 func (s *Session) answer(a *programs.Answer, b *detect.Blocker) {
 	err := s.give(a, b)
 	if err == nil || s.ctx.Err() != nil {

@@ -41,7 +41,7 @@ func (p *pour) Kill() {
 	}
 }
 
-// watched is a session whose program is the benchmark, and who hears of it.
+// watched is a session whose program is the benchmark, and the subscriber of its events.
 func watched(b *testing.B) (*pour, *sessions.Session, *sessions.Subscription) {
 	b.Helper()
 	p := &pour{done: make(chan struct{})}

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
-// Keys presses keys, 50 ms apart. invalid_input (unknown_key) where one is none: then
+// Keys presses keys, 50 ms apart. invalid_input (unknown_key) if one is unknown: then
 // nothing is pressed. It does not wait for what the program makes of them.
 func (s *Session) Keys(ctx context.Context, names []string) error {
 	list, err := EncodeKeys(names)

@@ -71,7 +71,7 @@ const (
 	mostOutputQueued = 1 << 20
 )
 
-// Subscription is somebody who hears of all sessions. Nobody waits for it.
+// Subscription receives the events of all sessions. Sessions do not wait for it.
 type Subscription struct {
 	m *Manager
 
@@ -83,7 +83,7 @@ type Subscription struct {
 	news   chan struct{} // holds one when there is something to look at
 }
 
-// Subscribe hears of everything from now on, until Close.
+// Subscribe receives every event from now on, until Close.
 func (m *Manager) Subscribe() *Subscription {
 	w := &Subscription{m: m, news: make(chan struct{}, 1)}
 	m.mu.Lock()
@@ -120,7 +120,7 @@ func (w *Subscription) poke() {
 	}
 }
 
-// Next waits for the next event. ok is false when there are no more: the subscription
+// Next waits for the next event. ok is false after the last: the subscription
 // or the manager was closed, ctx ended, or, with an error of code overloaded, this
 // subscriber was too slow.
 func (w *Subscription) Next(ctx context.Context) (e Event, ok bool, err error) {
@@ -174,7 +174,7 @@ func (w *Subscription) put(e Event) {
 	w.poke()
 }
 
-// tell gives an event to all who hear.
+// tell sends an event to all subscribers.
 func (m *Manager) tell(e Event) {
 	m.mu.Lock()
 	list := make([]*Subscription, 0, len(m.watchers))

@@ -17,7 +17,7 @@ type piece struct {
 }
 
 // keyboard types what it is given, a piece after the other. A program that takes
-// nothing holds up nobody but who types.
+// only the typist waits for it.
 func (s *Session) keyboard() {
 	for {
 		select {
@@ -245,7 +245,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 	for {
 		limit := readyTime
 		if !m.first {
-			limit = 24 * time.Hour // as long as whoever sent it waits
+			limit = 24 * time.Hour // as long as its sender waits
 		}
 		ready, err := s.await(ctx, limit, func() bool { return s.takes(m) })
 		if err != nil {
@@ -318,7 +318,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		outcome := NotSent
 		if _, err := s.await(ctx, confirmTime, func() bool {
 			switch st := s.detector.Status(); {
-			// A program that tells of it is believed. That it works is no proof while the text
+			// A program that tells of it is believed. That it works does not prove it while the text
 			// stands in its box: the screen of the turn before may be late.
 			case s.submits > told, s.turns > before && !s.view().Holds(text):
 				outcome = Delivered

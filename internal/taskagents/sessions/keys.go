@@ -11,7 +11,7 @@ import (
 const MaxKeys = 100
 
 // EncodeKeys returns what each key sends. The error, invalid_input with reason unknown_key,
-// names the first that is none; then nothing is to be written.
+// names the first that is not a key; then nothing is to be written.
 func EncodeKeys(names []string) ([][]byte, error) {
 	if len(names) > MaxKeys {
 		return nil, capability.Errorf(capability.CodeTooLarge, "tasks.keys", "%d keys at most can be sent at once", MaxKeys)

@@ -101,7 +101,7 @@ func inTerminal(t *testing.T, r string, change func(*sessions.Spec)) (*sessions.
 	return s, heard
 }
 
-func hear(t *testing.T, heard *sessions.Subscription, kind sessions.Type) sessions.Event {
+func waitFor(t *testing.T, heard *sessions.Subscription, kind sessions.Type) sessions.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -120,7 +120,7 @@ func hear(t *testing.T, heard *sessions.Subscription, kind sessions.Type) sessio
 func TestInARealTerminal(t *testing.T) {
 	t.Parallel()
 	s, heard := inTerminal(t, "polite", func(s *sessions.Spec) { s.Task = "write a file" })
-	if e := hear(t, heard, sessions.TaskComplete); e.Text != "● Did it: write a file" {
+	if e := waitFor(t, heard, sessions.TaskComplete); e.Text != "● Did it: write a file" {
 		t.Errorf("%+v", e)
 	}
 	dir := s.Info().Workdir
@@ -131,7 +131,7 @@ func TestInARealTerminal(t *testing.T) {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
 			t.Fatalf("%s: %s %v", text, outcome, err)
 		}
-		if e := hear(t, heard, sessions.TaskComplete); e.Text != "● Did it: "+text {
+		if e := waitFor(t, heard, sessions.TaskComplete); e.Text != "● Did it: "+text {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -153,9 +153,9 @@ func TestInARealTerminal(t *testing.T) {
 func TestARealCrash(t *testing.T) {
 	t.Parallel()
 	s, heard := inTerminal(t, "polite", nil)
-	hear(t, heard, sessions.ReadyAgain)
+	waitFor(t, heard, sessions.ReadyAgain)
 	_, _ = s.Send(t.Context(), "crash now", false)
-	e := hear(t, heard, sessions.Failed)
+	e := waitFor(t, heard, sessions.Failed)
 	if i := s.Info(); e.Signal != "SIGKILL" || i.Status != detect.Error || i.ExitSignal != "SIGKILL" {
 		t.Errorf("%+v %+v", e, i)
 	}
@@ -164,9 +164,9 @@ func TestARealCrash(t *testing.T) {
 func TestARealProgramThatDoesNotListen(t *testing.T) {
 	t.Parallel()
 	s, heard := inTerminal(t, "deaf", nil)
-	hear(t, heard, sessions.ReadyAgain)
+	waitFor(t, heard, sessions.ReadyAgain)
 	s.Stop(false)
-	if e := hear(t, heard, sessions.Ended); e.Signal != "SIGKILL" {
+	if e := waitFor(t, heard, sessions.Ended); e.Signal != "SIGKILL" {
 		t.Errorf("%+v", e)
 	}
 	<-s.Done()
@@ -188,12 +188,12 @@ func TestARealShell(t *testing.T) {
 		s.Argv = []string{"/bin/bash", "--norc", "-i"}
 		s.Env = []string{`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")}
 	})
-	hear(t, heard, sessions.ReadyAgain)
+	waitFor(t, heard, sessions.ReadyAgain)
 	for _, text := range []string{"sleep 1; echo first", "echo second; exit_is_no_end=1", "clear; echo wiped", "for i in 1 2; do\n  echo third $i\ndone"} {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
 			t.Fatalf("%s %v\n%s", outcome, err, strings.Join(s.Screen().Lines, "\n"))
 		}
-		e := hear(t, heard, sessions.TaskComplete)
+		e := waitFor(t, heard, sessions.TaskComplete)
 		if !strings.Contains(e.Text, strings.Fields(text[strings.Index(text, "echo"):])[1][:5]) {
 			t.Errorf("%q: %q", text, e.Text)
 		}
@@ -202,11 +202,11 @@ func TestARealShell(t *testing.T) {
 	if outcome, err := s.Send(t.Context(), "sleep 3; read -t 0.2 x && echo pressed || echo quiet", false); outcome != sessions.Delivered {
 		t.Fatal(outcome, err)
 	}
-	if e := hear(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
+	if e := waitFor(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
 		t.Errorf("a silent command: %q", e.Text)
 	}
 	s.Stop(false)
-	if e := hear(t, heard, sessions.Ended); e.Signal != "SIGHUP" {
+	if e := waitFor(t, heard, sessions.Ended); e.Signal != "SIGHUP" {
 		t.Errorf("%+v", e)
 	}
 	<-s.Done()

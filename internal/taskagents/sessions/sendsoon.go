@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sendTime is how long somebody waits to hear that a program took a text. A program that is
+// sendTime is how long a sender waits for a program to accept a text. A program that is
 // at work takes it when its turn is over, and that may be hours.
 const sendTime = 10 * time.Second
 

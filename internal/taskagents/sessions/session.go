@@ -39,20 +39,20 @@ type Session struct {
 	detector *detect.Detector
 	console  Ring
 	replies  [][]byte      // to what the program asked its terminal
-	asked    bool          // somebody wants it to end
+	asked    bool          // a client wants it to end
 	turns    uint64        // how often the program was seen to take something up
 	submits  uint64        // how often it told so itself
-	changed  chan struct{} // closed at the next change of the screen or the state; nil: nobody waits
+	changed  chan struct{} // closed at the next change of the screen or the state; nil if no goroutine waits
 	sent     []string      // the last texts, folded
 	last     string        // the last one as it was typed
 	result   result        // what the turn ended with, where the program itself said it
 	answers  answering
 	watch    watching
 	holder   string    // who has the keyboard
-	taken    time.Time // when a person typed last while in control; zero: nobody is
+	taken    time.Time // when a person typed last while in control; zero if no person is
 }
 
-// result is a turn's last message, by somebody better than the screen.
+// result is a turn's last message, from a better source than the screen.
 type result struct{ text, source string }
 
 func newSession(m *Manager, spec Spec) *Session {
@@ -121,7 +121,7 @@ func (s *Session) read() {
 	s.over()
 }
 
-// Brake holds up whoever reads what a program prints once that is more than 8 MiB within
+// Brake slows the reader of a program's output down once that is more than 8 MiB within
 // a second: for one more.
 type Brake struct {
 	since time.Time
@@ -219,7 +219,7 @@ func (s *Session) tick() {
 	}
 }
 
-// poke tells somebody who may be busy that there is something to look at.
+// poke wakes a reader that may be busy.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -406,7 +406,7 @@ func (s *Session) Stop(force bool) {
 }
 
 // insist kills the program once its time is over. A shell that was asked between two of
-// its lines hears it only when it is asked again.
+// its lines receives it only when it is asked again.
 func (s *Session) insist() {
 	for range int(stopGrace / askAgain) {
 		if !wait(s.ctx, askAgain) {

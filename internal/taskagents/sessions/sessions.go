@@ -124,7 +124,7 @@ type Spec struct {
 	Mask Mask
 	// Recording takes what the program prints and is sent, and its states, without what Mask
 	// masks; of what a person types at the terminal only that it was typed. The session closes
-	// it. nil: there is none.
+	// it. may be nil.
 	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
 	Answers []programs.Answer
@@ -235,8 +235,8 @@ func (m *Manager) Start(spec Spec) (*Session, error) {
 }
 
 // Run has start begin a session of any kind, and keeps it: it counts, it is found and
-// listed, what it tells is heard by all who subscribed, and Close ends it. Start is not
-// called where there is no place for it. tell never waits; it may be called before start
+// listed, its events reach all subscribers, and Close ends it. Start is not
+// called if no place is left for it. tell never waits; it may be called before start
 // returns.
 //
 // Its errors: overloaded (too_many_sessions), conflict (session_exists), unavailable
@@ -258,7 +258,7 @@ func (m *Manager) Run(id string, start func(tell func(Event)) (Live, error)) (Li
 	if err != nil {
 		return nil, err
 	}
-	g.open()    // who hears of it finds it
+	g.open()    // a subscriber that is notified finds it
 	if closed { // and did not see this one
 		s.Stop(true)
 		<-s.Done()

@@ -208,7 +208,7 @@ func TestEnterIsPressedAgainWhereItWasLost(t *testing.T) {
 				if e := r.until(sessions.SubmitFailed); e.Kind != "submit_failed" {
 					r.Errorf("%+v", e)
 				}
-				// What is left in the box is no part of the next text.
+				// What is left in the box is not part of the next text.
 				screen.Swallow = 0
 				if outcome, err := r.session.Send(r.Context(), "do that", false); outcome != sessions.Delivered || err != nil {
 					r.Errorf("%s %v", outcome, err)

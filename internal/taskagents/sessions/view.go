@@ -23,7 +23,7 @@ func (s *Session) Info() Info {
 
 // Fact takes what a hook or a structured protocol said. response is the last message
 // of the turn, where this ends one and says it; token the program's own name of the
-// conversation, where it was heard.
+// conversation, if it was received.
 func (s *Session) Fact(f detect.Fact, response, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

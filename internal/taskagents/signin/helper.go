@@ -29,16 +29,16 @@ type Helper struct {
 	Env  []string // all of it, with Mark
 	Dir  string
 	Mark string // an entry of Env that nothing else has, by which its processes are found
-	// LoggedIn asks whether somebody is.
+	// LoggedIn reports whether a user is logged in.
 	LoggedIn func(ctx context.Context) bool
 }
 
 // Run is the [Flow] of h. The command and all that it started have ended when it returns,
-// whatever happens: also once somebody is logged in. What it prints beyond 1 MiB is not
+// whatever happens: also once a user is logged in. What it prints beyond 1 MiB is not
 // looked at.
 //
 // Its errors: those of [process.Start], and failed (login_failed) where the command ended
-// and nobody is logged in, with its last words.
+// and no user is logged in, with its last words.
 func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string) error {
 	before := h.LoggedIn(ctx) // then that says nothing about this login, until it ends
 	p, err := process.Start(process.Spec{Argv: h.Argv, Env: h.Env, Dir: h.Dir, Cols: cols, Rows: rows, Mark: h.Mark})
@@ -66,7 +66,7 @@ func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string)
 }
 
 // wait tells what is seen, once there is an address or enough time has passed, and asks
-// about the account until somebody is logged in.
+// about the account until a user is logged in.
 func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt), typed <-chan string) error {
 	poll, glance := time.NewTicker(pollEvery), time.NewTicker(lookEvery)
 	defer poll.Stop()

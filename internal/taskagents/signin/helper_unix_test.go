@@ -141,7 +141,7 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Somebody who logs in again is logged in when the program says so.
+	// A user who logs in again is logged in when the program says so.
 	h, dir := helper(t, "exit 0")
 	if err := os.WriteFile(filepath.Join(dir, "account"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -54,13 +54,13 @@ type waiting struct {
 	worked bool // it has begun a turn since the session began
 }
 
-// NewRecovery makes one; flow is the login of a program, false where there is none.
+// NewRecovery returns a Recovery; flow returns the login of a program, and false if it has none.
 func NewRecovery(desk *Desk, s Sessions, flow func(programs.Name) (Flow, bool), logger *slog.Logger) *Recovery {
 	return &Recovery{desk: desk, sessions: s, flow: flow, logger: logger, known: make(map[string]*waiting)}
 }
 
-// Hear takes every event of sessions, until ctx ends; then all that it began has ended, too.
-func (r *Recovery) Hear(ctx context.Context, subscribe func() *sessions.Subscription) {
+// HandleEvents handles every event of sessions until ctx ends; then everything it started has ended, too.
+func (r *Recovery) HandleEvents(ctx context.Context, subscribe func() *sessions.Subscription) {
 	defer r.group.Wait()
 	for ctx.Err() == nil {
 		sub := subscribe()
@@ -107,7 +107,7 @@ func (r *Recovery) event(ctx context.Context, e sessions.Event) {
 	}
 }
 
-// recover has somebody log in, and the session go on.
+// recover asks a user to log in, and lets the session go on.
 func (r *Recovery) recover(ctx context.Context, id string, w *waiting) {
 	defer func() {
 		r.mu.Lock()

@@ -102,7 +102,7 @@ func TestASessionGoesOnAfterALogin(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		enters int
-		after  func(*recovery) // once somebody is logged in
+		after  func(*recovery) // once a user is logged in
 		want   string
 	}{
 		"two Enters, and its task again": {2, func(*recovery) {}, "10s enter, 10.25s enter, 18.5s the task"},
@@ -141,7 +141,7 @@ func TestALoginIsOfferedOnce(t *testing.T) {
 		if n := r.started.Load(); n != 1 {
 			t.Errorf("%d logins", n)
 		}
-		r.in <- errors.New("no") // nobody is logged in: nothing is pressed
+		r.in <- errors.New("no") // no user is logged in: nothing is pressed
 		time.Sleep(2 * time.Second)
 		r.say(sessions.LoginRequired)
 		if n := r.started.Load(); n != 2 || r.p.done() != "" {

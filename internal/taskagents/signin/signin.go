@@ -36,11 +36,11 @@ type Prompt struct {
 }
 
 // Flow is a login. It calls show when there is something to tell, again when that has
-// changed, takes what the person was given to type, and returns nil once somebody is logged
+// changed, takes what the person was given to type, and returns nil once a user is logged
 // in. It ends with ctx.
 type Flow func(ctx context.Context, show func(Prompt), typed <-chan string) error
 
-// Event is a login that has news. Err and Done are of its end: nil and true, somebody is
+// Event is a login that has news. Err and Done are of its end: nil and true mean that a user is
 // logged in.
 type Event struct {
 	Name   string
@@ -72,7 +72,7 @@ type login struct {
 	after  []func(error)
 }
 
-// New makes a desk; tell hears of every login and must not wait.
+// New returns a Desk; tell receives every event of a login and must not wait.
 func New(tell func(Event), logger *slog.Logger) *Desk {
 	d := &Desk{tell: tell, logger: logger, running: make(map[string]*login)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

@@ -33,7 +33,7 @@ func (h *heard) all() []Event {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// showing shows one address and waits until somebody logs in, or ctx ends.
+// showing shows one address and waits until a user logs in, or ctx ends.
 func showing(started *atomic.Int32, in <-chan error) Flow {
 	return func(ctx context.Context, show func(Prompt), _ <-chan string) error {
 		started.Add(1)

@@ -115,7 +115,7 @@ var stopWords = strings.Fields(`about above after again also although always ano
 	with within without would your yours`)
 
 // byModel asks how well each candidate fits; nil where the answer cannot be read. What the
-// model does not mention fits not at all, and what is none of the candidates counts for
+// model does not mention fits not at all, and an unknown skill counts for
 // nothing.
 func byModel(ctx context.Context, model Model, task string, list []Recommended) map[string]float64 {
 	var b strings.Builder

@@ -36,7 +36,7 @@ type Skill struct {
 
 // Source has the skills. Errors are shown to the agent.
 type Source interface {
-	// List are the skills that are enabled, for whoever it is.
+	// List returns the enabled skills, for every caller.
 	List(ctx context.Context, by capability.Principal) ([]Skill, error)
 	// Use does what a skill does, with the rights of by. input is a JSON object or list, or nil
 	// where the agent said words.

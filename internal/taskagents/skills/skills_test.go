@@ -84,7 +84,7 @@ func TestTheManual(t *testing.T) {
 			t.Errorf("%q is in %s", part, bare)
 		}
 	}
-	// It is no directive itself, wherever it is repeated.
+	// It is not a directive itself, wherever it is repeated.
 	if call, ok := directive.ReadSkill(directive.Text{Body: full}); ok {
 		t.Errorf("%+v", call)
 	}
@@ -213,7 +213,7 @@ func TestAnAgentUsesASkill(t *testing.T) {
 	if len(lines) != 3 || lines[0] != "s1 [skill weather: ok]" || lines[2] != "[end of skill weather]" || len([]rune(lines[1])) != directive.MaxSkillResult {
 		t.Errorf("%q", keys.typed)
 	}
-	// The same turn, heard of by another way; a turn without a directive.
+	// The same turn, received by another way; a turn without a directive.
 	for _, again := range []struct {
 		turn int
 		text directive.Text
@@ -271,7 +271,7 @@ func TestATaskHasTenUsesForAllItsSessions(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The eleventh is told that it was the last, and then nobody is told anything.
+	// The eleventh is reported as the last, and later ones are not reported.
 	refused := slices.DeleteFunc(slices.Clone(keys.typed), func(s string) bool { return strings.Contains(s, ": ok]") })
 	if len(src.used) != directive.MaxSkillCalls || len(keys.typed) != directive.MaxSkillCalls+1 || len(refused) != 1 || !strings.Contains(refused[0], "used up its skills") {
 		t.Errorf("%d used, %q", len(src.used), keys.typed)
@@ -279,7 +279,7 @@ func TestATaskHasTenUsesForAllItsSessions(t *testing.T) {
 	if asked, _ := b.Turn(t.Context(), "s1", 0, said("USE_SKILL weather")); asked {
 		t.Error("a turn that nobody answers is an end")
 	}
-	// Another session of the task begins nothing anew, until all have gone.
+	// Another session of the task does not start over, until all have gone.
 	b.Forget("s1")
 	b.Allow("s3", skills.Grant{Task: "t", Slugs: []string{"weather"}})
 	if asked, _ := b.Turn(t.Context(), "s3", 0, said("USE_SKILL weather")); asked {

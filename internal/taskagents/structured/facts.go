@@ -86,14 +86,14 @@ func (s *Session) spent(u dialect.Usage) {
 	s.usage = dialect.Usage{In: max(s.usage.In, in), Out: max(s.usage.Out, out), USD: max(s.usage.USD, usd)}
 }
 
-// works refines a turn, unless somebody is waited for.
+// works refines a turn, unless it waits for the user.
 func (s *Session) works(phase string) {
 	if s.status.State == detect.Busy {
 		s.move(detect.Status{State: detect.Busy, Phase: phase}, "turn", "")
 	}
 }
 
-// turnEnded tells how a turn ended. Whatever it asked is no question any more.
+// turnEnded reports how a turn ended. Its questions are withdrawn.
 func (s *Session) turnEnded(t dialect.Told) {
 	s.open = slices.DeleteFunc(s.open, func(*pending) bool { return true })
 	if !s.opened {
@@ -166,7 +166,7 @@ func (s *Session) news() {
 	}
 }
 
-// question takes a question: it is judged, or somebody is asked.
+// question handles a question: it is judged, or the user is asked.
 func (s *Session) question(q *dialect.Question) {
 	if len(s.open) >= mostOpen || slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == q.ID }) {
 		s.refuse(q, "too much is asked at once")
@@ -230,7 +230,7 @@ func (s *Session) show(p *pending) {
 	s.blocker()
 }
 
-// blocker has the state follow from the questions that somebody has to answer: the
+// blocker has the state follow from the questions that the user has to answer: the
 // oldest is the dialog.
 func (s *Session) blocker() {
 	i := slices.IndexFunc(s.open, func(p *pending) bool { return p.shown })

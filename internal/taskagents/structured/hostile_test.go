@@ -33,18 +33,18 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 			return c.wait()
 		}, "protocol", "no messages"},
 		"it answers the opening with an error": {func(c *child) process.Exit {
-			c.hear(t)
+			c.receive(t)
 			c.say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error","data":{"details":"no node"}}}`)
 			return c.wait()
 		}, "refused", "no node"},
 		"it speaks another version": {func(c *child) process.Exit {
-			c.hear(t)
+			c.receive(t)
 			c.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}`)
 			return c.wait()
 		}, "refused", "version"},
 		"it ends in the middle of a turn": {func(c *child) process.Exit {
 			greet(t, c)
-			c.hear(t, "go")
+			c.receive(t, "go")
 			fmt.Fprintln(c.stderr, "\x1b[31mthe key ghp_"+strings.Repeat("aB3", 12)+" is bad")
 			return process.Exit{Code: 0}
 		}, "exit", "the key"},
@@ -59,7 +59,7 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 		}, "exit", ""},
 		"it asks without end": {func(c *child) process.Exit {
 			greet(t, c)
-			c.hear(t, "go")
+			c.receive(t, "go")
 			for i := range 100 {
 				c.say(permission, i)
 			}
@@ -107,7 +107,7 @@ func TestLinesThatMeanNothingAreCountedAndPassedOver(t *testing.T) {
 		c.say(`{"type":"of_tomorrow"}`)
 		c.say(`{"type":"control_response","response":{"subtype":"success","request_id":"never asked"}}`)
 		c.say(`{"type":"control_request","request_id":"1","request":{"subtype":"hook_callback"}}`)
-		if both := c.hear(t) + c.hear(t); !strings.Contains(both, `"content":"go"`) || !strings.Contains(both, `"request_id":"1","subtype":"error"`) {
+		if both := c.receive(t) + c.receive(t); !strings.Contains(both, `"content":"go"`) || !strings.Contains(both, `"request_id":"1","subtype":"error"`) {
 			t.Errorf("it was told %s", both)
 		}
 		c.say(inited)
@@ -131,7 +131,7 @@ func (endless) Read(b []byte) (int, error) { return copy(b, bytes.Repeat([]byte(
 func TestWhatIsShownIsBoundedAndPlain(t *testing.T) {
 	r := start(t, programs.Gemini, func(c *child) process.Exit {
 		greet(t, c)
-		c.hear(t, "go")
+		c.receive(t, "go")
 		for range 3_000 {
 			c.say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\u001b[31mred\u0007\n%s"}}}}`, strings.Repeat("y", 1_000))
 		}
@@ -184,9 +184,9 @@ func TestWhatCannotBeStartedIsCleanedUp(t *testing.T) {
 
 func TestSigningInIsForPeople(t *testing.T) {
 	r := start(t, programs.Gemini, func(c *child) process.Exit {
-		c.hear(t)
+		c.receive(t)
 		c.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`)
-		c.hear(t, "session/new")
+		c.receive(t, "session/new")
 		c.say(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"Authentication required"}}`)
 		return c.wait()
 	})

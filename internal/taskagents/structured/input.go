@@ -60,7 +60,7 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.
 	}
 }
 
-// blocked is the error for a text that nobody can take. The caller holds mu.
+// blocked is the error for a text that cannot be accepted. The caller holds mu.
 func (s *Session) blocked() error {
 	switch {
 	case s.gone:
@@ -207,7 +207,7 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 }
 
 // Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
-// reason no_terminal, and names that are no keys invalid_input (unknown_key).
+// reason no_terminal, and names that are not keys invalid_input (unknown_key).
 func (s *Session) Keys(ctx context.Context, names []string) error {
 	list, err := sessions.EncodeKeys(names)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *Session) Keys(ctx context.Context, names []string) error {
 }
 
 // Interrupt ends the turn that is under way, and waits for its end: 10 s at most. What
-// is asked in it is no question any more.
+// is asked in it is withdrawn.
 //
 // Its errors: conflict (no_turn), failed (interrupt_ignored), unavailable, and those of
 // ctx.

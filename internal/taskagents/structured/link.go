@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// read is the life of the session: it hears what the program says, until nothing can
+// read is the life of the session: it reads the program's messages, until nothing can
 // come any more.
 func (s *Session) read() {
 	in := bufio.NewReaderSize(&braked{s: s}, 64<<10)
@@ -25,7 +25,7 @@ func (s *Session) read() {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if whole && s.heard(line) {
+		if whole && s.handleLine(line) {
 			garbage = 0
 			continue
 		}
@@ -62,11 +62,11 @@ func (b *braked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heard takes one line; false: it is no message.
-func (s *Session) heard(line []byte) bool {
+// handleLine handles one line; false means that it is not a message.
+func (s *Session) handleLine(line []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	step, err := s.talk.Hear(line)
+	step, err := s.talk.HandleLine(line)
 	if err != nil {
 		return false
 	}

@@ -58,8 +58,8 @@ func (c *child) Kill() {
 // say writes a message.
 func (c *child) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
 
-// hear reads a message, and sees that it holds all of the words.
-func (c *child) hear(t *testing.T, words ...string) string {
+// receive reads a message and checks that it holds all of the words.
+func (c *child) receive(t *testing.T, words ...string) string {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
 		return ""
@@ -256,7 +256,7 @@ func replay(t *testing.T, list *[]line, change func(string) string) part {
 				c.say("%s", compact(t, []byte(ids.Replace(string(l.Msg)))))
 				continue
 			}
-			got := c.hear(t)
+			got := c.receive(t)
 			if got == "" {
 				return process.Exit{Code: -1}
 			}

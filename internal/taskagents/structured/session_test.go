@@ -21,9 +21,9 @@ import (
 
 // greet is the beginning of an ACP program.
 func greet(t *testing.T, c *child) {
-	c.hear(t, `"method":"initialize"`)
+	c.receive(t, `"method":"initialize"`)
 	c.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`)
-	if strings.Contains(c.hear(t, `"cwd":`), "session/load") {
+	if strings.Contains(c.receive(t, `"cwd":`), "session/load") {
 		c.say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"of old"}}}}`)
 		c.say(`{"jsonrpc":"2.0","id":2,"result":null}`)
 		return
@@ -33,7 +33,7 @@ func greet(t *testing.T, c *child) {
 
 // hello is the beginning of Claude Code.
 func hello(t *testing.T, c *child) {
-	id := between(c.hear(t, `"subtype":"initialize"`), `"request_id":"`, `"`)
+	id := between(c.receive(t, `"subtype":"initialize"`), `"request_id":"`, `"`)
 	c.say(`{"type":"control_response","response":{"subtype":"success","request_id":%q,"response":{}}}`, id)
 }
 
@@ -47,7 +47,7 @@ func TestTextsAreTurnsOneAfterTheOther(t *testing.T) {
 		r := start(t, programs.Claude, func(c *child) process.Exit {
 			hello(t, c)
 			for i := range 3 {
-				c.hear(t, fmt.Sprintf("text %d", i))
+				c.receive(t, fmt.Sprintf("text %d", i))
 				c.say(inited)
 				c.say(success, i)
 			}
@@ -77,9 +77,9 @@ func TestABusyProgramGetsATextAtOnceWhereItsProtocolCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, programs.Claude, func(c *child) process.Exit {
 			hello(t, c)
-			c.hear(t, "first")
+			c.receive(t, "first")
 			c.say(inited)
-			c.hear(t, "second")
+			c.receive(t, "second")
 			c.say(success, 2)
 			return c.wait()
 		}, func(s *structured.Spec) { s.Task = "first" })
@@ -95,7 +95,7 @@ func TestMessagesThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, programs.Gemini, func(c *child) process.Exit {
 			greet(t, c)
-			c.hear(t, "busy for ever")
+			c.receive(t, "busy for ever")
 			return c.wait()
 		}, func(s *structured.Spec) { s.Task = "busy for ever" })
 		r.until(sessions.BusyNow, 1)
@@ -124,7 +124,7 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, programs.Claude, func(c *child) process.Exit {
 				hello(t, c)
-				c.hear(t, "text")
+				c.receive(t, "text")
 				return c.wait()
 			})
 			outcome, err := r.Send(context.Background(), "text", false)
@@ -137,12 +137,12 @@ func TestATextThatIsNotTakenIsTold(t *testing.T) {
 	})
 	t.Run("it is refused", func(t *testing.T) {
 		r := start(t, programs.Codex, func(c *child) process.Exit {
-			c.hear(t, "initialize")
+			c.receive(t, "initialize")
 			c.say(`{"id":1,"result":{}}`)
-			c.hear(t, "initialized")
-			c.hear(t, "thread/start")
+			c.receive(t, "initialized")
+			c.receive(t, "thread/start")
 			c.say(`{"id":2,"result":{"thread":{"id":"th"}}}`)
-			c.hear(t, "turn/start")
+			c.receive(t, "turn/start")
 			c.say(`{"id":3,"error":{"code":-32600,"message":"the input is too long"}}`)
 			return c.wait()
 		})
@@ -156,13 +156,13 @@ func TestATurnIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, programs.OpenCode, func(c *child) process.Exit {
 			greet(t, c)
-			c.hear(t, "session/prompt")
+			c.receive(t, "session/prompt")
 			c.say(`{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"title":"x","kind":"edit"},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"}]}}`)
-			c.hear(t, "session/cancel")
-			c.hear(t, `"outcome":"cancelled"`, `"id":"q"`)
+			c.receive(t, "session/cancel")
+			c.receive(t, `"outcome":"cancelled"`, `"id":"q"`)
 			c.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
-			c.hear(t, "session/prompt")
-			c.hear(t, "session/cancel")
+			c.receive(t, "session/prompt")
+			c.receive(t, "session/cancel")
 			return c.wait()
 		}, func(s *structured.Spec) { s.Task = "go" })
 		r.until(sessions.BlockedNow, 1)
@@ -194,10 +194,10 @@ func TestAConversationIsTakenUpAgain(t *testing.T) {
 	})
 	t.Run("codex", func(t *testing.T) {
 		r := start(t, programs.Codex, func(c *child) process.Exit {
-			c.hear(t, "initialize")
+			c.receive(t, "initialize")
 			c.say(`{"id":1,"result":{}}`)
-			c.hear(t, "initialized")
-			c.hear(t, "thread/resume", `"threadId":"s1"`)
+			c.receive(t, "initialized")
+			c.receive(t, "thread/resume", `"threadId":"s1"`)
 			c.say(`{"id":2,"error":{"code":-32600,"message":"no rollout found"}}`)
 			return c.wait()
 		}, resume)
@@ -250,7 +250,7 @@ func TestFilesAreThoseOfTheWorkingDirectory(t *testing.T) {
 		greet(t, c)
 		for _, one := range cases {
 			c.say("%s", one.ask)
-			c.hear(t, one.want, `"id":`+between(one.ask, `"id":`, `,`))
+			c.receive(t, one.want, `"id":`+between(one.ask, `"id":`, `,`))
 		}
 		return process.Exit{}
 	}, func(s *structured.Spec) { s.Dir = dir })
@@ -271,7 +271,7 @@ func TestAProgramThatStandsStillIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, programs.Gemini, func(c *child) process.Exit {
 			greet(t, c)
-			c.hear(t, "go")
+			c.receive(t, "go")
 			return c.wait()
 		}, func(s *structured.Spec) { s.Task = "go" })
 		r.until(sessions.BusyNow, 1)
@@ -306,7 +306,7 @@ func TestWhatAPresetRefusesIsNotWrittenEither(t *testing.T) {
 		defer close(done)
 		greet(t, c)
 		c.say(`{"jsonrpc":"2.0","id":7,"method":"fs/write_text_file","params":{"sessionId":"s1","path":%q,"content":"x"}}`, dir+"/new.txt")
-		c.hear(t, `"id":7`, "error", "does not allow writing files")
+		c.receive(t, `"id":7`, "error", "does not allow writing files")
 		return process.Exit{}
 	}, func(s *structured.Spec) {
 		s.Dir = dir

@@ -28,14 +28,14 @@ import (
 // The bounds of a session, beside those of package sessions.
 const (
 	maxLine     = 8 << 20          // bytes of a message
-	maxGarbage  = 50               // lines in a row that are no messages
+	maxGarbage  = 50               // lines in a row that are not messages
 	mostUnsent  = 8 << 20          // bytes that wait for a program that reads nothing
 	mostOpen    = 32               // questions and files that wait at once
 	maxStderr   = 64 << 10         // bytes that are kept of what it complains about
 	handshake   = time.Minute      // for the conversation to begin
 	takeTime    = 30 * time.Second // for the program to show that it took a text
 	cutTime     = 10 * time.Second // for a turn to end that was interrupted
-	judgeTime   = time.Minute      // for a permission to be judged; then somebody is asked
+	judgeTime   = time.Minute      // for a permission to be judged; then the user is asked
 	stopGrace   = 5 * time.Second
 	wedgedAfter = 5 * time.Minute // without a message while it works
 	quietAfter  = time.Minute
@@ -85,7 +85,7 @@ type Spec struct {
 	sessions.Spec
 	// Resume is the program's name of the conversation to take up; "": a new one.
 	Resume string
-	// Judge says whether a tool may be used; nil: somebody is always asked. It is called
+	// Judge decides whether a tool may be used. If nil, the user is always asked. It is called
 	// by goroutines of its own and has a minute; permit.Ask leaves the question open, for
 	// Choose.
 	Judge func(context.Context, Ask) permit.Decision
@@ -114,7 +114,7 @@ type Session struct {
 	why      sessions.Event // that told it
 	moved    time.Time      // when
 	gone     bool
-	asked    bool // somebody wants it to end
+	asked    bool // a client wants it to end
 	opened   bool // the conversation is
 	begun    bool // this turn was seen to begin
 	wedged   bool
@@ -128,7 +128,7 @@ type Session struct {
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program
 	outSize  int
-	changed  chan struct{} // closed at the next change; nil: nobody waits
+	changed  chan struct{} // closed at the next change; nil if no goroutine waits
 	view     view
 }
 
@@ -150,7 +150,7 @@ type Counts struct {
 // pending is a question that the program waits with.
 type pending struct {
 	*dialect.Question
-	shown bool // nobody judges it any more: somebody has to choose
+	shown bool // the policy has left it to the user, who has to choose
 }
 
 // Start runs a program and begins a conversation with it. It returns when the program

@@ -22,7 +22,7 @@ const (
 // ID is the session's id.
 func (s *Session) ID() string { return s.spec.ID }
 
-// Info is how the session is now. It has no size: there is no terminal.
+// Info returns the present state of the session. It has no size because it has no terminal.
 func (s *Session) Info() sessions.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 )
 
 // line is a row of cells. Those from used on are zero, so that erasing costs what was
-// written: a stream of erasures is no way to burn a core.
+// written: a stream of erasures must not use a whole core.
 type line struct {
 	cells []cell
 	used  int
@@ -84,7 +84,7 @@ func (l *line) erase(a, b int) {
 	}
 }
 
-// insert shifts the cells from x on to the right by n, which is no more than there
+// insert shifts the cells from x on to the right by n, which is at most as many as there
 // are; what leaves is gone.
 func (l *line) insert(x, n int) {
 	cols := len(l.cells)
@@ -98,7 +98,7 @@ func (l *line) insert(x, n int) {
 	l.used = min(cols, l.used+n)
 }
 
-// remove shifts the cells from x+n on to the left by n, which is no more than there are.
+// remove shifts the cells from x+n on to the left by n, which is at most as many as there are.
 func (l *line) remove(x, n int) {
 	l.mend(x)
 	l.mend(x + n)

@@ -205,7 +205,7 @@ func (s *Screen) Cursor() (x, y int, visible bool) {
 	return s.cursor.x, s.cursor.y, s.Mode(25)
 }
 
-// Inverse says whether row y has text in reverse video. A blank is no text: some draw
+// Inverse reports whether row y has text in reverse video. A blank is not text: some draw
 // their cursor as one.
 func (s *Screen) Inverse(y int) bool {
 	if y < 0 || y >= s.rows {
@@ -284,7 +284,7 @@ func (s *Screen) setTitle(data []byte) {
 }
 
 // Resize gives the screen another size, 1 to MaxSize each way. Text is not wrapped
-// anew: programs redraw. The right is cut off; rows leave at the bottom below the
+// again: programs redraw. The right is cut off; rows leave at the bottom below the
 // cursor, then at the top, which the main screen scrolls back.
 func (s *Screen) Resize(cols, rows int) {
 	cols, rows = size(cols), size(rows)

@@ -137,7 +137,7 @@ func TestQueriesAreAnswered(t *testing.T) {
 			if got.String() != c.want {
 				t.Errorf("%q is answered %q, want %q", c.stream, got.String(), c.want)
 			}
-			New(10, 4).Write([]byte(c.stream)) // and nobody need listen
+			New(10, 4).Write([]byte(c.stream)) // and a listener is not required
 		})
 	}
 }

@@ -60,7 +60,7 @@ func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
 func replaced(s row.Session) bool { return row.Meta(s.Metadata, row.ReplacedBy) != "" }
 
 // TaskState is the state of the Task that a thread is, as far as the thread tells:
-// whether somebody must log in, or only answer, its sessions know. ok is false where the
+// whether a user must log in, or only answer, its sessions know. ok is false where the
 // thread says nothing of it: archived is a flag, and the Task stays as it was.
 func TaskState(t row.Thread) (state tasks.State, ok bool) {
 	switch t.Status {
@@ -125,7 +125,7 @@ func claimOf(s row.Session) row.ClaimStatus {
 // settleNodes gives every node the status that follows: of a node with a session from
 // that session; of one that waits from its dependencies, ready when all are satisfied,
 // blocked when one has failed or was canceled. A goal ends with its thread, once all it
-// waits for is there. What somebody has set otherwise stays.
+// waits for is there. What a user has set otherwise stays.
 func settleNodes(g *Graph) {
 	sessions := make(map[string]row.Session, len(g.Sessions))
 	for _, s := range g.Sessions {

@@ -54,7 +54,7 @@ type ShareRoots struct {
 
 // FindTargets returns what can be shown: artifacts first, the newest first of them, then what
 // sessions mention and where they worked, the last registered first. Each thing is there
-// once. found are those that are no artifacts yet, as they would be recorded: with an id
+// once. found are those that are not artifacts yet, as they would be recorded: with an id
 // that follows from the thread and the thing.
 func FindTargets(thread row.Thread, artifacts []row.Artifact, sessions []row.Session, roots ShareRoots) (targets []Target, found []row.Artifact) {
 	roots = roots.resolved()

@@ -83,7 +83,7 @@ type Moved struct {
 	Nodes    []row.Node
 }
 
-// Session is the one with that id; ok is false where there is none.
+// Session returns the session with that id; ok is false if it is unknown.
 func (m *Moved) Session(id string) (row.Session, bool) {
 	for _, s := range m.Sessions {
 		if s.SessionID == id {

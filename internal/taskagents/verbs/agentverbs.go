@@ -59,7 +59,7 @@ type Tasks interface {
 }
 
 // agentConfig is what the verbs work with. Without Agents or Registry the verbs that need them
-// answer SERVICE_UNAVAILABLE; without Launcher nobody looks after what agents are told here.
+// answer SERVICE_UNAVAILABLE; without Launcher the messages to agents are not followed up here.
 // Tasks, State and Talks are required.
 type agentConfig struct {
 	Agents   Agents
@@ -67,7 +67,7 @@ type agentConfig struct {
 	Launcher agentLauncher
 	Tasks    Tasks
 	State    func(ctx context.Context, t choice.Task) choice.State // of the programs
-	// Workspaces lists the places with a repository, the newest first; nil: there are none.
+	// Workspaces lists the places with a repository, the newest first; may be nil.
 	Workspaces func() []workspace.Workspace
 	Talks      *Talks
 }

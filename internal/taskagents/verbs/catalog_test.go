@@ -158,7 +158,7 @@ func TestWhatACallTellsOfItsUser(t *testing.T) {
 	if got.UserRole != "USER" || got.UserID != "u" || got.RoomID != "r" || got.WorldID != "w" || got.Connector != "slack" || got.Zone.String() != "Asia/Tokyo" || got.Message != "do it" || !slices.Equal(got.Recent, []string{"a", "b"}) || got.Session != "s" {
 		t.Errorf("%+v", got)
 	}
-	// The channel that we know ourselves is not the agent's to say; a role that is none stays one.
+	// The channel that we know ourselves is not the agent's to say; an unknown role stays unknown.
 	got = verbs.Told(capability.Call{Meta: json.RawMessage(`{"connector":"slack","user_role":7,"time_zone":"../../etc/passwd"}`), Context: &capability.Context{Route: &capability.Route{Kind: "discord", Conversation: "c"}}})
 	if got.Connector != "discord" || got.RoomID != "c" || got.UserRole == "" || got.Zone != nil {
 		t.Errorf("%+v", got)
@@ -178,7 +178,7 @@ func FuzzTold(f *testing.F) {
 	})
 }
 
-// A conversation that nobody goes on with is forgotten for others.
+// A conversation that is not continued is forgotten for others.
 func TestConversationsAreBounded(t *testing.T) {
 	t.Parallel()
 	var talks verbs.Talks

@@ -205,7 +205,7 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 }
 
 // split is what each agent does: the entries of the user's own list, or of the agents that
-// the caller names, whichever are more; the whole where there is no list.
+// the caller names, whichever are more; the whole if it has no list.
 func split(p createParams, said bool, request string) []launch.Part {
 	own := listedTasks(request)
 	if len(own) > len(p.Agents) && len(own) > 1 {

@@ -111,7 +111,7 @@ func (f *File) load() error {
 	if err != nil {
 		return err
 	}
-	// Somebody else's longer file is read from its end on.
+	// A longer file of another user is read from its end on.
 	data := make([]byte, min(info.Size(), 2*MaxBytes))
 	if _, err := file.ReadAt(data, info.Size()-int64(len(data))); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// parse reads lines, and leaves out what is none of ours.
+// parse reads lines, and leaves out foreign lines.
 func parse(data []byte) (entries []Entry) {
 	for line := range bytes.Lines(data) {
 		var e Entry

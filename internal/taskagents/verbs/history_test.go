@@ -230,7 +230,7 @@ func TestManyWriteAtOnce(t *testing.T) {
 	}
 }
 
-// FuzzParse: the file is read by whoever opens the home, and written by agents' texts.
+// FuzzParse: every user of the home can read the file, and written by agents' texts.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"timestamp":1,"type":"task_completed","label":"a"}` + "\nx\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

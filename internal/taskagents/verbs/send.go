@@ -109,7 +109,7 @@ func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name,
 }
 
 // folder is where an agent works that is given no folder: the conversation's, else the
-// newest workspace in which nobody works, else "", a new one.
+// newest workspace in which no session works, else "", a new one.
 func (v *agentVerbs) folder(c Call) string {
 	if dir := v.cfg.Talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
 		return dir

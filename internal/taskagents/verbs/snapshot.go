@@ -31,7 +31,7 @@ type Session struct {
 // Task is a task that has not ended.
 type Task struct{ ID, Title, Status string }
 
-// Confirmation is a decision that waits for somebody.
+// Confirmation is a decision that waits for the user.
 type Confirmation struct{ SessionID, Prompt string }
 
 // Snapshot is all that the text is made of.

@@ -24,7 +24,7 @@ func Needs(there bool, do Do) Do {
 	}
 }
 
-// Program is a framework by any of its names; "" and auto are none.
+// Program is a framework by any of its names; "" and auto name none.
 func Program(name string) (programs.Name, error) {
 	if name == "" || name == "auto" {
 		return "", nil
@@ -71,7 +71,7 @@ func Summaries(list []threads.Summary) []Summary {
 	return out
 }
 
-// Unfinished are the statuses of tasks that somebody works at or waits for.
+// Unfinished are the statuses of tasks that are in progress or waited for.
 func Unfinished() []row.ThreadStatus {
 	return []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
 }

@@ -34,7 +34,7 @@ func Told(c capability.Call) Call {
 		switch name {
 		case "userrole":
 			if out.UserRole = id; id == "" {
-				out.UserRole = "unknown" // it was said, and is none
+				out.UserRole = "unknown" // it was said, and is not one
 			}
 		case "connector":
 			if out.Connector == "" { // the channel that we know goes before

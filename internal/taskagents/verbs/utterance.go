@@ -87,7 +87,7 @@ var (
 )
 
 // mentionedRepo returns the first repository that a text names by an address at GitHub,
-// GitLab or Bitbucket, or "" if there is none.
+// GitLab or Bitbucket, or "" if it has none.
 func mentionedRepo(s string) string {
 	found := strings.TrimRight(repoAddress.FindString(text.ClipBytes(s, maxUtterance)), ".-_")
 	if found == "" {

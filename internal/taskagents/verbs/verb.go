@@ -131,7 +131,7 @@ type Call struct {
 }
 
 // Result is what every verb answers. Text may be shown to the user; it is empty where the
-// coordinator reports later, and then whoever asked says nothing either.
+// coordinator reports later, and then the caller reports nothing either.
 type Result struct {
 	Success bool   `json:"success"`
 	Text    string `json:"text"`

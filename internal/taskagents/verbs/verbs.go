@@ -36,7 +36,7 @@ type Registry interface {
 
 // Config is what the verbs work with; Choice and Now are required. Verbs whose parts are
 // not there answer SERVICE_UNAVAILABLE. Without Workspaces no task has a repository,
-// without Model no brief is written, without History there are no lessons and no last
+// without Model no brief is written, without History the lessons are missing and so is the last
 // repository.
 type Config struct {
 	Launcher   Launcher
@@ -60,7 +60,7 @@ type Service struct {
 // New makes the service.
 func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(Talks)} }
 
-// of are the verbs as a principal may use them: who is no operator finds what it began
+// of are the verbs as a principal may use them: an agent finds what it began
 // itself, and nothing of others.
 func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 	cfg := s.cfg

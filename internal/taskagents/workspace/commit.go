@@ -106,7 +106,7 @@ func (m *Manager) hold(ctx context.Context, id string) (Workspace, func(), error
 }
 
 // onBranch refuses to commit elsewhere than where a push would look, and conflicts
-// that nobody has resolved.
+// that is not resolved.
 func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
 	s, err := m.status(ctx, w)
 	switch {

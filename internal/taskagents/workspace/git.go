@@ -262,7 +262,7 @@ func (m *Manager) forgetToken(id string) error {
 	return nil
 }
 
-// checkRemote holds the repository's configuration against the record: whoever
+// checkRemote holds the repository's configuration against the record: a process that
 // changed an address, a proxy or the checks of TLS there would get our pushes.
 func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`}, 1)
@@ -286,7 +286,7 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 		With("security_violation", "take what was added under url, http and remote.origin out of .git/config")
 }
 
-// checkRef refuses what is no name of a branch.
+// checkRef refuses an invalid branch name.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	const most = 200
 	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason, "use letters, digits, hyphens and slashes, at most 200")

@@ -49,7 +49,7 @@ func TestCredentialsStayOutOfTheHistory(t *testing.T) {
 	_, err = s.m.Commit(ctx, w.ID, "work")
 	check("without diff", err, "data.bin", 2)
 
-	// A line that was there before is nobody's fault now; a line that looks like a head is a line.
+	// A line that was there before is not a fault of the session; a line that looks like a head is a line.
 	s.write(w.Path+"/data.bin", "+++ b/other\n@@ -1 +9 @@\n"+token+"\n")
 	_, err = s.m.Commit(ctx, w.ID, "work")
 	check("misleading", err, "data.bin", 3)
@@ -110,7 +110,7 @@ func TestTheBranchOfAWorkspaceIsTheOneThatIsPushed(t *testing.T) {
 	if err := s.m.Push(ctx, w.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody pushes to the branch: no force of ours overwrites what we have not seen.
+	// Another user pushes to the branch: no force of ours overwrites what we have not seen.
 	s.plain(s.dir+"/author", "commit", "-q", "--allow-empty", "-m", "theirs")
 	s.plain(s.dir+"/author", "push", "-q", "-f", "origin", "HEAD:refs/heads/"+w.Branch)
 	theirs := s.plain(s.remote, "rev-parse", "refs/heads/"+w.Branch)
@@ -127,7 +127,7 @@ func TestTheBranchOfAWorkspaceIsTheOneThatIsPushed(t *testing.T) {
 	if err := s.m.Push(ctx, w.ID, true); err != nil {
 		t.Errorf("what we have seen: %v", err)
 	}
-	// A conflict that nobody resolved is not committed with its markers.
+	// An unresolved conflict is not committed with its markers.
 	s.plain(w.Path, "checkout", "-q", "-b", "side", "HEAD~1")
 	s.write(w.Path+"/b", "side\n")
 	s.plain(w.Path, "add", ".")

@@ -51,7 +51,7 @@ func (m *Manager) Provision(ctx context.Context, req Request) (Workspace, error)
 		err = m.put(w)
 	}
 	if err != nil {
-		// Whoever asked may have gone away meanwhile; what is half made must still go.
+		// The caller may have gone away meanwhile; what is half made must still go.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTime)
 		defer cancel()
 		w.State = Removing
@@ -186,7 +186,7 @@ func (m *Manager) facts(ctx context.Context, w *Workspace, needPush bool) error 
 	return nil
 }
 
-// forge opens the repository at its forge; nil where there is none.
+// forge opens the repository at its forge; nil if it has none.
 func (m *Manager) forge(ctx context.Context, w Workspace) (forge.Repository, error) {
 	if w.Mode == Folder {
 		return nil, nil

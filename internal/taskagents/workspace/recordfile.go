@@ -107,7 +107,7 @@ func (f *RecordFolder[T]) Put(id string, record T) error {
 	return f.sync()
 }
 
-// Delete removes a record; one that is not there is no error.
+// Delete removes a record; a missing one is not an error.
 func (f *RecordFolder[T]) Delete(id string) error {
 	if !recordIDForm.MatchString(id) {
 		return fmt.Errorf("%q is no id of a record", id)

@@ -43,7 +43,7 @@ func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
 }
 
 // unsaved says what would be lost with a workspace, "" for nothing. A workspace that
-// cannot be looked at is an error: what nobody knows may be work.
+// cannot be looked at is an error: an unknown file may be work.
 func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	if w.Mode == Folder {
 		entries, err := fs.ReadDir(m.dir.FS(), w.ID)
@@ -83,7 +83,7 @@ func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	return "", nil
 }
 
-// discard removes a workspace whatever is in it; what is gone already is no error, so
+// discard removes a workspace whatever is in it; a missing file is not an error, so
 // that it can be called again. The folder is removed by its name beneath the base's
 // handle and not by git, which believes what its files say about where a worktree is.
 func (m *Manager) discard(ctx context.Context, w Workspace) error {
@@ -152,7 +152,7 @@ type Collected struct {
 	Kept    map[string]string `json:"kept"`
 }
 
-// Run collects garbage each hour until ctx ends; report hears what came of it. live
+// Run collects garbage each hour until ctx ends; report receives the result. live
 // is as for [Manager.GC].
 func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report func(Collected, error)) error {
 	hourly := time.NewTicker(time.Hour)
@@ -167,7 +167,7 @@ func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report fun
 	}
 }
 
-// GC removes workspaces that nobody has used for the TTL, that no session lives in and
+// GC removes workspaces that were not used for the TTL, that no session lives in and
 // that hold no work; then folders of ours in the base that no record owns and that are
 // as old. live says whether a session works in a workspace.
 func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected, error) {
@@ -201,7 +201,7 @@ func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected,
 	known := maps.Clone(m.all)
 	m.mu.Unlock()
 	for _, e := range entries {
-		// A record is written before its folder is made: what has none now is nobody's.
+		// A record is written before its folder is made: a folder without one now is not in use.
 		info, err := e.Info()
 		if _, owned := known[e.Name()]; owned || err != nil || !idForm.MatchString(e.Name()) || now.Sub(info.ModTime()) < m.cfg.TTL {
 			continue

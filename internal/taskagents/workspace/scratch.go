@@ -141,7 +141,7 @@ func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 	}
 	name := ids.Hex(scratchPrefix, 8)
 	r := ScratchRecord{SessionID: session, Path: filepath.Join(k.base, name), Status: ScratchPending, Label: label, CreatedAt: k.cfg.Now().UTC(), Folder: name}
-	// The record first: a folder that nobody remembers would stay for ever.
+	// The record first: an unrecorded folder would stay for ever.
 	if err := k.put(r); err != nil {
 		return ScratchRecord{}, err
 	}
@@ -153,7 +153,7 @@ func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 }
 
 // Adopt gives the folder of that path to another session, which goes on in it; it then
-// ends with that one. A path that is no session's folder is no error.
+// ends with that one. A path that is not a session's folder is not an error.
 func (k *ScratchKeeper) Adopt(path, session string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,8 +170,8 @@ func (k *ScratchKeeper) Adopt(path, session string) error {
 // it is not deleted at once, whatever the retention.
 const ScratchInterrupted = "interrupted"
 
-// Release says that nobody goes on in the folder of a session that has ended: what is
-// ephemeral goes now. A session without such a folder is no error.
+// Release ends the use of the folder of a session that has ended: what is
+// ephemeral goes now. A session without such a folder is not an error.
 func (k *ScratchKeeper) Release(session string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *ScratchKeeper) Release(session string) error {
 }
 
 // SessionEnded applies the retention to a session's folder; event says how it ended.
-// A session without a folder, or one that had ended, is no error.
+// A session without a folder, or one that had ended, is not an error.
 func (k *ScratchKeeper) SessionEnded(session, event string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -156,7 +156,7 @@ func TestPeopleDecide(t *testing.T) {
 	if !exists(kept.Path) || exists(deleted.Path) || !exists(r.Path) || len(d.List()) != 1 {
 		t.Errorf("after a long time: %+v", d.List())
 	}
-	wantReason(t, d.Delete("kept"), "") // somebody has changed their mind
+	wantReason(t, d.Delete("kept"), "") // the user has changed their mind
 	if exists(kept.Path) {
 		t.Error("it is still there")
 	}
@@ -215,7 +215,7 @@ func TestOnlyWhatWasMadeHereIsRemoved(t *testing.T) {
 	if exists(r.Path) || !exists(filepath.Join(victim, "precious")) {
 		t.Error("it followed the link, or left it")
 	}
-	// A record that names another folder, whoever wrote it.
+	// A record that names another folder, independent of its writer.
 	_ = d.Close()
 	files, _, _, err := OpenRecords[ScratchRecord](d.cfg.State)
 	if err != nil {

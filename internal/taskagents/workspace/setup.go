@@ -16,14 +16,14 @@ import (
 )
 
 // Setup is what the operator wants done in a workspace before its agent starts; if it
-// fails, there is no workspace. It is never part of a request: it runs as we do.
+// fails, the workspace is not made. It is never part of a request: it runs as we do.
 type Setup struct {
 	// Copy names files that git ignores, such as .env, which a worktree gets from
 	// its parent: patterns in the syntax of .gitignore. The parent's file
 	// .worktreeinclude adds to them.
 	Copy []string
 	// Argv is run in the workspace, with the server's PATH and HOME; no shell is
-	// involved. A path such as ./setup is the repository's own program: whoever
+	// involved. A path such as ./setup is the repository's own program: a user who
 	// writes that trusts every repository. Wait bounds it, 0 means 5 min.
 	Argv []string
 	Wait time.Duration

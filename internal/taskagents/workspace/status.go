@@ -165,7 +165,7 @@ func (m *Manager) stat(ctx context.Context, w Workspace, commits ...string) (Dif
 	for entry := range strings.SplitSeq(string(numbers.Stdout.Bytes()), "\x00") {
 		if parts := strings.SplitN(entry, "\t", 3); len(parts) == 3 {
 			s.Files++
-			in, _ := strconv.Atoi(parts[0]) // "-" for what is no text
+			in, _ := strconv.Atoi(parts[0]) // "-" for a binary file
 			out, _ := strconv.Atoi(parts[1])
 			s.Insertions, s.Deletions = s.Insertions+in, s.Deletions+out
 		}
@@ -175,7 +175,7 @@ func (m *Manager) stat(ctx context.Context, w Workspace, commits ...string) (Dif
 	return s, err
 }
 
-// commitOf resolves what somebody calls a commit.
+// commitOf resolves a caller's name of a commit.
 func (m *Manager) commitOf(ctx context.Context, w Workspace, ref string) (string, error) {
 	if ref == "" {
 		if w.BaseCommit == "" {

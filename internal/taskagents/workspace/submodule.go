@@ -18,7 +18,7 @@ const (
 )
 
 // submodules fetches the submodules of the work tree at dir, where it has any. Each address
-// must pass the same policy as a repository that somebody asks for; one that does not is
+// must pass the same policy as a repository that a caller asks for; one that does not is
 // left out with a note, because most work can do without it.
 func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, depth int) error {
 	info, err := os.Lstat(filepath.Join(dir, ".gitmodules"))

@@ -102,11 +102,11 @@ type Config struct {
 	GitPath string
 	// Policy says which repositories may be used.
 	Policy forge.Policy
-	// Forge returns who has a repository's pull requests; nil, or a nil Host, means
-	// nobody.
+	// Forge returns the host of a repository's pull requests. nil, or a nil Host, means that
+	// it has none.
 	Forge func(forge.Repo) forge.Host
 	// Token returns the credential for a repository that came with none of its own;
-	// an empty one means nobody's. nil means that always.
+	// an empty one means no account. nil means that always.
 	Token func(context.Context, forge.Repo) (secret.Value, error)
 	// BranchPrefix begins the names of branches; "" means eliza.
 	BranchPrefix string
@@ -115,7 +115,7 @@ type Config struct {
 	AuthorName, AuthorEmail string
 	// Setup prepares every workspace before its agent starts.
 	Setup Setup
-	// TTL is how long GC leaves a workspace that nobody uses; 0 means 24 h.
+	// TTL is how long GC leaves an unused workspace; 0 means 24 h.
 	TTL time.Duration
 	// MinFree refuses new workspaces below so many free bytes, 0 means 2 GiB;
 	// MaxBytes while all of Base holds more, 0 means no limit.
@@ -127,7 +127,7 @@ type Config struct {
 	FreeSpace func(dir string) (int64, error)
 	// Now is the clock; nil means the machine's.
 	Now func() time.Time
-	// OnEvent hears of everything that happened; it must not block. May be nil.
+	// OnEvent receives every event; it must not block. May be nil.
 	OnEvent func(Event)
 }
 
@@ -242,7 +242,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	for _, w := range m.snapshot() {
 		if w.State != Ready {
-			_ = m.discard(ctx, w) // what resists is no reason not to start; GC tries again
+			_ = m.discard(ctx, w) // a failure here must not prevent the start; GC tries again
 		}
 	}
 	return m, nil
@@ -331,7 +331,7 @@ type locks struct {
 }
 
 type lock struct {
-	held  chan struct{} // holds one while somebody has it
+	held  chan struct{} // holds one while a goroutine has it
 	users int
 }
 

@@ -20,7 +20,7 @@ import (
 const wordBudgets = "testdata/words.txt"
 
 // unclearWords matches the words that comments must not use: an actor without a name, a
-// negated noun ("is no object" for "is not an object"), and "anew" for "again". Name the
+// negated noun where the verb should be negated, and an archaic adverb of repetition. Name the
 // caller, client, operator, subscriber, provider, agent or user.
 func unclearWords() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anew|hears?|heard|(?:is|are) none|(?:is|are) no [a-z]+)\b`)

@@ -25,8 +25,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// nobody is the unprivileged user that the server runs as.
-const nobody = 65534
+// unprivileged is the unprivileged user that the server runs as.
+const unprivileged = 65534
 
 // place is a kind of server: who runs it and how strong its sandbox is.
 type place struct{ tier, user string }
@@ -36,7 +36,7 @@ func (p place) uid() int {
 	case p.user == "root":
 		return 0
 	case os.Geteuid() == 0:
-		return nobody
+		return unprivileged
 	}
 	return os.Geteuid()
 }

@@ -4,7 +4,7 @@
 // call is a message, and its task is followed to the end.
 //
 // A definition says all that a call needs: the skill, the address, the binding, the
-// version and the tenant. So a call goes where the definition says that somebody
+// version and the tenant. So a call goes where the definition says that an operator
 // approved, and not where the card says by now. Pinning definitions, holding changed
 // ones and keeping the connection are the work of package upstream, as for servers of
 // MCP; the two meet in package server.
@@ -70,7 +70,7 @@ type Config struct {
 	// Local lets the card's own host and port be on this machine or its network, over
 	// plain http too. All other addresses are public and https, always.
 	Local bool
-	// Down hears that the agent cannot be reached any more; it returns at once. May be nil.
+	// Down is called when the agent cannot be reached any more; it returns at once. May be nil.
 	Down func(error)
 }
 

@@ -37,20 +37,20 @@ type input struct {
 
 // Request is one call of a skill.
 type Request struct {
-	// Definition is the one of [Card.Definitions] that somebody approved.
+	// Definition is the one of [Card.Definitions] that an operator approved.
 	Definition json.RawMessage
 	// Arguments are an object in the form of the definition's input schema.
 	Arguments json.RawMessage
 	// Idle is how long the agent may be silent; 0: as long as it likes.
 	Idle time.Duration
-	// Progress hears what the agent says on its way, and Ask its questions; either may
+	// Progress receives the agent's progress messages, and Ask its questions; either may
 	// be nil.
 	Progress func(capability.Chunk)
 	Ask      capability.Asker
-	// Keep takes the id of the agent's task as soon as it is known; nil: nobody keeps
+	// Keep takes the id of the agent's task as soon as it is known; if nil, it does not keep
 	// it. What is kept is not cancelled when ctx ends with [capability.ErrStopping].
 	Keep func(task string)
-	// Resume is the id of a task that an earlier call kept: nothing is sent anew, and the
+	// Resume is the id of a task that an earlier call kept: nothing is sent again, and the
 	// task is followed from where it is.
 	Resume string
 }
@@ -179,16 +179,16 @@ func (w *work) carry(ctx context.Context, m *a2awire.Message) (json.RawMessage, 
 	return nil, capability.Errorf(capability.CodeFailed, "upstream", "the agent asked %d times and came to no end", maxRounds).With("too_many_questions", "")
 }
 
-// send sends one message and hears what comes back, until the task has ended or waits,
-// or there is no more to hear.
+// send sends one message and handles what comes back, until the task has ended or waits,
+// or the stream has ended.
 func (w *work) send(ctx context.Context, m *a2awire.Message) error {
 	w.task.Status = a2awire.Status{}
 	w.sending = w.stream
 	defer func() { w.sending = false }()
-	return w.hearAll(ctx, w.link.send(ctx, m, w.stream))
+	return w.handleAll(ctx, w.link.send(ctx, m, w.stream))
 }
 
-// follow hears of the task until it has ended or waits: over a stream where the agent
+// follow handles the events of the task until it has ended or waits: over a stream where the agent
 // has streams, and else, and where they end early, by asking.
 func (w *work) follow(ctx context.Context) error {
 	if w.settled() {
@@ -200,13 +200,13 @@ func (w *work) follow(ctx context.Context) error {
 	subscribed := !w.stream
 	for pause := firstPoll; ; pause = min(pause*2, lastPoll) {
 		// The task as it is first: a subscription to one that has ended is an error.
-		if err := w.hearAll(ctx, w.link.named(ctx, getting(), w.task.ID)); err != nil || w.settled() {
+		if err := w.handleAll(ctx, w.link.named(ctx, getting(), w.task.ID)); err != nil || w.settled() {
 			return err
 		}
 		if !subscribed {
 			subscribed = true
 			// Whatever ends it, asking finds out.
-			_ = w.hearAll(ctx, w.link.named(ctx, subscribing(), w.task.ID))
+			_ = w.handleAll(ctx, w.link.named(ctx, subscribing(), w.task.ID))
 			if w.settled() {
 				return nil
 			}
@@ -221,10 +221,10 @@ func (w *work) follow(ctx context.Context) error {
 	}
 }
 
-func (w *work) hearAll(ctx context.Context, all func(func(*a2awire.Event, error) bool)) error {
+func (w *work) handleAll(ctx context.Context, all func(func(*a2awire.Event, error) bool)) error {
 	for e, err := range all {
 		if err == nil {
-			err = w.hear(e)
+			err = w.handleEvent(e)
 		}
 		if err != nil {
 			if ctx.Err() == nil && capability.CodeOf(err) == capability.CodeUnavailable {
@@ -254,8 +254,8 @@ func (w *work) again(s *a2awire.Status, snapshot bool) bool {
 	return w.answered && (s.Timestamp != "" && s.Timestamp == w.asked || snapshot && w.sending)
 }
 
-// hear takes over what an event says.
-func (w *work) hear(e *a2awire.Event) error {
+// handleEvent takes over what an event says.
+func (w *work) handleEvent(e *a2awire.Event) error {
 	if w.idle != nil {
 		w.idle.Reset(w.r.Idle)
 	}
@@ -289,7 +289,7 @@ func (w *work) hear(e *a2awire.Event) error {
 	return nil
 }
 
-// same takes the id of the task when it is heard first, and refuses another one.
+// same takes the id of the task when it arrives first, and refuses another one.
 func (w *work) same(id string) error {
 	switch {
 	case id == "" || len(id) > maxTaskID:

@@ -23,7 +23,7 @@ type Card struct {
 	// "HTTP+JSON", "1.0" or "0.3".
 	Binding, Protocol string
 	// Definitions are the skills as tools of MCP, in the order of the card. They are
-	// the stranger's words, and judged by whoever publishes them.
+	// the stranger's words, and judged by their publisher.
 	Definitions [][]byte
 	// TTL is for how long the card holds, as its server says; 0: it does not say.
 	TTL time.Duration

@@ -32,7 +32,7 @@ func FuzzAnswers(f *testing.F) {
 					break
 				}
 				e, err := decodeEvent(protocol, raw)
-				if err != nil || w.hear(e) != nil {
+				if err != nil || w.handleEvent(e) != nil {
 					break
 				}
 			}
@@ -71,7 +71,7 @@ func FuzzCards(f *testing.F) {
 	})
 }
 
-// FuzzSignatures: only what the key signed comes through, and nobody signed these.
+// FuzzSignatures: only what the key signed comes through, and these are unsigned.
 func FuzzSignatures(f *testing.F) {
 	f.Add([]byte(`{"name":"x","signatures":[{"protected":"eyJhbGciOiJub25lIn0","signature":""},{"protected":"eyJhbGciOiJFUzI1NiJ9","signature":"AA"}]}`))
 	key := []byte(`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`)

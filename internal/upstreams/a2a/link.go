@@ -128,7 +128,7 @@ func (l *link) do(ctx context.Context, v verb, id string, params map[string]any)
 	}
 }
 
-// statusError is an answer that is none of A2A, or an error in either form of it.
+// statusError is an answer that is not A2A, or an error in either form of it.
 func statusError(code int, body []byte) error {
 	var r struct {
 		Error *fault `json:"error"`

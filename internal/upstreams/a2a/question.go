@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// ask puts the agent's question to whoever called.
+// ask puts the agent's question to the caller.
 func (w *work) ask(ctx context.Context) (string, error) {
 	question := cut(w.status)
 	if question == "" {
@@ -44,7 +44,7 @@ func (w *work) ask(ctx context.Context) (string, error) {
 	return a.Content.Answer, nil
 }
 
-// cancel ends the agent's task when nobody wants it any more. Nobody waits for it but
+// cancel ends the agent's task when the caller has given it up. Only the agent waits for it,
 // [Agent.Close].
 func (w *work) cancel() {
 	id := w.task.ID

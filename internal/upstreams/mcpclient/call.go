@@ -220,7 +220,7 @@ func (c *Client) idled(idle time.Duration) error {
 	return capability.Errorf(capability.CodeTimeout, op, "%s made no progress for %s", c.cfg.Name, idle).With(reasonIdle, "")
 }
 
-// withdraw tells the server that nobody waits for an answer any more. Where closing
+// withdraw notifies the server that the caller no longer waits for an answer. Where closing
 // the stream says it, the end of the context has.
 func (c *Client) withdraw(lk link, ex *exchange, why string) {
 	if ex.replied.Load() || !lk.shared().explicit {

@@ -26,7 +26,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	closing bool
-	link    link     // nil while there is no connection
+	link    link     // nil while disconnected
 	pending *attempt // at one, nil otherwise
 	era     era
 	watched map[string]struct{} // the URIs subscribed to
@@ -166,7 +166,7 @@ func (c *Client) renew(ctx context.Context, old link) (Server, error) {
 	return c.Connect(ctx)
 }
 
-// lost is a link's word that it is no more.
+// lost handles the end of a link.
 func (c *Client) lost(lk link, err error) {
 	if !lk.shared().flight.kill(err) {
 		return
@@ -178,7 +178,7 @@ func (c *Client) lost(lk link, err error) {
 	}
 	c.mu.Unlock()
 	if !current {
-		return // whoever took it away closes it
+		return // the goroutine that removed it closes it
 	}
 	lk.close(true)
 	if c.ctx.Err() == nil {

@@ -14,7 +14,7 @@ import (
 // errIdle is the cause of a request whose server said nothing for too long.
 var errIdle = errors.New("the server says nothing")
 
-// directly passes notices on while nobody waits for them in a loop.
+// directly passes notices on while no loop waits for them.
 type directly struct {
 	to    func(capability.Chunk)
 	heard func()
@@ -44,7 +44,7 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	ex.ctx = own
 	ex.leave = func() {
 		if ex.questions.Load() > 0 {
-			cancel(nil) // nobody waits for what they are answered
+			cancel(nil) // no goroutine waits for their answers
 		}
 	}
 	drained := func() {
@@ -63,7 +63,7 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	defer ex.direct.Store(nil)
 	quiet = time.AfterFunc(idle, func() {
 		switch {
-		case ex.direct.Load() == nil: // a notice has set it again, and somebody else waits now
+		case ex.direct.Load() == nil: // a notice has set it again, and another goroutine waits now
 		case ex.asking.Load() > 0:
 			quiet.Reset(idle)
 		default:

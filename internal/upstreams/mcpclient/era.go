@@ -25,7 +25,7 @@ const (
 const clientInfo = `{"name":"junctor","version":"1"}`
 
 // establish makes a connection and shakes hands. The era that was found is
-// remembered; a server that contradicts it is asked anew.
+// remembered; a server that contradicts it is asked again.
 func (c *Client) establish(ctx context.Context) (link, error) {
 	c.mu.Lock()
 	known := c.era

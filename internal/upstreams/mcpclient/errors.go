@@ -27,7 +27,7 @@ const (
 
 const op = "mcp.call"
 
-// errClosing is why the exchanges end that are in flight when we close: whoever had
+// errClosing is why the exchanges end that are in flight when we close: the caller that had
 // sent its request cannot know whether it was carried out, as with any other loss.
 var errClosing = errors.New("the connection was closed")
 

@@ -16,9 +16,9 @@ import (
 type exchange struct {
 	id   int64 // of the request, and its progress token
 	out  outgoing
-	call *Request        // nil: not a call, so nobody can be asked and nothing be told
+	call *Request        // nil: not a call, so a caller to ask or notify is missing
 	ctx  context.Context // ends with the exchange
-	// leave ends ctx when nobody waits for the answer any more.
+	// leave ends ctx when the caller no longer waits for the answer.
 	leave func()
 
 	events    chan message // what the server tells of it meanwhile; overflow is dropped; nil: all of it
@@ -27,7 +27,7 @@ type exchange struct {
 	replied   atomic.Bool   // with a word of the server
 	sent      atomic.Bool   // the server may have seen it
 	questions atomic.Int32  // of the server in this call, so far
-	asking    atomic.Int32  // questions of the server that somebody ponders over
+	asking    atomic.Int32  // questions of the server that a user is answering
 	asked     chan struct{} // one of them has ended
 	// direct takes what the server tells in place of events, while it is there. It is
 	// there before anything can be told, and events before it is taken away.
@@ -72,7 +72,7 @@ func (ex *exchange) end(a answer) {
 	}
 }
 
-// tell passes a notification on; a caller too slow for them misses some, and nobody
+// tell passes a notification on; a caller too slow for them misses some, and no goroutine
 // keeps one that is as large as a result.
 func (ex *exchange) tell(m message) {
 	if len(m.params) > maxNotice {
@@ -124,8 +124,8 @@ func (f *flight) get(id int64) *exchange {
 	return f.open[id]
 }
 
-// only is the one call in flight; nil when there is none or there are several. What we
-// ask for ourselves beside the calls, such as the end of a subscription, is none.
+// only is the one call in flight; nil unless there is exactly one. What we
+// ask for ourselves beside the calls, such as the end of a subscription, does not count.
 func (f *flight) only() *exchange {
 	f.mu.Lock()
 	defer f.mu.Unlock()

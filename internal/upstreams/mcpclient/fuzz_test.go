@@ -153,7 +153,7 @@ func FuzzLines(f *testing.F) {
 }
 
 // FuzzParams holds that whatever a caller hands in, one whole JSON object goes out, with
-// nobody's word for ours.
+// no foreign request for ours.
 func FuzzParams(f *testing.F) {
 	f.Add([]byte(`{"name":"x"}`), []byte(`{"a":1}`), []byte(`{}`), []byte(`"s"`))
 	f.Add([]byte(` {"_meta":{},"requestState":1} `), []byte(`{"progressToken":1,"io.modelcontextprotocol/x":1}`), []byte(`{`), []byte(`1,"x":2`))

@@ -263,7 +263,7 @@ func TestTheStreamOfNoticesComesBack(t *testing.T) {
 // find it there when the first call comes.
 func TestAQuestionRightAfterTheHandshake(t *testing.T) {
 	for name, tc := range map[string]struct{ shy, want bool }{
-		"with the stream open": {false, true}, "of a server that opens none at first": {true, false}, // which nobody waits for
+		"with the stream open": {false, true}, "of a server that opens none at first": {true, false}, // which no caller waits for
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -297,7 +297,7 @@ func TestAQuestionRightAfterTheHandshake(t *testing.T) {
 }
 
 func TestASessionThatIsForgottenBetweenCalls(t *testing.T) {
-	// The stream of notices learns it first, and nobody has to call.
+	// The stream of notices learns it first, without a call.
 	s := newRaw(t, "legacy", nil)
 	broken := make(chan struct{})
 	s.serve = func(x call) bool {
@@ -401,7 +401,7 @@ func TestCloseEndsCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Close()
-		// Not unavailable: nobody may send it again unasked.
+		// Not unavailable: no client may send it again unasked.
 		wantCode(t, await(t, "end of the call", waiting), capability.CodeFailed, "connection_failed")
 		if len(g.down) > 0 {
 			t.Errorf("closing is no loss: %v", <-g.down)

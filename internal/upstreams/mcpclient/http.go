@@ -21,7 +21,7 @@ import (
 // own. A modern server keeps nothing between them; of a legacy one we have a session.
 type httpLink struct {
 	*conn
-	session string // set by the handshake; "" is none
+	session string // set by the handshake; "" before that
 	once    sync.Once
 	// opened is closed when the stream of notices of a legacy session is there, is not to
 	// be had, or was waited for long enough.
@@ -45,7 +45,7 @@ const (
 
 func (l *httpLink) shared() *conn { return l.conn }
 
-// start posts a request that is none of a caller's (see startHere).
+// start posts a request of our own (see startHere).
 func (l *httpLink) start(ctx context.Context, ex *exchange) {
 	l.c.post(ctx, ex, func(ctx context.Context) { ex.end(l.do(ctx, ex)) })
 }
@@ -54,7 +54,7 @@ const drainTime = 250 * time.Millisecond
 
 // post runs do with a context that outlives an exchange with an answer for a moment:
 // the connection under it can be used again then, while a request that is cancelled
-// just when it is over takes its connection away from whoever got it next.
+// just when it is over takes its connection away from its next user.
 func (c *Client) post(ctx context.Context, ex *exchange, do func(context.Context)) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.spawn(func() {
@@ -271,7 +271,7 @@ func (l *httpLink) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// refusal reads an answer with a status that is none of success.
+// refusal reads an answer with a status other than success.
 func (l *httpLink) refusal(resp *http.Response) answer {
 	a := answer{status: resp.StatusCode, wait: retryAfter(resp.Header)}
 	if body, err := readBody(resp, maxRefusal); err == nil {

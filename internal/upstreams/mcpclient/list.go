@@ -13,7 +13,7 @@ var errEnough = errors.New("enough")
 
 // List reads a list to its end, page by page, and hands each definition to each, in
 // the server's order and as the bytes that came, which are each's to keep. An error of
-// each ends it and is returned. What a bound cut off is no error: Page.Truncated says
+// each ends it and is returned. What a bound cut off is not an error: Page.Truncated says
 // so. Other errors are those of Call; what came before one has been handed over.
 func (c *Client) List(ctx context.Context, l List, each func(definition json.RawMessage) error) (Page, error) {
 	lk, err := c.connected(ctx)

@@ -92,7 +92,7 @@ func (l *httpLink) notices(last string, gap bool) (in *events, goOn bool) {
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotFound && l.session != "":
-		// It would tell the next call as well; this way nobody has to wait.
+		// It would tell the next call as well; this way no call has to wait.
 		l.c.spawn(func() { _, _ = l.c.renew(l.c.ctx, l) })
 		return nil, false
 	case undecided(resp.StatusCode) || resp.StatusCode == http.StatusConflict:
@@ -119,7 +119,7 @@ type listener struct {
 	wanted   []string
 	taken    []string
 	acked    bool
-	stopped  error         // set: there is no stream, and will be none
+	stopped  error         // set: the server does not offer a stream
 	progress chan struct{} // closed when any of the above changes
 }
 
@@ -155,7 +155,7 @@ func (n *listener) acknowledged(id int64, params []byte) {
 	})
 }
 
-// listen keeps subscriptions/listen open while there is something to hear.
+// listen keeps subscriptions/listen open while a notification is wanted.
 func (c *Client) listen(lk link) {
 	k := lk.shared()
 	gap := false
@@ -185,7 +185,7 @@ func (c *Client) listen(lk link) {
 			continue
 		}
 		began := time.Now()
-		a, woken := c.hear(lk, id, params, wake, gap)
+		a, woken := c.readNotices(lk, id, params, wake, gap)
 		gap = true
 		if woken {
 			continue
@@ -215,8 +215,8 @@ func (c *Client) outdated(uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool { _, ok := c.watched[uri]; return !ok })
 }
 
-// hear has one stream of notices open until it ends, or is no longer what is wanted.
-func (c *Client) hear(lk link, id int64, params []byte, wake <-chan struct{}, gap bool) (a answer, woken bool) {
+// readNotices has one stream of notices open until it ends, or is no longer what is wanted.
+func (c *Client) readNotices(lk link, id int64, params []byte, wake <-chan struct{}, gap bool) (a answer, woken bool) {
 	k := lk.shared()
 	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
@@ -292,7 +292,7 @@ func (c *Client) watch(uri string, on bool) error {
 }
 
 // subscribe is resources/subscribe and its opposite for a modern server, which has
-// neither: its stream of notices is opened anew, and the acknowledgement is the answer.
+// neither: its stream of notices is opened again, and the acknowledgement is the answer.
 func (c *Client) subscribe(ctx context.Context, k *conn, uri string, on bool) error {
 	if uri == "" {
 		return capability.Errorf(capability.CodeInvalidInput, op, "a subscription needs a URI")

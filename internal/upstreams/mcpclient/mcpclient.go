@@ -49,11 +49,11 @@ const (
 	maxNotice      = 256 << 10
 	maxQuestion    = 1 << 20
 	maxStderr      = 64 << 10
-	maxGarbage     = 10 // lines in a row that are no message
+	maxGarbage     = 10 // lines in a row that are not messages
 	maxWatched     = 1000
 )
 
-// Config is one server, and what its owner wants to hear of it. The callbacks are
+// Config describes one server and the callbacks of its owner. The callbacks are
 // called from goroutines of the client and must not block or call Close.
 type Config struct {
 	Name string // the operator's name of the server: in errors and logs
@@ -73,13 +73,13 @@ type Config struct {
 	Roots    []string // absolute directories that roots/list is answered with
 	Sampling bool     // whether sampling/createMessage may be passed on to who calls
 
-	// Changed hears that a list changed, and that all four may have after a gap in the
+	// Changed is called when a list changed, and that all four may have after a gap in the
 	// server's notices or a new session.
 	Changed func(List)
-	// Updated hears of resources that changed, of those subscribed to.
+	// Updated receives resources that changed, of those subscribed to.
 	Updated func(uri string)
-	// Down hears that the connection was lost, or the process ended, by itself. All
-	// calls of it have failed or will at once; Connect starts anew.
+	// Down is called when the connection was lost, or the process ended, by itself. All
+	// calls of it have failed or will at once; Connect starts again.
 	Down   func(err error)
 	Logger *slog.Logger // nil: silent
 }
@@ -143,7 +143,7 @@ type Request struct {
 	Name    string          // for the header Mcp-Name: the tool, prompt or URI
 	Headers http.Header     // Mcp-Param-* of this call, values in plain text; may be nil
 	Idle    time.Duration   // the longest wait without progress; 0: 60 s. Time at questions does not count.
-	// Progress hears progress, in order and increasing, and log lines of the server
+	// Progress receives progress, in order and increasing, and log lines of the server
 	// (capability.StageLog); never after Call has returned. nil: none is asked for.
 	Progress func(capability.Chunk)
 	// Ask answers questions of the server while the call runs, Relay with the next

@@ -155,7 +155,7 @@ func isValue(raw []byte) bool {
 	return dec.SkipValue() == nil && atEnd(dec) == nil
 }
 
-// member is one member of an object; nil when it is not there, or raw is none.
+// member is one member of an object; nil if it is missing or raw is not an object.
 func member(raw []byte, name string) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -195,7 +195,7 @@ func cut(s string, limit int) string {
 func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }
 
 // oneLine makes a message fit for a transport of lines. Between tokens a line break
-// is a space like any other, and inside of strings there is none.
+// is a space like any other, and strings do not contain one.
 func oneLine(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw

@@ -94,7 +94,7 @@ func (c *Client) capabilities(r *Request) json.RawMessage {
 }
 
 // modernMeta is the _meta of a modern request: the foreign members, and the protocol's
-// own, which nobody else may set.
+// own, which callers may not set.
 func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities json.RawMessage) []byte {
 	if capabilities == nil {
 		capabilities = json.RawMessage("{}")
@@ -127,7 +127,7 @@ func appendForeign(dst []byte, meta json.RawMessage) []byte {
 		}
 	})
 	if err != nil {
-		return dst[:from] // half of a broken object is none
+		return dst[:from] // half of a broken object is not an object
 	}
 	return dst
 }

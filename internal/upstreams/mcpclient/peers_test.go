@@ -51,7 +51,7 @@ func play(role string) {
 type marks struct {
 	started   chan string
 	cancelled chan string
-	release   chan struct{} // closed at the end of a test: nobody waits on
+	release   chan struct{} // closed at the end of a test: no handler waits on
 }
 
 func newMarks() *marks {

@@ -155,7 +155,7 @@ func TestElicitation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mustContain(t, out, "cancel") // nobody to ask
+			mustContain(t, out, "cancel") // no user to ask
 			return
 		}
 		wantCode(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired)
@@ -175,7 +175,7 @@ func TestElicitation(t *testing.T) {
 
 func TestListChangesAreHeard(t *testing.T) {
 	onAll(t, func(t *testing.T, g *rig) {
-		// The stream of notices opens beside the calls: grow until it is heard of.
+		// The stream of notices opens beside the calls: grow until a notification arrives.
 		until(t, "a change of the tools", func() bool {
 			if _, err := g.Call(t.Context(), tool("grow", `{}`)); err != nil {
 				t.Fatal(err)
@@ -269,7 +269,7 @@ func TestAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// A call that was sent may have been carried out: whoever closes the connection as soon
+// A call that was sent may have been carried out: a client that closes the connection as soon
 // as it is lost does not turn that into something that may be sent again.
 func TestAProcessThatEndsAndIsClosedAtOnce(t *testing.T) {
 	for range 5 {

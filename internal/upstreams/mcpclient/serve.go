@@ -94,7 +94,7 @@ func (k *conn) notified(ex *exchange, m message) {
 }
 
 // serve answers a request of the server, on a goroutine of its own: the stream must
-// be read on meanwhile. ex is the call that it belongs to; nil: none, or nobody knows.
+// be read on meanwhile. ex is the call that it belongs to; nil if none or unknown.
 func serve(lk link, ex *exchange, m message) {
 	k := lk.shared()
 	ctx, cancel := context.WithCancel(k.ctx)
@@ -165,7 +165,7 @@ func (k *conn) respond(ctx context.Context, ex *exchange, m message) []byte {
 	return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the method is not offered here", nil)
 }
 
-// ask passes a question of the server on to whoever made the call.
+// ask passes a question of the server on to the caller.
 func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 	if ex == nil {
 		return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the request does not belong to exactly one call in flight", nil)

@@ -100,7 +100,7 @@ func newPipes(n int) ([]pipe, error) {
 }
 
 // run is the life of the process. Its thread stays the same, because the process is
-// to die with whoever started it, and that is a thread.
+// to die with its parent, and that is a thread.
 func (l *processLink) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -115,7 +115,7 @@ func (l *processLink) run(started chan<- error) {
 		return
 	}
 	err = procgroup.Reap(l.leader, func() { procgroup.Kill(l.leader) })
-	// Whoever left the group may still hold the output open.
+	// A process that left the group may still hold the output open.
 	_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second))
 	l.log("the process of an upstream ended", err)
 }
@@ -170,7 +170,7 @@ func (l *processLink) write() {
 		case out := <-l.queue:
 			if out.ex != nil {
 				out.ex.sent.Store(true)
-				if out.ex.ended.Load() { // and whoever waited may have read that it was not sent
+				if out.ex.ended.Load() { // and the waiting caller may have read that it was not sent
 					continue
 				}
 			}

@@ -48,7 +48,7 @@ func TestProgramsThatBreakTheRules(t *testing.T) {
 	for name, want := range map[string]string{"garbage": `{"content":[]}`, "strangers": `{"content":[1]}`, "batch": `{"content":[]}`} {
 		t.Run(name, func(t *testing.T) {
 			g := begin(t)
-			for range 3 { // nine bad lines are none too many, each time
+			for range 3 { // nine bad lines are allowed, each time
 				if out, err := g.Call(t.Context(), tool(name, "{}")); err != nil || string(out) != want {
 					t.Errorf("%s %v", out, err)
 				}
@@ -86,7 +86,7 @@ func TestProgramsThatBreakTheRules(t *testing.T) {
 	})
 }
 
-// A question over a pipe says nothing of whose it is: it is the only call's, or nobody's.
+// A question over a pipe says nothing of whose it is: it is the only call's, or of none.
 func TestQuestionsOverAPipe(t *testing.T) {
 	g := &rig{}
 	cfg := program(t, "plain")
@@ -169,7 +169,7 @@ func TestStoppingTakesTheWholeGroup(t *testing.T) {
 			return true
 		}
 		_, after, _ := strings.Cut(string(state), ") ")
-		return strings.HasPrefix(after, "Z") // nobody reaps it where init does not
+		return strings.HasPrefix(after, "Z") // it is not reaped where init does not
 	})
 }
 

@@ -22,7 +22,7 @@ type challenge struct {
 	code     string // insufficient_scope, invalid_token, …
 }
 
-// readChallenge takes the bearer challenge from an answer; one that nobody can read is
+// readChallenge takes the bearer challenge from an answer; an unreadable one is
 // none.
 func readChallenge(h http.Header) (ch challenge) {
 	list, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
@@ -160,7 +160,7 @@ func (s *Source) describe(ctx context.Context, out *servers) (found bool, err er
 	return false, nil
 }
 
-// fetch reads one document; false where there is none.
+// fetch reads one document; false if it does not exist.
 func (s *Source) fetch(ctx context.Context, address string, into any) (bool, error) {
 	if !s.permitted(address) {
 		return false, s.refused("%s has its metadata at an address that may not be used", s.cfg.Name)

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// stranger is an upstream and whoever else is asked, whose documents are a fuzzer's.
+// stranger is an upstream and its authorization server, whose documents are a fuzzer's.
 type stranger struct {
 	t                               *testing.T
 	resource, server, client, token string
@@ -52,7 +52,7 @@ func (s *stranger) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // FuzzDocuments: whatever an upstream and its authorization server write, nothing
-// breaks, nobody is asked over an open line, and a token that is used can be sent.
+// breaks, no request goes over an open line, and a token that is used can be sent.
 func FuzzDocuments(f *testing.F) {
 	f.Add(`{"resource":"https://up.example/mcp","authorization_servers":["https://as.example"],"scopes_supported":["a"]}`,
 		`{"issuer":"https://as.example","token_endpoint":"https://as.example/token","authorization_endpoint":"https://as.example/authorize","registration_endpoint":"https://as.example/register","response_types_supported":["code"]}`,

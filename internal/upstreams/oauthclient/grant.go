@@ -112,7 +112,7 @@ func (s *Source) register(ctx context.Context, at *servers, redirect string) (cl
 
 // ask asks the token endpoint. What comes back is kept; scopes is what was asked for.
 func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string, params url.Values) error {
-	// Nobody takes a code or a refresh token back that was sent: who asked may go, the
+	// A code or a refresh token that was sent cannot be taken back: the caller may go, the
 	// answer counts.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTime)
 	defer cancel()

@@ -23,9 +23,9 @@ type login struct {
 	until    time.Time
 }
 
-// Begin begins a login: somebody visits address, consents, and is sent to redirect with
+// Begin begins a login: the user visits address, consents, and is sent to redirect with
 // a query that [Source.Finish] wants, within ten minutes. Errors: unavailable,
-// invalid_input, and conflict where there is no consent to be had.
+// invalid_input, and conflict if consent is not possible.
 func (s *Source) Begin(ctx context.Context, redirect string) (address string, err error) {
 	if s.cfg.Grant != AuthorizationCode {
 		return "", capability.Errorf(capability.CodeConflict, "oauth", "%s gets its tokens without a login", s.cfg.Name).With("no_login", "")
@@ -132,7 +132,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	return err
 }
 
-// visit goes through a login with whoever is there.
+// visit goes through a login with the user at the terminal.
 func (s *Source) visit(ctx context.Context, at *servers, scopes []string) error {
 	address, err := s.begin(ctx, at, scopes, s.cfg.Redirect)
 	if err != nil {

@@ -6,7 +6,7 @@
 // A Source belongs to one upstream. Its [Source.Transport] sends requests with the
 // token that there is; when the upstream refuses one it finds out who gives tokens
 // (RFC 9728, RFC 8414, OpenID Connect discovery), renews or asks for one, and sends
-// the request once more. Where a person has to consent, nobody waits for it: the
+// the request once more. Where a person has to consent, no call waits for it: the
 // request fails with the reason login_required, and an operator goes through
 // [Source.Begin] and [Source.Finish].
 //
@@ -50,7 +50,7 @@ const (
 const (
 	// ReasonLogin says that a person has to consent first.
 	ReasonLogin = "login_required"
-	// ReasonRefused says that there is no token to be had, or that it is not enough.
+	// ReasonRefused means that a token cannot be had, or is not enough.
 	ReasonRefused = "unauthenticated"
 
 	reasonSilent = "connection_failed"
@@ -75,7 +75,7 @@ const (
 )
 
 // Store keeps what must survive a restart: tokens, and clients that were registered.
-// Its values are secrets. Get fails with not_found where there is none.
+// Its values are secrets. Get fails with not_found if it is missing.
 type Store interface {
 	Get(name string) (secret.Value, error)
 	Set(name string, value secret.Value) error
@@ -112,8 +112,8 @@ type Config struct {
 	Store Store  // nil: nothing survives
 	Key   string // the name in Store
 
-	// Visit has somebody visit the address of an authorization and returns the query
-	// that the redirect brought to redirect. nil: nobody is there, see [Source.Begin].
+	// Visit asks the user to visit the address of an authorization and returns the query
+	// that the redirect brought to redirect. If nil, no user is there, see [Source.Begin].
 	Visit    func(ctx context.Context, address string) (url.Values, error)
 	Redirect string // for Visit
 
@@ -151,7 +151,7 @@ type kept struct {
 	Scopes   []string  `json:"scopes,omitempty"` // asked for
 }
 
-// New checks cfg and asks nobody anything.
+// New checks cfg without sending requests.
 func New(cfg Config) (*Source, error) {
 	bad := func(format string, args ...any) (*Source, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "oauth", format, args...).With("invalid_oauth", "")
@@ -217,7 +217,7 @@ func (s *Source) peek() *kept {
 	return k
 }
 
-// load reads what is at rest, once; again reads it anew, for what another process on
+// load reads what is at rest, once; again reads it another time, for what another process on
 // the same store did. The caller has taken busy.
 func (s *Source) load(again bool) error {
 	if s.kept != nil && !again {

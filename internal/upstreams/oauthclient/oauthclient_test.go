@@ -290,7 +290,7 @@ func TestALoginWithMoreScopes(t *testing.T) {
 	r.cfg.Visit = nil
 	r.open()
 	r.up.set(func() { r.up.more = "write" })
-	for range 5 { // waiting for somebody costs no attempts
+	for range 5 { // waiting for a user costs no attempts
 		r.fails(oauthclient.ReasonLogin, "somebody must log in")
 	}
 	address, err := r.Begin(t.Context(), "http://127.0.0.1:7/callback")
@@ -338,7 +338,7 @@ func TestASilentAuthorizationServerIsNotAskedByAll(t *testing.T) {
 	r.pass(3 * time.Second)
 	r.works()
 
-	// While a token is good it is used, whoever is silent.
+	// While a token is good it is used, even if servers are silent.
 	r.by.set(func() { r.by.change["token_endpoint"] = broken.URL })
 	r.pass(time.Hour - 10*time.Second)
 	r.works()

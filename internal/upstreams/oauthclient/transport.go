@@ -84,8 +84,8 @@ func (s *Source) home(u *url.URL) bool {
 	return strings.EqualFold(u.Scheme, s.resource.Scheme) && strings.EqualFold(u.Host, s.resource.Host)
 }
 
-// token is the one to be sent; "" where there is none yet. One that is about to end is
-// renewed first, if that needs nobody.
+// token is the one to be sent; "" if it is missing. One that is about to end is
+// renewed first, if that needs no user.
 func (s *Source) token(ctx context.Context) (string, error) {
 	now := s.cfg.Now()
 	if k := s.peek(); k != nil && !k.ends(now) {
@@ -139,7 +139,7 @@ func (s *Source) renew(ctx context.Context, used string, ch *challenge, more boo
 	}
 	s.last = ch
 	if s.kept.Access != "" && s.kept.Access != used {
-		return s.kept.Access, nil // somebody was faster
+		return s.kept.Access, nil // another goroutine was faster
 	}
 	err := s.obtain(ctx, ch, more)
 	return s.kept.Access, err
@@ -209,7 +209,7 @@ func (s *Source) attempt(ctx context.Context, ch *challenge, more bool) error {
 
 // settle judges an authorization server that is not the one of before. A client that
 // the operator was given belongs to the first: shown to whichever server an upstream
-// names, its secret would be anybody's. All else is dropped and asked for anew.
+// names, its secret would be anybody's. All else is dropped and requested again.
 func (s *Source) settle(at *servers) error {
 	switch was := s.kept.Issuer; {
 	case was == "" || sameIssuer(was, at.Issuer):

@@ -274,7 +274,7 @@ func newRig(t *testing.T, change func(*rig, *oauthclient.Config)) *rig {
 	return r
 }
 
-// open makes a source anew, as a restart does.
+// open creates a source again, as a restart does.
 func (r *rig) open() {
 	r.Helper()
 	s, err := oauthclient.New(r.cfg)

@@ -20,7 +20,7 @@ func limits() breaker.Config {
 
 // callBreaker keeps calls from an upstream that is connected and breaks them. After five
 // failures in a row nothing is sent for half a minute; then one call goes out on
-// trial. What an upstream answers, also an error of its own, is no failure here.
+// trial. What an upstream answers, also an error of its own, is not a failure here.
 type callBreaker struct {
 	mu    sync.Mutex
 	state breaker.Breaker

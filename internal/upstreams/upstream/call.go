@@ -243,7 +243,7 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 	}
 	schema, err := b.output()
 	if err != nil {
-		return r, nil //nolint:nilerr // it was compiled before it was published; what does not fit a schema that is none?
+		return r, nil //nolint:nilerr // it was compiled before it was published; an invalid schema cannot reject anything
 	}
 	why := "it has no structured content"
 	if len(structured) > 0 {
@@ -302,5 +302,5 @@ func members(doc []byte, each func(name string, value []byte)) error {
 	return jsonx.Members(doc, each)
 }
 
-// appendString appends a text as JSON; what is no UTF-8 becomes the sign for it.
+// appendString appends a text as JSON; what is not UTF-8 becomes the sign for it.
 func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }

@@ -39,7 +39,7 @@ func (p *places) free() {
 }
 
 // conn is one connection of an upstream. The main one, whose key is "", is the
-// watcher's: it reads the lists, hears of changes and carries the calls of shared
+// watcher's: it reads the lists, receives changes and carries the calls of shared
 // upstreams. The others are made for a principal or a session, and closed when idle.
 type conn struct {
 	key    string
@@ -227,7 +227,7 @@ func (u *upstream) connection(ctx context.Context, key string) (*conn, error) {
 	return c, nil
 }
 
-// crowded takes the connection out that was idle longest, where there is no place for
+// crowded takes the connection out that was idle longest, if there is not any place for
 // one more. Caller holds mu and closes it.
 func (u *upstream) crowded() (idle *conn) {
 	if len(u.conns) < maxConnections-1 { // one is the main one
@@ -263,7 +263,7 @@ func (u *upstream) other(key string) (*conn, error) {
 	u.mu.Unlock()
 	switch {
 	case now != nil:
-		u.close(fresh) // somebody was faster
+		u.close(fresh) // another goroutine was faster
 		return now, nil
 	case !room:
 		u.close(fresh)
@@ -325,7 +325,7 @@ func (u *upstream) release(c *conn) {
 }
 
 // sweep closes what was lost or not used for a while. A process may take seconds to
-// end, for which nobody waits here.
+// end, which is not awaited here.
 func (u *upstream) sweep() {
 	u.mu.Lock()
 	idle := u.trash
@@ -364,7 +364,7 @@ func (u *upstream) closeAll() {
 	group.Wait()
 }
 
-// changed hears that a list has to be read again.
+// changed records that a list has to be read again.
 func (u *upstream) changed(kind ingest.Kind) {
 	u.mu.Lock()
 	u.dirty[kind] = true

@@ -113,7 +113,7 @@ func TestProgramsGetAnEnvironmentThatWasBuilt(t *testing.T) {
 }
 
 // TestPrincipalsShowCredentialsOfTheirOwn: over HTTP and in the environment of a
-// program, and nobody's in place of those that are missing.
+// program, and no other values in place of those that are missing.
 func TestPrincipalsShowCredentialsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -87,8 +87,8 @@ func (u *upstream) ownerOf(key string) string {
 }
 
 // secret is the value of one of the record's secrets, or of the owner's own in its
-// place; unauthenticated where it is not in the store of this machine. There is no way
-// from the one to the other: who has none of their own does not act as somebody else.
+// place; unauthenticated where it is not in the store of this machine. The two are never exchanged
+// for each other: a caller without credentials does not act as another one.
 func (u *upstream) secret(owner, name string) (string, error) {
 	if owner != "" {
 		name = record.OwnSecret(name, owner)

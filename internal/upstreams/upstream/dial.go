@@ -18,7 +18,7 @@ func DialMCP(cfg ClientConfig) (Client, error) {
 	if cfg.Changed != nil {
 		in.Changed = func(l mcpclient.List) {
 			for _, kind := range ingest.Kinds() {
-				if listOf(kind) == l || l == mcpclient.Resources && kind == ingest.Template { // there is no notice for templates
+				if listOf(kind) == l || l == mcpclient.Resources && kind == ingest.Template { // templates do not have a notice
 					cfg.Changed(kind)
 				}
 			}

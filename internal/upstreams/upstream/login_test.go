@@ -154,7 +154,7 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		t.Errorf("%s, %s", text, v.Text())
 	}
 
-	// What it takes back, somebody has to give again; nobody waits for it.
+	// What it takes back, a user has to give again; no call waits for it.
 	withdraw()
 	_, err = r.tool("echo", `{}`)
 	if e := capability.AsError(err); err == nil || !strings.Contains(e.Message+e.Hint, "log in") {

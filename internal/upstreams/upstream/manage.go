@@ -16,7 +16,7 @@ import (
 
 // Add connects a new upstream, reads what it declares, and keeps it: all of it, or
 // nothing. A disabled one is kept without being connected, and so is one that wants
-// somebody to log in first. Errors: invalid_input
+// a user to log in first. Errors: invalid_input
 // (invalid_upstream, secret_missing), conflict (upstream_exists), unavailable.
 func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.Record) (Status, error) {
 	if err := rec.Check(); err != nil {
@@ -44,7 +44,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	c, err := u.first(ctx)
 	if err != nil && capability.AsError(err).Reason == oauthclient.ReasonLogin {
 		u.state = capability.Availability{State: capability.StateUnauthorized, Reason: capability.AsError(err).Message, Since: r.cfg.Now()}
-		c, err = nil, nil // nobody can log in to what is not there
+		c, err = nil, nil // a missing upstream has no login
 	}
 	if err != nil {
 		return Status{}, err
@@ -191,7 +191,7 @@ func (r *Registry) Remove(ctx context.Context, by capability.Principal, name str
 		}
 	}
 	if !r.leave(u) {
-		return nil // somebody was faster
+		return nil // another caller was faster
 	}
 	r.record(ctx, audit.UpstreamRemoved, &u.record, by, audit.OutcomeSuccess)
 	return nil
@@ -203,7 +203,7 @@ func (r *Registry) leave(u *upstream) bool {
 	was := r.upstreams[u.record.Name] == u
 	if was {
 		delete(r.upstreams, u.record.Name)
-		r.adding[u.record.Name] = true // nobody adds it anew before it is gone
+		r.adding[u.record.Name] = true // it is not added again before it is gone
 	}
 	publish := r.publish
 	r.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *Registry) leave(u *upstream) bool {
 	return true
 }
 
-// Restart ends the connections of an upstream and makes them anew, also where it was
+// Restart ends the connections of an upstream and opens them again, also where it was
 // given up, and waits until it is there. Errors: not_found, conflict
 // (upstream_disabled), and those of connecting.
 func (r *Registry) Restart(ctx context.Context, by capability.Principal, name string) (Status, error) {

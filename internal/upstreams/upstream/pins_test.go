@@ -173,7 +173,7 @@ func TestPinsOutliveARestart(t *testing.T) {
 	r.add("far", nil)
 	r.halt()
 
-	r.far.silent = true // nothing is heard of it yet
+	r.far.silent = true // no event of it has arrived yet
 	again := newRigOn(t, r.db, r.far, nil)
 	again.listed("tool gone", "tool sum")
 	if r := again.entry("tool", "sum"); r.Contribution.Availability.State != capability.StateDegraded {

@@ -44,7 +44,7 @@ type binding struct {
 	name  string
 	held  bool
 	shown *ingest.Definition
-	// output is compiled when it is needed first; nil: there is none.
+	// output is compiled when it is needed first; may be nil.
 	output func() (*catalog.Schema, error)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // asker passes questions on under the upstream's name, so that none can be taken for
-// ours; nil where nobody can be asked. Samples spend the caller's model: they are
+// ours; nil if no user can be asked. Samples spend the caller's model: they are
 // passed on only where the record says so.
 func (p *provider) asker(c *capability.Call) capability.Asker {
 	if c.Ask == nil {
@@ -35,7 +35,7 @@ func (p *provider) asker(c *capability.Call) capability.Asker {
 	}
 }
 
-// outcome is what somebody decided: accept, decline or cancel; never what they said.
+// outcome is the user's decision: accept, decline or cancel; never what they said.
 func outcome(answer json.RawMessage) string {
 	var action string
 	if jsonx.Unmarshal(memberOf(answer, "action"), &action) != nil || action != "accept" && action != "decline" && action != "cancel" {

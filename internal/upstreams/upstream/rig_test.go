@@ -341,7 +341,7 @@ func (r *rig) tool(name, input string) (string, error) {
 	return out, err
 }
 
-// entry is the published entry of a definition, nil where there is none.
+// entry is the published entry of a definition, nil if it is not published.
 func (r *rig) entry(kind, name string) *catalog.Entry {
 	list := r.catalog.Snapshot().Member(capability.Member{Module: "mcp.far", Kind: kind, Name: name})
 	if len(list) == 0 {

@@ -26,6 +26,6 @@ type Store interface {
 	// nothing to an upstream that is not there any more.
 	SavePins(ctx context.Context, upstream string, save, forget []ingest.Pin) error
 	Upstreams(ctx context.Context) ([]Saved, error)
-	// Delete forgets an upstream and its pins; an absent one is no error.
+	// Delete forgets an upstream and its pins; an absent one is not an error.
 	Delete(ctx context.Context, name string) error
 }

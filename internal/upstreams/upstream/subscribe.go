@@ -13,7 +13,7 @@ const (
 	maxListeners  = 1000 // of one address
 )
 
-// subscription is one address that somebody listens to.
+// subscription is one address with subscribers.
 type subscription struct {
 	listeners map[int]func()
 	next      int
@@ -95,7 +95,7 @@ func (u *upstream) leave(uri string, s *subscription, id int) {
 	c := u.current
 	u.mu.Unlock()
 	if last && c != nil {
-		u.background(func(ctx context.Context) { _ = u.subscribe(ctx, c, "resources/unsubscribe", uri) }) // what comes all the same is heard by nobody
+		u.background(func(ctx context.Context) { _ = u.subscribe(ctx, c, "resources/unsubscribe", uri) }) // notifications that still come are dropped
 	}
 }
 
@@ -120,7 +120,7 @@ func (u *upstream) resubscribe(c *conn) {
 	})
 }
 
-// updated hears of a resource that has changed.
+// updated handles a resource that has changed.
 func (u *upstream) updated(uri string) {
 	u.mu.Lock()
 	var listeners []func()

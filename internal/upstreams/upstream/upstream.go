@@ -64,7 +64,7 @@ type Request struct {
 }
 
 // Client is one connection to one upstream. It is safe for concurrent use. Connect
-// shares one attempt, takes 10 s at most, and starts anew after a loss; Call returns
+// shares one attempt, takes 10 s at most, and starts again after a loss; Call returns
 // the raw result, beside [capability.InputRequired] where the upstream asks first;
 // Close ends all of it.
 type Client interface {

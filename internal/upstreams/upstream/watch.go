@@ -62,7 +62,7 @@ type upstream struct {
 	subs     map[string]*subscription
 }
 
-// attempt is what calls wait for while there is no connection.
+// attempt is what calls wait for while disconnected.
 type attempt struct {
 	done chan struct{}
 	err  error
@@ -227,7 +227,7 @@ func (u *upstream) pause(ctx context.Context) bool {
 	}
 }
 
-// restarted takes an operator's word that it is to be tried anew.
+// restarted handles an operator's request to try again.
 func (u *upstream) restarted() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -260,7 +260,7 @@ func (u *upstream) answer(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a := u.attempt
-	if a == nil || u.restart { // who waits for a restart hears of that, not of an attempt from before
+	if a == nil || u.restart { // a caller that waits for a restart receives that error, not of an attempt from before
 		return
 	}
 	a.err = err
@@ -270,7 +270,7 @@ func (u *upstream) answer(err error) {
 	}
 }
 
-// lost says that there is no main connection, and when the next one is made.
+// lost records the loss of the main connection and the time of the next attempt.
 func (u *upstream) lost(ctx context.Context, err error) {
 	now := u.reg.cfg.Now()
 	e := capability.AsError(err)

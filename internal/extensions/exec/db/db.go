@@ -63,7 +63,7 @@ type Config struct {
 	// Program is this binary, which must call [WorkerMain] when [IsWorker] says so.
 	Program string
 	// Resolver, Dialer and OnDecision are those of connections to servers; nil
-	// means the system's, and nobody.
+	// means the system's, and no callback.
 	Resolver   egress.Resolver
 	Dialer     egress.Dialer
 	OnDecision func(extension string, d egress.Decision)

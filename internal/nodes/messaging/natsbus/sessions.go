@@ -34,7 +34,7 @@ func (b *Broker) listenToSessions(ctx context.Context) error {
 		"$SYS.ACCOUNT." + account + ".CONNECT":    messaging.SessionOpened,
 		"$SYS.ACCOUNT." + account + ".DISCONNECT": messaging.SessionClosed,
 	} {
-		if _, err := b.system.Subscribe(subject, func(m *nats.Msg) { b.heard(kind, m.Data) }); err != nil {
+		if _, err := b.system.Subscribe(subject, func(m *nats.Msg) { b.handleSession(kind, m.Data) }); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (b *Broker) listenToSessions(ctx context.Context) error {
 	return b.system.FlushWithContext(ctx)
 }
 
-func (b *Broker) heard(kind messaging.SessionKind, data []byte) {
+func (b *Broker) handleSession(kind messaging.SessionKind, data []byte) {
 	var e told
 	if err := json.Unmarshal(data, &e); err != nil {
 		b.cfg.Logger.Warn("what a server says of a session cannot be read", "err", err)

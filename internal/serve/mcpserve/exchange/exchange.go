@@ -97,11 +97,11 @@ func (x *Exchange) ProgressFunc() func(capability.Chunk) {
 	if x.token == nil && !x.Logs {
 		return nil
 	}
-	return x.Heard
+	return x.SendChunk
 }
 
-// Heard sends a provider's chunk to the client before the result.
-func (x *Exchange) Heard(c capability.Chunk) {
+// SendChunk sends a provider's chunk to the client before the result.
+func (x *Exchange) SendChunk(c capability.Chunk) {
 	switch {
 	case c.Stage == capability.StageLog:
 		if x.Logs && severityOf(c.Data) >= x.Severity {

@@ -28,7 +28,7 @@ func made(accept string, e mcpwire.Era, during func(*Exchange), out Outcome) *ht
 func TestAnAnswerIsJSONUntilSomethingIsSaidBefore(t *testing.T) {
 	t.Parallel()
 	nothing := func(*Exchange) {}
-	says := func(x *Exchange) { x.Heard(capability.Chunk{Progress: 1, Message: "half"}) }
+	says := func(x *Exchange) { x.SendChunk(capability.Chunk{Progress: 1, Message: "half"}) }
 	fault := &mcpwire.Fault{Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest, Message: "no"}
 	for name, tt := range map[string]struct {
 		accept string
@@ -71,7 +71,7 @@ func TestProgressIsRareAndItsLastIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := made("*/*", mcpwire.Era{}, func(x *Exchange) {
 			for i := range 1000 {
-				x.Heard(capability.Chunk{Progress: float64(i)})
+				x.SendChunk(capability.Chunk{Progress: float64(i)})
 			}
 		}, Outcome{Result: []byte(`{}`)})
 		if n := strings.Count(w.Body.String(), "notifications/progress"); n > ProgressMost+1 || !strings.Contains(w.Body.String(), `"progress":999}`) {
@@ -85,7 +85,7 @@ func TestALogIsHeardFromItsSeverityOn(t *testing.T) {
 	w := made("*/*", mcpwire.Era{}, func(x *Exchange) {
 		x.Logs, x.Severity = true, 3
 		for _, level := range append(Severities(), "unknown") {
-			x.Heard(capability.Chunk{Stage: capability.StageLog, Data: json.RawMessage(`{"level":"` + level + `"}`)})
+			x.SendChunk(capability.Chunk{Stage: capability.StageLog, Data: json.RawMessage(`{"level":"` + level + `"}`)})
 		}
 	}, Outcome{Result: []byte(`{}`)})
 	for i, level := range append(Severities(), "unknown") {

@@ -30,7 +30,7 @@ type Swarm struct {
 	Completed int    `json:"completed"`
 	Stopped   int    `json:"stopped"`
 	Errored   int    `json:"errored"`
-	// NotBegun are the labels of parts of which nobody has begun; Total counts them.
+	// NotBegun are the labels of parts that have not been started; Total counts all parts.
 	NotBegun []string `json:"notBegun,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func Over(t row.Thread, sessions []row.Session, nodes []row.Node) Swarm {
 	return s
 }
 
-// Synthesis is the message about a swarm where nobody writes a better one: a line for
+// Synthesis is the message about a swarm if no model writes a better one: a line for
 // each task.
 func Synthesis(s Swarm) string {
 	var b strings.Builder

@@ -5,7 +5,7 @@
 //
 // All of it is functions of their arguments. What they read was written by agents and
 // models, so texts are cut to stated bounds and nothing in them is obeyed. Where the
-// rules see nothing they say so, and the caller asks somebody.
+// rules see nothing they say so, and the caller asks a model or the user.
 package decide
 
 import (

@@ -54,7 +54,7 @@ var (
 func Refuses(answer string) bool { return refusal.MatchString(strings.TrimSpace(answer)) }
 
 // Outside is the first path in a text that is outside of all roots, the first of which
-// is the working directory; "" where there is none. Roots are absolute. Paths are
+// is the working directory; "" if unknown. Roots are absolute. Paths are
 // compared as they are written: where links lead is package permit's to say.
 func Outside(text string, roots []string) string {
 	for _, m := range path.FindAllStringSubmatch(tail(text, maxRead), 1000) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Runner runs a command in a folder. It ends the command, and all that this started,
-// with ctx. err says that the command could not be run; what it exits with is no error.
+// with ctx. err says that the command could not be run; a failing exit status is not an error.
 // Output may be cut.
 type Runner interface {
 	Run(ctx context.Context, dir string, argv []string) (exit int, output string, err error)

@@ -31,7 +31,7 @@ const (
 	maxCriterion  = 500 // characters
 )
 
-// SettleCriteria takes those that somebody gave, else asks a small model, else has a
+// SettleCriteria takes those that the caller gave, else asks a small model, else has a
 // baseline, of which parts are the titles of the plan's first steps. model may be nil.
 func SettleCriteria(ctx context.Context, model Model, task string, kind row.ThreadKind, provided, parts []string) Criteria {
 	if list := tidy(provided); len(list) > 0 {

@@ -30,8 +30,8 @@ import (
 // otherwise.
 const MaxRounds = 3
 
-// Nobody is who looked at the work where there is no model, no check and no validator.
-const Nobody = "nobody"
+// Unreviewed is the reviewer of work without a model, a check or a validator.
+const Unreviewed = "nobody"
 
 // Model answers a prompt.
 type Model interface {
@@ -95,7 +95,7 @@ type Report struct {
 	SessionID string    `json:"sessionId"`
 	At        time.Time `json:"at"`
 	Outcome   Outcome   `json:"outcome"`
-	By        string    `json:"by"` // proof, custom, checks, model or Nobody
+	By        string    `json:"by"` // proof, custom, checks, model or Unreviewed
 	Summary   string    `json:"summary"`
 	FollowUp  string    `json:"followUpPrompt,omitempty"`
 	Checklist []string  `json:"checklist,omitempty"`
@@ -114,7 +114,7 @@ type Validator struct{ cfg Config }
 func New(cfg Config) *Validator { return &Validator{cfg} }
 
 // Validate looks at a task and says what comes of it. It does not fail: what it could not
-// do is in the notes, and a judgement that nobody could make is the user's.
+// do is in the notes, and an impossible judgement is left to the user.
 func (v *Validator) Validate(ctx context.Context, s Subject) Report {
 	r := Report{ThreadID: s.ThreadID, SessionID: s.SessionID, At: v.cfg.Now().UTC(), Criteria: s.Criteria, Rounds: s.Rounds}
 	if v.cfg.Look != nil {
@@ -171,7 +171,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 		return r.settle(Pass, "checks", "The checks pass.", "")
 	case v.cfg.Model == nil:
 		r.Notes = append(r.Notes, "There is no model and no check: nobody has validated this.")
-		return r.settle(Pass, Nobody, "Not validated.", "")
+		return r.settle(Pass, Unreviewed, "Not validated.", "")
 	}
 	answer, err := v.cfg.Model.Ask(ctx, false, prompt(s, *r))
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	mostVerdicts = 200       // objects tried
 )
 
-// ReadVerdict finds the last verdict in a model's answer. What is none, and a revision
+// ReadVerdict finds the last verdict in a model's answer. Other text, and a revision
 // that does not say what to do, is an escalation. A checklist may be of texts or of
 // objects.
 func ReadVerdict(answer string) Verdict {

@@ -30,7 +30,7 @@ type Kind string
 // The kinds of events.
 const (
 	Output Kind = "o" // the program printed it
-	Input  Kind = "i" // somebody typed it
+	Input  Kind = "i" // a user typed it
 	Mark   Kind = "m" // a note: the state from here on, or "end"
 	Resize Kind = "r" // "120x40"
 )

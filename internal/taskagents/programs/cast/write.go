@@ -65,7 +65,7 @@ func (w *Writer) event(at time.Time, kind Kind, data []byte) {
 	w.line(append(line, ']'))
 }
 
-// line writes one, and the end in its place when there is no room for it. The caller
+// line writes one, and the end in its place when it does not fit. The caller
 // holds mu.
 func (w *Writer) line(line []byte) {
 	if w.over {

@@ -225,13 +225,13 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	d.changed(now)
 }
 
-// Stopping is told when somebody asked for the end.
+// Stopping is told when a client asked for the end.
 func (d *Detector) Stopping(now time.Time) []Change {
 	return d.move(now, Status{State: Stopping, Phase: d.status.Phase}, "stop requested", nil)
 }
 
 // Exit is told when the process is gone. code is its status, negative after a signal;
-// asked says whether somebody wanted it.
+// asked reports whether a client wanted it.
 func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	if !d.status.State.live() {
 		return nil

@@ -37,11 +37,11 @@ func begin(file *File) *session {
 	s := &session{screen: term.New(100, 30), now: time.Unix(1000, 0)}
 	s.Detector = New(file, "", s.screen)
 	s.screen.OSC = func(n int, data string) { s.OSC(s.now, n, data) }
-	s.hear(s.Start(s.now))
+	s.record(s.Start(s.now))
 	return s
 }
 
-func (s *session) hear(changes []Change) {
+func (s *session) record(changes []Change) {
 	for _, c := range changes {
 		s.said = append(s.said, c.To.Word())
 	}
@@ -56,7 +56,7 @@ func (s *session) after(d time.Duration) *session {
 			break
 		}
 		s.now = next
-		s.hear(s.Tick(s.now))
+		s.record(s.Tick(s.now))
 	}
 	s.now = end
 	return s
@@ -247,25 +247,25 @@ func TestHooks(t *testing.T) {
 func TestExit(t *testing.T) {
 	t.Parallel()
 	s := atWork(t)
-	s.hear(s.Exit(s.now, 0, false))
+	s.record(s.Exit(s.now, 0, false))
 	s.expect(t, "starting", "ready", "busy", "done", "stopping", "done")
 	s = atWork(t)
-	s.hear(s.Exit(s.now, 0, true))
+	s.record(s.Exit(s.now, 0, true))
 	s.expect(t, "starting", "ready", "busy", "stopping", "stopped")
 	s = ready(t)
-	s.hear(s.Exit(s.now, 3, false))
+	s.record(s.Exit(s.now, 3, false))
 	s.expect(t, "starting", "ready", "failed:exit")
 	s = ready(t)
-	s.hear(s.Stopping(s.now))
-	s.hear(s.Exit(s.now, -15, true))
+	s.record(s.Stopping(s.now))
+	s.record(s.Exit(s.now, -15, true))
 	s.expect(t, "starting", "ready", "stopping", "stopped")
 	s = start(t, programs.Codex).show("Error loading configuration: nothing fits")
-	s.hear(s.Exit(s.now, 1, false))
+	s.record(s.Exit(s.now, 1, false))
 	s.expect(t, "starting", "failed:config")
 	one := start(t, programs.OpenCode).show("> build · m\n").after(long).print("\nError: Incorrect API key provided.\n")
-	one.hear(one.Exit(one.now, 1, false))
+	one.record(one.Exit(one.now, 1, false))
 	one.expect(t, "starting", "busy", "failed:auth", "failed:exit")
-	if s.hear(s.show(ask).Tick(s.now.Add(long))); len(s.said) != 2 {
+	if s.record(s.show(ask).Tick(s.now.Add(long))); len(s.said) != 2 {
 		t.Errorf("a state after the end: %q", s.said)
 	}
 }

@@ -253,8 +253,8 @@ func Fingerprint(kind, question string, options []string) string {
 	return kind + "|" + text.CutRunes(question, 100) + "|" + strings.Join(options, "|")
 }
 
-// MatchOption returns the index of the option that begins with label, ignoring case; -1 if there
-// is none or several. An equal option wins unless two others come before it. Trailing marks are
+// MatchOption returns the index of the option that begins with label, ignoring case; -1 if it
+// does not exist exactly once. An equal option wins unless two others come before it. Trailing marks are
 // cut from the options.
 func MatchOption(options []string, label, marks string) int {
 	label = text.Fold(label)

@@ -130,7 +130,7 @@ func Look(file *File, s Snapshot) *View {
 
 // settle decides between a dialog and an input box. A dialog above the box is history:
 // programs put the box away while they ask. A list that stands inside the frame of the
-// box is what somebody types.
+// box is the text that a user types.
 func (v *View) settle() {
 	d, b := v.Dialog, v.Box
 	switch {
@@ -275,7 +275,7 @@ func (v *View) linesOf(r Region) []string {
 }
 
 // turn returns the last n non-blank lines above the input box, or at the end of the
-// screen where there is none, but nothing from before the last submitted line: what an
+// screen if there is not one, but nothing from before the last submitted line: what an
 // earlier turn left there says nothing about this one.
 func (v *View) turn(n int) []string {
 	end := v.last

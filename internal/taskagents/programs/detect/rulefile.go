@@ -18,7 +18,7 @@ import (
 // BuiltIn is the source of the files that come with the program.
 const BuiltIn = "built in"
 
-// Bounds of rule files: a file that somebody put into the override folder must not
+// Bounds of rule files: a file that a user put into the override folder must not
 // make every look at every screen slow.
 const (
 	mostFiles      = 64
@@ -49,7 +49,7 @@ type File struct {
 // Input says how the program draws the box that people type into.
 type Input struct {
 	Glyphs []string // what its first line begins with; none: anything
-	Frame  string   // the runes of the lines above and below it; empty: there are none
+	Frame  string   // the runes of the lines above and below it; empty if not used
 	Below  int      // non-blank lines there may be below it
 	Echo   []string // what a submitted line begins with in the transcript
 }

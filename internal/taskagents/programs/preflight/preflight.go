@@ -1,5 +1,5 @@
 // Package preflight finds out which task agents' programs can be used on this machine:
-// whether they are installed, in which version, and whether somebody is logged in. It
+// whether they are installed, in which version, and whether a user is logged in. It
 // asks the programs themselves where they can be asked, and looks at no credential: a
 // variable or a file is there or it is not.
 package preflight

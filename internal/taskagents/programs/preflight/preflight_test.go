@@ -31,7 +31,7 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) program(name, script string) {
 	m.t.Helper()
-	// A child that another test starts meanwhile would hold the file open, and nobody
+	// A child that another test starts meanwhile would hold the file open, and no process
 	// could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

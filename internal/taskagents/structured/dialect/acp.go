@@ -126,7 +126,7 @@ func (a *acp) Filed(f *File, text string, err error) Step {
 	return sent(a.result(f.id, object{"content": text}))
 }
 
-func (a *acp) Hear(line []byte) (Step, error) { return a.hear(line, a.asked, a.noted) }
+func (a *acp) HandleLine(line []byte) (Step, error) { return a.handleMessage(line, a.asked, a.noted) }
 
 func (a *acp) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
 	invalid := func() (Step, error) {
@@ -210,7 +210,7 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 func (c *acpCall) known() []byte {
 	members := make(map[string]jsonx.Raw)
 	if c.Input.Kind() == '{' {
-		_ = jsonx.Unmarshal(c.Input, &members) // what is no object has no members
+		_ = jsonx.Unmarshal(c.Input, &members) // a value that is not an object has no members
 	}
 	var paths []string
 	for _, l := range c.Locations {

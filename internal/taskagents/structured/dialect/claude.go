@@ -70,7 +70,7 @@ func (c *claude) reply(id jsonx.Raw, response object) Step {
 // Filed has nothing to do: the program reads and writes files itself.
 func (c *claude) Filed(*File, string, error) Step { return Step{} }
 
-func (c *claude) Hear(line []byte) (Step, error) {
+func (c *claude) HandleLine(line []byte) (Step, error) {
 	var m struct {
 		Type      string    `json:"type"`
 		Subtype   string    `json:"subtype"`
@@ -86,7 +86,7 @@ func (c *claude) Hear(line []byte) (Step, error) {
 	if err := unmarshal(line, &m); err != nil {
 		return Step{}, err
 	}
-	ofHelper := m.Parent.Kind() == '"' // its turns are no turns of ours
+	ofHelper := m.Parent.Kind() == '"' // its turns are not turns of ours
 	switch m.Type {
 	case "control_response":
 		return c.answered(m.Response)

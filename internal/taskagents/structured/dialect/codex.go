@@ -115,7 +115,7 @@ func (c *codex) Answer(q *Question, option int, _ string) Step {
 // Filed has nothing to do: the program reads and writes files itself.
 func (c *codex) Filed(*File, string, error) Step { return Step{} }
 
-func (c *codex) Hear(line []byte) (Step, error) { return c.hear(line, c.asked, c.noted) }
+func (c *codex) HandleLine(line []byte) (Step, error) { return c.handleMessage(line, c.asked, c.noted) }
 
 // codexParams are the members that we read of any message's parameters.
 type codexParams struct {

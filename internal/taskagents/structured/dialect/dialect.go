@@ -37,16 +37,16 @@ const (
 type Dialect interface {
 	// Begin opens the conversation, or takes one up again.
 	Begin() Step
-	// Hear takes one line. An error says that it is no message of this protocol: then
+	// HandleLine handles one line. An error means that it is not a message of this protocol: then
 	// nothing has changed.
-	Hear(line []byte) (Step, error)
+	HandleLine(line []byte) (Step, error)
 	// Say gives the program a text. While it works on a turn, ok is false where the
 	// protocol has no way to do that.
 	Say(text string, working bool) (s Step, ok bool)
 	// Answer answers a question with one of its options, by its index. why is for the
 	// agent, where a refusal can carry one.
 	Answer(q *Question, option int, why string) Step
-	// Interrupt asks for the end of the turn. The questions that are open are no more.
+	// Interrupt asks for the end of the turn. The open questions are withdrawn.
 	Interrupt(open []*Question) Step
 	// Filed answers a program that wanted a file: with its text, or why not.
 	Filed(f *File, text string, err error) Step
@@ -71,14 +71,14 @@ const (
 	Opened    Kind = iota // Token: the conversation can begin
 	Named                 // Token
 	Refused               // Text: it cannot begin
-	SignIn                // Text: somebody has to sign in first
+	SignIn                // Text: a user has to sign in first
 	Began                 // a turn did, ours or one of the program's own
 	Taken                 // what was said while it works was
 	Words                 // Text: of the agent; More: a part of a message
 	Tool                  // Tool, Text: it is used
 	Phase                 // Phase: how the turn goes on
 	Asked                 // Question
-	Withdrawn             // Text: the ID of a question that is none any more
+	Withdrawn             // Text: the ID of a question that was withdrawn
 	Ended                 // Phase, Text: the turn has
 	Declined              // Text: what we asked for last was not done
 	Spent                 // Usage
@@ -122,7 +122,7 @@ type Option struct {
 	answer jsonx.Raw
 }
 
-// Find returns the first option of a kind; -1: there is none.
+// Find returns the first option of a kind; -1 if it is missing.
 func (q *Question) Find(kinds ...string) int {
 	for _, kind := range kinds {
 		for i, o := range q.Options {

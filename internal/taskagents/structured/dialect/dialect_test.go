@@ -28,14 +28,14 @@ func opened(t *testing.T, name programs.Name) dialect.Dialect {
 		lines = []string{`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}`, `{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}`}
 	}
 	for _, l := range lines {
-		hear(t, d, l)
+		handleLine(t, d, l)
 	}
 	return d
 }
 
-func hear(t *testing.T, d dialect.Dialect, line string) dialect.Step {
+func handleLine(t *testing.T, d dialect.Dialect, line string) dialect.Step {
 	t.Helper()
-	s, err := d.Hear([]byte(line))
+	s, err := d.HandleLine([]byte(line))
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
@@ -54,7 +54,7 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 		},
 	} {
 		d := opened(t, name)
-		s := hear(t, d, c.ask)
+		s := handleLine(t, d, c.ask)
 		if len(s.Told) != 1 || s.Told[0].Kind != dialect.Asked {
 			t.Fatalf("%s: %+v", name, s)
 		}
@@ -69,7 +69,7 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 		}
 		// What cannot be put as one choice is refused at once.
 		two := strings.Replace(c.ask, `"questions":[`, `"questions":[{"id":"q0","question":"What?","options":[{"label":"x"}]},`, 1)
-		if s := hear(t, d, two); len(s.Told) != 0 || len(s.Out) != 1 {
+		if s := handleLine(t, d, two); len(s.Told) != 0 || len(s.Out) != 1 {
 			t.Errorf("%s: two questions: %+v", name, s)
 		}
 	}
@@ -77,12 +77,12 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 
 func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 	d := opened(t, programs.Codex)
-	hear(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
-	q := hear(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
+	handleLine(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
+	q := handleLine(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
 	if q.Tool != "apply_patch" || string(q.Input) != `{"paths":["/w/a","/etc/b","/w/c","/r"]}` {
 		t.Errorf("%s %s", q.Tool, q.Input)
 	}
-	q = hear(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
+	q = handleLine(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
 	if string(q.Input) != `{"paths":[]}` {
 		t.Errorf("of a change that is not known: %s", q.Input)
 	}
@@ -99,7 +99,7 @@ func TestThreadsAndHelpersThatAreNotOursAreNotHeard(t *testing.T) {
 	} {
 		d := opened(t, name)
 		for _, l := range lines {
-			if s := hear(t, d, l); len(s.Told)+len(s.Out) != 0 {
+			if s := handleLine(t, d, l); len(s.Told)+len(s.Out) != 0 {
 				t.Errorf("%s: %+v", name, s)
 			}
 		}
@@ -133,7 +133,7 @@ func TestTurnsThatFailSayWhy(t *testing.T) {
 	} {
 		d := opened(t, c.name)
 		d.Say("text", false)
-		s := hear(t, d, c.line)
+		s := handleLine(t, d, c.line)
 		if end := s.Told[len(s.Told)-1]; end.Kind != dialect.Ended || end.Phase != c.want {
 			t.Errorf("%s: %s ends with %+v, and should with %s", c.name, c.line, end, c.want)
 		}
@@ -150,9 +150,9 @@ func TestTheLastMessageIsWhatATurnEndsWith(t *testing.T) {
 		fmt.Sprintf(chunk, "m1", "I will look."), `"tool_call","toolCallId":"c","title":"read","kind":"read"`,
 		fmt.Sprintf(chunk, "m2", "Not yet."), fmt.Sprintf(chunk, "m3", "All "), fmt.Sprintf(chunk, "m3", "done."),
 	} {
-		hear(t, d, fmt.Sprintf(update, u))
+		handleLine(t, d, fmt.Sprintf(update, u))
 	}
-	s := hear(t, d, `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`)
+	s := handleLine(t, d, `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`)
 	if end := s.Told[len(s.Told)-1]; end.Text != "All done." {
 		t.Errorf("it ends with %+v", end)
 	}

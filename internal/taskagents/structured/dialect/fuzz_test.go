@@ -71,7 +71,7 @@ func converse(f *testing.F, name programs.Name, file string) {
 		}
 		check(d.Begin())
 		for i, line := range bytes.Split(data, []byte("\n")) {
-			s, err := d.Hear(line)
+			s, err := d.HandleLine(line)
 			if err != nil && len(s.Out)+len(s.Told) > 0 {
 				t.Fatalf("an error with %+v", s)
 			}

@@ -54,7 +54,7 @@ func (r *rpc) call(method string, params any, then func(jsonx.Raw, *rpcError) St
 		r.waits = make(map[int64]func(jsonx.Raw, *rpcError) Step)
 	}
 	r.waits[r.next] = then
-	delete(r.waits, r.next-mostWaits) // nobody waits for that answer any more
+	delete(r.waits, r.next-mostWaits) // no caller waits for that answer any more
 	return r.wrap(object{"id": r.next, "method": method, "params": params})
 }
 
@@ -77,8 +77,8 @@ func (r *rpc) unsupported(id jsonx.Raw, method string) Step {
 	return s
 }
 
-// hear takes a message to whoever it is for.
-func (r *rpc) hear(line []byte, asked func(id jsonx.Raw, method string, params jsonx.Raw) (Step, error), noted func(method string, params jsonx.Raw) (Step, error)) (Step, error) {
+// handleMessage delivers a message to its receiver.
+func (r *rpc) handleMessage(line []byte, asked func(id jsonx.Raw, method string, params jsonx.Raw) (Step, error), noted func(method string, params jsonx.Raw) (Step, error)) (Step, error) {
 	var m struct {
 		ID     jsonx.Raw `json:"id"`
 		Method string    `json:"method"`
@@ -110,7 +110,7 @@ func (r *rpc) hear(line []byte, asked func(id jsonx.Raw, method string, params j
 }
 
 // unmarshal decodes what a stranger wrote. Half a character, as of a text that was cut
-// in the middle, is no reason to miss a message.
+// in the middle, must not lose a message.
 func unmarshal(line []byte, v any) error {
 	err := jsonx.Unmarshal(line, v)
 	if err == nil {

@@ -25,7 +25,7 @@ type Column interface {
 	Name() string
 	// Value is what SQL keeps: a string, an int64, or nil for a reference to nothing.
 	Value() any
-	// Scan takes what SQL kept. It fails where that is no value of the column.
+	// Scan reads a stored value. It fails if that is not a value of the column.
 	Scan(kept any) error
 	clean(table string) error
 }

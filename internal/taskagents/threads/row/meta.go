@@ -22,7 +22,7 @@ const (
 )
 
 // Keys of a thread's metadata about the conversation in which it was asked for: the session
-// of whoever asked, and a list of what they say was said before.
+// of the caller, and a list of what they say was said before.
 const (
 	OriginSession  = "originSessionId"
 	OriginMessages = "originMessages"
@@ -34,12 +34,12 @@ const (
 	Halted = "stopped"
 )
 
-// Held says that somebody has paused, stopped or archived a thread: nothing of it is begun.
+// Held reports whether a thread is paused, stopped or archived: then nothing of it is started.
 func (t Thread) Held() bool {
 	return Meta(t.Metadata, ControlState) != "" || t.Status == ThreadArchived
 }
 
-// Meta is the text at a key of an object; "" where there is none.
+// Meta returns the text at a key of an object, or "" if it is missing.
 func Meta(object json.RawMessage, key string) string {
 	var members map[string]json.RawMessage
 	if jsonx.Unmarshal(object, &members) != nil {

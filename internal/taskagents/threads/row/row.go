@@ -35,7 +35,7 @@ type Row interface {
 	Columns() []Column
 }
 
-// Millis is a time on the wires that count milliseconds since 1970; 0 is none.
+// Millis is a time on the wires that count milliseconds since 1970; 0 means no time.
 type Millis int64
 
 // At is t as Millis.

@@ -222,7 +222,7 @@ func TestMetadataIsReadAndReplaced(t *testing.T) {
 	}
 }
 
-// FuzzScan: a database is a file that somebody may have written into.
+// FuzzScan: another program may have written into the database's file.
 func FuzzScan(f *testing.F) {
 	f.Add("{}", int64(1))
 	f.Add(`{"a":[`, int64(-1))

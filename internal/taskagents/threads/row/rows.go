@@ -113,7 +113,7 @@ type TranscriptItem struct {
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// PendingDecision waits for somebody's yes or no; a session has at most one.
+// PendingDecision waits for the user's yes or no; a session has at most one.
 type PendingDecision struct {
 	SessionID    string          `json:"sessionId"`
 	ThreadID     string          `json:"threadId"`

@@ -144,8 +144,8 @@ const (
 	ValidationStarted  = "validation_started"
 	ValidationPassed   = "validation_passed"
 	ValidationFailed   = "validation_failed"
-	ValidationCanceled = "validation_canceled" // ours: nobody knows how it would have ended
-	NodeChanged        = "node_changed"        // ours: somebody set a node's status
+	ValidationCanceled = "validation_canceled" // ours: how it would have ended is unknown
+	NodeChanged        = "node_changed"        // ours: a user set a node's status
 )
 
 // Valid reports whether k is a kind.

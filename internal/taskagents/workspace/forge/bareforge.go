@@ -168,7 +168,7 @@ func (r *repository) file(number int) string {
 	return filepath.Join(r.dir, folder, strconv.Itoa(number)+".json")
 }
 
-// all skips what is no record: a number that was taken by somebody who then died.
+// all skips files that are not records: a number taken by a process that then died.
 func (r *repository) all() ([]Record, error) {
 	if err := os.MkdirAll(filepath.Join(r.dir, folder), 0o700); err != nil {
 		return nil, broken(err)

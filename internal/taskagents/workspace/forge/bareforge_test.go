@@ -94,7 +94,7 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	// A number that somebody took and died, and files of strangers, are no pull requests.
+	// A number taken by a process that died, and files of strangers, are not pull requests.
 	for name, text := range map[string]string{"9.json": "", "x.json": "{}", "12.json": `{"number":1}`} {
 		if err := os.WriteFile(filepath.Join(bare, folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// DeviceFlow logs somebody in on another screen (RFC 8628): they open a page
+// DeviceFlow logs a user in on another screen (RFC 8628): they open a page
 // and type a code there.
 type DeviceFlow struct {
 	// Base is where /login/device/code and /login/oauth/access_token are; "" means
@@ -40,7 +40,7 @@ const (
 	defaultPause = 5 * time.Second
 )
 
-// Login asks for a code, shows it through show, and waits until somebody has typed
+// Login asks for a code, shows it through show, and waits until the user has typed
 // it, 300 s at most. Errors: unavailable, reason no_client_id or forge_unreachable;
 // denied, reason access_denied, when they refused; timeout, reason login_expired;
 // denied, reason missing_scope, when less was granted than asked for; failed, reason

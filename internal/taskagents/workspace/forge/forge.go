@@ -1,7 +1,7 @@
 // Package forge is the port to services that host repositories: pull requests and issues, with
 // a user's credentials. Package githubforge implements it for GitHub, and this package for
 // bare repositories on this machine: there, a pull request is the ref refs/pull/<n>/head, as
-// on GitHub, and a JSON file in the folder junctor-pulls, and there are no issues.
+// on GitHub, and a JSON file in the folder junctor-pulls, without issues.
 //
 // The package also finds the repository that a text names, decides which repositories may be
 // used ([Policy]), and turns lists in a text into issues ([Items]). Only [DeviceFlow], which
@@ -18,8 +18,8 @@ import (
 
 // Host is a forge. It is safe for concurrent use.
 type Host interface {
-	// Open returns the repository as the owner of token sees it; an empty token is
-	// nobody's. It talks to nobody yet.
+	// Open returns the repository as the owner of token sees it, or as an anonymous
+	// user if token is empty. It does not connect yet.
 	Open(repo Repo, token secret.Value) (Repository, error)
 }
 

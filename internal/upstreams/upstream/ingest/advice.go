@@ -9,7 +9,7 @@ import (
 )
 
 // suspicious are texts that speak to a model rather than of a tool. They are advice
-// for whoever reads a diff: no such list is complete, so nothing depends on it.
+// for the reader of a diff: no such list is complete, so nothing depends on it.
 // keys are words of which a match holds one: most texts hold none, and looking for
 // words is cheap.
 var suspicious = []struct {

@@ -39,7 +39,7 @@ const (
 )
 
 // Waits returns the difference that an operator must approve. waits is false if there
-// is none.
+// is missing.
 func (p *PinRow) Waits() (d PinDifference, waits bool) {
 	d = PinDifference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
 	var before, after json.RawMessage

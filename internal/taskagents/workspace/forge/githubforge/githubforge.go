@@ -36,7 +36,7 @@ type Host struct{ cfg Config }
 
 var _ forge.Host = (*Host)(nil)
 
-// New returns the host; it talks to nobody yet.
+// New returns the host; it does not connect yet.
 func New(cfg Config) *Host {
 	if cfg.Base == "" {
 		cfg.Base = "https://api.github.com"

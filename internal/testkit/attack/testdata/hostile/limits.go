@@ -177,7 +177,7 @@ func ignoreTerm() {
 	time.Sleep(10 * time.Minute)
 }
 
-// daemon is a process that nobody asked for: v.Names[0] marks its command line.
+// daemon is an unwanted process: v.Names[0] marks its command line.
 func daemon() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	time.Sleep(10 * time.Minute)

@@ -45,7 +45,7 @@ func datagrams() {
 	if fault := (*net.DNSError)(nil); errors.As(err, &fault) && fault.IsNotFound {
 		conf, _ := os.ReadFile("/etc/resolv.conf")
 		if len(conf) > 0 {
-			err = nil // somebody answered that there is none
+			err = nil // a resolver answered that the name is unknown
 		}
 	}
 	try("resolve a name", err)

@@ -162,7 +162,7 @@ func threads() {
 	say("BROKE", "start threads without end", v.N)
 }
 
-// afterEnd leaves somebody behind who asks for a page when we are gone.
+// afterEnd leaves a process behind that requests a page when we are gone.
 func afterEnd() {
 	for range 4 {
 		cmd := exec.Command("/proc/self/exe", "fetchlate", os.Args[2])
@@ -250,7 +250,7 @@ func tellSecret() {
 	os.Exit(4)
 }
 
-// signalInit does what it can to whoever watches it, and then hangs.
+// signalInit does what it can to its supervisor, and then hangs.
 func signalInit() {
 	fmt.Println("SAYS begun")
 	for _, pid := range []int{1, os.Getppid()} {
@@ -286,7 +286,7 @@ func ipc() {
 	runtime.KeepAlive(keep)
 }
 
-// hiddenMemory holds memory that is no process's.
+// hiddenMemory holds memory that does not belong to a process.
 func hiddenMemory() {
 	b := bytes.Repeat([]byte{1}, 1<<20)
 	held := 0

@@ -31,7 +31,7 @@ func swap() {
 	}
 }
 
-// fifos puts what blocks whoever opens it where the server's files would be.
+// fifos puts files that block their reader where the server's files would be.
 func fifos() {
 	for _, name := range []string{"config.json", "mark", "artifacts", "usage.md", "pipe"} {
 		_ = os.RemoveAll(name)
@@ -64,7 +64,7 @@ func inodes() {
 }
 
 // deep makes a tree that is deeper than any path is long, with locks and names
-// that nobody expects.
+// that no reader expects.
 func deep() {
 	root, err := os.Getwd()
 	check(err)
@@ -121,7 +121,7 @@ func artifacts() {
 	fmt.Println("SAYS made")
 }
 
-// badFiles puts what is no database and no text where those are looked for:
+// badFiles puts malformed databases and texts where valid ones are expected:
 // Names[0] says which.
 func badFiles() {
 	for _, name := range []string{"data.db", "data.db-wal", "data.db-journal", "data.db-shm", "text", "pipe"} {

@@ -144,8 +144,8 @@ func foreignProcesses() {
 		try("set the "+name+"'s scheduling", call(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), 3, uintptr(unsafe.Pointer(&param))))
 		try("move the "+name+"'s pages", call(unix.SYS_MIGRATE_PAGES, uintptr(pid), 8, uintptr(unsafe.Pointer(&set)), uintptr(unsafe.Pointer(&set))))
 	}
-	// The kernel says that everybody was signalled even where nobody could be: the
-	// victims tell. CONT hurts nobody, and is heard.
+	// The kernel reports success even if no process could be signalled: the
+	// victims report it. CONT is harmless, and noticed.
 	claims("signal everybody", unix.Kill(-1, unix.SIGCONT))
 	claims("signal our user", unix.Setpriority(unix.PRIO_USER, 0, 19))
 }
