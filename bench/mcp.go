@@ -34,7 +34,7 @@ func benchTool(i int) string {
 
 const benchResult = `{"content":[{"type":"text","text":"three rows: lamp-1 is on at 0.8, door-2 is closed, cam-3 is streaming"}],"structuredContent":{"rows":[{"id":"lamp-1","on":true,"level":0.8},{"id":"door-2","open":false},{"id":"cam-3","streaming":true}],"count":3}}`
 
-// beMCPPart is the upstream of the MCP bench: raw, the least that speaks the
+// beMCPPart is the upstream of the MCP bench: raw, the least that uses the
 // protocol, in one era or the other, or the SDK's server. args are its kind and how
 // many tools it has.
 func beMCPPart(args []string) error {

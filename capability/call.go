@@ -26,7 +26,7 @@ type Invocation struct {
 	// trace in it, for the records.
 	Meta  json.RawMessage
 	Trace string
-	// Within says which modules exist for this caller, by their extension ids; nil:
+	// Within states which modules exist for this caller, by their extension ids; nil:
 	// all that the rules let it see.
 	Within func(extension string) bool
 	// Ask puts questions of the provider to the caller; nil if the caller cannot be
@@ -42,7 +42,7 @@ type Invocation struct {
 	Resume string
 }
 
-// Balance says how one of several nodes is chosen. The zero value leaves it all
+// Balance states how one of several nodes is chosen. The zero value leaves it all
 // to the gateway.
 type Balance struct {
 	Strategy  string   // "": resource_aware
@@ -65,7 +65,7 @@ type Call struct {
 	Context    *Context        // where it happens; never nil, must not be changed
 	Input      json.RawMessage // never nil: "{}" at least
 	Progress   func(Chunk)     // never nil
-	// Idempotent says that the call may be sent twice without harm.
+	// Idempotent reports that the call may be sent twice without harm.
 	Idempotent bool
 	// Key is the caller's idempotency key, for a far side that remembers outcomes
 	// itself; "" if it has none.
@@ -115,7 +115,7 @@ type Chunk struct {
 	Progress float64 `json:"progress"`
 	Total    float64 `json:"total,omitempty"`
 	Message  string  `json:"message,omitempty"`
-	// Stage says that a call waits for its turn, or does no more; such a chunk has no
+	// Stage reports that a call waits for its turn, or does no more; such a chunk has no
 	// progress of its own.
 	Stage string          `json:"stage,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
@@ -142,7 +142,7 @@ type Result struct {
 	Ran *Ran
 }
 
-// Ran says what a provider ran. Nothing in it is secret but Output, of which
+// Ran states what a provider ran. Nothing in it is secret but Output, of which
 // only a keyed hash is recorded.
 type Ran struct {
 	Command   string // "/postman"
@@ -155,7 +155,7 @@ type Ran struct {
 	Sandbox   string // the tier: "T3"
 	Truncated bool
 	Output    string
-	// Node says where a call to a node went; nil for all others.
+	// Node states where a call to a node went; nil for all others.
 	Node *NodeRan
 }
 

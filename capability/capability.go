@@ -167,7 +167,7 @@ type Principal struct {
 	// OnBehalfOf is the principal whose rights, as they stand, bound this one's: who
 	// started the task agent that this is. "" if no user did.
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-	// Scoped says that the credential is narrower than its principal: Most is the
+	// Scoped reports that the credential is narrower than its principal: Most is the
 	// strongest effect that it covers, "" if it covers none.
 	Scoped bool   `json:"scoped,omitempty"`
 	Most   Effect `json:"most,omitempty"`
@@ -258,7 +258,7 @@ const (
 	StateUnavailable  State = "unavailable"
 )
 
-// Availability says whether calls may go to an instance, and why not.
+// Availability reports whether calls may go to an instance, and why not.
 type Availability struct {
 	State  State     `json:"state"`
 	Reason string    `json:"reason,omitempty"`

@@ -179,7 +179,7 @@ func (c *Context) Set(key, value string) error {
 	return nil
 }
 
-// Scope says where a contribution may be used. A dimension that is empty or
+// Scope states where a contribution may be used. A dimension that is empty or
 // holds "*" admits everything; any other demands that the context has a value
 // and that it is listed. Lists are sorted.
 type Scope struct {

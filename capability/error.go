@@ -32,7 +32,7 @@ const (
 	CodeInternal          Code = "internal"
 )
 
-// CodeRow says what one code means and how the surfaces spell it.
+// CodeRow states what one code means and how the surfaces spell it.
 type CodeRow struct {
 	Code    Code
 	Meaning string // one sentence for a stranger

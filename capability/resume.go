@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Kept says where work is that goes on at a far side without us.
+// Kept states where work is that goes on at a far side without us.
 type Kept struct {
 	Capability   ID     `json:"capability"`
 	UpstreamCall string `json:"upstream_call"`

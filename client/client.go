@@ -32,7 +32,7 @@ import (
 // default, records and catalogs stay far below.
 const maxAnswer = 64 << 20
 
-// Config says which server and as whom.
+// Config states which server and as whom.
 type Config struct {
 	URL       string
 	Token     secret.Value

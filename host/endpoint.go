@@ -100,7 +100,7 @@ func (e *Endpoint) Handler(token secret.Value) http.Handler {
 	})
 }
 
-// Availability says that modules are served, and nothing else.
+// Availability reports that modules are served, and nothing else.
 func (e *Endpoint) Availability(context.Context) (router.Availability, error) {
 	return router.Availability{Environment: "server", Available: true, Capabilities: router.Capabilities{Plugin: true}}, nil
 }

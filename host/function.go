@@ -43,7 +43,7 @@ type Function struct {
 	// Timeout is published as the default for callers that name none. The host
 	// does not apply it: a caller may ask for more, and ctx has the outcome.
 	Timeout time.Duration
-	// Unavailable says why the function cannot be called now; empty means it
+	// Unavailable states why the function cannot be called now; empty means it
 	// can. It is still published, so that people can see what is missing.
 	Unavailable string
 	// Handle does the work. It must honour ctx, be safe for concurrent use, and

@@ -90,7 +90,7 @@ type ProviderResult struct {
 // Event handles what an agent announces.
 type Event struct {
 	Name string `json:"eventName"`
-	// Handle says whether it took the event; payload is a JSON object.
+	// Handle reports whether it took the event; payload is a JSON object.
 	Handle func(ctx context.Context, payload json.RawMessage) (handled bool, err error) `json:"-"`
 }
 
@@ -138,7 +138,7 @@ func (l Lifecycle) hooks() map[string]LifecycleHook {
 	return present(map[string]LifecycleHook{"init": l.Init, "dispose": l.Dispose, "applyConfig": l.ApplyConfig})
 }
 
-// BridgeHook is called with a JSON object that says what is launched, viewed or
+// BridgeHook is called with a JSON object that states what is launched, viewed or
 // asked for. The result is any JSON.
 type BridgeHook func(ctx context.Context, about json.RawMessage) (result any, err error)
 

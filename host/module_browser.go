@@ -103,12 +103,12 @@ type Route struct {
 	Path        string `json:"path"`
 	Name        string `json:"name,omitzero"`
 	Description string `json:"description,omitzero"`
-	// Public lets anybody in, not only the agent's users; nil is not public.
+	// Public lets any caller in, not only the agent's users; nil is not public.
 	Public *Public                                                          `json:"-"`
 	Handle func(ctx context.Context, r RouteRequest) (RouteResponse, error) `json:"-"`
 }
 
-// Public says why a route may be reached without credentials: Reason always, and
+// Public states why a route may be reached without credentials: Reason always, and
 // Write why it may change something, for every method but GET.
 type Public struct {
 	Reason, Write string

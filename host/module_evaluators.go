@@ -56,7 +56,7 @@ type FieldEvaluator struct {
 	// Parse returns the value as it should be, or not ok where the model's value
 	// is of no use; nil takes every value as it is.
 	Parse func(ctx context.Context, c FieldCall) (value any, ok bool, err error) `json:"-"`
-	// Handle says what follows; nil: nothing.
+	// Handle states what follows; nil: nothing.
 	Handle func(ctx context.Context, c FieldCall) (FieldEffect, error) `json:"-"`
 }
 

@@ -194,7 +194,7 @@ func (w *world) sdk(t *testing.T) (*mcp.ClientSession, error) {
 	return session, err
 }
 
-// call uses a tool and returns its text; failed is whether it says that it failed.
+// call uses a tool and returns its text; failed is whether it reports that it failed.
 func call(t *testing.T, s *mcp.ClientSession, name string, args map[string]any) (text string, failed bool) {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})

@@ -133,7 +133,7 @@ func (w *world) typescript(t *testing.T, kind, transport, view, files string) (n
 	ok(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // the last step says whether it got there
+		_ = cmd.Wait() // the last step reports whether it got there
 	})
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)

@@ -166,7 +166,7 @@ func TestTheScriptWorksInAnUnpackedArchiveAndFromAFile(t *testing.T) {
 func TestTheScriptPutsTheUnitOfItsProgram(t *testing.T) {
 	t.Parallel()
 	in := newInstalling(t)
-	in.must(in.dist, "--systemd=user", "--help") // says how, and does nothing
+	in.must(in.dist, "--systemd=user", "--help") // states how, and does nothing
 	if left := in.everything(); len(left) > 0 {
 		t.Errorf("--help left %v", left)
 	}

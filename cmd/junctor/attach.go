@@ -166,7 +166,7 @@ func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
 		switch {
 		case b == '\r' || b == '\n':
 			if len(t.line) > 0 {
-				_ = t.send(ctx, map[string]any{"type": "message", "text": string(t.line)}) // the next read says what is wrong
+				_ = t.send(ctx, map[string]any{"type": "message", "text": string(t.line)}) // the next read states what is wrong
 			}
 			t.line, echo = t.line[:0], echo+"\r\x1b[K" // it comes back as part of the conversation
 		case b == 0x7f || b == '\b':
@@ -181,7 +181,7 @@ func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
 	return echo
 }
 
-// errLeft says that the person has left.
+// errLeft reports that the person has left.
 var errLeft = errors.New("left")
 
 // show prints what comes until the session is over or the user has detached.

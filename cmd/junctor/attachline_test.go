@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestLinesForASessionWithoutATerminal: keys become a line that can be mended, and Enter
+// TestLinesForASessionWithoutATerminal: keys become a line that can be repaired, and Enter
 // sends it as one message.
 func TestLinesForASessionWithoutATerminal(t *testing.T) {
 	heard := make(chan string, 4)

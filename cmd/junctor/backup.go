@@ -101,7 +101,7 @@ the home gets its name.`,
 	return c
 }
 
-// printBackup says what is in a backup, and plainly what is not.
+// printBackup states what is in a backup, and plainly what is not.
 func (a *app) printBackup(did, what string, m backup.Manifest, out map[string]any) error {
 	var size int64
 	for _, f := range m.Files {

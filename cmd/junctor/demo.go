@@ -16,7 +16,7 @@ import (
 )
 
 // serveDemo runs a server on a home of its own with an example of everything that can be
-// joined to it, each a process of its own, and says what to try. Variables that name a home,
+// joined to it, each a process of its own, and states what to try. Variables that name a home,
 // a server or a token are those of another server, and lead nothing of it there.
 func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, readyFile string) error {
 	self, err := os.Executable()
@@ -94,7 +94,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// banner says what to try; every command works when pasted into another terminal, and in one
+// banner states what to try; every command works when pasted into another terminal, and in one
 // that has the variables of this one does not ask the server that they name.
 func (d *demo) banner() {
 	j := shellWord(d.self) + " --home " + shellWord(d.home)

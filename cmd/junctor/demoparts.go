@@ -98,7 +98,7 @@ func (d *demo) start(ctx context.Context) error {
 	return d.spawn(ctx, "device", "--home", d.dir("device"), "node", "join", d.line.URL, "--id", demoDevice, "--node-token-file", file)
 }
 
-// furnish connects, installs and begins the rest by the commands that anybody would use.
+// furnish connects, installs and begins the rest by the commands that any caller would use.
 func (d *demo) furnish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -98,7 +98,7 @@ func (h *patient) doctor(t *testing.T) []httpapi.Check {
 }
 
 // judge holds the doctor to a fault: this finding, this remedy, nothing else, and
-// nothing once it is mended. rest is what is wrong with a home that has no server.
+// nothing once it is repaired. rest is what is wrong with a home that has no server.
 func (f aFault) judge(t *testing.T, h *patient, rest ...string) {
 	t.Helper()
 	f.plant(t, h)
@@ -155,7 +155,7 @@ func (r *running) end(how syscall.Signal) {
 }
 
 // TestDoctorFindsPlantedFaults plants what goes wrong for people, one at a time: the
-// doctor names it and what mends it, and finds nothing once that was done.
+// doctor names it and what repairs it, and finds nothing once that was done.
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	template := &patient{home: filepath.Join(t.TempDir(), "home")}

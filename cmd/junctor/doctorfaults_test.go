@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// aFault is something that goes wrong for people, and what mends it.
+// aFault is something that goes wrong for people, and what repairs it.
 type aFault struct {
 	name   string
 	plant  func(t *testing.T, h *patient)

@@ -89,7 +89,7 @@ so this works on the server's machine only, and written to config.env, mode 0600
 	return c
 }
 
-// leftOver reads what the files say already. An error says what an export would
+// leftOver reads what the files say already. An error states what an export would
 // take away from them.
 func leftOver(files *elizafile.Files, saved []savedRow) (config.Eliza, error) {
 	const hint = "write to another directory, or take them away with --replace"
@@ -256,7 +256,7 @@ func (r *trustRow) record() elizafile.Record {
 	return out
 }
 
-// printExported says what was written, and what was not.
+// printExported states what was written, and what was not.
 func (a *app) printExported(dir string, saved []savedRow, list []elizafile.Endpoint, now []endpointRow) error {
 	names, noToken, left := []string{}, []string{}, []string{}
 	for _, e := range list {

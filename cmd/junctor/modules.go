@@ -62,7 +62,7 @@ func (a *app) modulesCommand() *cobra.Command {
 	return a.group("modules", "Look at modules of every kind", list, show, a.routeCommand())
 }
 
-// trustOf says what let a module in; what is built in needs no trust.
+// trustOf states what let a module in; what is built in needs no trust.
 func trustOf(d *router.TrustDecision) string {
 	if d == nil {
 		return "-"

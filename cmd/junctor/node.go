@@ -191,7 +191,7 @@ func (a *app) joinNode(ctx context.Context, home, file string, set map[string]an
 	return err
 }
 
-// nodeReady says that the node has joined.
+// nodeReady reports that the node has joined.
 func (a *app) nodeReady(home, gateway string, d *device.Device, readyFile string, report int) error {
 	s := d.Status()
 	line := readyNode{

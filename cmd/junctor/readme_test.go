@@ -140,7 +140,7 @@ func TestWritingEndpointsPage(t *testing.T) {
 	paste(t, text, "hello Node", "hello Python", "hello Go", "conforms: 1 module")
 }
 
-// noneLeft kills the programs of a folder that still run, and says which they were: a page
+// noneLeft kills the programs of a folder that still run, and states which they were: a page
 // must end what it begins in the background.
 func noneLeft(t *testing.T, dir string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// sandboxCommand says what confines programs: those of the server, or, where none
+// sandboxCommand states what confines programs: those of the server, or, where none
 // runs, those of one that this user would start here.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{

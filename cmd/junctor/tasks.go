@@ -124,7 +124,7 @@ func (a *app) tasksAnswerCommand() *cobra.Command {
 
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }
 
-// printMoved says what became of a task.
+// printMoved states what became of a task.
 func (a *app) printMoved(raw json.RawMessage) error {
 	out, err := decode[struct{ Task taskRow }](raw)
 	if err != nil {

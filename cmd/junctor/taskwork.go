@@ -300,7 +300,7 @@ func (a *app) taskStopCommand() *cobra.Command {
 	return c
 }
 
-// control does an operation to a thread and says what came of it.
+// control does an operation to a thread and states what came of it.
 func (a *app) control(ctx context.Context, id string, body map[string]any) error {
 	thread, err := a.threadOf(ctx, id)
 	if err != nil {

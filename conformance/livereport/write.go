@@ -53,7 +53,7 @@ type Report struct {
 	CI           *CI
 }
 
-// CI says which run of which workflow made a report.
+// CI states which run of which workflow made a report.
 type CI struct {
 	RunID      string `json:"runId"`
 	RunAttempt string `json:"runAttempt"`

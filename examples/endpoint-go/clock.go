@@ -107,7 +107,7 @@ func (c *clock) watch(name string) (bool, error) {
 	return true, nil
 }
 
-// convert reads an hour and minute of today in one zone and says what it is in
+// convert reads an hour and minute of today in one zone and states what it is in
 // another; an empty text is now.
 func (c *clock) convert(text, from, to string) (conversion, error) {
 	source, err := zone(from)

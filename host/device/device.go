@@ -267,7 +267,7 @@ func (d *Device) session() *node.Node {
 	return d.node
 }
 
-// Rescan reads the folder of actions again; the host's status says how that went.
+// Rescan reads the folder of actions again; the host's status states how that went.
 func (d *Device) Rescan(ctx context.Context) {
 	dir := d.cfg.ActionsDir
 	if dir == "" && d.cfg.Dir != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// A device that cannot enrol says why before it touches the network.
+// A device that cannot enrol states why before it touches the network.
 func ExampleRun() {
 	shout := device.Func("demo.shout", func(_ context.Context, in struct {
 		Text string `json:"text"`

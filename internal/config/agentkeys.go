@@ -124,7 +124,7 @@ func readForeign(place string, programs []Program, get func(name string) (string
 	return out, nil
 }
 
-// foreignFile reads the configuration of an elizaOS agent where the environment says that
+// foreignFile reads the configuration of an elizaOS agent where the environment reports that
 // there is one: ELIZA_CONFIG_PATH, else <namespace>.json in ELIZA_STATE_DIR or in the
 // directory of ELIZA_NAMESPACE.
 func foreignFile(environ []string, programs []Program) (*foreignSays, string, error) {

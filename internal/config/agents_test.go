@@ -190,7 +190,7 @@ func TestLayersOfTaskAgents(t *testing.T) {
 	if now.Agents.DefaultType != "claude" || now.Agents.Preset != "permissive" || now.Agents.Credentials != "cloud" || now.Agents.ScratchRetention != "" || now.Agents.Subscription != "" || now.Log.Level != "info" || len(now.Foreign.Secrets) != 0 {
 		t.Errorf("%+v", now.Agents)
 	}
-	// What cannot be used says where, and nothing has changed.
+	// What cannot be used states where, and nothing has changed.
 	write(`{"env":{"PARALLAX_DEFAULT_AGENT_TYPE":"emacs"}}`)
 	if same, err := c.Reread(); err == nil || !strings.Contains(err.Error(), "agent.json: env.PARALLAX_DEFAULT_AGENT_TYPE") || same.Agents.DefaultType != "codex" {
 		t.Errorf("%v %+v", err, same.Agents)

@@ -108,7 +108,7 @@ func leaves() map[string]reflect.Type {
 	return out
 }
 
-// checkText says what is wrong with a single value for a key of type t, before
+// checkText states what is wrong with a single value for a key of type t, before
 // the decoder would guess: to it, 5 is a duration of 5 ns.
 func checkText(t reflect.Type, text string) error {
 	switch {
@@ -137,7 +137,7 @@ type Key struct {
 	Type    string
 	Default string
 	Doc     string
-	// Runtime says that it can also be set while the server runs.
+	// Runtime reports that it can also be set while the server runs.
 	Runtime bool
 }
 

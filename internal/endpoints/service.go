@@ -157,7 +157,7 @@ func configured(eliza config.Eliza) (list []endpoint.Configured) {
 	return list
 }
 
-// publicRoutes are the routes that the operator lets anybody call.
+// publicRoutes are the routes that the operator lets any caller call.
 func publicRoutes(cfg config.Router) (list []routerserve.PublicRoute) {
 	for _, p := range cfg.PublicRoutes {
 		list = append(list, routerserve.PublicRoute(p))

@@ -58,7 +58,7 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		if x.Enabled {
 			runtime := x.ID + "/command." + one.Declared
 			if one.Name = names[runtime]; one.Name == "" {
-				return // the catalog refused it, and says why
+				return // the catalog refused it, and states why
 			}
 			for _, alias := range c.Aliases {
 				if name := names[runtime+"."+bareName(alias)]; name != "" {

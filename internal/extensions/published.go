@@ -49,14 +49,14 @@ func (p *published) change() (wait func(context.Context)) {
 	}
 }
 
-// reading says that what was changed until now is being read.
+// reading reports that what was changed until now is being read.
 func (p *published) reading() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = p.made
 }
 
-// done says that the catalog has what was read.
+// done reports that the catalog has what was read.
 func (p *published) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -73,7 +73,7 @@ func (x *Service) egress(m *extension.Manifest) egress.Policy {
 }
 
 // egressRecords records where a run connected to and where it was not let. A
-// program that tries more often than anybody reads is not recorded further.
+// program that tries more often than any caller reads is not recorded further.
 func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	var n atomic.Int32
 	return func(d egress.Decision) {

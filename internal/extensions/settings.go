@@ -41,7 +41,7 @@ func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, 
 	return s, nil
 }
 
-// declared reports whether a package says that it uses a stored secret: for a
+// declared reports whether a package reports that it uses a stored secret: for a
 // variable, or for the database of an action. The consent screen shows both.
 func declared(p *extension.Package, name string) bool {
 	for _, from := range p.Manifest.Env.Secrets {

@@ -30,12 +30,12 @@ func (s *Service) busOpen(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, busAnswer)
 	defer cancel()
 	for e, err := range s.bus.Conn().Events(ctx) {
-		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first says how it is
+		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first states how it is
 	}
 	return false
 }
 
-// busName says which bus it is; credentials in an address are not part of it.
+// busName states which bus it is; credentials in an address are not part of it.
 func busName(addresses string) string {
 	if addresses == "" {
 		return "inside this process"

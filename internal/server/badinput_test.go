@@ -208,7 +208,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestWrongVerb: the path exists, so the answer says which methods it takes.
+// TestWrongVerb: the path exists, so the answer states which methods it takes.
 func TestWrongVerb(t *testing.T) {
 	n := serve(t, t.TempDir())
 	for path, allow := range map[string]string{

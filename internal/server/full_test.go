@@ -15,7 +15,7 @@ import (
 
 // TestFullDisk lets every write of the server fail, as a full disk does: what
 // changes something is refused before it is done, reads go on, /readyz and the
-// doctor say why, and it mends by itself when there is room again.
+// doctor say why, and it repairs by itself when there is room again.
 func TestFullDisk(t *testing.T) {
 	n := serve(t, t.TempDir())
 	write := func(name string) error {

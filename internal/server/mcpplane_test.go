@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// agentDoor is one way in which an agent speaks MCP to the server. send returns all
+// agentDoor is one way in which an agent uses MCP to the server. send returns all
 // messages that answer one request, the response last; reply is given each request of
 // the server and returns the members of the response to it.
 type agentDoor struct {

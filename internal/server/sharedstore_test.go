@@ -178,7 +178,7 @@ func TestAnEndpointConnectedOnOneGatewayIsOnTheOther(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Its token stays on the machine it was given to: the other says what is missing.
+	// Its token stays on the machine it was given to: the other states what is missing.
 	body := map[string]any{"endpoint": map[string]any{"id": "far", "baseUrl": far.first, "token": "given-in-confidence"}, "persist": true}
 	a.must(t, http.MethodPost, "/api/capability-router/connect", body, nil)
 	var there endpointStatus

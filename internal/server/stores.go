@@ -86,7 +86,7 @@ func (s *stores) checkDatabase(ctx context.Context) httpapi.Check {
 	})
 }
 
-// checkShared says which database holds what gateways share, and whether it answers.
+// checkShared states which database holds what gateways share, and whether it answers.
 func (s *stores) checkShared(ctx context.Context) httpapi.Check {
 	c := httpapi.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
 	if !s.shared.Shared() {

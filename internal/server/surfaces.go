@@ -60,7 +60,7 @@ func views(configured []config.View) map[string]mcpserve.View {
 	return out
 }
 
-// readyz says whether requests are answered, with reasons when not.
+// readyz reports whether requests are answered, with reasons when not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := []string{}
 	if !s.ready.Load() {

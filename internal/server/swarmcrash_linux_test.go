@@ -155,7 +155,7 @@ func (n *node) whole(t *testing.T, thread string, nodes int) {
 }
 
 // TestMoreIsGivenThanMayRun: parts of a task that find no place wait for those that have
-// one; a task of which no part finds one is given up, and says why.
+// one; a task of which no part finds one is given up, and states why.
 func TestMoreIsGivenThanMayRun(t *testing.T) {
 	t.Parallel()
 	model := scripted(t, nil)

@@ -121,7 +121,7 @@ func TestAProgramIsChosen(t *testing.T) {
 	n.terminate(t, killGrace)
 }
 
-// TestNothingIsInstalled: a task for whatever there is says what to do.
+// TestNothingIsInstalled: a task for whatever there is states what to do.
 func TestNothingIsInstalled(t *testing.T) {
 	t.Parallel()
 	n := serve(t, t.TempDir(), "PATH="+t.TempDir(), "HOME="+t.TempDir())

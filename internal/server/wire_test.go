@@ -33,7 +33,7 @@ func (n *node) modules(t *testing.T, role, params string) wireModules {
 	return out
 }
 
-// TestModulesOfManyEndpoints: the list says where each module came from, and
+// TestModulesOfManyEndpoints: the list states where each module came from, and
 // which endpoints are down.
 func TestModulesOfManyEndpoints(t *testing.T) {
 	n := serve(t, t.TempDir())

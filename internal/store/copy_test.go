@@ -153,7 +153,7 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 			t.Errorf("%s has version %d", owner, n)
 		}
 	}
-	// The program is mended: now all of it is done, and what was before stays beside it.
+	// The program is repaired: now all of it is done, and what was before stays beside it.
 	again := open(t, path)
 	if err := again.Migrate(t.Context(), "one", fstest.MapFS{"00001_a.sql": first("one"), "00002_b.sql": add}); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// chooser says which program does a task, and learns from what becomes of it.
+// chooser states which program does a task, and learns from what becomes of it.
 type chooser struct {
 	book     *choice.Book
 	settings *choice.Settings
@@ -35,7 +35,7 @@ func (c *chooser) State(ctx context.Context, task choice.Task) choice.State {
 	return choice.Choose(in)
 }
 
-// subscription says whether a login is one that is paid by the month: as the programs and
+// subscription reports whether a login is one that is paid by the month: as the programs and
 // preflight call them.
 func subscription(method string) bool {
 	switch strings.ToLower(method) {
@@ -185,7 +185,7 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 	}
 }
 
-// providerError says whether a failure is the account's or the service's, in the words of
+// providerError reports whether a failure is the account's or the service's, in the words of
 // states and of programs.
 func providerError(kind string) bool {
 	switch kind {

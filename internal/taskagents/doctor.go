@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 )
 
-// Checks says what task agents find here. That a program or a model is not there is
+// Checks states what task agents find here. That a program or a model is not there is
 // no fault; what cannot be taken away again is one.
 func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	programs := httpapi.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}

@@ -96,7 +96,7 @@ func (s *Service) agentRoots() []string {
 	return roots
 }
 
-// scratchConfig says where folders for sessions are made, and what becomes of them.
+// scratchConfig states where folders for sessions are made, and what becomes of them.
 func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
 	c := workspace.ScratchConfig{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: workspace.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
 	if own := s.cfg.Agents.CodingDirectory; own != "" {

@@ -243,7 +243,7 @@ func (p *plane) workspace(t *testing.T, name string) string {
 	return dir
 }
 
-// holds says which files a workspace has.
+// holds states which files a workspace has.
 func holds(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -1,5 +1,5 @@
-// Package fakemodel is a model on loopback that says what a script says: for tests that
-// run the programs of task agents without a model and without a network. It speaks the
+// Package fakemodel is a model on loopback that states what a script says: for tests that
+// run the programs of task agents without a model and without a network. It uses the
 // Messages API of Anthropic, the Responses and chat completions APIs of OpenAI, and
 // generateContent of Gemini, each streamed or not.
 //

@@ -52,7 +52,7 @@ type listed struct {
 // MarshalJSON returns the list as it is.
 func (l *listed) MarshalJSON() ([]byte, error) { return l.data, nil }
 
-// markedList says which tools run as tasks or not at all.
+// markedList states which tools run as tasks or not at all.
 func markedList(list *mcp.ListToolsResult, only map[string]bool) (mcp.Result, error) {
 	data, err := json.Marshal(list)
 	if err != nil {

@@ -156,7 +156,7 @@ type SendParams struct {
 	Metadata      jsonx.Raw   `json:"metadata"`
 }
 
-// SendConfig says how a client wants the answer to a message.
+// SendConfig states how a client wants the answer to a message.
 type SendConfig struct {
 	AcceptedOutputModes []string    `json:"acceptedOutputModes"`
 	ReturnImmediately   bool        `json:"returnImmediately"`

@@ -12,7 +12,7 @@ import (
 // maxNodes bounds the lists of nodes and labels in a request for balancing.
 const maxNodes = 256
 
-// Balancing says how one of several nodes is chosen for a call.
+// Balancing states how one of several nodes is chosen for a call.
 type Balancing struct {
 	On        bool
 	All       bool   // every node that offers it is called: the strategy broadcast

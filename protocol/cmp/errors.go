@@ -41,7 +41,7 @@ const (
 	ReasonInstalling       = "install_in_progress"
 )
 
-// Retry says whether the same call may be sent again.
+// Retry reports whether the same call may be sent again.
 type Retry int
 
 // The values of Retry.
@@ -131,7 +131,7 @@ type WireError struct {
 
 // FromError puts any error into the form of the wire; nil is nil. An error without
 // a fine code of the table gets the nearest by its code, and its own as the detail
-// reason. idempotent says that the
+// reason. idempotent reports that the
 // call may run twice. Details must hold no values of arguments.
 func FromError(err error, node, function string, idempotent bool) *WireError {
 	e := capability.AsError(err)

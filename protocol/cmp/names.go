@@ -87,7 +87,7 @@ var (
 	skillGrammar    = regexp.MustCompile(`^[A-Za-z0-9@][A-Za-z0-9._@/-]{0,127}$`)
 )
 
-// CheckNode says what is wrong with a node's id.
+// CheckNode states what is wrong with a node's id.
 func CheckNode(id string) error {
 	if !nodeGrammar.MatchString(id) {
 		return Errorf(ReasonParams, "%.140q is no id of a node: it is a letter or digit, then up to 127 letters, digits, dots, underscores or hyphens", id)
@@ -95,7 +95,7 @@ func CheckNode(id string) error {
 	return nil
 }
 
-// CheckFunction says what is wrong with the name of a function.
+// CheckFunction states what is wrong with the name of a function.
 func CheckFunction(name string) error {
 	if !functionGrammar.MatchString(name) {
 		return Errorf(ReasonPayload, "%.220q is no name of a function: it is a letter, digit or underscore, then up to 199 of those and . : / -", name)
@@ -103,7 +103,7 @@ func CheckFunction(name string) error {
 	return nil
 }
 
-// CheckSkill says what is wrong with the name of a skill.
+// CheckSkill states what is wrong with the name of a skill.
 func CheckSkill(name string) error {
 	if !skillGrammar.MatchString(name) {
 		return Errorf(ReasonPayload, "%.140q is no name of a skill: it is up to 128 letters, digits and . _ @ / - and begins with a letter, a digit or @", name)
@@ -111,7 +111,7 @@ func CheckSkill(name string) error {
 	return nil
 }
 
-// CheckAlias says what is wrong with an alias.
+// CheckAlias states what is wrong with an alias.
 func CheckAlias(alias string) error {
 	if alias == "" || len(alias) > MaxName || !plain(alias) {
 		return Errorf(ReasonPayload, "%.140q is no alias: it is up to %d bytes of text without control characters", alias, MaxName)

@@ -71,7 +71,7 @@ type CapabilityRecord struct {
 	Stream       bool            `json:"stream"`
 	MediaType    string          `json:"media_type"`
 	Metadata     json.RawMessage `json:"metadata"`
-	// Registered says that this install registered the function and owns it.
+	// Registered reports that this install registered the function and owns it.
 	Registered bool       `json:"registered"`
 	Conflict   bool       `json:"conflict,omitzero"`
 	Error      *WireError `json:"error,omitzero"`
@@ -158,7 +158,7 @@ type Action struct {
 	Metadata    json.RawMessage `json:"metadata"`
 }
 
-// Language says whether code in a language is run, and why not.
+// Language reports whether code in a language is run, and why not.
 type Language struct {
 	Available bool   `json:"available"`
 	Reason    string `json:"reason,omitzero"`

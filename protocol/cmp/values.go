@@ -25,7 +25,7 @@ const MaxAsset = 64 << 20
 
 var digestGrammar = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// Check says what is wrong with a reference, as bad_encoding or payload_too_large.
+// Check states what is wrong with a reference, as bad_encoding or payload_too_large.
 func (a Asset) Check() error {
 	switch {
 	case !digestGrammar.MatchString(a.Digest):

@@ -329,7 +329,7 @@ func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 	return data, nil
 }
 
-// transportError says what became of a request that got no answer. Only a
+// transportError states what became of a request that got no answer. Only a
 // failed connection proves that the work was not started.
 func transportError(ctx context.Context, err error, path string) *Error {
 	out := &Error{Code: CodeRequestFailed, Method: path}

@@ -237,7 +237,7 @@ func (d *decoder) number(f *field, value []byte, at string) error {
 	return nil
 }
 
-// finite says whether a JSON number fits a double; only an exponent or very
+// finite reports whether a JSON number fits a double; only an exponent or very
 // many digits can make it overflow.
 func finite(value []byte) bool {
 	if len(value) < 300 && !strings.ContainsAny(string(value), "eE") {

@@ -268,7 +268,7 @@ type Availability struct {
 	Reason       string       `json:"reason,omitempty"`
 }
 
-// Capabilities says which families an endpoint serves.
+// Capabilities states which families an endpoint serves.
 type Capabilities struct {
 	FS     bool `json:"fs"`
 	PTY    bool `json:"pty"`

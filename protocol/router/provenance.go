@@ -30,7 +30,7 @@ func (p *Provenance) SignedBytes() []byte {
 }
 
 // VerifySignature checks the signature with the issuer's public key, a PEM block
-// of SubjectPublicKeyInfo. The error says what is wrong; nil is verified.
+// of SubjectPublicKeyInfo. The error states what is wrong; nil is verified.
 func (p *Provenance) VerifySignature(publicKeyPEM string) error {
 	if !strings.EqualFold(p.SignatureAlgorithm, signatureAlgorithm) {
 		return fmt.Errorf("the signature algorithm is %q, not %s", p.SignatureAlgorithm, signatureAlgorithm)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TrustPolicy says which modules of an endpoint are let in. AllowedModules nil
+// TrustPolicy states which modules of an endpoint are let in. AllowedModules nil
 // allows all; an empty list is refused where a policy is taken in, because
 // "nothing" is never what was meant.
 type TrustPolicy struct {

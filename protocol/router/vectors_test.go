@@ -58,7 +58,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	return bytes.Equal(ca, cb)
 }
 
-// check plays the client's part of one vector and says how the outcome differs
+// check plays the client's part of one vector and states how the outcome differs
 // from what the original client did.
 func (v vector) check(t *testing.T) string {
 	var sent json.RawMessage

@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
-// Config says what is run.
+// Config states what is run.
 type Config struct {
 	// Languages are javascript, wasm and python; nil: the first two. python needs an
 	// interpreter of the system.
@@ -66,7 +66,7 @@ func (r *Runner) Isolation() string {
 // Close ends what waits to be used.
 func (r *Runner) Close() { r.box.Close() }
 
-// Main is the life of this process if it was started to run code; child says whether
+// Main is the life of this process if it was started to run code; child reports whether
 // it was.
 func Main() (status int, child bool) {
 	switch {

@@ -91,7 +91,7 @@ func (r *codeRuntime) LoadFile(ctx context.Context, language string, code []byte
 // identifier is what an export of a script can be named.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// try says which of the names a module exports, and whether each streams.
+// try states which of the names a module exports, and whether each streams.
 func (r *codeRuntime) try(ctx context.Context, language string, code []byte, names []string) (map[string]bool, error) {
 	var plain []string
 	for _, name := range names {

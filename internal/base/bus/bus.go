@@ -4,7 +4,7 @@
 //
 // There is one ring of recent events, and every subscriber is a cursor into it.
 // So a publisher never waits, a subscriber costs nothing while it is idle, and
-// one that falls too far behind is told to resync instead of slowing anybody.
+// one that falls too far behind is told to resync instead of slowing any caller.
 package bus
 
 import (

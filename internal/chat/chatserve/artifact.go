@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
-// refs are a run's artifacts that who may see: of their own runs, or of anybody's
+// refs are a run's artifacts that who may see: of their own runs, or of any caller's
 // for those who manage the server.
 func (s *Surface) refs(r *http.Request, who capability.Principal) ([]blob.Ref, error) {
 	list, err := s.Blobs.List(r.Context(), r.PathValue("id"))

@@ -26,7 +26,7 @@ type Config struct {
 	Commands func() *command.Router
 	// Refresh builds the commands again.
 	Refresh func()
-	// Preview says what a run would be, down to its argument list; it runs nothing.
+	// Preview states what a run would be, down to its argument list; it runs nothing.
 	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (capability.Preview, error)
 }
 

@@ -53,7 +53,7 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	return nil
 }
 
-// dry says what would run, without what must not be seen.
+// dry states what would run, without what must not be seen.
 func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Principal, req execution) error {
 	route, err := s.Chat.Route(req.Command)
 	if err != nil {

@@ -43,7 +43,7 @@ type Catalog struct {
 	touched  ring
 }
 
-// New returns an empty catalog under the settings, or says what is wrong with
+// New returns an empty catalog under the settings, or states what is wrong with
 // them. Generations go on from the one given.
 func New(settings Settings, from uint64) (*Catalog, error) {
 	c := &Catalog{

@@ -107,7 +107,7 @@ func (t *transaction) diff(old, next *unit) {
 	}
 }
 
-// same reports whether nothing anybody could see differs.
+// same reports whether nothing any caller could see differs.
 func (m *module) same(o *module) bool {
 	return m.sum == o.sum && m.special == o.special && bytes.Equal(m.Manifest, o.Manifest) && len(m.Contributions) == len(o.Contributions) &&
 		maps.Equal(m.rejected, o.rejected) && slices.EqualFunc(m.entries, o.entries, func(a, b *Entry) bool {

@@ -78,11 +78,11 @@ type Action struct {
 	BaseURL     string
 	Headers     map[string]string
 	DSNRef      string
-	// AgentVisible says that the action is an agent's tool too.
+	// AgentVisible reports that the action is an agent's tool too.
 	AgentVisible bool
 }
 
-// Output says what becomes of an action's output.
+// Output states what becomes of an action's output.
 type Output struct {
 	Format   string // text, json, binary
 	MaxBytes int64

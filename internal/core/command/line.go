@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Line is a message that is a command, before anybody knows whether there is one
+// Line is a message that is a command, before any caller knows whether there is one
 // of that name.
 type Line struct {
 	Name      string // in lower case, without the slash
@@ -24,7 +24,7 @@ const (
 // Parse reads the beginning of a message: whether it is a command, and which. A
 // suffix behind the name, as in /deploy@bot, is dropped. Everything else, a
 // pasted path for instance, is ordinary chat; so is a name beyond 32 bytes,
-// unless registered says that there is such a command. registered may be nil.
+// unless registered reports that there is such a command. registered may be nil.
 func Parse(text string, registered func(name string) bool) (Line, bool) {
 	i := skipSeparators(text, 0)
 	if i == len(text) || text[i] != '/' {

@@ -235,7 +235,7 @@ func check(a *Arg, sensitive []string) (checked, error) {
 	return c, nil
 }
 
-// fault says why a value is not what is declared, as the end of a sentence; ""
+// fault states why a value is not what is declared, as the end of a sentence; ""
 // when it is. It never shows a sensitive value, and so shows none.
 func (c *checked) fault(value string) string {
 	ok := true
@@ -262,5 +262,5 @@ func (c *checked) fault(value string) string {
 	return ""
 }
 
-// Problems says which commands of the table were left out, and why.
+// Problems states which commands of the table were left out, and why.
 func (r *Router) Problems() []string { return slices.Clone(r.problems) }

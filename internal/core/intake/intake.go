@@ -57,7 +57,7 @@ type waiting struct {
 	over  bool
 }
 
-// Publish applies b or says why nothing was changed. Batches that come while another
+// Publish applies b or states why nothing was changed. Batches that come while another
 // change is under way are applied together, in the order in which they came: a change
 // of the catalog costs little more for many sources than for one.
 func (p *Pipeline) Publish(b capability.Batch) error {

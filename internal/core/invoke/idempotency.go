@@ -105,7 +105,7 @@ func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bo
 }
 
 // board returns the flight that holds the run's key, or nil and makes one. The
-// lock is not held while anybody waits.
+// lock is not held while any caller waits.
 func (r *run) board() (other *flight) {
 	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}
 	fs := &r.engine.flights

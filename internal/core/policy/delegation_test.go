@@ -133,7 +133,7 @@ func TestATaskAgentsTokenEndsWithItsCreators(t *testing.T) {
 	}
 }
 
-// TestOnBehalfOfALoginElsewhere: no token of ours says who that is, so what it was when
+// TestOnBehalfOfALoginElsewhere: no token of ours states who that is, so what it was when
 // the session was made counts, and how narrow it was.
 func TestOnBehalfOfALoginElsewhere(t *testing.T) {
 	t.Parallel()

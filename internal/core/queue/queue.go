@@ -42,7 +42,7 @@ func ParsePriority(s string) (Priority, error) {
 
 // Limits bound active and waiting runs. Zero fields mean the defaults.
 type Limits struct {
-	Global       int           // runs at once; default 2, the caller says how many processors there are
+	Global       int           // runs at once; default 2, the caller states how many processors there are
 	PerUser      int           // 4
 	PerExtension int           // 2
 	PerSession   int           // 1

@@ -16,7 +16,7 @@ type Rates struct {
 }
 
 // maxBuckets bounds what is remembered of who asked; who has not asked for long is
-// forgotten first, which takes nothing from anybody: their buckets are full.
+// forgotten first, which takes nothing from any caller: their buckets are full.
 const maxBuckets = 65_536
 
 // Limiter holds a token bucket for each user, each extension and each action of an
@@ -43,7 +43,7 @@ func NewLimiter(r Rates, now func() time.Time) *Limiter {
 	return &Limiter{every: rate.Limit(float64(r.PerMinute) / 60), burst: r.Burst, now: now, buckets: make(map[bucketKey]*rate.Limiter)}
 }
 
-// Take takes one token of each bucket that concerns the run, or none and says when
+// Take takes one token of each bucket that concerns the run, or none and states when
 // there will be one (overloaded, rate_limited).
 func (l *Limiter) Take(user, extension, action string) error {
 	l.mu.Lock()

@@ -102,7 +102,7 @@ func (s *Messages) Delete(ctx context.Context, o Owner) error {
 	return err
 }
 
-// Sweep drops sessions that were idle for too long and says how many.
+// Sweep drops sessions that were idle for too long and states how many.
 func (s *Messages) Sweep(ctx context.Context) (int, error) {
 	return s.cfg.Store.SweepSessions(ctx, s.cfg.Now().Add(-s.cfg.Keep))
 }

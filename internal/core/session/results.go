@@ -94,7 +94,7 @@ func Cut(s string, most int) (string, bool) {
 // Reader is who asks for a result.
 type Reader struct {
 	Extension string
-	// Any says that the reader has the permission session.read: it may see
+	// Any reports that the reader has the permission session.read: it may see
 	// what another extension left in the session.
 	Any bool
 }
@@ -148,7 +148,7 @@ func (s *Results) Clear(ctx context.Context, o Owner) error {
 // ClearAll forgets all results of everybody.
 func (s *Results) ClearAll(ctx context.Context) error { return s.cfg.Store.ClearAllResults(ctx) }
 
-// Sweep forgets results that are too old and says how many; call it every ten
+// Sweep forgets results that are too old and states how many; call it every ten
 // minutes or so. Nothing depends on it but the space: they are not found anyway.
 func (s *Results) Sweep(ctx context.Context) (int, error) {
 	return s.cfg.Store.SweepResults(ctx, s.cfg.Now().Add(-s.cfg.TTL))

@@ -28,7 +28,7 @@ const (
 	maxID              = 128
 )
 
-// Owner says whose session it is.
+// Owner states whose session it is.
 type Owner struct {
 	Principal string
 	Session   string
@@ -123,7 +123,7 @@ type Store interface {
 	// DeleteSession drops messages and results; false when there was nothing.
 	DeleteSession(ctx context.Context, o Owner) (bool, error)
 	// SweepSessions drops sessions that were last active before a time, with
-	// their results, and says how many there were.
+	// their results, and states how many there were.
 	SweepSessions(ctx context.Context, before time.Time) (int, error)
 
 	// PutResult replaces the result of (owner, extension), then drops those that
@@ -138,7 +138,7 @@ type Store interface {
 	ClearResults(ctx context.Context, o Owner) error
 	// ClearAllResults drops all results.
 	ClearAllResults(ctx context.Context) error
-	// SweepResults drops the results saved before a time and says how many.
+	// SweepResults drops the results saved before a time and states how many.
 	SweepResults(ctx context.Context, before time.Time) (int, error)
 	// ResultStats counts the results and their bytes of text.
 	ResultStats(ctx context.Context) (entries int, bytes int64, err error)

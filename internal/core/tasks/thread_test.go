@@ -21,7 +21,7 @@ func (c thread) Answer(_ context.Context, _ capability.Principal, _ string, r ta
 
 func (thread) Stop(context.Context, string, string) error { return nil }
 
-// An answered question is gone before anybody looks again, and nothing else is: neither
+// An answered question is gone before any caller looks again, and nothing else is: neither
 // the same one asked again meanwhile nor one whose answer was not taken.
 func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 	t.Parallel()

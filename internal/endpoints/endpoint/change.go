@@ -162,7 +162,7 @@ func (c *change) stopped(ctx context.Context) (lost []string) {
 	return lost
 }
 
-// keep says which modules are started now, and takes those that failed out of
+// keep states which modules are started now, and takes those that failed out of
 // what is offered. A module that did not take its new configuration stays as it
 // was.
 func (c *change) keep(o *offering, before *offering, s *Synced) {

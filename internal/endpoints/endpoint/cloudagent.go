@@ -1,7 +1,7 @@
 package endpoint
 
 // This file has a cloud make an agent that serves an endpoint, waits for it, and
-// removes it again. It speaks the cloud's API and knows nothing of what is connected
+// removes it again. It uses the cloud's API and knows nothing of what is connected
 // afterwards.
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// CloudConfig says where the cloud is, and which agent is wanted.
+// CloudConfig states where the cloud is, and which agent is wanted.
 type CloudConfig struct {
 	Base      string // the URL of its API, with or without /api/v1
 	Token     secret.Value
@@ -142,7 +142,7 @@ func (e RetryLater) Error() string { return e.Err.Error() }
 func (e RetryLater) Unwrap() error { return e.Err }
 
 // Until asks with growing pauses until done, an error that is not [RetryLater], or the end of
-// ctx, which is a timeout that says what was waited for.
+// ctx, which is a timeout that states what was waited for.
 func (c *CloudClient) Until(ctx context.Context, what string, done func() (bool, error)) error {
 	var last error
 	for pause := c.cfg.Poll; ; pause = min(pause+pause/2, 8*c.cfg.Poll) {

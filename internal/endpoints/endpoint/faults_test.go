@@ -54,7 +54,7 @@ func newStage(t *testing.T) *stage {
 		c.Store = s.store
 	})
 	stay, _ := scripted(t, manifest("stay", oneAction+`,"routes":[{"method":"GET","path":"/taken"}]`))
-	// Saved, so that after a restart its names are its own before anybody answers.
+	// Saved, so that after a restart its names are its own before any caller answers.
 	if _, _, err := s.Connect(t.Context(), endpoint.Request{ID: "stay", BaseURL: stay.url(), Persist: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestASyncThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:parall
 }
 
 // A restart that fails anywhere shows an endpoint as it was or not at all, keeps
-// what is saved, and mends by itself.
+// what is saved, and repairs by itself.
 func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:paralleltest // counts goroutines
 	for _, at := range []string{atAvailability, atList, atDecode, atCollision, atInit, atInitNotOK, atStore, atCatalog, "store read", "secret read"} {
 		t.Run(at, func(t *testing.T) { //nolint:paralleltest // counts goroutines

@@ -21,7 +21,7 @@ const (
 )
 
 // disposeTime bounds all dispose calls of one change together: a module that
-// goes must not keep anybody waiting.
+// goes must not keep any caller waiting.
 const disposeTime = 5 * time.Second
 
 // maxHookOutcomes bounds what a Status tells of hooks.

@@ -86,7 +86,7 @@ func device(t testing.TB) *host {
 	return serve(t, router.Handler(router.RequireToken(secret.New(token), e), router.HandlerOptions{}))
 }
 
-// answers is an endpoint that says what the test says.
+// answers is an endpoint that states what the test says.
 type answers struct {
 	mu      sync.Mutex
 	modules string // manifests

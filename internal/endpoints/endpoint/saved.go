@@ -44,7 +44,7 @@ type Saved struct {
 	Connected      time.Time       `json:"connected"`
 	// Seen is what it offered last, so that it can be listed while it is down.
 	Seen *SavedOffer `json:"seen,omitempty"`
-	// Damaged says what of the record could not be read; such an endpoint comes
+	// Damaged states what of the record could not be read; such an endpoint comes
 	// back with everything denied.
 	Damaged string `json:"-"`
 }

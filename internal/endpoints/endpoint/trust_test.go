@@ -225,7 +225,7 @@ func TestAPolicyThatCannotBeReadDeniesEverything(t *testing.T) {
 			if name != "an empty allow-list" && (st.State != capability.StateUnconfigured || st.TrustDecisions[0].Reason != endpoint.TrustUnreadable || !strings.Contains(st.Reason, "cannot be read")) {
 				t.Errorf("it does not show: %+v", st)
 			}
-			// Connecting it again mends it.
+			// Connecting it again repairs it.
 			if _, _, err := again.Connect(t.Context(), endpoint.Request{ID: "bad", BaseURL: bad.url(), TrustPolicy: s.policy(), Persist: true}); err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ func contextShouldRun(_ context.Context, p messageContext) (any, error) {
 // have reasons of its own to ask.
 func (d *device) contextEvaluate(_ context.Context, p messageContext) (any, error) {
 	add := []string{}
-	// Where the caller says which contexts exist, others must not be added.
+	// Where the caller states which contexts exist, others must not be added.
 	known := len(p.Context.AvailableContexts) == 0 || slices.Contains(p.Context.AvailableContexts, any("device"))
 	if aboutDevice(p.text()) && known {
 		add = append(add, "device")

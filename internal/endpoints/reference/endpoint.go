@@ -31,7 +31,7 @@ var notesBundle []byte
 // BundlePath is the asset path of the one view bundle.
 const BundlePath = "/assets/field-notes.js"
 
-// Config says what an endpoint may use.
+// Config states what an endpoint may use.
 type Config struct {
 	// Root is the directory of the fs family; empty means the family is not
 	// offered.

@@ -73,7 +73,7 @@ func outside(p string) error {
 		With("outside_root", "use a path relative to the endpoint's root")
 }
 
-// refused says what the operating system objected to, without host paths.
+// refused states what the operating system objected to, without host paths.
 func refused(verb, name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

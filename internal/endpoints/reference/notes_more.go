@@ -108,7 +108,7 @@ func (p extractorParams) text() string {
 	return p.Message.Content.Text
 }
 
-// asksToRemember says whether a sentence wants to be kept.
+// asksToRemember reports whether a sentence wants to be kept.
 func asksToRemember(sentence string) bool {
 	return slices.ContainsFunc(words(sentence), func(w string) bool {
 		return w == "remember" || w == "note" || w == "remind" || w == "forget"

@@ -98,7 +98,7 @@ type backend struct {
 	client string
 }
 
-// Availability says which families this caller can reach now.
+// Availability states which families this caller can reach now.
 func (b *backend) Availability(context.Context) (router.Availability, error) {
 	a := router.Availability{Environment: cmp.Or(b.Environment, "server")}
 	for _, e := range b.Engine.List(b.who, capability.AudienceInternal) {
@@ -193,7 +193,7 @@ func actionResult(value json.RawMessage) (json.RawMessage, error) {
 // low-level calls with.
 const primaryRank = 100
 
-// unrouted says where a low-level call without an endpointId goes: to the
+// unrouted states where a low-level call without an endpointId goes: to the
 // configured primary, else to this machine. No other endpoint takes one, even if
 // it is the only one there is: connecting it must not redirect anything.
 func (b *backend) unrouted(action capability.Action) (capability.Selector, error) {

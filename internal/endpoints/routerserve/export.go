@@ -19,7 +19,7 @@ type SavedEndpoint struct {
 	AllowedModuleIDs []string  `json:"allowedModuleIds,omitempty"`
 	TrustPolicy      jsonx.Raw `json:"trustPolicy,omitempty"`
 	RequestTimeoutMS int64     `json:"requestTimeoutMs,omitempty"`
-	// Damaged says why its restrictions cannot be read, "" when they can.
+	// Damaged states why its restrictions cannot be read, "" when they can.
 	Damaged string `json:"damaged,omitempty"`
 }
 

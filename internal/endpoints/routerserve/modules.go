@@ -75,7 +75,7 @@ type stamp struct {
 	faults   []ViewError
 }
 
-// ViewError says why a view is listed without its bundleUrl. Like EndpointError
+// ViewError states why a view is listed without its bundleUrl. Like EndpointError
 // it is an addition to the wire.
 type ViewError struct {
 	EndpointID string          `json:"endpointId"`
@@ -145,7 +145,7 @@ func soundViews(m *capability.Module, raw jsonx.Raw) (jsonx.Raw, []ViewError, er
 	return out, faults, err
 }
 
-// EndpointError says why the modules of an endpoint may be out of date or
+// EndpointError states why the modules of an endpoint may be out of date or
 // missing. It is an addition to the wire; clients that do not know it ignore it.
 type EndpointError struct {
 	EndpointID string          `json:"endpointId"`

@@ -34,7 +34,7 @@ func (s *Surface) withoutToken() http.Handler {
 
 // isPublic reports whether a request needs no token: it brings none, the operator
 // has opened the route, the module still declares it public with a reason, and
-// the rules permit it to a stranger without anybody's approval. Strangers ask
+// the rules permit it to a stranger without any caller's approval. Strangers ask
 // no user for approvals, or they could flood those who answer.
 func (s *Surface) isPublic(r *http.Request) bool {
 	if len(s.Public) == 0 || r.Header.Get("Authorization") != "" {

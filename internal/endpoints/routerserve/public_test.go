@@ -22,7 +22,7 @@ func open(far string) func(*routerserve.Config) {
 	}
 }
 
-// TestAPublicRouteIsOpenedByBothSides: the module says that a route is public and
+// TestAPublicRouteIsOpenedByBothSides: the module reports that a route is public and
 // why, the operator names it, and the rules permit it; or a token is needed.
 func TestAPublicRouteIsOpenedByBothSides(t *testing.T) {
 	rg := newStack(t, publicRoutes, open("far"))

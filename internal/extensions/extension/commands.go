@@ -86,7 +86,7 @@ type Action struct {
 	AgentVisible bool   `json:"agent_visible,omitempty"`
 }
 
-// Output says what becomes of an action's output.
+// Output states what becomes of an action's output.
 type Output struct {
 	Format   string `json:"format,omitempty"` // text, json, binary
 	MaxBytes int64  `json:"max_bytes,omitempty"`

@@ -75,7 +75,7 @@ type Capability struct {
 	EnvExtras       map[string]string `json:"env_extras,omitempty"`
 }
 
-// Install says how the package is installed.
+// Install states how the package is installed.
 type Install struct {
 	Mode string `json:"mode,omitempty"` // agentos_managed
 	Plan string `json:"plan"`

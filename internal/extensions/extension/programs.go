@@ -46,7 +46,7 @@ func (p *Package) External() []string {
 	return slices.Compact(out)
 }
 
-// starts says that the package brings programs, which may start others.
+// starts reports that the package brings programs, which may start others.
 func (p *Package) starts() bool {
 	if len(p.Manifest.Tools) > 0 {
 		return true

@@ -16,13 +16,13 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
-// Finding is one thing that doctor would mend.
+// Finding is one thing that doctor would repair.
 type Finding struct {
 	Code      string `json:"code"` // lower_snake
 	Extension string `json:"extension_id,omitempty"`
 	Message   string `json:"message"`
 	Hint      string `json:"hint,omitempty"`
-	// Broken says that something does not work because of it; else it is only odd.
+	// Broken reports that something does not work because of it; else it is only odd.
 	Broken bool `json:"broken"`
 }
 
@@ -102,7 +102,7 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 	return out, nil
 }
 
-// moved says whether an extension is being changed, or was since its row was read: what
+// moved reports whether an extension is being changed, or was since its row was read: what
 // was found of it then was half of one thing and half of another.
 func (m *Manager) moved(ctx context.Context, id string, rows []Extension) bool {
 	if m.Busy(id) {

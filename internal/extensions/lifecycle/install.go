@@ -341,7 +341,7 @@ func (in *install) fail(ctx context.Context, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	e := capability.AsError(cause)
 	if err := m.undo(ctx, &in.rec, e); err != nil {
-		// The journal still says what has to be undone: the next start does it.
+		// The journal still states what has to be undone: the next start does it.
 		m.cfg.Logger.Error("an install could not be undone", "install", in.rec.ID, "err", err)
 	}
 	event := audit.Record{

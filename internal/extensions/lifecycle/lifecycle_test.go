@@ -253,7 +253,7 @@ func TestAPackageThatWasChangedDoesNotRun(t *testing.T) {
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); reason(err) != lifecycle.ReasonChanged {
 		t.Error(err)
 	}
-	// Installing the same again mends it.
+	// Installing the same again repairs it.
 	if rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{})); rec.Step == "nothing to do" {
 		t.Error("nothing was mended")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// Removal says how an extension is removed.
+// Removal states how an extension is removed.
 type Removal struct {
 	// KeepWork moves its working folder to .trash/<id>-<install id>.work, where
 	// nothing removes it.

@@ -33,7 +33,7 @@ func secretMember(name string) bool {
 	return false
 }
 
-// secretNames says which members are secrets: those whose name says so, and those that the
+// secretNames states which members are secrets: those whose name says so, and those that the
 // manifest declares to be.
 type secretNames []string
 

@@ -167,7 +167,7 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 	return nil
 }
 
-// repair mends what a crash left. One extension that cannot be repaired keeps
+// repair repairs what a crash left. One extension that cannot be repaired keeps
 // its journal, and stops neither the others nor the server.
 func (m *Manager) repair(ctx context.Context) error {
 	open, err := m.cfg.Registry.Open(ctx)

@@ -22,7 +22,7 @@ type Adapter struct {
 	GatewayFeatures    []string `json:"gatewayFeatures,omitempty"`
 }
 
-// Reload says which configuration keys restart an adapter and which never do.
+// Reload states which configuration keys restart an adapter and which never do.
 type Reload struct {
 	ConfigPrefixes []string `json:"configPrefixes,omitempty"`
 	NoopPrefixes   []string `json:"noopPrefixes,omitempty"`

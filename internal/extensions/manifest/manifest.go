@@ -37,7 +37,7 @@ type Extension struct {
 	Contributions []Contribution    `json:"contributions,omitempty"`
 }
 
-// Install says where an extension can be had.
+// Install states where an extension can be had.
 type Install struct {
 	PackageSpec   string `json:"packageSpec,omitempty"`
 	LocalPath     string `json:"localPath,omitempty"`

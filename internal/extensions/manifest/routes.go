@@ -86,7 +86,7 @@ func (r *Resolved) contest(key, way string, members []surface, owners map[string
 	r.Conflicts = append(r.Conflicts, record)
 }
 
-// meet says how two routes of one method meet, "" when no path reaches both. a's
+// meet states how two routes of one method meet, "" when no path reaches both. a's
 // path is not the longer one of two that are nested.
 func meet(a, b *Route) string {
 	equal := a.Path == b.Path

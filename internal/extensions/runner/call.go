@@ -176,7 +176,7 @@ func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []st
 	return func(context.Context, Run) ([]Artifact, []string, error) { return nil, nil, nil }
 }
 
-// cached is a kept reply that says how old it is.
+// cached is a kept reply that states how old it is.
 func cached(value []byte, age time.Duration) (capability.Result, error) {
 	var r Reply
 	if err := json.Unmarshal(value, &r); err != nil {

@@ -56,7 +56,7 @@ type Outcome struct {
 	// Ran is for the record, and may come with an error too; what is known of
 	// command and action is filled in.
 	Ran capability.Ran
-	// Kept says that the output is the session's last response from now on.
+	// Kept reports that the output is the session's last response from now on.
 	Kept bool
 }
 
@@ -93,7 +93,7 @@ type Config struct {
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
 	// Artifacts begins to watch what a run of an extension makes for others; what
-	// it returns keeps that, and says what was left out. nil: no caller watches.
+	// it returns keeps that, and states what was left out. nil: no caller watches.
 	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
 }
 
@@ -176,7 +176,7 @@ const settleTimeout = 5 * time.Second
 func (p *provider) Settle() time.Duration { return settleTimeout }
 
 // module adds the entries of all actions to what intake declared, and gives the
-// tools their way here. What cannot run says why instead of being hidden.
+// tools their way here. What cannot run states why instead of being hidden.
 func (p *provider) module(x Extension) capability.Module {
 	m := x.Module
 	m.Origin = capability.OriginExtension

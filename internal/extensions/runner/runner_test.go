@@ -23,7 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/testkit/sessiontest"
 )
 
-// recorder is an executor that says what it was asked.
+// recorder is an executor that states what it was asked.
 type recorder struct {
 	mu    sync.Mutex
 	runs  []runner.Run

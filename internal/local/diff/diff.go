@@ -25,7 +25,7 @@ const (
 
 const opRender = "diff.render"
 
-// Config says where results go.
+// Config states where results go.
 type Config struct {
 	// Keep stores a rendering and answers with its artifactRef. nil answers with a
 	// data: URL, which needs no store.

@@ -32,7 +32,7 @@ const (
 	handleTimeout = time.Minute
 )
 
-// Config says where the functions may reach.
+// Config states where the functions may reach.
 type Config struct {
 	// Roots is shared and stays the caller's to close. Empty or nil makes the
 	// functions unavailable.

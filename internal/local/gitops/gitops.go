@@ -26,7 +26,7 @@ const (
 	opRun    = "git.command.run"
 )
 
-// Config says where and with what the functions work.
+// Config states where and with what the functions work.
 type Config struct {
 	// Roots is shared and stays the caller's to close. Empty or nil makes the
 	// functions unavailable.

@@ -61,18 +61,18 @@ const (
 // Database is what the memory needs of [store.DB].
 type Database interface {
 	SQL() *sql.DB
-	// Shared says that it is Postgres, not a SQLite file.
+	// Shared reports that it is Postgres, not a SQLite file.
 	Shared() bool
 	// InTx runs f in a transaction that holds from its beginning what key names; f
 	// may run more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// Config says where memories are kept and whose they are.
+// Config states where memories are kept and whose they are.
 type Config struct {
 	// DB is the server's database; nil makes the functions unavailable.
 	DB Database
-	// Workspace says whose memory a call is about. nil takes the principal's own.
+	// Workspace states whose memory a call is about. nil takes the principal's own.
 	// An empty answer is refused.
 	Workspace func(ctx context.Context, c capability.Call) string
 	// Limit bounds the items of a workspace; 0 is [MaxItems].

@@ -146,7 +146,7 @@ func (a *Admission) written(ctx context.Context, n Node) (Node, error) {
 	return a.store.ClaimNode(ctx, n)
 }
 
-// Authorize is a messaging.Authorizer: it says which node a session is, and what it
+// Authorize is a messaging.Authorizer: it states which node a session is, and what it
 // may do on the bus.
 func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (messaging.Identity, error) {
 	var n Node
@@ -205,7 +205,7 @@ func (a *Admission) token(ctx context.Context, node string) (policy.Token, error
 	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more", node).With("invalid_token", "")
 }
 
-// Gone says whether a node is certainly not admitted any more: its row or its token
+// Gone reports whether a node is certainly not admitted any more: its row or its token
 // has ended. While the store cannot tell it is false.
 func (a *Admission) Gone(ctx context.Context, node string) bool {
 	n, ok, err := a.store.Node(ctx, node)

@@ -519,7 +519,7 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a" {
 		t.Error(got)
 	}
-	// One that says that its queue is full takes nothing.
+	// One that reports that its queue is full takes nothing.
 	for _, id := range []string{"a", "b"} {
 		n, _ := r.Get(id)
 		r.Beat(id, n.Epoch, n.Revision, fleet.Load{})

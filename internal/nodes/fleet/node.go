@@ -67,7 +67,7 @@ type Load struct {
 	known     bool
 }
 
-// Member is what a node says when it joins, or when it has changed.
+// Member is what a node states when it joins, or when it has changed.
 type Member struct {
 	ID            string
 	Instance      string // random, of its process

@@ -242,7 +242,7 @@ func preferred(list []string, id string) int {
 	return 1
 }
 
-// Begin counts a call that goes to a node; end counts it out, once, and says how
+// Begin counts a call that goes to a node; end counts it out, once, and states how
 // long it took; idle means that the node drains and has nothing more to do. It is
 // nil for a node that is not there any more in that epoch.
 func (t *Table) Begin(id string, epoch int64, function string) (end func(latencyMS float64) (idle bool)) {

@@ -338,7 +338,7 @@ func (t *Table) Spare() {
 	}
 }
 
-// Gone says that a session has ended. Its node is suspect until the grace is over.
+// Gone reports that a session has ended. Its node is suspect until the grace is over.
 func (t *Table) Gone(session string) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -349,7 +349,7 @@ func (t *Table) Gone(session string) []Event {
 	return t.suspect(n, min(t.cfg.Grace, t.cfg.Lease), ReasonLost)
 }
 
-// Absent says that the bus knows no session of a node; grace is how long it may take
+// Absent reports that the bus knows no session of a node; grace is how long it may take
 // to come back, 0 the usual.
 func (t *Table) Absent(id string, epoch int64, grace time.Duration) []Event {
 	t.mu.Lock()

@@ -58,7 +58,7 @@ func (g *Gateway) Do(ctx context.Context, where fleet.Request, r Request) (Resul
 	return result, err
 }
 
-// elsewhere reports whether an error of a call that did not start says that another
+// elsewhere reports whether an error of a call that did not start reports that another
 // node may take it.
 func elsewhere(err error) bool {
 	switch capability.AsError(err).Reason {

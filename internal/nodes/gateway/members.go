@@ -27,7 +27,7 @@ func (g *Gateway) answer(ctx context.Context, m messaging.Message, data []byte, 
 	}
 }
 
-// join lets a node in. The subject says who asks: the permissions of its session
+// join lets a node in. The subject states who asks: the permissions of its session
 // make that true, so an id in the message that differs is refused.
 func (g *Gateway) join(ctx context.Context, m messaging.Message) {
 	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
@@ -48,7 +48,7 @@ func nodeOf(m messaging.Message) string {
 	return node
 }
 
-// admit lets a node in and answers it, or says why not. It is answered before
+// admit lets a node in and answers it, or states why not. It is answered before
 // subscribers are notified: its first call must find it ready.
 func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	node := nodeOf(m)

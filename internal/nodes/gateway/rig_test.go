@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// anybody lets everybody in as the node that its token names.
+// any caller lets everybody in as the node that its token names.
 func anybody(_ context.Context, c messaging.Credential) (messaging.Identity, error) {
 	id := c.Token.Reveal()
 	subscribe, publish := wire.Permissions(id)

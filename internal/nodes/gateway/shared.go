@@ -203,7 +203,7 @@ func (s *shared) take(ctx context.Context, e messaging.Entry) (r fleet.Record, o
 	return r, true
 }
 
-// claim says that a node is being taken out; remove must follow. It is false when it
+// claim reports that a node is being taken out; remove must follow. It is false when it
 // is already.
 func (s *shared) claim(node string) bool {
 	s.mu.Lock()
@@ -215,7 +215,7 @@ func (s *shared) claim(node string) bool {
 }
 
 // remove takes a claimed node out of the bucket and then out of the table. Of several
-// gateways that want to, the one that deletes the entry says that it was.
+// gateways that want to, the one that deletes the entry reports that it was.
 func (s *shared) remove(ctx context.Context, d fleet.Due) error {
 	s.mu.Lock()
 	r := s.row(d.Node)

@@ -22,7 +22,7 @@ import (
 )
 
 // TestSoakAThousandNodes: a thousand nodes with twenty functions each join at once
-// two gateways, beat for a while, and join again when the table is lost. It says what
+// two gateways, beat for a while, and join again when the table is lost. It states what
 // that costs.
 func TestSoakAThousandNodes(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) ([]messaging.Broker, messaging.Dialer){

@@ -219,7 +219,7 @@ func (w *world) open(i int) *natsbus.Broker {
 	}
 }
 
-// proxy is a wire that can be cut without anybody being told.
+// proxy is a wire that can be cut without any caller being told.
 type proxy struct {
 	net.Listener
 	to string

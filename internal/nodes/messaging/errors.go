@@ -30,54 +30,54 @@ func ErrNoResponders(subject string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus.request", "nobody answers on %s", subject).With(ReasonNoResponders, "")
 }
 
-// ErrDenied says that a session may not use a subject; verb is publish or
+// ErrDenied means that a session may not use a subject; verb is publish or
 // subscribe.
 func ErrDenied(verb, subject string) error {
 	return capability.Errorf(capability.CodeDenied, "bus."+verb, "this session may not %s to %s", verb, subject).
 		With(ReasonSubjectDenied, "sessions may use their own subjects only")
 }
 
-// ErrDisconnected says that the session is broken right now.
+// ErrDisconnected means that the session is broken right now.
 func ErrDisconnected(op string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus."+op, "there is no connection to the message bus").
 		With(ReasonDisconnected, "it is tried again; nothing was sent")
 }
 
-// ErrBroken says that the session broke while a request waited for its answer.
+// ErrBroken means that the session broke while a request waited for its answer.
 func ErrBroken(subject string) error {
 	return capability.Errorf(capability.CodeFailed, "bus.request", "the connection to the message bus broke before an answer came on %s", subject).
 		With(ReasonDisconnected, "it may have been carried out")
 }
 
-// ErrClosed says that the session, subscription or broker has been closed.
+// ErrClosed means that the session, subscription or broker has been closed.
 func ErrClosed(op string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus."+op, "the session with the message bus is closed").With(ReasonClosed, "")
 }
 
-// ErrLost says that a subscription dropped n messages because they were not read
+// ErrLost means that a subscription dropped n messages because they were not read
 // in time.
 func ErrLost(pattern string, n int) error {
 	return capability.Errorf(capability.CodeOverloaded, "bus.next", "%d messages on %s were dropped because they were not read in time", n, pattern).
 		With(ReasonLost, "").Detail("lost", n)
 }
 
-// ErrRefused says that the bus did not let a session in.
+// ErrRefused means that the bus did not let a session in.
 func ErrRefused(cause error) error {
 	return capability.Wrap(capability.CodeUnauthenticated, "bus.connect", "the message bus does not accept this credential", cause).
 		With(ReasonRefused, "ask for a new node token, or check that the node's key was not revoked")
 }
 
-// ErrSubscriptions says that a session has as many subscriptions as it may have.
+// ErrSubscriptions means that a session has as many subscriptions as it may have.
 func ErrSubscriptions(limit int) error {
 	return capability.Errorf(capability.CodeOverloaded, "bus.subscribe", "a session may have at most %d subscriptions", limit).With(ReasonSubscriptions, "")
 }
 
-// ErrKeyAbsent says that a bucket has no such key.
+// ErrKeyAbsent means that a bucket has no such key.
 func ErrKeyAbsent(key string) error {
 	return capability.Errorf(capability.CodeNotFound, "bus.bucket", "there is no entry %s", key)
 }
 
-// ErrRevision says that an entry is not what the writer thought it was.
+// ErrRevision means that an entry is not what the writer thought it was.
 func ErrRevision(key string) error {
 	return capability.Errorf(capability.CodeConflict, "bus.bucket", "the entry %s has been changed by somebody else", key).
 		With(ReasonRevision, "read it again and decide anew")

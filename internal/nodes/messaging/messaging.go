@@ -5,7 +5,7 @@
 //
 // Delivery is at most once. Messages of one publisher reach one subscription in
 // the order in which they were published. Nothing is lost without being told: a
-// subscription that falls behind says how many messages it lost, and a session
+// subscription that falls behind states how many messages it lost, and a session
 // that broke says so by its events.
 package messaging
 
@@ -60,7 +60,7 @@ type Message struct {
 // nothing is kept for later; the session comes back by itself, with its
 // subscriptions, until it is closed.
 type Conn interface {
-	// Publish hands m over. It does not wait for anybody to receive it: a
+	// Publish hands m over. It does not wait for any caller to receive it: a
 	// subject this session may not publish to is told as an event of kind
 	// Refused. A message above the limits, or with a subject that cannot be
 	// one, fails at once. A message with a Reply without a subscriber comes
@@ -119,9 +119,9 @@ type EventKind string
 // The kinds of events.
 const (
 	Connected    EventKind = "connected"    // for the first time
-	Disconnected EventKind = "disconnected" // it will be tried again; Err says why it broke
+	Disconnected EventKind = "disconnected" // it will be tried again; Err states why it broke
 	Reconnected  EventKind = "reconnected"  // with its subscriptions; what was sent between is lost
-	Refused      EventKind = "refused"      // the bus refused something; Err says what
+	Refused      EventKind = "refused"      // the bus refused something; Err states what
 	Lost         EventKind = "lost"         // the reader of events was too slow and missed some
 	Closed       EventKind = "closed"       // for good
 )

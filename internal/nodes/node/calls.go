@@ -91,7 +91,7 @@ func (n *Node) windowOf() int {
 
 var errTwice = cmp.Errorf(cmp.ReasonParams, "there is a call of this id")
 
-// enter takes a call in, or says why not.
+// enter takes a call in, or states why not.
 func (s *session) enter(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *call) emit(ctx context.Context, chunk json.RawMessage) error {
 	return c.send(ctx, &wire.Frame{Type: wire.FrameChunk, Value: value})
 }
 
-// ack says that the call is in the queue, unless something has said more already.
+// ack reports that the call is in the queue, unless something has said more already.
 func (c *call) ack(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -212,7 +212,7 @@ func reason(err error) string {
 	return capability.AsError(err).Reason
 }
 
-// blocked is a handler that waits for its context, and says why it ended.
+// blocked is a handler that waits for its context, and states why it ended.
 func blocked() (functions.Handler, <-chan error) {
 	ended := make(chan error, 64)
 	return func(ctx context.Context, _ functions.Call) (json.RawMessage, error) {

@@ -16,7 +16,7 @@ import (
 
 var digestGrammar = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// nodeOf says which node sent a request: by the proof of its key, or by its token
+// nodeOf states which node sent a request: by the proof of its key, or by its token
 // and the name it gives itself.
 func (s *Surface) nodeOf(r *http.Request) (string, error) {
 	header := r.Header.Get("Authorization")

@@ -21,7 +21,7 @@ const (
 	maxAllUnproven = 4096
 )
 
-// unproven counts connections that may be anybody's.
+// unproven counts connections that may be any caller's.
 type unproven struct {
 	mu  sync.Mutex
 	by  map[netip.Prefix]int

@@ -65,7 +65,7 @@ type Config struct {
 	Bus messaging.Conn
 	// May reports whether a principal may see a node.
 	May func(who capability.Principal, n *fleet.Node) bool
-	// Held keeps calls for nodes that are away, and MayHold says who may leave one.
+	// Held keeps calls for nodes that are away, and MayHold states who may leave one.
 	Held    Held
 	MayHold func(ctx context.Context, who capability.Principal, node string) bool
 	// Watch yields the nodes there are, and then what becomes of them.

@@ -94,7 +94,7 @@ func New(cfg Config) *Source {
 	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), out: make(map[string]string), done: make(chan struct{})}
 }
 
-// Changed says that a node has come, gone or changed. It never blocks.
+// Changed reports that a node has come, gone or changed. It never blocks.
 func (s *Source) Changed(node string) {
 	s.mu.Lock()
 	s.dirty[node] = true

@@ -95,7 +95,7 @@ func offers(names ...string) (list []fleet.Function) {
 }
 
 // TestClaimedEffectsCountWhereTrusted: what a skill says of its functions spares agents
-// an approval only if the node's token says that it may; what a device says of its own
+// an approval only if the node's token reports that it may; what a device says of its own
 // does.
 func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
 	r := newRig(t, nodesource.Config{})

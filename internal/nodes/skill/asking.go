@@ -44,7 +44,7 @@ type Question struct {
 	Capabilities []QuestionCapability `json:"capabilities"`
 	Code         []QuestionCode       `json:"code"`
 	ExpiresAt    time.Time            `json:"expires_at"`
-	// Call says that it is about one call of an installed capability.
+	// Call reports that it is about one call of an installed capability.
 	Call bool `json:"call,omitzero"`
 }
 

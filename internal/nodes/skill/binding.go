@@ -49,7 +49,7 @@ type Runtime interface {
 type Program interface {
 	// Export returns a callable; ok is false if the name is unknown.
 	Export(b wire.CodeBinding) (handle functions.Handler, streams, ok bool)
-	// Release says that no new call will come: what runs has a grace, then it is ended.
+	// Release reports that no new call will come: what runs has a grace, then it is ended.
 	Release()
 }
 

@@ -22,7 +22,7 @@ func LanguageOf(name string) string {
 	return name
 }
 
-// Languages says what code is run here.
+// Languages states what code is run here.
 func (d *Binder) Languages() map[string]wire.Language {
 	out := make(map[string]wire.Language)
 	if d.Runtime == nil {

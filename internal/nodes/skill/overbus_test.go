@@ -165,5 +165,5 @@ func (r *rig) refresh(ctx context.Context) error {
 	return r.session.Refresh(ctx)
 }
 
-// inBubble says that time is synctest's, in which no socket may be used.
+// inBubble reports that time is synctest's, in which no socket may be used.
 func inBubble() bool { return time.Now().Year() == 2000 }

@@ -149,7 +149,7 @@ func (r *rig) uninstall(name string, more ...any) *wire.Uninstalled {
 	return &out
 }
 
-// answers says what a function answers, or the reason why it does not.
+// answers states what a function answers, or the reason why it does not.
 func (r *rig) answers(function string) string {
 	r.t.Helper()
 	v, err := r.call(function, nil)

@@ -60,7 +60,7 @@ func fixed() []Setting {
 	}
 }
 
-// driver says how a key whose middle part the repository chose is disarmed.
+// driver states how a key whose middle part the repository chose is disarmed.
 type driver struct {
 	key   *regexp.Regexp // over the listed name; section and variable are lower case there
 	value string

@@ -91,7 +91,7 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 	return &Door{policy: p, log: log, logger: logger, refused: rate.NewLimiter(5, 20)}
 }
 
-// Principal says who sent r, from its Authorization header alone. A failure is
+// Principal states who sent r, from its Authorization header alone. A failure is
 // code unauthenticated and is recorded as login_failed, at most 5 a second.
 //
 // The token of a task agent's session is taken at /mcp only: elsewhere it is denied,
@@ -251,7 +251,7 @@ func (d *Door) report(r *http.Request, err error) {
 type Stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
-	// NDJSON says that the client asked for lines instead of events.
+	// NDJSON reports that the client asked for lines instead of events.
 	NDJSON bool
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// transient is a failure that another attempt may mend.
+// transient is a failure that another attempt may repair.
 type transient struct {
 	error
 	after time.Duration

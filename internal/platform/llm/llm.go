@@ -46,7 +46,7 @@ const (
 	maxRetryDelay    = 20 * time.Second // a service that asks for more is asked again by the caller, if at all
 )
 
-// Config says which model is asked, and how.
+// Config states which model is asked, and how.
 type Config struct {
 	Kind    Kind
 	BaseURL string // with /v1 for OpenAI's form; http is for loopback only
@@ -178,7 +178,7 @@ type Reply struct {
 }
 
 // Complete asks for one answer to a prompt of several parts, which the model sees
-// as parts of one message, and says how many tokens it cost. See [Client.Ask] for
+// as parts of one message, and states how many tokens it cost. See [Client.Ask] for
 // the errors.
 func (c *Client) Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error) {
 	r, err := c.Ask(ctx, Request{System: system, Turns: []Turn{{User, parts}}}, nil)

@@ -39,7 +39,7 @@ const (
 // Algorithms returns the default signature algorithms of tokens.
 func Algorithms() []string { return []string{"RS256", "PS256", "ES256", "EdDSA"} }
 
-// Scope says what a scope lets its token do: calls of this effect and all lesser ones.
+// Scope states what a scope lets its token do: calls of this effect and all lesser ones.
 type Scope struct {
 	Name   string
 	Effect capability.Effect
@@ -183,7 +183,7 @@ func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	return keys, nil
 }
 
-// Principal says who a token stands for. Every fault of the token is code
+// Principal states who a token stands for. Every fault of the token is code
 // unauthenticated and says no more than that; keys that cannot be had are code
 // unavailable.
 func (s *Server) Principal(ctx context.Context, token string) (capability.Principal, error) {

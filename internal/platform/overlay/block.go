@@ -75,8 +75,8 @@ func (b *block) removeFrom(doc []byte) []byte {
 const maxUp = 64
 
 // infoFolder finds the info folder of the repository that dir lies in; "" outside of one.
-// In a worktree or a submodule .git is a file that says where the repository is. As
-// anybody can write such a file, the other side must name the folder too; where it does
+// In a worktree or a submodule .git is a file that states where the repository is. As
+// any caller can write such a file, the other side must name the folder too; where it does
 // not, nothing is found.
 func infoFolder(root, dir string) (string, error) {
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(root) {

@@ -339,7 +339,7 @@ func TestAWorktreeIgnoresInItsRepository(t *testing.T) {
 	g.same(before)
 }
 
-// TestARepositoryThatDoesNotKnowTheFolderStays: anybody can write a .git file.
+// TestARepositoryThatDoesNotKnowTheFolderStays: any caller can write a .git file.
 func TestARepositoryThatDoesNotKnowTheFolderStays(t *testing.T) {
 	t.Parallel()
 	for name, gitdir := range map[string]string{"its folder": ".git", "a worktree's": ".git/worktrees/x", "nothing": "nowhere"} {

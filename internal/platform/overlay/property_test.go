@@ -123,7 +123,7 @@ func TestUndoLosesNothingOfTheUsers(t *testing.T) {
 	}
 }
 
-// clashes says whether a user's edit goes through a value of ours: what that means without
+// clashes reports whether a user's edit goes through a value of ours: what that means without
 // us cannot be said.
 func clashes(e edit, ours []overlay.Edit) bool {
 	return slices.ContainsFunc(ours, func(o overlay.Edit) bool {

@@ -204,7 +204,7 @@ func (s *Set) Workdir(path string) (dir, root string, err error) {
 }
 
 // Escape is the one answer for a path that leads out of its root. It does not
-// say whether anything is there.
+// report whether anything is there.
 func Escape() *capability.Error {
 	return capability.Errorf(capability.CodeDenied, "roots.resolve", "the path leads out of the root").
 		With("security_violation", "use a path relative to the root, without symbolic links that leave it")

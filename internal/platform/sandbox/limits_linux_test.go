@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// eachTier runs an attack at both confined tiers, and says why where it cannot.
+// eachTier runs an attack at both confined tiers, and states why where it cannot.
 func eachTier(t *testing.T, attack func(t *testing.T, box *Box, tier Tier, c Confinement)) {
 	t.Helper()
 	box := New(Config{})

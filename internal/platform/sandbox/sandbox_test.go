@@ -225,7 +225,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.got.Write(p)
 }
 
-// On a busy machine the time for the rest of the output can pass before anybody
+// On a busy machine the time for the rest of the output can pass before any caller
 // read it.
 func TestOutputWrittenBeforeTheDeadlineIsKept(t *testing.T) {
 	slow := &slowWriter{held: make(chan struct{}), release: make(chan struct{})}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Spare helpers do what fresh ones do, are replaced, may be killed by anybody,
+// Spare helpers do what fresh ones do, are replaced, may be killed by any caller,
 // and end with the Box.
 func TestSpareHelpers(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func (a at) Run(ctx context.Context, s sandbox.Spec, c sandbox.Confinement) (san
 	return a.Box.Run(ctx, s, a.force(c))
 }
 
-// eachTier runs a test at both confined tiers, and says why where it cannot.
+// eachTier runs a test at both confined tiers, and states why where it cannot.
 func eachTier(t *testing.T, test func(t *testing.T, r *worker.Runner)) {
 	t.Helper()
 	box := sandbox.New(sandbox.Config{})

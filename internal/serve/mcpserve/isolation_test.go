@@ -143,7 +143,7 @@ func mark(e *catalog.Entry) string {
 	return "zq" + rest + "z"
 }
 
-// policy makes random rules for both, and says what each of them may see.
+// policy makes random rules for both, and states what each of them may see.
 func (is *isles) policy(random *rand.Rand) (seen map[string]map[*catalog.Entry]bool, text string) {
 	is.t.Helper()
 	var rules []rule

@@ -106,7 +106,7 @@ func (s *Surface) sessionOf(id string) *session {
 	return s.sessions[id]
 }
 
-// enter finds the session for its own viewer and marks it as in use. To anybody
+// enter finds the session for its own viewer and marks it as in use. To any caller
 // else it does not exist.
 func (s *Surface) enter(c caller, id string) (*session, func()) {
 	s.mu.Lock()

@@ -212,7 +212,7 @@ func (b *bridge) do(req *http.Request, at binding) (*http.Response, error) {
 	return resp, nil
 }
 
-// forward passes the messages of an answer on. answered says that the response
+// forward passes the messages of an answer on. answered reports that the response
 // to m was among them.
 func (b *bridge) forward(resp *http.Response, m *message) (answered bool, err error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -178,7 +178,7 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-// stream passes on what one stream of notices brings. again says that there was
+// stream passes on what one stream of notices brings. again reports that there was
 // one before it, so that something may have been missed.
 func (s *session) stream(ctx context.Context, at binding, again bool) error {
 	b := s.bridge

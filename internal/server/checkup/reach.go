@@ -23,7 +23,7 @@ import (
 // answerTime bounds the question whether something answers.
 const answerTimeout = 5 * time.Second
 
-// Silent says why no server answers at where, which run/server.json of the home names
+// Silent states why no server answers at where, which run/server.json of the home names
 // with the process pid; 0 for none. start is the command that starts one.
 func Silent(home, where string, pid int, start string) httpapi.Check {
 	switch {
@@ -69,7 +69,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	defer cancel()
 	var password secret.Value
 	if s.PasswordSecret != "" {
-		password, _, _ = secretstore.ReadFile(c.path("secrets", s.PasswordSecret)) // another check says that it is not there
+		password, _, _ = secretstore.ReadFile(c.path("secrets", s.PasswordSecret)) // another check reports that it is not there
 	}
 	if err := store.Reach(ctx, store.Postgres{URL: s.URL, Password: password}); err != nil {
 		e := capability.AsError(err)

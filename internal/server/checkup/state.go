@@ -24,7 +24,7 @@ import (
 // readTime bounds the reading of a whole database or log.
 const readTimeout = 10 * time.Second
 
-// restoreLast is what is left where something cannot be mended.
+// restoreLast is what is left where something cannot be repaired.
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 
 // database finds one that is damaged or that a later program has written.
@@ -65,7 +65,7 @@ func tooLarge(limit time.Duration) httpapi.Check {
 	return good("database", "too large to look through in %s; all of it, with the server stopped or not: junctor backup", limit)
 }
 
-// Database says whether one that a server has open is whole, as look reports it.
+// Database reports whether one that a server has open is whole, as look reports it.
 func Database(ctx context.Context, look func(context.Context) error) httpapi.Check {
 	const limit = 5 * time.Second // of those who wait for the answer
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -93,7 +93,7 @@ func (c Config) chain(ctx context.Context) httpapi.Check {
 	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifySegments(ctx, segments, nil) })
 }
 
-// Chain says whether a chain holds, as verify reports it.
+// Chain reports whether a chain holds, as verify reports it.
 func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

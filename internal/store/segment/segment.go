@@ -39,7 +39,7 @@ const (
 	maxUnsynced = 8 << 20
 )
 
-// ErrLocked says that another process writes the directory.
+// ErrLocked means that another process writes the directory.
 var ErrLocked = errors.New("another process writes this audit log")
 
 // Config of a directory of segments; the zero value opens it for writing.

@@ -68,7 +68,7 @@ type agent struct {
 	framework programs.Name
 	workdir   string
 	keep      bool // it is not stopped when its turn is over
-	// structured says that its program speaks a protocol: hooks judge, and tell nothing.
+	// structured reports that its program uses a protocol: hooks judge, and tell nothing.
 	structured bool
 	over       bool // its session has ended; under the service's mu
 	notes      []string

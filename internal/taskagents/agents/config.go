@@ -39,10 +39,10 @@ type Recorder interface {
 
 // Skills are what this server does for sessions by lines of their answers.
 type Skills interface {
-	// Equip says what a session may use from now on, and returns the manifest of it; "" is
+	// Equip states what a session may use from now on, and returns the manifest of it; "" is
 	// nothing. It is called before the program starts.
 	Equip(ctx context.Context, by capability.Principal, e Equipment) (manifest string)
-	// Turn reads the end of a session's turn, the turn-th. asked says that the program is
+	// Turn reads the end of a session's turn, the turn-th. asked reports that the program is
 	// answered and goes on, so that it is not done. It may take minutes, and ends with ctx.
 	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool)
 	// Forget takes everything from a session that is over.
@@ -75,7 +75,7 @@ type Config struct {
 	Skills   Skills // nil: none
 	Record   bool   // what happens in the terminals of sessions, below Dir
 	// Ask decides in the user's place what the preset asks about: d is what the rules said,
-	// and what is returned, with a rule that says who decided, holds where ok. It has 55 s,
+	// and what is returned, with a rule that states who decided, holds where ok. It has 55 s,
 	// by its ctx, and must return when that ends; then, and where it is nil or not ok, the
 	// program asks and the session is blocked. It may be called for several sessions at
 	// once, by what waits for the answer.

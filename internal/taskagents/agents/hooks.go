@@ -62,7 +62,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	return r.Reply(verdict), nil
 }
 
-// judge says whether a tool may be used. A use that is about to begin is refused or left
+// judge reports whether a tool may be used. A use that is about to begin is refused or left
 // alone: a program that is unsure asks. Where one in structured mode asks, it is answered
 // there.
 func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) Verdict {
@@ -70,7 +70,7 @@ func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) 
 	return Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
-// permitted says what the preset and the rules do about the use of a tool, and, where they
+// permitted states what the preset and the rules do about the use of a tool, and, where they
 // say to ask, independent of who decides. Every refusal is recorded, and every answer to a program
 // that asks.
 func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {

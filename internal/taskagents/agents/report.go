@@ -20,7 +20,7 @@ const (
 	maxDecision = 2000 // characters of a shared decision
 )
 
-// ReportKind says what a report is about.
+// ReportKind states what a report is about.
 type ReportKind string
 
 // The kinds.
@@ -156,7 +156,7 @@ func (r *Report) read(b *body) {
 		busy(detect.PhaseCompacting)
 	case "SubagentStart", "SubagentStop":
 		r.Kind = Activity
-	case "SessionStart", "SessionEnd": // the process itself says when it ends
+	case "SessionStart", "SessionEnd": // the process itself states when it ends
 		r.Kind = Note
 	case "decision":
 		r.Kind, r.Text = Decision, decision(b)

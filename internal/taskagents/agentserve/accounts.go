@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/signin"
 )
 
-// Accounts says how programs are chosen and how they did, sets it, and logs people
+// Accounts states how programs are chosen and how they did, sets it, and logs people
 // in.
 type Accounts interface {
 	Metrics() map[programs.Name]choice.Metrics

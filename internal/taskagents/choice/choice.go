@@ -53,7 +53,7 @@ type Framework struct {
 	Signals           Signals       `json:"selectionSignals"`
 }
 
-// Usable says that a task can be given to it now.
+// Usable reports that a task can be given to it now.
 func (f *Framework) Usable() bool { return f.Installed && f.AuthReady && !f.Disabled }
 
 // State is the choice, with everything that it was made from.
@@ -78,7 +78,7 @@ func candidates() []programs.Program {
 }
 
 // Choose gives every program its score and prefers one. A program that is disabled or
-// missing is not preferred while another is usable, whatever anybody chose.
+// missing is not preferred while another is usable, whatever any caller chose.
 func Choose(in Input) State {
 	signals := in.Task.Signals()
 	out := State{Subscription: in.Subscription}

@@ -19,7 +19,7 @@ const (
 
 var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|balance)|out of (credits?|quota)|credit balance|(usage|session|weekly|5-hour|rate) limit (was |has been )?(reached|hit|exceeded)|(hit|reached|exceeded) (your|the) ([a-z0-9-]+ )?(usage|session|weekly|rate)? ?limit|(quota|usage) (was |has been )?(exceeded|exhausted)|exceeded (your|the) (current )?quota|payment required|\b(status|http|error|code)[ :=]*402\b`)
 
-// Exhausted says whether a failure means that an account is used up, and until when the
+// Exhausted reports whether a failure means that an account is used up, and until when the
 // program should rest: until the time that it names itself, else half an hour. kind is a
 // failure's name where there is one, such as billing; text is what the program said.
 // now also gives the time zone that clock times are meant in.

@@ -2,7 +2,7 @@ package choice
 
 import "regexp"
 
-// Task is what is known of a task before it is given to anybody.
+// Task is what is known of a task before it is given to any caller.
 type Task struct {
 	Text     string
 	Repo     bool // it has a repository
@@ -106,5 +106,5 @@ func (t Task) Signals() Signals {
 	}
 }
 
-// Complex says that a message is big enough for a task agent.
+// Complex reports that a message is big enough for a task agent.
 func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }

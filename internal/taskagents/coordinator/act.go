@@ -169,7 +169,7 @@ func (t *task) sent(next int) {
 	})
 }
 
-// open says whether the dialog is still the one that is open.
+// open reports whether the dialog is still the one that is open.
 func (t *task) open(term Terminal, b *detect.Blocker) bool {
 	i := term.Info()
 	return i.Status == detect.Blocked && (i.Blocker == nil || b.Fingerprint == "" || i.Blocker.Fingerprint == b.Fingerprint)

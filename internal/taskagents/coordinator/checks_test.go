@@ -20,7 +20,7 @@ func (c *counted) Run(context.Context, string, []string) (int, string, error) {
 }
 
 // TestAPresetHoldsForTheChecksOfARepository: commands that an agent must not run, or only
-// where the user approves them, are not run for it when it says that it is done.
+// where the user approves them, are not run for it when it reports that it is done.
 func TestAPresetHoldsForTheChecksOfARepository(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x\n"), 0o600); err != nil {

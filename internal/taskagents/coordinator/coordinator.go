@@ -103,7 +103,7 @@ type Fleet interface {
 	Spawn(ctx context.Context, old row.Session, name programs.Name, task string) (session string, err error)
 }
 
-// Skills uses what an agent's turn asks for; skills.Broker does. asked says that the agent
+// Skills uses what an agent's turn asks for; skills.Broker does. asked reports that the agent
 // was answered and goes on; the error is of that answer.
 type Skills interface {
 	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool, err error)

@@ -266,7 +266,7 @@ func TestWhoDoesNotListenIsNotWaitedFor(t *testing.T) {
 }
 
 // TestEveryThreadEndsAndIsToldOnce: whatever comes, a thread whose sessions are gone is
-// over, says why, and was told exactly once.
+// over, states why, and was told exactly once.
 func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

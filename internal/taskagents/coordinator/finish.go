@@ -45,7 +45,7 @@ func (t *task) complete() {
 	r := t.c.cfg.Validator.Validate(ctx, subject)
 	cancel()
 	if t.c.ctx.Err() != nil {
-		return // closing: the restart says what becomes of it
+		return // closing: the restart states what becomes of it
 	}
 	t.keep(r, job)
 	t.c.tell(t.event("validation", r))
@@ -125,7 +125,7 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 	return s
 }
 
-// mayRun says whether the customary checks of a folder may be run, which are commands that
+// mayRun reports whether the customary checks of a folder may be run, which are commands that
 // the agent, or the author of the repository, has chosen: where its preset lets the agent run
 // them unasked, or has us asked, and we answer by ourselves.
 func (t *task) mayRun() bool {

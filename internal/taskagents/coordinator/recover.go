@@ -26,7 +26,7 @@ const (
 
 var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
 
-// providerFailure says whether a failure is one that another program would not have.
+// providerFailure reports whether a failure is one that another program would not have.
 func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
 	if c, ok := choice.Exhausted(kind, s, now); ok {
 		return c, true
@@ -158,7 +158,7 @@ func (t *task) successor(was row.Session, id string, name programs.Name, recover
 }
 
 // startOver starts again what a program could not resume: it does not keep a conversation
-// before its first answer. False says that this was not so.
+// before its first answer. False reports that this was not so.
 func (t *task) startOver(e sessions.Event) bool {
 	s := row.Meta(t.row.Metadata, row.StartOver)
 	if s == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {

@@ -331,7 +331,7 @@ func (r *rig) Spawn(_ context.Context, _ row.Session, name programs.Name, task s
 	return id, nil
 }
 
-// model answers by a function; small says which was asked.
+// model answers by a function; small states which was asked.
 type model func(small bool, prompt string) string
 
 func (m model) Ask(_ context.Context, small bool, prompt string) (string, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Level says how much is done without asking.
+// Level states how much is done without asking.
 type Level string
 
 // The levels.

@@ -132,7 +132,7 @@ func (t *task) event(kind string, data any) Event {
 	return Event{Type: kind, SessionID: t.id, ThreadID: t.thread, Data: data}
 }
 
-// shell says that the program is a shell, which carries out what others would read.
+// shell reports that the program is a shell, which carries out what others would read.
 func (t *task) shell() bool { return t.row.Framework == string(programs.Shell) }
 
 func (t *task) name() string {

@@ -112,7 +112,7 @@ func (t *task) turn(e sessions.Event) {
 	t.execute("turn_complete", e.Text, nil, a)
 }
 
-// skill has the skill used that a turn asks for; true says that it did, and so that the turn
+// skill has the skill used that a turn asks for; true reports that it did, and so that the turn
 // does not end the task.
 func (t *task) skill(e sessions.Event, text directive.Text) bool {
 	if t.c.cfg.Skills == nil || t.shell() {

@@ -11,10 +11,10 @@ import (
 type Decision struct {
 	Text   string // at most MaxStored characters
 	Shared string // at most MaxShared characters
-	// Screen says that it was read off a screen, where an example in a fence looks like one
+	// Screen reports that it was read off a screen, where an example in a fence looks like one
 	// that is meant.
 	Screen bool
-	// CannotContinue says that the agent gave up: the turn has failed, and the user must look.
+	// CannotContinue reports that the agent gave up: the turn has failed, and the user must look.
 	CannotContinue bool
 }
 

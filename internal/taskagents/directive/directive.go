@@ -115,7 +115,7 @@ func (t Text) continues(before, next line) bool {
 // margin is how many columns of a screen programs leave empty at the right.
 const margin = 4
 
-// wrapped says whether a line ended because the next word had no room in it.
+// wrapped reports whether a line ended because the next word had no room in it.
 func wrapped(before, next string, columns int) bool {
 	word, _, _ := strings.Cut(next, " ")
 	return cells(before)+1+cells(word) > columns-margin

@@ -25,7 +25,7 @@ const (
 )
 
 // ReadProof returns the first valid proof of a turn. Where there are proofs and none is
-// valid, err says what is wrong with the last; its reason is proof_invalid.
+// valid, err states what is wrong with the last; its reason is proof_invalid.
 func ReadProof(t Text) (p Proof, ok bool, err error) {
 	all := t.lines()
 	for i, ln := range all {

@@ -76,7 +76,7 @@ const (
 	Reopen   Operation = "reopen"
 )
 
-// Control says what is to be done to which thread.
+// Control states what is to be done to which thread.
 type Control struct {
 	ThreadID    string    `json:"threadId"`
 	Operation   Operation `json:"action"`

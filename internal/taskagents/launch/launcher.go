@@ -36,7 +36,7 @@ const (
 	metaWorkspace = "workspaceId"    // of a thread: its clone; of a session: where it works
 	metaHandle    = "task"           // of a thread: its handle
 	metaGateway   = "gateway"        // of a thread: whose process made it
-	metaChecks    = "checks"         // of a thread: commands that say whether it is done
+	metaChecks    = "checks"         // of a thread: commands that report whether it is done
 )
 
 // Registry is what is used of [threads.Registry].
@@ -81,7 +81,7 @@ type Workspaces interface {
 	Path(id string) (Place, error)
 }
 
-// Chooser says which program does a task.
+// Chooser states which program does a task.
 type Chooser interface {
 	State(ctx context.Context, t choice.Task) choice.State
 	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
@@ -119,7 +119,7 @@ func New(cfg Config) *Launcher {
 	return &Launcher{cfg: cfg, parts: make(map[string]bool), starting: make(map[string]int)}
 }
 
-// Use says who looks after what is started. It comes before the first call.
+// Use states who looks after what is started. It comes before the first call.
 func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 
 // Create makes a thread and starts the parts of it that wait for nothing. It returns when

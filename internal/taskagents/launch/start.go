@@ -192,7 +192,7 @@ func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn 
 	return i, err
 }
 
-// full says that as many sessions run as may.
+// full reports that as many sessions run as may.
 func full(err error) bool {
 	return err != nil && capability.AsError(err).Reason == sessions.ReasonTooMany
 }

@@ -151,7 +151,7 @@ func unescaped(s string) string {
 	return b.String()
 }
 
-// pushes says that git would send commits away, under a name of its own too.
+// pushes reports that git would send commits away, under a name of its own too.
 func pushes(args []string) bool {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		skip := 1

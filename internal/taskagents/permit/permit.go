@@ -1,4 +1,4 @@
-// Package permit says whether an agent's program may use a tool. The program asks
+// Package permit reports whether an agent's program may use a tool. The program asks
 // through its hooks; what is said here holds for it whatever its own settings are,
 // because a program's settings are not a wall.
 //
@@ -100,7 +100,7 @@ func words(c programs.Category) string {
 	}[c]
 }
 
-// inside says that a path, once symbolic links are followed, lies in a folder that the
+// inside reports that a path, once symbolic links are followed, lies in a folder that the
 // agent was given.
 func (r *Request) inside(path string) bool {
 	at := real(path)
@@ -165,7 +165,7 @@ func below(path, root string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }
 
-// credentials says whether a path is one of those that hold a user's credentials.
+// credentials reports whether a path is one of those that hold a user's credentials.
 func (r *Request) credentials(path string) bool {
 	at := real(path)
 	if r.Own != "" && below(at, r.Own) && !below(at, r.Workdir) {

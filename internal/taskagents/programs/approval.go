@@ -25,7 +25,7 @@ type Approval struct {
 	Summary        string            `json:"summary"`
 }
 
-// ApprovalOf says what a preset is for a program.
+// ApprovalOf states what a preset is for a program.
 func ApprovalOf(name Name, p Preset) (Approval, error) {
 	row, ok := p.row()
 	if !ok {

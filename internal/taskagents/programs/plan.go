@@ -76,7 +76,7 @@ const (
 	MaxTask  = 1 << 20 // bytes of a task, or of a memory text
 )
 
-// Build plans a session. Its errors are the caller's to mend: adapter_invalid,
+// Build plans a session. Its errors are the caller's to repair: adapter_invalid,
 // adapter_framework, adapter_preset, and OPENCODE_NO_PROVIDER.
 func Build(s Spawn) (Plan, error) {
 	b, err := newBuild(s)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Preset says what a session may do without being asked.
+// Preset states what a session may do without being asked.
 type Preset string
 
 // The presets.
@@ -80,7 +80,7 @@ func (p Preset) row() (PresetRow, bool) {
 	return PresetRow{}, false
 }
 
-// Judge says what the preset says of a category; an unknown preset blocks everything.
+// Judge states what the preset says of a category; an unknown preset blocks everything.
 func (p Preset) Judge(c Category) Verdict {
 	switch r, _ := p.row(); {
 	case slices.Contains(r.Auto, c):
@@ -91,7 +91,7 @@ func (p Preset) Judge(c Category) Verdict {
 	return Blocked
 }
 
-// CategoryOf says what a tool does. One that is not known, such as a tool of an MCP
+// CategoryOf states what a tool does. One that is not known, such as a tool of an MCP
 // server, can do what an agent can.
 func CategoryOf(name Name, tool string) Category {
 	for _, r := range Of(name).Tools {

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Type says what an event tells.
+// Type states what an event tells.
 type Type string
 
 // The types of events.

@@ -270,7 +270,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 	}
 }
 
-// takes says whether a message may be typed now. The caller holds mu.
+// takes reports whether a message may be typed now. The caller holds mu.
 func (s *Session) takes(m *message) bool {
 	if !s.taken.IsZero() || s.view().Dialog != nil {
 		return false

@@ -23,7 +23,7 @@ type Usage struct {
 	USD float64 `json:"costUsd,omitempty"`
 }
 
-// Live is a session, in whichever mode. Its methods may be called at any time by anybody,
+// Live is a session, in whichever mode. Its methods may be called at any time by any caller,
 // also when it has ended. What only a terminal has, [InTerminal] gives.
 type Live interface {
 	ID() string

@@ -90,7 +90,7 @@ func (m Mask) evidence(list []detect.Evidence) []detect.Evidence {
 	return list
 }
 
-// Means says whether a fingerprint is that of the open dialog, as it is or as it was
+// Means reports whether a fingerprint is that of the open dialog, as it is or as it was
 // shown; "" is that of any.
 func (m Mask) Means(fingerprint string, open *detect.Blocker) bool {
 	return fingerprint == "" || fingerprint == open.Fingerprint || fingerprint == m.Text(open.Fingerprint)

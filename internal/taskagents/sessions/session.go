@@ -16,7 +16,7 @@ import (
 )
 
 // Session is one program in its terminal. Its methods may be called at any time by
-// anybody, also when it has ended.
+// any caller, also when it has ended.
 type Session struct {
 	m    *Manager
 	spec Spec
@@ -236,7 +236,7 @@ func (s *Session) moved(changes []detect.Change) {
 		s.record(time.Now(), cast.Mark, to.Word())
 		switch to.State {
 		case detect.Busy:
-			// A shell leaves the line that it has taken where it was typed, and says that a
+			// A shell leaves the line that it has taken where it was typed, and reports that a
 			// command has begun.
 			if slices.ContainsFunc(c.Evidence, func(e detect.Evidence) bool { return e.Source == "osc:133" }) {
 				s.submits++

@@ -80,7 +80,7 @@ type Terminal interface {
 	// Ask asks the program to end, Kill ends it and all it started.
 	Ask()
 	Kill()
-	// Done is closed when the program is gone; Exit says how, then.
+	// Done is closed when the program is gone; Exit states how, then.
 	Done() <-chan struct{}
 	Exit() process.Exit
 }
@@ -167,7 +167,7 @@ type Info struct {
 	Seq          uint64          `json:"seq"` // of its last event
 }
 
-// Live says whether the session has not ended.
+// Live reports whether the session has not ended.
 func (i Info) Live() bool { return i.Status != detect.Stopped && i.Status != detect.Error }
 
 // Manager owns the sessions of this process.
@@ -199,7 +199,7 @@ func New(cfg Config) *Manager {
 
 var idForm = regexp.MustCompile(`^pty-[0-9]{1,20}-[0-9a-f]{1,32}$`)
 
-// ValidID says whether a text has the form of a session's id.
+// ValidID reports whether a text has the form of a session's id.
 func ValidID(id string) bool { return len(id) <= 64 && idForm.MatchString(id) }
 
 // NewID makes an id: pty-<unix ms>-<8 hex digits>.
@@ -336,7 +336,7 @@ func over(s Live) bool {
 	}
 }
 
-// Room says whether one more session may be started now: nil, or overloaded
+// Room reports whether one more session may be started now: nil, or overloaded
 // (too_many_sessions). Start decides.
 func (m *Manager) Room() error {
 	m.mu.Lock()

@@ -54,7 +54,7 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	poke(s.wake)
 }
 
-// Asked says whether one of the texts is among the last that were sent: programs tell of
+// Asked reports whether one of the texts is among the last that were sent: programs tell of
 // turns, too, that they made up themselves.
 func (s *Session) Asked(texts []string) bool {
 	s.mu.Lock()
@@ -62,7 +62,7 @@ func (s *Session) Asked(texts []string) bool {
 	return slices.ContainsFunc(texts, func(content string) bool { return slices.Contains(s.sent, text.Fold(content)) })
 }
 
-// Explain says why the session is in its state.
+// Explain states why the session is in its state.
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -183,7 +183,7 @@ func (w *watch) read(p *process.Process) {
 	}
 }
 
-// look says what is seen now, where anything has changed since the last time; else was.
+// look states what is seen now, where anything has changed since the last time; else was.
 func (w *watch) look(was found) (f found, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

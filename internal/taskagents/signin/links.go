@@ -20,7 +20,7 @@ const (
 	maxTold  = 1000 // bytes of what is shown as text
 )
 
-// openable says whether an address may be handed to a browser.
+// openable reports whether an address may be handed to a browser.
 func openable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.User == nil && len(text) <= maxURL && slices.Contains(trusted(), u.Host)
@@ -87,7 +87,7 @@ func addresses(lines []string, cols int) (list []string) {
 	return list
 }
 
-// full says whether a line reaches the right edge; boxes leave two columns.
+// full reports whether a line reaches the right edge; boxes leave two columns.
 func full(line string, cols int) bool { return utf8.RuneCountInString(line) >= cols-2 }
 
 // deviceCode is a word of the form of one, below a line that speaks of a code.

@@ -24,7 +24,7 @@ const (
 	mostTries = 5 // logins of a session
 )
 
-// Sessions is what is needed of sessions; an error says that the session has ended.
+// Sessions is what is needed of sessions; an error reports that the session has ended.
 type Sessions interface {
 	Info(id string) (sessions.Info, error)
 	// Task is what the session was started for; "" is nothing.

@@ -104,7 +104,7 @@ func TestALoginEnds(t *testing.T) {
 		if err := <-end; capability.AsError(err).Reason != "login_expired" || time.Since(begun) != Life {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
-		// One that says nothing does not keep anybody waiting.
+		// One that says nothing does not keep any caller waiting.
 		silent := func(ctx context.Context, _ func(Prompt), _ <-chan string) error { <-ctx.Done(); return ctx.Err() }
 		begun = time.Now()
 		if p, err := d.Begin(t.Context(), "codex", silent, nil); err != nil || !p.Launched || time.Since(begun) != mostWait {

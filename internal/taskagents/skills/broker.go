@@ -50,7 +50,7 @@ func NewBroker(source Source, send Sessions) *Broker {
 	return &Broker{source: source, send: send, grants: make(map[string]*grant), used: make(map[string]int)}
 }
 
-// Allow says what a session may use, in place of what was said before. Who was allowed
+// Allow states what a session may use, in place of what was said before. Who was allowed
 // nothing may use nothing.
 func (b *Broker) Allow(session string, g Grant) {
 	g.Slugs = slices.Clone(g.Slugs)
@@ -83,7 +83,7 @@ func (b *Broker) Forget(session string) {
 
 // Turn reads what an agent ended a turn with, whatever the turn's end was noticed by, and
 // uses the skill that it asks for. turn counts the session's turns from 1, so that one that
-// is told twice is read once; 0 is not known. asked says that there was a directive and
+// is told twice is read once; 0 is not known. asked reports that there was a directive and
 // that the agent was answered, and so goes on: the turn is not the end of its task. The
 // error is of typing the answer.
 func (b *Broker) Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool, err error) {

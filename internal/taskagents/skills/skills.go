@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 )
 
-// ManifestEnv is the variable of an agent's program that says where its manifest is.
+// ManifestEnv is the variable of an agent's program that states where its manifest is.
 const ManifestEnv = "ELIZA_SKILLS_MANIFEST"
 
 // Bounds of the manifest.
@@ -43,7 +43,7 @@ type Source interface {
 	Use(ctx context.Context, by capability.Principal, slug string, input json.RawMessage, words string) (text string, err error)
 }
 
-// ValidSlug says whether a directive can name a skill so.
+// ValidSlug reports whether a directive can name a skill so.
 func ValidSlug(s string) bool {
 	if s == "" || len(s) > maxSlug || strings.HasPrefix(s, "-") || strings.HasSuffix(s, "-") || strings.Contains(s, "--") {
 		return false

@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured"
 )
 
-// Whatever a program does, its session ends, says why, and cleans up.
+// Whatever a program does, its session ends, states why, and cleans up.
 func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 	permission := `{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"title":"x","kind":"edit"},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"}]}}`
 	for name, c := range map[string]struct {

@@ -287,7 +287,7 @@ func compact(t *testing.T, data []byte) string {
 	return string(out)
 }
 
-// known is a message without what says who we are.
+// known is a message without what states who we are.
 func known(t *testing.T, text string) string {
 	var v map[string]any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

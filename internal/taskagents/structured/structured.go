@@ -51,7 +51,7 @@ type Child interface {
 	Ask()
 	Kill()
 	// Done is closed when the program is gone, and all that it wrote to its standard
-	// error has been taken; Exit says how, then.
+	// error has been taken; Exit states how, then.
 	Done() <-chan struct{}
 	Exit() process.Exit
 }
@@ -92,7 +92,7 @@ type Spec struct {
 }
 
 // Session is one program and our conversation with it. Its methods may be called at any
-// time by anybody, also when it has ended.
+// time by any caller, also when it has ended.
 type Session struct {
 	cfg  Config
 	spec Spec

@@ -34,7 +34,7 @@ func (s *Session) Info() sessions.Info {
 	return s.spec.Mask.Info(i)
 }
 
-// Explain says why the session is in its state: by what its program said last.
+// Explain states why the session is in its state: by what its program said last.
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

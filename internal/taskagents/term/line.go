@@ -54,7 +54,7 @@ func (l *line) text(b []byte) []byte {
 	return b[:end]
 }
 
-// mend blanks the wide character that stands on both sides of column x, so that what
+// repair blanks the wide character that stands on both sides of column x, so that what
 // begins or ends there leaves no half of one.
 func (l *line) mend(x int) {
 	if x > 0 && x < l.used && l.cells[x].part == tail {

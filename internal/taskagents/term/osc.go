@@ -1,6 +1,6 @@
 package term
 
-// command runs an operating system command; byBel says how it ended, and so ends the
+// command runs an operating system command; byBel states how it ended, and so ends the
 // answer.
 func (s *Screen) command(byBel bool) {
 	if s.over {

@@ -91,7 +91,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish prints the character that was cut, and says how many bytes of p it took.
+// finish prints the character that was cut, and states how many bytes of p it took.
 func (s *Screen) finish(p []byte) int {
 	took := copy(s.pending[s.npend:], p)
 	have := s.pending[:s.npend+took]
@@ -258,5 +258,5 @@ func (s *Screen) stringByte(b byte) {
 	}
 }
 
-// isControl says whether r is of C0 or C1.
+// isControl reports whether r is of C0 or C1.
 func isControl(r rune) bool { return r < ' ' || r >= del && r < 0xA0 }

@@ -146,7 +146,7 @@ func (s *Screen) join(r rune, w int) bool {
 func isRegional(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 func isSkinTone(r rune) bool { return r >= 0x1F3FB && r <= 0x1F3FF }
 
-// isPicture says whether r may be drawn as an emoji, roughly Extended_Pictographic.
+// isPicture reports whether r may be drawn as an emoji, roughly Extended_Pictographic.
 func isPicture(r rune) bool {
 	return r >= 0x2190 && r <= 0x2BFF || r >= 0x1F000 && r <= 0x1FAFF
 }

@@ -231,14 +231,14 @@ func (s *Screen) Attr(x, y int) Attr {
 // blanks around it, at most MaxTitle bytes.
 func (s *Screen) Title() string { return s.title }
 
-// Alternate says whether the alternate screen shows (?1049, ?1047, ?47).
+// Alternate reports whether the alternate screen shows (?1049, ?1047, ?47).
 func (s *Screen) Alternate() bool { return s.grid == &s.alt }
 
-// Updating says whether the program is inside a synchronised update (?2026): what is on
+// Updating reports whether the program is inside a synchronised update (?2026): what is on
 // screen may be half drawn. A program may never end one, so who waits bounds the wait.
 func (s *Screen) Updating() bool { return s.Mode(2026) }
 
-// Mode says whether the DEC private mode n is set, such as 2004 for bracketed paste.
+// Mode reports whether the DEC private mode n is set, such as 2004 for bracketed paste.
 // Modes from 4096 on are never set.
 func (s *Screen) Mode(n int) bool {
 	switch n {

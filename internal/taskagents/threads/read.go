@@ -15,7 +15,7 @@ const (
 	maxStatuses    = 32
 )
 
-// check makes a filter complete, or says what of it cannot be: invalid_input.
+// check makes a filter complete, or states what of it cannot be: invalid_input.
 func (f *Filter) check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "threads", format, args...).With("invalid_filter", "")

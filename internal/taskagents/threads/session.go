@@ -209,7 +209,7 @@ func (r *Registry) Tell(ctx context.Context, thread, text string) (m Moved, firs
 	return m, first && err == nil, err
 }
 
-// Told says whether the end of a thread, as it is, has been told.
+// Told reports whether the end of a thread, as it is, has been told.
 func Told(t row.Thread, sessions int) bool {
 	return row.Meta(t.Metadata, row.ToldEnd) == endOf(t, sessions)
 }

@@ -22,7 +22,7 @@ const (
 	maxFound   = 16      // addresses in the texts of one session
 )
 
-// TargetKind says how a target is shown.
+// TargetKind states how a target is shown.
 type TargetKind string
 
 // The kinds.
@@ -133,7 +133,7 @@ func trimmed(s string) string {
 	return s
 }
 
-// address is a plain address of the web; preview says that it is of this machine.
+// address is a plain address of the web; preview reports that it is of this machine.
 func address(s string) (uri string, preview, ok bool) {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxAddress || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" {

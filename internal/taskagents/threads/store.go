@@ -152,7 +152,7 @@ func Fields() []Field {
 	return []Field{FieldSessions, FieldDecisions, FieldEvents, FieldArtifacts, FieldTranscripts, FieldPending, FieldNodes, FieldDependencies, FieldClaims, FieldMailbox, FieldJobs, FieldEvidence}
 }
 
-// Selection says what of a thread is read.
+// Selection states what of a thread is read.
 type Selection struct {
 	Fields      []Field // nil: all
 	Transcripts int     // the newest; 0: DefaultTranscript, at most MaxTranscript

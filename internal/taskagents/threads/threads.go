@@ -46,7 +46,7 @@ const (
 	ReasonNoSession = "session_not_found"
 	ReasonNoNode    = "node_not_found"
 	ReasonNoRow     = "row_not_found"
-	ReasonState     = "wrong_state" // the hint says what to do first
+	ReasonState     = "wrong_state" // the hint states what to do first
 	ReasonFull      = "thread_full"
 	ReasonGone      = "session_gone" // resume it first
 )

@@ -1,6 +1,6 @@
 package verbs
 
-// This file says which people an agent may use task agents for. What a program may do is
+// This file states which people an agent may use task agents for. What a program may do is
 // its token's, and was judged before; here it is about the person whom the program speaks
 // for, and whom only it knows. So a role that is claimed for a person can take rights
 // away and never give one.
@@ -73,7 +73,7 @@ func initial() Policy {
 // did before. Either may be "". The second goes before the first, both go before
 // the default.
 //
-// What cannot be read is in the policy too: it lets no person do anything, and says why.
+// What cannot be read is in the policy too: it lets no person do anything, and states why.
 func Parse(policy, connectors string) Policy {
 	p := initial()
 	if strings.TrimSpace(policy) != "" {
@@ -171,12 +171,12 @@ func known(text string) (Role, error) {
 // Person is whom a call is made for.
 type Person struct {
 	By capability.Principal
-	// Role is what the agent says that the person is, "" where it says nothing; Connector is
+	// Role is what the agent reports that the person is, "" where it says nothing; Connector is
 	// where the person writes, "" for nowhere.
 	Role, Connector string
 }
 
-// Check says whether a person may do something: nil, or denied, reason forbidden. An
+// Check reports whether a person may do something: nil, or denied, reason forbidden. An
 // agent that names no person and no connector acts for itself, and passes. A person who
 // came over a connector and of whom nothing is said is a guest, except to an
 // administrator's or operator's own program.

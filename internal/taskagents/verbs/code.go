@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Code says what went wrong, in a word that does not change.
+// Code states what went wrong, in a word that does not change.
 type Code string
 
 // The codes that verbs return. All but Declined are those of the API that agents of elizaOS

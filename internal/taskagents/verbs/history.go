@@ -83,7 +83,7 @@ type File struct {
 	broken  bool // the last write may have left half a line
 }
 
-// Open reads the file, if there is one, and mends it. The folder must be there.
+// Open reads the file, if there is one, and repairs it. The folder must be there.
 func Open(path string, now func() time.Time) (*File, error) {
 	f := &File{path: path, now: now}
 	if err := f.load(); err != nil {
@@ -190,7 +190,7 @@ func (f *File) append(line []byte) error {
 func (f *File) rotate() error {
 	entries := f.entries[max(0, len(f.entries)-Kept):]
 	if len(f.entries) <= MaxEntries && f.size <= MaxBytes {
-		entries = f.entries // it is only mended
+		entries = f.entries // it is only repaired
 	}
 	var data []byte
 	from := len(entries)

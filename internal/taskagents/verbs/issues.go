@@ -57,7 +57,7 @@ func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) 
 	return manage(ctx, repo, op, p)
 }
 
-// complete says what an operation lacks.
+// complete states what an operation lacks.
 func (p *issueParams) complete(op string) error {
 	switch op {
 	case "create", "list":

@@ -50,7 +50,7 @@ func (v *repoVerbs) Table() map[Name]Do {
 }
 
 // repo is the repository that is meant: the parameter, else what the user names, else the
-// one of before where the user means that, or where before says that any will do.
+// one of before where the user means that, or where before reports that any will do.
 func (v *repoVerbs) repo(c Call, named string, before bool) string {
 	if repo := First(named, mentionedRepo(c.Message)); repo != "" {
 		return repo

@@ -48,7 +48,7 @@ type Snapshot struct {
 }
 
 // Context is ACTIVE_WORKSPACE_CONTEXT. Where there is more than fits, each section shows
-// fewer lines and says how many it left out.
+// fewer lines and states how many it left out.
 func Context(s Snapshot) string {
 	n := maxLines
 	for {

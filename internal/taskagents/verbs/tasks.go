@@ -179,7 +179,7 @@ func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage)
 	return Result{Success: true, Text: content, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
 }
 
-// counted says how many tasks there are of a window.
+// counted states how many tasks there are of a window.
 func counted(n int, w timeWindow) string {
 	word := "tasks"
 	if n == 1 {

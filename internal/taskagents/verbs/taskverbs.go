@@ -32,7 +32,7 @@ type taskRegistry interface {
 	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
 }
 
-// Choice says which program does a task.
+// Choice states which program does a task.
 type Choice interface {
 	State(ctx context.Context, t choice.Task) choice.State
 	// Fixed is the program that does every task, "" where the best is chosen for each.

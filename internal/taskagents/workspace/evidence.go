@@ -24,7 +24,7 @@ const (
 )
 
 // Listing is the files of a directory, as slash-separated paths in order: at most 200,
-// five folders deep, of at most 2000 entries that were looked at. Truncated says that
+// five folders deep, of at most 2000 entries that were looked at. Truncated reports that
 // there is more. Folders of builds and of version control are left out.
 type Listing struct {
 	Files     []string `json:"files"`
@@ -32,7 +32,7 @@ type Listing struct {
 }
 
 // Evidence is what was seen. Status and Stat are git's words, "" where there is no
-// repository that can be looked at; Note then says why.
+// repository that can be looked at; Note then states why.
 type Evidence struct {
 	Listing Listing `json:"listing"`
 	Status  string  `json:"status,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// FinalizeRequest says what is to be done with the work. Every step can be left out;
+// FinalizeRequest states what is to be done with the work. Every step can be left out;
 // a pull request needs the push.
 type FinalizeRequest struct {
 	Message           string // "" means one that names the branch
@@ -46,7 +46,7 @@ const maxTitle = 256 // characters
 
 // Finalize commits, pushes and opens a pull request. Where nothing has changed since
 // the base it succeeds and says "no changes". The error is that of the step that
-// failed, reason finalize_failed where it has none; the result then says which steps
+// failed, reason finalize_failed where it has none; the result then states which steps
 // were done: they are not undone, and to finalize again goes on from there.
 func (m *Manager) Finalize(ctx context.Context, id string, req FinalizeRequest) (Finalized, error) {
 	w, err := m.Get(id)

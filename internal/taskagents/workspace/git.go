@@ -102,7 +102,7 @@ func (m *Manager) checkGitDir(w Workspace) error {
 	return nil
 }
 
-// failed says what git said: the first line that means something, without paths of
+// failed states what git said: the first line that means something, without paths of
 // ours or credentials.
 func (m *Manager) failed(op string, result sandbox.Result) error {
 	said := result.Stderr.Text()

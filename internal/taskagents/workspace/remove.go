@@ -42,7 +42,7 @@ func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// unsaved says what would be lost with a workspace, "" for nothing. A workspace that
+// unsaved states what would be lost with a workspace, "" for nothing. A workspace that
 // cannot be looked at is an error: an unknown file may be work.
 func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	if w.Mode == Folder {
@@ -145,7 +145,7 @@ func (m *Manager) removeAll(name string) error {
 	return m.dir.RemoveAll(name)
 }
 
-// Collected is what [Manager.GC] did. Kept says why an old workspace is still there.
+// Collected is what [Manager.GC] did. Kept states why an old workspace is still there.
 type Collected struct {
 	Removed []string          `json:"removed"`
 	Orphans []string          `json:"orphans"` // folders that no record owned
@@ -169,7 +169,7 @@ func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report fun
 
 // GC removes workspaces that were not used for the TTL, that no session lives in and
 // that hold no work; then folders of ours in the base that no record owns and that are
-// as old. live says whether a session works in a workspace.
+// as old. live reports whether a session works in a workspace.
 func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected, error) {
 	out := Collected{Removed: []string{}, Orphans: []string{}, Kept: make(map[string]string)}
 	now := m.cfg.Now()

@@ -113,7 +113,7 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 	return m.scan(ctx, things[half:], diff)
 }
 
-// leak says where, and never what.
+// leak states where, and never what.
 func leak(found []finding) error {
 	if len(found) == 0 {
 		return nil

@@ -166,7 +166,7 @@ func (k *ScratchKeeper) Adopt(path, session string) error {
 	return nil
 }
 
-// ScratchInterrupted as the event of an end says that another session may go on in the folder:
+// ScratchInterrupted as the event of an end reports that another session may go on in the folder:
 // it is not deleted at once, whatever the retention.
 const ScratchInterrupted = "interrupted"
 
@@ -181,7 +181,7 @@ func (k *ScratchKeeper) Release(session string) error {
 	return nil
 }
 
-// SessionEnded applies the retention to a session's folder; event says how it ended.
+// SessionEnded applies the retention to a session's folder; event states how it ended.
 // A session without a folder, or one that had ended, is not an error.
 func (k *ScratchKeeper) SessionEnded(session, event string) error {
 	k.mu.Lock()
@@ -264,7 +264,7 @@ func (k *ScratchKeeper) Promote(session, name string) (ScratchRecord, error) {
 	}
 	moved := r
 	moved.Path, moved.Status, moved.ExpiresAt = filepath.Join(k.base, target), ScratchPromoted, time.Time{}
-	err = k.put(moved) // first, so that finish can mend a crash
+	err = k.put(moved) // first, so that finish can repair a crash
 	if err == nil {
 		err = k.finish(moved)
 	}

@@ -70,7 +70,7 @@ func (m *Manager) setUp(ctx context.Context, w, parent Workspace) error {
 }
 
 // copyIgnored brings over what git leaves out of a worktree and its work needs. Git
-// itself says which files the patterns mean, and which of them it ignores.
+// itself states which files the patterns mean, and which of them it ignores.
 func (m *Manager) copyIgnored(ctx context.Context, w, parent Workspace) error {
 	wanted := []string{"ls-files", "-z", "--others", "--ignored"}
 	for _, p := range m.cfg.Setup.Copy {

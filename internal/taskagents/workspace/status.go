@@ -12,7 +12,7 @@ import (
 )
 
 // Status is what has changed in a workspace. Files of ours are left out. Each list has
-// at most 1000 paths; Truncated says that there are more.
+// at most 1000 paths; Truncated reports that there are more.
 type Status struct {
 	Branch    string   `json:"branch"` // "" when no branch is checked out
 	Clean     bool     `json:"clean"`

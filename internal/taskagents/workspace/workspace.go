@@ -35,7 +35,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Mode says how a workspace was made.
+// Mode states how a workspace was made.
 type Mode string
 
 // The modes. A folder is without git.
@@ -71,7 +71,7 @@ type Workspace struct {
 	Role       string      `json:"role,omitempty"`
 	Notes      []string    `json:"notes,omitempty"` // what was left out, such as a submodule
 	Pull       *forge.Pull `json:"pull,omitempty"`
-	// OwnToken says that a token came with the request and is kept for this one.
+	// OwnToken reports that a token came with the request and is kept for this one.
 	OwnToken  bool      `json:"ownToken,omitempty"`
 	Partial   bool      `json:"partial,omitempty"` // files of old commits are fetched when they are needed
 	CreatedAt time.Time `json:"createdAt"`
@@ -93,14 +93,14 @@ type Event struct {
 	Workspace Workspace
 }
 
-// Config says where and how. Base and State are required.
+// Config states where and how. Base and State are required.
 type Config struct {
 	// Base is where workspaces are made, and nothing else; State is for records and
 	// credentials, outside Base. Both are made if they are not there.
 	Base, State string
 	// GitPath is the program; "" looks "git" up.
 	GitPath string
-	// Policy says which repositories may be used.
+	// Policy states which repositories may be used.
 	Policy forge.Policy
 	// Forge returns the host of a repository's pull requests. nil, or a nil Host, means that
 	// it has none.

@@ -146,7 +146,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestF13 holds that a dry run says what would run, and runs nothing.
+// TestF13 holds that a dry run states what would run, and runs nothing.
 func TestF13(t *testing.T) {
 	t.Parallel()
 	s := shell{t, anywhere(t)}

@@ -131,7 +131,7 @@ func member(name string, mode os.FileMode, text string) func(w *zip.Writer) erro
 	}
 }
 
-// hostileWords go to a program that says what it was given: they must stay words.
+// hostileWords go to a program that states what it was given: they must stay words.
 func (l *lab) hostileWords() {
 	l.Helper()
 	p := pack{id: "tools.words" + strings.ToLower(l.tier+l.user), permissions: []string{"exec"}, actions: "    - {id: say, description: Say, runner: exec.printf, argv: ['%s|', '{args}']}\n    - {id: one, description: One, runner: exec.ls, argv: ['{arg:0}'], args: [{name: a, required: true}]}\n"}

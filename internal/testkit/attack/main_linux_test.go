@@ -36,7 +36,7 @@ const (
 // that the rules about special addresses do not know.
 const publicAddress = "93.184.216.34"
 
-// base is the folder of everything; private says that we are in namespaces of our
+// base is the folder of everything; private reports that we are in namespaces of our
 // own.
 var (
 	base    string
@@ -277,7 +277,7 @@ func removeGroups() {
 	}
 }
 
-// victimMain is a process that waits, and says what reached it.
+// victimMain is a process that waits, and states what reached it.
 func victimMain() int {
 	heard := make(chan os.Signal, 16)
 	signal.Notify(heard, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGTERM)

@@ -35,7 +35,7 @@ var names = sync.OnceValue(func() error {
 	return nil
 })
 
-// answer says where a name leads: elsewhere the second time, to several places at
+// answer states where a name leads: elsewhere the second time, to several places at
 // once, or to a place in disguise.
 func answer(q []byte, count int64) []byte {
 	if len(q) < 17 {

@@ -92,7 +92,7 @@ func (m *mayhem) pause(least, most time.Duration) {
 // longer than their deadline.
 const frozen = 1500 * time.Millisecond
 
-// strike does one thing to one process and says what it was. Everything runs again
+// strike does one thing to one process and states what it was. Everything runs again
 // when it returns.
 func (m *mayhem) strike() string {
 	i := m.random.IntN(len(m.nodes))

@@ -92,7 +92,7 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	if c := show(first.ID); string(c.Result) != `{"n":1}` || c.Invocation == "" || ran.Load() != 1 {
 		t.Errorf("%+v, ran %d times", c, ran.Load())
 	}
-	// A node that is there has it at once; what fails says why.
+	// A node that is there has it at once; what fails states why.
 	out, stderr, code := p.cli(t, "call", "a", "note", `{"n":3}`, "--hold", "10m")
 	if code != 0 || !strings.Contains(out, "hld_") {
 		t.Fatalf("%d %s %s", code, out, stderr)

@@ -61,7 +61,7 @@ type plane struct {
 	admin, agent *client.Client
 }
 
-// process is a child of the test; its first line says that it is ready.
+// process is a child of the test; its first line reports that it is ready.
 type process struct {
 	cmd    *exec.Cmd
 	first  string

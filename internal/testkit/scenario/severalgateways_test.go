@@ -254,7 +254,7 @@ type traffic struct {
 
 const callTime = 5 * time.Second
 
-// run calls by who, which says who can be asked now, until ctx ends.
+// run calls by who, which states who can be asked now, until ctx ends.
 func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() []*client.Client) {
 	for i := 0; ctx.Err() == nil; i++ {
 		what := fmt.Sprintf("w%d-%d", worker, i)

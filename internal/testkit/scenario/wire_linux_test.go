@@ -81,7 +81,7 @@ func newEther(t testing.TB) *ether {
 	return e
 }
 
-// tap opens an end of the wire. Frames come with the header that says what checksums
+// tap opens an end of the wire. Frames come with the header that states what checksums
 // and segments the kernel has left to the hardware, and go with it.
 func tap(link string) (int, error) {
 	dev, err := net.InterfaceByName(link)

@@ -4,7 +4,7 @@
 // call is a message, and its task is followed to the end.
 //
 // A definition says all that a call needs: the skill, the address, the binding, the
-// version and the tenant. So a call goes where the definition says that an operator
+// version and the tenant. So a call goes where the definition reports that an operator
 // approved, and not where the card says by now. Pinning definitions, holding changed
 // ones and keeping the connection are the work of package upstream, as for servers of
 // MCP; the two meet in package server.

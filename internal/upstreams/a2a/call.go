@@ -75,7 +75,7 @@ type work struct {
 }
 
 // Call sends the request's message and follows the agent's task to its end. It returns
-// a result of tools/call of MCP, also with isError where the agent says that it failed,
+// a result of tools/call of MCP, also with isError where the agent reports that it failed,
 // and the id of the task. Errors: invalid_input; unavailable where no byte reached the
 // agent; consent_required, reason upstream_auth_required, where the agent's own
 // operator has to act; timeout; failed. The end of ctx ends the call at once and

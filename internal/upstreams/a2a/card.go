@@ -109,7 +109,7 @@ func (a *Agent) Card(ctx context.Context) (Card, error) {
 
 const opConnect = "upstream.connect"
 
-// fetch gets the card, or keeps the one before where its server says that it is the same.
+// fetch gets the card, or keeps the one before where its server reports that it is the same.
 func (a *Agent) fetch(ctx context.Context, before *fetched) (*fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -160,7 +160,7 @@ func (a *Agent) fetch(ctx context.Context, before *fetched) (*fetched, error) {
 	return &fetched{card: card, etag: etag}, nil
 }
 
-// age is for how long an answer says that it holds, at most a day.
+// age is for how long an answer reports that it holds, at most a day.
 func age(h http.Header) time.Duration {
 	for word := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(word), "max-age="); ok {
@@ -173,7 +173,7 @@ func age(h http.Header) time.Duration {
 	return 0
 }
 
-// read makes a Card of a document. secret says that there are credentials.
+// read makes a Card of a document. secret reports that there are credentials.
 func (a *Agent) read(body []byte, secret bool) (Card, error) {
 	if len(a.cfg.Keys) > 0 {
 		var err error

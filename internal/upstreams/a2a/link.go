@@ -78,7 +78,7 @@ func (l *link) named(ctx context.Context, v verb, id string) iter.Seq2[*a2awire.
 	return l.do(ctx, v, id, map[string]any{"id": id})
 }
 
-// do makes one request and yields what comes back. Code unavailable says that no byte
+// do makes one request and yields what comes back. Code unavailable reports that no byte
 // of it reached the agent.
 func (l *link) do(ctx context.Context, v verb, id string, params map[string]any) iter.Seq2[*a2awire.Event, error] {
 	return func(yield func(*a2awire.Event, error) bool) {

@@ -22,7 +22,7 @@ func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.ES256, jose.RS256, jose.EdDSA}
 }
 
-// checkKeys says whether keys are public ones that signatures can be verified with.
+// checkKeys reports whether keys are public ones that signatures can be verified with.
 func checkKeys(keys [][]byte) error {
 	if len(keys) > MaxKeys {
 		return badKey("there are more than 16 keys", nil)

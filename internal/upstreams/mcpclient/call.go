@@ -143,7 +143,7 @@ func uriOf(params []byte) string {
 }
 
 // exchange sends the request once and waits for its answer, passing on meanwhile what
-// the server tells. An error is the end of the call; sent says whether the server may
+// the server tells. An error is the end of the call; sent reports whether the server may
 // have seen it.
 func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, state json.RawMessage) (a answer, sent bool, err error) {
 	k := lk.shared()

@@ -184,7 +184,7 @@ type link interface {
 	start(ctx context.Context, ex *exchange)
 	// post sends a notification, or an answer to a request of the server.
 	post(ctx context.Context, body []byte) error
-	// close ends it, within the bounds of its transport; forgotten says that the far
+	// close ends it, within the bounds of its transport; forgotten reports that the far
 	// side has dropped it already. It is called once.
 	close(forgotten bool)
 	// begin starts what runs beside the calls of a link in use.
@@ -198,9 +198,9 @@ type conn struct {
 	ctx    context.Context // ends with the link
 	stop   context.CancelFunc
 	flight *flight
-	// server is set by the handshake, before anybody else sees the link.
+	// server is set by the handshake, before another caller sees the link.
 	server Server
-	// explicit says that a request is withdrawn by saying so; otherwise its stream is closed.
+	// explicit reports that a request is withdrawn by saying so; otherwise its stream is closed.
 	explicit bool
 	listener listener
 

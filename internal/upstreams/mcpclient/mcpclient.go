@@ -63,7 +63,7 @@ type Config struct {
 	Env     []string // its whole environment, KEY=VALUE; nothing is inherited
 
 	URL string // HTTP; exactly one of Command and URL
-	SSE bool   // URL speaks the HTTP+SSE of 2024-11-05
+	SSE bool   // URL uses the HTTP+SSE of 2024-11-05
 	// HTTP is required with URL. It decides where may be dialled and whether a redirect
 	// is followed, and must have no Timeout: streams stay open.
 	HTTP *http.Client
@@ -113,7 +113,7 @@ type Server struct {
 	Capabilities                       json.RawMessage // an object, at most 64 KiB
 }
 
-// Modern reports whether the server speaks a revision without sessions.
+// Modern reports whether the server uses a revision without sessions.
 func (s Server) Modern() bool { return s.Version >= mcpwire.Version20260728 }
 
 // Has reports whether the server declared a feature: "tools", "completions",
@@ -126,7 +126,7 @@ func (s Server) Has(feature string) bool {
 	return len(at) > 0 && (at[0] == '{' || at[0] == 't')
 }
 
-// Page says how a list was read.
+// Page states how a list was read.
 type Page struct {
 	// Truncated names the bound that ended it early: "pages" (200), "items" (5,000),
 	// "bytes" (16 MiB), "time" (30 s) or "cursor" (one came twice). What came before is

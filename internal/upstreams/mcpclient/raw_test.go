@@ -131,7 +131,7 @@ func (s *raw) idle(t *testing.T, change ...func(*mcpclient.Config)) *rig {
 }
 
 // playRaw is a program written by hand: a legacy server whose tools break the rules of
-// its transport. The role says how it begins.
+// its transport. The role states how it begins.
 func playRaw(role string) {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	say := func(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }

@@ -26,7 +26,7 @@ type client struct {
 	Method string `json:"method,omitempty"` // how it shows itself: none, client_secret_basic, client_secret_post
 }
 
-// identity says who we are for the server without asking it: what the operator was
+// identity states who we are for the server without asking it: what the operator was
 // given, else our metadata document where it takes one. false: we have to register.
 func (s *Source) identity(at *servers) (client, bool) {
 	switch {
@@ -218,7 +218,7 @@ func printable(token string) bool {
 	return token != "" && !strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7f })
 }
 
-// stepUp counts the times that more was asked for; false says that it is enough.
+// stepUp counts the times that more was asked for; false reports that it is enough.
 func (s *Source) stepUp() bool {
 	now := s.cfg.Now()
 	s.stepUps = slices.DeleteFunc(s.stepUps, func(at time.Time) bool { return now.Sub(at) > stepUpFor })

@@ -48,7 +48,7 @@ const (
 
 // The reasons of errors.
 const (
-	// ReasonLogin says that a person has to consent first.
+	// ReasonLogin means that a person has to consent first.
 	ReasonLogin = "login_required"
 	// ReasonRefused means that a token cannot be had, or is not enough.
 	ReasonRefused = "unauthenticated"
@@ -140,7 +140,7 @@ type Source struct {
 	seen chan *kept // holds kept for those who only read it; see current
 }
 
-// kept is what is at rest, as JSON. Issuer says whose all of it is.
+// kept is what is at rest, as JSON. Issuer states whose all of it is.
 type kept struct {
 	Resource string    `json:"resource"` // the upstream's URL
 	Issuer   string    `json:"issuer"`

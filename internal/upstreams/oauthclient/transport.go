@@ -109,7 +109,7 @@ func (s *Source) token(ctx context.Context) (string, error) {
 		return s.kept.Access, nil
 	}
 	if s.kept.Refresh == "" && s.cfg.Grant == AuthorizationCode {
-		return s.kept.Access, nil // the upstream says what it wants
+		return s.kept.Access, nil // the upstream states what it wants
 	}
 	err := s.obtain(ctx, s.last, false)
 	if err != nil && k.Access != "" && now.Before(k.Expires) {
@@ -209,7 +209,7 @@ func (s *Source) attempt(ctx context.Context, ch *challenge, more bool) error {
 
 // settle judges an authorization server that is not the one of before. A client that
 // the operator was given belongs to the first: shown to whichever server an upstream
-// names, its secret would be anybody's. All else is dropped and requested again.
+// names, its secret would be any caller's. All else is dropped and requested again.
 func (s *Source) settle(at *servers) error {
 	switch was := s.kept.Issuer; {
 	case was == "" || sameIssuer(was, at.Issuer):

@@ -28,7 +28,7 @@ func (p *agentProvider) Resume(ctx context.Context, c capability.Call, upstreamC
 	return p.carry(ctx, c, upstreamCall)
 }
 
-// track has a request kept or resumed, and says what the call is at the far side: the
+// track has a request kept or resumed, and states what the call is at the far side: the
 // far side's own id where it says one, else the number of the call.
 func (p *provider) track(c *capability.Call, resume string) *tracked {
 	t := &tracked{keep: c.Keep, resume: resume, id: resume}

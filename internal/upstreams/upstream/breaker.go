@@ -26,7 +26,7 @@ type callBreaker struct {
 	state breaker.Breaker
 }
 
-// admit says whether a call may be sent, and when to ask again.
+// admit reports whether a call may be sent, and when to ask again.
 func (b *callBreaker) admit(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -49,7 +49,7 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	return p.judge(b, result)
 }
 
-// send puts the call on a connection and waits for its end. Code unavailable says that
+// send puts the call on a connection and waits for its end. Code unavailable reports that
 // it was not taken.
 func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
 	link, err := p.connection(ctx, p.keyOf(c))

@@ -276,7 +276,7 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	return u.brief(), nil
 }
 
-// Selection says which definitions an operator means: all that wait, or one.
+// Selection states which definitions an operator means: all that wait, or one.
 type Selection struct {
 	Kind ingest.Kind `json:"kind,omitempty"` // "": any
 	Name string      `json:"name,omitempty"` // "": all

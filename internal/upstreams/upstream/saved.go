@@ -13,7 +13,7 @@ type Saved struct {
 	Record record.Record
 	Added  time.Time
 	Pins   []ingest.Pin
-	// Damaged says that the record could not be read; such an upstream is listed and
+	// Damaged reports that the record could not be read; such an upstream is listed and
 	// never connected.
 	Damaged string
 }

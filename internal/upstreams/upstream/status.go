@@ -16,7 +16,7 @@ type Status struct {
 	State  capability.State `json:"state"`
 	Reason string           `json:"reason,omitempty"`
 	Since  time.Time        `json:"since"`
-	// Failed says that it was given up and waits for a restart.
+	// Failed reports that it was given up and waits for a restart.
 	Failed      bool      `json:"failed,omitempty"`
 	Server      *Server   `json:"server,omitempty"` // as it was when it was connected last
 	Connections int       `json:"connections"`
@@ -174,7 +174,7 @@ func statusOf(p *ingest.PinRow) DefinitionStatus {
 	return d
 }
 
-// Diff says what waits for an approval.
+// Diff states what waits for an approval.
 func (r *Registry) Diff(name string) ([]ingest.PinDifference, error) {
 	u, err := r.get(name)
 	if err != nil {

@@ -22,7 +22,7 @@ type subscription struct {
 }
 
 // Subscribe has updated called whenever the resource changes, until stop. There is one
-// subscription at the upstream for each address, while anybody listens; it is made
+// subscription at the upstream for each address, while any caller listens; it is made
 // again when the connection is. updated is called from a goroutine of the connection
 // and must return at once. Errors: not_found, unavailable, and those of the upstream.
 func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated func()) (stop func(), err error) {

@@ -40,7 +40,7 @@ type Server struct {
 	Capabilities json.RawMessage `json:"-"`
 }
 
-// Page says how a list was read: what ended it early, and for how long it holds.
+// Page states how a list was read: what ended it early, and for how long it holds.
 type Page struct {
 	Truncated string
 	TTL       time.Duration

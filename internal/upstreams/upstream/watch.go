@@ -39,7 +39,7 @@ type upstream struct {
 	changing sync.Mutex
 	pins     ingest.PinSet
 	listings map[ingest.Kind]*ingest.Listing
-	// completed says that it had completions when it was connected last.
+	// completed reports that it had completions when it was connected last.
 	completed bool
 
 	mu       sync.Mutex
@@ -238,7 +238,7 @@ func (u *upstream) restarted() bool {
 	return was
 }
 
-// up says that the main connection is there.
+// up reports that the main connection is there.
 func (u *upstream) up(ctx context.Context, c *conn) {
 	u.mu.Lock()
 	again := u.failures > 0

@@ -268,7 +268,7 @@ func (p *Payload) Capability(alias string) (Capability, bool) {
 	return Capability{}, false
 }
 
-// within says where an error was met; every one becomes invalid_payload.
+// within states where an error was met; every one becomes invalid_payload.
 func within(err error, format string, args ...any) error {
 	what := err.Error()
 	if e, ok := errors.AsType[*capability.Error](err); ok {

@@ -60,7 +60,7 @@ type JoinReply struct {
 	Gateway        string         `json:"gateway,omitzero"` // the instance that accepted
 }
 
-// Update says what a node offers now; the gateway applies the newest revision.
+// Update states what a node offers now; the gateway applies the newest revision.
 type Update struct {
 	Epoch     int64          `json:"epoch"`
 	Revision  uint64         `json:"revision"`

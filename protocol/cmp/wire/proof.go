@@ -67,7 +67,7 @@ func SignRequest(node, method, path string, now time.Time, sign func([]byte) ([]
 	return ProofScheme + " " + first + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// ReadProof reads the header, and proves nothing yet: Node says whose key [Proof.Verify]
+// ReadProof reads the header, and proves nothing yet: Node states whose key [Proof.Verify]
 // is to be given. Errors are unauthenticated, reason invalid_proof.
 func ReadProof(header string) (Proof, error) {
 	rest, ok := strings.CutPrefix(header, ProofScheme+" ")

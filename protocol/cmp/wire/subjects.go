@@ -19,17 +19,17 @@ import (
 // SubjectJoin is where a node asks to be let in.
 func SubjectJoin(node string) string { return fromNode(node) + ".join" }
 
-// SubjectUpdate is where a node says that its functions or labels are others.
+// SubjectUpdate is where a node reports that its functions or labels are others.
 func SubjectUpdate(node string) string { return fromNode(node) + ".update" }
 
-// SubjectBeat is where a node says that it lives.
+// SubjectBeat is where a node reports that it lives.
 func SubjectBeat(node string) string { return fromNode(node) + ".beat" }
 
-// SubjectLeave is where a node says that it goes.
+// SubjectLeave is where a node reports that it goes.
 func SubjectLeave(node string) string { return fromNode(node) + ".leave" }
 
 // SubjectReply is where a node answers one call, to the gateway instance that made
-// it. A call id must be one token; [CheckCallID] says what that is.
+// it. A call id must be one token; [CheckCallID] states what that is.
 func SubjectReply(node, gateway, callID string) string {
 	return fromNode(node) + ".reply." + Escape(gateway) + "." + callID
 }
@@ -125,7 +125,7 @@ func NodeOf(subject string) (string, error) {
 	return id, cmp.CheckNode(id)
 }
 
-// CheckCallID says what is wrong with the id of a call: it is 1 to 128 of
+// CheckCallID states what is wrong with the id of a call: it is 1 to 128 of
 // [A-Za-z0-9_-], one token of a subject.
 func CheckCallID(id string) error {
 	if id == "" || len(id) > cmp.MaxName || Escape(id) != id {

@@ -21,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Mode says how the providers of an action relate.
+// Mode states how the providers of an action relate.
 type Mode string
 
 // The arbitration modes.
@@ -32,7 +32,7 @@ const (
 	ModeComposed  Mode = "composed"  // all run, in order
 )
 
-// Address says what an action acts on.
+// Address states what an action acts on.
 type Address string
 
 // The kinds of address.
@@ -42,7 +42,7 @@ const (
 	AddressNone    Address = "none"
 )
 
-// Pin says whether a binding may be left when its provider is not available.
+// Pin reports whether a binding may be left when its provider is not available.
 type Pin string
 
 // The strengths of a pin.

@@ -238,7 +238,7 @@ func without(rejected []RejectedEntry, reason string) []RejectedEntry {
 	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason == reason })
 }
 
-// chosen says that the step decided, and over whom.
+// chosen reports that the step decided, and over whom.
 func chosen(st *ExplainedStep) string {
 	s := "chosen"
 	if over := only(st.Rejected, rejectedOutranked); len(over) > 0 {

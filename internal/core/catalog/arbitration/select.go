@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// Caller says who asks: a model, which must not be guessed for, or code.
+// Caller states who asks: a model, which must not be guessed for, or code.
 type Caller string
 
 // The callers.
@@ -85,7 +85,7 @@ type choosing struct {
 	left     []*catalog.Entry
 }
 
-// Select chooses. On failure the error says what to do, and the selection, which
+// Select chooses. On failure the error states what to do, and the selection, which
 // is never nil, how far it came.
 func (f *Frame) Select(req Request) (*Selection, error) {
 	if req.Caller == "" {

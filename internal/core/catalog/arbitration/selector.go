@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// howToName says how a caller names one of the candidates: with the family's own
+// howToName states how a caller names one of the candidates: with the family's own
 // selector field where that tells them apart, else with the provider key.
 func howToName(candidates []*catalog.Entry) string {
 	if len(candidates) == 0 {

@@ -177,12 +177,12 @@ func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
 // Resolved is what a name means to a caller.
 type Resolved struct {
 	Canonical  capability.Action
-	Action     *Action // nil: it is known here and not listed now; a selection says why
+	Action     *Action // nil: it is known here and not listed now; a selection states why
 	Leased     bool    // by what the caller was shown, not by what the name means now
 	Generation uint64  // when it was shown, for a lease
 }
 
-// Resolve says what a name means: by the caller's lease, else as a current name in
+// Resolve states what a name means: by the caller's lease, else as a current name in
 // sp or as it is, else as an alias. What a lease names is never another action: if
 // that is gone the answer is capability_retracted, with the names that its
 // successors have. An alias that several tools claim, or that reads like another

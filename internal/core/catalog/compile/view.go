@@ -66,7 +66,7 @@ type change struct {
 }
 
 // update brings the view to the snapshot. touched are the actions to look at
-// again, sorted; all says that everything must be.
+// again, sorted; all reports that everything must be.
 func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool) {
 	v.frame = arbitration.NewFrame(s, &capability.Context{Workspace: v.workspace, Agent: v.agent})
 	if all {

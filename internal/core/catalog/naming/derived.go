@@ -40,7 +40,7 @@ func Mark(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Slug makes a contribution id of a foreign name. exact says that the name is its own.
+// Slug makes a contribution id of a foreign name. exact reports that the name is its own.
 func Slug(name string) (id string, exact bool) {
 	b := []byte(name)
 	for i, c := range b {

@@ -35,7 +35,7 @@ func (t *Tool) Equal(o *Tool) bool {
 // Name is what the table that the tool is in calls it.
 func (t *Tool) Name() Name { return t.name }
 
-// Resolution says what became of a contested name.
+// Resolution states what became of a contested name.
 type Resolution string
 
 // The resolutions of a contested name (conflict class 3).

@@ -16,7 +16,7 @@ import (
 // Sum is the content digest of an item.
 type Sum [sha256.Size]byte
 
-// Order says how items of a list compare and what their content is. Compare must
+// Order states how items of a list compare and what their content is. Compare must
 // be total: items that compare equal are the same item in two versions.
 type Order[T any] struct {
 	Compare func(a, b T) int

@@ -21,7 +21,7 @@ const (
 	maxSubscribers = 10_000
 )
 
-// Notice says that the agent catalog of a context is another than before.
+// Notice reports that the agent catalog of a context is another than before.
 type Notice struct {
 	Generation uint64 `json:"generation"`
 	Etag       string `json:"etag"`
@@ -83,7 +83,7 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 	return Notice{a.Snapshot().Generation, a.Etag()}, s.out, nil
 }
 
-// Changed says that the catalog changed; flap that it did in availability alone.
+// Changed reports that the catalog changed; flap that it did in availability alone.
 // It does not wait.
 func (n *Contexts) Changed(flap bool) {
 	hold := changeDelay

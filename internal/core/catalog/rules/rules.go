@@ -261,7 +261,7 @@ func (b Bound) Hides() []string {
 	return globs
 }
 
-// Judge says what the bound rules make of an entry: any deny denies; each layer
+// Judge states what the bound rules make of an entry: any deny denies; each layer
 // that has an allow must allow; approve asks for an approval and hides nothing.
 func (b Bound) Judge(f Facts) Verdict {
 	var v Verdict

@@ -16,7 +16,7 @@ import (
 
 const op = "command"
 
-// InvalidArgs says what is wrong with the arguments; usage becomes the hint.
+// InvalidArgs states what is wrong with the arguments; usage becomes the hint.
 func InvalidArgs(usage, format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args", usage)
 }
@@ -39,7 +39,7 @@ func PermissionDenied(permission, why string) *capability.Error {
 		With("permission_denied", "an extension declares it in its manifest; what the deployment mode keeps, an administrator grants: junctor grants create --module ID --permission "+permission).Detail("permission", permission)
 }
 
-// SecurityViolation says that policy forbids it, and nothing of the inside.
+// SecurityViolation reports that policy forbids it, and nothing of the inside.
 func SecurityViolation(what string) *capability.Error {
 	return capability.Errorf(capability.CodeDenied, op, "the security policy forbids it: %s", what).
 		With("security_violation", "check the command and its working directory")
@@ -52,7 +52,7 @@ func SandboxUnavailable(wanted, available string) *capability.Error {
 		Detail("wanted", wanted).Detail("available", available)
 }
 
-// SandboxSetupFailed says that the sandbox could not be built; the cause is for
+// SandboxSetupFailed reports that the sandbox could not be built; the cause is for
 // operators.
 func SandboxSetupFailed(tier string, cause error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, op, "the sandbox of tier "+tier+" could not be set up, so nothing was run", cause).
@@ -65,7 +65,7 @@ func TimedOut(after time.Duration) *capability.Error {
 		With("timeout", "raise the timeout, or ask for less")
 }
 
-// Cancelled says that the one who asked, or a shutdown, ended it.
+// Cancelled reports that the one who asked, or a shutdown, ended it.
 func Cancelled() *capability.Error {
 	return capability.Errorf(capability.CodeCancelled, op, "it was cancelled")
 }
@@ -94,7 +94,7 @@ func ExecutionFailed(exit int, stderr string) *capability.Error {
 		With("execution_failed", "").Detail("exit_code", exit)
 }
 
-// QueueFull says that as many wait as may.
+// QueueFull reports that as many wait as may.
 func QueueFull(length int, after time.Duration) *capability.Error {
 	return overloaded("queue_full", "the queue is full", after).Detail("length", length)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// shape says how an invocation's input becomes parameters on the wire.
+// shape states how an invocation's input becomes parameters on the wire.
 type shape uint8
 
 const (

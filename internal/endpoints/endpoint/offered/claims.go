@@ -1,6 +1,6 @@
 package offered
 
-// This file says which names a remote module takes, and whether two modules can be
+// This file states which names a remote module takes, and whether two modules can be
 // there side by side: module names, actions, services, routes, views and the rest. It
 // decides by manifests alone, without I/O.
 

@@ -36,12 +36,12 @@ const (
 )
 
 // Completer is a language model: it answers a prompt whose parts stay apart, and
-// says how many tokens that cost.
+// states how many tokens that cost.
 type Completer interface {
 	Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error)
 }
 
-// Config says what helps. The zero value analyses without any help.
+// Config states what helps. The zero value analyses without any help.
 type Config struct {
 	Model     Completer // nil: no model is configured
 	ModelName string    // for the result's metadata
@@ -88,7 +88,7 @@ type Request struct {
 	Source
 	Task  string // the action's description; "" is to analyse the response
 	Usage string // the extension's usage guide, or ""
-	// AllowModel says that the caller has the permission llm.
+	// AllowModel reports that the caller has the permission llm.
 	AllowModel bool
 }
 

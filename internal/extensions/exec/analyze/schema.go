@@ -26,7 +26,7 @@ const (
 	maxSchemaOutline = 60 // lines
 )
 
-// SchemaRequest is what analyze.schema is asked. One of the three says what the
+// SchemaRequest is what analyze.schema is asked. One of the three states what the
 // schema is.
 type SchemaRequest struct {
 	Source

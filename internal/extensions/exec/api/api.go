@@ -276,7 +276,7 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	return w
 }
 
-// failure says what a call without an answer means.
+// failure states what a call without an answer means.
 func (w *way) failure(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -313,7 +313,7 @@ func (c *Client) attempt(ctx context.Context, w *way, req Request, u *url.URL) (
 	return read(req, u, res, body), nil
 }
 
-// again says whether another attempt may help, and after which pause.
+// again reports whether another attempt may help, and after which pause.
 func (a *answer) again(method string) (time.Duration, bool) {
 	idempotent := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}, method)
 	if !idempotent || !slices.Contains([]int{429, 502, 503, 504}, a.Status) {

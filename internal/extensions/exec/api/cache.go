@@ -135,7 +135,7 @@ func (c *cache) drop(key string) {
 	}
 }
 
-// freshness reads the headers that say whether and for how long an answer may be
+// freshness reads the headers that report whether and for how long an answer may be
 // kept; where they are silent, the action's ttl counts. One that is not fresh at
 // all is kept if it can be asked for by its tag.
 func freshness(h http.Header, ttl time.Duration) (time.Duration, bool) {

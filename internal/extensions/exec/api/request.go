@@ -158,7 +158,7 @@ func resolve(base, path string) (string, error) {
 	return full.String(), nil
 }
 
-// body reads the body off the flags; at most one of them says what it is.
+// body reads the body off the flags; at most one of them states what it is.
 func body(req *Request, r *command.Route, verb string, words []string) error {
 	if verb == "graphql" {
 		query := strings.Join(words, " ")

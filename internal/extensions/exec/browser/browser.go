@@ -67,7 +67,7 @@ type Browsers struct {
 	live  sync.WaitGroup
 }
 
-// key says whose a browser is.
+// key states whose a browser is.
 type key struct{ principal, session, extension string }
 
 // slot holds the browser of a key, or will.

@@ -111,7 +111,7 @@ func (x *instance) paused(session string, p paused) {
 	x.tell(session, "Fetch.failRequest", map[string]any{"requestId": p.ID, "errorReason": "BlockedByClient"})
 }
 
-// judge says why an address is refused, "" if it is not.
+// judge states why an address is refused, "" if it is not.
 func (x *instance) judge(address string) (string, egress.Decision) {
 	scheme, _, _ := strings.Cut(address, ":")
 	switch strings.ToLower(scheme) {
@@ -252,7 +252,7 @@ func refusedBy(err error) bool {
 	return ok
 }
 
-// refused says why a document of the page was refused since the last look.
+// refused states why a document of the page was refused since the last look.
 func (x *instance) refused() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

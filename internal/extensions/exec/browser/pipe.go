@@ -20,7 +20,7 @@ const (
 	commandTimeout = 10 * time.Second
 )
 
-// errGone says that the browser ended, or that what it says cannot be read.
+// errGone reports that the browser ended, or that what it says cannot be read.
 var errGone = errors.New("the browser ended")
 
 // message is one message of the DevTools protocol, either way.
@@ -35,7 +35,7 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// pipe speaks the protocol over two pipes, messages end with a NUL. Events are
+// pipe uses the protocol over two pipes, messages end with a NUL. Events are
 // handed to one function, in order, which must not wait for an answer.
 type pipe struct {
 	to       *os.File

@@ -63,7 +63,7 @@ func scalar(doc json.RawMessage) (any, bool) {
 	return v, true
 }
 
-// cellOf writes a value of SQLite as JSON, and says whether it was cut.
+// cellOf writes a value of SQLite as JSON, and reports whether it was cut.
 func cellOf(v any) (doc json.RawMessage, truncated bool) {
 	switch x := v.(type) {
 	case string:

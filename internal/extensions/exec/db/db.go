@@ -109,7 +109,7 @@ type Result struct {
 	Placement sandbox.Placement
 }
 
-// Check judges a request without opening anything, and says which statement it
+// Check judges a request without opening anything, and states which statement it
 // comes to and of what kind. Its errors are those of [Executor.Do] that need no
 // database.
 func (req Request) Check(d Dialect) (sql, kind string, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Dialect says whose SQL a statement is in.
+// Dialect states whose SQL a statement is in.
 type Dialect int
 
 // The dialects.
@@ -61,9 +61,9 @@ type token struct {
 	start, end int
 }
 
-// Parse reads one statement and says what kind it is, by the words and quotes of
+// Parse reads one statement and states what kind it is, by the words and quotes of
 // the dialect. It does not judge whether the statement is right: the database
-// says that. Errors are invalid_input, reason invalid_args: nothing or several
+// reports that. Errors are invalid_input, reason invalid_args: nothing or several
 // statements, a kind that has no place here (transactions, settings, ATTACH, COPY,
 // DO, …), a quote or comment without an end, a function that reaches out of the
 // database; too_large.

@@ -22,7 +22,7 @@ import (
 
 // Walls runs programs confined; sandbox.Box does.
 type Walls interface {
-	// Place says how a program of that confinement would run.
+	// Place states how a program of that confinement would run.
 	Place(c sandbox.Confinement) (sandbox.Placement, error)
 	// Run runs it and returns when no process of it is left.
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)

@@ -127,7 +127,7 @@ func options(id string) messaging.DialOptions {
 	}
 }
 
-// anybody lets everybody in as the node it calls itself.
+// any caller lets everybody in as the node it calls itself.
 func anybody(_ context.Context, c messaging.Credential) (messaging.Identity, error) {
 	id := c.Name
 	return messaging.Identity{ID: id, Publish: []string{"v1.gw." + id + ".>"}, Subscribe: []string{"v1.host." + id + ".>", "_INBOX." + id + ".>"}}, nil

@@ -87,7 +87,7 @@ type Cluster struct {
 	URL string
 	// TLS is for tls:// servers; nil: the system's roots.
 	TLS *tls.Config
-	// Secret is the same for all gateways; ServerConfig says what the servers
+	// Secret is the same for all gateways; ServerConfig states what the servers
 	// must know of it.
 	Secret secret.Value
 	// Replicas is how many servers hold each bucket: 1, 3 or 5.

@@ -24,7 +24,7 @@ const (
 	writeTime = 10 * time.Second
 )
 
-// Handler serves nodes that speak the NATS protocol inside binary WebSocket
+// Handler serves nodes that use the NATS protocol inside binary WebSocket
 // messages. Each request is first shown to admit, whose error is answered with
 // the status of its code and ends it; that keeps strangers from the servers.
 // Who the session is, the Authorizer decides from the credential inside the
@@ -92,7 +92,7 @@ func (b *Broker) turn(ctx context.Context) (done func(), err error) {
 }
 
 // carry copies both ways until one side ends, or the broker closes. in is called
-// when the server has said the second time something: first it says who it is, then
+// when the server has said the second time something: first it states who it is, then
 // whether it takes the session.
 func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, in func()) {
 	ctx, cancel := context.WithCancel(ctx)

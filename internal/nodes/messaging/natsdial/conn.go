@@ -158,7 +158,7 @@ func (c *Conn) failed(err error) {
 	}
 }
 
-// Refused reports whether an error says that the servers, or the door before them, do
+// Refused reports whether an error reports that the servers, or the door before them, do
 // not let the session in.
 func Refused(err error) bool {
 	if err == nil {

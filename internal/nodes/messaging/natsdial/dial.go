@@ -29,7 +29,7 @@ const ConnectPath = "/nodes/connect"
 // dialTime bounds one try to connect, TLS included.
 const dialTime = 10 * time.Second
 
-// errHTTPRefused says that the gateway's HTTP door refused the credential.
+// errHTTPRefused reports that the gateway's HTTP door refused the credential.
 var errHTTPRefused = errors.New("the gateway refused the credential")
 
 // maxAddresses is how many addresses a node may be given.

@@ -29,7 +29,7 @@ const (
 	maxArgv    = 64
 )
 
-// Folder says how the actions of a folder are found and run.
+// Folder states how the actions of a folder are found and run.
 type Folder struct {
 	// Path is the folder; Shown is what the status says of it, "" for its last
 	// part.
@@ -81,7 +81,7 @@ func (s *Set) Load(ctx context.Context, f Folder) (int, error) {
 	return len(found), nil
 }
 
-// TryLoad is Load that never fails: the status says how it went.
+// TryLoad is Load that never fails: the status states how it went.
 func (s *Set) TryLoad(ctx context.Context, f Folder) {
 	if f.Now == nil {
 		f.Now = time.Now

@@ -81,7 +81,7 @@ type Request struct {
 	Timeout  time.Duration // what is left of the caller's deadline; 0: none was named
 	Caller   string        // keys are apart between callers
 	Key      string        // idempotency key; "" if the call has none
-	// Stream says that chunks are wanted one by one, through Emit, which must then
+	// Stream reports that chunks are wanted one by one, through Emit, which must then
 	// be set. It may wait; its error ends the call.
 	Stream bool
 	Emit   func(ctx context.Context, chunk json.RawMessage) error

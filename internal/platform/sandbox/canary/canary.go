@@ -8,7 +8,7 @@ package canary
 const (
 	Held        = "held"          // the wall stood
 	Broken      = "broken"        // it did not
-	Unavailable = "not available" // it could not be tried here; Detail says why
+	Unavailable = "not available" // it could not be tried here; Detail states why
 )
 
 // Secret is what every victim that can be read holds.

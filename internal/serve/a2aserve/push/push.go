@@ -66,7 +66,7 @@ type Options struct {
 	// Bodies returns the documents that describe a change; before is nil for a receiver that
 	// has not been notified yet.
 	Bodies func(before, now *tasks.Task, legacy bool) [][]byte
-	// Task returns one, of anybody.
+	// Task returns one, of any caller.
 	Task func(ctx context.Context, id string) (tasks.Task, bool, error)
 	// Addresses are special ranges that may be notified all the same, also by plain http.
 	Addresses []netip.Prefix

@@ -1,4 +1,4 @@
-// Package decide has what a coordinator decides without asking anybody, and how it asks:
+// Package decide has what a coordinator decides without asking any caller, and how it asks:
 // which model a question needs, whether an answer is the agent's to have or the user's to
 // give, whether it would let an agent out of its folder, whether a turn has ended a task
 // by itself, what a model is told, and the words for a swarm that is done.
@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Tier says who answers a question.
+// Tier states who answers a question.
 type Tier string
 
 // The tiers. Routine is for the small model, Creative for the parent.

@@ -21,7 +21,7 @@ func Proposed(text string) bool {
 
 var spinning = regexp.MustCompile(`^[\s✢✳✶✻✽✺·∗*•●○◐◓◑◒◴◷◶◵|/\\\-\x{2800}-\x{28FF}]*\s*(\p{Lu}[\p{L}'-]*( [\p{L}'-]+){0,3}(…|\.\.\.))?\s*(\([^()]{0,120}\))?$`)
 
-// Animated says that a text is nothing but a program's status line.
+// Animated reports that a text is nothing but a program's status line.
 func Animated(text string) bool {
 	for line := range strings.Lines(tail(text, 2000)) {
 		if line = strings.TrimSpace(line); line != "" && !spinning.MatchString(line) {
@@ -36,7 +36,7 @@ var (
 	options = regexp.MustCompile(`(?m)^\s*(\d{1,2}[.)]|[A-Da-d][.)]|\([a-d1-9]\))\s+\S`)
 )
 
-// AsksUser says that what a model would send to the agent is a question to the
+// AsksUser reports that what a model would send to the agent is a question to the
 // user: then the user gets it.
 func AsksUser(response string) bool {
 	if asking.MatchString(response) {
@@ -50,7 +50,7 @@ var (
 	refusal = regexp.MustCompile(`(?i)^\W*(\d+[.)]\s*)?(no\b|n$|deny|den(ied|ies)|reject|refuse|cancel|don.?t|do not|never|abort|exit|esc(ape)?$|stop\b|stay inside)`)
 )
 
-// Refuses says that an answer, a choice's label or a key refuses.
+// Refuses reports that an answer, a choice's label or a key refuses.
 func Refuses(answer string) bool { return refusal.MatchString(strings.TrimSpace(answer)) }
 
 // Outside is the first path in a text that is outside of all roots, the first of which

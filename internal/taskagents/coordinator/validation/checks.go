@@ -12,7 +12,7 @@ import (
 )
 
 // Runner runs a command in a folder. It ends the command, and all that this started,
-// with ctx. err says that the command could not be run; a failing exit status is not an error.
+// with ctx. err reports that the command could not be run; a failing exit status is not an error.
 // Output may be cut.
 type Runner interface {
 	Run(ctx context.Context, dir string, argv []string) (exit int, output string, err error)
@@ -27,7 +27,7 @@ type Check struct {
 	TookMS int64    `json:"tookMs"`
 }
 
-// Passed says that it ran and was satisfied.
+// Passed reports that it ran and was satisfied.
 func (c Check) Passed() bool { return c.Error == "" && c.Exit == 0 }
 
 // Bounds of checks.
@@ -66,7 +66,7 @@ func Conventions(dir string) [][]string {
 	return out
 }
 
-// hasTest says that package.json has a test that is not npm's placeholder.
+// hasTest reports that package.json has a test that is not npm's placeholder.
 func hasTest(root *os.Root) bool {
 	if i, err := root.Stat("package.json"); err != nil || !i.Mode().IsRegular() || i.Size() > maxManifest {
 		return false

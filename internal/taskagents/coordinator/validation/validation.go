@@ -1,10 +1,10 @@
-// Package validation says whether a task is done: not by what an agent claims, but by
+// Package validation reports whether a task is done: not by what an agent claims, but by
 // what is on the disk, by commands that we run ourselves, by a validator that the task
 // brings, and by a model that is shown all of it.
 //
 // What can be measured is measured first, and only what is left is a model's to judge:
 // a file that was claimed and is not there, or a check that fails, is never passed by
-// anybody's opinion. The answer is one of three: it passes, the agent goes on with a
+// any caller's opinion. The answer is one of three: it passes, the agent goes on with a
 // follow-up, or the user is asked. Nothing here ends a session.
 package validation
 
@@ -113,7 +113,7 @@ type Validator struct{ cfg Config }
 // New makes a validator.
 func New(cfg Config) *Validator { return &Validator{cfg} }
 
-// Validate looks at a task and says what comes of it. It does not fail: what it could not
+// Validate looks at a task and states what comes of it. It does not fail: what it could not
 // do is in the notes, and an impossible judgement is left to the user.
 func (v *Validator) Validate(ctx context.Context, s Subject) Report {
 	r := Report{ThreadID: s.ThreadID, SessionID: s.SessionID, At: v.cfg.Now().UTC(), Criteria: s.Criteria, Rounds: s.Rounds}

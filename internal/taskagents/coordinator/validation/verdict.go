@@ -103,7 +103,7 @@ type CustomResult struct {
 }
 
 // ReadCustom reads the result of a call. Whatever is not clearly a pass is a failure
-// with a prompt that says why.
+// with a prompt that states why.
 func ReadCustom(raw json.RawMessage, err error) CustomResult {
 	var said struct {
 		Verdict   string `json:"verdict"`

@@ -24,7 +24,7 @@ const (
 	largestSide = 1000 // columns or rows
 )
 
-// Kind says what an event is.
+// Kind states what an event is.
 type Kind string
 
 // The kinds of events.

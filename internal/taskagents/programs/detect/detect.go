@@ -54,7 +54,7 @@ type Detector struct {
 	version string
 	screen  Screen
 	reads   map[int]bool // the sequences that rules read
-	endings bool         // do rules know how this program says that a turn is over
+	endings bool         // do rules know how this program reports that a turn is over
 
 	status  Status
 	since   time.Time
@@ -144,7 +144,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 }
 
-// says whether the last sequence of a number is one that speaks for a state. It may be
+// reports whether the last sequence of a number is one that speaks for a state. It may be
 // followed by others before the next look.
 func (d *Detector) says(n int, state string) bool {
 	v := Look(d.file, Snapshot{OSC: map[int]string{n: d.sequences[n].data}})
@@ -240,7 +240,7 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 		s := Status{State: Error, Kind: "exit"}
 		evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
 		// What a program said while it started is the better name for its end; later it
-		// may be anybody's text.
+		// may be any caller's text.
 		if d.look(); d.status.State == Starting {
 			if fatal := d.sort().fatal; fatal != nil {
 				s.Kind, evidence = fatal.Rule.Detail, append(evidence, d.evidence(fatal))
@@ -335,7 +335,7 @@ func (d *Detector) Turn() string {
 	return strings.Join(lines, "\n")
 }
 
-// Works says whether the screen itself shows that the program works: whatever else
+// Works reports whether the screen itself shows that the program works: whatever else
 // stands still then, it is not stalled.
 func (d *Detector) Works() bool {
 	d.look()

@@ -12,7 +12,7 @@ import (
 // Dialog is a question with a selection list, found by its structure and not by its
 // wording: at least two options, exactly one of them selected by a cursor glyph or
 // reverse video, in the last 25 rows of what is on the screen, with numbered choices
-// or a line that says which keys to press.
+// or a line that states which keys to press.
 type Dialog struct {
 	Prompt   string
 	Options  []string // labels
@@ -188,7 +188,7 @@ func selected(list []option, inverse []bool) int {
 	return -1
 }
 
-// footer counts the rows below the options that are not blank, and says whether one of
+// footer counts the rows below the options that are not blank, and reports whether one of
 // them tells which keys to press.
 func footer(rows []string) (below int, keys bool) {
 	for _, row := range rows {

@@ -46,7 +46,7 @@ type Explained struct {
 // stallAfter is the time without change after which a session counts as stalled.
 const stallAfter = time.Minute
 
-// Explain says why. The rules are those of the last look.
+// Explain states why. The rules are those of the last look.
 func (d *Detector) Explain(now time.Time) Explanation {
 	x := Explanation{
 		Status: d.status, Word: d.status.Word(), SinceMS: now.Sub(d.since).Milliseconds(), Cause: d.cause,

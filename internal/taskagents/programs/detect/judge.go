@@ -279,7 +279,7 @@ func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 	return p, true
 }
 
-// endOfTurn sets the phase of ready, and says whether something speaks for it beyond
+// endOfTurn sets the phase of ready, and reports whether something speaks for it beyond
 // the silence.
 func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	open := !d.turn.IsZero()

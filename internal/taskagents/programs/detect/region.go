@@ -24,7 +24,7 @@ func (r Region) Sequence() bool { return r.kind == "title" || r.kind == "osc" }
 // OSC returns the number of the sequence a rule reads, and whether it reads one.
 func (r Region) OSC() (n int, ok bool) { return r.n, r.kind == "osc" }
 
-// Anywhere says whether the region is bound to no part of what the program draws.
+// Anywhere reports whether the region is bound to no part of what the program draws.
 func (r Region) Anywhere() bool { return r.kind == "whole" || r.kind == "last_lines" }
 
 // String returns the region as rule files write it.
@@ -146,7 +146,7 @@ func plainSpace(s string) string { return strings.ReplaceAll(s, "\u00a0", " ") }
 
 // findBox finds the lowest input box.
 func findBox(rows []string, last int, in Input) *Box {
-	if in.Frame == "" && len(in.Glyphs) == 0 { // nothing says what it looks like
+	if in.Frame == "" && len(in.Glyphs) == 0 { // nothing states what it looks like
 		return nil
 	}
 	below := 0
@@ -205,7 +205,7 @@ func afterGlyph(row string, glyphs []string) (string, bool) {
 	return "", false
 }
 
-// isRule says whether a row is a horizontal line drawn with these runes; behind it may
+// isRule reports whether a row is a horizontal line drawn with these runes; behind it may
 // stand a word, as some programs put one there.
 func isRule(row, runes string) bool {
 	n := 0
@@ -295,7 +295,7 @@ func (v *View) turn(n int) []string {
 // last text that was submitted, up to the input box.
 func (v *View) Turn() []string { return v.turn(mostRows) }
 
-// echo says whether a line of the transcript is one that was submitted; what answers
+// echo reports whether a line of the transcript is one that was submitted; what answers
 // quote is indented.
 func (v *View) echo(line string) bool {
 	_, ok := afterGlyph(line, v.file.Input.Echo)
@@ -337,7 +337,7 @@ func (v *View) Submitted(typed string) bool {
 	return false
 }
 
-// Holds says whether a text that was typed still stands in the input box, itself or as
+// Holds reports whether a text that was typed still stands in the input box, itself or as
 // a note that something was pasted.
 func (v *View) Holds(typed string) bool {
 	first := firstLine(typed)

@@ -40,13 +40,13 @@ type File struct {
 	ReadyMS   int    // how long the state ready must last
 	Input     Input
 	Cursors   string // glyphs that mark the selected option of a dialog
-	Footer    bool   // every dialog of this program has a line that says which keys to press
+	Footer    bool   // every dialog of this program has a line that states which keys to press
 	OneShot   bool   // run with its task as argument, it draws no input box and ends by itself
 	Rules     []*Rule
 	Source    string // where it was read from
 }
 
-// Input says how the program draws the box that people type into.
+// Input states how the program draws the box that people type into.
 type Input struct {
 	Glyphs []string // what its first line begins with; none: anything
 	Frame  string   // the runes of the lines above and below it; empty if not used
@@ -228,7 +228,7 @@ func Read(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// states says which states rules may speak for, and which details go with them; nil:
+// states states which states rules may speak for, and which details go with them; nil:
 // none may follow, an empty list: one must.
 func states() map[string][]string {
 	return map[string][]string{

@@ -23,7 +23,7 @@ const (
 	Error          State = "error"
 )
 
-// live says whether there may be further moves.
+// live reports whether there may be further moves.
 func (s State) live() bool { return s != Stopped && s != Error }
 
 // Phases that refine ready and busy. A turn that failed while the program lives is
@@ -104,7 +104,7 @@ func (s Status) Word() string {
 	return string(s.State) + ":" + s.Phase
 }
 
-// same says whether two statuses are one announcement: the cursor of a dialog may move.
+// same reports whether two statuses are one announcement: the cursor of a dialog may move.
 func (s Status) same(o Status) bool {
 	if s.State != o.State || s.Phase != o.Phase || s.Kind != o.Kind || (s.Blocker == nil) != (o.Blocker == nil) {
 		return false

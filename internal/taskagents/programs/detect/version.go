@@ -42,7 +42,7 @@ func (f *File) Remark(version string) string {
 	return fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min), orAny(f.Max))
 }
 
-// nearer says whether a is the better choice than b for a version that neither covers:
+// nearer reports whether a is the better choice than b for a version that neither covers:
 // the last file that begins at or before it, else the first one after it.
 func nearer(a, b *File, version string) bool {
 	before := func(f *File) bool { return version == "" || f.Min == "" || compareVersions(f.Min, version) <= 0 }

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// Status says whether a program has an account to work with.
+// Status reports whether a program has an account to work with.
 type Status string
 
 // The statuses. Unknown is also what a program without any question about it gets.

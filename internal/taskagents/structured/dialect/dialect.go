@@ -63,7 +63,7 @@ func (s *Step) send(out []byte) { s.Out = append(s.Out, out) }
 func told(t Told) Step          { return Step{Told: []Told{t}} }
 func sent(out []byte) Step      { return Step{Out: [][]byte{out}} }
 
-// Kind says what was told.
+// Kind states what was told.
 type Kind int
 
 // The kinds, with the members of [Told] that are theirs.

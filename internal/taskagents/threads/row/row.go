@@ -75,7 +75,7 @@ func Key(r Row) Column {
 	return nil
 }
 
-// Clean makes r what may be written, or says why it cannot be: invalid_input or
+// Clean makes r what may be written, or states why it cannot be: invalid_input or
 // too_large, with the column and its bound.
 func Clean(r Row) error {
 	for _, c := range r.Columns() {

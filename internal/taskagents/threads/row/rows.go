@@ -153,7 +153,7 @@ type Node struct {
 	CompletedAt          time.Time       `json:"completedAt,omitzero"`
 }
 
-// Dependency says that ToNodeID waits until FromNodeID has RequiredStatus, which is
+// Dependency reports that ToNodeID waits until FromNodeID has RequiredStatus, which is
 // completed. A parent waits for its children.
 type Dependency struct {
 	ID             string          `json:"id"`
@@ -166,7 +166,7 @@ type Dependency struct {
 	CreatedAt      time.Time       `json:"createdAt"`
 }
 
-// Claim says that a session works at a node.
+// Claim reports that a session works at a node.
 type Claim struct {
 	ID         string          `json:"id"`
 	ThreadID   string          `json:"threadId"`

@@ -17,10 +17,10 @@ type NodeKind string
 // NodeStatus is where a node of the plan stands.
 type NodeStatus string
 
-// DependencyKind says why one node waits for another.
+// DependencyKind states why one node waits for another.
 type DependencyKind string
 
-// ClaimType says what a session claims of a node.
+// ClaimType states what a session claims of a node.
 type ClaimType string
 
 // ClaimStatus is where a claim stands.

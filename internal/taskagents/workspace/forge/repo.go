@@ -23,7 +23,7 @@ type Repo struct {
 	Dir   string `json:"dir,omitempty"` // the folder, for one of this machine
 }
 
-// Policy says which repositories may be used. The zero value allows the three
+// Policy states which repositories may be used. The zero value allows the three
 // forges.
 type Policy struct {
 	// Hosts are allowed beside github.com, gitlab.com and bitbucket.org; each is

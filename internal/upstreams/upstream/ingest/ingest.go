@@ -62,9 +62,9 @@ type Definition struct {
 	Pin string
 	// Title and Description are for people: without characters that are not shown.
 	Title, Description string
-	// Cut says that the description was longer than [MaxDescription].
+	// Cut reports that the description was longer than [MaxDescription].
 	Cut bool
-	// Input is nil where the schema speaks a dialect that is not known here: then the
+	// Input is nil where the schema uses a dialect that is not known here: then the
 	// server checks its own arguments. Output likewise.
 	Input, Output json.RawMessage
 	// ReadOnly and Destructive are the server's claims.

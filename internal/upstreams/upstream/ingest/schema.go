@@ -83,7 +83,7 @@ const strange = 1000
 func weight(doc []byte) int {
 	var root any
 	if json.Unmarshal(doc, &root) != nil {
-		return 0 // the compiler says why
+		return 0 // the compiler states why
 	}
 	w := weigher{root: root, named: make(map[string]any), known: make(map[string]int), under: make(map[string]bool)}
 	w.names(root)
@@ -194,7 +194,7 @@ func headers(schema []byte) ([]Header, error) {
 	walk = func(doc []byte, path []string) error {
 		var p property
 		if len(doc) == 0 || doc[0] != '{' || jsonx.Unmarshal(doc, &p) != nil {
-			return nil // the compiler says what is wrong with it
+			return nil // the compiler states what is wrong with it
 		}
 		if p.Header != nil {
 			var name string

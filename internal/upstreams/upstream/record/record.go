@@ -1,6 +1,6 @@
 // Package record is what an operator says of an upstream: where it is, whose it is, how far
 // it is trusted, and by which names of secrets it is reached. [Record.Check] fills in what
-// was left out and says what is wrong; nothing here reaches anything.
+// was left out and states what is wrong; nothing here reaches anything.
 package record
 
 import (
@@ -96,7 +96,7 @@ var ownHeaders = []string{
 	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
 }
 
-// Check fills in the defaults and says what is wrong.
+// Check fills in the defaults and states what is wrong.
 func (r *Record) Check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream", "see: junctor upstreams add --help")
@@ -235,7 +235,7 @@ func (r *Record) checkCommand() error {
 	return nil
 }
 
-// checkAgent says what is wrong with a record for its kind: what servers of MCP have
+// checkAgent states what is wrong with a record for its kind: what servers of MCP have
 // and A2A agents have not, and the other way round.
 func (r *Record) checkAgent() error {
 	switch {

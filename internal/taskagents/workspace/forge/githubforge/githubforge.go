@@ -1,5 +1,5 @@
 // Package githubforge carries a forge's pull requests and issues to GitHub, or to a
-// server that speaks the same REST interface. No type of the client library leaves
+// server that uses the same REST interface. No type of the client library leaves
 // it. Tokens go to the configured server only: a redirect to another one is not
 // followed.
 package githubforge
@@ -21,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Config says which server. The zero value is api.github.com.
+// Config states which server. The zero value is api.github.com.
 type Config struct {
 	// Base is the root of the REST interface, such as https://host/api/v3.
 	Base string

@@ -20,7 +20,7 @@ import (
 
 const token = "tok-0123456789"
 
-// hub speaks the part of GitHub's REST interface that is used, in its forms.
+// hub uses the part of GitHub's REST interface that is used, in its forms.
 type hub struct {
 	t      *testing.T
 	server *httptest.Server
