@@ -25,8 +25,8 @@ import (
 // the door to all of them.
 const perNode = 8
 
-// idle is for how long nothing but heartbeats is measured.
-const idle = time.Minute
+// idleTimeout is for how long nothing but heartbeats is measured.
+const idleTimeout = time.Minute
 
 // beServer is a server like that of `junctor serve`, which writes where its time goes
 // and, beside it, what its memory holds at the end.
@@ -255,7 +255,7 @@ func many(count, calls int, serve func(home string) (*process, error), quick boo
 	}
 	time.Sleep(5 * time.Second) // what the storm left is over
 	cpu, began := c.server.cpu(), time.Now()
-	time.Sleep(idle)
+	time.Sleep(idleTimeout)
 	f.beating = (c.server.cpu() - cpu).Seconds() / time.Since(began).Seconds()
 	f.perNode = (c.server.rss() - before) / int64(count)
 	fmt.Fprintf(os.Stderr, "joined %s, catalogued %s, %d bytes each, %.3f of a core\n", f.joined, f.catalogued, f.perNode, f.beating)

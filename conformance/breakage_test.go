@@ -196,7 +196,7 @@ func TestEveryBreakageIsNamed(t *testing.T) {
 		t.Fatalf("only %d breakages", len(all))
 	}
 	t.Logf("%d breakages", len(all))
-	sound := reportOf(t, t, func(next http.Handler) http.Handler { return next }, conformance.DialectUnion, patience)
+	sound := reportOf(t, t, func(next http.Handler) http.Handler { return next }, conformance.DialectUnion, waitTimeout)
 	if len(sound) > 0 {
 		t.Fatalf("the endpoint is not sound to begin with: %v", sound)
 	}
@@ -208,7 +208,7 @@ func TestEveryBreakageIsNamed(t *testing.T) {
 			if dialect == b.where {
 				dialect = ""
 			}
-			timeout := patience
+			timeout := waitTimeout
 			if b.name == neverEnds {
 				timeout = time.Second // it is waited for in full
 			}

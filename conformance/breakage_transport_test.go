@@ -18,8 +18,8 @@ const (
 	callers, listsBefore = 16, 4
 	// neverEnds is the breakage that a call has to be given up on; the others are
 	// answered long before patience is at an end.
-	neverEnds = "answer that never ends"
-	patience  = 20 * time.Second
+	neverEnds   = "answer that never ends"
+	waitTimeout = 20 * time.Second
 )
 
 // trusting accepts every caller of the selected paths.

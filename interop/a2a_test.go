@@ -14,7 +14,7 @@ func TestA2A(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []string{"1.0-rpc", "1.0-rest", "0.3"} {
 		t.Run(kind, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			cmd := w.command(ctx, "a2a.mjs", kind)
 			cmd.Env = append(cmd.Env, "INTEROP_BASE="+strings.TrimSuffix(w.url, "/mcp"))

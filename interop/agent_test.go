@@ -73,7 +73,7 @@ func TestAgents(t *testing.T) {
 }
 
 func (w *world) callAgent(t *testing.T, client, tool string, heard <-chan agentLine) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := w.command(ctx, "agentcall.mjs", client, tool)
 	cmd.Stderr = logWriter{t, client}
@@ -105,7 +105,7 @@ func (w *world) callAgent(t *testing.T, client, tool string, heard <-chan agentL
 	if _, there := steps["cancelled"]; !there {
 		t.Error("the client did not see the end of the call that it withdrew")
 	}
-	for late := time.After(patience); ; {
+	for late := time.After(waitTimeout); ; {
 		select {
 		case l := <-heard:
 			if l.Message == "go" && l.Skill != "do it" {

@@ -21,7 +21,7 @@ func TestProgramsOfTheAgentsPage(t *testing.T) {
 			if program == nil {
 				t.Fatal("the page shows none")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			cmd := w.command(ctx, "--input-type=module", "-")
 			cmd.Stdin = strings.NewReader(string(program[1]))

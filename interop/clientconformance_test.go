@@ -20,7 +20,7 @@ func TestClientConformance(t *testing.T) {
 	}
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*waitTimeout)
 			defer cancel()
 			conclude(t, exec.CommandContext(ctx, node, filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"),
 				"client", "--command", program, "--requirements", revision, "--expected-failures", filepath.Join("conformance", "client.yml"), "-o", t.TempDir()))

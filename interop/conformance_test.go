@@ -133,7 +133,7 @@ var total = regexp.MustCompile(`Total: (\d+) passed, (\d+) failed|Passed: (\d+)/
 // run runs the scenarios that a revision requires, or those that more names.
 func (p *plane) run(t *testing.T, url, revision, expected string, more ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*waitTimeout)
 	defer cancel()
 	args := []string{filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", url, "-o", t.TempDir()}
 	if revision != "" {
@@ -186,7 +186,7 @@ func freeAddress(t *testing.T) string {
 
 func awaitListener(t *testing.T, address string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(waitTimeout); ; {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()

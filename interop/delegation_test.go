@@ -21,7 +21,7 @@ import (
 // clientSteps runs a node program and reads its lines, each with the step that is meant.
 func (w *world) clientSteps(t *testing.T, args ...string) (next func(want string) delegateStep, goOn func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // it ends by itself, after the test
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout) // it ends by itself, after the test
 	t.Cleanup(cancel)
 	cmd := w.command(ctx, args...)
 	cmd.Env = append(cmd.Env, "INTEROP_BASE="+strings.TrimSuffix(w.url, "/mcp"))
@@ -184,7 +184,7 @@ func (w *world) agentOf(t *testing.T, name string) *world {
 
 // sdk is a session of the Go SDK.
 func (w *world) sdk(t *testing.T) (*mcp.ClientSession, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "interop-go", Version: "1.0.0"}, nil).
 		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.url, HTTPClient: &http.Client{Transport: bearer{w.tok}}}, nil)

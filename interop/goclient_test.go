@@ -25,7 +25,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // golang does with the Go SDK's client what upstreams.mjs does with the others.
 func (w *world) golang(t *testing.T, kind, transport, view, files string) (next func() (agentStep, error), goOn func()) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	steps, failed := make(chan agentStep), make(chan error, 1)
 	a := &goAgent{world: w, kind: kind, transport: transport, view: view, files: files, say: func(s agentStep) error {
 		select {

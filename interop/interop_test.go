@@ -25,8 +25,8 @@ import (
 	"time"
 )
 
-// patience bounds everything that waits for another process.
-const patience = time.Minute
+// waitTimeout bounds everything that waits for another process.
+const waitTimeout = time.Minute
 
 // world is a server with a local root, an endpoint with another, and the clients.
 type world struct {
@@ -163,7 +163,7 @@ var approvalID = regexp.MustCompile(`cnf_[0-9a-f]+`)
 // scenario is what an agent does in its first minute: look, read here, read
 // there, and be asked to wait for a person.
 func (w *world) scenario(t *testing.T, kind, transport string) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := w.command(ctx, "client.mjs", kind, transport)
 	cmd.Stderr = logWriter{t, kind}
@@ -223,7 +223,7 @@ func (w *world) scenario(t *testing.T, kind, transport string) {
 func (w *world) inspect(t *testing.T, transport string) {
 	run := func(args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		all := []string{filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli"}
 		if transport == "http" {

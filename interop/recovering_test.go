@@ -99,8 +99,8 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for !holds() {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
+		if time.Since(began) > waitTimeout {
+			t.Fatalf("not within %s: %s", waitTimeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -111,7 +111,7 @@ func until(t *testing.T, what string, holds func() bool) time.Duration {
 func (w *world) goClient(t *testing.T, version string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop-go", Version: "1.0.0"}, options)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.url + "/all", HTTPClient: &http.Client{Transport: bearer{w.tok}}},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})

@@ -105,7 +105,7 @@ func TestAProviderIsKilled(t *testing.T) {
 		select {
 		case token := <-told:
 			running[token] = true
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Fatalf("the provider tells of %d calls", len(running))
 		}
 	}
@@ -174,12 +174,12 @@ func TestAToolIsAddedAtTheProvider(t *testing.T) {
 				f.add(name, "comes later")
 				// Before the first tool, the announcement of the provider itself may still be
 				// under way. Every later announcement must find its tool in the list.
-				deadline := time.After(patience)
+				deadline := time.After(waitTimeout)
 				for found := false; !found; {
 					select {
 					case <-changed:
 					case <-deadline:
-						t.Fatalf("%s is not both announced and listed within %s", name, patience)
+						t.Fatalf("%s is not both announced and listed within %s", name, waitTimeout)
 					}
 					tools, err := s.ListTools(t.Context(), nil)
 					ok(t, err)

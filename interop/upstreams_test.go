@@ -122,7 +122,7 @@ func TestClientsUseRealUpstreams(t *testing.T) {
 // typescript runs upstreams.mjs; what it returns gives its steps one by one, and lets
 // it go on where it waits.
 func (w *world) typescript(t *testing.T, kind, transport, view, files string) (next func() (agentStep, error), goOn func()) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	cmd := w.command(ctx, "upstreams.mjs", kind, transport, view)
 	cmd.Env = append(cmd.Env, "INTEROP_FILES="+files)
 	cmd.Stderr = logWriter{t, kind}
@@ -226,7 +226,7 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 func (w *world) inspectUpstreams(t *testing.T, transport, files string) {
 	run := func(want string, args ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		all := []string{filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli"}
 		if transport == "http" {

@@ -76,7 +76,7 @@ func foreignKeys(programs []Program) []foreignKey {
 		{"CODING_AGENT_SANDBOX", "agents.any_workdir: off, false and 0 set it", as("agents.any_workdir", untruth)},
 		{"PARALLAX_SCRATCH_RETENTION", "agents.scratch_retention; keep is persistent", as("agents.scratch_retention", choice(map[string]string{"keep": "persistent"}, "ephemeral", "pending_decision", "persistent"))},
 		{"PARALLAX_SCRATCH_DECISION_TTL_MS", "agents.scratch_ttl, in milliseconds", as("agents.scratch_ttl", millis(1))},
-		{"ELIZA_APP_VERIFICATION_MAX_RETRIES", "agents.validator_retries", as("agents.validator_retries", number(0, mostRetries))},
+		{"ELIZA_APP_VERIFICATION_MAX_RETRIES", "agents.validator_retries", as("agents.validator_retries", number(0, maxRetries))},
 		{"ELIZA_ENABLE_CHILD_SKILL_CALLBACK", "agents.skill_callback: 0, false, no and off take it away", as("agents.skill_callback", truth)},
 		{"TASK_AGENT_ROLE_POLICY", "agents.role_policy", as("agents.role_policy", policyText)},
 		{"TASK_AGENT_CONNECTOR_ROLE_POLICY", "agents.connector_role_policy", as("agents.connector_role_policy", policyText)},

@@ -90,9 +90,9 @@ func defaultAgents() Agents {
 }
 
 const (
-	mostCustomKeys = 32
-	mostRetries    = 100
-	mostPolicy     = 64 << 10
+	maxCustomKeys = 32
+	maxRetries    = 100
+	maxPolicy     = 64 << 10
 )
 
 var (
@@ -129,7 +129,7 @@ func (a *Agents) check(programs []Program) error {
 		oneOf("agents.subscription", a.Subscription, "", "anthropic-subscription", "openai-codex", "openai-subscription"),
 		oneOf("agents.scratch_retention", a.ScratchRetention, "", "ephemeral", "pending_decision", "persistent"),
 		absolute("agents.coding_directory", a.CodingDirectory), absolute("agents.workspace_base", a.WorkspaceBase),
-		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200), within("agents.validator_retries", a.ValidatorRetries, 0, mostRetries),
+		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200), within("agents.validator_retries", a.ValidatorRetries, 0, maxRetries),
 		positive("agents.scratch_ttl", a.ScratchTTL), positive("agents.workspace_ttl", a.WorkspaceTTL),
 	} {
 		if err != nil {
@@ -141,8 +141,8 @@ func (a *Agents) check(programs []Program) error {
 		return errors.New("agents.idle_timeout: must not be negative")
 	case !prefixForm.MatchString(a.BranchPrefix):
 		return fmt.Errorf("agents.branch_prefix: %q is not a word of up to 40 letters, digits, dots, underscores and hyphens", a.BranchPrefix)
-	case len(a.CustomKeys) > mostCustomKeys:
-		return fmt.Errorf("agents.custom_credential_keys: at most %d variables can be forwarded", mostCustomKeys)
+	case len(a.CustomKeys) > maxCustomKeys:
+		return fmt.Errorf("agents.custom_credential_keys: at most %d variables can be forwarded", maxCustomKeys)
 	}
 	if i := slices.IndexFunc(a.CustomKeys, func(name string) bool { return !variableForm.MatchString(name) }); i >= 0 {
 		return fmt.Errorf("agents.custom_credential_keys: %q is not the name of a variable", a.CustomKeys[i])
@@ -172,8 +172,8 @@ func rolePolicy(text string) error {
 		return oneOf("a role", strings.ToUpper(strings.Trim(text, `"`)), "", "GUEST", "USER", "ADMIN", "OWNER")
 	}
 	var doc map[string]json.RawMessage
-	if len(text) > mostPolicy || jsonx.Unmarshal([]byte(text), &doc) != nil {
-		return fmt.Errorf("it is no JSON object of up to %d bytes", mostPolicy)
+	if len(text) > maxPolicy || jsonx.Unmarshal([]byte(text), &doc) != nil {
+		return fmt.Errorf("it is no JSON object of up to %d bytes", maxPolicy)
 	}
 	return nil
 }

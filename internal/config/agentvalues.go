@@ -85,12 +85,12 @@ func number(least, most int) func(string) (any, error) {
 	}
 }
 
-// mostMillis is a year.
-const mostMillis = 366 * 24 * 3600 * 1000
+// maxMillis is a year.
+const maxMillis = 366 * 24 * 3600 * 1000
 
 func millis(least int) func(string) (any, error) {
 	return func(s string) (any, error) {
-		n, err := number(least, mostMillis)(s)
+		n, err := number(least, maxMillis)(s)
 		return fmt.Sprint(n, "ms"), err
 	}
 }
@@ -114,8 +114,8 @@ func policyText(s string) (any, error) { return s, rolePolicy(s) }
 
 func names(s string) (any, error) {
 	list := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
-	if i := slices.IndexFunc(list, func(name string) bool { return !variableForm.MatchString(name) }); i >= 0 || len(list) > mostCustomKeys {
-		return nil, fmt.Errorf("it is not a list of up to %d names of variables", mostCustomKeys)
+	if i := slices.IndexFunc(list, func(name string) bool { return !variableForm.MatchString(name) }); i >= 0 || len(list) > maxCustomKeys {
+		return nil, fmt.Errorf("it is not a list of up to %d names of variables", maxCustomKeys)
 	}
 	return list, nil
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// busAnswer bounds the question how the session with the bus is.
-	busAnswer = time.Second
-	// tokenSoon is when the doctor warns of a token that a node rests on.
-	tokenSoon = 72 * time.Hour
+	// busTimeout bounds the question how the session with the bus is.
+	busTimeout = time.Second
+	// tokenExpiryGrace is when the doctor warns of a token that a node rests on.
+	tokenExpiryGrace = 72 * time.Hour
 )
 
 // Bus returns which bus the gateway uses, and whether its session with it is open.
@@ -27,7 +27,7 @@ func (s *Service) Bus(ctx context.Context) (name string, open bool) {
 }
 
 func (s *Service) busOpen(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, busAnswer)
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	for e, err := range s.bus.Conn().Events(ctx) {
 		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first states how it is
@@ -85,7 +85,7 @@ func (s *Service) checkTokens(ctx context.Context) (checks []httpapi.Check) {
 	for _, n := range rows {
 		t, stands := s.cfg.Policy.StandingToken(n.Token)
 		left := time.Until(t.Expires)
-		if n.Key != "" || !stands || t.Expires.IsZero() || left > tokenSoon {
+		if n.Key != "" || !stands || t.Expires.IsZero() || left > tokenExpiryGrace {
 			continue
 		}
 		c := httpapi.Check{

@@ -55,7 +55,7 @@ func nodeNews(e fleet.Event) map[string]any {
 
 // revokes ends the sessions of nodes whose credential has ended, soon after it did.
 func (s *Service) revokes(ctx context.Context) error {
-	tick := time.NewTicker(revokeEvery)
+	tick := time.NewTicker(revokeInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -85,8 +85,8 @@ func (s *Service) revokes(ctx context.Context) error {
 	}
 }
 
-// revokeEvery is how long a node may stay when its token has ended by itself.
-const revokeEvery = time.Second
+// revokeInterval is how long a node may stay when its token has ended by itself.
+const revokeInterval = time.Second
 
 func (s *Service) appendNode(ev audit.Event, node string) {
 	if _, err := s.cfg.Log.Append(context.Background(), audit.Record{Logger: "gateway", Event: ev, Metadata: audit.Metadata{Node: audit.Node{ID: node}}}, audit.Written); err != nil {

@@ -44,7 +44,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
-// drain is how long running calls may go on after a stop was asked for.
+// drainTimeout is how long running calls may go on after a stop was asked for.
 const drainTimeout = 10 * time.Second
 
 // Server is one running junctor. New opens everything, Run serves until its

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/local"
 )
 
-// settleTime is how long a start waits at most for what was there before.
+// settleTimeout is how long a start waits at most for what was there before.
 const settleTimeout = 2 * time.Second
 
 // settle waits until what this server offered before it was stopped is back, so

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// soon is how long another gateway may not know of a change.
-const soon = time.Second
+// waitTimeout is how long another gateway may not know of a change.
+const waitTimeout = time.Second
 
 // gateway starts a server on a fresh home whose store is the database of the URL.
 func gateway(t *testing.T, url string) *node {
@@ -47,8 +47,8 @@ func within(t *testing.T, what string, ok func() bool) {
 	eventually(t, what, ok)
 	took := time.Since(began)
 	t.Logf("%s after %s", what, took.Round(time.Millisecond))
-	if took > soon {
-		t.Errorf("%s took %s, more than %s", what, took, soon)
+	if took > waitTimeout {
+		t.Errorf("%s took %s, more than %s", what, took, waitTimeout)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 	}
 	tell(0, sessions.Event{Type: sessions.TurnFailed, Kind: "billing"})
 	rest := c.book.Snapshot().CoolDowns[programs.Claude]
-	if rest.Until.Sub(at) != choice.DefaultRest || rest.Reason != "billing" {
+	if rest.Until.Sub(at) != choice.DefaultCooldownTTL || rest.Reason != "billing" {
 		t.Errorf("%+v", rest)
 	}
 	tell(time.Minute, sessions.Event{Type: sessions.TaskComplete, Source: "hook"}) // it works again

@@ -196,13 +196,13 @@ func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal
 	if err := t.settings.Change(ctx, c); err != nil {
 		return err
 	}
-	const mostRecorded = 2000
+	const maxRecorded = 2000
 	said, err := jsonx.Marshal(c)
 	if err != nil {
 		return err
 	}
 	t.records.append(ctx, audit.Record{
-		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), mostRecorded)])}}},
+		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), maxRecorded)])}}},
 	}, audit.Synced)
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	recommendTime = 15 * time.Second // for a model to say which skills fit
-	answerTime    = time.Minute      // for a program to take what a skill has said
+	recommendTimeout = 15 * time.Second // for a model to say which skills fit
+	answerTimeout    = time.Minute      // for a program to take what a skill has said
 )
 
 // skillSource has the tools of installed extensions and the functions of skills on nodes
@@ -161,7 +161,7 @@ func (k *taskSkills) Equip(ctx context.Context, by capability.Principal, e agent
 		slugs[i] = s.Slug
 	}
 	k.broker.Allow(e.Session, skills.Grant{By: self, Task: cmp.Or(e.Thread, e.Session), Slugs: slugs})
-	ctx, cancel := context.WithTimeout(ctx, recommendTime)
+	ctx, cancel := context.WithTimeout(ctx, recommendTimeout)
 	defer cancel()
 	for _, r := range skills.Recommend(ctx, k.model, e.Task, e.Repo, all) {
 		best = append(best, r.Skill)
@@ -207,7 +207,7 @@ func (a skillAnswers) Send(ctx context.Context, session, text string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	outcome, err := s.Send(ctx, text, false)
 	if err == nil && outcome == sessions.NotSent {

@@ -15,9 +15,9 @@ import (
 // A session begins a moment before its thread has it. What it says and is told until then
 // is held so long, and so many pieces of all sessions; those of no thread have no transcript.
 const (
-	holdFor  = time.Minute
-	holdLook = time.Second
-	mostHeld = 256
+	holdTTL      = time.Minute
+	holdInterval = time.Second
+	maxHeld      = 256
 )
 
 // transcripts writes what sessions of threads say and are told, a turn at a time.
@@ -58,7 +58,7 @@ func (r *transcripts) next(ctx context.Context, heard *sessions.Subscription) (e
 		e, ok, err = heard.Next(ctx)
 		return e, ok, false, err
 	}
-	soon, cancel := context.WithTimeout(ctx, holdLook)
+	soon, cancel := context.WithTimeout(ctx, holdInterval)
 	defer cancel()
 	e, ok, err = heard.Next(soon)
 	return e, ok, !ok && err == nil && soon.Err() != nil && ctx.Err() == nil, err
@@ -92,7 +92,7 @@ func (r *transcripts) write(ctx context.Context, session string, come []threads.
 	case err == nil || ctx.Err() != nil:
 	case capability.CodeOf(err) != capability.CodeNotFound:
 		r.logger.Warn("a turn is not in the transcript", "session", session, "err", err)
-	case time.Since(pieces[0].At) < holdFor && r.count+len(pieces) <= mostHeld:
+	case time.Since(pieces[0].At) < holdTTL && r.count+len(pieces) <= maxHeld:
 		r.held[session] = pieces
 		r.count += len(pieces)
 	}

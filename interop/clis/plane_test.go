@@ -24,8 +24,8 @@ import (
 	"time"
 )
 
-// patience bounds everything that waits for a program.
-const patience = 90 * time.Second
+// waitTimeout bounds everything that waits for a program.
+const waitTimeout = 90 * time.Second
 
 // plane is a server whose user has a home with nothing in it but what a test puts there.
 type plane struct {
@@ -184,8 +184,8 @@ func (p *plane) until(t *testing.T, id, what string, holds func(s session) bool)
 		if holds(s) {
 			return s
 		}
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s; it is %+v\n%s", patience, what, s, p.picture(t, id))
+		if time.Since(began) > waitTimeout {
+			t.Fatalf("not within %s: %s; it is %+v\n%s", waitTimeout, what, s, p.picture(t, id))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

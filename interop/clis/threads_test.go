@@ -166,9 +166,9 @@ func (p *plane) ends(t *testing.T, made created, state string) (h handle) {
 		if h.Task.State == state {
 			return h
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > waitTimeout {
 			th := p.thread(t, made.ThreadID)
-			t.Fatalf("not %s within %s: %s\n%+v\n%s", state, patience, answer, th, p.picture(t, th.Sessions[len(th.Sessions)-1].SessionID))
+			t.Fatalf("not %s within %s: %s\n%+v\n%s", state, waitTimeout, answer, th, p.picture(t, th.Sessions[len(th.Sessions)-1].SessionID))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -22,9 +22,9 @@ import (
 
 // Bounds of what is read, kept and waited for.
 const (
-	maxBody  = 16 << 20
-	maxAsked = 500
-	maxSlow  = 2 * time.Minute
+	maxBody       = 16 << 20
+	maxAsked      = 500
+	maxReplyDelay = 2 * time.Minute
 )
 
 // Step is what the model does when it is asked; one member is set, Slow beside it or not.
@@ -132,7 +132,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		step = steps[min(n, len(steps)-1)]
 	}
 	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), At: time.Now()})
-	if !pause(r.Context(), min(step.Slow, maxSlow)) {
+	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
 	}
 	if step.Fail != "" {

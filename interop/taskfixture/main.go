@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// pause is longer than the plane waits before it makes a task of a call.
-const pause = 500 * time.Millisecond
+// callDelay is longer than the plane waits before it makes a task of a call.
+const callDelay = 500 * time.Millisecond
 
 func text(format string, args ...any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
@@ -96,7 +96,7 @@ func main() {
 		server.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, do)
 	}
 	raw("failing_job", true, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, callDelay); err != nil {
 			return nil, err
 		}
 		out := text("this job always fails")
@@ -104,13 +104,13 @@ func main() {
 		return out, nil
 	})
 	raw("protocol_error_job", false, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, callDelay); err != nil {
 			return nil, err
 		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke the protocol"}
 	})
 	raw("confirm_delete", false, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, callDelay); err != nil {
 			return nil, err
 		}
 		answer, err := ask(ctx, req, "Delete it?")
@@ -120,7 +120,7 @@ func main() {
 		return text("deletion: %s", answer), nil
 	})
 	raw("multi_input", false, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, callDelay); err != nil {
 			return nil, err
 		}
 		answers := make([]string, 2)
@@ -141,7 +141,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, callDelay); err != nil {
 			return nil, err
 		}
 		return text("for %s", answer), nil

@@ -13,9 +13,9 @@ import (
 const (
 	// breakAfter calls in a row that lost their connection open the breaker.
 	breakAfter = 5
-	// firstOpen is how long it stays open at first, lastOpen at most.
-	firstOpen = time.Second
-	lastOpen  = time.Minute
+	// minOpenDelay is how long it stays open at first, maxOpenDelay at most.
+	minOpenDelay = time.Second
+	maxOpenDelay = time.Minute
 )
 
 // reasonOpen is the reason of a call that an open breaker refuses.
@@ -28,7 +28,7 @@ const reasonOpen = "circuit_open"
 // closes the breaker, while the first that is lost opens it for twice as long.
 // Each endpoint has its own.
 func limits() breaker.Config {
-	return breaker.Config{Failures: breakAfter, Open: firstOpen, MaxOpen: lastOpen}
+	return breaker.Config{Failures: breakAfter, Open: minOpenDelay, MaxOpen: maxOpenDelay}
 }
 
 // shut is how long the breaker is open still.

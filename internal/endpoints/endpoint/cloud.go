@@ -26,8 +26,8 @@ type Provisioned struct{ AgentID, JobID string }
 
 const (
 	cloudTimeout = 2 * time.Minute
-	// cleanupTime bounds the removal of an agent after a failure.
-	cleanupTime = 10 * time.Second
+	// cleanupTimeout bounds the removal of an agent after a failure.
+	cleanupTimeout = 10 * time.Second
 )
 
 // ConnectCloud has the cloud make an agent, waits until its endpoint serves
@@ -53,7 +53,7 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 		if ok {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if err := c.Remove(ctx, made.AgentID); err != nil {
 			r.cfg.Logger.Error("a cloud agent was made for nothing and could not be removed", "agent", made.AgentID, "err", err)
@@ -81,7 +81,7 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 // that has just been made is not up at once.
 func (r *Registry) awaitPlugins(ctx context.Context, c *CloudClient, req Request) error {
 	client, err := router.NewClient(router.ClientConfig{
-		BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, Timeout: probeTime,
+		BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, Timeout: probeTimeout,
 	})
 	if err != nil {
 		return asCapability(err, "endpoints.connect")

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	usualPoll = 2 * time.Second
-	maxAnswer = 1 << 20
+	defaultPollInterval = 2 * time.Second
+	maxAnswer           = 1 << 20
 )
 
 // CloudConfig states where the cloud is, and which agent is wanted.
@@ -55,7 +55,7 @@ func NewCloudClient(cfg CloudConfig) (*CloudClient, error) {
 	if u.Host == "elizacloud.ai" || u.Host == "www.elizacloud.ai" {
 		u.Host = "api.elizacloud.ai"
 	}
-	cfg.Poll = cmp.Or(cfg.Poll, usualPoll)
+	cfg.Poll = cmp.Or(cfg.Poll, defaultPollInterval)
 	// The calls' paths begin with /api/v1; a base that has it already means the same.
 	base := u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), "/api/v1")
 	return &CloudClient{

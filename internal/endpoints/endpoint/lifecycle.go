@@ -20,9 +20,9 @@ const (
 	hookApply   = "applyConfig"
 )
 
-// disposeTime bounds all dispose calls of one change together: a module that
+// disposeTimeout bounds all dispose calls of one change together: a module that
 // goes must not keep any caller waiting.
-const disposeTime = 5 * time.Second
+const disposeTimeout = 5 * time.Second
 
 // maxHookOutcomes bounds what a Status tells of hooks.
 const maxHookOutcomes = 32
@@ -172,9 +172,9 @@ func (ep *Endpoint) lifecycle(ctx context.Context, m *router.Module, hook string
 }
 
 // dispose stops modules in reverse order of their start. It is done on a best
-// effort, within disposeTime: a failure is on record and changes nothing.
+// effort, within disposeTimeout: a failure is on record and changes nothing.
 func (r *Registry) dispose(ctx context.Context, list []live) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disposeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disposeTimeout)
 	defer cancel()
 	for _, l := range slices.Backward(list) {
 		_ = r.callHook(ctx, l.by, &l.m, hookDispose)

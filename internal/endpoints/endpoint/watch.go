@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 15 * time.Second
-	// probeTime bounds one question to an endpoint that is down, so that a silent
+	minRetryDelay = 50 * time.Millisecond
+	maxRetryDelay = 15 * time.Second
+	// probeTimeout bounds one question to an endpoint that is down, so that a silent
 	// host does not hold its watcher for the whole call timeout.
-	probeTime = 5 * time.Second
+	probeTimeout = 5 * time.Second
 )
 
 // watch starts the endpoint's watcher, which ends with the registry or the
@@ -44,13 +44,13 @@ func (r *Registry) watch(ep *Endpoint) bool {
 // That the endpoint is there is news to everybody who waits; that it is not, only
 // to those who waited when the question was put: the others get one of their own.
 func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
-	pause := firstPause
+	pause := minRetryDelay
 	var waiting []chan error
 	for {
 		if len(waiting) == 0 {
 			wait := r.cfg.SyncInterval
 			if ep.availability().State == capability.StateReady {
-				pause = firstPause
+				pause = minRetryDelay
 			} else {
 				wait = time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) // keeps many watchers apart
 				wait = max(wait, ep.shut(r.cfg.Now()))
@@ -61,7 +61,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			case answer := <-ep.kick:
 				waiting = append(waiting, answer)
 			case <-timer.C:
-				pause = min(2*pause, lastPause) // callers who ask do not make it slower
+				pause = min(2*pause, maxRetryDelay) // callers who ask do not make it slower
 			}
 			timer.Stop()
 		}
@@ -73,7 +73,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 		if err == nil {
 			before := ep.offer.Load().decisions
 			var synced Synced
-			synced, err = r.refresh(ctx, ep, probeTime)
+			synced, err = r.refresh(ctx, ep, probeTimeout)
 			if err == nil && (synced.changed() || !slices.Equal(before, synced.TrustDecisions)) {
 				r.recordTrust(ctx, capability.Principal{}, synced.TrustDecisions)
 			}

@@ -168,7 +168,7 @@ type action struct {
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
-// settleTime is what the end of a program may take: the grace that it is given, the
+// settleTimeout is what the end of a program may take: the grace that it is given, the
 // end of its tree, and a bit.
 const settleTimeout = 5 * time.Second
 

@@ -19,7 +19,7 @@ const (
 	maxRows       = 20_000  // of a page; the rest is counted, not shown
 	maxLine       = 4096    // bytes of a line of a page that are shown
 	around        = 3       // unchanged lines shown on either side of a change
-	maxWork       = 5 * time.Second
+	diffTimeout   = 5 * time.Second
 	handleTimeout = 30 * time.Second
 )
 
@@ -67,7 +67,7 @@ func (r *renderer) render(ctx context.Context, c capability.Call) (capability.Re
 		}
 	}
 	a, b := split(p.Before), split(p.After)
-	working, cancel := context.WithTimeout(ctx, maxWork)
+	working, cancel := context.WithTimeout(ctx, diffTimeout)
 	defer cancel()
 	ops, err := compare(working, a, b)
 	if ctx.Err() != nil {

@@ -65,8 +65,8 @@ func New(store Store, tokens Tokens, now func() time.Time) *Admission {
 	return &Admission{store: store, tokens: tokens, now: now, writer: make(chan struct{}, 1)}
 }
 
-// answerTime bounds what is asked of the store where the caller has no context.
-const answerTime = 2 * time.Second
+// storeTimeout bounds what is asked of the store where the caller has no context.
+const storeTimeout = 2 * time.Second
 
 // nodeToken is the live node token of a value.
 func (a *Admission) nodeToken(value string) (policy.Token, error) {
@@ -181,7 +181,7 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 // unauthenticated for a node that is not admitted any more; any other error says
 // that the answer is unknown.
 func (a *Admission) Granted(node string) (labels []string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	t, err := a.token(ctx, node)
 	return t.Labels, err
@@ -246,17 +246,17 @@ func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bo
 // Looking for a token reads all of them. For a row that is new that is done each time;
 // a device whose token has ended cannot have it done more often than this.
 const (
-	newRow    = time.Minute
-	seekEvery = time.Second
+	newRowGrace  = time.Minute
+	seekInterval = time.Second
 )
 
 func (a *Admission) seeks(n Node) bool {
 	now, last := a.now(), a.sought.Load()
-	if now.Sub(n.Created) < newRow {
+	if now.Sub(n.Created) < newRowGrace {
 		return true
 	}
 	since := time.Duration(now.UnixNano() - last)
-	return (since < 0 || since >= seekEvery) && a.sought.CompareAndSwap(last, now.UnixNano())
+	return (since < 0 || since >= seekInterval) && a.sought.CompareAndSwap(last, now.UnixNano())
 }
 
 func (a *Admission) good(n Node, t policy.Token) bool { return n.Key != "" || t.Live(a.now()) }

@@ -12,15 +12,15 @@ import (
 
 const (
 	barrierPrefix = "barrier-" // of ids that do not belong to a call
-	// barrierTime bounds the wait: that a node is gone must be known at once.
-	barrierTime = 20 * time.Millisecond
+	// barrierTimeout bounds the wait: that a node is gone must be known at once.
+	barrierTimeout = 20 * time.Millisecond
 )
 
 // caughtUp returns when the replies that were on their way have been handed to their
 // calls: a message to ourselves comes after them. Word that a session has ended takes
 // another way, and may overtake the last answers of its node.
 func (g *Gateway) caughtUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, barrierTime)
+	ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
 	defer cancel()
 	id, seen := barrierPrefix+ids.Text(), make(chan struct{})
 	g.barriers.Store(id, seen)

@@ -150,18 +150,18 @@ func (c *call) silence(now time.Time) (d time.Duration, ever, asked bool) {
 }
 
 const (
-	// attendEvery is how often calls are looked after.
-	attendEvery = time.Second
-	// firstWord is how long a call may wait for its first frame before the bus is
+	// attendInterval is how often calls are looked after.
+	attendInterval = time.Second
+	// firstFrameTimeout is how long a call may wait for its first frame before the bus is
 	// asked whether its node has a session.
-	firstWord = 10 * time.Second
+	firstFrameTimeout = 10 * time.Second
 )
 
 // attend ends streams that say nothing any more, and asks after the nodes of calls
 // that have never received anything.
 func (g *Gateway) attend(ctx context.Context) error {
 	for {
-		if err := pause(ctx, attendEvery); err != nil {
+		if err := pause(ctx, attendInterval); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -172,7 +172,7 @@ func (g *Gateway) attend(ctx context.Context) error {
 			switch {
 			case c.stream && d >= g.cfg.Idle:
 				c.fail(cmp.Errorf(cmp.ReasonTimeout, "the stream from %s has had nothing for %s", c.node, g.cfg.Idle))
-			case !ever && !asked && d >= firstWord:
+			case !ever && !asked && d >= firstFrameTimeout:
 				ask = append(ask, c)
 			}
 		}

@@ -76,9 +76,9 @@ type older struct {
 	all  bool
 }
 
-// lastWord is the time that the older of two processes has to receive the message that it is
+// supersedeGrace is the time that the older of two processes has to receive the message that it is
 // superseded: cut off before that, it would come back and supersede the newer.
-const lastWord = 100 * time.Millisecond
+const supersedeGrace = 100 * time.Millisecond
 
 // supersede has the sessions of a node ended in a moment, but for the newest.
 func (g *Gateway) supersede(node string) {
@@ -88,7 +88,7 @@ func (g *Gateway) supersede(node string) {
 	if !several {
 		return
 	}
-	g.later(older{node: node, at: time.Now().Add(lastWord)})
+	g.later(older{node: node, at: time.Now().Add(supersedeGrace)})
 }
 
 // dismiss has the sessions ended that a node still has after another gateway took it

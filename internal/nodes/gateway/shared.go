@@ -41,7 +41,7 @@ const (
 	// attempts bounds how often a change is tried against those of others.
 	attempts = 16
 	// The pauses before a watch that ended is opened again.
-	backoffFirst, backoffMost = 100 * time.Millisecond, 5 * time.Second
+	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, 5 * time.Second
 )
 
 // keyOf is the key of a node's entry; keys have bounds that ids with many dots pass.

@@ -12,7 +12,7 @@ import (
 // watch follows the bucket. No watch is trusted to go on: one that ends is opened
 // again, and each snapshot is compared with the table as a whole.
 func (s *shared) watch(ctx context.Context) error {
-	wait := backoffFirst
+	wait := minRetryDelay
 	for {
 		for c, err := range s.bucket.Watch(ctx) {
 			if messaging.Is(err, messaging.ReasonClosed) {
@@ -26,12 +26,12 @@ func (s *shared) watch(ctx context.Context) error {
 				break
 			}
 			s.changed(ctx, c)
-			wait = backoffFirst
+			wait = minRetryDelay
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		wait = min(2*wait, backoffMost)
+		wait = min(2*wait, maxRetryDelay)
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *session) enter(c *call) error {
 
 // carry runs a call and sends its one end. session outlives the call's own context.
 func (n *Node) carry(ctx, session context.Context, c *call, w *wire.Call) {
-	ack := time.AfterFunc(AckAfter, func() { c.ack(session) })
+	ack := time.AfterFunc(AckDelay, func() { c.ack(session) })
 	defer ack.Stop()
 	began := n.cfg.Now()
 	out, err := n.execute(ctx, c, w)

@@ -29,9 +29,9 @@ const (
 	MaxStreams     = 32      // at once
 	MaxOutstanding = 4 << 20 // bytes of all streams that are on their way
 	MaxUpward      = 64      // calls upward at once
-	AckAfter       = 250 * time.Millisecond
+	AckDelay       = 250 * time.Millisecond
 	JoinTimeout    = 15 * time.Second // for an answer of the gateway
-	DrainTime      = 30 * time.Second
+	DrainTimeout   = 30 * time.Second
 	// maxRefusals is how often in a row the bus may refuse a node that has never
 	// joined before it gives up.
 	maxRefusals = 3
@@ -268,7 +268,7 @@ type order struct {
 	reason string
 }
 
-// Drain takes no new calls, lets those that run finish, at most DrainTime, leaves,
+// Drain takes no new calls, lets those that run finish, at most DrainTimeout, leaves,
 // and returns when Run has ended. It fails with the error of ctx before that.
 func (n *Node) Drain(ctx context.Context) error { return n.give(ctx, order{reason: "drain"}) }
 

@@ -319,7 +319,7 @@ func TestDrainEndsWhenItsTimeIsOver(t *testing.T) {
 		if err := d.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < node.DrainTime || took > node.DrainTime+time.Second {
+		if took := time.Since(began); took < node.DrainTimeout || took > node.DrainTimeout+time.Second {
 			t.Error(took)
 		}
 		<-ended

@@ -223,9 +223,9 @@ func (s *session) obey(ctx context.Context, o order, parts *sync.WaitGroup) erro
 	return nil
 }
 
-// lingering is between the last answer and the goodbye: the gateway reads them by
+// goodbyeDelay is between the last answer and the goodbye: the gateway reads them by
 // different ways, and what it has not read when the node goes is lost.
-const lingering = 250 * time.Millisecond
+const goodbyeDelay = 250 * time.Millisecond
 
 // drain takes nothing new and waits for what runs.
 func (s *session) drain(parts *sync.WaitGroup) {
@@ -237,12 +237,12 @@ func (s *session) drain(parts *sync.WaitGroup) {
 	s.drains = true
 	s.mu.Unlock()
 	s.drained = done
-	s.drainEnd.Reset(DrainTime)
+	s.drainEnd.Reset(DrainTimeout)
 	s.set(func(st *Status) { st.State, st.Accepting = Draining, false })
 	// It ends at the latest when Run has cancelled the calls.
 	parts.Go(func() {
 		s.busy.Wait()
-		<-time.After(lingering)
+		<-time.After(goodbyeDelay)
 		close(done)
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// DefaultUpward is the time of a call upward whose caller names none.
-const DefaultUpward = 60 * time.Second
+// DefaultUpwardTimeout is the time of a call upward whose caller names none.
+const DefaultUpwardTimeout = 60 * time.Second
 
 // Call asks the gateway for one of its capabilities, as the node that it is: the
 // gateway's policy decides. CallID and DeadlineMS are filled in. Errors are those of
@@ -29,7 +29,7 @@ func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, erro
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, DefaultUpward)
+		ctx, cancel = context.WithTimeout(ctx, DefaultUpwardTimeout)
 		defer cancel()
 	}
 	n.mu.Lock()

@@ -16,9 +16,9 @@ import (
 const (
 	maxQuestions = 64
 	maxNames     = 16 // of one question that is asked again and again
-	// keptFor is how long a question stays open whose caller no longer waits, and
+	// questionTTL is how long a question stays open whose caller no longer waits, and
 	// how long its answer counts then.
-	keptFor = time.Hour
+	questionTTL = time.Hour
 )
 
 // questions asks the owner of this machine, who answers at the terminal or through
@@ -69,7 +69,7 @@ func (s *questions) Ask(ctx context.Context, asked device.Question) (device.Answ
 	if err != nil {
 		return device.Answer{}, err
 	}
-	wait := s.interactive || asked.ExpiresAt.Before(s.now().Add(skill.AskTime-time.Second))
+	wait := s.interactive || asked.ExpiresAt.Before(s.now().Add(skill.AskTimeout-time.Second))
 	if !wait {
 		select {
 		case <-q.done:
@@ -105,7 +105,7 @@ func (s *questions) put(asked device.Question) (*question, error) {
 	if len(s.open) >= maxQuestions {
 		return nil, capability.Errorf(capability.CodeOverloaded, "node.consent", "%d questions wait for this machine's owner, which is the limit", maxQuestions)
 	}
-	q := &question{Question: asked, ids: []string{asked.RequestID}, until: s.now().Add(keptFor), waits: 1, done: make(chan struct{})}
+	q := &question{Question: asked, ids: []string{asked.RequestID}, until: s.now().Add(questionTTL), waits: 1, done: make(chan struct{})}
 	s.open = append(s.open, q)
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -151,7 +151,7 @@ func (s *questions) answer(id, decision, by string) error {
 	s.tidy()
 	for _, q := range s.open {
 		if (q.RequestID == id || slices.Contains(q.ids, id)) && q.answer == nil {
-			q.answer, q.until = &device.Answer{Decision: decision, By: by}, s.now().Add(keptFor)
+			q.answer, q.until = &device.Answer{Decision: decision, By: by}, s.now().Add(questionTTL)
 			close(q.done)
 			return nil
 		}

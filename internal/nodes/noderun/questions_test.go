@@ -21,7 +21,7 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newQuestions(false)
-		q := about("a", skill.AskTime)
+		q := about("a", skill.AskTimeout)
 		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
 			t.Error(err)
 		}
-		time.Sleep(keptFor + time.Second)
+		time.Sleep(questionTTL + time.Second)
 		if list := s.list(); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
@@ -109,11 +109,11 @@ func TestQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newQuestions(false)
 	for i := range maxQuestions {
-		if _, err := s.Ask(t.Context(), about(fmt.Sprint(i), skill.AskTime)); !errors.Is(err, skill.ErrNobody) {
+		if _, err := s.Ask(t.Context(), about(fmt.Sprint(i), skill.AskTimeout)); !errors.Is(err, skill.ErrNobody) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Ask(t.Context(), about("more", skill.AskTime)); capability.CodeOf(err) != capability.CodeOverloaded {
+	if _, err := s.Ask(t.Context(), about("more", skill.AskTimeout)); capability.CodeOf(err) != capability.CodeOverloaded {
 		t.Error(err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// provenWithin is longer than the bus waits for a credential: a node that is connected
+	// proofTimeout is longer than the bus waits for a credential: a node that is connected
 	// for so long has shown one.
-	provenWithin = 4 * time.Second
+	proofTimeout = 4 * time.Second
 	// maxUnproven bounds the connections of one address, and of all, that may not have
 	// shown a credential yet. A fleet behind one address comes in within seconds all
 	// the same: proving takes milliseconds, and who is refused tries again.
@@ -35,7 +35,7 @@ func (u *unproven) enter(from netip.Prefix) (leave func(), err error) {
 	if u.by[from] >= maxUnproven || u.all >= maxAllUnproven {
 		err := capability.Errorf(capability.CodeOverloaded, "nodes.connect", "too many connections have not shown yet whose they are: %d of one address and %d of all are the most", maxUnproven, maxAllUnproven).
 			With("node_overloaded", "try again in a few seconds")
-		err.RetryAfter = provenWithin
+		err.RetryAfter = proofTimeout
 		return nil, err
 	}
 	if u.by == nil {
@@ -64,7 +64,7 @@ func (s *Surface) bounded(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
-		timer := time.AfterFunc(provenWithin, leave)
+		timer := time.AfterFunc(proofTimeout, leave)
 		defer timer.Stop()
 		next.ServeHTTP(w, r)
 	})

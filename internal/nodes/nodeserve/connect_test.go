@@ -54,7 +54,7 @@ func TestStrangersHoldNoConnectionsWithoutNumber(t *testing.T) {
 		if got := connect("[2001:db8:0:1::ffff]:1"); got != http.StatusTooManyRequests {
 			t.Error("another address of the same network:", got)
 		}
-		time.Sleep(provenWithin)
+		time.Sleep(proofTimeout)
 		synctest.Wait()
 		if got := connect("192.0.2.1:3000"); got != 0 {
 			t.Error("after those before have proven themselves:", got)

@@ -39,8 +39,8 @@ const labelTag = "label:"
 // that was, it cannot vouch for. That a function administers is always believed.
 const TrustEffects = "trust:effects"
 
-// settleTime bounds how long a call waits for the catalog after an install.
-const settleTime = 2 * time.Second
+// settleTimeout bounds how long a call waits for the catalog after an install.
+const settleTimeout = 2 * time.Second
 
 // Caller carries calls to nodes; a gateway.Gateway does.
 type Caller interface {
@@ -117,7 +117,7 @@ func (s *Source) Refused() map[string]string {
 // Settled returns when the catalog has what was changed before, after two seconds, or
 // when ctx ends.
 func (s *Source) Settled(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	s.mu.Lock()
 	mine := s.made

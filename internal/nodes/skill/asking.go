@@ -18,8 +18,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// AskTime is how long the owner is waited for; then the answer is no.
-const AskTime = 120 * time.Second
+// AskTimeout is how long the owner is waited for; then the answer is no.
+const AskTimeout = 120 * time.Second
 
 // Requested is what is told before the answer.
 const Requested = "requested"
@@ -93,7 +93,7 @@ type Asker struct {
 	Now  func() time.Time
 }
 
-// Ask asks once for all. wait bounds how long, at most AskTime; 0 is AskTime, unless
+// Ask asks once for all. wait bounds how long, at most AskTimeout; 0 is AskTimeout, unless
 // no user is there. Errors: consent_denied, consent_required.
 func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
 	q.RequestID, q.NodeID = ids.Hex("cnf_", 12), a.Node
@@ -109,8 +109,8 @@ func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller 
 	if a.Owner == nil {
 		return Answer{}, required()
 	}
-	if wait = min(cmp.Or(wait, AskTime), AskTime); wait < 0 {
-		wait = AskTime
+	if wait = min(cmp.Or(wait, AskTimeout), AskTimeout); wait < 0 {
+		wait = AskTimeout
 	}
 	q.ExpiresAt = a.Now().Add(wait)
 	asking, cancel := context.WithTimeout(ctx, wait)

@@ -128,7 +128,7 @@ func TestSilenceIsNo(t *testing.T) {
 		r.action("a", "x")
 		began := time.Now()
 		_, err := r.install(pack("s", consenting()))
-		same(t, "two minutes", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, skill.AskTime})
+		same(t, "two minutes", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, skill.AskTimeout})
 		began = time.Now()
 		_, err = r.install(pack("s", consenting()), "wait_for_consent_seconds", 3)
 		same(t, "as long as the caller waits", []any{reason(err), time.Since(began)}, []any{wire.ReasonConsentDenied, 3 * time.Second})

@@ -20,7 +20,7 @@ type Order struct {
 	DryRun         bool
 	Source         string        // "": DefaultSource
 	Caller         string        // for records
-	Wait           time.Duration // for consent; 0: asking.AskTime
+	Wait           time.Duration // for consent; 0: asking.AskTimeout
 }
 
 // work is an install on its way.

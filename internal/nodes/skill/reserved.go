@@ -100,7 +100,7 @@ func (h *endpoints) install(ctx context.Context, c functions.Call) (any, error) 
 		return nil, err
 	}
 	o.Keep, o.DryRun, o.ExpectedSHA256 = !replace, dry, digest
-	o.Wait = min(time.Duration(min(seconds, AskTime.Seconds())*float64(time.Second)), AskTime)
+	o.Wait = min(time.Duration(min(seconds, AskTimeout.Seconds())*float64(time.Second)), AskTimeout)
 	return h.host.Install(ctx, o)
 }
 

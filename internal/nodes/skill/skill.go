@@ -24,8 +24,8 @@ import (
 // Defaults of a host.
 const (
 	DefaultSource = "remote-agent"
-	// lockWait is how long an install waits for another to end.
-	lockWait = 10 * time.Second
+	// lockTimeout is how long an install waits for another to end.
+	lockTimeout = 10 * time.Second
 	// MaxSkills bounds what is installed, maxLayers the payloads one skill is made of.
 	MaxSkills = 256
 	maxLayers = 16
@@ -134,7 +134,7 @@ func (h *Host) asked(ctx context.Context, q Question, outcome, caller string) {
 
 // lock takes the host's one place for changes.
 func (h *Host) lock(ctx context.Context) (unlock func(), err error) {
-	timer := time.NewTimer(lockWait)
+	timer := time.NewTimer(lockTimeout)
 	defer timer.Stop()
 	select {
 	case h.change <- struct{}{}:
@@ -143,7 +143,7 @@ func (h *Host) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, capability.AsError(ctx.Err())
 	case <-timer.C:
 		e := wire.Errorf(wire.ReasonInstalling, "another skill is being installed or removed on this device")
-		e.RetryAfter = lockWait
+		e.RetryAfter = lockTimeout
 		return nil, e
 	}
 }

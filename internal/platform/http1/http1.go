@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// largestBody is what is written before the answer is read. A server that answers
+	// maxBody is what is written before the answer is read. A server that answers
 	// without reading more than that could block both sides.
-	largestBody = 32 << 10
-	mostInterim = 5 // answers of status 1xx before the one that counts
-	mostIdle    = 256
+	maxBody    = 32 << 10
+	maxInterim = 5 // answers of status 1xx before the one that counts
+	maxIdle    = 256
 )
 
 // Transport is an [http.RoundTripper] around Rest. It dials as Rest does and keeps to
@@ -70,7 +70,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // RoundTrip implements [http.RoundTripper]. The body of the answer must be closed; its
 // connection serves on if it was read to its end.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > largestBody || req.Method == http.MethodConnect || !canLook || t.Rest.DialContext == nil {
+	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > maxBody || req.Method == http.MethodConnect || !canLook || t.Rest.DialContext == nil {
 		return t.Rest.RoundTrip(req)
 	}
 	resp, err := t.roundTrip(req)
@@ -119,7 +119,7 @@ func (c *conn) exchange(req *http.Request, limit int64) (*http.Response, error) 
 		err = c.out.Flush()
 	}
 	// Who refuses a request may have answered and closed before it was all there.
-	for range mostInterim {
+	for range maxInterim {
 		c.head = limit
 		resp, failed := http.ReadResponse(c.in, req)
 		c.head = -1
@@ -227,7 +227,7 @@ func (t *Transport) keep(c *conn) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.idle[c.address]) >= mostIdle {
+	if len(t.idle[c.address]) >= maxIdle {
 		c.Close()
 		return
 	}

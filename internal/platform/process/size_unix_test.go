@@ -16,7 +16,7 @@ func size() (rows, cols uint16) {
 	return ws.Row, ws.Col
 }
 
-// pause waits for a signal that ends the program.
+// pollInterval waits for a signal that ends the program.
 func pollInterval() {
 	for {
 		_, _ = unix.Poll(nil, -1)

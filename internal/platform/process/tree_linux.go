@@ -24,7 +24,7 @@ func prepare(cmd *exec.Cmd, terminal bool) {
 // A tree that goes on making processes while it is ended is given up after so many
 // looks; the pauses between them are a second in all.
 const (
-	mostLooks    = 50
+	maxLooks     = 50
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -32,7 +32,7 @@ const (
 // mark, and returns their number.
 func sweep(leader int, mark string) int {
 	ended := map[member]bool{}
-	for range mostLooks {
+	for range maxLooks {
 		list := members(leader, mark)
 		if len(list) == 0 {
 			break

@@ -45,7 +45,7 @@ func BenchmarkSpawn(b *testing.B) {
 	})
 }
 
-// pause lets a new spare get ready, as it has time to between calls that people
+// spareDelay lets a new spare get ready, as it has time to between calls that people
 // and models make.
 const spareDelay = 40 * time.Millisecond
 

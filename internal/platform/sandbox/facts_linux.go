@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
 )
 
-// probeTime bounds one trial launch.
+// probeTimeout bounds one trial launch.
 const probeTimeout = 10 * time.Second
 
 // probe finds the working tiers by trying them: a tier counts once a program ran in it.

@@ -34,7 +34,7 @@ const (
 // defaultGrace is how long a group may take to end after TERM.
 const defaultGrace = 2 * time.Second
 
-// drainTime bounds the wait for output after everything we may kill is dead: a
+// drainTimeout bounds the wait for output after everything we may kill is dead: a
 // process that left the group may still hold the pipe.
 const drainTimeout = 500 * time.Millisecond
 

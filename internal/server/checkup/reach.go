@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// answerTime bounds the question whether something answers.
+// answerTimeout bounds the question whether something answers.
 const answerTimeout = 5 * time.Second
 
 // Silent states why no server answers at where, which run/server.json of the home names

@@ -67,14 +67,14 @@ func tooLarge(limit time.Duration) httpapi.Check {
 
 // Database reports whether one that a server has open is whole, as look reports it.
 func Database(ctx context.Context, look func(context.Context) error) httpapi.Check {
-	const limit = 5 * time.Second // of those who wait for the answer
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	const checkTimeout = 5 * time.Second // of those who wait for the answer
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	switch err := look(ctx); {
 	case err == nil:
 		return good("database", "answers")
 	case ctx.Err() != nil:
-		return tooLarge(limit)
+		return tooLarge(checkTimeout)
 	default:
 		return bad("database", "the consistency check failed: "+err.Error(), "stop the server; "+restoreLast)
 	}

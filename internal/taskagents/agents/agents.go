@@ -38,13 +38,13 @@ import (
 )
 
 const (
-	checkFor  = 15 * time.Second // what is known of programs and accounts
-	autoStop  = 5 * time.Second  // after a completion that a hook told
-	undoTime  = 30 * time.Second
-	hookTime  = time.Second
-	askTime   = 55 * time.Second // of a permission; programs give their hooks a minute
-	maxMemory = 256 << 10
-	maxCustom = 64 // variables of a caller's own
+	preflightTTL  = 15 * time.Second // what is known of programs and accounts
+	autoStopDelay = 5 * time.Second  // after a completion that a hook told
+	undoTimeout   = 30 * time.Second
+	hookTimeout   = time.Second
+	askTimeout    = 55 * time.Second // of a permission; programs give their hooks a minute
+	maxMemory     = 256 << 10
+	maxCustom     = 64 // variables of a caller's own
 )
 
 // Agents is the service.
@@ -172,7 +172,7 @@ func (a *Agents) recover(ctx context.Context) {
 // undo takes back all that was prepared for a session. Its folder goes last: while it
 // is there, a start tries again.
 func (a *Agents) undo(ctx context.Context, id, event string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := overlay.Undo(ctx, a.journal(id)); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (a *Agents) Close() {
 // Programs is what is known of the programs on this machine, for 15 s.
 func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	a.mu.Lock()
-	if a.checked != nil && time.Since(a.at) < checkFor {
+	if a.checked != nil && time.Since(a.at) < preflightTTL {
 		defer a.mu.Unlock()
 		return a.checked
 	}

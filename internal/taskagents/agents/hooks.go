@@ -41,7 +41,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		}
 		g.mu.Unlock()
 		if ok && a.cfg.Decided != nil {
-			telling, cancel := context.WithTimeout(ctx, hookTime)
+			telling, cancel := context.WithTimeout(ctx, hookTimeout)
 			a.cfg.Decided(telling, session, d.Text)
 			cancel()
 		}
@@ -78,7 +78,7 @@ func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool s
 		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
 	})
 	if asks && d.Effect == permit.Ask && a.cfg.Ask != nil {
-		asking, cancel := context.WithTimeout(ctx, askTime)
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		if by, ok := a.cfg.Ask(asking, session, tool, input, d); ok && asking.Err() == nil {
 			by.Category = d.Category
 			d = by
@@ -190,7 +190,7 @@ func (g *agent) stopSoon(a *Agents, e sessions.Event) {
 	if e.Source == "signal" || g.keep || g.stop != nil {
 		return
 	}
-	g.stop = time.AfterFunc(autoStop, func() {
+	g.stop = time.AfterFunc(autoStopDelay, func() {
 		if s, _ := a.find(e.Session); s != nil && s.Info().Status == detect.Ready {
 			s.Stop(false)
 		}

@@ -13,7 +13,7 @@ import (
 // known: a server that is killed says nothing.
 const (
 	resumeFile = "conversation"
-	mostKept   = 200 // folders; the oldest go first
+	maxKept    = 200 // folders; the oldest go first
 )
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
@@ -65,7 +65,7 @@ func (a *Agents) forgetOldest() {
 		inUse[filepath.Base(g.kept)] = inUse[filepath.Base(g.kept)] || !g.over
 	}
 	a.mu.Unlock()
-	for over := len(names) - mostKept + 1; over > 0 && len(names) > 0; names = names[1:] {
+	for over := len(names) - maxKept + 1; over > 0 && len(names) > 0; names = names[1:] {
 		if inUse[names[0]] {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 
 // The bounds of recordings.
 const (
-	mostRecordings  = 100      // the oldest go
+	maxRecordings   = 100      // the oldest go
 	maxRecording    = 16 << 20 // bytes of one; then it ends
 	recordingSuffix = ".cast"
 )
@@ -62,7 +62,7 @@ func (a *Agents) forgetRecordings() error {
 		}
 	}
 	slices.Sort(names) // ids begin with a time
-	for _, name := range names[:max(0, len(names)-mostRecordings+1)] {
+	for _, name := range names[:max(0, len(names)-maxRecordings+1)] {
 		if err := os.Remove(filepath.Join(a.recordings(), name)); err != nil {
 			return err
 		}

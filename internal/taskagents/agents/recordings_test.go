@@ -17,7 +17,7 @@ import (
 func TestRecordingsAreBounded(t *testing.T) {
 	a := &Agents{cfg: Config{Dir: t.TempDir(), Record: true, Logger: slog.New(slog.DiscardHandler)}}
 	id := func(n int) string { return fmt.Sprintf("pty-%d-ab", 1_700_000_000_000+n) }
-	for n := range mostRecordings + 5 {
+	for n := range maxRecordings + 5 {
 		w := a.record(sessions.Spec{ID: id(n), Framework: "claude", Version: "2.1.197"})
 		if w == nil {
 			t.Fatal("it is not recorded")
@@ -27,7 +27,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if list, err := os.ReadDir(a.recordings()); err != nil || len(list) != mostRecordings {
+	if list, err := os.ReadDir(a.recordings()); err != nil || len(list) != maxRecordings {
 		t.Errorf("%d are kept: %v", len(list), err)
 	}
 	if _, err := a.Recording(id(0)); capability.AsError(err).Reason != "no_recording" {

@@ -47,7 +47,7 @@ func (a *Agents) List() []Info {
 	return list
 }
 
-const takenAway = time.Minute // what takes longer to be taken away after an end has failed
+const removalGrace = time.Minute // what takes longer to be taken away after an end has failed
 
 // Left are the sessions that have ended and of which something could not be taken away.
 func (a *Agents) Left() (ids []string) {
@@ -61,10 +61,10 @@ func (a *Agents) Left() (ids []string) {
 			continue
 		}
 		made, err := e.Info()
-		if err != nil || time.Since(made.ModTime()) < takenAway {
+		if err != nil || time.Since(made.ModTime()) < removalGrace {
 			continue
 		}
-		if s, err := a.cfg.Sessions.Get(id); err != nil || !s.Info().Live() && time.Since(s.Info().EndedAt) > takenAway {
+		if s, err := a.cfg.Sessions.Get(id); err != nil || !s.Info().Live() && time.Since(s.Info().EndedAt) > removalGrace {
 			ids = append(ids, id)
 		}
 	}

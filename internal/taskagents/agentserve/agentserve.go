@@ -74,8 +74,8 @@ type Surface struct{ Config }
 func New(cfg Config) *Surface { return &Surface{cfg} }
 
 const (
-	lines    = 100
-	mostLine = 10_000
+	lines        = 100
+	maxLineRunes = 10_000
 )
 
 // Routes adds every path to mux.
@@ -315,7 +315,7 @@ type outputText struct {
 }
 
 func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	n, err := number(r.URL.Query(), "lines", lines, mostLine)
+	n, err := number(r.URL.Query(), "lines", lines, maxLineRunes)
 	if err != nil {
 		return err
 	}

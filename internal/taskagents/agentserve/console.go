@@ -28,10 +28,10 @@ type Console interface {
 }
 
 const (
-	consoleMessage = 1 << 20 // bytes of one message from a person
-	mostWatched    = 64      // sessions of one connection
-	consoleWrite   = 10 * time.Second
-	consoleBeat    = 30 * time.Second
+	consoleMessage      = 1 << 20 // bytes of one message from a person
+	maxWatched          = 64      // sessions of one connection
+	consoleWriteTimeout = 10 * time.Second
+	consolePingInterval = 30 * time.Second
 )
 
 // viewer is one connection.
@@ -122,7 +122,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 			}
 		}
 	}()
-	beat := time.NewTicker(consoleBeat)
+	beat := time.NewTicker(consolePingInterval)
 	defer beat.Stop()
 	over := 0
 	for err = nil; err == nil && over == 0; {
@@ -132,7 +132,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 		case e := <-news:
 			err = v.tell(ctx, e)
 		case <-beat.C:
-			ping, done := context.WithTimeout(ctx, consoleWrite)
+			ping, done := context.WithTimeout(ctx, consoleWriteTimeout)
 			err = conn.Ping(ping)
 			done()
 		case <-ended:
@@ -190,8 +190,8 @@ func (v *viewer) obey(ctx context.Context, o order) error {
 func (v *viewer) do(ctx context.Context, o order) error {
 	switch o.Type {
 	case "subscribe":
-		if len(v.next) >= mostWatched {
-			return capability.Errorf(capability.CodeOverloaded, "console", "one connection watches %d sessions at most", mostWatched).With("too_many_sessions", "")
+		if len(v.next) >= maxWatched {
+			return capability.Errorf(capability.CodeOverloaded, "console", "one connection watches %d sessions at most", maxWatched).With("too_many_sessions", "")
 		}
 		v.binary[o.Session] = o.Base64
 		err := v.show(ctx, o.Session)
@@ -334,7 +334,7 @@ func (v *viewer) send(ctx context.Context, doc any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, consoleWrite)
+	ctx, cancel := context.WithTimeout(ctx, consoleWriteTimeout)
 	defer cancel()
 	return v.conn.Write(ctx, websocket.MessageText, data)
 }

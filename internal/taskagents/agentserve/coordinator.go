@@ -53,7 +53,7 @@ type Choice interface {
 }
 
 const (
-	pingEvery    = 30 * time.Second
+	pingInterval = 30 * time.Second
 	shownThreads = 50
 	recentTasks  = 10
 )
@@ -486,7 +486,7 @@ func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ ca
 			}
 		}
 	}()
-	ping := time.NewTicker(pingEvery)
+	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
 	for {
 		select {

@@ -263,7 +263,7 @@ func TestABookThatCannotBeKept(t *testing.T) {
 
 func TestExhaustion(t *testing.T) {
 	t.Parallel()
-	half := now().Add(choice.DefaultRest)
+	half := now().Add(choice.DefaultCooldownTTL)
 	at := func(y int, m time.Month, d, hour, minute int) time.Time {
 		return time.Date(y, m, d, hour, minute, 0, 0, time.UTC)
 	}

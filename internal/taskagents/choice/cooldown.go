@@ -11,10 +11,10 @@ import (
 
 // Of a cool-down.
 const (
-	DefaultRest = 30 * time.Minute
-	// longestRest is what a program is believed at most; vendors count by weeks.
-	longestRest = 8 * 24 * time.Hour
-	maxFailure  = 64 << 10 // bytes of a failure's text
+	DefaultCooldownTTL = 30 * time.Minute
+	// maxCooldownTTL is what a program is believed at most; vendors count by weeks.
+	maxCooldownTTL = 8 * 24 * time.Hour
+	maxFailure     = 64 << 10 // bytes of a failure's text
 )
 
 var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|balance)|out of (credits?|quota)|credit balance|(usage|session|weekly|5-hour|rate) limit (was |has been )?(reached|hit|exceeded)|(hit|reached|exceeded) (your|the) ([a-z0-9-]+ )?(usage|session|weekly|rate)? ?limit|(quota|usage) (was |has been )?(exceeded|exhausted)|exceeded (your|the) (current )?quota|payment required|\b(status|http|error|code)[ :=]*402\b`)
@@ -35,8 +35,8 @@ func Exhausted(kind, s string, now time.Time) (CoolDown, bool) {
 		return CoolDown{}, false
 	}
 	until, named := resets(s, now)
-	if !named || !until.After(now) || until.After(now.Add(longestRest)) {
-		until = now.Add(DefaultRest)
+	if !named || !until.After(now) || until.After(now.Add(maxCooldownTTL)) {
+		until = now.Add(DefaultCooldownTTL)
 	}
 	return CoolDown{Until: until, Reason: reason}, true
 }
@@ -77,7 +77,7 @@ func after(text string, now time.Time) (time.Time, bool) {
 		}
 		whole += n * map[string]float64{"d": 86_400, "h": 3_600, "m": 60, "s": 1}[strings.ToLower(m[2])]
 	}
-	return now.Add(time.Duration(whole * float64(time.Second))), whole > 0 && whole < longestRest.Seconds()
+	return now.Add(time.Duration(whole * float64(time.Second))), whole > 0 && whole < maxCooldownTTL.Seconds()
 }
 
 // clock reads month, day, year, hour, minute, am or pm, and zone: the next time that it is

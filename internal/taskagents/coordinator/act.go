@@ -117,7 +117,7 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	if err != nil {
 		return gone(t.id)
 	}
-	ctx, cancel := context.WithTimeout(t.c.ctx, sendTime)
+	ctx, cancel := context.WithTimeout(t.c.ctx, sendTimeout)
 	defer cancel()
 	text, next := a.Response, t.row.LastSeenDecisionIndex
 	switch {

@@ -138,25 +138,25 @@ type Config struct {
 
 // Timeouts and limits of the coordinator.
 const (
-	coalesce     = 500 * time.Millisecond
-	coolDown     = 15 * time.Second
-	parentTime   = 30 * time.Second
-	modelTime    = time.Minute
-	pauseTime    = 30 * time.Second
-	sendTime     = time.Minute
-	sayTime      = 30 * time.Second
-	stopAfter    = 5 * time.Second
-	heldTime     = 30 * time.Second
-	mostHeld     = 100
-	MaxResponses = 10 // automatic answers in a row
-	MaxRecovered = 2  // automatic recoveries of a task
-	scanEvery    = time.Minute
-	idleAfter    = 5 * time.Minute
-	idleChecks   = 4
-	blindChecks  = 2 // without a model
-	retryTime    = 5 * time.Minute
-	waitTime     = 24 * time.Hour
-	mostShared   = 100 // decisions of a thread that are remembered
+	coalesceDelay    = 500 * time.Millisecond
+	cooldownInterval = 15 * time.Second
+	parentTimeout    = 30 * time.Second
+	modelTimeout     = time.Minute
+	pauseTimeout     = 30 * time.Second
+	sendTimeout      = time.Minute
+	reportTimeout    = 30 * time.Second
+	stopDelay        = 5 * time.Second
+	heldTTL          = 30 * time.Second
+	maxHeld          = 100
+	MaxResponses     = 10 // automatic answers in a row
+	MaxRecovered     = 2  // automatic recoveries of a task
+	scanInterval     = time.Minute
+	idleTimeout      = 5 * time.Minute
+	idleChecks       = 4
+	blindChecks      = 2 // without a model
+	retryTimeout     = 5 * time.Minute
+	waitTimeout      = 24 * time.Hour
+	maxShared        = 100 // decisions of a thread that are remembered
 )
 
 // Coordinator is the service.
@@ -257,7 +257,7 @@ func (c *Coordinator) handleEvent(e sessions.Event) {
 	t := c.tasks[e.Session]
 	if t == nil { // it may be registered shortly
 		c.held = append(c.held, e)
-		c.held = c.held[max(0, len(c.held)-mostHeld):]
+		c.held = c.held[max(0, len(c.held)-maxHeld):]
 	}
 	c.mu.Unlock()
 	if t != nil {
@@ -315,7 +315,7 @@ func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed 
 	var missed []sessions.Event
 	c.held = slices.DeleteFunc(c.held, func(e sessions.Event) bool {
 		mine := e.Session == s.SessionID
-		late := c.cfg.Now().Sub(e.At) > heldTime
+		late := c.cfg.Now().Sub(e.At) > heldTTL
 		if mine && !late {
 			missed = append(missed, e)
 		}

@@ -109,7 +109,7 @@ func (c *Coordinator) say(t row.Thread, session, text string) {
 	if c.cfg.Chat == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, sayTime)
+	ctx, cancel := context.WithTimeout(c.ctx, reportTimeout)
 	defer cancel()
 	if err := c.cfg.Chat.Say(ctx, t, session, text); err != nil {
 		c.cfg.Logger.Warn("the user could not be told", "thread", t.ID, "session", session, "err", err)

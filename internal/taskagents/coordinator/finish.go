@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	validateTime = 30 * time.Minute
-	maxSummary   = 16 << 10 // characters
+	validateTimeout = 30 * time.Minute
+	maxSummary      = 16 << 10 // characters
 )
 
 // complete has the work validated, and does what comes of it.
@@ -41,7 +41,7 @@ func (t *task) complete() {
 		t.c.cfg.Logger.Warn("a validation could not be kept", "session", t.id, "err", err)
 	}
 	t.c.tell(t.event("validation", map[string]string{"status": "running"}))
-	ctx, cancel := context.WithTimeout(t.c.ctx, validateTime)
+	ctx, cancel := context.WithTimeout(t.c.ctx, validateTimeout)
 	r := t.c.cfg.Validator.Validate(ctx, subject)
 	cancel()
 	if t.c.ctx.Err() != nil {
@@ -191,7 +191,7 @@ func (t *task) accept(summary string) {
 		Keep bool `json:"keepAlive"`
 	}
 	if len(t.row.Metadata) == 0 || jsonx.Unmarshal(t.row.Metadata, &meta) != nil || !meta.Keep {
-		t.stopAt = t.c.cfg.Now().Add(stopAfter)
+		t.stopAt = t.c.cfg.Now().Add(stopDelay)
 	}
 }
 
@@ -255,7 +255,7 @@ func (c *Coordinator) over(m threads.Moved) {
 // synthesis is the message about a thread that is over.
 func (c *Coordinator) synthesis(s decide.Swarm) string {
 	if c.cfg.Chat != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, modelTime)
+		ctx, cancel := context.WithTimeout(c.ctx, modelTimeout)
 		defer cancel()
 		if content, err := c.cfg.Chat.Synthesise(ctx, s); err == nil && strings.TrimSpace(content) != "" {
 			return text.CutRunes(content, maxSummary)

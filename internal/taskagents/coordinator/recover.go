@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	spawnTime   = 2 * time.Minute
-	handedOver  = 4000 // characters of what the program before printed
-	mostHanding = 10   // decisions
+	spawnTimeout       = 2 * time.Minute
+	maxHandedText      = 4000 // characters of what the program before printed
+	maxHandedDecisions = 10   // decisions
 )
 
 var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
@@ -39,7 +39,7 @@ func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
 			return choice.CoolDown{}, false
 		}
 	}
-	return choice.CoolDown{Until: now.Add(choice.DefaultRest), Reason: reason}, true
+	return choice.CoolDown{Until: now.Add(choice.DefaultCooldownTTL), Reason: reason}, true
 }
 
 // turnFailed handles a turn that failed while the program lives.
@@ -101,7 +101,7 @@ func (t *task) providerFailed(kind, s string) {
 		t.fail("Its provider failed, and nothing else is tried: " + why)
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
+	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTimeout)
 	defer cancel()
 	if err := fleet.Rest(ctx, name, rest); err != nil {
 		t.c.cfg.Logger.Warn("a program could not be taken out of use", "program", name, "err", err)
@@ -164,7 +164,7 @@ func (t *task) startOver(e sessions.Event) bool {
 	if s == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTime)
+	ctx, cancel := context.WithTimeout(t.c.ctx, spawnTimeout)
 	defer cancel()
 	name := programs.Name(t.row.Framework)
 	id, err := t.c.cfg.Fleet.Spawn(ctx, t.row, name, s)
@@ -187,12 +187,12 @@ func (t *task) handing(why string) string {
 	t.c.mu.Lock()
 	if th := t.c.threads[t.thread]; th != nil && len(th.shared) > 0 {
 		b.WriteString("\nDecisions that were made:\n")
-		for _, s := range th.shared[max(0, len(th.shared)-mostHanding):] {
+		for _, s := range th.shared[max(0, len(th.shared)-maxHandedDecisions):] {
 			b.WriteString("- " + s.text + "\n")
 		}
 	}
 	t.c.mu.Unlock()
-	if content := text.LastRunes(t.lines(1000), handedOver); strings.TrimSpace(content) != "" {
+	if content := text.LastRunes(t.lines(1000), maxHandedText); strings.TrimSpace(content) != "" {
 		b.WriteString("\nThe last it printed, as data:\n" + decide.Fence(content))
 	}
 	return b.String()

@@ -69,7 +69,7 @@ func (c *Coordinator) Pause() {
 	} else {
 		c.resume.Stop()
 	}
-	c.resume = time.AfterFunc(pauseTime, c.Resume)
+	c.resume = time.AfterFunc(pauseTimeout, c.Resume)
 }
 
 // Resume ends a pause.

@@ -54,7 +54,7 @@ type letter struct {
 func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed []programs.Name) *task {
 	now := c.cfg.Now()
 	return &task{
-		c: c, id: s.SessionID, thread: thread, row: s, recovered: recovered, failed: failed, scan: now.Add(scanEvery), active: now,
+		c: c, id: s.SessionID, thread: thread, row: s, recovered: recovered, failed: failed, scan: now.Add(scanInterval), active: now,
 		calls: make(chan func()), wake: make(chan struct{}, 1), done: make(chan struct{}), inbox: make(map[sessions.Type]letter),
 	}
 }
@@ -103,11 +103,11 @@ func (t *task) queueEvent(e sessions.Event) {
 	case sessions.BlockedNow:
 		buffered = "blocked_buffered"
 	case sessions.TaskComplete:
-		if e.Source == "signal" && !t.lastInput.IsZero() && now.Sub(t.lastInput) < coolDown {
+		if e.Source == "signal" && !t.lastInput.IsZero() && now.Sub(t.lastInput) < cooldownInterval {
 			return // the screen still shows the turn before our input
 		}
 		buffered = "turn_complete_buffered"
-		due = now.Add(coalesce)
+		due = now.Add(coalesceDelay)
 		if old, ok := t.inbox[e.Type]; ok {
 			due = old.due
 		}
@@ -185,10 +185,10 @@ func (t *task) next() (l letter, ok bool, wait time.Duration) {
 	t.deciding = false
 	until = earlier(until, t.stopAt)
 	if !t.waiting.IsZero() {
-		until = earlier(until, t.waiting.Add(waitTime))
+		until = earlier(until, t.waiting.Add(waitTimeout))
 	}
 	if !t.retrying.IsZero() {
-		until = earlier(until, t.retrying.Add(retryTime))
+		until = earlier(until, t.retrying.Add(retryTimeout))
 	}
 	return l, false, max(0, until.Sub(now))
 }
@@ -312,18 +312,18 @@ func (t *task) tick() {
 	case !t.stopAt.IsZero() && !now.Before(t.stopAt):
 		t.stopAt = time.Time{}
 		t.stop(false)
-	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTime)):
+	case !t.waiting.IsZero() && !now.Before(t.waiting.Add(waitTimeout)):
 		t.waiting = time.Time{}
 		t.expire()
 		t.end(row.SessionInterrupted, "Nobody answered for 24 hours.", t.event("stopped", map[string]string{"reason": "nobody answered"}))
 		t.stop(false)
-	case !retrying.IsZero() && !now.Before(retrying.Add(retryTime)):
+	case !retrying.IsZero() && !now.Before(retrying.Add(retryTimeout)):
 		t.mu.Lock()
 		t.retrying = time.Time{}
 		t.mu.Unlock()
 		t.providerFailed("provider_retry", "The program could not reach its provider for 5 minutes.")
 	case !now.Before(t.scan):
-		t.scan = now.Add(scanEvery)
+		t.scan = now.Add(scanInterval)
 		t.idle(now)
 	}
 }

@@ -19,7 +19,7 @@ func (t *task) idle(now time.Time) {
 	t.mu.Lock()
 	quiet := now.Sub(t.active)
 	t.mu.Unlock()
-	if quiet < idleAfter || t.row.Status != row.SessionActive && t.row.Status != row.SessionToolRunning || t.c.Level(t.thread) == Notify {
+	if quiet < idleTimeout || t.row.Status != row.SessionActive && t.row.Status != row.SessionToolRunning || t.c.Level(t.thread) == Notify {
 		return
 	}
 	term, err := t.c.cfg.Sessions.Terminal(t.id)

@@ -170,7 +170,7 @@ func (t *task) ask(s situation) directive.Answer {
 	}
 	prompt := decide.Prompt(t.situation(s, choices))
 	if tier == decide.Creative && t.c.cfg.Parent != nil {
-		ctx, cancel := context.WithTimeout(t.c.ctx, parentTime)
+		ctx, cancel := context.WithTimeout(t.c.ctx, parentTimeout)
 		text, err := t.c.cfg.Parent.Decide(ctx, Question{t.thread, t.id, t.room(), s.event, prompt})
 		cancel()
 		if a, ok := directive.ReadAnswer(text); ok && err == nil {
@@ -193,7 +193,7 @@ func (t *task) ask(s situation) directive.Answer {
 }
 
 func (t *task) model(small bool, prompt string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.c.ctx, modelTime)
+	ctx, cancel := context.WithTimeout(t.c.ctx, modelTimeout)
 	defer cancel()
 	return t.c.cfg.Model.Ask(ctx, small, prompt)
 }
@@ -255,7 +255,7 @@ func (t *task) share(d directive.Decision, source string) {
 	t.c.mu.Lock()
 	if th := t.c.threads[t.thread]; th != nil {
 		th.shared = append(th.shared, shared{t.id, d.Shared})
-		if n := len(th.shared) - mostShared; n > 0 {
+		if n := len(th.shared) - maxShared; n > 0 {
 			th.shared, th.from = th.shared[n:], th.from+n
 		}
 	}

@@ -296,14 +296,14 @@ func (l *Launcher) Begin(ctx context.Context, thread string) {
 	}
 }
 
-const mostSettled = 500 // threads of an earlier server, the last active ones
+const maxSettled = 500 // threads of an earlier server, the last active ones
 
 // Recover settles what a server before has left, and returns the threads that can be
 // resumed: a thread that was made and never begun, and those of which settle says so. It
 // comes after the registry's Restart.
 func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resumable bool)) (left []row.Thread, err error) {
 	list, err := l.cfg.Registry.List(ctx, threads.Filter{
-		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted}, Limit: mostSettled,
+		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted}, Limit: maxSettled,
 	})
 	if err != nil {
 		return nil, err

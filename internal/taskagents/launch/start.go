@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	maxResult = 8000 // characters of what a part before has come to
-	roomTime  = 15 * time.Second
-	roomLook  = 200 * time.Millisecond // the first; each later one is after twice the time
-	roomMost  = 2 * time.Second
+	maxResult       = 8000 // characters of what a part before has come to
+	slotTimeout     = 15 * time.Second
+	minSlotInterval = 200 * time.Millisecond // the first; each later one is after twice the time
+	maxSlotInterval = 2 * time.Second
 )
 
 func startFields() threads.Selection {
@@ -168,17 +168,17 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 }
 
 // room spawns once there is a place: it waits for those that sessions of the thread
-// itself give up, for roomTime, and with wait for any.
+// itself give up, for slotTimeout, and with wait for any.
 func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
 	i, err := spawn()
-	until, look := time.Now().Add(roomTime), roomLook
+	until, look := time.Now().Add(slotTimeout), minSlotInterval
 	for ; full(err); i, err = spawn() {
 		if own := l.release(d); !wait && (!own || time.Now().After(until)) {
 			break
 		}
 		select {
 		case <-time.After(look):
-			look = min(2*look, roomMost)
+			look = min(2*look, maxSlotInterval)
 		case <-ctx.Done():
 			return agents.Info{}, ctx.Err()
 		}

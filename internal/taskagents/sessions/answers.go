@@ -123,7 +123,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 			return err
 		}
 		at += step
-		there, err := s.await(ctx, cursorTime, func() bool { return stands(s.view().Dialog, at) })
+		there, err := s.await(ctx, cursorTimeout, func() bool { return stands(s.view().Dialog, at) })
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		if err != nil {
 			return err
 		}
-		left, err = s.await(ctx, confirmTime, func() bool {
+		left, err = s.await(ctx, confirmTimeout, func() bool {
 			st := s.detector.Status()
 			return st.State != detect.Blocked || st.Blocker.Fingerprint != fingerprint || s.view().Dialog == nil
 		})

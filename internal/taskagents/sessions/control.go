@@ -29,7 +29,7 @@ func (s *Session) Keys(ctx context.Context, names []string) error {
 
 func (s *Session) press(ctx context.Context, list [][]byte) error {
 	for i, data := range list {
-		if i > 0 && !wait(ctx, keyGap) {
+		if i > 0 && !wait(ctx, keyDelay) {
 			return capability.AsError(ctx.Err())
 		}
 		if err := s.write(ctx, data); err != nil {

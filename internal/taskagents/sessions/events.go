@@ -67,8 +67,8 @@ type Event struct {
 // Bounds of one subscriber that does not read: output beyond them is dropped, the
 // oldest first; too many others end the subscription.
 const (
-	mostWaiting      = 10_000
-	mostOutputQueued = 1 << 20
+	maxWaiting      = 10_000
+	maxOutputQueued = 1 << 20
 )
 
 // Subscription receives the events of all sessions. Sessions do not wait for it.
@@ -155,18 +155,18 @@ func (w *Subscription) put(e Event) {
 	case e.Type == Output:
 		w.output += len(e.Data)
 		w.queue = append(w.queue, e)
-		if w.output > mostOutputQueued {
+		if w.output > maxOutputQueued {
 			w.queue = slices.DeleteFunc(w.queue, func(e Event) bool { // to the half: the next ones need not look
-				old := e.Type == Output && w.output > mostOutputQueued/2
+				old := e.Type == Output && w.output > maxOutputQueued/2
 				if old {
 					w.output -= len(e.Data)
 				}
 				return old
 			})
 		}
-	case len(w.queue) >= mostWaiting:
+	case len(w.queue) >= maxWaiting:
 		w.over = true
-		w.err = capability.Errorf(capability.CodeOverloaded, "tasks.events", "%d events were waiting to be read", mostWaiting).With("too_slow", "subscribe again and read the state of the sessions")
+		w.err = capability.Errorf(capability.CodeOverloaded, "tasks.events", "%d events were waiting to be read", maxWaiting).With("too_slow", "subscribe again and read the state of the sessions")
 	default:
 		w.queue = append(w.queue, e)
 	}

@@ -213,7 +213,7 @@ func (s *Session) firstTask() {
 		s.mu.Lock()
 		s.remember(s.spec.Task)
 		s.mu.Unlock()
-		begun, err := s.await(s.ctx, startTime, func() bool { return s.turns > 0 })
+		begun, err := s.await(s.ctx, startTimeout, func() bool { return s.turns > 0 })
 		if err == nil && !begun {
 			s.failed("the program did not begin with the task on its command line", "not_started")
 		}
@@ -227,7 +227,7 @@ func (s *Session) firstTask() {
 
 // remember tells of a text that goes to the program. The caller holds mu.
 func (s *Session) remember(content string) {
-	s.sent = append(s.sent[max(0, len(s.sent)-mostSent+1):], text.Fold(content))
+	s.sent = append(s.sent[max(0, len(s.sent)-maxSent+1):], text.Fold(content))
 	s.emit(Event{Type: Message, Direction: "stdin", Text: content})
 }
 
@@ -243,7 +243,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
 	for {
-		limit := readyTime
+		limit := readyTimeout
 		if !m.first {
 			limit = 24 * time.Hour // as long as its sender waits
 		}
@@ -256,7 +256,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready", "see its screen with: junctor tasks attach "+s.spec.ID)
 		}
 		if m.first { // it must still be so a moment later
-			if !wait(ctx, max(readyHolds, s.spec.PostReady)) {
+			if !wait(ctx, max(readyDelay, s.spec.PostReady)) {
 				return NotSent, capability.AsError(ctx.Err())
 			}
 			s.mu.Lock()
@@ -303,7 +303,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		return NotSent, err
 	}
 	for range enters {
-		if !wait(ctx, pasteGap) {
+		if !wait(ctx, pasteDelay) {
 			return NotSent, capability.AsError(ctx.Err())
 		}
 		s.mu.Lock()
@@ -316,7 +316,7 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 			return NotSent, err
 		}
 		outcome := NotSent
-		if _, err := s.await(ctx, confirmTime, func() bool {
+		if _, err := s.await(ctx, confirmTimeout, func() bool {
 			switch st := s.detector.Status(); {
 			// A program that tells of it is believed. That it works does not prove it while the text
 			// stands in its box: the screen of the turn before may be late.
@@ -351,6 +351,6 @@ func (s *Session) clear(ctx context.Context) error {
 	if err := s.write(ctx, []byte("\x03")); err != nil {
 		return err
 	}
-	_, err := s.await(ctx, confirmTime, func() bool { return !holds() })
+	_, err := s.await(ctx, confirmTimeout, func() bool { return !holds() })
 	return err
 }

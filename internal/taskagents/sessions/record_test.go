@@ -33,7 +33,7 @@ func TestARecordingIsReplayed(t *testing.T) {
 	var words []string
 	record := func(s *sessions.Spec, _ *pipes) {
 		s.Mask = func(text string) string { return strings.ReplaceAll(text, "hush", "•••") }
-		s.Recording = cast.NewWriter(file, time.Now(), sessions.Cols, sessions.Rows, "claude 2.1.197", "", cast.LargestFile)
+		s.Recording = cast.NewWriter(file, time.Now(), sessions.Cols, sessions.Rows, "claude 2.1.197", "", cast.MaxFile)
 		s.Task = "hello"
 	}
 	play(t, record, func(ctx context.Context, s *fakecli.Screen) {

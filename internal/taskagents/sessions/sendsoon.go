@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// sendTime is how long a sender waits for a program to accept a text. A program that is
+// sendSoonTimeout is how long a sender waits for a program to accept a text. A program that is
 // at work takes it when its turn is over, and that may be hours.
-const sendTime = 10 * time.Second
+const sendSoonTimeout = 10 * time.Second
 
 // SendSoon sends a text, and says queued where it is not taken soon: it is sent all the
 // same, unless the session ends before.
@@ -21,7 +21,7 @@ func SendSoon(ctx context.Context, to Live, text string, atOnce bool) (Outcome, 
 		outcome, err := to.Send(context.WithoutCancel(ctx), text, atOnce)
 		done <- sent{outcome, err}
 	}()
-	late := time.NewTimer(sendTime)
+	late := time.NewTimer(sendSoonTimeout)
 	defer late.Stop()
 	select {
 	case s := <-done:

@@ -63,7 +63,7 @@ func newSession(m *Manager, spec Spec) *Session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.detector = detect.New(spec.Rules, spec.Version, s.screen)
 	s.screen.Reply = func(b []byte) {
-		if len(s.replies) < mostReplies { // a program that asks without end gets no more
+		if len(s.replies) < maxReplies { // a program that asks without end gets no more
 			s.replies = append(s.replies, slices.Clone(b))
 		}
 	}
@@ -133,7 +133,7 @@ func (b *Brake) Took(ctx context.Context, n int) {
 	if now := time.Now(); now.Sub(b.since) >= time.Second {
 		*b = Brake{since: now}
 	}
-	if b.bytes += n; b.bytes > mostPerSpan && wait(ctx, time.Second) {
+	if b.bytes += n; b.bytes > maxPerInterval && wait(ctx, time.Second) {
 		*b = Brake{since: time.Now()}
 	}
 }
@@ -408,8 +408,8 @@ func (s *Session) Stop(force bool) {
 // insist kills the program once its time is over. A shell that was asked between two of
 // its lines receives it only when it is asked again.
 func (s *Session) insist() {
-	for range int(stopGrace / askAgain) {
-		if !wait(s.ctx, askAgain) {
+	for range int(stopGrace / askAgainDelay) {
+		if !wait(s.ctx, askAgainDelay) {
 			return
 		}
 		if s.spec.HangUp {

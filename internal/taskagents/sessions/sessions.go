@@ -52,22 +52,22 @@ const (
 
 	consoleBytes = 100_000
 
-	pasteGap     = 150 * time.Millisecond // between a text and its Enter
-	keyGap       = 50 * time.Millisecond
-	confirmTime  = 2 * time.Second // for the program to show that it took a text
-	enters       = 3
-	readyHolds   = 250 * time.Millisecond // before a first task is typed
-	readyTime    = 2 * time.Minute
-	startTime    = 20 * time.Second // for a task on the command line to begin
-	stopGrace    = 5 * time.Second
-	askAgain     = time.Second
-	closeGrace   = 3 * time.Second
-	controlTime  = time.Minute // without input, until a person's control ends
-	mostPerSpan  = 8 << 20     // output within a second; then the program waits for one
-	mostReplies  = 64
-	cursorTime   = time.Second // for the cursor of a dialog to move
-	sameAnswered = 3           // times in a row
-	mostSent     = 8           // texts that are remembered
+	pasteDelay     = 150 * time.Millisecond // between a text and its Enter
+	keyDelay       = 50 * time.Millisecond
+	confirmTimeout = 2 * time.Second // for the program to show that it took a text
+	enters         = 3
+	readyDelay     = 250 * time.Millisecond // before a first task is typed
+	readyTimeout   = 2 * time.Minute
+	startTimeout   = 20 * time.Second // for a task on the command line to begin
+	stopGrace      = 5 * time.Second
+	askAgainDelay  = time.Second
+	closeGrace     = 3 * time.Second
+	controlTTL     = time.Minute // without input, until a person's control ends
+	maxPerInterval = 8 << 20     // output within a second; then the program waits for one
+	maxReplies     = 64
+	cursorTimeout  = time.Second // for the cursor of a dialog to move
+	sameAnswered   = 3           // times in a row
+	maxSent        = 8           // texts that are remembered
 )
 
 // Terminal is what a session's program runs in; [process.Process] is one.

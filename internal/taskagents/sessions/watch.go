@@ -12,12 +12,12 @@ import (
 
 // Timeouts and limits for stalled sessions.
 const (
-	stallAfter = time.Minute
-	stallCap   = 4 * time.Minute
-	stallMost  = 5
-	wedgedAt   = 5 * time.Minute
-	stallText  = 500 // characters of the screen's end that count as its content
-	lookEvery  = 5 * time.Second
+	stallTimeout    = time.Minute
+	maxStallTimeout = 4 * time.Minute
+	maxStalls       = 5
+	wedgedTimeout   = 5 * time.Minute
+	stallText       = 500 // characters of the screen's end that count as its content
+	lookInterval    = 5 * time.Second
 )
 
 // watching is what is known of a session that says nothing new.
@@ -34,14 +34,14 @@ type watching struct {
 }
 
 func (w *watching) begin(now time.Time) {
-	*w = watching{seed: maphash.MakeSeed(), since: now, still: now, next: stallAfter, at: now.Add(lookEvery)}
+	*w = watching{seed: maphash.MakeSeed(), since: now, still: now, next: stallTimeout, at: now.Add(lookInterval)}
 }
 
 // look tells of a session that stands still, and ends a person's control that was
 // forgotten. It returns when to look again. The caller holds mu.
 func (s *Session) look(now time.Time) time.Time {
 	w := &s.watch
-	if !s.taken.IsZero() && now.Sub(s.taken) >= controlTime {
+	if !s.taken.IsZero() && now.Sub(s.taken) >= controlTTL {
 		s.taken = time.Time{}
 		s.emit(Event{Type: Controlled, Cause: "no input"})
 		s.news()
@@ -49,25 +49,25 @@ func (s *Session) look(now time.Time) time.Time {
 	if now.Before(w.at) {
 		return w.at
 	}
-	w.at = now.Add(lookEvery)
+	w.at = now.Add(lookInterval)
 	if c := s.screen.Changes(); c != w.changes {
 		w.changes, w.still, w.wedged = c, now, false
 	}
 	if h := maphash.String(w.seed, counted(s.screen.Text())); h != w.content {
-		w.content, w.since, w.reports, w.next = h, now, 0, stallAfter
+		w.content, w.since, w.reports, w.next = h, now, 0, stallTimeout
 	}
 	st := s.detector.Status()
 	if st.State != detect.Busy && st.State != detect.Starting {
 		w.since, w.still = now, now
 		return w.at
 	}
-	if quiet := now.Sub(w.still); quiet >= wedgedAt && !w.wedged && st.State == detect.Busy {
+	if quiet := now.Sub(w.still); quiet >= wedgedTimeout && !w.wedged && st.State == detect.Busy {
 		w.wedged = true
 		s.emit(Event{Type: Wedged, QuietMS: quiet.Milliseconds(), Text: tail(s.lines(), 20)})
 	}
-	if quiet := now.Sub(w.since); quiet >= w.next && w.reports < stallMost && !s.detector.Works() {
+	if quiet := now.Sub(w.since); quiet >= w.next && w.reports < maxStalls && !s.detector.Works() {
 		w.reports++
-		w.next += min(stallAfter<<w.reports, stallCap)
+		w.next += min(stallTimeout<<w.reports, maxStallTimeout)
 		s.emit(Event{Type: Stall, Report: w.reports, QuietMS: quiet.Milliseconds(), Text: tail(s.lines(), 20)})
 	}
 	return w.at

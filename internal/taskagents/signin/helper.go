@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	cols, rows  = 120, 40
-	pollEvery   = 2500 * time.Millisecond // of the account's status
-	lookEvery   = 100 * time.Millisecond
-	mostPrinted = 1 << 20
-	mostLines   = 200
-	mostLinks   = 32
-	mostReplies = 64 // to what a program asks its terminal: more could fill that
+	cols, rows   = 120, 40
+	pollInterval = 2500 * time.Millisecond // of the account's status
+	lookInterval = 100 * time.Millisecond
+	maxPrinted   = 1 << 20
+	maxLines     = 200
+	maxLinks     = 32
+	maxReplies   = 64 // to what a program asks its terminal: more could fill that
 )
 
 // Helper is a program's own login command.
@@ -68,7 +68,7 @@ func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string)
 // wait tells what is seen, once there is an address or enough time has passed, and asks
 // about the account until a user is logged in.
 func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt), typed <-chan string) error {
-	poll, glance := time.NewTicker(pollEvery), time.NewTicker(lookEvery)
+	poll, glance := time.NewTicker(pollInterval), time.NewTicker(lookInterval)
 	defer poll.Stop()
 	defer glance.Stop()
 	var late <-chan time.Time
@@ -90,7 +90,7 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 			if f.url != "" || shown {
 				tell()
 			} else if late == nil {
-				late = time.After(firstWait)
+				late = time.After(firstOutputTimeout)
 			}
 		case <-late:
 			if !shown {
@@ -154,12 +154,12 @@ func newWatch(p *process.Process) *watch {
 	w := &watch{screen: term.New(cols, rows)}
 	replies := 0
 	w.screen.Reply = func(answer []byte) {
-		if replies++; replies <= mostReplies {
+		if replies++; replies <= maxReplies {
 			_, _ = p.Write(answer) // one that has ended needs none
 		}
 	}
 	w.screen.OSC = func(n int, data string) {
-		if _, uri, ok := strings.Cut(data, ";"); n == 8 && ok && rest.MatchString(uri) && len(w.links) < mostLinks {
+		if _, uri, ok := strings.Cut(data, ";"); n == 8 && ok && rest.MatchString(uri) && len(w.links) < maxLinks {
 			w.links = append(w.links, uri)
 		}
 	}
@@ -171,7 +171,7 @@ func (w *watch) read(p *process.Process) {
 	buf := make([]byte, 32<<10)
 	for printed := 0; ; {
 		n, err := p.Read(buf)
-		if printed += n; n > 0 && printed <= mostPrinted {
+		if printed += n; n > 0 && printed <= maxPrinted {
 			w.mu.Lock()
 			_, _ = w.screen.Write(buf[:n]) // it never fails
 			w.changed = true
@@ -196,7 +196,7 @@ func (w *watch) look(was found) (f found, changed bool) {
 
 func (w *watch) lines() []string {
 	lines := w.screen.Scrollback()
-	lines = lines[max(0, len(lines)-mostLines):]
+	lines = lines[max(0, len(lines)-maxLines):]
 	for y := range rows {
 		lines = append(lines, strings.TrimRight(w.screen.Row(y), " "))
 	}

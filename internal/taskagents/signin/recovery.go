@@ -13,15 +13,15 @@ import (
 
 // Timeouts and intervals of the recovery of sessions that wait for a login.
 const (
-	dedupe      = 5 * time.Second
-	nudgeGap    = 250 * time.Millisecond
-	nudgeEvery  = 8 * time.Second
-	askEvery    = 500 * time.Millisecond
-	readyWithin = 30 * time.Second
-	// quietFor is how long a session may wait for input after a login, before its task is
+	dedupeInterval = 5 * time.Second
+	nudgeDelay     = 250 * time.Millisecond
+	nudgeInterval  = 8 * time.Second
+	askInterval    = 500 * time.Millisecond
+	readyTimeout   = 30 * time.Second
+	// quietTimeout is how long a session may wait for input after a login, before its task is
 	// taken to be lost: the session itself delivers it sooner.
-	quietFor  = 8 * time.Second
-	mostTries = 5 // logins of a session
+	quietTimeout = 8 * time.Second
+	maxTries     = 5 // logins of a session
 )
 
 // Sessions is what is needed of sessions; an error reports that the session has ended.
@@ -98,7 +98,7 @@ func (r *Recovery) event(ctx context.Context, e sessions.Event) {
 			w = &waiting{worked: true} // it was there before us: its task is not ours to repeat
 			r.known[e.Session] = w
 		}
-		if w.under || w.tries >= mostTries || !w.heard.IsZero() && e.At.Sub(w.heard) < dedupe {
+		if w.under || w.tries >= maxTries || !w.heard.IsZero() && e.At.Sub(w.heard) < dedupeInterval {
 			return
 		}
 		w.heard, w.under = e.At, true
@@ -140,7 +140,7 @@ func (r *Recovery) recover(ctx context.Context, id string, w *waiting) {
 // that was lost.
 func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 	r.mu.Lock()
-	nudge := w.nudged.IsZero() || time.Since(w.nudged) >= nudgeEvery
+	nudge := w.nudged.IsZero() || time.Since(w.nudged) >= nudgeInterval
 	if nudge {
 		w.nudged = time.Now()
 	}
@@ -154,7 +154,7 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 			r.logger.Warn("a session was not woken after a login", "session", id, "err", err)
 			break
 		}
-		if !pause(ctx, nudgeGap) {
+		if !pause(ctx, nudgeDelay) {
 			return
 		}
 	}
@@ -163,7 +163,7 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 		return
 	}
 	var ready time.Time
-	for end := time.Now().Add(readyWithin + quietFor); time.Now().Before(end); {
+	for end := time.Now().Add(readyTimeout + quietTimeout); time.Now().Before(end); {
 		i, err := r.sessions.Info(id)
 		r.mu.Lock()
 		worked := w.worked
@@ -175,13 +175,13 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 			ready = time.Time{}
 		case ready.IsZero():
 			ready = time.Now()
-		case time.Since(ready) >= quietFor:
+		case time.Since(ready) >= quietTimeout:
 			if err := r.sessions.Send(ctx, id, task); err != nil {
 				r.logger.Warn("a session did not take its task after a login", "session", id, "err", err)
 			}
 			return
 		}
-		if !pause(ctx, askEvery) {
+		if !pause(ctx, askInterval) {
 			return
 		}
 	}

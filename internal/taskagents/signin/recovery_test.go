@@ -165,7 +165,7 @@ func TestALoginIsOfferedOnce(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := r.started.Load(); n != mostTries {
+		if n := r.started.Load(); n != maxTries {
 			t.Errorf("%d logins", n)
 		}
 	})

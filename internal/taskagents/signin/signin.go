@@ -21,10 +21,10 @@ import (
 
 // Timeouts and limits of a login.
 const (
-	Life      = 5 * time.Minute // of a login
-	firstWait = 2 * time.Second // after the first output, for an address
-	mostWait  = 10 * time.Second
-	mostTyped = 1024
+	LoginTTL           = 5 * time.Minute // of a login
+	firstOutputTimeout = 2 * time.Second // after the first output, for an address
+	maxAddressTimeout  = 10 * time.Second
+	maxTyped           = 1024
 )
 
 // Prompt is what a person is told.
@@ -98,7 +98,7 @@ func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(err
 	if err != nil {
 		return Prompt{}, err
 	}
-	wait := time.NewTimer(mostWait)
+	wait := time.NewTimer(maxAddressTimeout)
 	defer wait.Stop()
 	select {
 	case <-l.shown:
@@ -124,8 +124,8 @@ func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(err
 // text was not taken yet).
 func (d *Desk) Type(name, text string) (Prompt, error) {
 	const op = "tasks.login"
-	if !rest.MatchString(text) || len(text) > mostTyped {
-		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters", mostTyped).With("bad_code", "")
+	if !rest.MatchString(text) || len(text) > maxTyped {
+		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters", maxTyped).With("bad_code", "")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,7 +162,7 @@ func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
 }
 
 func (d *Desk) run(name string, l *login, flow Flow) {
-	ctx, cancel := context.WithTimeout(d.ctx, Life)
+	ctx, cancel := context.WithTimeout(d.ctx, LoginTTL)
 	defer cancel()
 	err := flow(ctx, func(p Prompt) {
 		p.Launched = true
@@ -178,7 +178,7 @@ func (d *Desk) run(name string, l *login, flow Flow) {
 		}
 	}, l.typed)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "the login was not completed within %s", Life).With("login_expired", "start again")
+		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "the login was not completed within %s", LoginTTL).With("login_expired", "start again")
 	}
 	d.mu.Lock()
 	delete(d.running, name)

@@ -101,13 +101,13 @@ func TestALoginEnds(t *testing.T) {
 		if _, err := d.Begin(t.Context(), "claude", showing(&started, nil), func(err error) { end <- err }); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-end; capability.AsError(err).Reason != "login_expired" || time.Since(begun) != Life {
+		if err := <-end; capability.AsError(err).Reason != "login_expired" || time.Since(begun) != LoginTTL {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 		// One that says nothing does not keep any caller waiting.
 		silent := func(ctx context.Context, _ func(Prompt), _ <-chan string) error { <-ctx.Done(); return ctx.Err() }
 		begun = time.Now()
-		if p, err := d.Begin(t.Context(), "codex", silent, nil); err != nil || !p.Launched || time.Since(begun) != mostWait {
+		if p, err := d.Begin(t.Context(), "codex", silent, nil); err != nil || !p.Launched || time.Since(begun) != maxAddressTimeout {
 			t.Errorf("%v %+v after %s", err, p, time.Since(begun))
 		}
 		refused := capability.Errorf(capability.CodeInvalidInput, "x", "no")
@@ -146,7 +146,7 @@ func TestACodeIsTyped(t *testing.T) {
 		if _, err := d.Begin(t.Context(), "claude", flow, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, bad := range []string{"", "a b", "a\x03", "a\r", strings.Repeat("x", mostTyped+1), "ü"} {
+		for _, bad := range []string{"", "a b", "a\x03", "a\r", strings.Repeat("x", maxTyped+1), "ü"} {
 			if got := reason(bad); got != "bad_code" {
 				t.Errorf("%q: %s", bad, got)
 			}

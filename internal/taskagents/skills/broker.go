@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// useTime bounds one use of a skill.
-const useTime = 2 * time.Minute
+// useTimeout bounds one use of a skill.
+const useTimeout = 2 * time.Minute
 
 // Sessions types texts to agents.
 type Sessions interface {
@@ -135,7 +135,7 @@ func alone(session string) string { return "session:" + session }
 func (b *Broker) use(ctx context.Context, g *grant, call directive.SkillCall) (text string, ok bool) {
 	g.one.Lock()
 	defer g.one.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, useTime)
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
 	defer cancel()
 	text, err := b.source.Use(ctx, g.By, call.Slug, call.Input, call.Words)
 	if err != nil {

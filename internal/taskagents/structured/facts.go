@@ -168,7 +168,7 @@ func (s *Session) news() {
 
 // question handles a question: it is judged, or the user is asked.
 func (s *Session) question(q *dialect.Question) {
-	if len(s.open) >= mostOpen || slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == q.ID }) {
+	if len(s.open) >= maxOpen || slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == q.ID }) {
 		s.refuse(q, "too much is asked at once")
 		return
 	}
@@ -202,7 +202,7 @@ func (s *Session) question(q *dialect.Question) {
 
 // judge asks the caller, who has a minute.
 func (s *Session) judge(a Ask) permit.Decision {
-	ctx, cancel := context.WithTimeout(s.ctx, judgeTime)
+	ctx, cancel := context.WithTimeout(s.ctx, judgeTimeout)
 	defer cancel()
 	said := make(chan permit.Decision, 1)
 	go func() { said <- s.spec.Judge(ctx, a) }()
@@ -276,7 +276,7 @@ func (s *Session) reopen(shown bool) {
 // file reads or writes what the program wants, within its folder, unless its preset says
 // that it may not.
 func (s *Session) file(f *dialect.File) {
-	if s.filing >= mostOpen {
+	if s.filing >= maxOpen {
 		s.do(s.talk.Filed(f, "", errTooMany))
 		return
 	}

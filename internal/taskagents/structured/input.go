@@ -119,7 +119,7 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 		return sessions.NotSent, err
 	}
 	outcome := sessions.NotSent
-	timer := time.NewTimer(takeTime)
+	timer := time.NewTimer(acceptTimeout)
 	defer timer.Stop()
 	err := s.await(m.ctx, timer.C, func() bool {
 		switch {
@@ -137,7 +137,7 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	why := "it said nothing for " + takeTime.String()
+	why := "it said nothing for " + acceptTimeout.String()
 	if s.declined.times > refusals {
 		why = s.declined.why
 	}
@@ -242,7 +242,7 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	s.do(s.talk.Interrupt(open))
 	s.blocker()
 	s.mu.Unlock()
-	timer := time.NewTimer(cutTime)
+	timer := time.NewTimer(interruptTimeout)
 	defer timer.Stop()
 	over := false
 	err := s.await(ctx, timer.C, func() bool {

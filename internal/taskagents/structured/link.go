@@ -103,7 +103,7 @@ func (s *Session) put(list [][]byte) {
 		s.out = append(s.out, m)
 		s.outSize += len(m) + 1
 	}
-	if s.outSize > mostUnsent {
+	if s.outSize > maxUnsent {
 		s.out, s.outSize = nil, 0
 		s.fail("protocol", "the program asks, and does not read the answers")
 	}

@@ -27,19 +27,19 @@ import (
 
 // The bounds of a session, beside those of package sessions.
 const (
-	maxLine     = 8 << 20          // bytes of a message
-	maxGarbage  = 50               // lines in a row that are not messages
-	mostUnsent  = 8 << 20          // bytes that wait for a program that reads nothing
-	mostOpen    = 32               // questions and files that wait at once
-	maxStderr   = 64 << 10         // bytes that are kept of what it complains about
-	handshake   = time.Minute      // for the conversation to begin
-	takeTime    = 30 * time.Second // for the program to show that it took a text
-	cutTime     = 10 * time.Second // for a turn to end that was interrupted
-	judgeTime   = time.Minute      // for a permission to be judged; then the user is asked
-	stopGrace   = 5 * time.Second
-	wedgedAfter = 5 * time.Minute // without a message while it works
-	quietAfter  = time.Minute
-	lookEvery   = 5 * time.Second
+	maxLine          = 8 << 20          // bytes of a message
+	maxGarbage       = 50               // lines in a row that are not messages
+	maxUnsent        = 8 << 20          // bytes that wait for a program that reads nothing
+	maxOpen          = 32               // questions and files that wait at once
+	maxStderr        = 64 << 10         // bytes that are kept of what it complains about
+	handshakeTimeout = time.Minute      // for the conversation to begin
+	acceptTimeout    = 30 * time.Second // for the program to show that it took a text
+	interruptTimeout = 10 * time.Second // for a turn to end that was interrupted
+	judgeTimeout     = time.Minute      // for a permission to be judged; then the user is asked
+	stopGrace        = 5 * time.Second
+	wedgedTimeout    = 5 * time.Minute // without a message while it works
+	quietTimeout     = time.Minute
+	lookInterval     = 5 * time.Second
 )
 
 // Child is a program with pipes; [process.Process] is one. Read is its standard output,
@@ -233,7 +233,7 @@ func (s *Session) cleanup() {
 // and says nothing.
 func (s *Session) watch() {
 	began := time.Now()
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -241,10 +241,10 @@ func (s *Session) watch() {
 			return
 		case now := <-ticker.C:
 			s.mu.Lock()
-			if s.status.State == detect.Starting && now.Sub(began) >= handshake {
-				s.fail("handshake", "the program did not begin the conversation within "+handshake.String())
+			if s.status.State == detect.Starting && now.Sub(began) >= handshakeTimeout {
+				s.fail("handshake", "the program did not begin the conversation within "+handshakeTimeout.String())
 			}
-			if quiet := now.Sub(s.info.LastActivity); s.status.State == detect.Busy && quiet >= wedgedAfter && !s.wedged {
+			if quiet := now.Sub(s.info.LastActivity); s.status.State == detect.Busy && quiet >= wedgedTimeout && !s.wedged {
 				s.wedged = true
 				s.emit(sessions.Event{Type: sessions.Wedged, QuietMS: quiet.Milliseconds(), Text: s.view.tail(shownLines)})
 			}

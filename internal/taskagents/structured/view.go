@@ -13,10 +13,10 @@ import (
 
 // The bounds of what is shown of a conversation.
 const (
-	mostLines   = 1_000
-	mostShown   = 100_000 // bytes
-	longestLine = 4_096   // bytes; a longer one is told in several
-	shownLines  = 20      // of what goes with a failure
+	maxLines     = 1_000
+	maxShown     = 100_000 // bytes
+	maxShownLine = 4_096   // bytes; a longer one is told in several
+	shownLines   = 20      // of what goes with a failure
 )
 
 // ID is the session's id.
@@ -46,7 +46,7 @@ func (s *Session) Explain() detect.Explanation {
 	}
 	return s.spec.Mask.Explanation(detect.Explanation{
 		Status: s.status, Word: s.status.Word(), SinceMS: age.Milliseconds(), Cause: s.why.Cause, Evidence: evidence, Rules: []detect.Explained{},
-		RuleFile: "none: the program tells its state itself", QuietMS: quiet.Milliseconds(), Quiet: quiet >= quietAfter,
+		RuleFile: "none: the program tells its state itself", QuietMS: quiet.Milliseconds(), Quiet: quiet >= quietTimeout,
 	})
 }
 
@@ -94,16 +94,16 @@ type view struct {
 
 func (v *view) add(line string) {
 	for {
-		part := text.ClipBytes(line, longestLine)
+		part := text.ClipBytes(line, maxShownLine)
 		v.lines = append(v.lines, part)
 		v.size += len(part) + 1
-		if len(line) <= longestLine {
+		if len(line) <= maxShownLine {
 			break
 		}
-		line = strings.ToValidUTF8(line[longestLine:], "")
+		line = strings.ToValidUTF8(line[maxShownLine:], "")
 	}
 	drop := 0
-	for len(v.lines)-drop > mostLines || v.size > mostShown {
+	for len(v.lines)-drop > maxLines || v.size > maxShown {
 		v.size -= len(v.lines[drop]) + 1
 		drop++
 	}
@@ -124,7 +124,7 @@ func (v *view) part(text string) {
 	v.more = true
 	for {
 		line, rest, found := strings.Cut(v.open, "\n")
-		if !found && len(v.open) <= longestLine {
+		if !found && len(v.open) <= maxShownLine {
 			return
 		}
 		if !found {

@@ -21,10 +21,10 @@ import (
 
 // Bounds of what CREATE_TASK makes.
 const (
-	maxCriteria = 20
-	maxBrief    = 4_000 // characters
-	maxLesson   = 400   // characters of each
-	briefTime   = 30 * time.Second
+	maxCriteria  = 20
+	maxBrief     = 4_000 // characters
+	maxLesson    = 400   // characters of each
+	briefTimeout = 30 * time.Second
 )
 
 type createParams struct {
@@ -372,7 +372,7 @@ func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 			fmt.Fprintf(&b, "- %s\n", text.Line(s, MaxRecentText))
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, briefTime)
+	ctx, cancel := context.WithTimeout(ctx, briefTimeout)
 	defer cancel()
 	brief, err := v.cfg.Model.Ask(ctx, false, secret.MaskTokens(b.String()))
 	if err != nil {

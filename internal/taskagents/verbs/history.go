@@ -37,8 +37,8 @@ const (
 
 // Lessons of [File.Lessons].
 const (
-	MaxLessons  = 8
-	LessonsSpan = 48 * time.Hour
+	MaxLessons = 8
+	LessonTTL  = 48 * time.Hour
 )
 
 // Type is what happened.
@@ -248,10 +248,10 @@ func (f *File) Recent(n int, since time.Duration, which func(Entry) bool) []Entr
 	return out
 }
 
-// Lessons are the last MaxLessons entries of LessonsSpan that say how something ended or
+// Lessons are the last MaxLessons entries of LessonTTL that say how something ended or
 // why something was decided.
 func (f *File) Lessons() []Entry {
-	return f.Recent(MaxLessons, LessonsSpan, func(e Entry) bool {
+	return f.Recent(MaxLessons, LessonTTL, func(e Entry) bool {
 		return e.Type != Registered && (e.CompletionSummary != "" || e.Reasoning != "")
 	})
 }

@@ -79,7 +79,7 @@ func TestEntriesComeBack(t *testing.T) {
 func TestLessonsAreTheLastThatTeach(t *testing.T) {
 	t.Parallel()
 	f := open(t, path(t))
-	add(t, f, Entry{Label: "too old", CompletionSummary: "x", Timestamp: now().Add(-LessonsSpan - time.Millisecond).UnixMilli()})
+	add(t, f, Entry{Label: "too old", CompletionSummary: "x", Timestamp: now().Add(-LessonTTL - time.Millisecond).UnixMilli()})
 	for i := range 10 {
 		add(t, f, Entry{Label: fmt.Sprint(i), Type: []Type{Completed, Failed, KeyDecision, Stopped}[i%4], Reasoning: "because"})
 		add(t, f, Entry{Label: "says nothing"})

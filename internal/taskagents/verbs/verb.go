@@ -41,50 +41,50 @@ type Row struct {
 }
 
 const (
-	quick = time.Minute
-	slow  = 15 * time.Minute // a large repository is cloned or pushed
+	shortTimeout = time.Minute
+	longTimeout  = 15 * time.Minute // a large repository is cloned or pushed
 )
 
 // Table returns all verbs in the order in which they are listed.
 func Table() []Row {
 	const read, write, external = capability.EffectRead, capability.EffectWrite, capability.EffectExternal
 	return []Row{
-		{CreateTask, "task-agent.task.create", Create, write, slow, []string{
+		{CreateTask, "task-agent.task.create", Create, write, longTimeout, []string{
 			"START_CODING_TASK", "LAUNCH_CODING_TASK", "RUN_CODING_TASK", "START_AGENT_TASK", "SPAWN_AND_PROVISION", "CODE_THIS", "LAUNCH_TASK",
 			"CREATE_SUBTASK",
 		}},
-		{SpawnAgent, "task-agent.spawn", Create, write, slow, []string{
+		{SpawnAgent, "task-agent.spawn", Create, write, longTimeout, []string{
 			"SPAWN_CODING_AGENT", "START_CODING_AGENT", "LAUNCH_CODING_AGENT", "CREATE_CODING_AGENT", "SPAWN_CODER", "RUN_CODING_AGENT",
 			"SPAWN_SUB_AGENT", "START_TASK_AGENT", "CREATE_AGENT",
 		}},
-		{SendToAgent, "task-agent.send", Interact, write, slow, []string{
+		{SendToAgent, "task-agent.send", Interact, write, longTimeout, []string{
 			"SEND_TO_CODING_AGENT", "MESSAGE_CODING_AGENT", "INPUT_TO_AGENT", "RESPOND_TO_AGENT", "TELL_CODING_AGENT", "MESSAGE_AGENT",
 			"TELL_TASK_AGENT",
 		}},
-		{ListAgents, "task-agent.list", Interact, read, quick, []string{
+		{ListAgents, "task-agent.list", Interact, read, shortTimeout, []string{
 			"LIST_CODING_AGENTS", "SHOW_CODING_AGENTS", "GET_ACTIVE_AGENTS", "LIST_SESSIONS", "SHOW_CODING_SESSIONS", "SHOW_TASK_AGENTS",
 			"LIST_SUB_AGENTS", "SHOW_TASK_STATUS",
 		}},
-		{StopAgent, "task-agent.stop", Interact, write, quick, []string{
+		{StopAgent, "task-agent.stop", Interact, write, shortTimeout, []string{
 			"STOP_CODING_AGENT", "KILL_CODING_AGENT", "TERMINATE_AGENT", "END_CODING_SESSION", "CANCEL_AGENT", "CANCEL_TASK_AGENT",
 			"STOP_SUB_AGENT",
 		}},
-		{TaskControl, "task-agent.task.control", Interact, write, slow, []string{
+		{TaskControl, "task-agent.task.control", Interact, write, longTimeout, []string{
 			"CONTROL_TASK", "PAUSE_TASK", "RESUME_TASK", "STOP_TASK", "CONTINUE_TASK", "ARCHIVE_TASK", "REOPEN_TASK",
 		}},
-		{TaskHistory, "task-agent.task.history", Interact, read, quick, []string{
+		{TaskHistory, "task-agent.task.history", Interact, read, shortTimeout, []string{
 			"LIST_TASK_HISTORY", "GET_TASK_HISTORY", "SHOW_TASKS", "COUNT_TASKS", "TASK_STATUS_HISTORY",
 		}},
-		{TaskShare, "task-agent.task.share", Interact, read, quick, []string{
+		{TaskShare, "task-agent.task.share", Interact, read, shortTimeout, []string{
 			"SHARE_TASK_RESULT", "SHOW_TASK_ARTIFACT", "VIEW_TASK_OUTPUT", "CAN_I_SEE_IT", "PULL_IT_UP",
 		}},
-		{ProvisionWorkspace, "workspace.provision", Create, write, slow, []string{
+		{ProvisionWorkspace, "workspace.provision", Create, write, longTimeout, []string{
 			"CREATE_WORKSPACE", "CLONE_REPO", "SETUP_WORKSPACE", "PREPARE_WORKSPACE",
 		}},
-		{FinalizeWorkspace, "workspace.finalize", Interact, external, slow, []string{
+		{FinalizeWorkspace, "workspace.finalize", Interact, external, longTimeout, []string{
 			"COMMIT_AND_PR", "CREATE_PR", "SUBMIT_CHANGES", "FINISH_WORKSPACE",
 		}},
-		{ManageIssues, "workspace.issues.manage", Interact, external, quick, []string{
+		{ManageIssues, "workspace.issues.manage", Interact, external, shortTimeout, []string{
 			"CREATE_ISSUE", "LIST_ISSUES", "CLOSE_ISSUE", "COMMENT_ISSUE", "UPDATE_ISSUE", "GET_ISSUE",
 		}},
 	}

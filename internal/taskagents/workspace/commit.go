@@ -142,7 +142,7 @@ func (m *Manager) Push(ctx context.Context, id string, force bool) error {
 	if force {
 		args = append(args, "--force-with-lease="+ref)
 	}
-	if _, err := m.remote(ctx, w, w, "", pushTime, append(args, "--", "origin", ref+":"+ref)...); err != nil {
+	if _, err := m.remote(ctx, w, w, "", pushTimeout, append(args, "--", "origin", ref+":"+ref)...); err != nil {
 		return err
 	}
 	_, err = m.update(id, func(*Workspace) {})

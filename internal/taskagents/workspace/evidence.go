@@ -16,11 +16,11 @@ import (
 
 // Bounds of a listing.
 const (
-	maxFiles  = 200
-	maxDepth  = 5
-	maxWalked = 2000
-	maxText   = 16 << 10 // bytes of each answer of git
-	gitTime   = 30 * time.Second
+	maxFiles   = 200
+	maxDepth   = 5
+	maxWalked  = 2000
+	maxText    = 16 << 10 // bytes of each answer of git
+	gitTimeout = 30 * time.Second
 )
 
 // Listing is the files of a directory, as slash-separated paths in order: at most 200,
@@ -50,7 +50,7 @@ func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, 
 		return e, err
 	}
 	ask := func(args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, gitTime)
+		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 		defer cancel()
 		result, err := git.Run(ctx, gitcmd.Command{Dir: dir, Root: root, Args: args, ReadOnly: true, NeedRepository: true})
 		if err == nil && result.ExitCode != 0 {

@@ -21,16 +21,16 @@ import (
 
 // How long commands may take.
 const (
-	askTime   = 10 * time.Second // for the default branch
-	workTime  = 2 * time.Minute
-	pushTime  = 10 * time.Minute
-	cloneTime = 30 * time.Minute
+	queryTimeout = 10 * time.Second // for the default branch
+	workTimeout  = 2 * time.Minute
+	pushTimeout  = 10 * time.Minute
+	cloneTimeout = 30 * time.Minute
 )
 
 // run runs a command in a workspace; a bad exit code is an error, unless it is among
 // the accepted ones.
 func (m *Manager) run(ctx context.Context, w Workspace, args []string, accepted ...int) (sandbox.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, workTime)
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	return m.command(ctx, m.git, w, gitcmd.Command{Args: args, NeedRepository: true}, accepted...)
 }
@@ -293,7 +293,7 @@ func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	if name == "" || len(name) > most || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
 		return bad
 	}
-	ctx, cancel := context.WithTimeout(ctx, workTime)
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	result, err := m.git.Run(ctx, gitcmd.Command{Dir: m.base, Root: m.base, Args: []string{"check-ref-format", "refs/heads/" + name}})
 	if err == nil && result.ExitCode != 0 {

@@ -52,7 +52,7 @@ func (m *Manager) Provision(ctx context.Context, req Request) (Workspace, error)
 	}
 	if err != nil {
 		// The caller may have gone away meanwhile; what is half made must still go.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTime)
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
 		defer cancel()
 		w.State = Removing
 		if left := m.collect(undo, w); left != nil {
@@ -214,7 +214,7 @@ func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 	if w.Partial {
 		args = append(args, "--filter=blob:none")
 	}
-	if _, err := m.ask(ctx, *w, cloneTime, append(args, "--", w.Repo.URL, w.Path)...); err != nil {
+	if _, err := m.ask(ctx, *w, cloneTimeout, append(args, "--", w.Repo.URL, w.Path)...); err != nil {
 		return err
 	}
 	start, err := m.startOf(ctx, w, asked)
@@ -230,7 +230,7 @@ func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 	}
 	checkout := []string{"checkout", "--quiet", "--no-track", "-b", w.Branch, start, "--"}
 	if w.Partial {
-		_, err = m.remote(ctx, *w, *w, "", cloneTime, checkout...)
+		_, err = m.remote(ctx, *w, *w, "", cloneTimeout, checkout...)
 	} else {
 		_, err = m.run(ctx, *w, checkout)
 	}
@@ -242,7 +242,7 @@ func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 
 // defaultBranch is what the remote's HEAD names; main where it does not say so in time.
 func (m *Manager) defaultBranch(ctx context.Context, w Workspace) string {
-	result, err := m.ask(ctx, w, askTime, "ls-remote", "--symref", "--", w.Repo.URL, "HEAD")
+	result, err := m.ask(ctx, w, queryTimeout, "ls-remote", "--symref", "--", w.Repo.URL, "HEAD")
 	if err == nil {
 		for line := range strings.Lines(result.Stdout.Text()) {
 			name, ok := strings.CutPrefix(line, "ref: refs/heads/")
@@ -281,7 +281,7 @@ func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, 
 		return err
 	}
 	start := "refs/remotes/origin/" + w.BaseBranch
-	_, err := m.remote(ctx, *w, parent, "", pushTime, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--", "origin", "+refs/heads/"+w.BaseBranch+":"+start)
+	_, err := m.remote(ctx, *w, parent, "", pushTimeout, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--", "origin", "+refs/heads/"+w.BaseBranch+":"+start)
 	if err != nil {
 		if strings.Contains(capability.AsError(err).Message, "couldn't find remote ref") {
 			return capability.Wrap(capability.CodeInvalidInput, "workspace.provision", "the repository has no branch "+w.BaseBranch, err).With("invalid_base_branch", "name a branch that is there")
@@ -296,7 +296,7 @@ func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, 
 	}
 	add := []string{"worktree", "add", "--quiet", "--no-track", "-b", w.Branch, "--", w.Path, start}
 	if w.Partial {
-		_, err = m.remote(ctx, *w, parent, "", cloneTime, add...)
+		_, err = m.remote(ctx, *w, parent, "", cloneTimeout, add...)
 	} else {
 		_, err = m.run(ctx, parent, add)
 	}

@@ -31,7 +31,7 @@ func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, dept
 		return nil
 	}
 	git := func(args ...string) (string, error) {
-		local, cancel := context.WithTimeout(ctx, workTime)
+		local, cancel := context.WithTimeout(ctx, workTimeout)
 		defer cancel()
 		result, err := m.command(local, m.git, *w, gitcmd.Command{Dir: dir, Args: args, NeedRepository: true}, 1)
 		return string(result.Stdout.Bytes()), err
@@ -69,7 +69,7 @@ func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, dept
 		done++
 		// Protocols and the credential are those of the repository around it; the
 		// credential is bound to its host.
-		if _, err := m.remote(ctx, *w, *w, dir, cloneTime, "submodule", "--quiet", "update", "--init", "--checkout", "--", path); err != nil {
+		if _, err := m.remote(ctx, *w, *w, dir, cloneTimeout, "submodule", "--quiet", "update", "--init", "--checkout", "--", path); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}

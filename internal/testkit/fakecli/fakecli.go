@@ -190,8 +190,8 @@ func (s *Screen) Prompt(ctx context.Context) (string, bool) {
 
 // Work is a turn that takes a while: a spinner over the box.
 func (s *Screen) Work(ctx context.Context, long time.Duration) {
-	const every = 100 * time.Millisecond
-	for i := range int(long/every) + 1 {
+	const frameInterval = 100 * time.Millisecond
+	for i := range int(long/frameInterval) + 1 {
 		s.title = "⠂ Claude Code"
 		if i%2 == 1 {
 			s.title = "⠐ Claude Code"
@@ -203,7 +203,7 @@ func (s *Screen) Work(ctx context.Context, long time.Duration) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(every):
+		case <-time.After(frameInterval):
 		}
 	}
 }

@@ -75,7 +75,7 @@ func compareAndSet(t *testing.T, s *suite) {
 // follow watches in the background; the result waits for one change.
 func follow(t *testing.T, k messaging.Bucket) func(*testing.T) messaging.Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*waitTimeout)
 	out, done := make(chan messaging.Change, 1000), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -150,7 +150,7 @@ func ttl(t *testing.T, s *suite) {
 	}
 	began := time.Now()
 	told(t, changes, "put lease=1", "deleted lease")
-	if took := time.Since(began); took < 500*time.Millisecond || took > patience {
+	if took := time.Since(began); took < 500*time.Millisecond || took > waitTimeout {
 		t.Errorf("forgotten after %s", took)
 	}
 	if _, err := k.Get(ctx, "lease"); capability.CodeOf(err) != capability.CodeNotFound {
@@ -164,7 +164,7 @@ func ttl(t *testing.T, s *suite) {
 // watchComesBack breaks every session. A bucket may come back empty; a watch may
 // not stay quiet.
 func watchComesBack(t *testing.T, s *suite) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*waitTimeout)
 	defer cancel()
 	k, err := s.Broker.Bucket(ctx, messaging.BucketOptions{Name: "broken"})
 	if err != nil {

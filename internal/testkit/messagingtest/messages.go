@@ -124,7 +124,7 @@ func noResponders(t *testing.T, s *suite) {
 		if !messaging.Is(err, messaging.ReasonNoResponders) {
 			t.Errorf("%s: %v", who, err)
 		}
-		if took := time.Since(began); took > patience/2 {
+		if took := time.Since(began); took > waitTimeout/2 {
 			t.Errorf("%s: told after %s", who, took)
 		}
 	}
@@ -164,7 +164,7 @@ func requestBreaks(t *testing.T, s *suite) {
 		if !messaging.Is(err, messaging.ReasonDisconnected) || capability.CodeOf(err) != capability.CodeFailed {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Error("the request still waits on a session that is gone")
 	}
 }
@@ -203,7 +203,7 @@ func publishRefused(t *testing.T, s *suite) {
 			t.Errorf("request to %s: %v", subject, err)
 		}
 		awaitEvent(t, events, messaging.Refused)
-		if took := time.Since(began); took > patience/2 {
+		if took := time.Since(began); took > waitTimeout/2 {
 			t.Errorf("the refusal of a request took %s", took)
 		}
 	}

@@ -25,9 +25,9 @@ type Rig struct {
 	Interrupt func()
 }
 
-// patience is how long a test waits for what must happen; what must happen at
+// waitTimeout is how long a test waits for what must happen; what must happen at
 // once is measured on its own.
-const patience = 10 * time.Second
+const waitTimeout = 10 * time.Second
 
 // Run opens one bus and tries everything on it. The parts of the suite use
 // identities and subjects of their own, so they may run side by side.
@@ -148,7 +148,7 @@ func (s *suite) dial(t *testing.T, o messaging.DialOptions) messaging.Conn {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

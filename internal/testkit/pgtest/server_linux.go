@@ -20,8 +20,8 @@ import (
 	"github.com/junctor-run/junctor/internal/testkit/porttest"
 )
 
-// startTime is how long a server may take to answer.
-const startTime = 30 * time.Second
+// startTimeout is how long a server may take to answer.
+const startTimeout = 30 * time.Second
 
 // Server is a Postgres server of one test on 127.0.0.1.
 type Server struct {
@@ -122,7 +122,7 @@ func (s *Server) Run(t testing.TB) {
 		t.Fatal(err)
 	}
 	s.running, s.ended = server, ended
-	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	for s.command(ctx, "pg_isready", "-q").Run() != nil {
 		select {

@@ -19,9 +19,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// bound is how long a provider may take to do what it must do promptly; far
+// callTimeout is how long a provider may take to do what it must do promptly; far
 // more than any needs, so that a loaded machine does not fail the suite.
-const bound = 10 * time.Second
+const callTimeout = 10 * time.Second
 
 // Harness is one instance of a provider kind, with the functions the suite
 // calls. The calls name their target; the suite fills the rest.
@@ -113,7 +113,7 @@ func (s *session) next() capability.Batch {
 		return b
 	case err := <-s.done:
 		s.t.Fatalf("the source ended by itself: %v", err)
-	case <-time.After(bound):
+	case <-time.After(callTimeout):
 		s.t.Fatal("the source published nothing")
 	}
 	return capability.Batch{}
@@ -127,7 +127,7 @@ func (s *session) stop() {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			s.t.Errorf("the source ended with %v", err)
 		}
-	case <-time.After(bound):
+	case <-time.After(callTimeout):
 		s.t.Error("the source did not end with its context")
 	}
 }
@@ -227,7 +227,7 @@ func callsEnd(t *testing.T, s *session) {
 	for ctx, want := range map[context.Context]capability.Code{cancelled: capability.CodeCancelled, expired: capability.CodeTimeout} {
 		began := time.Now()
 		_, err := s.invoke(ctx, s.Block)
-		if took := time.Since(began); took > bound {
+		if took := time.Since(began); took > callTimeout {
 			t.Errorf("the call ended after %v", took)
 		}
 		if got := capability.CodeOf(err); got != want {

@@ -34,13 +34,13 @@ type mayhem struct {
 	logs    []string // of each node, what its action was asked for
 }
 
-// lease is after how long a silent node is gone, in these tests.
-const lease = 2 * time.Second
+// leaseTTL is after how long a silent node is gone, in these tests.
+const leaseTTL = 2 * time.Second
 
 func newMayhem(t testing.TB, seed uint64, nodes int) *mayhem {
 	t.Helper()
 	m := &mayhem{t: t, random: rand.New(rand.NewPCG(seed, 0)), address: porttest.Address(t)}
-	m.env = []string{"JUNCTOR_GATEWAY_HEARTBEAT=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=" + lease.String(), "JUNCTOR_GATEWAY_GRACE=500ms"}
+	m.env = []string{"JUNCTOR_GATEWAY_HEARTBEAT=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=" + leaseTTL.String(), "JUNCTOR_GATEWAY_GRACE=500ms"}
 	m.gateway = serve(t, t.TempDir(), m.address, m.env...)
 	t.Cleanup(func() {
 		if text := m.gateway.stderr.String(); t.Failed() {
@@ -88,9 +88,9 @@ func (m *mayhem) pause(least, most time.Duration) {
 	}
 }
 
-// frozen is the longest time for which something is stopped: calls may take so much
+// freezeDelay is the longest time for which something is stopped: calls may take so much
 // longer than their deadline.
-const frozen = 1500 * time.Millisecond
+const freezeDelay = 1500 * time.Millisecond
 
 // strike does one thing to one process and states what it was. Everything runs again
 // when it returns.
@@ -108,13 +108,13 @@ func (m *mayhem) strike() string {
 		m.restart(i)
 		return "kill a node"
 	case n == 3:
-		freeze(m.nodes[i].process, 10*time.Millisecond, lease/2)
+		freeze(m.nodes[i].process, 10*time.Millisecond, leaseTTL/2)
 		return "freeze a node for a moment"
 	case n == 4:
-		freeze(m.nodes[i].process, lease, 2*lease)
+		freeze(m.nodes[i].process, leaseTTL, 2*leaseTTL)
 		return "freeze a node for longer than its lease"
 	case n == 5:
-		freeze(m.gateway.process, 10*time.Millisecond, frozen)
+		freeze(m.gateway.process, 10*time.Millisecond, freezeDelay)
 		return "freeze the gateway"
 	case n == 6:
 		m.gateway.end(m.t)
@@ -155,9 +155,9 @@ func (m *mayhem) load(ctx context.Context, f *traffic, worker int) {
 			began := time.Now()
 			var out client.Invoked
 			err := c.Invoke(context.WithoutCancel(ctx), client.Invocation{
-				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": at}, IdempotencyKey: key, Timeout: callTime.String(),
+				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": at}, IdempotencyKey: key, Timeout: callTimeout.String(),
 			}, &out)
-			f.count(m.t, what, key, err, time.Since(began), callTime+frozen+2*time.Second)
+			f.count(m.t, what, key, err, time.Since(began), callTimeout+freezeDelay+2*time.Second)
 			if err == nil && !strings.Contains(string(out.Result), at) {
 				m.t.Errorf("%s was asked and %s answered", at, out.Result)
 			}

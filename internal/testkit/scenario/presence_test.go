@@ -11,11 +11,11 @@ import (
 	"github.com/junctor-run/junctor/client"
 )
 
-// elected is how long a cluster of NATS may take to elect who writes: 4 to 9 s,
+// electionTimeout is how long a cluster of NATS may take to elect who writes: 4 to 9 s,
 // first for itself and then for each bucket, and again where the votes are
 // split, which a busy machine makes likelier. A node whose server ended cannot
 // join again before that.
-const elected = 40 * time.Second
+const electionTimeout = 40 * time.Second
 
 // figures are times of one kind.
 type figures struct {
@@ -68,11 +68,11 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	for i, s := range c.servers { // one after the other, as it is done to upgrade them
 		s.kill()
 		for name, p := range map[string]*plane{"A": a, "B": b} {
-			took := eventually(t, "calls are answered without server "+fmt.Sprint(i), elected, func() bool { return answers(p, "2s") == nil })
+			took := eventually(t, "calls are answered without server "+fmt.Sprint(i), electionTimeout, func() bool { return answers(p, "2s") == nil })
 			t.Logf("without server %d calls to %s were answered after %s", i, name, took.Round(time.Millisecond))
 		}
 		s.run()
-		eventually(t, "calls are answered", elected, func() bool { return answers(a, "2s") == nil && answers(b, "2s") == nil })
+		eventually(t, "calls are answered", electionTimeout, func() bool { return answers(a, "2s") == nil && answers(b, "2s") == nil })
 	}
 
 	for _, s := range c.servers {
@@ -92,7 +92,7 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	all.Wait()
 	up := time.Now()
 	for name, p := range map[string]*plane{"A": a, "B": b} {
-		eventually(t, "calls are answered again", elected, func() bool { return answers(p, "2s") == nil })
+		eventually(t, "calls are answered again", electionTimeout, func() bool { return answers(p, "2s") == nil })
 		t.Logf("calls to %s are answered %s after the servers are up", name, time.Since(up).Round(time.Millisecond))
 	}
 	<-late.Joined()

@@ -252,7 +252,7 @@ type traffic struct {
 	last     time.Time
 }
 
-const callTime = 5 * time.Second
+const callTimeout = 5 * time.Second
 
 // run calls by who, which states who can be asked now, until ctx ends.
 func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() []*client.Client) {
@@ -271,10 +271,10 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 			input, _ := json.Marshal(map[string]any{"function": "note", "args": map[string]any{"what": what}})
 			var out client.Invoked
 			err := all[(worker+i+try)%len(all)].Invoke(context.WithoutCancel(ctx), client.Invocation{
-				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, IdempotencyKey: key, Timeout: callTime.String(),
+				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, IdempotencyKey: key, Timeout: callTimeout.String(),
 			}, &out)
 			took := time.Since(began)
-			f.count(t, what, key, err, took, callTime+2*time.Second)
+			f.count(t, what, key, err, took, callTimeout+2*time.Second)
 			if err == nil {
 				break
 			}
@@ -295,7 +295,7 @@ func (f *traffic) count(t testing.TB, what, key string, err error, took, most ti
 	defer f.mu.Unlock()
 	f.longest = max(f.longest, took)
 	if took > most {
-		t.Errorf("a call took %s, its deadline was %s: %v", took, callTime, err)
+		t.Errorf("a call took %s, its deadline was %s: %v", took, callTimeout, err)
 	}
 	if err != nil {
 		f.failed++

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-const keep = 24 * time.Hour
+const outcomeTTL = 24 * time.Hour
 
 func outcome(key string, at time.Time) invoke.Outcome {
 	return invoke.Outcome{Principal: "agent:a", Key: key, Digest: "d", Invocation: "run_" + key, State: invoke.StateCreated, At: at}
@@ -20,7 +20,7 @@ func outcome(key string, at time.Time) invoke.Outcome {
 
 func begin(t *testing.T, s Stores, o invoke.Outcome, limit int) (invoke.Outcome, bool) {
 	t.Helper()
-	got, claimed, err := s.Outcomes.BeginOutcome(t.Context(), o, keep, limit)
+	got, claimed, err := s.Outcomes.BeginOutcome(t.Context(), o, outcomeTTL, limit)
 	ok(t, err)
 	return got, claimed
 }
@@ -29,7 +29,7 @@ func outcomeClaimedOnce(t *testing.T, s Stores) {
 	n := winners(t, 12, func(i int) (bool, error) {
 		o := outcome("k", day(0))
 		o.Invocation = fmt.Sprintf("run_%d", i)
-		_, claimed, err := s.Outcomes.BeginOutcome(t.Context(), o, keep, 100)
+		_, claimed, err := s.Outcomes.BeginOutcome(t.Context(), o, outcomeTTL, 100)
 		return claimed, err
 	})
 	same(t, n, 1)
@@ -105,7 +105,7 @@ func outcomesForgotten(t *testing.T, s Stores) {
 	if taken("k1", at, 100) || taken("k2", at, 100) {
 		t.Fatal("more keys are kept than may be")
 	}
-	if taken("k0", day(0).Add(keep+time.Second), 100) {
+	if taken("k0", day(0).Add(outcomeTTL+time.Second), 100) {
 		t.Fatal("an old key is still taken")
 	}
 }

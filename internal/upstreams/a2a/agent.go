@@ -52,8 +52,8 @@ const (
 const WellKnown = "/.well-known/agent-card.json"
 
 const (
-	connectTime = 10 * time.Second
-	cancelTime  = 5 * time.Second
+	connectTimeout = 10 * time.Second
+	cancelTimeout  = 5 * time.Second
 )
 
 // Config of an Agent. Name and Card are required.
@@ -105,7 +105,7 @@ func New(cfg Config) (*Agent, error) {
 	a.base, a.stop = context.WithCancel(context.Background())
 	a.http = &http.Client{
 		Transport: &http.Transport{
-			DialContext: a.dial, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+			DialContext: a.dial, TLSHandshakeTimeout: connectTimeout, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
 			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second,
 		},
 		// A redirect would take the credentials, or the guard's word, somewhere else.
@@ -139,7 +139,7 @@ func (a *Agent) dial(ctx context.Context, _, target string) (net.Conn, error) {
 	if a.cfg.Local && target == hostPort(a.at) {
 		policy.Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c, err := egress.Dial(ctx, target, egress.Config{Policy: policy})
 	if reason, denied := egress.Denied(err); denied {

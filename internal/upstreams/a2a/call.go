@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	maxRounds = 16  // questions of one call
-	maxTaskID = 256 // bytes
-	firstPoll = 100 * time.Millisecond
-	lastPoll  = 2 * time.Second
+	maxRounds       = 16  // questions of one call
+	maxTaskID       = 256 // bytes
+	minPollInterval = 100 * time.Millisecond
+	maxPollInterval = 2 * time.Second
 )
 
 var errIdle = errors.New("the agent is silent")
@@ -198,7 +198,7 @@ func (w *work) follow(ctx context.Context) error {
 		return capability.Errorf(capability.CodeFailed, "upstream", "the agent gave no answer").With(reasonUpstream, "")
 	}
 	subscribed := !w.stream
-	for pause := firstPoll; ; pause = min(pause*2, lastPoll) {
+	for pause := minPollInterval; ; pause = min(pause*2, maxPollInterval) {
 		// The task as it is first: a subscription to one that has ended is an error.
 		if err := w.handleAll(ctx, w.link.named(ctx, getting(), w.task.ID)); err != nil || w.settled() {
 			return err

@@ -111,7 +111,7 @@ const opConnect = "upstream.connect"
 
 // fetch gets the card, or keeps the one before where its server reports that it is the same.
 func (a *Agent) fetch(ctx context.Context, before *fetched) (*fetched, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.at.String(), http.NoBody)
 	if err != nil {

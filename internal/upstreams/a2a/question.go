@@ -55,7 +55,7 @@ func (w *work) cancel() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.after.Go(func() {
-		ctx, stop := context.WithTimeout(context.Background(), cancelTime)
+		ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
 		defer stop()
 		for _, err := range w.link.named(ctx, cancelling(), id) {
 			if err != nil {

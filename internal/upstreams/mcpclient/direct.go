@@ -49,7 +49,7 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	}
 	drained := func() {
 		if ex.ended.Load() && ex.questions.Load() == 0 {
-			time.AfterFunc(drainTime, func() { cancel(nil) })
+			time.AfterFunc(drainGrace, func() { cancel(nil) })
 		} else {
 			cancel(context.Canceled)
 		}

@@ -30,8 +30,8 @@ type events struct {
 }
 
 const (
-	maxEventID = 1024
-	maxRetry   = time.Minute
+	maxEventID    = 1024
+	maxRetryDelay = time.Minute
 )
 
 func newEvents(r io.Reader, limit int) *events {
@@ -79,7 +79,7 @@ func (e *events) next() (event, error) {
 			}
 		case "retry":
 			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-				e.retry, e.waits = min(time.Duration(ms)*time.Millisecond, maxRetry), true
+				e.retry, e.waits = min(time.Duration(ms)*time.Millisecond, maxRetryDelay), true
 			}
 		}
 	}

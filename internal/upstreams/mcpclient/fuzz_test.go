@@ -65,7 +65,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%q %v %q %v, want %+v", ev.data, err, in.lastID, in.retry, want)
 		}
 	}
-	if _, err := in.next(); !errors.Is(err, io.EOF) || in.lastID != "2" || in.retry != maxRetry {
+	if _, err := in.next(); !errors.Is(err, io.EOF) || in.lastID != "2" || in.retry != maxRetryDelay {
 		t.Errorf("%v %s %v", err, in.lastID, in.retry)
 	}
 	for _, long := range []string{"data: " + strings.Repeat("x", 1<<20), strings.Repeat("data: x\n", 1000), ": " + strings.Repeat("x", 1<<20) + "\n\n"} {
@@ -122,7 +122,7 @@ func FuzzEvents(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if len(ev.data) == 0 || len(ev.data) > 200 || len(in.lastID) > maxEventID || in.retry > maxRetry {
+			if len(ev.data) == 0 || len(ev.data) > 200 || len(in.lastID) > maxEventID || in.retry > maxRetryDelay {
 				t.Fatalf("%q %q %v", ev.data, in.lastID, in.retry)
 			}
 		}

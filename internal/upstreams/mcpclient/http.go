@@ -37,10 +37,10 @@ func (c *Client) openHTTP() *httpLink {
 
 // The first calls of a legacy session wait for its stream of notices: servers ask on it
 // too, and what they ask before it is there is lost. They wait until it is answered, for
-// openGrace after it was asked for, and for openTime at most.
+// openGrace after it was asked for, and for openTimeout at most.
 const (
-	openTime  = 2 * time.Second
-	openGrace = 250 * time.Millisecond
+	openTimeout = 2 * time.Second
+	openGrace   = 250 * time.Millisecond
 )
 
 func (l *httpLink) shared() *conn { return l.conn }
@@ -50,7 +50,7 @@ func (l *httpLink) start(ctx context.Context, ex *exchange) {
 	l.c.post(ctx, ex, func(ctx context.Context) { ex.end(l.do(ctx, ex)) })
 }
 
-const drainTime = 250 * time.Millisecond
+const drainGrace = 250 * time.Millisecond
 
 // post runs do with a context that outlives an exchange with an answer for a moment:
 // the connection under it can be used again then, while a request that is cancelled
@@ -63,7 +63,7 @@ func (c *Client) post(ctx context.Context, ex *exchange, do func(context.Context
 			if !ex.ended.Load() {
 				cancel()
 			} else {
-				time.AfterFunc(drainTime, cancel)
+				time.AfterFunc(drainGrace, cancel)
 			}
 		})()
 		defer context.AfterFunc(c.ctx, cancel)()
@@ -142,7 +142,7 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 		tries++
 		delay := backoff(tries)
 		if in.waits {
-			delay = max(in.retry, leastRetry) // a server that wants none could have us spin
+			delay = max(in.retry, minRetryDelay) // a server that wants none could have us spin
 		}
 		if !sleep(ctx, delay) {
 			return a
@@ -171,8 +171,8 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 }
 
 const (
-	maxResumes = 5
-	leastRetry = 50 * time.Millisecond
+	maxResumes    = 5
+	minRetryDelay = 50 * time.Millisecond
 )
 
 // follow gives what comes on a stream to where it belongs, until its exchange has its

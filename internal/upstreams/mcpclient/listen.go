@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	backoffFirst = 500 * time.Millisecond
-	backoffMost  = 30 * time.Second
-	steady       = 10 * time.Second // a stream that lived so long was no failure
+	minListenDelay = 500 * time.Millisecond
+	maxListenDelay = 30 * time.Second
+	steadyInterval = 10 * time.Second // a stream that lived so long was no failure
 )
 
 // backoff is how long to wait before try n, from 1: doubling, and never the same for all.
 func backoff(n int) time.Duration {
-	d := min(backoffFirst<<min(n-1, 8), backoffMost)
+	d := min(minListenDelay<<min(n-1, 8), maxListenDelay)
 	return d/2 + rand.N(d/2+1)
 }
 
@@ -45,7 +45,7 @@ func (l *httpLink) begin(renewed bool) {
 		l.c.spawn(func() { l.c.listen(l) })
 		return
 	}
-	time.AfterFunc(openTime, l.open)
+	time.AfterFunc(openTimeout, l.open)
 	l.c.spawn(func() { l.standalone() })
 	if renewed {
 		l.c.spawn(func() { l.c.restore(l) })
@@ -62,7 +62,7 @@ func (l *httpLink) standalone() {
 		if !goOn || l.ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > steadyInterval {
 			tries = 0
 		}
 		tries++
@@ -195,7 +195,7 @@ func (c *Client) listen(lk link) {
 			k.listener.step(func() { k.listener.stopped = c.answered(a.fault) })
 			return
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > steadyInterval {
 			tries = 0
 		}
 		tries++

@@ -21,8 +21,8 @@ import (
 
 // The steps of stopping a process.
 const (
-	graceInput = 2 * time.Second // after its input is closed
-	graceTerm  = 3 * time.Second // after SIGTERM
+	inputGrace = 2 * time.Second // after its input is closed
+	termGrace  = 3 * time.Second // after SIGTERM
 )
 
 // processLink is a server that is a process of ours: a message a line, on its standard
@@ -293,7 +293,7 @@ func (l *processLink) close(bool) {
 		for _, step := range []struct {
 			grace time.Duration
 			then  func(*exec.Cmd)
-		}{{graceInput, procgroup.Terminate}, {graceTerm, procgroup.Kill}} {
+		}{{inputGrace, procgroup.Terminate}, {termGrace, procgroup.Kill}} {
 			t := time.NewTimer(step.grace)
 			select {
 			case <-l.exited:

@@ -165,7 +165,7 @@ func (s *Source) fetch(ctx context.Context, address string, into any) (bool, err
 	if !s.permitted(address) {
 		return false, s.refused("%s has its metadata at an address that may not be used", s.cfg.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, tokenTime)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -69,7 +69,7 @@ func (s *Source) register(ctx context.Context, at *servers, redirect string) (cl
 	if err != nil {
 		return client{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, tokenTime)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.RegistrationEndpoint, bytes.NewReader(body))
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Source) register(ctx context.Context, at *servers, redirect string) (cl
 func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string, params url.Values) error {
 	// A code or a refresh token that was sent cannot be taken back: the caller may go, the
 	// answer counts.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTimeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.http)
 	pass := c.Secret
@@ -221,7 +221,7 @@ func printable(token string) bool {
 // stepUp counts the times that more was asked for; false reports that it is enough.
 func (s *Source) stepUp() bool {
 	now := s.cfg.Now()
-	s.stepUps = slices.DeleteFunc(s.stepUps, func(at time.Time) bool { return now.Sub(at) > stepUpFor })
+	s.stepUps = slices.DeleteFunc(s.stepUps, func(at time.Time) bool { return now.Sub(at) > stepUpInterval })
 	if len(s.stepUps) >= maxStepUps {
 		return false
 	}

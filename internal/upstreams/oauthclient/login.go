@@ -78,7 +78,7 @@ func (s *Source) begin(ctx context.Context, at *servers, scopes []string, redire
 	if len(s.pending) >= maxPending {
 		delete(s.pending, oldest)
 	}
-	p := &login{at: at, client: c, scopes: scopes, verifier: oauth2.GenerateVerifier(), redirect: redirect, until: now.Add(pendingFor)}
+	p := &login{at: at, client: c, scopes: scopes, verifier: oauth2.GenerateVerifier(), redirect: redirect, until: now.Add(pendingTTL)}
 	state := rand.Text()
 	s.pending[state] = p
 	cfg := oauth2.Config{ClientID: c.ID, Endpoint: oauth2.Endpoint{AuthURL: at.AuthorizationEndpoint}, RedirectURL: redirect, Scopes: scopes}
@@ -103,7 +103,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	p := s.pending[state]
 	delete(s.pending, state)
 	if p == nil || s.cfg.Now().After(p.until) {
-		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s", s.cfg.Name, pendingFor).
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s", s.cfg.Name, pendingTTL).
 			With("unknown_login", "begin again: junctor upstreams login "+s.cfg.Name)
 	}
 	iss := query.Get("iss")

@@ -120,7 +120,7 @@ func (s *Source) token(ctx context.Context) (string, error) {
 
 // ends reports whether the token is about to.
 func (k *kept) ends(now time.Time) bool {
-	return k.Access != "" && !k.Expires.IsZero() && !now.Before(k.Expires.Add(-early))
+	return k.Access != "" && !k.Expires.IsZero() && !now.Before(k.Expires.Add(-renewGrace))
 }
 
 // renew gets another token than the one that was refused.
@@ -152,7 +152,7 @@ func (s *Source) obtain(ctx context.Context, ch *challenge, more bool) error {
 	}
 	err := s.attempt(ctx, ch, more)
 	if e, ok := errors.AsType[*capability.Error](err); ok && e.Reason == reasonSilent {
-		s.silence, s.quiet = e, s.cfg.Now().Add(quietFor)
+		s.silence, s.quiet = e, s.cfg.Now().Add(quietTimeout)
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (s *Source) attempt(ctx context.Context, ch *challenge, more bool) error {
 		case needsLogin:
 			return s.loginRequired()
 		case !s.stepUp():
-			return s.refused("%s wanted more scopes %d times within %s", s.cfg.Name, maxStepUps, stepUpFor)
+			return s.refused("%s wanted more scopes %d times within %s", s.cfg.Name, maxStepUps, stepUpInterval)
 		}
 		scopes = wanted
 	case s.kept.Refresh != "":
@@ -224,7 +224,7 @@ func (s *Source) settle(at *servers) error {
 
 // probe asks the upstream what it wants, without a token.
 func (s *Source) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tokenTime)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.Resource, nil)
 	if err != nil {

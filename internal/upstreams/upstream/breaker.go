@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	breakAfter = 5 // failures in a row
-	breakFor   = 30 * time.Second
+	breakAfter   = 5 // failures in a row
+	breakerDelay = 30 * time.Second
 )
 
 // limits make others wait for a trial, or for as long again if it never ends.
 func limits() breaker.Config {
-	return breaker.Config{Failures: breakAfter, Open: breakFor, Trials: 1, TrialTimeout: breakFor}
+	return breaker.Config{Failures: breakAfter, Open: breakerDelay, Trials: 1, TrialTimeout: breakerDelay}
 }
 
 // callBreaker keeps calls from an upstream that is connected and breaks them. After five

@@ -150,9 +150,9 @@ func (u *upstream) unfold() {
 	}
 }
 
-// leastMasked is the shortest secret that is looked for: a shorter one would be found
+// minMasked is the shortest secret that is looked for: a shorter one would be found
 // in words that have nothing to do with it.
-const leastMasked = 4
+const minMasked = 4
 
 // masked is a program's text without the secrets that it was given: programs print
 // their environment when they fail, and who may look at that may not see these.
@@ -161,7 +161,7 @@ func (u *upstream) masked(text string) string {
 		return text
 	}
 	for _, name := range u.record.Secrets() {
-		if value, err := u.secret("", name); err == nil && len(value) >= leastMasked {
+		if value, err := u.secret("", name); err == nil && len(value) >= minMasked {
 			text = strings.ReplaceAll(text, value, "[secret "+name+"]")
 		}
 	}
@@ -271,7 +271,7 @@ func (u *upstream) other(key string) (*conn, error) {
 			With(reasonTooManyConnections, "try again in a while")
 	}
 	if !u.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, connectTime)
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 		defer cancel()
 		fresh.server, fresh.err = fresh.client.Connect(ctx)
 		if fresh.err != nil {

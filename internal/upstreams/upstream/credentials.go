@@ -29,7 +29,7 @@ type credentials struct {
 	until time.Time
 }
 
-const credentialsFor = 5 * time.Second
+const credentialsTTL = 5 * time.Second
 
 // header are the record's headers with its secrets, for the client.
 func (c *credentials) header(context.Context) (http.Header, error) {
@@ -55,7 +55,7 @@ func (c *credentials) header(context.Context) (http.Header, error) {
 			}
 			h.Set("Authorization", "Bearer "+value)
 		}
-		c.sent, c.until = h, now.Add(credentialsFor)
+		c.sent, c.until = h, now.Add(credentialsTTL)
 	}
 	return c.sent.Clone(), nil
 }

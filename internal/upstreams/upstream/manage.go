@@ -88,8 +88,8 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	return u.status(false), nil
 }
 
-// patience is how long who adds an upstream waits for what need not be known at once.
-const patience = 5 * time.Second
+// addTimeout is how long who adds an upstream waits for what need not be known at once.
+const addTimeout = 5 * time.Second
 
 // first makes the first connection of a record; nil for a disabled one.
 func (u *upstream) first(ctx context.Context) (*conn, error) {
@@ -110,16 +110,16 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 		u.unfold()
 		return nil, &e
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTime)
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		return fail(err)
 	}
 	close(c.ready)
 	for _, kind := range ingest.Kinds() {
-		limit := listTime
+		limit := listTimeout
 		if kind != ingest.Tool {
-			limit = patience
+			limit = addTimeout
 		}
 		listing, cancel := context.WithTimeout(ctx, limit)
 		list, err := u.list(listing, c, kind)
@@ -260,7 +260,7 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	if a == nil {
 		return Status{}, u.unavailable()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*connectTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeout)
 	defer cancel()
 	select {
 	case <-a.done:

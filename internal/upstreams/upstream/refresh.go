@@ -94,7 +94,7 @@ func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest
 	if !c.client.Has(feature(kind)) {
 		return collector.Done(), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	page, err := c.client.List(ctx, kind, func(raw json.RawMessage) error {
 		collector.Add(raw)

@@ -45,7 +45,7 @@ func (u *upstream) serve(ctx context.Context, c *conn) {
 				u.closeAll()
 				return
 			}
-			if wait := time.Until(noticed.Add(betweenNotices)); wait > 0 && u.waits() {
+			if wait := time.Until(noticed.Add(noticeDelay)); wait > 0 && u.waits() {
 				again := time.NewTimer(wait) // a flood of notices costs ten lists a second
 				select {
 				case <-again.C:
@@ -92,12 +92,12 @@ func (u *upstream) untilRefresh() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.listed) > 0 {
-		return min(leastRefresh, u.reg.cfg.Refresh)
+		return min(minRefreshInterval, u.reg.cfg.Refresh)
 	}
 	wait := u.reg.cfg.Refresh
 	for _, ttl := range u.ttl {
 		if ttl > 0 {
-			wait = min(wait, max(ttl, leastRefresh))
+			wait = min(wait, max(ttl, minRefreshInterval))
 		}
 	}
 	return wait

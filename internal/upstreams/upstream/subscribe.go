@@ -78,9 +78,9 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 }
 
 func (u *upstream) subscribe(ctx context.Context, c *conn, method, uri string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	_, err := c.client.Call(ctx, Request{Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri, Idle: connectTime})
+	_, err := c.client.Call(ctx, Request{Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri, Idle: connectTimeout})
 	return err
 }
 

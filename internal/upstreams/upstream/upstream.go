@@ -127,17 +127,17 @@ type Config struct {
 
 // Limits of connections.
 const (
-	maxUpstreams   = 256
-	maxConnections = 64  // of one upstream
-	maxTotal       = 256 // of all
-	connectTime    = 10 * time.Second
-	listTime       = 40 * time.Second // above the client's own bound
-	lastPause      = 30 * time.Second
-	leastRefresh   = 30 * time.Second
-	betweenNotices = 100 * time.Millisecond // two lists read because of notices
-	maxExits       = 5                      // within exitWindow
-	exitWindow     = 5 * time.Minute
-	awaitTime      = 5 * time.Second // that a call waits for a connection that is being made
+	maxUpstreams       = 256
+	maxConnections     = 64  // of one upstream
+	maxTotal           = 256 // of all
+	connectTimeout     = 10 * time.Second
+	listTimeout        = 40 * time.Second // above the client's own bound
+	maxRetryDelay      = 30 * time.Second
+	minRefreshInterval = 30 * time.Second
+	noticeDelay        = 100 * time.Millisecond // two lists read because of notices
+	maxExits           = 5                      // within exitInterval
+	exitInterval       = 5 * time.Minute
+	awaitTimeout       = 5 * time.Second // that a call waits for a connection that is being made
 )
 
 // Registry holds the upstreams. It is a capability.Source: nothing is reachable

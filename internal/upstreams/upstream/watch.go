@@ -165,7 +165,7 @@ func (u *upstream) try(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTime)
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		u.noteErrors(c)
@@ -278,13 +278,13 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	u.mu.Lock()
 	first := u.failures == 0
 	u.failures++
-	pause := min(u.reg.cfg.FirstPause<<min(u.failures-1, 10), lastPause)
+	pause := min(u.reg.cfg.FirstPause<<min(u.failures-1, 10), maxRetryDelay)
 	u.next = now.Add(time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))) // keeps many apart
 	if u.current = nil; u.attempt == nil {
 		u.attempt = &attempt{done: make(chan struct{})}
 	}
 	if u.record.URL == "" && e.Reason != reasonSecretMissing && e.Reason != reasonTooManyConnections {
-		u.exits = append(slices.DeleteFunc(u.exits, func(t time.Time) bool { return now.Sub(t) > exitWindow }), now)
+		u.exits = append(slices.DeleteFunc(u.exits, func(t time.Time) bool { return now.Sub(t) > exitInterval }), now)
 	}
 	failed := u.failed()
 	u.mu.Unlock()
@@ -294,7 +294,7 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	}
 	switch {
 	case failed:
-		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitWindow.String()+" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+u.record.Name)
+		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitInterval.String()+" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+u.record.Name)
 		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure, audit.Attr{Key: "cause", Value: "given up"})
 	case e.Reason == reasonSecretMissing || e.Reason == oauthclient.ReasonRefused || e.Reason == oauthclient.ReasonLogin:
 		u.set(capability.StateUnauthorized, e.Message)
@@ -332,12 +332,12 @@ func (u *upstream) set(state capability.State, reason string) {
 
 // main waits for the main connection, where one is being made.
 func (u *upstream) main(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitTime)
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	for {
 		u.mu.Lock()
 		c, a := u.current, u.attempt
-		soon := time.Until(u.next) < awaitTime
+		soon := time.Until(u.next) < awaitTimeout
 		if c != nil {
 			c.busy++
 			u.mu.Unlock()

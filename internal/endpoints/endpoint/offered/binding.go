@@ -196,12 +196,12 @@ func SoftFailed(result []byte) ([]byte, error) {
 	return jsonx.Marshal(answer)
 }
 
-// ptyMost is how long pty.command.run may take when its input says so, ptyUsual
-// when it does not; ptyMargin is for the way there and back.
+// maxPTYTimeout is how long pty.command.run may take when its input says so, defaultPTYTimeout
+// when it does not; ptyGrace is for the way there and back.
 const (
-	ptyMost   = 30 * time.Minute
-	ptyUsual  = 5 * time.Minute
-	ptyMargin = 5 * time.Second
+	maxPTYTimeout     = 30 * time.Minute
+	defaultPTYTimeout = 5 * time.Minute
+	ptyGrace          = 5 * time.Second
 )
 
 // RunTime is how long a call of pty.command.run may take, by its input.
@@ -210,7 +210,7 @@ func RunTime(input []byte) time.Duration {
 		TimeoutMS *float64 `json:"timeoutMs"`
 	}
 	if jsonx.Unmarshal(input, &in) == nil && in.TimeoutMS != nil && *in.TimeoutMS >= 0 {
-		return time.Duration(min(*in.TimeoutMS, float64(ptyMost.Milliseconds())))*time.Millisecond + ptyMargin
+		return time.Duration(min(*in.TimeoutMS, float64(maxPTYTimeout.Milliseconds())))*time.Millisecond + ptyGrace
 	}
-	return ptyUsual + ptyMargin
+	return defaultPTYTimeout + ptyGrace
 }

@@ -68,7 +68,7 @@ func (m *Offer) Primitives(has router.Capabilities) capability.Module {
 		m.Bindings[member] = Binding{Method: method.Name, head: []byte("{"), shape: spread}
 		timeout := m.Timeout
 		if method.Name == "pty.command.run" {
-			timeout = ptyMost + ptyMargin // the call itself has a nearer end
+			timeout = maxPTYTimeout + ptyGrace // the call itself has a nearer end
 		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: method.Name, Kind: method.Kind, Action: capability.Action(method.Name), Member: member, Effect: method.Effect,

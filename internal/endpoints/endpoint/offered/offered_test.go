@@ -93,9 +93,9 @@ func TestASoftFailureIsNull(t *testing.T) {
 func TestALongCommandHasTheTimeItAsksForWithinBounds(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]time.Duration{
-		`{}`: ptyUsual, `{"timeoutMs":1000}`: time.Second, `{"timeoutMs":1e12}`: ptyMost, `{"timeoutMs":-1}`: ptyUsual, `{"timeoutMs":"1"}`: ptyUsual, `nonsense`: ptyUsual,
+		`{}`: defaultPTYTimeout, `{"timeoutMs":1000}`: time.Second, `{"timeoutMs":1e12}`: maxPTYTimeout, `{"timeoutMs":-1}`: defaultPTYTimeout, `{"timeoutMs":"1"}`: defaultPTYTimeout, `nonsense`: defaultPTYTimeout,
 	} {
-		if got := RunTime([]byte(in)); got != want+ptyMargin {
+		if got := RunTime([]byte(in)); got != want+ptyGrace {
 			t.Errorf("%s: %s", in, got)
 		}
 	}

@@ -20,13 +20,13 @@ const (
 	// markerTTL is how long a bucket remembers that an entry was deleted, for
 	// watchers that come back.
 	markerTTL = time.Hour
-	// bucketTime bounds one step: servers without a leader do not answer.
-	bucketTime = 2 * time.Second
-	// retry is the pause before a watch that failed is tried again.
-	retry = 50 * time.Millisecond
-	// check is how often a watch in a cluster is compared with the bucket: the
+	// bucketTimeout bounds one step: servers without a leader do not answer.
+	bucketTimeout = 2 * time.Second
+	// retryDelay is the pause before a watch that failed is tried again.
+	retryDelay = 50 * time.Millisecond
+	// checkInterval is how often a watch in a cluster is compared with the bucket: the
 	// server that feeds it may be gone while ours is not.
-	check = 300 * time.Millisecond
+	checkInterval = 300 * time.Millisecond
 )
 
 type bucket struct {
@@ -41,7 +41,7 @@ func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messagi
 		return nil, err
 	}
 	k := &bucket{b: b, o: o}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	for {
 		err := k.open(ctx)
@@ -53,7 +53,7 @@ func (b *Broker) Bucket(ctx context.Context, o messaging.BucketOptions) (messagi
 			return nil, k.fault(o.Name, err)
 		}
 		select {
-		case <-time.After(retry):
+		case <-time.After(retryDelay):
 		case <-ctx.Done():
 		}
 	}
@@ -63,7 +63,7 @@ func (k *bucket) open(ctx context.Context) error {
 	if err := k.b.own.Usable("bucket"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, bucketTime)
+	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
 	marker := markerTTL
 	if k.o.TTL > 0 {
@@ -109,7 +109,7 @@ func (k *bucket) begin(ctx context.Context, key string, value []byte) (context.C
 	if err := errors.Join(ctx.Err(), messaging.CheckEntry(key, value), k.b.own.Usable("bucket")); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, bucketTime)
+	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
 	return ctx, cancel, nil
 }
 
@@ -150,7 +150,7 @@ func (k *bucket) write(ctx context.Context, key string, value []byte, do func(co
 	made := k.b.bucketsMade()
 	revision, err := do(ctx)
 	if err != nil && k.filesGone() && k.remake(made) == nil {
-		ctx, cancel := context.WithTimeout(k.b.ctx, bucketTime)
+		ctx, cancel := context.WithTimeout(k.b.ctx, bucketTimeout)
 		defer cancel()
 		revision, err = do(ctx)
 	}
@@ -179,7 +179,7 @@ func (b *Broker) bucketsMade() chan struct{} {
 // what they know.
 func (k *bucket) remake(made chan struct{}) error {
 	b := k.b
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, defaultTimeout)
 	defer cancel()
 	b.remaking.Lock()
 	defer b.remaking.Unlock()
@@ -252,7 +252,7 @@ func (k *bucket) Watch(ctx context.Context) iter.Seq2[messaging.Change, error] {
 				return
 			}
 			select {
-			case <-time.After(retry):
+			case <-time.After(retryDelay):
 			case <-ctx.Done():
 			}
 		}
@@ -283,7 +283,7 @@ func (k *bucket) turn(ctx context.Context, broken <-chan struct{}, yield func(me
 	t := turn{k: k, shown: make(map[string]bool), yield: yield}
 	var tick <-chan time.Time
 	if !k.b.embedded {
-		ticker := time.NewTicker(check)
+		ticker := time.NewTicker(checkInterval)
 		defer ticker.Stop()
 		tick = ticker.C
 	}
@@ -343,7 +343,7 @@ func (t *turn) take(e jetstream.KeyValueEntry) bool {
 // compare fails when the bucket is ahead of the watch for two checks in a row,
 // or cannot be read.
 func (t *turn) compare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, check)
+	ctx, cancel := context.WithTimeout(ctx, checkInterval)
 	defer cancel()
 	status, err := t.k.kv.Status(ctx)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	calloutSubject = "$SYS.REQ.USER.AUTH"
 	// callouts is how many sessions are authorised at once by one gateway.
 	callouts = 64
-	// authorizeTime is how long an Authorizer may take.
-	authorizeTime = 2 * time.Second
+	// authorizeTimeout is how long an Authorizer may take.
+	authorizeTimeout = 2 * time.Second
 )
 
 // answerCallouts serves the servers' questions who may come in. Any gateway of a
@@ -52,8 +52,8 @@ func (b *Broker) answerCallouts(ctx context.Context) error {
 	return b.own.NATS().FlushWithContext(ctx)
 }
 
-// leaveTime bounds leaveCallouts.
-const leaveTime = time.Second
+// leaveTimeout bounds leaveCallouts.
+const leaveTimeout = time.Second
 
 // leaveCallouts returns when the servers ask the other gateways alone, and what they
 // have asked this one is being answered.
@@ -65,7 +65,7 @@ func (b *Broker) leaveCallouts() {
 	if b.callout.Drain() != nil {
 		return // no session exists yet, so the authorizer is not called
 	}
-	timer := time.NewTimer(leaveTime)
+	timer := time.NewTimer(leaveTimeout)
 	defer timer.Stop()
 	select {
 	case <-over:
@@ -106,7 +106,7 @@ func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, authorizeTime)
+	ctx, cancel := context.WithTimeout(b.ctx, authorizeTimeout)
 	defer cancel()
 	id, err := b.cfg.Authorize(ctx, cred)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// dialTime bounds one try to connect, TLS included.
-const dialTime = 10 * time.Second
+// dialTimeout bounds one try to connect, TLS included.
+const dialTimeout = 10 * time.Second
 
 // maxInfo bounds the first line of a server.
 const maxInfo = 64 << 10
@@ -28,7 +28,7 @@ func dialServer(ctx context.Context, address string, config *tls.Config) (net.Co
 	if err != nil || u.Host == "" {
 		return nil, errors.New("there is no server to pass sessions on to")
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
 	if err != nil {

@@ -39,8 +39,8 @@ const (
 	// maxSubs is the servers' limit for one session: a node's subscriptions and
 	// the inbox of its requests.
 	maxSubs = messaging.MaxSubscriptions + 1
-	// patience bounds what has no deadline of its own.
-	patience = 10 * time.Second
+	// defaultTimeout bounds what has no deadline of its own.
+	defaultTimeout = 10 * time.Second
 )
 
 // Config is what both kinds of bus need.
@@ -157,7 +157,7 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 	if b.js, err = jetstream.New(b.own.NATS(), jetstream.WithDefaultTimeout(5*time.Second)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	return errors.Join(b.listenToSessions(ctx), b.answerCallouts(ctx))
 }

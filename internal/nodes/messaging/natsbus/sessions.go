@@ -69,7 +69,7 @@ func (b *Broker) Disconnect(ctx context.Context, session string) error {
 	if err != nil || messaging.Escape(server) != server || server == "" {
 		return gone
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	m, err := b.system.RequestWithContext(ctx, "$SYS.REQ.SERVER."+server+".KICK", fmt.Appendf(nil, `{"cid":%d}`, id))
 	if errors.Is(err, nats.ErrNoResponders) {

@@ -20,8 +20,8 @@ const (
 	maxFrame = 4 << 20
 	// chunk is how much is read from a server at once.
 	chunk = 16 << 10
-	// writeTime is how long a node may take to accept what is sent to it.
-	writeTime = 10 * time.Second
+	// writeTimeout is how long a node may take to accept what is sent to it.
+	writeTimeout = 10 * time.Second
 )
 
 // Handler serves nodes that use the NATS protocol inside binary WebSocket
@@ -72,14 +72,14 @@ const (
 	// for the answer who a session is, and tells one whose answer is late what it
 	// tells one that is refused; so a client whose answer could be late does not get this far.
 	opening = 128
-	// openTime is how long a session waits for its turn: less than dialTime.
-	openTime = 8 * time.Second
+	// openTimeout is how long a session waits for its turn: less than dialTimeout.
+	openTimeout = 8 * time.Second
 )
 
 // turn waits for a session's turn to be let in; done ends it, and may be called more
 // than once.
 func (b *Broker) turn(ctx context.Context) (done func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	select {
 	case b.opening <- struct{}{}:
@@ -143,7 +143,7 @@ func (b *Broker) carry(ctx context.Context, ws *websocket.Conn, link net.Conn, i
 }
 
 func send(ctx context.Context, ws *websocket.Conn, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return ws.Write(ctx, websocket.MessageBinary, data)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// patience bounds what has no deadline of its own.
-const patience = 10 * time.Second
+// defaultTimeout bounds what has no deadline of its own.
+const defaultTimeout = 10 * time.Second
 
 // Conn is one session.
 type Conn struct {
@@ -290,7 +290,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 	if err := c.Usable("flush"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	return c.Fault("flush", "", c.nc.FlushWithContext(ctx))
 }

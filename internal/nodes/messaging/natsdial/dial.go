@@ -26,8 +26,8 @@ import (
 // ConnectPath is where gateways serve the bus to nodes.
 const ConnectPath = "/nodes/connect"
 
-// dialTime bounds one try to connect, TLS included.
-const dialTime = 10 * time.Second
+// dialTimeout bounds one try to connect, TLS included.
+const dialTimeout = 10 * time.Second
 
 // errHTTPRefused reports that the gateway's HTTP door refused the credential.
 var errHTTPRefused = errors.New("the gateway refused the credential")
@@ -145,7 +145,7 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	options := []nats.Option{
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(func(n int) time.Duration { c.tried(); return o.Pause(n, rand.Float64()) }),
-		nats.ReconnectBufSize(-1), nats.PingInterval(o.PingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(dialTime),
+		nats.ReconnectBufSize(-1), nats.PingInterval(o.PingInterval), nats.MaxPingsOutstanding(2), nats.Timeout(dialTimeout),
 		nats.SyncQueueLen(messaging.DefaultPending), nats.PermissionErrOnSubscribe(true),
 		nats.DontRandomize(), // the operator's order
 	}
@@ -168,11 +168,11 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	return options
 }
 
-// firstPause is at most how long a node waits before it goes to the next of several
+// minRetryDelay is at most how long a node waits before it goes to the next of several
 // gateways, to which the library goes at once: the bus should have noticed what is
 // gone, or it asks the dead who the node is, and many nodes should not come at the
 // same instant.
-const firstPause = 200 * time.Millisecond
+const minRetryDelay = 200 * time.Millisecond
 
 // webDialer does TLS itself, in order to see the status line of the answer: the
 // library tells a refusal like any other failure.
@@ -184,10 +184,10 @@ type webDialer struct {
 
 // Dial connects.
 func (d *webDialer) Dial(network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	if d.worked.Swap(false) && len(d.secured) > 1 {
-		<-time.After(firstPause/10 + time.Duration(float64(firstPause)*0.9*rand.Float64()))
+		<-time.After(minRetryDelay/10 + time.Duration(float64(minRetryDelay)*0.9*rand.Float64()))
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {

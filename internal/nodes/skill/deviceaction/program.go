@@ -22,8 +22,8 @@ import (
 const (
 	// maxLine bounds one chunk of a program that streams, in bytes.
 	maxLine = 1 << 20
-	// drain is how long its output is read after it has ended.
-	drain = 500 * time.Millisecond
+	// drainGrace is how long its output is read after it has ended.
+	drainGrace = 500 * time.Millisecond
 )
 
 // program is an executable of the owner's. It runs as the owner, in a process group
@@ -147,7 +147,7 @@ func (p program) streamed(ctx context.Context, spec sandbox.Spec, c functions.Ca
 	}()
 	r, err := sandbox.Run(ctx, spec)
 	in.Close()
-	_ = out.SetReadDeadline(time.Now().Add(drain)) // a user who left the group may still have it
+	_ = out.SetReadDeadline(time.Now().Add(drainGrace)) // a user who left the group may still have it
 	<-heard
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause // a chunk was refused

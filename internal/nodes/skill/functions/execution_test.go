@@ -295,7 +295,7 @@ func TestIdempotency(t *testing.T) {
 				t.Error("failures are remembered too:", err, runs)
 			}
 		}
-		time.Sleep(functions.KeyLife)
+		time.Sleep(functions.KeyTTL)
 		if v, err := call("f", "a", `[2]`); v != "4" || err != nil {
 			t.Error("keys live a day:", v, err)
 		}

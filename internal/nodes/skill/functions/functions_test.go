@@ -123,7 +123,7 @@ func TestChangesTravelTogether(t *testing.T) {
 		for i := range 5 {
 			_ = r.Register(f(fmt.Sprint("f", i)), false)
 		}
-		time.Sleep(functions.Debounce + time.Millisecond)
+		time.Sleep(functions.DebounceDelay + time.Millisecond)
 		_ = r.Register(f("now"), false)
 		if err := refresher.Flush(t.Context()); err != nil {
 			t.Error(err)

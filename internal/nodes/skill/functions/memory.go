@@ -15,7 +15,7 @@ import (
 
 // Bounds of what is remembered. It ends with the process.
 const (
-	KeyLife   = 24 * time.Hour
+	KeyTTL    = 24 * time.Hour
 	MaxKeys   = 10_000
 	maxKept   = 1 << 20  // bytes of one outcome
 	maxMemory = 64 << 20 // bytes of all outcomes
@@ -150,7 +150,7 @@ func (m *memory) again(ctx context.Context, r Request, e *remembered) (Outcome, 
 
 // forget makes room: what is old goes, then the oldest; outcomes go before keys.
 func (m *memory) forget() {
-	for len(m.order) > 0 && (m.now().Sub(m.order[0].at) > KeyLife || len(m.order) >= MaxKeys) {
+	for len(m.order) > 0 && (m.now().Sub(m.order[0].at) > KeyTTL || len(m.order) >= MaxKeys) {
 		m.drop(m.order[0]) // a call takes an hour at most: the oldest of so many has ended
 	}
 	for _, e := range m.order {

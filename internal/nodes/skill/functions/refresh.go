@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// Debounce is how long changes are collected before they are told.
-	Debounce = 50 * time.Millisecond
+	// DebounceDelay is how long changes are collected before they are told.
+	DebounceDelay = 50 * time.Millisecond
 	// RefreshTimeout bounds one telling.
 	RefreshTimeout = 8 * time.Second
 )
@@ -49,7 +49,7 @@ func (f *Refresher) notice() {
 		return
 	}
 	f.done.Add(1)
-	f.timer = time.AfterFunc(Debounce, func() {
+	f.timer = time.AfterFunc(DebounceDelay, func() {
 		defer f.done.Done()
 		f.mu.Lock()
 		f.timer = nil

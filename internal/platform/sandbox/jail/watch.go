@@ -75,9 +75,9 @@ func (h *helper) watchDisk(dir string, limit int64) {
 	}
 }
 
-// leastEntry is the size in bytes that an empty file is counted with, because names and
+// minEntry is the size in bytes that an empty file is counted with, because names and
 // inodes are limited as well.
-const leastEntry = 1 << 10
+const minEntry = 1 << 10
 
 // deepest is the maximum depth of nested folders, because the cost of walking is its square,
 // and the walk must finish in time.
@@ -101,7 +101,7 @@ func diskUsage(root *os.Root, enough int64) int64 {
 			return nil
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			used += max(st.Blocks<<9, leastEntry) // units of 512 bytes, whatever the file system's are
+			used += max(st.Blocks<<9, minEntry) // units of 512 bytes, whatever the file system's are
 		}
 		if used > enough {
 			return fs.SkipAll

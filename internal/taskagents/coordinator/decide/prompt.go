@@ -47,7 +47,7 @@ const (
 	maxBrief  = 4_000
 	maxTurn   = 3_000
 	maxItem   = 300
-	mostPeers = 8
+	maxPeers  = 8
 )
 
 const rules = `
@@ -79,7 +79,7 @@ func Prompt(s Situation) string {
 	section(&b, "Its task", text.ShortenRunes(s.Task, maxTask))
 	section(&b, "The plan that all share", text.ShortenRunes(s.Brief, maxBrief))
 	var list strings.Builder
-	for _, p := range s.Siblings[max(0, len(s.Siblings)-mostPeers):] {
+	for _, p := range s.Siblings[max(0, len(s.Siblings)-maxPeers):] {
 		fmt.Fprintf(&list, "- %s (%s): %s\n", one(p.Label), one(p.Status), one(p.Result))
 	}
 	section(&b, "Other agents", list.String())

@@ -32,10 +32,10 @@ func (c Check) Passed() bool { return c.Error == "" && c.Exit == 0 }
 
 // Bounds of checks.
 const (
-	MostChecks  = 8
-	checkTime   = 10 * time.Minute
-	maxOutput   = 4000 // characters
-	maxManifest = 1 << 20
+	MaxChecks    = 8
+	checkTimeout = 10 * time.Minute
+	maxOutput    = 4000 // characters
+	maxManifest  = 1 << 20
 )
 
 // Conventions are the checks that a folder's files suggest. They are looked at without
@@ -84,17 +84,17 @@ func hasTest(root *os.Root) bool {
 
 // run runs checks one after the other.
 func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [][]string) (out []Check) {
-	for _, argv := range list[:min(len(list), MostChecks)] {
+	for _, argv := range list[:min(len(list), MaxChecks)] {
 		if r == nil || len(argv) == 0 || ctx.Err() != nil {
 			continue
 		}
 		begun := now()
-		limited, cancel := context.WithTimeout(ctx, checkTime)
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
 		exit, output, err := r.Run(limited, dir, argv)
 		c := Check{Argv: argv, Exit: exit, Output: text.LastRunes(output, maxOutput), TookMS: now().Sub(begun).Milliseconds()}
 		switch {
 		case limited.Err() != nil:
-			c.Error = "it was ended after " + checkTime.String()
+			c.Error = "it was ended after " + checkTimeout.String()
 		case err != nil:
 			c.Error = text.CutRunes(err.Error(), maxSummary)
 		}

@@ -28,11 +28,11 @@ type Verdict struct {
 
 // Bounds of a verdict.
 const (
-	maxSummary   = 2000 // characters
-	maxFollowUp  = 8000
-	mostListed   = 20
-	maxVerdict   = 256 << 10 // bytes read of an answer
-	mostVerdicts = 200       // objects tried
+	maxSummary  = 2000 // characters
+	maxFollowUp = 8000
+	maxListed   = 20
+	maxVerdict  = 256 << 10 // bytes read of an answer
+	maxVerdicts = 200       // objects tried
 )
 
 // ReadVerdict finds the last verdict in a model's answer. Other text, and a revision
@@ -47,7 +47,7 @@ func ReadVerdict(answer string) Verdict {
 		return unread()
 	}
 	begin := end
-	for range mostVerdicts {
+	for range maxVerdicts {
 		if begin = strings.LastIndexByte(answer[:begin], '{'); begin < 0 {
 			break
 		}
@@ -73,7 +73,7 @@ func verdict(raw []byte) (v Verdict, ok bool) {
 		return v, false
 	}
 	v.Summary, v.FollowUp = text.CutRunes(strings.TrimSpace(said.Summary), maxSummary), text.CutRunes(strings.TrimSpace(said.FollowUp), maxFollowUp)
-	for _, item := range said.Checklist[:min(len(said.Checklist), mostListed)] {
+	for _, item := range said.Checklist[:min(len(said.Checklist), maxListed)] {
 		s, isText := jsonx.Text(item)
 		if !isText {
 			s = string(item)

@@ -17,11 +17,11 @@ import (
 
 // Bounds of a recording.
 const (
-	LargestFile = 64 << 20 // bytes
-	LongestLine = 4 << 20  // bytes
-	MostEvents  = 1 << 20
-	Longest     = 7 * 24 * time.Hour
-	largestSide = 1000 // columns or rows
+	MaxFile       = 64 << 20 // bytes
+	MaxLine       = 4 << 20  // bytes
+	MaxEvents     = 1 << 20
+	MaxEventDelay = 7 * 24 * time.Hour
+	maxSide       = 1000 // columns or rows
 )
 
 // Kind states what an event is.
@@ -64,22 +64,22 @@ type header struct {
 
 // Read reads a recording to its end. Errors name the line.
 func Read(r io.Reader) (*Recording, error) {
-	lines := bufio.NewScanner(io.LimitReader(r, LargestFile+1))
-	lines.Buffer(make([]byte, 64<<10), LongestLine)
+	lines := bufio.NewScanner(io.LimitReader(r, MaxFile+1))
+	lines.Buffer(make([]byte, 64<<10), MaxLine)
 	var rec *Recording
 	size := 0
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Bytes()
-		if size += len(line) + 1; size > LargestFile {
-			return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "the recording has more than %d MiB", LargestFile>>20)
+		if size += len(line) + 1; size > MaxFile {
+			return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "the recording has more than %d MiB", MaxFile>>20)
 		}
 		var err error
 		switch {
 		case n == 1:
 			rec, err = readHeader(line)
 		case len(strings.TrimSpace(string(line))) == 0:
-		case len(rec.Events) == MostEvents:
-			err = errors.New("there are more than " + strconv.Itoa(MostEvents) + " events")
+		case len(rec.Events) == MaxEvents:
+			err = errors.New("there are more than " + strconv.Itoa(MaxEvents) + " events")
 		default:
 			var e Event
 			if e, err = readEvent(line); err == nil && len(rec.Events) > 0 && e.At < rec.Events[len(rec.Events)-1].At {
@@ -93,7 +93,7 @@ func Read(r io.Reader) (*Recording, error) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "a line of the recording has more than %d MiB", LongestLine>>20)
+		return nil, capability.Errorf(capability.CodeTooLarge, "cast.read", "a line of the recording has more than %d MiB", MaxLine>>20)
 	case err != nil:
 		return nil, capability.Wrap(capability.CodeFailed, "cast.read", "the recording cannot be read", err)
 	case rec == nil:
@@ -117,7 +117,7 @@ func readHeader(line []byte) (*Recording, error) {
 	if rec.Note == "" {
 		rec.Note = h.Title
 	}
-	if rec.Cols < 1 || rec.Rows < 1 || rec.Cols > largestSide || rec.Rows > largestSide {
+	if rec.Cols < 1 || rec.Rows < 1 || rec.Cols > maxSide || rec.Rows > maxSide {
 		return nil, errors.New("the size of the terminal must be from 1 to 1000 columns and rows")
 	}
 	return rec, nil
@@ -135,7 +135,7 @@ func readEvent(line []byte) (e Event, err error) {
 		switch n {
 		case 1:
 			seconds, err := strconv.ParseFloat(string(value), 64)
-			if err != nil || !(seconds >= 0 && seconds <= Longest.Seconds()) {
+			if err != nil || !(seconds >= 0 && seconds <= MaxEventDelay.Seconds()) {
 				return errors.New("its time must be a number of seconds, from 0 to a week")
 			}
 			e.At = time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
@@ -175,5 +175,5 @@ func (e Event) Size() (cols, rows int, ok bool) {
 	left, right, found := strings.Cut(e.Data, "x")
 	cols, err := strconv.Atoi(left)
 	rows, err2 := strconv.Atoi(right)
-	return cols, rows, found && err == nil && err2 == nil && min(cols, rows) >= 1 && max(cols, rows) <= largestSide
+	return cols, rows, found && err == nil && err2 == nil && min(cols, rows) >= 1 && max(cols, rows) <= maxSide
 }

@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 		{head + `[1,"r","x"]`, "120x40"},
 		{head + `[1,"o","x"] 3`, "no JSON"},
 		{head + `[2,"o","x"]` + "\n" + `[1,"o","x"]`, "line 3"},
-		{head + `[1,"o","` + strings.Repeat("x", LongestLine) + `"]`, "4 MiB"},
+		{head + `[1,"o","` + strings.Repeat("x", MaxLine) + `"]`, "4 MiB"},
 	} {
 		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("want %q: %v", c.want, err)

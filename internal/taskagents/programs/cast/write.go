@@ -27,9 +27,9 @@ type Writer struct {
 }
 
 // NewWriter writes the header: cli is the program and its version, as in [Recording].
-// limit is in bytes, LargestFile at most. Close closes to.
+// limit is in bytes, MaxFile at most. Close closes to.
 func NewWriter(to io.WriteCloser, began time.Time, cols, rows int, cli, note string, limit int) *Writer {
-	w := &Writer{to: to, began: began, left: min(limit, LargestFile)}
+	w := &Writer{to: to, began: began, left: min(limit, MaxFile)}
 	head, _ := jsonx.Marshal(header{Version: 1, Cols: cols, Rows: rows, CLI: cli, Note: note}) // plain values: it cannot fail
 	w.line(head)
 	return w
@@ -59,7 +59,7 @@ func (w *Writer) Add(at time.Time, kind Kind, data []byte) {
 }
 
 func (w *Writer) event(at time.Time, kind Kind, data []byte) {
-	w.last = min(max(at.Sub(w.began), w.last), Longest) // clocks are set back
+	w.last = min(max(at.Sub(w.began), w.last), MaxEventDelay) // clocks are set back
 	line := append([]byte{'['}, strconv.FormatFloat(w.last.Seconds(), 'f', 6, 64)...)
 	line = jsonx.AppendString(append(line, `,"`+string(kind)+`",`...), string(data))
 	w.line(append(line, ']'))
@@ -71,7 +71,7 @@ func (w *Writer) line(line []byte) {
 	if w.over {
 		return
 	}
-	if len(line)+1 > w.left-roomForEnd || len(line) >= LongestLine {
+	if len(line)+1 > w.left-roomForEnd || len(line) >= MaxLine {
 		line, w.over = []byte("["+strconv.FormatFloat(w.last.Seconds(), 'f', 6, 64)+`,"m","end"]`), true
 	}
 	w.left -= len(line) + 1

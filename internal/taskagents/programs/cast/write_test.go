@@ -34,7 +34,7 @@ func (f *file) Close() error {
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	f := &file{room: -1}
 	began := time.Unix(1000, 0)
-	w := cast.NewWriter(f, began, 120, 40, "claude 2.1.197", "a note", cast.LargestFile)
+	w := cast.NewWriter(f, began, 120, 40, "claude 2.1.197", "a note", cast.MaxFile)
 	const shown = "\x1b[1m✳ grüß\"e\\ 🙂\x1b[0m"
 	for i := range len(shown) { // cut everywhere
 		w.Add(began.Add(time.Second), cast.Output, []byte(shown[i:i+1]))

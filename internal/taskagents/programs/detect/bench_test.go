@@ -14,10 +14,10 @@ func BenchmarkLook(b *testing.B) {
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		s.now = s.now.Add(evaluateEvery)
+		s.now = s.now.Add(evaluateInterval)
 		s.print(string("|/-+"[n%4]))
 		n++
-		s.now = s.now.Add(evaluateEvery)
+		s.now = s.now.Add(evaluateInterval)
 		s.Tick(s.now)
 	}
 }

@@ -16,24 +16,24 @@ import (
 
 // Intervals of the detector, and how long a state must last before it is reported.
 const (
-	evaluateEvery = 50 * time.Millisecond
-	longestUpdate = time.Second // then a synchronised update is evaluated although it has not ended
-	blockerSettle = 250 * time.Millisecond
-	doneSettle    = 1500 * time.Millisecond
-	signalSettle  = 2500 * time.Millisecond // a completion that only the last lines of the screen show
-	hookYields    = 2 * time.Second
-	// agreedSettle applies if a sequence and the screen agree; the longer times are for one
+	evaluateInterval = 50 * time.Millisecond
+	maxUpdateDelay   = time.Second // then a synchronised update is evaluated although it has not ended
+	blockerDelay     = 250 * time.Millisecond
+	doneDelay        = 1500 * time.Millisecond
+	signalDelay      = 2500 * time.Millisecond // a completion that only the last lines of the screen show
+	hookGrace        = 2 * time.Second
+	// agreedDelay applies if a sequence and the screen agree; the longer times are for one
 	// of them alone.
-	agreedSettle = 500 * time.Millisecond
-	fatalSettle  = 750 * time.Millisecond
-	workSettle   = 250 * time.Millisecond // work without a submitted text; the start of helpers looks like it for an instant
+	agreedDelay = 500 * time.Millisecond
+	fatalDelay  = 750 * time.Millisecond
+	workDelay   = 250 * time.Millisecond // work without a submitted text; the start of helpers looks like it for an instant
 )
 
 const (
-	mostTyped   = 4096 // bytes
-	mostPayload = 1000 // bytes of a sequence
-	longestText = 200  // bytes of a piece of evidence
-	mostSeries  = 8    // changes that one look can tell
+	maxTyped   = 4096 // bytes
+	maxPayload = 1000 // bytes of a sequence
+	maxText    = 200  // bytes of a piece of evidence
+	maxSeries  = 8    // changes that one look can tell
 )
 
 // Screen is the screen of the session, as package term keeps it.
@@ -136,7 +136,7 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 	if d.reads[n] {
 		d.order++
-		d.sequences[n] = sequence{text.ClipBytes(data, mostPayload), now, d.order}
+		d.sequences[n] = sequence{text.ClipBytes(data, maxPayload), now, d.order}
 		if !d.entered.IsZero() && !d.took {
 			d.took, d.tookBy = d.says(n, "busy"), n
 		}
@@ -157,7 +157,7 @@ func (d *Detector) says(n int, state string) bool {
 // Output is told after the screen has taken in what the program printed.
 func (d *Detector) Output(now time.Time) {
 	d.output = now
-	if t := text.ClipBytes(d.screen.Title(), mostPayload); t != d.title {
+	if t := text.ClipBytes(d.screen.Title(), maxPayload); t != d.title {
 		d.order++
 		d.title, d.sequences[0] = t, sequence{t, now, d.order}
 	}
@@ -169,7 +169,7 @@ func (d *Detector) Output(now time.Time) {
 func (d *Detector) changed(now time.Time) {
 	d.news = now
 	if d.due.IsZero() {
-		d.due = now.Add(evaluateEvery)
+		d.due = now.Add(evaluateInterval)
 	}
 }
 
@@ -200,7 +200,7 @@ func (d *Detector) Input(now time.Time, data []byte) {
 			if text == "" {
 				return
 			}
-		case (text[0] >= ' ' || text[0] == '\n') && text[0] != '\x7f' && len(d.typed) < mostTyped && d.status.State != Blocked:
+		case (text[0] >= ' ' || text[0] == '\n') && text[0] != '\x7f' && len(d.typed) < maxTyped && d.status.State != Blocked:
 			d.typed += text[:1]
 		}
 		text = text[1:]
@@ -220,7 +220,7 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	if d.fact != nil && d.fact.Class < f.Class {
 		return
 	}
-	f.at, f.Text = now, text.ClipBytes(f.Text, longestText)
+	f.at, f.Text = now, text.ClipBytes(f.Text, maxText)
 	d.fact, d.factNews = &f, true
 	d.changed(now)
 }
@@ -284,7 +284,7 @@ func (d *Detector) Tick(now time.Time) (changes []Change) {
 	if !d.due.IsZero() && (!now.Before(d.due) || d.factNews) {
 		d.evaluate(now)
 	}
-	for range mostSeries {
+	for range maxSeries {
 		// What has come and was not looked at yet may say otherwise.
 		if d.cand == nil || !d.due.IsZero() || now.Sub(d.cand.since) < d.cand.settle {
 			break
@@ -305,8 +305,8 @@ func (d *Detector) evaluate(now time.Time) {
 		if d.held.IsZero() {
 			d.held = now
 		}
-		if now.Sub(d.held) < longestUpdate {
-			d.due = now.Add(evaluateEvery)
+		if now.Sub(d.held) < maxUpdateDelay {
+			d.due = now.Add(evaluateInterval)
 			return
 		}
 	}

@@ -89,10 +89,10 @@ func (s *session) expect(t *testing.T, words ...string) {
 }
 
 const (
-	long = 10 * time.Second
-	busy = "\x1b]0;⠂ Claude Code\a"
-	idle = "\x1b]0;✳ Claude Code\a"
-	ask  = "● Write(a)\n\nDo you want to create a?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend"
+	settleTimeout = 10 * time.Second
+	busy          = "\x1b]0;⠂ Claude Code\a"
+	idle          = "\x1b]0;✳ Claude Code\a"
+	ask           = "● Write(a)\n\nDo you want to create a?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend"
 )
 
 // claude is the screen of Claude Code with a transcript above an empty input box.
@@ -104,19 +104,19 @@ func claude(above string) string {
 // ready is a session whose program waits for its first task.
 func ready(t testing.TB) *session {
 	s := start(t, programs.Claude)
-	return s.print("\x1b[?2004h" + idle).show(claude("Welcome")).after(long)
+	return s.print("\x1b[?2004h" + idle).show(claude("Welcome")).after(settleTimeout)
 }
 
 // atWork is one whose program works on it.
 func atWork(t testing.TB) *session {
 	s := ready(t).typed("\x1b[200~do it\x1b[201~").typed("\r")
-	return s.print(busy).show(claude("❯ do it\n✽ Baking… (1s)")).after(long)
+	return s.print(busy).show(claude("❯ do it\n✽ Baking… (1s)")).after(settleTimeout)
 }
 
 func TestATurn(t *testing.T) {
 	t.Parallel()
 	s := atWork(t)
-	s.print(idle).show(claude("❯ do it\n● Done.\n✻ Baked for 3s")).after(long).expect(t, "starting", "ready", "busy", "done")
+	s.print(idle).show(claude("❯ do it\n● Done.\n✻ Baked for 3s")).after(settleTimeout).expect(t, "starting", "ready", "busy", "done")
 }
 
 func TestProseDoesNotBlock(t *testing.T) {
@@ -132,7 +132,7 @@ func TestProseDoesNotBlock(t *testing.T) {
 		"● DECISION: shall I go on?\n  DECISION: the example in the fence",
 	} {
 		s := atWork(t)
-		s.print(idle).show(claude("❯ do it\n" + prose + "\n✻ Baked for 3s")).after(long)
+		s.print(idle).show(claude("❯ do it\n" + prose + "\n✻ Baked for 3s")).after(settleTimeout)
 		if s.said[len(s.said)-1] != "done" || len(s.said) != 4 {
 			t.Errorf("%s: %q", prose, s.said)
 		}
@@ -141,7 +141,7 @@ func TestProseDoesNotBlock(t *testing.T) {
 
 func TestADialogBeatsWhatTheTitleSays(t *testing.T) {
 	t.Parallel()
-	s := atWork(t).print(idle).show(ask).after(long)
+	s := atWork(t).print(idle).show(ask).after(settleTimeout)
 	s.expect(t, "starting", "ready", "busy", "blocked:permission")
 	if b := s.Status().Blocker; b.Prompt != "Do you want to create a?" || len(b.Options) != 2 || b.Selected != 0 {
 		t.Errorf("%+v", b)
@@ -150,23 +150,23 @@ func TestADialogBeatsWhatTheTitleSays(t *testing.T) {
 
 func TestAnUnknownDialogBlocks(t *testing.T) {
 	t.Parallel()
-	s := ready(t).show("Fancy a new colour for the moon?\n ❯ 1. Green\n   2. Blue\n").after(long)
+	s := ready(t).show("Fancy a new colour for the moon?\n ❯ 1. Green\n   2. Blue\n").after(settleTimeout)
 	s.expect(t, "starting", "ready", "blocked:unknown")
 	if b := s.Status().Blocker; b.Options[1] != "Blue" {
 		t.Errorf("%+v", b)
 	}
-	s.show(claude("Welcome")).after(long).expect(t, "starting", "ready", "blocked:unknown", "ready")
+	s.show(claude("Welcome")).after(settleTimeout).expect(t, "starting", "ready", "blocked:unknown", "ready")
 }
 
 func TestTheSameDialogDrawnAgainIsOne(t *testing.T) {
 	t.Parallel()
-	s := atWork(t).show(ask).after(long)
+	s := atWork(t).show(ask).after(settleTimeout)
 	n := len(s.said)
-	s.show("\n" + strings.Replace(strings.Replace(ask, "❯ 1", "  1", 1), "  2", "❯ 2", 1)).after(long)
+	s.show("\n" + strings.Replace(strings.Replace(ask, "❯ 1", "  1", 1), "  2", "❯ 2", 1)).after(settleTimeout)
 	if len(s.said) != n {
 		t.Errorf("%q", s.said)
 	}
-	s.show(strings.Replace(ask, "create a", "create another", 1)).after(long)
+	s.show(strings.Replace(ask, "create a", "create another", 1)).after(settleTimeout)
 	if len(s.said) != n+1 {
 		t.Errorf("another question is another dialog: %q", s.said)
 	}
@@ -175,20 +175,20 @@ func TestTheSameDialogDrawnAgainIsOne(t *testing.T) {
 func TestAShortFlickerIsNotTold(t *testing.T) {
 	t.Parallel()
 	s := ready(t)
-	s.show(ask).after(150*time.Millisecond).show(claude("Welcome")).after(long).expect(t, "starting", "ready")
+	s.show(ask).after(150*time.Millisecond).show(claude("Welcome")).after(settleTimeout).expect(t, "starting", "ready")
 }
 
 func TestTextThatEnterDidNotSubmit(t *testing.T) {
 	t.Parallel()
 	s := ready(t).typed("\x1b[200~one\ntwo\x1b[201~\r")
-	s.show(strings.Replace(claude("Welcome"), "❯ ", "❯ [Pasted text #1 +1 lines]", 1)).after(long).expect(t, "starting", "ready", "ready:unsubmitted")
-	s.typed("\r").print(busy).show(claude("❯ one\n  two\n✽ Baking…")).after(long).expect(t, "starting", "ready", "ready:unsubmitted", "busy")
+	s.show(strings.Replace(claude("Welcome"), "❯ ", "❯ [Pasted text #1 +1 lines]", 1)).after(settleTimeout).expect(t, "starting", "ready", "ready:unsubmitted")
+	s.typed("\r").print(busy).show(claude("❯ one\n  two\n✽ Baking…")).after(settleTimeout).expect(t, "starting", "ready", "ready:unsubmitted", "busy")
 }
 
 func TestEscEndsATurnWithoutAHook(t *testing.T) {
 	t.Parallel()
 	s := atWork(t).fact(Fact{Class: 2, State: Busy, Source: "hook:PreToolUse"}).after(time.Second)
-	s.typed("\x1b").print(idle).show(claude("Welcome")).after(long)
+	s.typed("\x1b").print(idle).show(claude("Welcome")).after(settleTimeout)
 	s.expect(t, "starting", "ready", "busy", "ready:interrupted")
 }
 
@@ -196,8 +196,8 @@ func TestEscEndsATurnWithoutAHook(t *testing.T) {
 func TestEscBeforeTheFirstWord(t *testing.T) {
 	t.Parallel()
 	last := "❯ before\n● Done.\n✻ Baked for 3s"
-	s := ready(t).typed("do it\r").print(busy).show(claude(last + "\n❯ do it\n✽ Baking… (1s)")).after(long)
-	s.typed("\x1b").print(idle).show(claude(last)).after(long)
+	s := ready(t).typed("do it\r").print(busy).show(claude(last + "\n❯ do it\n✽ Baking… (1s)")).after(settleTimeout)
+	s.typed("\x1b").print(idle).show(claude(last)).after(settleTimeout)
 	s.expect(t, "starting", "ready", "busy", "ready:interrupted")
 }
 
@@ -211,36 +211,36 @@ func TestHooks(t *testing.T) {
 	})
 	t.Run("yield to a dialog", func(t *testing.T) {
 		t.Parallel()
-		atWork(t).show(ask).after(long).fact(stop).after(long).expect(t, "starting", "ready", "busy", "blocked:permission")
+		atWork(t).show(ask).after(settleTimeout).fact(stop).after(settleTimeout).expect(t, "starting", "ready", "busy", "blocked:permission")
 	})
 	t.Run("yield to what is two seconds newer", func(t *testing.T) {
 		t.Parallel()
 		s := atWork(t).fact(stop).after(3 * time.Second)
-		s.print(strings.Replace(busy, "⠂", "⠐", 1)).after(long)
+		s.print(strings.Replace(busy, "⠂", "⠐", 1)).after(settleTimeout)
 		// The title was busy all the time; nothing newer contradicts the hook.
 		s.expect(t, "starting", "ready", "busy", "done")
 		s.print(idle).show(claude("❯ do it\n✻ Baked for 3s")).after(3 * time.Second)
-		s.print(busy).show(claude("❯ do it\n✻ Baked for 3s\n✽ Waking…")).after(long).expect(t, "starting", "ready", "busy", "done", "busy")
+		s.print(busy).show(claude("❯ do it\n✻ Baked for 3s\n✽ Waking…")).after(settleTimeout).expect(t, "starting", "ready", "busy", "done", "busy")
 	})
 	t.Run("yield to an end that no hook told", func(t *testing.T) {
 		t.Parallel()
 		s := atWork(t).fact(Fact{Class: 2, State: Busy, Phase: PhaseThinking, Source: "hook:UserPromptSubmit"}).after(500 * time.Millisecond)
 		s.print(idle).show(claude("❯ do it\n● Credit balance too low")).after(time.Second).expect(t, "starting", "ready", "busy", "busy")
 		s.after(2*time.Second).expect(t, "starting", "ready", "busy", "busy", "failed:billing")
-		s.after(long).expect(t, "starting", "ready", "busy", "busy", "failed:billing")
+		s.after(settleTimeout).expect(t, "starting", "ready", "busy", "busy", "failed:billing")
 	})
 	t.Run("yield when a dialog was answered", func(t *testing.T) {
 		t.Parallel()
 		s := atWork(t).fact(Fact{Class: 2, State: Busy, Phase: PhaseTool + ":Write", Source: "hook:PreToolUse"}).after(100 * time.Millisecond)
 		s.print(idle).show(ask).after(600 * time.Millisecond)
-		s.show(claude("❯ do it\n● Write(a)\n  ⎿  User rejected write to a")).after(long)
+		s.show(claude("❯ do it\n● Write(a)\n  ⎿  User rejected write to a")).after(settleTimeout)
 		s.expect(t, "starting", "ready", "busy", "busy:tool", "blocked:permission", "done")
 	})
 	t.Run("structured facts are all there is", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, programs.Claude).fact(Fact{Class: 1, State: Ready, Source: "structured"}).after(time.Second)
 		s.fact(Fact{Class: 1, State: Busy}).after(time.Second).fact(Fact{Class: 2, State: Ready}).after(time.Second)
-		s.show(ask).after(long).expect(t, "starting", "ready", "busy")
+		s.show(ask).after(settleTimeout).expect(t, "starting", "ready", "busy")
 	})
 }
 
@@ -262,10 +262,10 @@ func TestExit(t *testing.T) {
 	s = start(t, programs.Codex).show("Error loading configuration: nothing fits")
 	s.record(s.Exit(s.now, 1, false))
 	s.expect(t, "starting", "failed:config")
-	one := start(t, programs.OpenCode).show("> build · m\n").after(long).print("\nError: Incorrect API key provided.\n")
+	one := start(t, programs.OpenCode).show("> build · m\n").after(settleTimeout).print("\nError: Incorrect API key provided.\n")
 	one.record(one.Exit(one.now, 1, false))
 	one.expect(t, "starting", "busy", "failed:auth", "failed:exit")
-	if s.record(s.show(ask).Tick(s.now.Add(long))); len(s.said) != 2 {
+	if s.record(s.show(ask).Tick(s.now.Add(settleTimeout))); len(s.said) != 2 {
 		t.Errorf("a state after the end: %q", s.said)
 	}
 }
@@ -273,8 +273,8 @@ func TestExit(t *testing.T) {
 func TestAnUpdateIsSeenWhole(t *testing.T) {
 	t.Parallel()
 	s := ready(t).print("\x1b[?2026h").show(ask).after(800 * time.Millisecond)
-	s.show(claude("Welcome")).print("\x1b[?2026l").after(long).expect(t, "starting", "ready")
-	s = ready(t).print("\x1b[?2026h").show(ask).after(long) // one that never ends
+	s.show(claude("Welcome")).print("\x1b[?2026l").after(settleTimeout).expect(t, "starting", "ready")
+	s = ready(t).print("\x1b[?2026h").show(ask).after(settleTimeout) // one that never ends
 	s.expect(t, "starting", "ready", "blocked:permission")
 }
 
@@ -391,8 +391,8 @@ func FuzzDetector(f *testing.F) {
 			s.print(string(out[i:min(i+197, len(out))])).after(30 * time.Millisecond)
 			s.typed(string(in)).after(time.Second)
 		}
-		s.after(long)
-		if len(s.typedText()) > mostTyped {
+		s.after(settleTimeout)
+		if len(s.typedText()) > maxTyped {
 			t.Fatal("what was typed is kept without bounds")
 		}
 		if fmt.Sprint(s.Explain(s.now)) == "" {

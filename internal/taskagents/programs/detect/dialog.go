@@ -23,12 +23,12 @@ type Dialog struct {
 }
 
 const (
-	dialogRows    = 25
-	mostBelow     = 14 // non-blank rows below the options: footer, notes, a preview
-	rowsOfPrompt  = 14 // rows above the options that may belong to the question
-	gap           = 3  // rows between options: blanks, descriptions, a line
-	mostOptions   = 40
-	longestPrompt = 400 // runes
+	dialogRows   = 25
+	maxBelow     = 14 // non-blank rows below the options: footer, notes, a preview
+	rowsOfPrompt = 14 // rows above the options that may belong to the question
+	gap          = 3  // rows between options: blanks, descriptions, a line
+	maxOptions   = 40
+	maxPrompt    = 400 // runes
 )
 
 const allCursors = "❯›●>"
@@ -64,7 +64,7 @@ func findDialog(rows []string, inverse []bool, file *File) *Dialog {
 		d := &Dialog{first: list[0].row, last: list[len(list)-1].row, Selected: selected(list, inverse)}
 		var below int
 		below, d.footer = footer(rows[d.last+1:])
-		if below > mostBelow || !d.footer && (o.number == 0 || file.Footer) {
+		if below > maxBelow || !d.footer && (o.number == 0 || file.Footer) {
 			continue
 		}
 		for _, each := range list {
@@ -106,7 +106,7 @@ func readOption(rows []string, y int, cursors string) (o option, ok bool) {
 		}
 		o.label = strings.TrimSpace(s[digits+1:])
 	}
-	o.label = text.CutRunes(o.label, longestPrompt)
+	o.label = text.CutRunes(o.label, maxPrompt)
 	return o, o.label != ""
 }
 
@@ -127,7 +127,7 @@ func numbered(rows []string, start int, at option, cursors string) []option {
 	list := []option{at}
 	for _, step := range []int{-1, 1} {
 		prev, skipped := at, 0
-		for y := at.row + step; y >= start && y < len(rows) && len(list) < mostOptions; y += step {
+		for y := at.row + step; y >= start && y < len(rows) && len(list) < maxOptions; y += step {
 			o, ok := readOption(rows, y, cursors)
 			switch {
 			case ok && o.number == prev.number+step && o.col >= at.col-1 && o.col <= at.col+1:
@@ -152,7 +152,7 @@ func numbered(rows []string, start int, at option, cursors string) []option {
 func aligned(rows []string, start int, at option, cursors string) []option {
 	list := []option{at}
 	for _, step := range []int{-1, 1} {
-		for y := at.row + step; y >= start && y < len(rows) && len(list) < mostOptions; y += step {
+		for y := at.row + step; y >= start && y < len(rows) && len(list) < maxOptions; y += step {
 			o, ok := readOption(rows, y, cursors)
 			if !ok || o.col != at.col || o.number != 0 {
 				break
@@ -232,13 +232,13 @@ func prompt(rows []string) string {
 	}
 	for i := len(paragraphs) - 1; i >= 0; i-- {
 		if strings.Contains(paragraphs[i], "?") {
-			return text.CutRunes(paragraphs[i], longestPrompt)
+			return text.CutRunes(paragraphs[i], maxPrompt)
 		}
 	}
 	if len(paragraphs) == 0 {
 		return ""
 	}
-	return text.CutRunes(paragraphs[len(paragraphs)-1], longestPrompt)
+	return text.CutRunes(paragraphs[len(paragraphs)-1], maxPrompt)
 }
 
 // Fingerprint recognises the same question when it is drawn again: its kind, the first

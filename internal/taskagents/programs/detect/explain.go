@@ -43,8 +43,8 @@ type Explained struct {
 	Why      string `json:"why"`
 }
 
-// stallAfter is the time without change after which a session counts as stalled.
-const stallAfter = time.Minute
+// stallTimeout is the time without change after which a session counts as stalled.
+const stallTimeout = time.Minute
 
 // Explain states why. The rules are those of the last look.
 func (d *Detector) Explain(now time.Time) Explanation {
@@ -55,7 +55,7 @@ func (d *Detector) Explain(now time.Time) Explanation {
 	}
 	if !d.output.IsZero() {
 		x.QuietMS = now.Sub(d.output).Milliseconds()
-		x.Quiet = now.Sub(d.output) >= stallAfter
+		x.Quiet = now.Sub(d.output) >= stallTimeout
 	}
 	won := map[string]bool{}
 	deciding := d.grounds

@@ -78,13 +78,13 @@ func (d *Detector) propose() (proposal, bool) {
 	case ok && answered:
 		d.fact = nil
 		return p, true
-	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookYields: // a hook yields to newer signals of the terminal
+	case ok && word != hook.status.Word() && d.lowerSince.Sub(d.fact.at) >= hookGrace: // a hook yields to newer signals of the terminal
 		d.fact = nil
 		return p, true
 	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
 		// The turn was over at once, and no hook told of it: the program has to have waited
 		// as long as a fact is believed.
-		p.settle = hookYields
+		p.settle = hookGrace
 		return p, true
 	}
 	return hook, true
@@ -147,7 +147,7 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	bracketed := d.screen.Mode(2004)
 	if s.fatal != nil && from == Starting && !bracketed {
 		return proposal{
-			status: Status{State: Error, Kind: s.fatal.Rule.Detail}, settle: fatalSettle, cause: "refused to start",
+			status: Status{State: Error, Kind: s.fatal.Rule.Detail}, settle: fatalDelay, cause: "refused to start",
 			evidence: []Evidence{d.evidence(s.fatal)},
 		}, true
 	}
@@ -188,7 +188,7 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 
 // asked is a dialog or a sign-in screen, or a sequence that says there is one.
 func (d *Detector) asked(s signs) (proposal, bool) {
-	p := proposal{settle: blockerSettle, cause: "dialog"}
+	p := proposal{settle: blockerDelay, cause: "dialog"}
 	rule := s.ask
 	dialog := d.view.Dialog != nil
 	if rule == nil && !dialog {
@@ -224,12 +224,12 @@ func (d *Detector) asked(s signs) (proposal, bool) {
 // working is a turn that runs. It is announced as such first; what it is busy with
 // follows.
 func (d *Detector) working(s signs, why []Evidence) proposal {
-	p := proposal{status: Status{State: Busy}, settle: workSettle, cause: "work", evidence: why}
+	p := proposal{status: Status{State: Busy}, settle: workDelay, cause: "work", evidence: why}
 	switch d.status.State {
 	case Busy:
-		p.cause, p.settle = "phase", doneSettle
+		p.cause, p.settle = "phase", doneDelay
 		if s.phase != nil {
-			p.status.Phase, p.settle = s.phase.Rule.Detail, blockerSettle
+			p.status.Phase, p.settle = s.phase.Rule.Detail, blockerDelay
 			p.evidence = []Evidence{d.evidence(s.phase)}
 		}
 	case Ready:
@@ -240,7 +240,7 @@ func (d *Detector) working(s signs, why []Evidence) proposal {
 		// A permission lets a tool run. After other answers the next dialog or the end
 		// of the turn often follows at once.
 		if b := d.status.Blocker; b == nil || b.Type != "permission" {
-			p.settle = doneSettle
+			p.settle = doneDelay
 		}
 	default:
 		// While a program starts, loading looks like work.
@@ -268,11 +268,11 @@ func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 	sure := d.endOfTurn(s, sequence, &p)
 	switch open := !d.turn.IsZero(); {
 	case box && sequence && sure:
-		p.settle = agreedSettle
+		p.settle = agreedDelay
 	case open && (box || sequence):
-		p.settle = doneSettle
+		p.settle = doneDelay
 	case open || d.file.OneShot:
-		p.settle = signalSettle
+		p.settle = signalDelay
 	default: // some programs draw the input box while they work, so the box or a sequence alone proves little
 		p.settle = d.readySettle()
 	}
@@ -320,10 +320,10 @@ func (d *Detector) unsent(p proposal) proposal {
 	p.status.Phase = d.status.Phase
 	switch holds := !d.entered.IsZero() && d.view.Holds(d.typed); {
 	case holds:
-		p.status.Phase, p.settle, p.cause = PhaseUnsubmitted, doneSettle, "not submitted"
+		p.status.Phase, p.settle, p.cause = PhaseUnsubmitted, doneDelay, "not submitted"
 		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Enter, and the text still stands in the input box", at: d.entered})
 	case d.status.Phase == PhaseUnsubmitted:
-		p.status.Phase, p.settle = "", agreedSettle
+		p.status.Phase, p.settle = "", agreedDelay
 	}
 	return p
 }
@@ -333,7 +333,7 @@ func (d *Detector) readySettle() time.Duration {
 }
 
 func (d *Detector) evidence(v *Verdict) Evidence {
-	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: text.ClipBytes(v.Text, longestText), at: d.news}
+	e := Evidence{Class: 4, Source: v.Rule.Region.String(), Rule: v.Rule.ID, Text: text.ClipBytes(v.Text, maxText), at: d.news}
 	if v.Rule.Region.Sequence() {
 		n, _ := v.Rule.Region.OSC()
 		e.Class, e.at = 3, d.sequences[n].at

@@ -109,7 +109,7 @@ func (v *View) Question(r *Rule) (question string, options []string, selected in
 	if found := groups(lines, r.prompt, 1); len(found) > 0 {
 		question = found[0]
 	}
-	if found := groups(lines, r.options, mostOptions); len(found) > 0 {
+	if found := groups(lines, r.options, maxOptions); len(found) > 0 {
 		options, selected = found, -1
 	}
 	if r.url != nil {
@@ -125,7 +125,7 @@ func groups(lines []string, re *regexp.Regexp, most int) (found []string) {
 	for _, line := range lines {
 		for _, m := range re.FindAllStringSubmatch(line, most) {
 			if m[1] != "" && len(found) < most {
-				found = append(found, text.CutRunes(m[1], longestPrompt))
+				found = append(found, text.CutRunes(m[1], maxPrompt))
 			}
 		}
 	}

@@ -60,8 +60,8 @@ func parseRegion(text string) (Region, error) {
 
 // Bounds of what is looked at, whatever the screen's size.
 const (
-	mostRows   = 200
-	longestRow = 1000 // runes
+	maxRows = 200
+	maxRow  = 1000 // runes
 )
 
 // Snapshot is what a look at a screen takes: its rows and what the program sent beside
@@ -111,12 +111,12 @@ func (t *regionText) holds(s string) bool {
 
 // Look finds the regions of a screen.
 func Look(file *File, s Snapshot) *View {
-	v := &View{file: file, title: text.CutRunes(s.Title, mostPayload), osc: s.OSC, last: -1, found: map[Region]*regionText{}}
-	rows := s.Rows[max(0, len(s.Rows)-mostRows):]
+	v := &View{file: file, title: text.CutRunes(s.Title, maxPayload), osc: s.OSC, last: -1, found: map[Region]*regionText{}}
+	rows := s.Rows[max(0, len(s.Rows)-maxRows):]
 	v.inverse = make([]bool, len(rows))
 	copy(v.inverse, s.Inverse[max(0, min(len(s.Inverse), len(s.Rows)-len(rows))):])
 	for i, row := range rows {
-		row = strings.TrimRightFunc(text.CutRunes(plainSpace(row), longestRow), unicode.IsSpace)
+		row = strings.TrimRightFunc(text.CutRunes(plainSpace(row), maxRow), unicode.IsSpace)
 		v.rows = append(v.rows, row)
 		if row != "" {
 			v.last = i
@@ -235,7 +235,7 @@ func (v *View) linesOf(r Region) []string {
 	case "title":
 		return nonEmpty(v.title)
 	case "osc":
-		return nonEmpty(text.CutRunes(v.osc[r.n], mostPayload))
+		return nonEmpty(text.CutRunes(v.osc[r.n], maxPayload))
 	case "whole":
 		return v.rows[:v.last+1]
 	case "last_lines":
@@ -265,9 +265,9 @@ func (v *View) linesOf(r Region) []string {
 	case "footer":
 		switch {
 		case v.Box != nil:
-			return v.lastOf(v.Box.Last+1, v.last, mostRows)
+			return v.lastOf(v.Box.Last+1, v.last, maxRows)
 		case v.Dialog != nil:
-			return v.lastOf(v.Dialog.last+1, v.last, mostRows)
+			return v.lastOf(v.Dialog.last+1, v.last, maxRows)
 		}
 		return v.lastOf(0, v.last, 2)
 	}
@@ -293,7 +293,7 @@ func (v *View) turn(n int) []string {
 
 // Turn returns the lines of the last turn as they stand on the screen: what follows the
 // last text that was submitted, up to the input box.
-func (v *View) Turn() []string { return v.turn(mostRows) }
+func (v *View) Turn() []string { return v.turn(maxRows) }
 
 // echo reports whether a line of the transcript is one that was submitted; what answers
 // quote is indented.

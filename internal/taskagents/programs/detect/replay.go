@@ -11,9 +11,9 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/term"
 )
 
-// replayTail is how long the clock continues after the last event, so that the final screen
+// replayGrace is how long the clock continues after the last event, so that the final screen
 // may settle.
-const replayTail = 5 * time.Second
+const replayGrace = 5 * time.Second
 
 // ReplayStep is one change of state, in the words of the marks.
 type ReplayStep struct {
@@ -145,5 +145,5 @@ func Replay(rec *cast.Recording, file *File, version string, tell func(ReplaySte
 			d.Output(now)
 		}
 	}
-	return until(now.Add(replayTail))
+	return until(now.Add(replayGrace))
 }

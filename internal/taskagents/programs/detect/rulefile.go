@@ -21,12 +21,12 @@ const BuiltIn = "built in"
 // Bounds of rule files: a file that a user put into the override folder must not
 // make every look at every screen slow.
 const (
-	mostFiles      = 64
-	largestFile    = 256 << 10 // bytes
-	mostRules      = 200       // of a file
-	mostPatterns   = 40        // of a list
-	longestPattern = 500       // bytes of a pattern
-	format         = 1
+	maxFiles    = 64
+	maxFile     = 256 << 10 // bytes
+	maxRules    = 200       // of a file
+	maxPatterns = 40        // of a list
+	maxPattern  = 500       // bytes of a pattern
+	format      = 1
 )
 
 // File is the knowledge about one program, for a range of its versions. It is read
@@ -147,11 +147,11 @@ func readAll(from fs.FS, source string) ([]*File, error) {
 		if path.Ext(e.Name()) != ".json" {
 			continue
 		}
-		if len(files) == mostFiles {
-			return nil, capability.Errorf(capability.CodeTooLarge, "framework.rules", "there are more than %d rule files", mostFiles)
+		if len(files) == maxFiles {
+			return nil, capability.Errorf(capability.CodeTooLarge, "framework.rules", "there are more than %d rule files", maxFiles)
 		}
-		if info, err := e.Info(); err != nil || info.Size() > largestFile {
-			return nil, capability.Errorf(capability.CodeTooLarge, "framework.rules", "rule file %s has more than %d KiB", e.Name(), largestFile>>10)
+		if info, err := e.Info(); err != nil || info.Size() > maxFile {
+			return nil, capability.Errorf(capability.CodeTooLarge, "framework.rules", "rule file %s has more than %d KiB", e.Name(), maxFile>>10)
 		}
 		data, err := fs.ReadFile(from, e.Name())
 		if err != nil {
@@ -172,8 +172,8 @@ func Read(name string, data []byte) (*File, error) {
 	fault := func(where, format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "framework.rules", "rule file %s: %s%s", name, where, fmt.Sprintf(format, args...))
 	}
-	if len(data) > largestFile {
-		return nil, fault("", "it has more than %d KiB", largestFile>>10)
+	if len(data) > maxFile {
+		return nil, fault("", "it has more than %d KiB", maxFile>>10)
 	}
 	var j fileJSON
 	if err := jsonx.UnmarshalStrict(data, &j); err != nil {
@@ -191,8 +191,8 @@ func Read(name string, data []byte) (*File, error) {
 		return nil, fault("", `"readySettleMs" must be from 0 to 60000`)
 	case !validVersion(j.Versions.Min) || !validVersion(j.Versions.Max):
 		return nil, fault("", `"versions" must be numbers with dots between`)
-	case len(j.Rules) > mostRules:
-		return nil, fault("", "it has more than %d rules", mostRules)
+	case len(j.Rules) > maxRules:
+		return nil, fault("", "it has more than %d rules", maxRules)
 	case j.Input.Below < 0 || j.Input.Below > 30:
 		return nil, fault("", `"input.below" must be from 0 to 30`)
 	}
@@ -287,7 +287,7 @@ func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 			continue
 		}
 		re, err := regexp.Compile(each.text)
-		if err != nil || len(each.text) > longestPattern || re.NumSubexp() != 1 {
+		if err != nil || len(each.text) > maxPattern || re.NumSubexp() != 1 {
 			return r, name, "must be a regular expression with one group"
 		}
 		*each.into = re
@@ -299,12 +299,12 @@ func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 }
 
 func badList(list []string) string {
-	if len(list) > mostPatterns {
-		return fmt.Sprintf("has more than %d members", mostPatterns)
+	if len(list) > maxPatterns {
+		return fmt.Sprintf("has more than %d members", maxPatterns)
 	}
 	for _, s := range list {
-		if strings.TrimSpace(s) == "" || len(s) > longestPattern {
-			return fmt.Sprintf("has a member that is empty or longer than %d bytes", longestPattern)
+		if strings.TrimSpace(s) == "" || len(s) > maxPattern {
+			return fmt.Sprintf("has a member that is empty or longer than %d bytes", maxPattern)
 		}
 	}
 	return ""

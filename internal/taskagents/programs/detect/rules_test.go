@@ -122,7 +122,7 @@ func TestFilesFaults(t *testing.T) {
 		{rule(`{"id":"x","state":"busy","priority":1,"region":"footer","any":["e"],"colour":"red"}`), "colour"},
 		{rule(`{"id":"x","state":"busy","priority":1,"region":"footer","any":["e"]},{"id":"x","state":"idle","priority":1,"region":"title","any":["e"]}`), "used twice"},
 		{rule(strings.Repeat(`{"id":"x","state":"busy","priority":1,"region":"footer","any":["e"]},`, 201) + `{}`), "more than 200 rules"},
-		{strings.Repeat(" ", largestFile) + good, "256 KiB"},
+		{strings.Repeat(" ", maxFile) + good, "256 KiB"},
 	} {
 		_, err := Read("f.json", []byte(c.data))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "f.json") {

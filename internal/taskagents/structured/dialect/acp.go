@@ -226,7 +226,7 @@ func (c *acpCall) known() []byte {
 		return encoded(members)
 	}
 	for _, name := range []string{"paths", "file_paths"} { // as permissions are judged by
-		if members[name] == nil && len(paths) <= mostPaths {
+		if members[name] == nil && len(paths) <= maxPaths {
 			members[name] = encoded(paths)
 			return encoded(members)
 		}

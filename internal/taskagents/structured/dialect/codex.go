@@ -176,7 +176,7 @@ type codexItem struct {
 
 // paths are the files of a change; nil where there are too many to look at each.
 func (i *codexItem) paths() (list []string) {
-	if len(i.Changes) > mostPaths {
+	if len(i.Changes) > maxPaths {
 		return nil
 	}
 	for _, change := range i.Changes {
@@ -322,7 +322,7 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 		paths := i.paths()
 		t.Tool, t.Text = "apply_patch", text.ShortenBytes(strings.Join(paths, ", "), maxPrompt)
 		if !completed && len(i.ID) <= maxID {
-			c.items = append(c.items[max(0, len(c.items)-mostItems+1):], item{i.ID, paths})
+			c.items = append(c.items[max(0, len(c.items)-maxItems+1):], item{i.ID, paths})
 		}
 	case "mcpToolCall", "dynamicToolCall", "collabAgentToolCall":
 		t.Tool, t.Text = text.ShortenBytes(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""

@@ -27,9 +27,9 @@ const (
 	maxLabel   = 200     // bytes of an option's label, or of a tool's name
 	maxPrompt  = 2_000   // bytes of a question
 	maxReply   = 1 << 20 // bytes of what a turn ends with: the last of them
-	mostItems  = 16      // file changes whose files are remembered
-	mostPaths  = 1_000   // files of one change
-	mostWaits  = 64      // requests of ours without an answer
+	maxItems   = 16      // file changes whose files are remembered
+	maxPaths   = 1_000   // files of one change
+	maxWaits   = 64      // requests of ours without an answer
 )
 
 // Dialect is our side of one conversation. It is for one goroutine at a time. What its

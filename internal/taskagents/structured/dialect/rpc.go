@@ -54,7 +54,7 @@ func (r *rpc) call(method string, params any, then func(jsonx.Raw, *rpcError) St
 		r.waits = make(map[int64]func(jsonx.Raw, *rpcError) Step)
 	}
 	r.waits[r.next] = then
-	delete(r.waits, r.next-mostWaits) // no caller waits for that answer any more
+	delete(r.waits, r.next-maxWaits) // no caller waits for that answer any more
 	return r.wrap(object{"id": r.next, "method": method, "params": params})
 }
 

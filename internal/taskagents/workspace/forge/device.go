@@ -35,9 +35,9 @@ type Prompt struct {
 }
 
 const (
-	deviceWait   = 300 * time.Second
-	maxAnswer    = 64 << 10
-	defaultPause = 5 * time.Second
+	deviceTimeout       = 300 * time.Second
+	maxAnswer           = 64 << 10
+	defaultPollInterval = 5 * time.Second
 )
 
 // Login asks for a code, shows it through show, and waits until the user has typed
@@ -69,7 +69,7 @@ func (d DeviceFlow) Login(ctx context.Context, show func(Prompt)) (secret.Value,
 	if err := start.check(); err != nil {
 		return secret.Value{}, err
 	}
-	wait := deviceWait
+	wait := deviceTimeout
 	if own := time.Duration(start.ExpiresIn) * time.Second; own > 0 && own < wait {
 		wait = own
 	}
@@ -88,7 +88,7 @@ func expired() error {
 }
 
 func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value, error) {
-	pause := start.pause(defaultPause)
+	pause := start.pause(defaultPollInterval)
 	form := url.Values{
 		"client_id": {d.ClientID}, "device_code": {start.DeviceCode},
 		"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"},
@@ -102,12 +102,12 @@ func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value,
 		a, err := d.post(ctx, "/login/oauth/access_token", form)
 		switch {
 		case err != nil && ctx.Err() == nil && capability.CodeOf(err) == capability.CodeUnavailable:
-			pause += defaultPause // RFC 8628 §3.5: back off if the connection fails
+			pause += defaultPollInterval // RFC 8628 §3.5: back off if the connection fails
 		case err != nil:
 			return secret.Value{}, err
 		case a.Error == "authorization_pending":
 		case a.Error == "slow_down":
-			pause = max(pause+defaultPause, a.pause(0))
+			pause = max(pause+defaultPollInterval, a.pause(0))
 		case a.Error == "access_denied":
 			return secret.Value{}, capability.Errorf(capability.CodeDenied, "forge.login", "the login was refused").With("access_denied", "start again and allow it")
 		case a.Error == "expired_token":
@@ -154,7 +154,7 @@ type deviceAnswer struct {
 }
 
 func (a deviceAnswer) pause(otherwise time.Duration) time.Duration {
-	if a.Interval < 1 || a.Interval > int64(deviceWait/time.Second) {
+	if a.Interval < 1 || a.Interval > int64(deviceTimeout/time.Second) {
 		return otherwise
 	}
 	return time.Duration(a.Interval) * time.Second

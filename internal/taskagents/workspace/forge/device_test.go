@@ -56,7 +56,7 @@ const (
 
 func TestDeviceFlow(t *testing.T) {
 	t.Parallel()
-	const s = time.Second
+
 	tests := []struct {
 		name    string
 		start   string
@@ -65,15 +65,15 @@ func TestDeviceFlow(t *testing.T) {
 		reason  string
 		polls   []time.Duration // when; nil: not looked at
 	}{
-		{"granted", started, []string{pending, granted}, 0, "", []time.Duration{5 * s, 10 * s}},
-		{"errors with status 400, as the RFC has them", started, []string{pending, pending, `{"error":"access_denied"}`}, 400, "access_denied", []time.Duration{5 * s, 10 * s, 15 * s}},
-		{"slower by five seconds", started, []string{`{"error":"slow_down"}`, granted}, 0, "", []time.Duration{5 * s, 15 * s}},
-		{"slower as it says", started, []string{`{"error":"slow_down","interval":30}`, pending, granted}, 0, "", []time.Duration{5 * s, 35 * s, 65 * s}},
-		{"a lost connection", started, []string{"lost", granted}, 0, "", []time.Duration{5 * s, 15 * s}},
-		{"no interval", `{"device_code":"d","user_code":"u","verification_uri":"https://x.example/"}`, []string{granted}, 0, "", []time.Duration{5 * s}},
+		{"granted", started, []string{pending, granted}, 0, "", []time.Duration{5 * time.Second, 10 * time.Second}},
+		{"errors with status 400, as the RFC has them", started, []string{pending, pending, `{"error":"access_denied"}`}, 400, "access_denied", []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second}},
+		{"slower by five seconds", started, []string{`{"error":"slow_down"}`, granted}, 0, "", []time.Duration{5 * time.Second, 15 * time.Second}},
+		{"slower as it says", started, []string{`{"error":"slow_down","interval":30}`, pending, granted}, 0, "", []time.Duration{5 * time.Second, 35 * time.Second, 65 * time.Second}},
+		{"a lost connection", started, []string{"lost", granted}, 0, "", []time.Duration{5 * time.Second, 15 * time.Second}},
+		{"no interval", `{"device_code":"d","user_code":"u","verification_uri":"https://x.example/"}`, []string{granted}, 0, "", []time.Duration{5 * time.Second}},
 		{"nobody comes", started, []string{pending}, 0, "login_expired", nil},
 		{"the code runs out", started, []string{pending, `{"error":"expired_token"}`}, 0, "login_expired", nil},
-		{"the code runs out early", `{"device_code":"d","user_code":"u","verification_uri":"https://x.example/","expires_in":12}`, []string{pending}, 0, "login_expired", []time.Duration{5 * s, 10 * s}},
+		{"the code runs out early", `{"device_code":"d","user_code":"u","verification_uri":"https://x.example/","expires_in":12}`, []string{pending}, 0, "login_expired", []time.Duration{5 * time.Second, 10 * time.Second}},
 		{"too little granted", started, []string{`{"access_token":"t","scope":"gist"}`}, 0, "missing_scope", nil},
 		{"another error", started, []string{`{"error":"incorrect_client_credentials"}`}, 0, "forge_refused", nil},
 		{"no token", started, []string{`{}`}, 0, "forge_refused", nil},
@@ -100,7 +100,7 @@ func TestDeviceFlow(t *testing.T) {
 				if tt.polls != nil && !slices.Equal(a.polls, tt.polls) {
 					t.Errorf("asked at %v", a.polls)
 				}
-				if n := len(a.polls); n > 0 && a.polls[n-1] > 300*s {
+				if n := len(a.polls); n > 0 && a.polls[n-1] > 300*time.Second {
 					t.Errorf("asked after %v", a.polls[n-1])
 				}
 				if tt.start == started && (len(shown) != 1 || shown[0].Code != "WDJB-MJHT" || shown[0].URL != "https://forge.example/login/device") {

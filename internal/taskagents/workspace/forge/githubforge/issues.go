@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	opIssue   = "forge.issue"
-	noIssue   = "issue_not_found"
-	perPage   = 100 // GitHub's own bound
-	fewIssues = 30
-	maxPages  = 5 // of a list that is mostly pull requests
+	opIssue       = "forge.issue"
+	noIssue       = "issue_not_found"
+	perPage       = 100 // GitHub's own bound
+	defaultIssues = 30
+	maxPages      = 5 // of a list that is mostly pull requests
 )
 
 func (r *repository) CreateIssue(ctx context.Context, title, body string, labels []string) (forge.Issue, error) {
@@ -31,7 +31,7 @@ func (r *repository) CreateIssue(ctx context.Context, title, body string, labels
 // ListIssues leaves out pull requests, which GitHub lists among issues.
 func (r *repository) ListIssues(ctx context.Context, f forge.IssueFilter) ([]forge.Issue, error) {
 	if f.Limit <= 0 {
-		f.Limit = fewIssues
+		f.Limit = defaultIssues
 	}
 	f.Limit = min(f.Limit, perPage)
 	opts := &github.IssueListByRepoOptions{State: f.State, Labels: f.Labels, ListOptions: github.ListOptions{PerPage: perPage}}

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const patience = 700 * time.Millisecond
+const waitTimeout = 700 * time.Millisecond
 
 func dial(network, address string) error {
-	c, err := net.DialTimeout(network, address, patience)
+	c, err := net.DialTimeout(network, address, waitTimeout)
 	if err == nil {
 		c.Close()
 	}
@@ -52,12 +52,12 @@ func datagrams() {
 }
 
 func send(address string, data []byte, answered bool) error {
-	c, err := net.DialTimeout("udp", address, patience)
+	c, err := net.DialTimeout("udp", address, waitTimeout)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitTimeout))
 	if _, err := c.Write(data); err != nil || !answered {
 		return err
 	}
@@ -126,7 +126,7 @@ func fetch(proxy, name string) string {
 		host, _, _ = strings.Cut(host, "/")
 		request = "GET " + name + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"
 	}
-	c, err := net.DialTimeout("tcp", proxy, patience)
+	c, err := net.DialTimeout("tcp", proxy, waitTimeout)
 	if err != nil {
 		return "no proxy " + cause(err)
 	}

@@ -205,7 +205,7 @@ func slowChild() {
 	proxy := strings.TrimPrefix(os.Getenv("HTTP_PROXY"), "http://")
 	var held []net.Conn
 	for range 240 {
-		c, err := net.DialTimeout("tcp", proxy, patience)
+		c, err := net.DialTimeout("tcp", proxy, waitTimeout)
 		if err != nil {
 			break
 		}
