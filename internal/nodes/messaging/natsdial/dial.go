@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -165,7 +166,7 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	if config != nil {
 		options = append(options, nats.Secure(config))
 	}
-	return options
+	return append(options, nats.SetCustomDialer(serverDialer{}))
 }
 
 // minRetryDelay is at most how long a node waits before it goes to the next of several
@@ -193,6 +194,7 @@ func (d *webDialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn = lastWordsConn{conn}
 	if !d.secured[address] {
 		return &statusConn{Conn: conn, worked: &d.worked}, nil
 	}
@@ -230,6 +232,31 @@ func (c *statusConn) Read(p []byte) (int, error) {
 			return 0, errHTTPRefused
 		}
 		c.worked.Store(true)
+	}
+	return n, err
+}
+
+// serverDialer connects to a server without a gateway's door before it.
+type serverDialer struct{}
+
+// Dial connects.
+func (serverDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return lastWordsConn{conn}, nil
+}
+
+// lastWordsConn leaves the end of a connection to Read. A server that refuses a session
+// writes the reason and closes; the library, which sends its second message meanwhile,
+// would otherwise return the error of that write and never read the reason.
+type lastWordsConn struct{ net.Conn }
+
+func (c lastWordsConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return len(p), nil
 	}
 	return n, err
 }
