@@ -33,7 +33,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -95,10 +95,11 @@ func TestAnyErrorBecomesOneOfTheSixteen(t *testing.T) {
 		}
 	}
 	if e := capability.AsError(errors.New("secret")); strings.Contains(e.Error(), "secret") {
-		t.Error(e)
+		t.Errorf(`capability.AsError(errors.New("secret")) = %v, want it not to contain "secret"`, e)
 	}
 	if capability.AsError(nil) != nil || own.Error() != "op: taken: cause" || (&capability.Error{Message: "m"}).Error() != "m" {
-		t.Error(own)
+		t.Errorf(`capability.AsError(nil) = %v, want nil; own = %v, want "op: taken: cause"; (&capability.Error{Message: "m"}) = %v, want "m"`,
+			capability.AsError(nil), own, (&capability.Error{Message: "m"}))
 	}
 }
 
@@ -126,13 +127,13 @@ func TestProviderKeysEscapeEachSegment(t *testing.T) {
 	t.Parallel()
 	k := capability.NewProviderKey("fs", "end:point", "a/b c%é~._-")
 	if k != "fs:end%3Apoint:a%2Fb%20c%25%C3%A9~._-" {
-		t.Error(k)
+		t.Errorf(`k = %q, want "fs:end%%3Apoint:a%%2Fb%%20c%%25%%C3%%A9~._-"`, k)
 	}
 	if d, kind, i := k.Parts(); d != "fs" || kind != "end%3Apoint" || i != "a%2Fb%20c%25%C3%A9~._-" {
-		t.Error(d, kind, i)
+		t.Errorf(`k.Parts(): d = %q, want "fs"; kind = %q, want "end%%3Apoint"; i = %q, want "a%%2Fb%%20c%%25%%C3%%A9~._-"`, d, kind, i)
 	}
 	if d, kind, i := capability.ProviderKey("x").Parts(); d != "x" || kind != "" || i != "" {
-		t.Error(d, kind, i)
+		t.Errorf(`capability.ProviderKey("x").Parts(): d = %q, want "x"; kind = %q, want ""; i = %q, want ""`, d, kind, i)
 	}
 }
 

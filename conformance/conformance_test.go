@@ -49,7 +49,7 @@ func TestReferenceEndpointConforms(t *testing.T) {
 		want := conformance.Surfaces()
 		slices.Sort(want)
 		if diff := cmp.Diff(want, driven); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		if report.ModuleCount != 2 || len(report.RPCCalls) < 18 {
 			t.Errorf("modules %d, calls %d", report.ModuleCount, len(report.RPCCalls))

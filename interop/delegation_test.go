@@ -132,7 +132,8 @@ func TestDelegatingOverMCP(t *testing.T) {
 			}
 			until(t, "the handle has ended", func() bool { return strings.Contains(w.follow(t, "tasks/get", made.ID, ""), `"status":"completed"`) })
 			if got := w.follow(t, "tasks/get", made.ID, ""); !strings.Contains(got, "it is "+kind) || !strings.Contains(got, `"structuredContent"`) {
-				t.Error(got)
+				t.Errorf("w.follow(t, \"tasks/get\", made.ID, \"\") = %q, want it to contain %q and it to contain \"\\\"structuredContent\\\"\"",
+					got, "it is "+kind)
 			}
 		})
 	}
@@ -210,12 +211,12 @@ func (w *world) delegated(t *testing.T, s *mcp.ClientSession, task string) (text
 	args := map[string]any{"agentType": "shell", "task": task}
 	asked, failed := call(t, s, "CREATE_TASK", args)
 	if !failed {
-		t.Fatal(asked)
+		t.Fatalf("failed = false, want true; asked = %q", asked)
 	}
 	w.approve(t, asked)
 	text, failed = call(t, s, "CREATE_TASK", args)
 	if failed {
-		t.Fatal(text)
+		t.Fatalf("failed = true, want false; text = %q", text)
 	}
 	return text
 }
@@ -278,14 +279,15 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	write := map[string]any{"path": "made.txt", "text": "x", "selector": map[string]any{"node": "local"}}
 	asked, failed := call(t, wide.child, "fs_writeText", write)
 	if !failed {
-		t.Fatal(asked)
+		t.Fatalf("failed = false, want true; asked = %q", asked)
 	}
 	if list := w.output(t, "confirmations", "list"); !strings.Contains(list, "task:"+wide.session+", for agent:wide, asks for fs.writeText") {
-		t.Error(list)
+		t.Errorf(`w.output(t, "confirmations", "list") = %q, want it to contain %q`,
+			list, "task:"+wide.session+", for agent:wide, asks for fs.writeText")
 	}
 	w.approve(t, asked)
 	if text, failed := call(t, wide.child, "fs_writeText", write); failed {
-		t.Error(text)
+		t.Errorf(`call(t, wide.child, "fs_writeText", write): failed = true, want false; text = %q`, text)
 	}
 	if log := w.output(t, "--json", "audit", "query", "--limit", "200"); !strings.Contains(strings.ReplaceAll(log, " ", ""), `"on_behalf_of":"agent:wide"`) {
 		t.Error("the record does not say on whose behalf")
@@ -311,10 +313,10 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 		t.Errorf("its own: %s", text)
 	}
 	if got := narrow.follow(t, "tasks/get", wide.task, ""); !strings.Contains(got, "unknown task") {
-		t.Error(got)
+		t.Errorf(`narrow.follow(t, "tasks/get", wide.task, "") = %q, want it to contain "unknown task"`, got)
 	}
 	if got := wide.follow(t, "tasks/get", wide.task, ""); !strings.Contains(got, `"status":"working"`) {
-		t.Error(got)
+		t.Errorf("wide.follow(t, \"tasks/get\", wide.task, \"\") = %q, want it to contain \"\\\"status\\\":\\\"working\\\"\"", got)
 	}
 	w.cli("tasks", "control", threadID.FindString(w.output(t, "--json", "tasks", "show", wide.session)), "pause")
 	until(t, "it asks", func() bool { return strings.Contains(wide.follow(t, "tasks/get", wide.task, ""), "Is it to go on?") })

@@ -215,7 +215,7 @@ func restarted(t *testing.T, end func(*recovering)) {
 	legacy, modern := r.goClient(t, "2025-11-25", nil), r.goClient(t, "2026-07-28", nil)
 	_, opened := r.post(t, `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	if !strings.Contains(opened, "2025-11-25") {
-		t.Fatal(opened)
+		t.Fatalf(`opened = %q, want it to contain "2025-11-25"`, opened)
 	}
 	for _, s := range []*mcp.ClientSession{legacy, modern} {
 		if _, err := s.ListTools(t.Context(), nil); err != nil {
@@ -225,7 +225,7 @@ func restarted(t *testing.T, end func(*recovering)) {
 	_, asked := r.modern(t, "tools/call", "write_file", `"name":"write_file","arguments":{"path":"x","content":"y"},`)
 	approval := approvalID.FindString(asked)
 	if approval == "" {
-		t.Fatal(asked)
+		t.Fatalf(`approval = %q, want other than ""; asked = %q`, approval, asked)
 	}
 	_, body := r.modern(t, "tools/call", slow, `"name":"`+slow+`","arguments":{"duration":1,"steps":1},`)
 	var made struct{ Result struct{ TaskID string } }

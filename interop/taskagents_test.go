@@ -68,23 +68,23 @@ func TestAShellAsATaskAgent(t *testing.T) {
 		t.Error(out)
 	}
 	if out := say(one, r.binary+" child decision we use tabs"); !strings.Contains(out, "DECISION: we use tabs") {
-		t.Error(out)
+		t.Errorf(`say = %q, want it to contain "DECISION: we use tabs"`, out)
 	}
 	if out := say(two, r.binary+" child parent context"); !strings.Contains(out, "we use tabs") {
-		t.Error(out)
+		t.Errorf(`say(two, r.binary+" child parent context") = %q, want it to contain "we use tabs"`, out)
 	}
 	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "nobody's messages") || !strings.Contains(out, "status 5") {
-		t.Error(out)
+		t.Errorf(`say = %q, want it to contain "nobody's messages" and it to contain "status 5"`, out)
 	}
 	// Another's is not told, whatever the helper says it is.
 	if out := say(two, "PARALLAX_SESSION_ID="+one+" "+r.binary+" child parent context || echo status $?"); strings.Contains(out, "here I am") || !strings.Contains(out, "of another session") {
-		t.Error(out)
+		t.Errorf(`say = %q, want it not to contain "here I am" and it to contain "of another session"`, out)
 	}
 	if out := say(two, "echo '{}' | "+r.binary+" child hook gemini"); !strings.Contains(out, `continue`) {
-		t.Error(out)
+		t.Errorf(`say = %q, want it to contain "continue"`, out)
 	}
 	if status, _ := r.operator(t, "POST", "/"+one+"/stop", "{}"); status != http.StatusOK {
-		t.Error(status)
+		t.Errorf(`r.operator(t, "POST", "/"+one+"/stop", "{}"): status = %v, want http.StatusOK`, status)
 	}
 	until(t, "it is over", func() bool {
 		_, shown := r.operator(t, "GET", "/"+one, "")

@@ -46,7 +46,7 @@ func TestAValueNeverPrints(t *testing.T) {
 		}
 	}
 	if got := fmt.Sprintf("%v|%s|%+v|%#v", v, v, v, v); got != "•••|•••|•••|•••" {
-		t.Error(got)
+		t.Errorf(`fmt.Sprintf("%%v|%%s|%%+v|%%#v", v, v, v, v) = %q, want "•••|•••|•••|•••"`, got)
 	}
 	if _ = h.hidden; v.Reveal() != plain || !v.Equal(plain) || v.Equal("hunter3") || v.Equal("") || v.Empty() {
 		t.Error("it is not the secret any longer")

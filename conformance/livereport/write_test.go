@@ -188,7 +188,7 @@ func TestCountsFollowTheManifest(t *testing.T) {
 		"widgetCount": 1, "componentTypeCount": 0, "viewCount": 0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	x.AgentVisible = []string{"postman.explain"}
 	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: lifecycle.Extension{ID: "broken.x", Enabled: true}}}})
 	if d := cmp.Diff([]string{"postman"}, names(list)); d != "" || len(conflicts) != 0 {
-		t.Fatal(d, conflicts)
+		t.Fatalf("diff (-want +got):\n%s; len(conflicts) = %v, want 0; conflicts = %+v", d, len(conflicts), conflicts)
 	}
 	c := list[0]
 	if c.Capability != "tools.postman" || c.Generation != "hash of tools.postman" || c.Usage != "docs/USAGE.md" || len(c.Examples) != 3 || len(c.Permissions) != 4 {
@@ -64,7 +64,7 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	}
 	router := command.New(command.Table{Commands: list, Reserved: operator.ReservedCommand})
 	if problems := router.Problems(); len(problems) != 0 {
-		t.Error(problems)
+		t.Errorf("len(problems) = %v, want 0; problems = %q", len(problems), problems)
 	}
 	if got := router.List(); len(got) != 1 || got[0].Name != "/postman" || got[0].Source != "extension" {
 		t.Errorf("%+v", got)

@@ -72,7 +72,7 @@ func TestWhatCoreOffers(t *testing.T) {
 	r := newRig(t)
 	snap := r.catalog.Snapshot()
 	if rejected := snap.Rejected(); len(rejected) != 0 {
-		t.Error(rejected)
+		t.Errorf("len(rejected) = %v, want 0; rejected = %v", len(rejected), rejected)
 	}
 	if choice := snap.Slot(catalog.SlotContextEngine, "", ""); choice.Winner != "core/context-engine" {
 		t.Errorf("%+v", choice)

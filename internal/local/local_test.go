@@ -109,7 +109,7 @@ func TestCanonicalActionsTakeTheirFormFromTheRegistry(t *testing.T) {
 		{"hello", "ext:node:local", "read", "ready", "", 50, "local:function:hello"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if len(batch.Providers) != 3 {
 		t.Errorf("%d providers, want fs, git and ext", len(batch.Providers))

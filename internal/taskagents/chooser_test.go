@@ -82,7 +82,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 	}
 	want := choice.Metrics{Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2, ProviderErrors: 1}
 	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if len(c.book.Snapshot().CoolDowns) != 0 {
 		t.Errorf("%+v", c.book.Snapshot().CoolDowns)
@@ -123,7 +123,7 @@ func TestWhatIsSpentIsCounted(t *testing.T) {
 	tell(sessions.Failed, 160, 16, 1) // after its end, nothing is new
 	want := choice.Metrics{Spawned: 1, Completed: 3, ViaFastPath: 3, Failed: 2, TokensIn: 160, TokensOut: 16, CostUSD: 1}
 	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	h.mu.Unlock()
 	heard := until("agent.logged_in")
 	if !strings.Contains(heard, "WDJB-MJHT") || strings.Contains(heard, "gho_") {
-		t.Error(heard)
+		t.Errorf(`heard = %q, want it to contain "WDJB-MJHT" and it not to contain "gho_"`, heard)
 	}
 	token, err := s.githubToken()
 	if err != nil || !token.Equal("gho_16C7e42F292c6912E7710c838347Ae178B4a") {
@@ -134,7 +134,7 @@ func TestLoggingInAtGitHub(t *testing.T) { //nolint:paralleltest // it sets a va
 	h.mu.Unlock()
 	sign()
 	if heard := until("agent.login_failed"); !strings.Contains(heard, "refused") {
-		t.Error(heard)
+		t.Errorf(`until("agent.login_failed") = %q, want it to contain "refused"`, heard)
 	}
 	if kept, err := s.cfg.Secrets.Get(githubSecret); err != nil || kept.Empty() {
 		t.Error(err)

@@ -226,7 +226,7 @@ func (r *run) works(t *testing.T) {
 func (r *run) message(t *testing.T, id string) {
 	before, began := r.shown(t, id).CompletedTurns, time.Now()
 	if answer := r.post(t, id, "send", map[string]any{"input": "first line\nsecond line " + playAgain}); !strings.Contains(answer, `"delivered"`) {
-		t.Error(answer)
+		t.Errorf("r.post = %q, want it to contain \"\\\"delivered\\\"\"", answer)
 	}
 	delivered := time.Since(began)
 	r.completed(t, id, before+1)

@@ -140,26 +140,26 @@ func TestValuesThatAreNoJSON(t *testing.T) {
 	t.Parallel()
 	b, ok, err := cmp.ReadBytes(cmp.BytesValue([]byte{0, 255}))
 	if !ok || err != nil || string(b) != "\x00\xff" {
-		t.Error(b, ok, err)
+		t.Errorf("ok = %v, want true; err = %v, want nil; string(b) = %q, want \"\\x00\\xff\"", ok, err, string(b))
 	}
 	digest := "sha256:" + strings.Repeat("a", 64)
 	a, ok, err := cmp.ReadAsset(cmp.AssetValue(cmp.Asset{Digest: digest, Size: 3}))
 	if !ok || err != nil || a.Digest != digest {
-		t.Error(a, ok, err)
+		t.Errorf("ok = %v, want true; err = %v, want nil; a.Digest = %q, want %q", ok, err, a.Digest, digest)
 	}
 	for _, in := range []string{`{"$bytes":"x","y":1}`, `{"y":1}`, `[]`, ``, `"$bytes"`} {
 		if _, ok, _ := cmp.ReadBytes(json.RawMessage(in)); ok {
-			t.Error(in)
+			t.Errorf("cmp.ReadBytes(json.RawMessage(in)): ok = true, want false; in = %q", in)
 		}
 	}
 	for _, in := range []string{`{"$bytes":"*"}`, `{"$bytes":1}`} {
 		if _, ok, err := cmp.ReadBytes(json.RawMessage(in)); !ok || err == nil {
-			t.Error(in)
+			t.Errorf("cmp.ReadBytes(json.RawMessage(in)): ok = %v, want true; err = %v, want an error; in = %q", ok, err, in)
 		}
 	}
 	for _, in := range []string{`{"$asset":{"digest":"md5:x"}}`, `{"$asset":{"digest":"` + digest + `","size":-1}}`, `{"$asset":{"digest":"` + digest + `","size":99999999999}}`, `{"$asset":4}`} {
 		if _, ok, err := cmp.ReadAsset(json.RawMessage(in)); !ok || err == nil {
-			t.Error(in)
+			t.Errorf("cmp.ReadAsset(json.RawMessage(in)): ok = %v, want true; err = %v, want an error; in = %q", ok, err, in)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		if err := check("abc-1"); err != nil {
-			t.Error(name, err)
+			t.Errorf(`check("abc-1") = %v, want nil; name = %q`, err, name)
 		}
 	}
 	for _, in := range []string{"a>b", "a*", ".x", "a b"} {
@@ -183,7 +183,7 @@ func TestNames(t *testing.T) {
 	}
 	got, err := cmp.Labels([]string{" gpu", "user:a", "", "gpu"})
 	if err != nil || fmt.Sprint(got) != "[gpu user:a]" {
-		t.Error(got, err)
+		t.Errorf(`err = %v, want nil; fmt.Sprint(got) = %q, want "[gpu user:a]"`, err, fmt.Sprint(got))
 	}
 }
 

@@ -77,7 +77,7 @@ func BenchmarkParse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, f := Parse(body); f != nil {
-			b.Fatal(f)
+			b.Fatalf("Parse(body): f = %v, want nil", f)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestReplay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tt.want, take(t, b, tt.after, len(tt.want))); diff != "" {
-				t.Error(diff)
+				t.Errorf("diff (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestSlowSubscriberIsToldToResyncAndGoesOn(t *testing.T) {
 		cancel()
 		wg.Wait()
 		if diff := cmp.Diff([]string{"1 first.made", "11 resync", "12 last.made"}, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestPublishKeepsItsOwnCopyAndDropsBadData(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{`{"a":1}`, "", ""}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 

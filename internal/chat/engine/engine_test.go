@@ -254,7 +254,7 @@ func TestAModelIsGivenTheConversationAndNoMore(t *testing.T) {
 		t.Errorf("%d turns, %d bytes, the last %.20q", len(turns), size, last.Text)
 	}
 	if !strings.Contains(r.model.system, "/x  Does x") || strings.Contains(r.model.system, "/off") {
-		t.Error(r.model.system)
+		t.Errorf(`r.model.system = %q, want it to contain "/x  Does x" and it not to contain "/off"`, r.model.system)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 	n := calls.Load()
 	for range 20 {
 		if e := fails(t, call(), capability.CodeUnavailable, "provider_unavailable"); !strings.Contains(e.Message, "circuit open") {
-			t.Error(e)
+			t.Errorf(`e.Message = %q, want it to contain "circuit open"`, e.Message)
 		}
 	}
 	if calls.Load() != n {
@@ -104,6 +104,6 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 		fails(t, call(), capability.CodeFailed, "connection_failed")
 	}
 	if r.state("e") != capability.StateReady {
-		t.Error(r.state("e"))
+		t.Errorf(`r.state("e") = %q, want capability.StateReady`, r.state("e"))
 	}
 }

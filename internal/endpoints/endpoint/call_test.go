@@ -252,7 +252,7 @@ func TestALongCommandGetsTheTimeItAsksFor(t *testing.T) {
 	}
 	for _, input := range []string{`{"command":"x"}`, `{"command":"x","timeoutMs":1200000}`} {
 		if out := r.must("pty.command.run", input); !strings.Contains(out, "pty.command.run") {
-			t.Error(out)
+			t.Errorf(`r.must("pty.command.run", input) = %q, want it to contain "pty.command.run"`, out)
 		}
 	}
 }

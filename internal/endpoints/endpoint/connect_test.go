@@ -107,7 +107,7 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 	before := r.catalog.Snapshot()
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "two", BaseURL: second.url()})
 	if e := fails(t, err, capability.CodeConflict, "registration_conflict"); !strings.Contains(e.Message, "endpoint/one") {
-		t.Error(e.Message)
+		t.Errorf(`e.Message = %q, want it to contain "endpoint/one"`, e.Message)
 	}
 	if got := r.catalog.Snapshot(); got.Etag != before.Etag || len(r.List()) != 1 {
 		t.Error("something stayed behind")
@@ -125,7 +125,7 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 		{ModuleID: "tools", PluginName: "tools", EndpointID: "two", Reason: "module-not-allowed"},
 	}}
 	if d := cmp.Diff(want, synced); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if n := r.events(audit.TrustDecided); n != 3 {
 		t.Errorf("%d trust decisions on record", n)
@@ -195,7 +195,7 @@ func TestUnnamedEndpointsGetTheNextFreeID(t *testing.T) {
 		ids = append(ids, s.ID)
 	}
 	if d := cmp.Diff([]string{"default", "default-2", "default-3", "default-4", "e2b"}, ids); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 }
 

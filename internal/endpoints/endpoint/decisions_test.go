@@ -61,7 +61,7 @@ func TestDecisionsCanBeRead(t *testing.T) {
 		{ModuleID: "left-out", PluginName: "left-out", EndpointID: "one", Reason: "module-not-allowed"},
 	}
 	if d := cmp.Diff(want, st.History[0].TrustDecisions); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if last := st.History[1]; last.Mode != "sync" || last.Collision == nil || last.Collision.Kind != "event" {
 		t.Errorf("%+v", last)

@@ -233,7 +233,7 @@ func TestAConnectThatFailsAnywhereLeavesNothing(t *testing.T) { //nolint:paralle
 					s.broken.Store(false)
 				}
 				if d := cmp.Diff(before, s.world(true)); d != "" {
-					t.Error(d)
+					t.Errorf("diff (-want +got):\n%s", d)
 				}
 				s.must("stay:action:GO", `{}`)
 				s.disarm("2")
@@ -284,7 +284,7 @@ func TestASyncThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:parall
 					t.Errorf("%+v", reports[0])
 				}
 				if d := cmp.Diff(before, after); d != "" {
-					t.Error(d)
+					t.Errorf("diff (-want +got):\n%s", d)
 				}
 			}
 			s.must("stay:action:GO", `{}`)

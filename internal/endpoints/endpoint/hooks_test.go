@@ -87,7 +87,7 @@ func (h *hooks) took() []string {
 func (h *hooks) want(t testing.TB, calls ...string) {
 	t.Helper()
 	if d := cmp.Diff(calls, h.took()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 

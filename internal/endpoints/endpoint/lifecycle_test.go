@@ -34,7 +34,7 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 		"a": "x", "n": "12.5", "yes": "true",
 		"remoteCapabilityModuleId": "one", "remoteCapabilityEndpointId": "e", "remoteCapabilityVersion": "1",
 	}, hk.config["one"]); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 	// What has not changed is left alone.
 	if _, err := r.Sync(t.Context(), admin(), "e"); err != nil {
@@ -89,10 +89,10 @@ func TestAReloadedModuleIsDrainingMeanwhile(t *testing.T) {
 	})
 	a.offer(withHooks("m", `"priority":1`, "init", "dispose"), manifest("other", oneAction))
 	if _, err := r.Sync(t.Context(), admin(), "e"); err != nil || seen != 2 {
-		t.Fatal(err, seen)
+		t.Fatalf(`r.Sync(t.Context(), admin(), "e"): err = %v, want nil; seen = %v, want 2`, err, seen)
 	}
 	if state("m") != capability.StateReady {
-		t.Error(state("m"))
+		t.Errorf(`state("m") = %q, want capability.StateReady`, state("m"))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestChangedConfigurationIsApplied(t *testing.T) {
 	}
 	hk.want(t, "applyConfig m")
 	if hk.config["m"]["v"] != "2" {
-		t.Error(hk.config)
+		t.Errorf(`hk.config["m"]["v"] = %q, want "2"`, hk.config["m"]["v"])
 	}
 	// One that does not take it stays as it was, and is tried again.
 	digest := catalogtest.Modules(r.catalog)[0].Digest
@@ -139,7 +139,7 @@ func TestChangedConfigurationIsApplied(t *testing.T) {
 	r.connect("f", h)
 	hk.want(t, "applyConfig m")
 	if hk.config["m"]["remoteCapabilityEndpointId"] != "f" {
-		t.Error(hk.config)
+		t.Errorf(`hk.config["m"]["remoteCapabilityEndpointId"] = %q, want "f"`, hk.config["m"]["remoteCapabilityEndpointId"])
 	}
 	a.offer(with("4", `,"priority":1`))
 	if _, err := r.Sync(t.Context(), admin(), "f"); err != nil {
@@ -172,7 +172,7 @@ func TestAModuleThatDoesNotStartIsLeftOutOfASync(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			if d := cmp.Diff([]string{"dispose m", "init late", "init m", "dispose m"}, hk.took()[:4]); d != "" {
-				t.Error(d)
+				t.Errorf(`d = %q, want ""`, d)
 			}
 			for _, gone := range []string{"m:action:GO", "late:action:GO"} {
 				_, err = r.call(gone, `{}`)
@@ -202,7 +202,7 @@ func TestAConnectUndoesWhatItStarted(t *testing.T) {
 	hk.set("init c", "error")
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), Persist: true})
 	if e := fails(t, err, capability.CodeFailed, "lifecycle_failed"); e.Details["moduleId"] != "c" {
-		t.Error(e.Details)
+		t.Errorf(`e.Details["moduleId"] = %v, want "c"`, e.Details["moduleId"])
 	}
 	hk.want(t, "init a", "init b", "init c", "dispose c", "dispose b", "dispose a")
 	if len(r.List()) != 0 || r.catalog.Snapshot().ModuleCount() != 0 {

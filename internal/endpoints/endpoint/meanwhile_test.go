@@ -68,7 +68,7 @@ func TestAnIDThatIsTakenWhileAModuleStarts(t *testing.T) {
 	hk.on("init m", func() { r.connect("e", other) })
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url()})
 	if e := fails(t, err, capability.CodeConflict, "registration_conflict"); !strings.Contains(e.Message, "meanwhile") {
-		t.Error(e)
+		t.Errorf(`e.Message = %q, want it to contain "meanwhile"`, e.Message)
 	}
 	hk.want(t, "init m", "dispose m")
 	r.must("other:action:GO", `{}`)

@@ -48,7 +48,7 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 	} {
 		req.ID, req.Persist, req.By = id, true, admin()
 		if _, _, err := r.Connect(t.Context(), req); err != nil {
-			t.Fatal(id, err)
+			t.Fatalf("r.Connect(t.Context(), req): err = %v, want nil; id = %q", err, id)
 		}
 	}
 	// The token is rotated in place.

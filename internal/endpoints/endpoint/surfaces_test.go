@@ -29,13 +29,14 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 	low := model("low", `{"modelType":"TEXT","priority":1},{"modelType":"ONLY"}`)
 	r.connect("low", low)
 	if out := r.must("model.invoke", `{"modelType":"TEXT","params":{"prompt":"hi"}}`); !strings.Contains(out, `"by":"low"`) || !strings.Contains(out, `"params":{"prompt":"hi"}`) {
-		t.Error(out)
+		t.Errorf("r.must = %q, want it to contain \"\\\"by\\\":\\\"low\\\"\" and it to contain \"\\\"params\\\":{\\\"prompt\\\":\\\"hi\\\"}\"",
+			out)
 	}
 	// A second one is refused unless one of the two policies allows it.
 	high := model("high", `{"modelType":"TEXT","priority":9}`)
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "high", BaseURL: high.url()})
 	if e := fails(t, err, capability.CodeConflict, "registration_conflict"); e.Details["kind"] != "model type" {
-		t.Error(e.Details)
+		t.Errorf(`e.Details["kind"] = %v, want "model type"`, e.Details["kind"])
 	}
 	share := endpoint.Request{ID: "high", BaseURL: high.url(), TrustPolicy: &router.TrustPolicy{AllowSharedModelTypes: true}}
 	if _, _, err := r.Connect(t.Context(), share); err != nil {
@@ -64,11 +65,11 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 		}
 	}
 	if out := r.must("low:model:TEXT", `{"prompt":"x"}`); !strings.Contains(out, `"by":"low"`) {
-		t.Error(out)
+		t.Errorf("r.must = %q, want it to contain \"\\\"by\\\":\\\"low\\\"\"", out)
 	}
 	_, err = by(nil, `{"modelType":"NONE"}`)
 	if e := fails(t, err, capability.CodeUnavailable, "no_provider"); !cmp.Equal(e.Details["modelTypes"], []string{"ONLY", "TEXT"}) {
-		t.Error(e.Details)
+		t.Errorf(`cmp.Equal(e.Details["modelTypes"], []string{"ONLY", "TEXT"}) = false, want true; e.Details = %v`, e.Details)
 	}
 	_, err = by(capability.Selector{"endpoint": "high"}, `{"modelType":"ONLY"}`)
 	fails(t, err, capability.CodeUnavailable, "no_provider")
@@ -119,7 +120,7 @@ func TestOnlyDeclaredPhasesAreCalled(t *testing.T) {
 	} {
 		_, err := r.call(tt.target, `{}`)
 		if e := fails(t, err, capability.CodeInvalidInput, "phase_not_declared"); !strings.Contains(e.Message, tt.flag) {
-			t.Error(e)
+			t.Errorf("e.Message = %q, want it to contain %q", e.Message, tt.flag)
 		}
 	}
 	if n := calls.Load(); n != 0 {
@@ -172,7 +173,7 @@ func TestEverythingAManifestSaysIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -241,14 +242,14 @@ func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 		return string(reply.Provider)
 	}
 	if got := ask(capability.Target{Action: "fs.list"}); got != "fs:endpoint:main" {
-		t.Error(got)
+		t.Errorf(`ask(capability.Target{Action: "fs.list"}) = %q, want "fs:endpoint:main"`, got)
 	}
 	if got := ask(capability.Target{Action: "fs.list", Select: capability.Selector{"endpoint": "other"}}); got != "fs:endpoint:other" {
-		t.Error(got)
+		t.Errorf(`ask = %q, want "fs:endpoint:other"`, got)
 	}
 	notes := capability.Target{Member: capability.Member{Module: "field-notes", Kind: "provider", Name: "NOTES_RECENT"}}
 	if got := ask(notes); got != "ext:endpoint:other" {
-		t.Error(got)
+		t.Errorf(`ask(notes) = %q, want "ext:endpoint:other"`, got)
 	}
 	notes.Select = capability.Selector{"endpoint": "main"} // it does not have it
 	_, err := r.engine.Invoke(t.Context(), capability.Invocation{Surface: "test", Principal: admin(), Audience: capability.AudienceInternal, Target: notes})

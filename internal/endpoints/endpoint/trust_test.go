@@ -94,7 +94,7 @@ func TestTrustPoliciesAreReadStrictly(t *testing.T) {
 	got, warnings, err := endpoint.ParseTrustPolicy([]byte(`{"allowedModuleIds":[" a ","a","b"],"requireVerifiedProvenance":true,"z":1,"strictNames":false,"allowedModules":[]}`))
 	want := &router.TrustPolicy{AllowedModuleIDs: []string{"a", "b"}, RequireVerifiedProvenance: true, RequireProvenanceDigestMatch: true, RequireSignedProvenance: true}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Error(err, d)
+		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 	}
 	if len(warnings) != 2 || !strings.Contains(warnings[0], "allowedModules") || !strings.Contains(warnings[1], "trustPolicy.z") {
 		t.Error(warnings)
@@ -301,6 +301,6 @@ func TestALocalModuleIsNotShadowed(t *testing.T) {
 	h, _ := scripted(t, `{"id":"x","name":"local"}`)
 	_, _, err := r.Connect(t.Context(), endpoint.Request{BaseURL: h.url()})
 	if e := fails(t, err, capability.CodeConflict, "registration_conflict"); !strings.Contains(e.Message, "module local (local)") {
-		t.Error(e.Message)
+		t.Errorf(`e.Message = %q, want it to contain "module local (local)"`, e.Message)
 	}
 }

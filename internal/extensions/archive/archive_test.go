@@ -296,7 +296,7 @@ func TestExtractionNeverWritesOverOrGoesOnWithoutItsCaller(t *testing.T) {
 		t.Error(err)
 	}
 	if sum, err := archive.Digest(strings.NewReader("")); err != nil || !strings.HasPrefix(sum, "e3b0c442") {
-		t.Error(sum, err)
+		t.Errorf(`archive.Digest(strings.NewReader("")): err = %v, want nil; sum = %q, want it to begin with "e3b0c442"`, err, sum)
 	}
 }
 

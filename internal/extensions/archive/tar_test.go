@@ -67,7 +67,7 @@ func TestTarFilesFollowTheSameRules(t *testing.T) {
 		}
 		if tt.want == "" {
 			if info, err := os.Stat(filepath.Join(inside, "a", "b")); err != nil || info.Mode() != 0o755 {
-				t.Error(info, err)
+				t.Errorf(`os.Stat(filepath.Join(inside, "a", "b")): err = %v, want nil; info = %+v, want info.Mode() = 0o755`, err, info)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func load(t *testing.T, path string, v any) {
 		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
-		t.Fatal(path, err)
+		t.Fatalf("err = %v, want nil; path = %q", err, path)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestParityOfThePilots(t *testing.T) {
 	running := regexp.MustCompile(`^R(0[1-9]|[12][0-9]|3[0-7])$`)
 	files, err := filepath.Glob("testdata/parity/*.json")
 	if err != nil || len(files) != 12 {
-		t.Fatal(len(files), err)
+		t.Fatalf("err = %v, want nil; len(files) = %v, want 12", err, len(files))
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {

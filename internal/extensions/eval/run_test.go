@@ -26,7 +26,7 @@ func TestRunFilesPrintsALineForEachAskAndOrder(t *testing.T) {
 	var out bytes.Buffer
 	ok, err := eval.RunFiles(eval.Fixtures{}, files[:1], &out)
 	if err != nil || !ok {
-		t.Fatal(ok, err)
+		t.Fatalf("err = %v, want nil; ok = %v, want true", err, ok)
 	}
 	if ok, err = eval.RunFiles(eval.Fixtures{}, files, &out); err != nil || ok {
 		t.Fatal("an answer that is not expected", ok, err)
@@ -110,12 +110,13 @@ func TestAnswersOfTheWholePackAreJSONLines(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if ok, err := eval.RunFiles(fixtures, []eval.File{{Name: "scenarios.json", Data: read(t, "scenarios.json")}}, &out); err != nil || !ok {
-		t.Fatal(ok, err)
+		t.Fatalf("eval.RunFiles: err = %v, want nil; ok = %v, want true", err, ok)
 	}
 	for lines := bufio.NewScanner(&out); lines.Scan(); {
 		var members map[string]any
 		if err := json.Unmarshal(lines.Bytes(), &members); err != nil || len(members) != 5 {
-			t.Fatal(lines.Text(), err)
+			t.Fatalf("json.Unmarshal(lines.Bytes(), &members) = %v, want nil; len(members) = %v, want 5; lines.Text() = %q",
+				err, len(members), lines.Text())
 		}
 	}
 }

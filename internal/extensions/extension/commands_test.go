@@ -33,7 +33,7 @@ func TestTheCurrentShape(t *testing.T) {
 	t.Parallel()
 	got, warnings, err := extension.ParseCommands([]byte(current))
 	if err != nil || len(warnings) != 1 {
-		t.Fatal(err, warnings)
+		t.Fatalf("err = %v, want nil; len(warnings) = %v, want 1; warnings = %q", err, len(warnings), warnings)
 	}
 	three := "3"
 	want := []extension.Command{{
@@ -49,7 +49,7 @@ func TestTheCurrentShape(t *testing.T) {
 		},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -77,7 +77,7 @@ commands:
 		}},
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Error(err, d)
+		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 	}
 }
 

@@ -46,7 +46,7 @@ func tools(t *testing.T, x manifest.Extension) (names []string) {
 func same(t *testing.T, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -61,7 +61,7 @@ func must(t *testing.T) func(manifest.Extension, []string, error) manifest.Exten
 	return func(x manifest.Extension, diagnostics []string, err error) manifest.Extension {
 		t.Helper()
 		if err != nil || len(diagnostics) > 0 {
-			t.Fatal(diagnostics, err)
+			t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want at most 0; diagnostics = %q", err, len(diagnostics), diagnostics)
 		}
 		return x
 	}
@@ -107,7 +107,7 @@ func TestPackageMapsToContributions(t *testing.T) {
 		t.Error(x.Stage)
 	}
 	if x := must(t)(p.Extension("UNINSTALLED", false, visible)); len(x.Contributions) > 0 {
-		t.Error(ids(x))
+		t.Errorf("len(x.Contributions) = %v, want at most 0; ids(x) = %q", len(x.Contributions), ids(x))
 	}
 	p.Commands = append(p.Commands, extension.Command{Name: "/a b"})
 	if x, diagnostics, err := p.Extension("INSTALLED", true, []string{"all"}); err != nil || len(diagnostics) != 1 || len(x.Contributions) != 7 {

@@ -45,11 +45,11 @@ func TestTheExamplePackageIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"exec", "network", "filesystem.write", "llm"}, p.Permissions); d != "" || len(p.Warnings) != 0 {
-		t.Error(d, p.Warnings)
+		t.Errorf(`d = %q, want ""; p = %+v, want len(p.Warnings) = 0; p.Warnings = %q`, d, p, p.Warnings)
 	}
 	x, diagnostics, err := p.Extension("INSTALLED", true, []string{"postman.explain"})
 	if err != nil || len(diagnostics) != 0 {
-		t.Fatal(err, diagnostics)
+		t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want 0; diagnostics = %q", err, len(diagnostics), diagnostics)
 	}
 	got := make(map[string]string)
 	for _, c := range x.Module().Contributions {
@@ -61,13 +61,13 @@ func TestTheExamplePackageIsRead(t *testing.T) {
 		"tool.postman.explain": "read llm",
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if !p.HasAction("postman.test") || p.HasAction("postman.none") {
 		t.Error("actions")
 	}
 	if usage, err := extension.Usage(files, &p.Manifest); err != nil || !strings.Contains(usage, "/postman get URL") {
-		t.Error(usage, err)
+		t.Errorf(`extension.Usage(files, &p.Manifest): err = %v, want nil; usage = %q, want it to contain "/postman get URL"`, err, usage)
 	}
 	if _, err := json.Marshal(p); err != nil {
 		t.Error(err)
@@ -275,7 +275,7 @@ func TestFormBJoinsTheCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"exec", "network"}, p.Permissions); d != "" || len(p.Warnings) != 2 || len(p.Commands) != 2 {
-		t.Fatal(d, p.Warnings)
+		t.Fatalf("diff (-want +got):\n%s; p = %+v, want len(p.Warnings) = 2 and len(p.Commands) = 2; p.Warnings = %q", d, p, p.Warnings)
 	}
 	if b, c := p.Commands[0], p.Commands[1]; b.Actions[0].TimeoutSec != 9 || b.Permissions[0] != "network" || c.Name != "/c" || c.Actions[0].Command != "git log {n}" || c.Summary != "Log" {
 		t.Errorf("%+v", p.Commands)
@@ -288,7 +288,7 @@ func TestAnActionThatCanNeverRunIsTold(t *testing.T) {
 		doc := fmt.Sprintf(`{"permissions_required":["exec","network"],"capabilities":[{"command":"/z","runner":%q,"permissions":["network"],"summary":"Z"}]}`, runner)
 		p, err := extension.Read(with(t, minimal(), doc), rules())
 		if err != nil {
-			t.Fatal(runner, err)
+			t.Fatalf("err = %v, want nil; runner = %q", err, runner)
 		}
 		found := strings.Join(p.Warnings, "\n")
 		if want == "" && strings.Contains(found, "cannot run") || want != "" && !strings.Contains(found, "/z default cannot run: its runner needs the permission "+want) {

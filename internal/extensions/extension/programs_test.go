@@ -35,7 +35,7 @@ func TestProgramsAreThoseThatCommandsRun(t *testing.T) {
 			continue
 		}
 		if d := cmp.Diff(c.want, p.External()); d != "" {
-			t.Error(name, d)
+			t.Errorf("diff (-want +got):\n%s; name = %q", d, name)
 		}
 		if said := strings.Join(p.Warnings, "\n"); c.warning == "" && strings.Contains(said, "external_bins") || !strings.Contains(said, c.warning) {
 			t.Errorf("%s: %q", name, said)

@@ -18,7 +18,7 @@ func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 	dir := t.TempDir()
 	at, err := extension.Scaffold(dir, "httpcheck", operator.ReservedCommand)
 	if err != nil || filepath.Base(at) != "tools.httpcheck" {
-		t.Fatal(at, err)
+		t.Fatalf(`err = %v, want nil; filepath.Base(at) = %q, want "tools.httpcheck"`, err, filepath.Base(at))
 	}
 	root, err := os.OpenRoot(at)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestTheScreenInWords(t *testing.T) {
 	}
 	want, err := os.ReadFile(name)
 	if d := cmp.Diff(string(want), s.Text()); err != nil || d != "" {
-		t.Error(err, d)
+		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	after := extension.NewScreen(q, strings.Repeat("cd", 32), "folder", "T3", []string{"postman.test"})
 	want := []string{"permission browser", "host evil.test", "program of this machine curl", "secret API_TICKET=other", "variable EDITOR", "tool for agents postman.test"}
 	if d := cmp.Diff(want, kept.Beyond(&after)); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	changes := extension.CompareScreens(&before, &after)
 	if d := cmp.Diff(extension.ScreenChanges{
@@ -102,7 +102,7 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 		Commands:    extension.Difference{Removed: []string{"/postman explain"}},
 		AgentTools:  extension.Difference{Added: []string{"postman.test"}},
 	}, changes); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 	p.Permissions, p.Manifest.Env, p.Commands[0].Actions[0].AgentVisible = nil, extension.Env{}, false
 	if quiet := extension.NewScreen(p, "", "", "", nil); quiet.Asks() || !before.Asks() {

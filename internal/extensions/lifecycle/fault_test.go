@@ -149,7 +149,7 @@ func TestEveryFaultLeavesTheOldOrTheNew(t *testing.T) {
 			old := s.old
 			r, points, err := s.try(t, 0, false)
 			if err != nil || len(points) < 5 {
-				t.Fatal(err, points)
+				t.Fatalf("err = %v, want nil; len(points) = %v, want at least 5; points = %q", err, len(points), points)
 			}
 			fresh := r.state()
 			for n := 1; n <= len(points); n++ {

@@ -33,7 +33,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Error(info, err)
 	}
 	if info, err := os.Lstat(filepath.Join(work, "setuid")); err != nil || info.Mode()&os.ModeSetuid != 0 {
-		t.Error(info, err)
+		t.Errorf(`os.Lstat(filepath.Join(work, "setuid")): err = %v, want nil; info = %+v, want info.Mode()&os.ModeSetuid = 0`, err, info)
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
 		t.Error(err)
@@ -57,7 +57,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Error(err)
 	}
 	if data, err := os.ReadFile(filepath.Join(r.cfg.Dir, "tools.other", "work", "config.json")); string(data) != `{"mode":"1.0.0"}` {
-		t.Error(string(data), err)
+		t.Errorf("os.ReadFile: string(data) = %q, want \"{\\\"mode\\\":\\\"1.0.0\\\"}\"; err = %v", string(data), err)
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
 		t.Error(err)

@@ -36,7 +36,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != lifecycle.Completed {
-		t.Error(again, err)
+		t.Errorf("r.Record(t.Context(), rec.ID): err = %v, want nil; again.Status = %q, want lifecycle.Completed", err, again.Status)
 	}
 	if r.row("tools.sample").Enabled {
 		t.Error("it runs, and nobody was asked")
@@ -81,7 +81,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 		"extension_enabled tools.sample", "extension_disabled tools.sample", "extension_enabled tools.sample", "extension_enabled tools.sample",
 	}
 	if d := cmp.Diff(want, r.log.take()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	detail, err := r.Show(t.Context(), "tools.sample")
 	if err != nil || detail.Usage != "usage of 1.0.0" || detail.Package == nil || detail.Busy {
@@ -136,7 +136,7 @@ func TestFolderZipAndAddressInstallTheSame(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff("file .staging drwx------ \nfile .trash drwx------ ", strings.Join(strings.Split(r.state(), "\n")[1:3], "\n")); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 }
 
@@ -173,7 +173,8 @@ func TestUpgrades(t *testing.T) {
 		t.Error(err)
 	}
 	if config, err := r.Config(t.Context(), "tools.sample"); err != nil || string(config) != `{"mode":"1.0.0"}` {
-		t.Error(string(config), err)
+		t.Errorf("r.Config(t.Context(), \"tools.sample\"): err = %v, want nil; string(config) = %q, want \"{\\\"mode\\\":\\\"1.0.0\\\"}\"",
+			err, string(config))
 	}
 	if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.Sample"), lifecycle.Options{}); reason(err) != "registration_conflict" {
 		t.Error(err)
@@ -228,7 +229,7 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, err := r.Record(t.Context(), rec.ID); err != nil || found.Status != lifecycle.Running {
-		t.Error(found, err)
+		t.Errorf("r.Record(t.Context(), rec.ID): err = %v, want nil; found.Status = %q, want lifecycle.Running", err, found.Status)
 	}
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}))
 	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: rec.ID}); capability.CodeOf(err) != capability.CodeConflict {
@@ -277,7 +278,7 @@ func TestTheSandboxMustReachTheTier(t *testing.T) {
 	r.cfg.Fetcher.(fetcher)["https://a.test/x.zip?signed=by-me"] = data
 	r.must(r.Install(t.Context(), admin(), lifecycle.Source{URL: "https://a.test/x.zip?signed=by-me"}, lifecycle.Options{}))
 	if at := r.row("tools.sample").SourceURL; at != "https://a.test/x.zip" {
-		t.Error(at)
+		t.Errorf(`at = %q, want "https://a.test/x.zip"`, at)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
 		t.Error(err)
@@ -309,7 +310,7 @@ func TestTheDeploymentModeHoldsForSteps(t *testing.T) {
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
 	locked = true
 	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil || rec.FailedStep != "bye" {
-		t.Error(err, rec)
+		t.Errorf(`r.Uninstall: err = %v, want nil; rec.FailedStep = %q, want "bye"`, err, rec.FailedStep)
 	}
 }
 
@@ -324,7 +325,7 @@ func TestRemovals(t *testing.T) {
 		t.Error(err)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	outside := filepath.Join(r.home, "precious")
 	if err := errors.Join(os.Mkdir(outside, 0o755), os.WriteFile(filepath.Join(outside, "x"), nil, 0o600), os.Symlink(outside, filepath.Join(r.cfg.Dir, "tools.sample", "work", "link"))); err != nil {
@@ -332,7 +333,8 @@ func TestRemovals(t *testing.T) {
 	}
 	rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{})
 	if err != nil || rec.FailedStep != "bye" || rec.Status != lifecycle.Completed {
-		t.Error(err, rec)
+		t.Errorf(`err = %v, want nil; rec.FailedStep = %q, want "bye"; rec.Status = %q, want lifecycle.Completed`,
+			err, rec.FailedStep, rec.Status)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "x")); err != nil {
 		t.Error("a link was followed")
@@ -428,11 +430,12 @@ func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
 		"tools.twin command_conflict", "tools.twin package_warning", "tools.twin program_missing",
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	// What cannot be read offers nothing and holds nothing else up.
 	if batch, diagnostics := r.View().Batch(); len(batch.Modules) != 2 || len(diagnostics) != 1 {
-		t.Error(len(batch.Modules), diagnostics)
+		t.Errorf("r.View().Batch(): len(batch.Modules) = %v, want 2; len(diagnostics) = %v, want 1; diagnostics = %q",
+			len(batch.Modules), len(diagnostics), diagnostics)
 	}
 }
 
@@ -469,7 +472,7 @@ func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
 	}
 	for range 2 { // it goes while it is looked at; then its files are gone and its row is there
 		if got := doctor(); slices.Contains(got, "tools.sample row_without_files") || !slices.Contains(got, "tools.whole program_missing") {
-			t.Error(got)
+			t.Errorf(`doctor() = %q, want it not to contain "tools.sample row_without_files" and it to contain "tools.whole program_missing"`, got)
 		}
 	}
 	close(leave)
@@ -481,25 +484,26 @@ func TestSettings(t *testing.T) {
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
 	copied := filepath.Join(r.cfg.Dir, "tools.sample", "work", "config.json")
 	if data, err := os.ReadFile(copied); string(data) != `{"mode":"1.0.0"}` {
-		t.Error(string(data), err)
+		t.Errorf("os.ReadFile(copied): string(data) = %q, want \"{\\\"mode\\\":\\\"1.0.0\\\"}\"; err = %v", string(data), err)
 	}
 	_ = os.Remove(copied)
 	_ = os.Symlink(filepath.Join(r.home, "outside"), copied)
 	shown, err := r.SetConfig(t.Context(), admin(), "tools.sample", json.RawMessage(`{"token":"t","n":1}`))
 	if err != nil || string(shown) != `{"n":1,"token":"***"}` {
-		t.Error(string(shown), err)
+		t.Errorf("err = %v, want nil; string(shown) = %q, want \"{\\\"n\\\":1,\\\"token\\\":\\\"***\\\"}\"", err, string(shown))
 	}
 	if _, err := os.Stat(filepath.Join(r.home, "outside")); err == nil {
 		t.Error("a link was followed")
 	}
 	if data, err := os.ReadFile(copied); string(data) != `{"n":1}` {
-		t.Error(string(data), err)
+		t.Errorf("os.ReadFile(copied): string(data) = %q, want \"{\\\"n\\\":1}\"; err = %v", string(data), err)
 	}
 	if _, err := r.SetConfig(t.Context(), admin(), "tools.sample", shown); err != nil {
 		t.Error(err)
 	}
 	if raw, err := r.RawConfig(t.Context(), "tools.sample"); string(raw) != `{"n":1,"token":"t"}` {
-		t.Error(string(raw), err)
+		t.Errorf("r.RawConfig(t.Context(), \"tools.sample\"): string(raw) = %q, want \"{\\\"n\\\":1,\\\"token\\\":\\\"t\\\"}\"; err = %v",
+			string(raw), err)
 	}
 	if _, err := r.Config(t.Context(), "tools.none"); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Error(err)
@@ -515,16 +519,17 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 	}
 	rec := r.must(r.Install(t.Context(), admin(), lifecycle.Source{Dir: dir}, lifecycle.Options{Strict: true}))
 	if d := cmp.Diff([]string{"os", "curl"}, rec.Steps); d != "" || r.row("tools.httpcheck").Enabled {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s; r.row(\"tools.httpcheck\").Enabled = %v, want false", d, r.row("tools.httpcheck").Enabled)
 	}
 	s, err := r.Screen(t.Context(), "tools.httpcheck", nil)
 	if err != nil || len(s.Permissions) != 3 || len(s.Hosts) != 2 {
-		t.Error(s, err)
+		t.Errorf("err = %v, want nil; len(s.Permissions) = %v, want 3; len(s.Hosts) = %v, want 2; s = %+v",
+			err, len(s.Permissions), len(s.Hosts), s)
 	}
 	r.enable("tools.httpcheck")
 	rows, err := r.List(t.Context(), lifecycle.Filter{EnabledOnly: true, Status: lifecycle.Installed})
 	if err != nil || len(rows) != 1 {
-		t.Error(rows, err)
+		t.Errorf("err = %v, want nil; len(rows) = %v, want 1; rows = %+v", err, len(rows), rows)
 	}
 	// The example's shell step is not one the fake knows: its install fails whole.
 	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"}, lifecycle.Options{}); reason(err) != "command_failed" {
@@ -557,7 +562,7 @@ func TestTheCatalogTakesTheBatch(t *testing.T) {
 	}
 	r.enable("tools.sample")
 	if d := cmp.Diff([]string{"tools.sample/tool.sample.run#ext.tools.sample.tool.sample.run@default external"}, publish()); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
 		t.Fatal(err)
@@ -584,16 +589,16 @@ func TestARegistryThatFailsChangesNothing(t *testing.T) {
 	sql(`CREATE TRIGGER kept BEFORE DELETE ON extensions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
 	rec, err := r.install(sample("2.0.0"), lifecycle.Options{})
 	if err == nil || rec.Status != lifecycle.Failed || strings.Contains(err.Error(), "disk is full") {
-		t.Error(err, rec)
+		t.Errorf(`err = %v, want an error and it not to contain "disk is full"; rec.Status = %q, want lifecycle.Failed`, err, rec.Status)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != lifecycle.Failed {
-		t.Error(err, rec)
+		t.Errorf("r.Uninstall: err = %v, want an error; rec.Status = %q, want lifecycle.Failed", err, rec.Status)
 	}
 	if d := cmp.Diff(without(before), without(r.state())); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -650,9 +655,9 @@ func TestACallerThatGivesUpLeavesNothing(t *testing.T) {
 	data := sample("1.0.0").zip(t)
 	rec, err := r.Install(ctx, admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, lifecycle.Options{})
 	if err == nil || rec.Status != lifecycle.Failed {
-		t.Error(err, rec)
+		t.Errorf("err = %v, want an error; rec.Status = %q, want lifecycle.Failed", err, rec.Status)
 	}
 	if d := cmp.Diff(before, r.state()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }

@@ -45,7 +45,7 @@ func TestEveryUnknownFieldIsNamedByItsPath(t *testing.T) {
 		want[i] += " is not a known field"
 	}
 	if diff := cmp.Diff(want, diagnostics); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTextIsCleaned(t *testing.T) {
 	t.Parallel()
 	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"capability.agent-tool","title":"a\u0007\u200b\u202eb","description":"` + strings.Repeat("ü", 2000) + `\u0000","tool":{"name":"t"}}`)))
 	if err != nil || len(diagnostics) != 1 {
-		t.Fatal(err, diagnostics)
+		t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want 1; diagnostics = %q", err, len(diagnostics), diagnostics)
 	}
 	c := x.Module().Contributions[0]
 	if c.Title != "ab" || c.Description != strings.Repeat("ü", 1024) {
@@ -103,17 +103,17 @@ func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 	t.Parallel()
 	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","actions":["message.send"],"scope":{"channel":["slack"],"account":["work","home","work"],"agent":["b","a","b"]}}`)))
 	if err != nil || len(diagnostics) != 1 {
-		t.Fatal(err, diagnostics)
+		t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want 1; diagnostics = %q", err, len(diagnostics), diagnostics)
 	}
 	var keys []string
 	for _, c := range x.Module().Contributions {
 		keys = append(keys, string(c.Provider))
 		if diff := cmp.Diff(&capability.Scope{Agent: []string{"a", "b"}}, c.Scope); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 	}
 	if diff := cmp.Diff([]string{"messaging:slack:home", "messaging:slack:work"}, keys); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	for _, stays := range []string{
 		`{"id":"a","kind":"adapter.runtime","scope":{"account":["*"]}}`, `{"id":"a","kind":"adapter.runtime","scope":{"channel":["a","b"],"account":["c"]}}`,
@@ -136,7 +136,7 @@ func TestImportTable(t *testing.T) {
 		permissions x-user-info x-me channel-list emoji-list sticker-search voice-status x-follow x-unfollow x-repost x-unrepost`)
 	slices.Sort(words)
 	if diff := cmp.Diff(words, manifest.ImportWords()); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	for _, word := range words {
 		in, known := manifest.ActionOf(word)
@@ -166,7 +166,8 @@ func TestImportTable(t *testing.T) {
 		}
 	}
 	if in, known := manifest.ActionOf("unpin"); !known || in.Action != "message.pin" || in.Args["op"] != "unpin" {
-		t.Error(in)
+		t.Errorf(`manifest.ActionOf("unpin"): known = %v, want true; in.Action = %q, want "message.pin"; in.Args["op"] = %v, want "unpin"`,
+			known, in.Action, in.Args["op"])
 	}
 }
 
@@ -186,7 +187,7 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 		"a.x-follow x-follow ext:x:i false", "a.x-follow x-follow ext:x:j true", "a.teleport teleport ext:x:i false", "a.teleport teleport ext:x:j false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 

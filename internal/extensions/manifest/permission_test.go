@@ -13,10 +13,10 @@ func TestOtherSpellingsMeanTheSame(t *testing.T) {
 	t.Parallel()
 	got, unknown := manifest.CanonicalPermissions([]string{"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin", "fs_read"})
 	if d := cmp.Diff([]string{"exec", "network", "filesystem.read", "filesystem.write", "builtin.exec"}, got); d != "" || unknown != "" {
-		t.Error(d, unknown)
+		t.Errorf(`d = %q, want ""; unknown = %q, want ""`, d, unknown)
 	}
 	if _, unknown := manifest.CanonicalPermissions([]string{"exec", "Exec"}); unknown != "Exec" {
-		t.Error(unknown)
+		t.Errorf(`manifest.CanonicalPermissions: unknown = %q, want "Exec"`, unknown)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestLockedModesWithholdWhatTheSpecNames(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff([]string{"exec", "filesystem.write", "browser", "exec.interpreter", "db.write", "network.raw"}, locked); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestWhatARunnerNeeds(t *testing.T) {
 	} {
 		got := manifest.NeededPermissions(tt.runner, tt.remote)
 		if d := cmp.Diff(tt.want, got); d != "" {
-			t.Error(tt.runner, d)
+			t.Errorf("diff (-want +got):\n%s; tt.runner = %q", d, tt.runner)
 		}
 		for _, name := range got {
 			if _, ok := manifest.LookupPermission(name); !ok {

@@ -62,7 +62,7 @@ func TestRoutes(t *testing.T) {
 				r := manifest.Resolve(c.in, c.owners)
 				byAll := cmpopts.SortSlices(func(a, b catalog.Conflict) bool { return a.Key+a.Resolution < b.Key+b.Resolution })
 				if diff := cmp.Diff(c.want, conflicts(r), cmpopts.EquateEmpty(), byAll); diff != "" {
-					t.Error(diff)
+					t.Errorf("diff (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -86,18 +86,18 @@ func TestIDsThatAreTaken(t *testing.T) {
 		rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
 		r := manifest.Resolve(in, nil)
 		if diff := cmp.Diff([]string{"a (bundled)", "a (remote)"}, names(r.Shadowed)); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(map[string]string{"B": manifest.ReasonConflict, "b": manifest.ReasonConflict, "c": manifest.ReasonConflict}, r.Failed); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		if diff := cmp.Diff([]string{"A (workspace)", "B (global)", "c (bundled)", "d (config)"}, names(r.Extensions)); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		if diff := cmp.Diff([]catalog.Conflict{
 			{Class: "runtime_id", Key: "B", Members: []string{"B", "b"}, Resolution: "fatal"}, {Class: "runtime_id", Key: "c/t", Members: []string{"c/t"}, Resolution: "fatal"},
 		}, conflicts(r)); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
 	replace(need("a", "b/t"))
 	replace(need("c", "a/t"))
 	if diff := cmp.Diff([]string{"a/t dependency_missing", "c/t dependency_missing"}, withheld()); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	before := c.Snapshot().Generation
 	replace(need("b", ""))

@@ -59,7 +59,7 @@ func TestNamesOfCommands(t *testing.T) {
 			for range 10 {
 				rand.Shuffle(len(c.in), func(i, j int) { c.in[i], c.in[j] = c.in[j], c.in[i] })
 				if diff := cmp.Diff(c.want, registered(build(c.in...))); diff != "" {
-					t.Error(diff)
+					t.Errorf("diff (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -85,7 +85,7 @@ func TestNobodyIsLostAmongManyCommands(t *testing.T) {
 		}
 		for _, name := range first {
 			if !grammar.MatchString(name) {
-				t.Fatal(name)
+				t.Fatalf("grammar.MatchString(name) = false, want true; name = %q", name)
 			}
 		}
 	}
@@ -96,14 +96,14 @@ func TestReservedAndInvalidNames(t *testing.T) {
 	c := build(command("a", "c", "Stop"), command("b", "c", "9lives"), command("d", "c", "a b"), command("e", "c", ""), command("f", "c", "fine"))
 	want := map[string]string{"a/c": "reserved_command", "b/c": "invalid_command", "d/c": "invalid_command", "e/c": "invalid_command"}
 	if diff := cmp.Diff(want, c.Rejected()); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"fine"}, c.Names()); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	for _, name := range strings.Fields("help catalog bash EXEC model") {
 		if !operator.ReservedCommand(name) {
-			t.Error(name)
+			t.Errorf("operator.ReservedCommand(name) = false, want true; name = %q", name)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestNatives(t *testing.T) {
 		return out
 	}
 	if diff := cmp.Diff([]string{"chat c/c does chat", "tel b/c does mail", "phonectl a/c does phone", "plain d/c does plain"}, got("discord")); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if diff := cmp.Diff([]string{"chat c/c does chat", "mail b/c does mail", "phone a/c does phone", "plain d/c does plain"}, got("telegram")); diff != "" {
 		t.Error("two that want one native name keep their own", diff)
@@ -259,7 +259,7 @@ func TestViewShowsWhatRuns(t *testing.T) {
 		"diagnostic:slot:context-engine unavailable", "diagnostic:slot:memory unavailable",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if again := view(slack, list[1], list[0]); again.Etag != v.Etag || len(v.Etag) != 64 {
 		t.Error("the etag depends on the order")

@@ -99,7 +99,7 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1), noon.Add(-time.Minute))
 	changed := buildStatic(t, b)
 	if diff := cmp.Diff([]string{"ext0500/extension.json"}, s.take()); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if changed.Install.Rows[500].Version != "2" || changed.Install.Etag == cold.Install.Etag || changed.Channels.Etag != cold.Channels.Etag {
 		t.Error("the etags of what changed and of what did not")
@@ -134,16 +134,17 @@ func TestNothingIsActivated(t *testing.T) {
 		t.Error("opened more than the manifest", diff)
 	}
 	if diff := cmp.Diff(operator.Install{ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"}, LocalPath: "boom", DefaultChoice: "local"}, c.Install.Rows[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if diff := cmp.Diff(operator.Onboarding{FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{}, Phases: []string{"ask"}, Outputs: []string{}}, c.Onboarding.Rows[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if diff := cmp.Diff(operator.CLI{Path: "boom", RuntimeID: "boom/cli", Mode: "subcommand", Interactive: true}, c.CLI.Rows[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if len(c.Channels.Rows) != 1 || len(c.Diagnostics) > 0 {
-		t.Error(c.Diagnostics)
+		t.Errorf("len(c.Channels.Rows) = %v, want 1; len(c.Diagnostics) = %v, want at most 0; c.Diagnostics = %q",
+			len(c.Channels.Rows), len(c.Diagnostics), c.Diagnostics)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 	}
 	c := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(string(doc), noon)}}))
 	if len(c.Channels.Rows) != 1 {
-		t.Fatal(c.Diagnostics)
+		t.Fatalf("len(c.Channels.Rows) = %v, want 1; c.Diagnostics = %q", len(c.Channels.Rows), c.Diagnostics)
 	}
 	members := func(v any) (out map[string]any) {
 		doc, err := json.Marshal(v)
@@ -198,7 +199,7 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 	}
 	got := members(c.Channels.Rows[0])
 	if diff := cmp.Diff(members(in), got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	// A channel without values has every field too, with defaults.
 	empty := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
@@ -231,10 +232,10 @@ func TestTheStrongestOriginWins(t *testing.T) {
 		installs = append(installs, row.ExtensionID+" "+row.Origin)
 	}
 	if diff := cmp.Diff([]string{"Telegram", "Slack (patched)", "IRC", "Zalo"}, channels); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if diff := cmp.Diff([]string{"SLACK workspace", "odd workspace", "zalo bundled"}, installs); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	want := []string{
 		"0/slack.json: its origin is bundled, where it lies, not config", "1/bad.json: ", "1/odd.json: /colour is not a known field", "channel nameless of slack has no label",
@@ -305,16 +306,16 @@ func TestDockHints(t *testing.T) {
 	c := buildStatic(t, builder(s))
 	d, ok := c.Dock(" Slack")
 	if !ok || d.TextChunkLimit != 4000 {
-		t.Fatal(ok, d)
+		t.Fatalf("ok = %v, want true; d.TextChunkLimit = %v, want 4000", ok, d.TextChunkLimit)
 	}
 	if diff := cmp.Diff([]string{"Use mrkdwn."}, d.PromptHints()); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"u123", "*", "c9"}, d.AllowFrom([]string{" slack:USER:U123", "*", "", "user:", "u123", "SLACK: c9 "})); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if got := d.StripMentions("<@U1> hello <@U2>"); got != "hello" {
-		t.Error(got)
+		t.Errorf(`d.StripMentions("<@U1> hello <@U2>") = %q, want "hello"`, got)
 	}
 	if d, ok := c.Dock("telegram"); !ok || len(d.AllowFrom([]string{"Ä"})) != 1 {
 		t.Error(ok, d)

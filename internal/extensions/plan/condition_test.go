@@ -35,7 +35,7 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	if p := plan.PlatformOf("windows", "aarch64"); p.OS != "win32" || p.Arch != "arm64" {
-		t.Error(p)
+		t.Errorf(`p.OS = %q, want "win32"; p.Arch = %q, want "arm64"`, p.OS, p.Arch)
 	}
 }
 

@@ -120,7 +120,7 @@ steps:
 		`write.config   config {"b":2}`, "verify.command_exists  git", "exec.shell  true",
 	}
 	if d := cmp.Diff(want, got); d != "" || len(warnings) != 11 {
-		t.Error(d, warnings)
+		t.Errorf("diff (-want +got):\n%s; len(warnings) = %v, want 11; warnings = %q", d, len(warnings), warnings)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestStepsRunInOrder(t *testing.T) {
 	}
 	want := []string{"1/8 step_1 completed", "2/8 get completed", "3/8 unpack completed", "4/8 sh completed", "5/8 mac skipped", "6/8 has completed", "7/8 up completed", "8/8 conf completed"}
 	if d := cmp.Diff(want, *reports); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"echo hi"}, progs.ran); d != "" || string(r.Config["retries"]) != `{"n":3}` || len(r.Completed) != 7 || len(r.Skipped) != 1 {
 		t.Error(d, r)

@@ -54,7 +54,7 @@ func TestOnlyWhatTheRunMadeOrChanged(t *testing.T) {
 	got, omitted := found(t, b)
 	want := []string{"changed.txt: text/plain; charset=utf-8: after it", "deep/new.json: application/json: {}", "plain: text/html; charset=utf-8: <html>x"}
 	if d := cmp.Diff(want, got); d != "" || omitted != nil {
-		t.Error(d, omitted)
+		t.Errorf("diff (-want +got):\n%s; omitted = %q, want nil", d, omitted)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestTheFolderIsAStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _ := found(t, b); got != nil {
-				t.Error(got)
+				t.Errorf("found(t, b): got = %q, want nil", got)
 			}
 		})
 	}

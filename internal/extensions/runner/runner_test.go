@@ -155,7 +155,7 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, &recorder{}, queue.Rates{})
 	if r.module.Origin != capability.OriginExtension {
-		t.Error(r.module.Origin)
+		t.Errorf("r.module.Origin = %q, want capability.OriginExtension", r.module.Origin)
 	}
 	for name, want := range map[string]struct {
 		state   capability.State

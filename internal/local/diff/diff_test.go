@@ -91,7 +91,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Error(diff)
+					t.Errorf("diff (-want +got):\n%s", diff)
 				}
 				if format == "html" && (strings.Contains(got, "<script") || strings.Contains(got, "<img")) {
 					t.Error("markup of the texts is markup of the page")
@@ -200,7 +200,7 @@ func TestTextsThatHaveNothingInCommonEndInTime(t *testing.T) {
 	for _, format := range []string{"unified", "html"} {
 		out, err := call(t, Config{}, before, after, format)
 		if err != nil || len(out.URL) > 16<<20 {
-			t.Error(format, len(out.URL), err)
+			t.Errorf("err = %v, want nil; len(out.URL) = %v, want at most 16<<20; format = %q", err, len(out.URL), format)
 		}
 	}
 	a, b := split(before), split(after)

@@ -144,7 +144,7 @@ func TestListDescribesEntries(t *testing.T) {
 		"innerdir": "symlink", "out": "symlink", "pipe": "other", "secret": "symlink", "umlaut.txt": "file",
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestWriteText(t *testing.T) {
 			f := setup(t)
 			out, cerr := f.call("fs.writeText", tt.input)
 			if cerr != nil {
-				t.Fatal(cerr)
+				t.Fatalf("cerr = %v, want nil", cerr)
 			}
 			if out["path"] != tt.path || out["bytesWritten"] != float64(len(tt.text)) {
 				t.Errorf("got %v", out)

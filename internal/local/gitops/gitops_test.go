@@ -164,7 +164,7 @@ func TestParseStatusSkipsLinesCutInTwo(t *testing.T) {
 	s := parseStatus(sandbox.Output{Head: []byte("## main\n M a\n M b/ha"), Tail: []byte(" M lf\n M z\n"), Omitted: 10})
 	want := []fileItem{{" M", "a", ""}, {" M", "z", ""}}
 	if diff := cmp.Diff(want, s.Files); diff != "" || !s.Truncated {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s; s.Truncated = %v, want true", diff, s.Truncated)
 	}
 }
 

@@ -127,10 +127,10 @@ func TestStoreSearchGetForget(t *testing.T) {
 		id := r.do("a", "memory.store", in{"text": "The café opens at nine", "tags": []string{"place ", "hours", "place"}}).ID
 		other := r.do("a", "memory.store", in{"text": "The office opens at eight", "tags": []string{"place"}}).ID
 		if !strings.HasPrefix(id, "mem_") || len(id) != 36 || id == other {
-			t.Error(id, other)
+			t.Errorf(`id = %q, want it to begin with "mem_" and other than %q; len(id) = %v, want 36`, id, other, len(id))
 		}
 		if diff := cmp.Diff(found{ID: id, Text: "The café opens at nine", Tags: []string{"hours", "place"}}, r.do("a", "memory.get", in{"id": id}).Item); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		hits := r.do("a", "memory.search", in{"query": "when does the CAFE open, opens?"}).Items
 		if len(hits) != 2 || hits[0].ID != id || hits[0].Score <= hits[1].Score || hits[1].Score <= 0 {
@@ -238,7 +238,7 @@ func TestBounds(t *testing.T) {
 		}
 		wg.Wait()
 		if len(stored) != 3 || full != 5 {
-			t.Fatal(stored, full)
+			t.Fatalf("len(stored) = %v, want 3; full = %v, want 5; stored = %q", len(stored), full, stored)
 		}
 		r.do("a", "memory.forget", in{"id": stored[0]})
 		r.do("a", "memory.store", in{"text": strings.Repeat("x", memory.MaxText)})
@@ -248,7 +248,7 @@ func TestBounds(t *testing.T) {
 			many.do("a", "memory.store", in{"text": "same words"})
 		}
 		if n := len(many.do("a", "memory.search", in{"query": "same", "limit": 1000}).Items); n != memory.MaxLimit {
-			t.Error(n)
+			t.Errorf("len = %v, want memory.MaxLimit", n)
 		}
 	})
 }

@@ -110,7 +110,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 		}
 	}
 	if labels, err := r.Granted("a.1"); err != nil || !slices.Equal(labels, []string{"user:ann"}) {
-		t.Error(labels, err)
+		t.Errorf(`r.Granted("a.1"): err = %v, want nil; labels = %q, want []string{"user:ann"}`, err, labels)
 	}
 	r.now = r.now.Add(2 * time.Hour) // the token expires: admitted nodes stay, new ones are refused
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); err != nil || r.Gone(t.Context(), "a.1") {
@@ -180,7 +180,7 @@ func TestANodeWithoutAKeyShowsItsToken(t *testing.T) {
 		t.Error("a revoked token lets in")
 	}
 	if all, err := r.List(t.Context()); err != nil || len(all) != 2 {
-		t.Error(all, err)
+		t.Errorf("r.List(t.Context()): err = %v, want nil; len(all) = %v, want 2; all = %+v", err, len(all), all)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 		t.Error(err)
 	}
 	if labels, err := late.Granted("a"); err != nil || !slices.Equal(labels, []string{"gpu"}) {
-		t.Error(labels, err)
+		t.Errorf(`late.Granted("a"): err = %v, want nil; labels = %q, want []string{"gpu"}`, err, labels)
 	}
 	r.revoke(id)
 	if err := other.Refresh(t.Context()); err != nil {

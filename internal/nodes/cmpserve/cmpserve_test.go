@@ -246,7 +246,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	if _, got := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"mcp.initialize"}`); !strings.Contains(got, `"protocolVersion":"2024-11-05"`) {
-		t.Error(got)
+		t.Errorf("s.post: got = %q, want it to contain \"\\\"protocolVersion\\\":\\\"2024-11-05\\\"\"", got)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestStranger(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s.token = "jct_a_nonsense"
 	if status, got := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); status != http.StatusUnauthorized {
-		t.Error(status, got)
+		t.Errorf("s.post: status = %v, want http.StatusUnauthorized; got = %q", status, got)
 	}
 }
 

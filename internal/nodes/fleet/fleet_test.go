@@ -92,7 +92,7 @@ func (r *rig) join(m fleet.Member) int64 {
 func (r *rig) beat(id string, epoch int64, cpu float64) {
 	r.t.Helper()
 	if v, _ := r.Beat(id, epoch, 1, fleet.Load{CPU: cpu, Accepting: true}); v != "" {
-		r.t.Fatal(id, v)
+		r.t.Fatalf(`r.Beat: v = %q, want ""; id = %q`, v, id)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestMembershipIsASessionAGraceAndALease(t *testing.T) {
 		t.Error("epochs do not grow")
 	}
 	if d := cmp.Diff([]string{"node.suspect a"}, kinds(r.Gone("session-a"))); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "b" {
 		t.Errorf("a suspect node was routed to: %s", got)
@@ -145,26 +145,26 @@ func TestMembershipIsASessionAGraceAndALease(t *testing.T) {
 	}
 	r.after(4 * time.Second)
 	if got := r.expire(); got != nil {
-		t.Error(got)
+		t.Errorf("r.expire() = %q, want nil", got)
 	}
 	r.after(time.Second)
 	if d := cmp.Diff([]string{"node.left a lost"}, r.expire()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	// b is frozen: its session looks alive, and nothing comes.
 	r.after(24 * time.Second)
 	if got := r.expire(); got != nil {
-		t.Error(got)
+		t.Errorf("r.expire() = %q, want nil", got)
 	}
 	r.after(time.Second)
 	if d := cmp.Diff([]string{"node.suspect b", "node.left b silent"}, r.expire()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if v, _ := r.Beat("b", b, 1, fleet.Load{}); v != fleet.Rejoin {
 		t.Errorf("%q", v)
 	}
 	if _, _, next := r.Expire(); !next.IsZero() || r.Len() != 0 {
-		t.Error(next)
+		t.Errorf("r.Expire(): next.IsZero() = %v, want true; r.Len() = %v, want 0", next.IsZero(), r.Len())
 	}
 }
 
@@ -178,10 +178,10 @@ func TestANodeThatComesBackInTimeIsResumed(t *testing.T) {
 	again.Session, again.Revision = "session-2", 2
 	epoch, events, err := r.Join(again)
 	if err != nil || epoch <= old {
-		t.Fatal(epoch, err)
+		t.Fatalf("err = %v, want nil; epoch = %v, want more than %v", err, epoch, old)
 	}
 	if d := cmp.Diff([]string{"node.resumed a", "node.updated a"}, kinds(events)); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	r.after(10 * time.Second)
 	if got := r.expire(); got != nil {
@@ -203,7 +203,7 @@ func TestTheNewerSessionServesAndTheOlderIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"node.superseded a", "node.resumed a"}, kinds(events)); d != "" || events[0].Session != "session-a" {
-		t.Error(d, events)
+		t.Errorf(`d = %q, want ""; events = %+v, want events[0].Session = "session-a"`, d, events)
 	}
 	if v, _ := r.Beat("a", old, 1, fleet.Load{}); v != fleet.Superseded {
 		t.Errorf("%q", v)
@@ -228,14 +228,14 @@ func TestWhatANodeOffersIsTheWholeTruthOfItsRevision(t *testing.T) {
 	}
 	events, err := r.Update("a", e, 3, []string{" x ", "", "x"}, nil, []fleet.Function{{Name: "h"}})
 	if err != nil || len(events) != 1 {
-		t.Fatal(events, err)
+		t.Fatalf("err = %v, want nil; len(events) = %v, want 1; events = %+v", err, len(events), events)
 	}
 	if events, err := r.Update("a", e, 2, nil, nil, nil); err != nil || events != nil {
 		t.Error("an older revision was taken:", events, err)
 	}
 	n, _ := r.Get("a")
 	if d := cmp.Diff([]string{"h"}, n.Names()); d != "" || !slices.Equal(n.Labels, []string{"x"}) {
-		t.Error(d, n.Labels)
+		t.Errorf("diff (-want +got):\n%s; n.Labels = %q, want []string{\"x\"}", d, n.Labels)
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "function_not_found" {
 		t.Error(err)
@@ -251,7 +251,7 @@ func TestLabelsOfUsersComeWithTheCredential(t *testing.T) {
 		t.Error(err)
 	}
 	if d := cmp.Diff([]string{"user:ben"}, fleet.RejectedLabels(m.Labels, m.Granted)); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 	m.Labels = []string{"gpu", "user:ann"}
 	e := r.join(m)
@@ -292,7 +292,7 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	e := r.join(member("a", "f"))
 	end := r.Begin("a", e, "f")
 	if d := cmp.Diff([]string{"node.updated a"}, kinds(r.drain("a"))); d != "" {
-		t.Fatal(d)
+		t.Fatalf("diff (-want +got):\n%s", d)
 	}
 	if events := r.drain("a"); events != nil {
 		t.Error("it was asked twice:", kinds(events))
@@ -301,32 +301,32 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 		t.Error(err)
 	}
 	if n, _ := r.Get("a"); n.Status != fleet.Draining {
-		t.Error(n.Status)
+		t.Errorf(`r.Get("a"): n.Status = %q, want fleet.Draining`, n.Status)
 	}
 	for range 2 {
 		r.beat("a", e, 1)
 	}
 	if got := r.expire(); got != nil {
-		t.Error(got)
+		t.Errorf("r.expire() = %q, want nil", got)
 	}
 	end(5)
 	end(5) // counted once
 	if d := cmp.Diff([]string{"node.left a drained"}, r.expire()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	e = r.join(member("b", "f"))
 	r.beat("b", e, 1)
 	r.drain("b")
 	if v, _ := r.Beat("b", e, 1, fleet.Load{Active: 1}); v != "" { // for another gateway
-		t.Error(v)
+		t.Errorf(`r.Beat("b", e, 1, fleet.Load{Active: 1}): v = %q, want ""`, v)
 	}
 	r.beat("b", e, 1)
 	if got := r.expire(); got != nil {
-		t.Error(got)
+		t.Errorf("r.expire() = %q, want nil", got)
 	}
 	r.beat("b", e, 1)
 	if d := cmp.Diff([]string{"node.left b drained"}, r.expire()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestTheLeastLoadedTakesTheCall(t *testing.T) {
 		r.beat(id, r.join(member(id, "f")), float64(30-10*i)) // b has least to do
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "b a c" {
-		t.Error(got)
+		t.Errorf(`r.picked(fleet.Request{Function: "f"}) = %q, want "b a c"`, got)
 	}
 	// What is under way counts at once.
 	n, _ := r.Get("b")
@@ -345,7 +345,7 @@ func TestTheLeastLoadedTakesTheCall(t *testing.T) {
 		r.Begin("b", n.Epoch, "f")
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a c b" {
-		t.Error(got)
+		t.Errorf(`r.picked(fleet.Request{Function: "f"}) = %q, want "a c b"`, got)
 	}
 	for _, tt := range []struct {
 		name string
@@ -378,14 +378,14 @@ func TestEveryNodeHasItsTurn(t *testing.T) {
 		first(fleet.Request{Function: "g", Balance: true}) // without figures it is round robin too, with a turn of its own
 	}
 	if got != "abca" {
-		t.Error(got)
+		t.Errorf(`got = %q, want "abca"`, got)
 	}
 	seen := make(map[string]bool)
 	for range 200 {
 		seen[first(fleet.Request{Function: "f", Balance: true, Strategy: fleet.Random})] = true
 	}
 	if len(seen) != 3 {
-		t.Error(seen)
+		t.Errorf("len(seen) = %v, want 3; seen = %v", len(seen), seen)
 	}
 }
 
@@ -434,13 +434,14 @@ func TestAmongVeryManyASampleIsAsGood(t *testing.T) {
 	}
 	// Two of the better half: a sixth of the way up on the average.
 	if len(seen) < 100 || seen["n001"]+seen["n010"] > 0 || load/2000 > 22 {
-		t.Error(len(seen), load/2000)
+		t.Errorf(`len(seen) = %v, want at least 100; seen["n001"]+seen["n010"] = %v, want at most 0; load/2000 = %v, want at most 22`,
+			len(seen), seen["n001"]+seen["n010"], load/2000)
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "n001 n002 n003" {
 		t.Error("without balancing the least loaded take it:", got)
 	}
 	if got := r.picked(fleet.Request{Function: "f", Balance: true, Preferred: []string{"n499"}}); !strings.HasPrefix(got, "n499 ") {
-		t.Error(got)
+		t.Errorf(`r.picked = %q, want it to begin with "n499 "`, got)
 	}
 	r.drain("n002")
 	all := func(n *fleet.Node) bool { return n.ID == "n003" || n.ID == "n002" }
@@ -509,7 +510,7 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	// It has a queue: who names it is not turned away, and where all are busy one of
 	// them is better than none.
 	if got := r.picked(fleet.Request{Function: "g", Node: "a"}); got != "a" {
-		t.Error(got)
+		t.Errorf(`r.picked = %q, want "a"`, got)
 	}
 	begin("b", "f")
 	if got := r.picked(fleet.Request{Function: "f"}); got == "" {
@@ -517,7 +518,7 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	}
 	end(1)
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a" {
-		t.Error(got)
+		t.Errorf(`r.picked(fleet.Request{Function: "f"}) = %q, want "a"`, got)
 	}
 	// One that reports that its queue is full takes nothing.
 	for _, id := range []string{"a", "b"} {
@@ -563,7 +564,7 @@ func TestManyAtOnce(t *testing.T) {
 	r.after(time.Minute)
 	r.expire()
 	if r.Len() != 0 {
-		t.Error(r.Len())
+		t.Errorf("r.Len() = %v, want 0", r.Len())
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "function_not_found" {
 		t.Error(err)

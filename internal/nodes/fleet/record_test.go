@@ -48,17 +48,17 @@ func TestTwoTablesAgreeWhateverOrderRecordsComeIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"node.joined"}, ours(a.Take(first))); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	other := member("n", "g")
 	other.Session, other.Revision = "session-2", 7
 	b.Take(first)
 	second, err := b.Propose(other)
 	if err != nil || second.Epoch <= first.Epoch {
-		t.Fatal(second.Epoch, err)
+		t.Fatalf("err = %v, want nil; second.Epoch = %v, want more than %v", err, second.Epoch, first.Epoch)
 	}
 	if d := cmp.Diff([]string{"node.superseded", "node.resumed", "node.updated"}, ours(b.Take(second))); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 	if events := a.Take(second); len(events) != 3 || ours(events) != nil || events[0].Kind != "node.superseded" {
 		t.Error(kinds(events), ours(events))
@@ -73,7 +73,7 @@ func TestTwoTablesAgreeWhateverOrderRecordsComeIn(t *testing.T) {
 	}
 	second.Draining = true
 	if d := cmp.Diff([]string{"node.updated n"}, kinds(a.Take(second))); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if events := a.Drop("n", first.Epoch, fleet.ReasonLost, true); events != nil {
 		t.Error("a session that is over took the new one with it:", kinds(events))
@@ -88,7 +88,7 @@ func TestAClockThatIsAheadDoesNotFenceOffTheOthers(t *testing.T) {
 	b.Take(first)
 	second, err := b.Propose(member("n", "f"))
 	if err != nil || second.Epoch <= first.Epoch {
-		t.Error(first.Epoch, second.Epoch, err)
+		t.Errorf("err = %v, want nil; second.Epoch = %v, want more than %v", err, second.Epoch, first.Epoch)
 	}
 }
 
@@ -113,14 +113,14 @@ func TestADeafGatewaySparesItsNodes(t *testing.T) {
 	}
 	r.after(29 * time.Second)
 	if d := cmp.Diff([]string{"node.left b lost"}, r.expire()); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if events := r.Absent("a", e, 20*time.Second); len(events) != 1 {
-		t.Error(kinds(events))
+		t.Errorf("len(events) = %v, want 1; kinds(events) = %q", len(events), kinds(events))
 	}
 	r.after(19 * time.Second)
 	if got := r.expire(); got != nil {
-		t.Error(got)
+		t.Errorf("r.expire() = %q, want nil", got)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestRecordsComeBackAndFitIntoAnEntry(t *testing.T) {
 		t.Logf("%d functions are %d bytes", len(m.Functions), len(data))
 		back, err := c.Decode(data)
 		if d := cmp.Diff(rec, back, cmpopts.EquateEmpty()); err != nil || d != "" {
-			t.Error(err, d)
+			t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 		}
 	}
 	noise := func(n int) fleet.Member {

@@ -104,7 +104,7 @@ func TestGatewaysComeAndGoAndNodesStay(t *testing.T) {
 				w.t.Errorf("%s joined %d times", d.id, joins)
 			}
 			if s := w.gateways[0].said(d.id, false); s != "joined" && s != "joined resumed" { // the bus may show it late
-				w.t.Error(s)
+				w.t.Errorf(`w.gateways[0].said(d.id, false) = %q, want "joined" or "joined resumed"`, s)
 			}
 		}
 	})
@@ -136,7 +136,7 @@ func TestAGatewayThatStartsCallsNobodyItHasNotHeard(t *testing.T) {
 		w.served("a")
 		synctest.Wait()
 		if s := g.said("a", false); s != "joined resumed" || d.joins != 1 {
-			t.Error(s, d.joins)
+			t.Errorf(`g.said("a", false) = %q, want "joined resumed"; d.joins = %v, want 1`, s, d.joins)
 		}
 		d.freeze(true)
 		w.end(g)
@@ -208,7 +208,7 @@ func TestABucketThatWasLostIsFilledFromTheTables(t *testing.T) {
 		w.listed("gone", "")
 		for _, d := range devices {
 			if d.joins != 1 || w.gateways[1].said(d.id, false) != "joined" {
-				t.Error(d.joins, w.gateways[1].said(d.id, false))
+				t.Errorf(`d.joins = %v, want 1; w.gateways = %+v, want w.gateways[1].said(d.id, false) = "joined"`, d.joins, w.gateways)
 			}
 		}
 	})
@@ -292,7 +292,7 @@ func TestAServerOfTheClusterIsKilled(t *testing.T) {
 	good, bad := stop()
 	t.Logf("%d calls succeeded and %d failed", good, bad)
 	if good == 0 || bad == 0 {
-		t.Error(good, bad)
+		t.Errorf("good = %v, want other than 0; bad = %v, want other than 0", good, bad)
 	}
 	for _, g := range w.gateways {
 		w.eventually("every node is listed", w.patience(), func() bool { return len(g.Fleet().List(fleet.Filter{Suspect: true})) == len(ids) })
@@ -322,7 +322,7 @@ func TestAGatewaysServerIsKilled(t *testing.T) {
 	good, bad := stop()
 	t.Logf("%d calls succeeded and %d failed", good, bad)
 	if good < 100 {
-		t.Error(good, bad)
+		t.Errorf("good = %v, want at least 100; bad = %v", good, bad)
 	}
 	for _, d := range append(devices, late) {
 		d.set(func() {

@@ -243,7 +243,7 @@ func TestJoinedIsListedAndCalled(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		if d := r.told(); !slices.Equal(d, []string{"node.joined laptop.1"}) {
-			t.Error(d)
+			t.Errorf(`r.told() = %q, want []string{"node.joined laptop.1"}`, d)
 		}
 	})
 }
@@ -287,7 +287,7 @@ func TestADeadNodeIsSuspectAtOnceAndGoneAfterTheGrace(t *testing.T) {
 		n.called()
 		n.conn.Close()
 		if o := <-done; reason(o.err) != cmp.ReasonNodeLost {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
 		}
 		if _, err := r.Fleet().Pick(fleet.Request{Function: "f"}); err == nil {
 			t.Error("a suspect node is routed to")
@@ -295,7 +295,7 @@ func TestADeadNodeIsSuspectAtOnceAndGoneAfterTheGrace(t *testing.T) {
 		time.Sleep(5*time.Second + time.Millisecond)
 		synctest.Wait()
 		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.suspect a", "node.left a lost"}) {
-			t.Error(d)
+			t.Errorf(`r.told() = %q, want []string{"node.joined a", "node.suspect a", "node.left a lost"}`, d)
 		}
 	})
 }
@@ -310,12 +310,12 @@ func TestAFrozenNodeIsGoneWithItsLeaseAndToldToRejoin(t *testing.T) {
 		}
 		synctest.Wait()
 		if r.Fleet().Len() != 1 {
-			t.Fatal(r.told())
+			t.Fatalf("r.Fleet().Len() = %v, want 1; r.told() = %q", r.Fleet().Len(), r.told())
 		}
 		time.Sleep(30*time.Second + time.Millisecond)
 		synctest.Wait()
 		if d := r.told(); !slices.Equal(d, []string{"node.joined a", "node.suspect a", "node.left a silent"}) {
-			t.Error(d)
+			t.Errorf(`r.told() = %q, want []string{"node.joined a", "node.suspect a", "node.left a silent"}`, d)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		if o := <-late; reason(o.err) != cmp.ReasonNodeLost {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
 		}
 		synctest.Wait()
 		old.conn = second.conn // its own is cut: what it had sent before is still on its way
@@ -355,7 +355,7 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		if r.Fleet().Len() != 1 || slices.Contains(r.told(), "node.suspect a") {
-			t.Error(r.told())
+			t.Errorf(`r.Fleet().Len() = %v, want 1; r.told() = %q, want it not to contain "node.suspect a"`, r.Fleet().Len(), r.told())
 		}
 	})
 }
@@ -485,11 +485,13 @@ func TestStreamsHaveLimits(t *testing.T) {
 		}
 		running := []<-chan outcome{open("a"), open("a")}
 		if o := <-open("a"); reason(o.err) != cmp.ReasonOverloaded || !strings.Contains(o.err.Error(), "cannot accept new stream workload") {
-			t.Error(o.err)
+			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "cannot accept new stream workload"`,
+				reason(o.err), o.err)
 		}
 		running = append(running, open("b"))
 		if o := <-open("b"); reason(o.err) != cmp.ReasonOverloaded || !strings.Contains(o.err.Error(), "stream capacity exceeded. active=3, limit=3") {
-			t.Error(o.err)
+			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "stream capacity exceeded. active=3, limit=3"`,
+				reason(o.err), o.err)
 		}
 		cancel()
 		for _, done := range running {
@@ -537,7 +539,7 @@ func TestGoodbyeAndDrain(t *testing.T) {
 		}
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`1`)})
 		if o := <-done; o.err != nil {
-			t.Error(o.err)
+			t.Errorf("o.err = %v, want nil", o.err)
 		}
 		data, err := wire.Encode(&wire.Leave{Epoch: n.epoch, Reason: "drained"})
 		if ack, err := wire.Decode[wire.Ack](n.ask(wire.SubjectLeave("a"), data, err)); err != nil || !ack.OK || r.Fleet().Len() != 0 {

@@ -77,19 +77,19 @@ func TestWhatWaitsForAReaderIsBounded(t *testing.T) {
 				c.push(make([]byte, tt.size))
 			}
 			if c.err != nil {
-				t.Fatal(c.err)
+				t.Fatalf("c.err = %v, want nil", c.err)
 			}
 			c.push(make([]byte, tt.size))
 			if c.push(nil); c.err == nil || c.err.Reason != cmp.ReasonOverloaded {
-				t.Error(c.err)
+				t.Errorf("c.err = %v, want a value and c.err.Reason = cmp.ReasonOverloaded", c.err)
 			}
 			for i := range tt.admitted { // what came before the end counts
 				if data, _, err := c.next(t.Context()); err != nil || len(data) != tt.size {
-					t.Fatal(i, len(data), err)
+					t.Fatalf("c.next(t.Context()): err = %v, want nil; len(data) = %v, want %v; i = %v", err, len(data), tt.size, i)
 				}
 			}
 			if _, _, err := c.next(t.Context()); !errors.Is(err, c.err) || c.bytes != 0 {
-				t.Error(err, c.bytes)
+				t.Errorf("c.next(t.Context()): err = %v, want %v; c.bytes = %v, want 0", err, c.err, c.bytes)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func TestWhatWaitsForAReaderIsBounded(t *testing.T) {
 		c.push([]byte(fmt.Sprint(i)))
 		for range 2 {
 			if data, _, err := c.next(t.Context()); err != nil || string(data) != fmt.Sprint(i) {
-				t.Fatal(i, string(data), err)
+				t.Fatalf("c.next(t.Context()): err = %v, want nil; string(data) = %q, want %q", err, string(data), fmt.Sprint(i))
 			}
 		}
 		if i == 0 {
@@ -109,7 +109,7 @@ func TestWhatWaitsForAReaderIsBounded(t *testing.T) {
 		}
 	}
 	if cap(c.frames) > 8 {
-		t.Error(cap(c.frames))
+		t.Errorf("cap(c.frames) = %v, want at most 8", cap(c.frames))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestManyStreamsShareWhatANodeMayHaveOnItsWay(t *testing.T) {
 			all = append(all, leave)
 		}
 		if sum > maxOutstanding || least < wire.MinWindow {
-			t.Error(sum, least)
+			t.Errorf("sum = %v, want at most maxOutstanding; least = %v, want at least wire.MinWindow", sum, least)
 		}
 		if _, _, err := g.openStream("a"); err == nil {
 			t.Error("a 33rd stream was opened")
@@ -159,7 +159,8 @@ func TestManyStreamsShareWhatANodeMayHaveOnItsWay(t *testing.T) {
 			leave()
 		}
 		if window, _, _ := g.openStream("a"); window != wire.DefaultWindow || g.total != 1 || g.streams["a"].open != 1 {
-			t.Error(window, g.total)
+			t.Errorf(`g.openStream("a"): window = %v, want wire.DefaultWindow; g.total = %v, want 1; g.streams["a"].open = %v, want 1`,
+				window, g.total, g.streams["a"].open)
 		}
 	})
 }
@@ -167,7 +168,7 @@ func TestManyStreamsShareWhatANodeMayHaveOnItsWay(t *testing.T) {
 func TestKeysOfEntriesHaveABound(t *testing.T) {
 	t.Parallel()
 	if got := keyOf("my.node"); got != "my=2Enode" {
-		t.Error(got)
+		t.Errorf(`keyOf("my.node") = %q, want "my=2Enode"`, got)
 	}
 	dots := "a"
 	for len(dots) < cmp.MaxName {

@@ -77,7 +77,7 @@ func joinRaw(ctx context.Context, t testing.TB, c messaging.Conn, id, instance s
 		}
 		reply, err := wire.Decode[wire.JoinReply](m.Data)
 		if err != nil || !reply.OK {
-			t.Fatal(err, reply)
+			t.Fatalf("err = %v, want nil; reply = %+v, want reply.OK = true", err, reply)
 		}
 		return reply
 	}

@@ -83,7 +83,7 @@ func TestAWatcherThatSleepsGetsANewSnapshot(t *testing.T) {
 			}
 		}
 		if resets != 2 || !there["a"] {
-			t.Error(resets, there)
+			t.Errorf(`resets = %v, want 2; there["a"] = %v, want true`, resets, there["a"])
 		}
 	})
 }
@@ -109,10 +109,10 @@ func TestAStreamThatSaysNothingEnds(t *testing.T) {
 			}
 		}
 		if reason(o.err) != cmp.ReasonTimeout {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonTimeout", reason(o.err))
 		}
 		if took := time.Since(began); took < 500*time.Second || took > 502*time.Second {
-			t.Error(took)
+			t.Errorf("time.Since(began) = %v, want at least 500*time.Second and at most 502*time.Second", took)
 		}
 	})
 }
@@ -137,10 +137,10 @@ func TestACallThatNobodyEverHeardOfIsLostWhenItsNodeIs(t *testing.T) {
 		n.beat(1)
 		n.ctl.Close()
 		if o := <-done; reason(o.err) != cmp.ReasonNodeLost {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
 		}
 		if took := time.Since(began); took < 10*time.Second || took > 12*time.Second {
-			t.Error(took)
+			t.Errorf("time.Since(began) = %v, want at least 10*time.Second and at most 12*time.Second", took)
 		}
 	})
 }
@@ -157,10 +157,10 @@ func TestANodeWithoutASessionIsToldAtOnce(t *testing.T) {
 		began := time.Now()
 		o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "f"})
 		if reason(o.err) != cmp.ReasonNodeNotFound || time.Since(began) > 0 {
-			t.Error(o.err, time.Since(began))
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeNotFound; time.Since(began) = %v, want at most 0", reason(o.err), time.Since(began))
 		}
 		if n, _ := r.Fleet().Get("a"); n.Status != fleet.Disconnected {
-			t.Error(n.Status)
+			t.Errorf(`r.Fleet().Get("a"): n.Status = %q, want fleet.Disconnected`, n.Status)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestWhoJoinsOneGatewayIsListedByAll(t *testing.T) {
 			return w.gateways[0].said("ann.1", true)+w.gateways[1].said("ann.1", true) == "joined"
 		})
 		if d.set(func() {}); !slices.Equal(d.rejected, []string{"user:bob"}) {
-			w.t.Error(d.rejected)
+			w.t.Errorf(`d.rejected = %q, want []string{"user:bob"}`, d.rejected)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestTheNewerOfTwoServesAndTheOlderIsTold(t *testing.T) {
 				return err == nil && string(r.Value) == `"a/i2"`
 			})
 			if n := len(g.Fleet().List(fleet.Filter{Suspect: true})); n != 1 {
-				w.t.Error(n)
+				w.t.Errorf("len = %v, want 1", n)
 			}
 		}
 		w.eventually("the older has been told", w.patience(), func() (over bool) {
@@ -254,7 +254,7 @@ func TestWhoCannotTakeACallSaysSoAndAnotherDoes(t *testing.T) {
 				r, err := g.Do(ctx, fleet.Request{Balance: true, Strategy: fleet.RoundRobin}, gateway.Request{Function: "f"})
 				cancel()
 				if err != nil || r.Node != "other" {
-					w.t.Error(r.Node, err)
+					w.t.Errorf(`err = %v, want nil; r.Node = %q, want "other"`, err, r.Node)
 				}
 			}
 		}
@@ -326,7 +326,7 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 			return nil
 		}})
 		if err != nil || r.Chunks != 40 || r.Bytes != 40*(32<<10+10) {
-			w.t.Error(r.Chunks, r.Bytes, err)
+			w.t.Errorf("err = %v, want nil; r.Chunks = %v, want 40; r.Bytes = %v, want 40*(32<<10+10)", err, r.Chunks, r.Bytes)
 		}
 		if r, err := ask(w, w.gateways[0], gateway.Request{Function: "f"}); err != nil {
 			w.t.Error("beside a slow reader:", r, err)
@@ -390,12 +390,12 @@ func TestRoundRobinAlternatesAndTheExcludedAreLeftOut(t *testing.T) {
 			for range 6 {
 				r, err := g.Do(w.ctx, fleet.Request{Balance: true, Strategy: fleet.RoundRobin, Excluded: []string{"b"}}, gateway.Request{Function: "f"})
 				if err != nil || string(r.Value) != `"`+r.Node+`/i1"` {
-					w.t.Fatal(r, err)
+					w.t.Fatalf("err = %v, want nil; string(r.Value) = %q, want %q", err, string(r.Value), `"`+r.Node+`/i1"`)
 				}
 				order = append(order, r.Node)
 			}
 			if s := strings.Join(order, ""); s != "acacac" && s != "cacaca" {
-				w.t.Error(s)
+				w.t.Errorf(`strings.Join(order, "") = %q, want "acacac" or "cacaca"`, s)
 			}
 		}
 	})
@@ -410,12 +410,14 @@ func TestNothingIsRepeatedWithoutAKey(t *testing.T) {
 		w.listed("a", fleet.Connected)
 		d.set(func() { d.thrown = 1 })
 		if _, err := ask(w, w.gateways[0], gateway.Request{Function: "keyed"}); reason(err) != cmp.ReasonConnection || d.count(d.ran, "keyed") != 1 {
-			w.t.Error(err, d.count(d.ran, "keyed"))
+			w.t.Errorf(`ask: reason(err) = %q, want cmp.ReasonConnection; d.count(d.ran, "keyed") = %v, want 1`,
+				reason(err), d.count(d.ran, "keyed"))
 		}
 		d.set(func() { d.thrown = 2 })
 		r, err := ask(w, w.gateways[0], gateway.Request{Function: "keyed", IdempotencyKey: "k"})
 		if err != nil || string(r.Value) != "2" || d.count(d.ran, "keyed") != 4 {
-			w.t.Error(r, err, d.count(d.ran, "keyed"))
+			w.t.Errorf(`err = %v, want nil; string(r.Value) = %q, want "2"; d.count(d.ran, "keyed") = %v, want 4`,
+				err, string(r.Value), d.count(d.ran, "keyed"))
 		}
 	})
 }

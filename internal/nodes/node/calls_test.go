@@ -57,7 +57,7 @@ func TestAStreamKeepsToItsWindowAndItsOrder(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // a slow reader does not disturb the heartbeat
 		if got := r.told(); len(got) != 1 {
-			t.Error(got)
+			t.Errorf("len(got) = %v, want 1; got = %q", len(got), got)
 		}
 		close(release)
 		if o := <-done; o.err != nil || o.Chunks != 100 || next != 100 {
@@ -112,7 +112,7 @@ func TestTheThirtyThirdStreamIsRefused(t *testing.T) {
 		synctest.Wait()
 		o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "wait", Stream: true})
 		if reason(o.err) != cmp.ReasonOverloaded || !strings.Contains(o.err.Error(), "32 streams") {
-			t.Error(o.err)
+			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "32 streams"`, reason(o.err), o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
 			t.Error("a call is no stream:", o.err)
@@ -136,7 +136,7 @@ func TestTheEndOfACallReachesItsHandler(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if o := <-call; reason(o.err) != cmp.ReasonCancelled {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonCancelled", reason(o.err))
 		}
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -144,7 +144,7 @@ func TestTheEndOfACallReachesItsHandler(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if o := <-r.call(ctx, gateway.Request{Node: "a", Function: "wait"}); reason(o.err) != cmp.ReasonTimeout {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonTimeout", reason(o.err))
 		}
 		// The caller's cancel and the device's own clock come at one instant; the
 		// clock alone is in TestFramesAsTheyTravel.
@@ -171,7 +171,7 @@ func TestAFullQueueAndAPanicAreTheFailureOfOneCall(t *testing.T) {
 		}
 		o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "slow"})
 		if reason(o.err) != cmp.ReasonOverloaded {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonOverloaded", reason(o.err))
 		}
 		close(release)
 		for _, c := range calls {
@@ -180,10 +180,10 @@ func TestAFullQueueAndAPanicAreTheFailureOfOneCall(t *testing.T) {
 			}
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "break"}); reason(o.err) != cmp.ReasonExecution || strings.Contains(o.err.Error(), "secret") {
-			t.Error(o.err)
+			t.Errorf(`reason(o.err) = %q, want cmp.ReasonExecution; o.err = %v, want it not to contain "secret"`, reason(o.err), o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "slow"}); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("o.err = %v, want nil", o.err)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestLargeValuesAreAssets(t *testing.T) {
 			return json.RawMessage(`"` + strings.Repeat("x", wire.MaxInline) + `"`), nil
 		})
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "large"}); reason(o.err) != cmp.ReasonTooLarge || !strings.Contains(o.err.Error(), "limit") {
-			t.Error(o.err)
+			t.Errorf(`reason(o.err) = %q, want cmp.ReasonTooLarge; o.err = %v, want it to contain "limit"`, reason(o.err), o.err)
 		}
 	})
 }

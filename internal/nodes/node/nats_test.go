@@ -79,10 +79,10 @@ func TestOverWebSocket(t *testing.T) {
 	await(func(s node.Status) bool { return s.State == node.Connected && s.Beats >= 2 })
 
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
-		t.Error(o.err)
+		t.Errorf("o.err = %v, want nil", o.err)
 	}
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "break"}); reason(o.err) != cmp.ReasonExecution {
-		t.Error(o.err)
+		t.Errorf("reason(o.err) = %q, want cmp.ReasonExecution", reason(o.err))
 	}
 	// A slow reader holds up its own stream and nothing else.
 	release, first := make(chan struct{}), make(chan struct{})
@@ -99,7 +99,7 @@ func TestOverWebSocket(t *testing.T) {
 		t.Errorf("%d chunks of 10 KiB are on their way; the window is 64 KiB", n)
 	}
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
-		t.Error(o.err)
+		t.Errorf("o.err = %v, want nil", o.err)
 	}
 	close(release)
 	if o := <-stream; o.err != nil || o.Chunks != 100 {
@@ -119,7 +119,7 @@ func TestOverWebSocket(t *testing.T) {
 	links.cut()
 	await(func(s node.Status) bool { return s.State == node.Connected && s.Joins > before.Joins })
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
-		t.Error(o.err)
+		t.Errorf("o.err = %v, want nil", o.err)
 	}
 	// Another process by the same name.
 	other := r.device("laptop.1", nil)
@@ -136,7 +136,8 @@ func TestOverWebSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if err := other.ended(); err != nil || r.Fleet().Len() != 0 {
-		t.Error(err, strings.Join(r.told(), ", "))
+		t.Errorf(`other.ended() = %v, want nil; r.Fleet().Len() = %v, want 0; strings.Join(r.told(), ", ") = %q`,
+			err, r.Fleet().Len(), strings.Join(r.told(), ", "))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 			t.Errorf("%+v %v", o, o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "other"}); reason(o.err) != cmp.ReasonFunctionNotFound {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonFunctionNotFound", reason(o.err))
 		}
 		synctest.Wait()
 		d.mu.Lock()
@@ -56,7 +56,7 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := r.told(); !slices.Equal(got, []string{"node.joined laptop.1", "node.left laptop.1 left"}) {
-			t.Error(got)
+			t.Errorf(`r.told() = %q, want []string{"node.joined laptop.1", "node.left laptop.1 left"}`, got)
 		}
 	})
 }
@@ -83,7 +83,8 @@ func TestWhoMayNotJoinStopsAndSaysWhy(t *testing.T) {
 		r.revoked["a"] = true
 		d := r.device("a", nil).start()
 		if err := d.ended(); capability.CodeOf(err) != capability.CodeDenied || d.Status().State != node.Failed {
-			t.Error(err, d.Status())
+			t.Errorf("capability.CodeOf(err) = %q, want capability.CodeDenied; d.Status().State = %q, want node.Failed",
+				capability.CodeOf(err), d.Status().State)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // by the bus
@@ -101,7 +102,7 @@ func TestABadConfigurationIsRefused(t *testing.T) {
 		"id": {ID: "a b", Token: secret.New("x")}, "credential": {ID: "a"}, "label": {ID: "a", Token: secret.New("x"), Labels: []string{strings.Repeat("x", 200)}},
 	} {
 		if _, err := node.New(cfg); err == nil {
-			t.Error(name)
+			t.Errorf("node.New(cfg): err = nil, want an error; name = %q", name)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 		synctest.Wait()
 		r.bus.Interrupt()
 		if o := <-call; reason(o.err) != cmp.ReasonNodeLost {
-			t.Error(o.err)
+			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
 		}
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error("the handler of a call that nobody waits for went on")
@@ -128,7 +129,7 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("o.err = %v, want nil", o.err)
 		}
 		// Another gateway has it from the table that they share.
 		r.serve(gateway.Config{})
@@ -138,7 +139,7 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 			t.Errorf("%+v", d.Status())
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("o.err = %v, want nil", o.err)
 		}
 	})
 }
@@ -190,13 +191,13 @@ func TestItStaysListedWithItsHeartbeatAndAClockThatIsOff(t *testing.T) {
 		d.start()
 		time.Sleep(10 * time.Minute)
 		if got := r.told(); !slices.Equal(got, []string{"node.joined a"}) || d.Status().Beats < 100 {
-			t.Error(got, d.Status())
+			t.Errorf(`r.told() = %q, want []string{"node.joined a"}; d.Status().Beats = %v, want at least 100`, got, d.Status().Beats)
 		}
 		if off := time.Since(d.Time()); off < -time.Second || off > time.Second {
 			t.Errorf("the gateway's time is %s off", off)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil || o.Exec < 0 {
-			t.Error(o)
+			t.Errorf("o.err = %v, want nil; o.Exec = %v, want at least 0", o.err, o.Exec)
 		}
 	})
 }
@@ -238,7 +239,7 @@ func TestWhatIsOfferedIsToldWithoutJoiningAgain(t *testing.T) {
 		time.Sleep(60 * time.Millisecond)
 		synctest.Wait()
 		if got := r.told(); !slices.Equal(got, []string{"node.joined a", "node.updated a"}) {
-			t.Error(got)
+			t.Errorf(`r.told() = %q, want []string{"node.joined a", "node.updated a"}`, got)
 		}
 		d.let("three", false, echo)
 		if err := d.Refresh(t.Context()); err != nil {
@@ -288,7 +289,7 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 					t.Error("a draining node is routed to")
 				}
 				if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); reason(o.err) != cmp.ReasonOverloaded {
-					t.Error(o.err)
+					t.Errorf("reason(o.err) = %q, want cmp.ReasonOverloaded", reason(o.err))
 				}
 				time.Sleep(10 * time.Second)
 				close(release)
@@ -300,7 +301,7 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 				}
 				synctest.Wait()
 				if r.Fleet().Len() != 0 {
-					t.Error(r.told())
+					t.Errorf("r.Fleet().Len() = %v, want 0; r.told() = %q", r.Fleet().Len(), r.told())
 				}
 			})
 		})
@@ -320,7 +321,7 @@ func TestDrainEndsWhenItsTimeIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < node.DrainTimeout || took > node.DrainTimeout+time.Second {
-			t.Error(took)
+			t.Errorf("time.Since(began) = %v, want at least node.DrainTimeout and at most node.DrainTimeout+time.Second", took)
 		}
 		<-ended
 		_ = d.ended()
@@ -376,7 +377,7 @@ func TestLostHeartbeatsEndInARejoin(t *testing.T) {
 		lost.Store(false)
 		time.Sleep(10 * time.Second)
 		if got := r.told(); !slices.Equal(got, []string{"node.joined a"}) {
-			t.Error(got)
+			t.Errorf(`r.told() = %q, want []string{"node.joined a"}`, got)
 		}
 		lost.Store(true)
 		time.Sleep(40 * time.Second)
@@ -389,7 +390,7 @@ func TestLostHeartbeatsEndInARejoin(t *testing.T) {
 			t.Errorf("%+v %v", s, r.told())
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
-			t.Error(o.err)
+			t.Errorf("o.err = %v, want nil", o.err)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 		t.Error("the token is shown")
 	}
 	if info, err := os.Stat(Socket(home)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Error(info, err)
+		t.Errorf("os.Stat(Socket(home)): err = %v, want nil; info = %+v, want info.Mode().Perm() = 0o600", err, info)
 	}
 	if _, err := Open(t.Context(), Config{Home: home, Device: device.Config{Gateway: "http://127.0.0.1:1"}}); capability.AsError(err).Reason != "node_running" {
 		t.Error(err)

@@ -40,7 +40,7 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 			t.Error("a second answer counts:", err)
 		}
 		if a, err := s.Ask(t.Context(), q); err != nil || a != (device.Answer{Decision: device.Grant, By: "owner"}) {
-			t.Error(a, err)
+			t.Errorf("s.Ask(t.Context(), q): err = %v, want nil; a = %+v, want %+v", err, a, (device.Answer{Decision: device.Grant, By: "owner"}))
 		}
 		// It counted once.
 		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
@@ -72,7 +72,7 @@ func TestWhoSaysHowLongWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := <-done; got != "grant_once<nil>" {
-			t.Error(got)
+			t.Errorf(`got = %q, want "grant_once<nil>"`, got)
 		}
 		if _, err := s.Ask(ctx, about("b", 30*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -94,7 +94,7 @@ func TestAtATerminalEveryQuestionIsShownOnceAndEnds(t *testing.T) {
 			synctest.Wait()
 		}
 		if one, two := <-shown, <-shown; one != "a" || two != "b" || len(shown) != 0 {
-			t.Error(one, two)
+			t.Errorf(`one = %q, want "a"; two = %q, want "b"; len(shown) = %v, want 0`, one, two, len(shown))
 		}
 		time.Sleep(2 * time.Minute)
 		if list := s.list(); len(list) != 0 {

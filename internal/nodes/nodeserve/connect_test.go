@@ -34,21 +34,21 @@ func TestStrangersHoldNoConnectionsWithoutNumber(t *testing.T) {
 		}
 		for range maxUnproven {
 			if got := connect("192.0.2.1:1000"); got != 0 {
-				t.Fatal(got)
+				t.Fatalf(`connect("192.0.2.1:1000") = %v, want 0`, got)
 			}
 		}
 		if got := connect("192.0.2.1:2000"); got != http.StatusTooManyRequests {
-			t.Error(got)
+			t.Errorf(`connect("192.0.2.1:2000") = %v, want http.StatusTooManyRequests`, got)
 		}
 		if got := connect("[::ffff:192.0.2.1]:2000"); got != http.StatusTooManyRequests {
 			t.Error("the same address, written as one of version 6:", got)
 		}
 		if got := connect("192.0.2.2:1000"); got != 0 {
-			t.Error(got)
+			t.Errorf(`connect("192.0.2.2:1000") = %v, want 0`, got)
 		}
 		for i := range maxUnproven {
 			if got := connect("[2001:db8:0:1::" + string("0123456789abcdef"[i%16]) + "]:1"); got != 0 {
-				t.Fatal(got)
+				t.Fatalf("connect = %v, want 0", got)
 			}
 		}
 		if got := connect("[2001:db8:0:1::ffff]:1"); got != http.StatusTooManyRequests {

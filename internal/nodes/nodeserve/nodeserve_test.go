@@ -267,7 +267,7 @@ func ids(t testing.TB, body string) (out []string, next string) {
 		Next string
 	}
 	if err := json.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err, body)
+		t.Fatalf("json.Unmarshal([]byte(body), &list) = %v, want nil; body = %q", err, body)
 	}
 	for _, n := range list.Nodes {
 		out = append(out, n.ID)
@@ -309,7 +309,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 		}
 	}
 	if _, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes?functions=full"); !strings.Contains(body, `"timeout_seconds":1.5`) || !strings.Contains(body, `"tags":[]`) {
-		t.Error(body)
+		t.Errorf("s.as: body = %q, want it to contain \"\\\"timeout_seconds\\\":1.5\" and it to contain \"\\\"tags\\\":[]\"", body)
 	}
 	var nowhere string
 	for _, id := range []string{"nowhere", "anns", "away"} { // the same answer for each
@@ -330,7 +330,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 		t.Error(watched)
 	}
 	if _, watched := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/watch"); !strings.Contains(watched, "anns") || !strings.Contains(watched, "away") {
-		t.Error(watched)
+		t.Errorf(`s.as: watched = %q, want it to contain "anns" and it to contain "away"`, watched)
 	}
 }
 
@@ -346,19 +346,21 @@ func TestOnlyPeopleEndNodes(t *testing.T) {
 		}
 	}
 	if status, body := s.as(capability.RoleOperator, http.MethodPost, "/api/v1/nodes/a/drain"); status != http.StatusOK {
-		t.Error(status, body)
+		t.Errorf("s.as: status = %v, want http.StatusOK; body = %q", status, body)
 	}
 	if status, body := s.as(capability.RoleOperator, http.MethodDelete, "/api/v1/nodes/a?forget=true"); status != http.StatusOK || fmt.Sprint(s.removed) != "[session credential session]" {
-		t.Error(status, body, s.removed)
+		t.Errorf(`s.as: status = %v, want http.StatusOK; fmt.Sprint(s.removed) = %q, want "[session credential session]"; body = %q`,
+			status, fmt.Sprint(s.removed), body)
 	}
 	for _, path := range []string{"/api/v1/nodes/a", "/api/v1/nodes/a?forget=true"} {
 		if status, body := s.as(capability.RoleOperator, http.MethodDelete, path); status == http.StatusOK || !strings.Contains(body, "node_not_found") {
-			t.Error(path, status, body)
+			t.Errorf(`s.as: status = %v, want other than http.StatusOK; body = %q, want it to contain "node_not_found"; path = %q`,
+				status, body, path)
 		}
 	}
 	s.known = true // it has a credential and no session
 	if status, body := s.as(capability.RoleOperator, http.MethodDelete, "/api/v1/nodes/a?forget=true"); status != http.StatusOK {
-		t.Error(status, body)
+		t.Errorf("s.as: status = %v, want http.StatusOK; body = %q", status, body)
 	}
 }
 

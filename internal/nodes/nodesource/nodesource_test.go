@@ -159,7 +159,7 @@ func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
 	}})
 	r.join(fleet.Member{ID: "a.b", Functions: []fleet.Function{{Name: "f", Owner: "skill:c"}, {Name: "f2", Owner: "skill:c~2e"}, {Name: "f3", Owner: "skill:c."}}})
 	if refused := r.source.Refused(); len(refused) != 0 {
-		t.Fatal(refused)
+		t.Fatalf("len(refused) = %v, want 0; refused = %v", len(refused), refused)
 	}
 	got := r.entries()
 	for _, want := range []string{
@@ -190,17 +190,18 @@ func TestRefusedNodeComesBack(t *testing.T) {
 	r.join(fleet.Member{ID: "laptop", Functions: offers("f")})
 	r.join(fleet.Member{ID: "LAPTOP", Functions: offers("g")})
 	if refused := r.source.Refused(); len(refused) != 1 || !strings.Contains(refused["LAPTOP"], "node/laptop") {
-		t.Fatal(refused)
+		t.Fatalf(`len(refused) = %v, want 1; refused["LAPTOP"] = %q, want it to contain "node/laptop"`, len(refused), refused["LAPTOP"])
 	}
 	if got := r.entries(); got["node.laptop/f"] == nil || got["node.LAPTOP/g"] != nil {
-		t.Fatal(got)
+		t.Fatalf(`got["node.laptop/f"] = %v, want a value; got["node.LAPTOP/g"] = %v, want nil`, got["node.laptop/f"], got["node.LAPTOP/g"])
 	}
 	n, _ := r.fleet.Get("laptop")
 	r.fleet.Drop("laptop", n.Epoch, "gone", true)
 	r.settle("laptop")
 	r.settle("laptop") // what was freed was taken in the pass after, at the latest
 	if got := r.entries(); got["node.LAPTOP/g"] == nil || len(r.source.Refused()) != 0 {
-		t.Fatal(got, r.source.Refused())
+		t.Fatalf(`got["node.LAPTOP/g"] = %v, want a value; len(r.source.Refused()) = %v, want 0; r.source.Refused() = %v`,
+			got["node.LAPTOP/g"], len(r.source.Refused()), r.source.Refused())
 	}
 }
 
@@ -212,7 +213,7 @@ func TestSettledDoesNotWaitForEver(t *testing.T) {
 		began := time.Now()
 		s.Settled(t.Context())
 		if took := time.Since(began); took > 5*time.Second {
-			t.Error(took)
+			t.Errorf("time.Since(began) = %v, want at most 5*time.Second", took)
 		}
 	})
 }
@@ -279,7 +280,7 @@ func TestCall(t *testing.T) {
 			t.Fatal(string(got.Value), err, asked)
 		}
 		if got.Ran == nil || got.Ran.Node.ID != "n" || got.Ran.Node.Function != "f" {
-			t.Fatal(got.Ran)
+			t.Fatalf(`got.Ran = %v, want a value and got.Ran.Node.ID = "n" and got.Ran.Node.Function = "f"`, got.Ran)
 		}
 	})
 	t.Run("arguments that are none", func(t *testing.T) {
@@ -289,12 +290,12 @@ func TestCall(t *testing.T) {
 	})
 	t.Run("large result is fetched", func(t *testing.T) {
 		if got, err := r.call("large", `{}`, nil); err != nil || string(got.Value) != `{"whole":true}` {
-			t.Fatal(string(got.Value), err)
+			t.Fatalf("r.call: err = %v, want nil; string(got.Value) = %q, want \"{\\\"whole\\\":true}\"", err, string(got.Value))
 		}
 	})
 	t.Run("larger one stays a reference", func(t *testing.T) {
 		if got, err := r.call("larger", `{}`, nil); err != nil || !strings.Contains(string(got.Value), "$asset") {
-			t.Fatal(string(got.Value), err)
+			t.Fatalf(`r.call: err = %v, want nil; string(got.Value) = %q, want it to contain "$asset"`, err, string(got.Value))
 		}
 	})
 	t.Run("failure names the node for the record", func(t *testing.T) {
@@ -307,12 +308,13 @@ func TestCall(t *testing.T) {
 		var heard []string
 		got, err := r.call("stream", `{}`, func(c capability.Chunk) { heard = append(heard, string(c.Data)) })
 		if err != nil || string(got.Value) != `[0,1,2]` || !slices.Equal(heard, []string{"0", "1", "2"}) {
-			t.Fatal(string(got.Value), heard, err)
+			t.Fatalf(`err = %v, want nil; string(got.Value) = %q, want "[0,1,2]"; heard = %q, want []string{"0", "1", "2"}`,
+				err, string(got.Value), heard)
 		}
 	})
 	t.Run("stream that nobody hears is its list", func(t *testing.T) {
 		if got, err := r.call("stream", `{}`, nil); err != nil || string(got.Value) != `[1]` {
-			t.Fatal(string(got.Value), err)
+			t.Fatalf(`r.call: err = %v, want nil; string(got.Value) = %q, want "[1]"`, err, string(got.Value))
 		}
 	})
 	t.Run("many small chunks do not pile up", func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestScenario25FreshHost(t *testing.T) {
 		t.Fatal("no JSON")
 	}
 	if diff := gocmp.Diff(expected, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	nameless := device(t, func(c *skill.Config) { c.Node = "" })
 	same(t, "no node", nameless.host.Status(false, false).NodeID == nil, true)

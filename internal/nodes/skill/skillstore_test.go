@@ -55,12 +55,12 @@ func TestWhatIsPutIsThere(t *testing.T) {
 		got[s.Record.SkillName] = s
 	}
 	if diff := gocmp.Diff(map[string]skill.Stored{"a/../b@1": stored("a/../b@1", 2), "other": stored("other", 1)}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if info, _ := e.Info(); info.Mode().Perm() != 0o600 || strings.HasSuffix(e.Name(), ".tmp") {
-			t.Error(e)
+			t.Errorf(`e.Info(): info.Mode().Perm() = %v, want 0o600; e.Name() = %q, want it not to end with ".tmp"`, info.Mode().Perm(), e.Name())
 		}
 	}
 }
@@ -86,12 +86,12 @@ func TestAFileThatIsNoSkillIsSetAside(t *testing.T) {
 	for range 2 {
 		all, err := f.All(t.Context())
 		if err != nil || len(all) != 1 || all[0].Record.SkillName != "good" {
-			t.Error(all, err)
+			t.Errorf(`err = %v, want nil; len(all) = %v, want 1; all = %+v, want all[0].Record.SkillName = "good"`, err, len(all), all)
 		}
 	}
 	for name, there := range map[string]bool{"torn.json": false, "torn.json.broken": true, "stranger.json.broken": true, ".123.tmp": false} {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != there {
-			t.Error(name, err)
+			t.Errorf("os.Stat(filepath.Join(dir, name)): (err == nil) = %v, want %v; name = %q", (err == nil), there, name)
 		}
 	}
 }

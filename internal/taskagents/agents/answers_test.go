@@ -66,7 +66,7 @@ func TestAnswersToRecordedDialogs(t *testing.T) {
 				got = append(got, b.Type+": "+chosen)
 			}
 			if d := cmp.Diff(want[name], got); d != "" {
-				t.Error(d)
+				t.Errorf("diff (-want +got):\n%s", d)
 			}
 		})
 	}

@@ -112,7 +112,7 @@ func TestRecordedBodies(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestOtherBodies(t *testing.T) {
 	}
 	r, err := agents.ReadReport([]byte(`{"event":"decision","data":{"text":"` + strings.Repeat("ä", 3000) + `"}}`))
 	if err != nil || len([]rune(r.Text)) != 2000 {
-		t.Error(len(r.Text), err)
+		t.Errorf("err = %v, want nil; len([]rune(r.Text)) = %v, want 2000; len(r.Text) = %v", err, len([]rune(r.Text)), len(r.Text))
 	}
 	for name, want := range map[string]string{"billing_error": "billing", "rate_limit": "rate_limit", "Overloaded Error\n": "overloadederror", "": "unknown", "💥": "unknown"} {
 		body, _ := json.Marshal(map[string]string{"hook_event_name": "StopFailure", "error": name})

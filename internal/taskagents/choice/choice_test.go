@@ -108,7 +108,7 @@ func TestScores(t *testing.T) {
 			t.Parallel()
 			got := choice.Choose(tt.in)
 			if diff := cmp.Diff(tt.want, scores(got), cmpopts.IgnoreMapEntries(func(n programs.Name, _ int) bool { _, asked := tt.want[n]; return !asked })); diff != "" {
-				t.Error(diff)
+				t.Errorf(`diff = %q, want ""`, diff)
 			}
 			if got.Preferred.ID != tt.best || got.Preferred.Reason == "" {
 				t.Errorf("%+v", got.Preferred)
@@ -173,7 +173,7 @@ func TestSignals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tt.want, tt.task.Signals(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-				t.Error(diff)
+				t.Errorf("diff (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestABookRemembers(t *testing.T) {
 		CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: rest},
 	}
 	if diff := cmp.Diff(want, again.Snapshot(), cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if err := again.Record(t.Context(), programs.Claude, choice.Event{Completed: true}); err != nil || len(again.Snapshot().CoolDowns) != 0 {
 		t.Errorf("a success does not end the rest: %v", err)

@@ -72,7 +72,7 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		if d := cmp.Diff(map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}}, v.Models); d != "" {
-			t.Error(d)
+			t.Errorf(`d = %q, want ""`, d)
 		}
 	}
 	check(s)
@@ -199,6 +199,6 @@ func TestWhichCredentialsProgramsGet(t *testing.T) {
 	// A subscription's token in the place of a key is one all the same.
 	v := choice.SettingValues{Credentials: "subscription", Accounts: map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}}
 	if d := cmp.Diff(map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat-2"}, v.Login(nil)); d != "" {
-		t.Error(d)
+		t.Errorf(`d = %q, want ""`, d)
 	}
 }

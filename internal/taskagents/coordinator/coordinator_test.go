@@ -28,7 +28,8 @@ func TestRoutineGoesToTheSmallModelAndCreativeToTheParent(t *testing.T) {
 		x := r.start("s1", nil)
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
 		if small != 1 || large != 0 || len(x.chosen) != 1 || x.chosen[0] != "Yes" {
-			t.Error(small, large, x.chosen)
+			t.Errorf(`small = %v, want 1; large = %v, want 0; len(x.chosen) = %v, want 1; x.chosen = %q, want x.chosen[0] = "Yes"`,
+				small, large, len(x.chosen), x.chosen)
 		}
 		r.status("s1", row.SessionActive)
 		d := r.detail()
@@ -36,7 +37,7 @@ func TestRoutineGoesToTheSmallModelAndCreativeToTheParent(t *testing.T) {
 			t.Errorf("%+v", d.Decisions)
 		}
 		if diff := cmp.Diff([]string{"task_registered", "blocked", "coordination_decision"}, r.kinds("task_registered", "blocked", "coordination_decision", "escalation")); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 	})
 }
@@ -50,7 +51,7 @@ func TestTenAnswersInARowAreEnough(t *testing.T) {
 		r.count(0, "escalation")
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
 		if len(x.chosen) != 10 {
-			t.Error(x.chosen)
+			t.Errorf("len(x.chosen) = %v, want 10; x.chosen = %q", len(x.chosen), x.chosen)
 		}
 		r.count(1, "escalation")
 		r.status("s1", row.SessionBlocked)
@@ -80,7 +81,7 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		x := r.start("s1", nil)
 		r.turn("s1", "half of it")
 		if len(x.sent) != 1 {
-			t.Fatal(x.sent, r.kinds())
+			t.Fatalf("len(x.sent) = %v, want 1; x.sent = %q; r.kinds() = %q", len(x.sent), x.sent, r.kinds())
 		}
 		r.turn("s1", "It is done: all of it.")
 		r.status("s1", row.SessionCompleted)
@@ -120,7 +121,7 @@ func TestWhatCannotBeResumedIsBegunAnew(t *testing.T) {
 		r.send("s1", sessions.Event{Type: sessions.Failed, Text: "No conversation found"})
 		r.wait(time.Second)
 		if len(r.spawns) != 1 || r.spawns[0] != "build it, from what is there" {
-			t.Error(r.spawns)
+			t.Errorf(`len(r.spawns) = %v, want 1; r.spawns = %q, want r.spawns[0] = "build it, from what is there"`, len(r.spawns), r.spawns)
 		}
 		r.status("s2", row.SessionActive)
 		r.send("s2", sessions.Event{Type: sessions.Failed, Text: "No conversation found"}) // once
@@ -173,11 +174,11 @@ func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 		r.count(2, "task_recovery_started")
 		r.status("s3", row.SessionError)
 		if diff := cmp.Diff([]programs.Name{"claude", "codex"}, r.rested); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		r.count(1, "swarm_complete")
 		if d := r.detail(); d.Status != row.ThreadFailed {
-			t.Error(d.Status)
+			t.Errorf("d.Status = %q, want row.ThreadFailed", d.Status)
 		}
 	})
 }

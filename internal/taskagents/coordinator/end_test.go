@@ -47,14 +47,15 @@ func TestWorkIsSentBackThreeTimesAndThenTheUserIsAsked(t *testing.T) {
 			r.turn("s1", "It is done.")
 			r.status("s1", row.SessionActive)
 			if len(x.sent) != n+1 {
-				t.Fatal(x.sent, r.kinds())
+				t.Fatalf("len(x.sent) = %v, want %v; x.sent = %q; r.kinds() = %q", len(x.sent), n+1, x.sent, r.kinds())
 			}
 		}
 		r.turn("s1", "It is done.")
 		r.status("s1", row.SessionWaiting)
 		r.wait(time.Minute)
 		if len(x.sent) != 3 || x.sent[0] != "Write tests and run them." || x.stopped != 0 {
-			t.Error(x.sent, x.stopped)
+			t.Errorf(`len(x.sent) = %v, want 3; x.sent = %q, want x.sent[0] = "Write tests and run them."; x.stopped = %v, want 0`,
+				len(x.sent), x.sent, x.stopped)
 		}
 		d := r.detail()
 		if d.Status != row.ThreadWaiting || len(d.VerifierJobs) != 4 || len(d.Evidence) != 4 || len(d.Artifacts) != 4 {
@@ -62,14 +63,14 @@ func TestWorkIsSentBackThreeTimesAndThenTheUserIsAsked(t *testing.T) {
 		}
 		for _, j := range d.VerifierJobs {
 			if j.Status != row.JobFailed {
-				t.Error(j.Status)
+				t.Errorf("j.Status = %q, want row.JobFailed", j.Status)
 			}
 		}
 		if raw, err := os.ReadFile(d.Artifacts[0].Path); err != nil || !strings.Contains(string(raw), "no tests") {
-			t.Error(string(raw), err)
+			t.Errorf(`os.ReadFile(d.Artifacts[0].Path): err = %v, want nil; string(raw) = %q, want it to contain "no tests"`, err, string(raw))
 		}
 		if len(r.said) != 1 || !strings.Contains(r.said[0], "It is done.") {
-			t.Error(r.said)
+			t.Errorf(`len(r.said) = %v, want 1; r.said = %q, want r.said[0] to contain "It is done."`, len(r.said), r.said)
 		}
 	})
 }
@@ -119,7 +120,8 @@ func TestAProgramThatEndsLeavesAnEnd(t *testing.T) {
 				r.status("s1", c.want)
 				r.count(1, "swarm_complete")
 				if d := r.detail(); d.Status != c.thread || d.Sessions[0].CompletionSummary == "" {
-					t.Error(d.Status, d.Sessions)
+					t.Errorf(`d.Status = %q, want %q; d.Sessions = %+v, want d.Sessions[0].CompletionSummary other than ""`,
+						d.Status, c.thread, d.Sessions)
 				}
 			})
 		})
@@ -220,7 +222,7 @@ func TestALoginIsToldOnce(t *testing.T) {
 		r.send("s1", sessions.Event{Type: sessions.LoginRequired, Text: "open https://login.example"})
 		r.status("s1", row.SessionBlocked)
 		if len(r.said) != 1 || !strings.Contains(r.said[0], "https://login.example") {
-			t.Error(r.said)
+			t.Errorf(`len(r.said) = %v, want 1; r.said = %q, want r.said[0] to contain "https://login.example"`, len(r.said), r.said)
 		}
 	})
 }
@@ -260,7 +262,7 @@ func TestWhoDoesNotListenIsNotWaitedFor(t *testing.T) {
 			n++
 		}
 		if n != 1 {
-			t.Error(n)
+			t.Errorf("n = %v, want 1", n)
 		}
 	})
 }
@@ -349,7 +351,7 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 				}
 				d := r.detail()
 				if !d.Status.Closed() {
-					t.Error(d.Status, r.kinds())
+					t.Errorf("d.Status.Closed() = false, want true; d.Status = %q; r.kinds() = %q", d.Status, r.kinds())
 				}
 				for _, s := range d.Sessions {
 					if !s.Status.Over() || s.CompletionSummary == "" && row.Meta(s.Metadata, row.ReplacedBy) == "" {
@@ -367,7 +369,7 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 					}
 				}
 				if got := len(r.kinds("swarm_complete")); got != ended || got == 0 {
-					t.Error(got, "told of", ended, "ends", r.kinds())
+					t.Errorf(`ends: told of: len(r.kinds("swarm_complete")) = %v, want %v and other than 0; r.kinds() = %q`, got, ended, r.kinds())
 				}
 			})
 		})

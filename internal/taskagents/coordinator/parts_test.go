@@ -81,11 +81,11 @@ func TestAPartBeginsWhenWhatItWaitsForIsDone(t *testing.T) {
 				l.plan(r)
 				b(r, true)
 				if r.part("c") != row.NodePlanned || l.asked.Load() != 0 {
-					t.Error(r.part("c"), l.asked.Load())
+					t.Errorf(`r.part("c") = %q, want row.NodePlanned; l.asked.Load() = %v, want 0`, r.part("c"), l.asked.Load())
 				}
 				r.done("a")
 				if r.part("c") != row.NodeClaimed || l.asked.Load() != 1 {
-					t.Error(r.part("c"), l.asked.Load())
+					t.Errorf(`r.part("c") = %q, want row.NodeClaimed; l.asked.Load() = %v, want 1`, r.part("c"), l.asked.Load())
 				}
 				b(r, false)
 				r.count(0, "swarm_complete")
@@ -98,7 +98,7 @@ func TestAPartBeginsWhenWhatItWaitsForIsDone(t *testing.T) {
 				}
 				r.wait(time.Minute)
 				if d := r.detail(); d.Status != want || l.asked.Load() != 1 {
-					t.Error(d.Status, l.asked.Load())
+					t.Errorf("d.Status = %q, want %q; l.asked.Load() = %v, want 1", d.Status, want, l.asked.Load())
 				}
 				r.count(1, "swarm_complete")
 			})
@@ -142,7 +142,7 @@ func TestWhatWaitsForAFailedPartIsNotBegun(t *testing.T) {
 				r.wait(time.Minute)
 				r.count(1, "swarm_complete")
 				if l.asked.Load() != 0 || !strings.Contains(r.said[0], "- c (not begun)") {
-					t.Error(l.asked.Load(), r.said)
+					t.Errorf(`l.asked.Load() = %v, want 0; r.said = %q, want r.said[0] to contain "- c (not begun)"`, l.asked.Load(), r.said)
 				}
 			})
 		})

@@ -39,7 +39,7 @@ func TestADecisionWaitsForAYesAndSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"Yes"}, x.chosen); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		r.count(1, "confirmation_approved")
 		if err := r.Confirm(r.t.Context(), "s1", true, nil); capability.AsError(err).Code != capability.CodeNotFound {
@@ -67,7 +67,7 @@ func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
 		x := r.start("s1", nil)
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
 		if err := r.Confirm(r.t.Context(), "s1", true, &directive.Answer{Response: "No"}); err != nil || len(x.chosen) != 1 || x.chosen[0] != "No" {
-			t.Error(err, x.chosen)
+			t.Errorf(`r.Confirm = %v, want nil; len(x.chosen) = %v, want 1; x.chosen = %q, want x.chosen[0] = "No"`, err, len(x.chosen), x.chosen)
 		}
 		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
 		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // the user answered at the terminal
@@ -83,7 +83,7 @@ func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
 			t.Error(err)
 		}
 		if len(x.chosen) != 1 {
-			t.Error(x.chosen)
+			t.Errorf("len(x.chosen) = %v, want 1; x.chosen = %q", len(x.chosen), x.chosen)
 		}
 	})
 }
@@ -116,14 +116,14 @@ func TestAPauseHoldsTurnsForHalfAMinute(t *testing.T) {
 		r.turn("s1", "half of it")
 		r.wait(20 * time.Second)
 		if len(x.sent) != 0 {
-			t.Error(x.sent)
+			t.Errorf("len(x.sent) = %v, want 0; x.sent = %q", len(x.sent), x.sent)
 		}
 		r.wait(10 * time.Second)
 		if len(x.sent) != 1 {
 			t.Error("the pause has no end")
 		}
 		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"}, r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 	})
 }
@@ -151,14 +151,14 @@ func TestTheParentDecidesWhatNeedsJudgementAndHasHalfAMinute(t *testing.T) {
 		slow = true
 		r.turn("s1", "There are two more.")
 		if len(x.sent) != 1 {
-			t.Error(x.sent)
+			t.Errorf("len(x.sent) = %v, want 1; x.sent = %q", len(x.sent), x.sent)
 		}
 		r.wait(30 * time.Second)
 		if diff := cmp.Diff([]string{"Take the second way, it is shorter.", "Go on with the tests, please."}, x.sent); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		if diff := cmp.Diff([]string{"turn_complete in room", "turn_complete in room"}, asked); diff != "" {
-			t.Error(diff)
+			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		r.count(1, "decision_shared")
 	})
@@ -185,7 +185,7 @@ func TestWhatHappensWhileADecisionRunsIsHandledAfterIt(t *testing.T) {
 		close(release)
 		r.wait(time.Second)
 		if diff := cmp.Diff([]string{"Yes, all"}, x.chosen); diff != "" || asked != 2 {
-			t.Error(diff, asked) // the first dialog was gone, of the others the last counts
+			t.Errorf("diff (-want +got):\n%s; asked = %v, want 2", diff, asked) // the first dialog was gone, of the others the last counts
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestTurnsAreCoalescedAndTheScreenIsNotBelievedAfterInput(t *testing.T) {
 		}
 		r.wait(time.Second)
 		if len(x.sent) != 1 {
-			t.Fatal(x.sent)
+			t.Fatalf("len(x.sent) = %v, want 1; x.sent = %q", len(x.sent), x.sent)
 		}
 		screen := sessions.Event{Type: sessions.TaskComplete, Source: "signal", Text: "half of it is done"}
 		r.send("s1", screen)
@@ -208,13 +208,13 @@ func TestTurnsAreCoalescedAndTheScreenIsNotBelievedAfterInput(t *testing.T) {
 		}
 		r.turn("s1", "more of it") // a hook is believed
 		if len(x.sent) != 2 {
-			t.Error(x.sent)
+			t.Errorf("len(x.sent) = %v, want 2; x.sent = %q", len(x.sent), x.sent)
 		}
 		r.wait(16 * time.Second)
 		r.send("s1", screen)
 		r.wait(time.Second)
 		if len(x.sent) != 3 {
-			t.Error(x.sent)
+			t.Errorf("len(x.sent) = %v, want 3; x.sent = %q", len(x.sent), x.sent)
 		}
 		r.send("s1", sessions.Event{Type: sessions.TaskComplete, Source: "hook", Text: "✻ Thinking…"})
 		r.wait(time.Second)
@@ -232,7 +232,8 @@ func TestDecisionsAreSharedWithLaterMessages(t *testing.T) {
 		r.turn("s2", "Half of mine.")
 		r.turn("s2", "More of mine.")
 		if len(y.sent) != 2 || !strings.Contains(y.sent[0], "ports begin at 8000") || strings.Contains(y.sent[1], "8000") {
-			t.Error(y.sent)
+			t.Errorf(`len(y.sent) = %v, want 2; y.sent = %q, want y.sent[0] to contain "ports begin at 8000" and y.sent[1] not to contain "8000"`,
+				len(y.sent), y.sent)
 		}
 		if err := r.Share(r.t.Context(), "s1", "names are short"); err != nil {
 			t.Fatal(err)
@@ -250,7 +251,7 @@ func TestAnswersStayInsideTheFolder(t *testing.T) {
 		r.dialog("s1", "Allow tool Edit on /etc/hosts?", "Yes", "No, and tell it why")
 		r.dialog("s1", "Allow tool Edit on /w/a.go?", "Yes", "No, and tell it why")
 		if diff := cmp.Diff([]string{"No, and tell it why", "Yes"}, x.chosen); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 	})
 }

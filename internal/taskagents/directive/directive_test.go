@@ -58,7 +58,7 @@ func TestDecisions(t *testing.T) {
 			var l directive.Ledger
 			got := l.Take(directive.Text{Body: tt.body, Columns: tt.columns}, tt.ours)
 			if diff := cmp.Diff(tt.want, texts(got)); diff != "" {
-				t.Error(diff)
+				t.Errorf("diff (-want +got):\n%s", diff)
 			}
 			for _, d := range got {
 				if d.Screen != (tt.columns > 0) {

@@ -250,7 +250,7 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, tree(t, top)); diff != "" {
-				t.Error(diff)
+				t.Errorf("diff (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -200,7 +200,7 @@ func TestARealShell(t *testing.T) {
 	}
 	// A command that is silent for long was taken all the same: no second Enter is for it.
 	if outcome, err := s.Send(t.Context(), "sleep 3; read -t 0.2 x && echo pressed || echo quiet", false); outcome != sessions.Delivered {
-		t.Fatal(outcome, err)
+		t.Fatalf("s.Send: outcome = %q, want sessions.Delivered; err = %v", outcome, err)
 	}
 	if e := waitFor(t, heard, sessions.TaskComplete); strings.TrimSpace(e.Text) != "quiet" {
 		t.Errorf("a silent command: %q", e.Text)

@@ -81,7 +81,7 @@ func TestARecordingIsReplayed(t *testing.T) {
 	}
 	subject, err := detect.GuessProgram(rec, "one.cast")
 	if err != nil || subject.Version != "2.1.197" {
-		t.Fatal(subject, err)
+		t.Fatalf(`err = %v, want nil; subject.Version = %q, want "2.1.197"`, err, subject.Version)
 	}
 	var replayed, marked []string
 	if err := detect.Replay(rec, claude(t), subject.Version, func(s detect.ReplayStep) error {

@@ -186,7 +186,7 @@ func TestNudgesAreRare(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		if got := r.p.done(); got != "0s enter, 250ms enter" {
-			t.Error(got)
+			t.Errorf(`r.p.done() = %q, want "0s enter, 250ms enter"`, got)
 		}
 	})
 }
@@ -200,7 +200,7 @@ func TestAProgramWithoutALogin(t *testing.T) {
 		r.say(sessions.Started, sessions.LoginRequired)
 		time.Sleep(time.Minute)
 		if r.started.Load() != 0 || r.p.done() != "" {
-			t.Error(r.p.done())
+			t.Errorf(`r.started.Load() = %v, want 0; r.p.done() = %q, want ""`, r.started.Load(), r.p.done())
 		}
 	})
 }

@@ -132,7 +132,7 @@ func TestACodeIsTyped(t *testing.T) {
 			return capability.AsError(err).Reason
 		}
 		if got := reason("abc"); got != "no_login_running" {
-			t.Error(got)
+			t.Errorf(`reason("abc") = %q, want "no_login_running"`, got)
 		}
 		got, next := make(chan string, 2), make(chan bool)
 		flow := func(ctx context.Context, show func(Prompt), typed <-chan string) error {
@@ -155,7 +155,7 @@ func TestACodeIsTyped(t *testing.T) {
 			t.Errorf("%v %+v", err, p)
 		}
 		if got := reason("another"); got != "busy" {
-			t.Error(got)
+			t.Errorf(`reason("another") = %q, want "busy"`, got)
 		}
 		next <- true
 		synctest.Wait()
@@ -164,7 +164,7 @@ func TestACodeIsTyped(t *testing.T) {
 		}
 		next <- true
 		if a, b := <-got, <-got; a != "abc#def" || b != "second" {
-			t.Error(a, b)
+			t.Errorf(`a = %q, want "abc#def"; b = %q, want "second"`, a, b)
 		}
 	})
 }

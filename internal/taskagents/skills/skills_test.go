@@ -204,7 +204,7 @@ func TestAnAgentUsesASkill(t *testing.T) {
 	b.Allow("s1", skills.Grant{By: capability.Principal{ID: "task:s1"}, Task: "t", Slugs: []string{"weather"}})
 	turn := said("I look it up.\n\nUSE_SKILL weather {\"city\":\"Lisbon\"}\nUSE_SKILL weather {\"city\":\"Porto\"}")
 	if asked, err := b.Turn(t.Context(), "s1", 1, turn); !asked || err != nil {
-		t.Fatal(asked, err)
+		t.Fatalf(`b.Turn(t.Context(), "s1", 1, turn): asked = %v, want true; err = %v, want nil`, asked, err)
 	}
 	if !slices.Equal(src.used, []string{`task:s1 weather {"city":"Lisbon"}`}) {
 		t.Errorf("%q", src.used)
@@ -225,14 +225,14 @@ func TestAnAgentUsesASkill(t *testing.T) {
 	// A screen's text, as words; an error is told as one, without credentials.
 	src.fail = capability.Errorf(capability.CodeUnavailable, "x", "the service is gone, key ghp_%s", strings.Repeat("a1B2", 9)).With("gone", "try later")
 	if asked, err := b.Turn(t.Context(), "s1", 4, directive.Text{Body: "● USE_SKILL weather in Lisbon", Columns: 80}); !asked || err != nil {
-		t.Fatal(asked, err)
+		t.Fatalf("b.Turn: asked = %v, want true; err = %v, want nil", asked, err)
 	}
 	if last := keys.typed[1]; !strings.HasPrefix(last, "s1 [skill weather: error]\nthe service is gone") || strings.Contains(last, "ghp_") || src.used[1] != "task:s1 weather in Lisbon" {
 		t.Errorf("%q %q", last, src.used)
 	}
 	keys.err = errors.New("ended")
 	if asked, err := b.Turn(t.Context(), "s1", 5, said("USE_SKILL weather")); !asked || err == nil {
-		t.Error(asked, err)
+		t.Errorf("b.Turn: asked = %v, want true; err = %v, want an error", asked, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestOnlyWhatASessionWasGiven(t *testing.T) {
 	b.Allow("s1", skills.Grant{Task: "t", Slugs: []string{"weather"}})
 	for _, session := range []string{"s1", "unknown"} {
 		if asked, err := b.Turn(t.Context(), session, 1, said("USE_SKILL calendar")); !asked || err != nil {
-			t.Error(asked, err)
+			t.Errorf("b.Turn: asked = %v, want true; err = %v, want nil", asked, err)
 		}
 	}
 	if len(src.used) != 0 || !strings.Contains(keys.typed[0], "[skill calendar: error]\nthis skill is not among yours, which are: weather") || !strings.Contains(keys.typed[1], "may use no skills") {

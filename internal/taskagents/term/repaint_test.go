@@ -45,11 +45,11 @@ func TestColours(t *testing.T) {
 func same(t *testing.T, want, got *Screen) {
 	t.Helper()
 	if d := cmp.Diff(want.Text(), got.Text()); d != "" {
-		t.Fatal(d)
+		t.Fatalf("diff (-want +got):\n%s", d)
 	}
 	if !want.Alternate() {
 		if d := cmp.Diff(want.Scrollback(), got.Scrollback()); d != "" {
-			t.Fatal(d)
+			t.Fatalf("diff (-want +got):\n%s", d)
 		}
 	}
 	if want.Title() != got.Title() || want.Alternate() != got.Alternate() || want.cursor.look != got.cursor.look {

@@ -82,10 +82,10 @@ func TestEveryThreadStatusIsATaskState(t *testing.T) {
 		}
 	}
 	if got, ok := TaskState(row.Thread{Status: row.ThreadArchived}); ok {
-		t.Error(got)
+		t.Errorf("TaskState: ok = true, want false; got = %q", got)
 	}
 	if got, ok := TaskState(row.Thread{Status: row.ThreadInterrupted, Metadata: row.WithMeta(nil, row.ControlState, row.Halted)}); got != tasks.Cancelled || !ok {
-		t.Error(got, ok)
+		t.Errorf("TaskState: got = %q, want tasks.Cancelled; ok = %v, want true", got, ok)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestPiecesBecomeRowsThatFit(t *testing.T) {
 		}
 	}
 	if all.String() != "a"+long || len(rows) != 4 {
-		t.Error(all.Len(), len(rows))
+		t.Errorf("all.String() = %q, want %q; len(rows) = %v, want 4; all.Len() = %v", all.String(), "a"+long, len(rows), all.Len())
 	}
 	ids := make([]string, len(rows))
 	for i, r := range rows {
@@ -216,7 +216,7 @@ func TestPiecesBecomeRowsThatFit(t *testing.T) {
 		t.Error("ids repeat")
 	}
 	if diff := cmp.Diff([]row.TranscriptItem(nil), rowsOf([]Piece{{Direction: row.Keys}}, at)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 }
 

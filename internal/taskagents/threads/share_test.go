@@ -121,7 +121,7 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 		"workspace /w/one session:s1",
 	}
 	if diff := cmp.Diff(want, shown(targets)); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if len(found) != 3 || found[0].SessionID != "s2" || found[0].ThreadID != "t" || targets[0].Title != "f" || targets[4].Title != "one" {
 		t.Errorf("%+v", found)
@@ -129,14 +129,14 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 	// What was recorded is not found again, has the same id, and keeps its kind.
 	more, again := FindTargets(thread, append(artifacts, found...), sessions, roots)
 	if len(again) != 0 || len(more) != len(targets) {
-		t.Error(shown(more))
+		t.Errorf("len(again) = %v, want 0; len(more) = %v, want %v; shown(more) = %q", len(again), len(more), len(targets), shown(more))
 	}
 	kinds := map[TargetKind]int{}
 	for _, x := range more {
 		kinds[x.Kind]++
 	}
 	if diff := cmp.Diff(map[TargetKind]int{ArtifactPath: 1, ArtifactURI: 1, PreviewURL: 1, Workspace: 2}, kinds); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if _, third := FindTargets(thread, artifacts, sessions, roots); third[0].ID != found[0].ID {
 		t.Error("the id of a find changes")

@@ -37,7 +37,7 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) != 0 {
-		t.Fatal(rejected)
+		t.Fatalf("len(rejected) = %v, want 0; rejected = %v", len(rejected), rejected)
 	}
 	agent, err := compile.New(c).Compile(&capability.Context{}), error(nil)
 	if err != nil || agent.Len() != 11 {
@@ -110,7 +110,7 @@ func TestSchemasTakeEveryFormOfAParameter(t *testing.T) {
 		registered, _ := actions.Lookup(action)
 		schema, err := catalog.CompileSchema(registered.InputSchema)
 		if err != nil {
-			t.Fatal(action, err)
+			t.Fatalf("err = %v, want nil; action = %q", err, action)
 		}
 		for input, want := range inputs {
 			if err := schema.Check([]byte(input)); (err == nil) != want {

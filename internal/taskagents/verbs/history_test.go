@@ -63,13 +63,13 @@ func TestEntriesComeBack(t *testing.T) {
 	add(t, f, Entry{Label: "b"})
 	again := open(t, name)
 	if diff := cmp.Diff(e, all(again)[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if again.LastRepo() != e.Repo {
-		t.Error(again.LastRepo())
+		t.Errorf("again.LastRepo() = %q, want %q", again.LastRepo(), e.Repo)
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
-		t.Error(info, err)
+		t.Errorf("os.Stat(name): err = %v, want nil; info = %+v, want info.Mode() = 0o600", err, info)
 	}
 	if err := f.Append(Entry{Type: "x"}); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Error(err)
@@ -86,7 +86,7 @@ func TestLessonsAreTheLastThatTeach(t *testing.T) {
 		add(t, f, Entry{Label: "has only begun", Type: Registered, Reasoning: "x"})
 	}
 	if diff := cmp.Diff([]string{"2", "3", "4", "5", "6", "7", "8", "9"}, labels(f.Lessons())); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 }
 
@@ -103,12 +103,13 @@ func TestItRotates(t *testing.T) {
 	for _, f := range []*File{f, open(t, name)} {
 		got := labels(all(f))
 		if len(got) != Kept || got[0] != fmt.Sprint(MaxEntries+1-Kept) || got[Kept-1] != fmt.Sprint(MaxEntries) {
-			t.Error(len(got), got)
+			t.Errorf("len(got) = %v, want Kept; got = %q, want got[0] = %q and got[Kept-1] = %q",
+				len(got), got, fmt.Sprint(MaxEntries+1-Kept), fmt.Sprint(MaxEntries))
 		}
 	}
 	data, err := os.ReadFile(name)
 	if err != nil || bytes.Count(data, []byte("\n")) != Kept {
-		t.Error(bytes.Count(data, []byte("\n")), err)
+		t.Errorf("err = %v, want nil; bytes.Count(data, []byte(\"\\n\")) = %v, want Kept", err, bytes.Count(data, []byte("\n")))
 	}
 }
 
@@ -121,7 +122,7 @@ func TestItNeverGrowsBeyondItsBytes(t *testing.T) {
 		add(t, f, Entry{Label: fmt.Sprint(i), OriginalTask: long, CompletionSummary: long, Reasoning: long, Workdir: long, Repo: long})
 		info, err := os.Stat(name)
 		if err != nil || info.Size() > MaxBytes {
-			t.Fatal(info, err)
+			t.Fatalf("err = %v, want nil; info = %+v, want info.Size() at most MaxBytes", err, info)
 		}
 	}
 	got := all(open(t, name))
@@ -165,7 +166,7 @@ func TestLinesThatAreNoneAreLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, labels(all(open(t, name)))); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -181,10 +182,10 @@ func TestAFileOfSomebodyElseIsCutAtItsBeginning(t *testing.T) {
 	}
 	got := labels(all(open(t, name)))
 	if len(got) != Kept || got[Kept-1] != "59999" {
-		t.Error(len(got), got[len(got)-1])
+		t.Errorf(`len(got) = %v, want Kept; got = %q, want got[Kept-1] = "59999"; got[len(got)-1] = %q`, len(got), got, got[len(got)-1])
 	}
 	if info, err := os.Stat(name); err != nil || info.Size() > MaxBytes {
-		t.Error(info, err)
+		t.Errorf("os.Stat(name): err = %v, want nil; info = %+v, want info.Size() at most MaxBytes", err, info)
 	}
 }
 
@@ -206,7 +207,7 @@ func TestWhatCannotBeWrittenIsNotRemembered(t *testing.T) {
 	add(t, f, Entry{Label: "c"})
 	for _, f := range []*File{f, open(t, name)} {
 		if diff := cmp.Diff([]string{"a", "c"}, labels(all(f))); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -226,7 +227,7 @@ func TestManyWriteAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if diff := cmp.Diff(all(f), all(open(t, name))); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 

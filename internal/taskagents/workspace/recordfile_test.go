@@ -20,7 +20,7 @@ func TestRecordsAreThereAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a/b")
 	f, all, bad, err := OpenRecords[note](dir)
 	if err != nil || len(all) != 0 || len(bad) != 0 {
-		t.Fatal(all, bad, err)
+		t.Fatalf("err = %v, want nil; len(all) = %v, want 0; len(bad) = %v, want 0; all = %v; bad = %q", err, len(all), len(bad), all, bad)
 	}
 	var wait sync.WaitGroup
 	for i := range 20 {

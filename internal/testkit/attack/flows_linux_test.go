@@ -267,7 +267,7 @@ func TestF7(t *testing.T) {
 		defer func() { _ = s.uninstall(t.Context(), one, id) }() //nolint:usetesting // before the context ends
 	}
 	if r := s.run(t.Context(), one, "s1", "/keeps say the-secret-answer"); r.Err != nil {
-		t.Fatal(r.Err)
+		t.Fatalf("r.Err = %v, want nil", r.Err)
 	}
 	if r := s.run(t.Context(), one, "s1", "/keeps explain last_response"); r.Err != nil || !strings.Contains(r.Output, "the-secret-answer") {
 		t.Errorf("its own: %q %v", r.Output, r.Err)

@@ -106,7 +106,7 @@ func TestF12(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			if r := s.run(t.Context(), c, "same", "/places nap"); r.Err != nil {
-				t.Error(r.Err)
+				t.Errorf("r.Err = %v, want nil", r.Err)
 			}
 		})
 	}

@@ -235,7 +235,7 @@ func rage(t *testing.T, seed uint64, nodes int, long time.Duration) {
 		t.Error("there was no load")
 	}
 	if out, stderr, code := m.gateway.cli(t, "audit", "verify"); code != 0 {
-		t.Error(out, stderr)
+		t.Errorf(`m.gateway.cli(t, "audit", "verify"): code = %v, want 0; out = %q; stderr = %q`, code, out, stderr)
 	}
 }
 

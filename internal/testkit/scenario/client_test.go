@@ -78,7 +78,7 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 		{"alias":"only","function_name":"user.who","languages":["fr"],"metadata":{}},
 		{"alias":"pinned","function_name":"user.who","node_id":"b","metadata":{}}]}`)
 	if name, err := skills.Install(raw, false); err != nil || name != "pack" {
-		t.Fatal(name, err)
+		t.Fatalf(`skills.Install(raw, false): err = %v, want nil; name = %q, want "pack"`, err, name)
 	}
 	if _, err := skills.Install(raw, false); capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)

@@ -234,7 +234,7 @@ func TestScenario38Drain(t *testing.T) {
 	}
 	close(release)
 	if got := <-slow; got != `"done"<nil>` {
-		t.Error(got)
+		t.Errorf("got = %q, want \"\\\"done\\\"<nil>\"", got)
 	}
 	if err := <-d.ended; err != nil {
 		t.Error(err)
@@ -248,7 +248,7 @@ func TestScenario39SomebodyElsesLabel(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	d := p.join(t, options{id: "a", token: p.newToken(t, "node", "user:alice", "site:lab"), labels: []string{"user:alice", "user:bob", "tenant:x", "gpu"}, before: func(d *device) { d.says("hello", "hi") }})
 	if got := d.Status().RejectedLabels; !slices.Equal(got, []string{"tenant:x", "user:bob"}) {
-		t.Error(got)
+		t.Errorf(`got = %q, want []string{"tenant:x", "user:bob"}`, got)
 	}
 	if n := p.nodes(t, p.admin, "")["a"]; !slices.Equal(n.Capabilities, []string{"gpu", "user:alice"}) {
 		t.Errorf("%+v", n)
@@ -307,7 +307,7 @@ func TestANodeIDBelongsToItsFirstCredential(t *testing.T) {
 		t.Error("a refused join left a state behind")
 	}
 	if out, _, code := p.cli(t, "nodes", "remove", "a"); code != 0 {
-		t.Error(out)
+		t.Errorf(`p.cli(t, "nodes", "remove", "a"): code = %v, want 0; out = %q`, code, out)
 	}
 	p.joinReal(t, home, "a")
 	eventually(t, "it is listed", 10*time.Second, func() bool { return p.status(t, "a") == "connected" })

@@ -82,7 +82,7 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 
 	// Removed at B, its session at A ends; it comes back, since it may.
 	if out, stderr, code := b.cli(t, "nodes", "remove", "at-a"); code != 0 {
-		t.Error(out, stderr)
+		t.Errorf(`b.cli(t, "nodes", "remove", "at-a"): code = %v, want 0; out = %q; stderr = %q`, code, out, stderr)
 	}
 	eventually(t, "its session at A ended", 10*time.Second, func() bool { return d.Status().Joins > 1 || d.Status().State != node.Connected })
 

@@ -98,7 +98,7 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 		"mcp": func(node string) string {
 			_, body := p.post(t, "/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 			if !strings.Contains(body, "serverInfo") {
-				t.Fatal(body)
+				t.Fatalf(`body = %q, want it to contain "serverInfo"`, body)
 			}
 			return p.tool(t, admin, "device.skill.install", `{"skill_payload":`+skillOf("s")+`,"selector":{"node":"`+node+`"}}`)
 		},
@@ -113,7 +113,7 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 		"cli": func(node string) string {
 			out, stderr, code := p.cli(t, "invoke", "device.skill.install", `{"skill_payload":`+skillOf("s")+`}`, "--select", "node="+node, "--json")
 			if code != 0 {
-				t.Error(code, stderr)
+				t.Errorf("code = %v, want 0; stderr = %q", code, stderr)
 			}
 			return out
 		},
@@ -247,7 +247,7 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 		t.Error(body)
 	}
 	if _, body := p.post(t, "/api/cmp/a2a", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`); !strings.Contains(body, `"protocol":"a2a"`) || strings.Contains(body, cmp.InstallSkill) {
-		t.Error(body)
+		t.Errorf("p.post: body = %q, want it to contain \"\\\"protocol\\\":\\\"a2a\\\"\" and it not to contain cmp.InstallSkill", body)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestScenario18And54TheListOfToolsFollowsInstallAndUninstall(t *testing.T) {
 	}
 	// A new request finds it at once; a client that keeps its list is told to.
 	if _, body := p.post(t, "/api/cmp/mcp", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `"user.cam"`) {
-		t.Error(body)
+		t.Errorf("p.post: body = %q, want it to contain \"\\\"user.cam\\\"\"", body)
 	}
 	await("install")
 	if !has() {

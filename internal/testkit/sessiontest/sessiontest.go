@@ -97,7 +97,7 @@ func (r *rig) last(o session.Owner, by session.Reader) string {
 func same[T any](t testing.TB, got, want T) {
 	t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		t.Fatal(d)
+		t.Fatalf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -125,7 +125,8 @@ func messagesComeBack(t *testing.T, r *rig) {
 	r.ok(err)
 	same(t, list, []session.Message{first, second, third})
 	if first.Seq >= second.Seq || second.Seq >= third.Seq || !second.Time.Equal(r.now) {
-		t.Fatal(list)
+		t.Fatalf("first.Seq = %v, want less than %v; second.Seq = %v, want less than %v; second.Time.Equal(r.now) = %v, want true; list = %+v",
+			first.Seq, second.Seq, second.Seq, third.Seq, second.Time.Equal(r.now), list)
 	}
 	list, err = r.messages.List(t.Context(), alice("s"), first.Seq, 1)
 	r.ok(err)
@@ -141,7 +142,7 @@ func messagesComeBack(t *testing.T, r *rig) {
 	same(t, infos, []session.Info{{Session: "s", Messages: 3, Created: first.Time, Active: third.Time}})
 	for _, o := range []session.Owner{alice("t"), {Principal: "operator:eve", Session: "s"}} {
 		if list, err := r.messages.List(t.Context(), o, 0, 10); err != nil || len(list) > 0 {
-			t.Fatal(list, err)
+			t.Fatalf("r.messages.List(t.Context(), o, 0, 10): err = %v, want nil; len(list) = %v, want at most 0; list = %+v", err, len(list), list)
 		}
 	}
 }
@@ -174,7 +175,8 @@ func messagesAreBounded(t *testing.T, r *rig) {
 	long, err := r.messages.Append(t.Context(), alice("v"), session.RoleAssistant, strings.Repeat("é", session.MaxMessageText), nil)
 	r.ok(err)
 	if len(long.Text) > session.MaxMessageText || !strings.HasSuffix(long.Text, "longer)") {
-		t.Fatal(len(long.Text))
+		t.Fatalf(`len(long.Text) = %v, want at most session.MaxMessageText; long.Text = %q, want it to end with "longer)"`,
+			len(long.Text), long.Text)
 	}
 }
 
@@ -193,7 +195,7 @@ func sessionsEnd(t *testing.T, r *rig) {
 	r.ok(r.messages.Delete(t.Context(), alice("new")))
 	for _, o := range []session.Owner{alice("new"), alice("old"), bob("new")} {
 		if err := r.messages.Delete(t.Context(), o); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Fatal(o, err)
+			t.Fatalf("capability.CodeOf(err) = %q, want capability.CodeNotFound; o = %+v", capability.CodeOf(err), o)
 		}
 	}
 	r.ok(r.messages.Delete(t.Context(), alice("silent"))) // has a result, and no message
@@ -205,10 +207,10 @@ func sessionsEnd(t *testing.T, r *rig) {
 func refused(t *testing.T, r *rig) {
 	for _, o := range []session.Owner{{}, {Principal: "p"}, {Session: "s"}, alice("a b"), alice("é"), alice(strings.Repeat("a", 129)), {Principal: strings.Repeat("p", 257), Session: "s"}} {
 		if _, err := r.messages.Append(t.Context(), o, session.RoleUser, "x", nil); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Error(o, err)
+			t.Errorf("r.messages.Append: capability.CodeOf(err) = %q, want capability.CodeInvalidInput; o = %+v", capability.CodeOf(err), o)
 		}
 		if err := r.results.Save(t.Context(), o, session.Result{Extension: "a.a", Text: "x"}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Error(o, err)
+			t.Errorf("capability.CodeOf(err) = %q, want capability.CodeInvalidInput; o = %+v", capability.CodeOf(err), o)
 		}
 	}
 	for _, c := range []struct {
@@ -227,7 +229,7 @@ func refused(t *testing.T, r *rig) {
 		}
 	}
 	if infos, err := r.messages.Sessions(t.Context(), "operator:alice", 10); err != nil || len(infos) > 0 {
-		t.Error(infos, err)
+		t.Errorf("r.messages.Sessions: err = %v, want nil; len(infos) = %v, want at most 0; infos = %+v", err, len(infos), infos)
 	}
 }
 
@@ -237,7 +239,7 @@ func resultsComeBack(t *testing.T, r *rig) {
 	got, err := r.results.Last(t.Context(), alice("s"), session.Reader{Extension: "a.a"})
 	r.ok(err)
 	if !got.Saved.Equal(r.now) {
-		t.Error(got.Saved)
+		t.Errorf("got.Saved.Equal(r.now) = false, want true; got.Saved = %+v", got.Saved)
 	}
 	got.Saved = time.Time{}
 	same(t, got, want)
@@ -280,7 +282,7 @@ func resultsAreBounded(t *testing.T, r *rig) {
 	r.last(alice("s"), session.Reader{Any: true})
 	r.pass(2 * time.Second) // a use does not make it younger
 	if text := r.last(alice("s"), session.Reader{Any: true}); !strings.HasPrefix(text, "none") {
-		t.Fatal(text)
+		t.Fatalf(`r.last(alice("s"), session.Reader{Any: true}) = %q, want it to begin with "none"`, text)
 	}
 	n, err := r.results.Sweep(t.Context())
 	r.ok(err)
@@ -322,7 +324,7 @@ func leastRecentlyUsed(t *testing.T, r *rig) {
 	r.ok(err)
 	same(t, stats.Entries, 10)
 	if text := r.last(alice("2"), session.Reader{Any: true}); text != "x" {
-		t.Fatal(text)
+		t.Fatalf(`r.last(alice("2"), session.Reader{Any: true}) = %q, want "x"`, text)
 	}
 }
 
@@ -348,6 +350,6 @@ func manyAtOnce(t *testing.T, r *rig) {
 	infos, err := r.messages.Sessions(t.Context(), "operator:alice", 10)
 	r.ok(err)
 	if len(infos) != 2 || infos[0].Messages != 5 || infos[1].Messages != 5 {
-		t.Fatal(infos)
+		t.Fatalf("len(infos) = %v, want 2; infos = %+v, want infos[0].Messages = 5 and infos[1].Messages = 5", len(infos), infos)
 	}
 }

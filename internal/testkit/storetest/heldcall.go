@@ -30,7 +30,7 @@ func heldCallsDelivered(t *testing.T, s Stores) {
 		held, err := s.Held.HoldCall(t.Context(), c, 3, 2)
 		ok(t, err)
 		if held {
-			t.Error(what)
+			t.Errorf("held = true, want false; what = %q", what)
 		}
 	}
 	hold(heldCall("3", "b", 3))

@@ -90,7 +90,7 @@ func code(t testing.TB, err error, want capability.Code) {
 func same[T any](t testing.TB, got, want T) {
 	t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		t.Fatal(d)
+		t.Fatalf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -115,7 +115,7 @@ func winners(t *testing.T, n int, f func(i int) (bool, error)) int {
 	for range n {
 		v := <-verdicts
 		if v.err != nil {
-			t.Error(v.err)
+			t.Errorf("v.err = %v, want nil", v.err)
 		}
 		if v.won {
 			count++

@@ -207,7 +207,7 @@ func TestSkillsAreCalled(t *testing.T) {
 			}
 			e.mu.Lock()
 			if e.skills[0] != "do it" {
-				t.Error(e.skills)
+				t.Errorf(`e.skills[0] = %v, want "do it"`, e.skills[0])
 			}
 			e.mu.Unlock()
 		})
@@ -282,7 +282,7 @@ func TestWhatIsKeptIsGoneOnWith(t *testing.T) {
 	r.Keep = func(id string) { kept = id }
 	r.Progress = func(capability.Chunk) { stop(capability.ErrStopping) }
 	if _, id, err := a.Call(ctx, r); err == nil || id != kept || kept == "" {
-		t.Fatal(id, kept, err)
+		t.Fatalf(`a.Call(ctx, r): err = %v, want an error; id = %q, want %q; kept = %q, want other than ""`, err, id, kept, kept)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
@@ -410,7 +410,7 @@ func TestTheCardIsAskedForAnew(t *testing.T) {
 	}
 	mu.Lock()
 	if asked != 3 {
-		t.Error(asked)
+		t.Errorf("asked = %v, want 3", asked)
 	}
 	status = http.StatusServiceUnavailable
 	mu.Unlock()
@@ -527,7 +527,8 @@ func TestOlderAgents(t *testing.T) {
 			Params jsonx.Raw
 		}
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Header.Get("A2A-Version") != "0.3" {
-			t.Error(err, r.Header)
+			t.Errorf(`json.NewDecoder(r.Body).Decode(&in) = %v, want nil; r.Header.Get("A2A-Version") = %q, want "0.3"`,
+				err, r.Header.Get("A2A-Version"))
 		}
 		mu.Lock()
 		said = append(said, in.Method+" "+string(in.Params))

@@ -336,7 +336,7 @@ func TestASessionThatIsForgottenBetweenCalls(t *testing.T) {
 		t.Errorf("%d sessions", s.greeted.Load())
 	}
 	if len(g.down) > 0 {
-		t.Error(<-g.down)
+		t.Errorf("len(g.down) = %v, want at most 0; <-g.down = %v", len(g.down), <-g.down)
 	}
 }
 

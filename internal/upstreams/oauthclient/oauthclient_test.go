@@ -249,7 +249,7 @@ func TestAnotherAuthorizationServerGetsNothingOfTheFormer(t *testing.T) {
 		t.Error("the client of the former one was used")
 	}
 	if text := r.vault.Text(); !strings.Contains(text, second.URL) || strings.Contains(text, r.by.URL) {
-		t.Error(text)
+		t.Errorf("r.vault.Text() = %q, want it to contain %q and it not to contain %q", text, second.URL, r.by.URL)
 	}
 }
 
@@ -501,7 +501,7 @@ func TestManyRequestsShareOneToken(t *testing.T) {
 	for range 16 {
 		all.Go(func() {
 			if status, _, err := r.post(); err != nil || status != http.StatusOK {
-				t.Error(status, err)
+				t.Errorf("r.post(): err = %v, want nil; status = %v, want http.StatusOK", err, status)
 			}
 		})
 	}
@@ -574,7 +574,8 @@ func FuzzChallenge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		metadata, scopes := oauthclient.ReadChallenge(header)
 		if len(metadata) > 2<<10 || len(scopes) > 64 {
-			t.Error(metadata, scopes)
+			t.Errorf("len(metadata) = %v, want at most 2<<10; len(scopes) = %v, want at most 64; metadata = %q; scopes = %q",
+				len(metadata), len(scopes), metadata, scopes)
 		}
 		for _, s := range scopes {
 			if s == "" || len(s) > 256 || strings.ContainsAny(s, " \"\\\r\n") {

@@ -147,7 +147,7 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 	}
 	login()
 	if out, err := r.tool("echo", `{"n":1}`); err != nil || !strings.Contains(out, "n") {
-		t.Fatal(out, err)
+		t.Fatalf(`r.tool: err = %v, want nil; out = %q, want it to contain "n"`, err, out)
 	}
 	text, err := json.Marshal(r.List())
 	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") || strings.Contains(v.Text(), "s3cret") || !strings.Contains(v.Text(), "access-1") {

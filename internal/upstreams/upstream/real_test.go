@@ -101,7 +101,7 @@ func story(t *testing.T, r *rig) {
 	}
 	_, err := r.tool("fail", `{}`)
 	if e := fails(t, err, capability.CodeFailed, "tool_error"); e.Message != "it is broken" {
-		t.Error(e.Message)
+		t.Errorf(`e.Message = %q, want "it is broken"`, e.Message)
 	}
 	if _, out, err := r.call("admin:root", "", "prompt", "greet", `{}`); err != nil || !strings.Contains(out, `"hello"`) {
 		t.Errorf("%v: %s", err, out)

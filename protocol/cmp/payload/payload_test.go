@@ -296,7 +296,7 @@ func TestExportIsTheOriginalsForm(t *testing.T) {
 		t.Fatal("no JSON")
 	}
 	if diff := gocmp.Diff(expected, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestShortcuts(t *testing.T) {
 		"balancing": d.Add(payload.Offer{Alias: "l", LoadBalancing: 3}), "name": d.Add(payload.Offer{Alias: "n", FunctionName: "a b"}),
 	} {
 		if err == nil {
-			t.Error(name)
+			t.Errorf("err = nil, want an error; name = %q", name)
 		}
 	}
 	raw, err := d.Export(time.Now())
@@ -326,7 +326,7 @@ func TestShortcuts(t *testing.T) {
 	}
 	p, err := payload.Decode(raw, limit)
 	if err != nil || len(p.Capabilities) != 4 || p.Capabilities[0].Alias != "a" {
-		t.Fatal(err, p)
+		t.Fatalf(`err = %v, want nil; p = %+v, want len(p.Capabilities) = 4 and p.Capabilities[0].Alias = "a"`, err, p)
 	}
 	v, _ := p.Capability("z")
 	m, _ := p.Capability("m")

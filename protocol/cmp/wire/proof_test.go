@@ -109,7 +109,7 @@ func TestUpwardAndEnrolComeBack(t *testing.T) {
 		"too long": {CallID: "c", Action: "a", DeadlineMS: 1 << 40}, "a key too long": {CallID: "c", Action: "a", IdempotencyKey: strings.Repeat("k", 200)},
 	} {
 		if _, err := wire.Encode(&u); err == nil {
-			t.Error(name)
+			t.Errorf("wire.Encode(&u): err = nil, want an error; name = %q", name)
 		}
 	}
 	if _, err := wire.Encode(&wire.UpwardReply{OK: true, Error: &cmp.WireError{}}); err == nil {
@@ -122,17 +122,17 @@ func TestAKeyIsReadAsTheBusWritesIt(t *testing.T) {
 	const key = "UA5WUJ54Z23KILLCUOUNAKTPBVZWKMQVO4O6EQ5GHLAERIMLLHNCTYM5" // of a seed of zeros, written by the bus's library
 	want, _ := testKey()
 	if got, err := wire.PublicKey(key); err != nil || !got.Equal(want) {
-		t.Error(got, err)
+		t.Errorf("wire.PublicKey(key): err = %v, want nil; got.Equal(want) = %v, want true", err, got.Equal(want))
 	}
 	round(t, "enrol", wire.Encode[wire.Enrol], wire.Decode[wire.Enrol], &wire.Enrol{NodeID: "a", PublicKey: key})
 	for name, bad := range map[string]string{
 		"nothing": "", "a letter changed": "UA5WUJ54Z23KILLCUOUNAKTPBVZWKMQVO4O6EQ5GHLAERIMLLHNCTYM6", "another kind": "A" + key[1:], "a seed": "S" + key, "short": key[:50], "long": key + key, "not base32": key[:55] + "1",
 	} {
 		if _, err := wire.PublicKey(bad); capability.AsError(err) == nil {
-			t.Error(name)
+			t.Errorf("wire.PublicKey(bad): capability.AsError(err) = nil, want a value; name = %q", name)
 		}
 		if _, err := wire.Encode(&wire.Enrol{NodeID: "a", PublicKey: bad}); err == nil {
-			t.Error(name)
+			t.Errorf("wire.Encode: err = nil, want an error; name = %q", name)
 		}
 	}
 }

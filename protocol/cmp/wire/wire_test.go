@@ -14,7 +14,7 @@ import (
 func TestSubjects(t *testing.T) {
 	t.Parallel()
 	if got := wire.SubjectReply("my.node", "gw>1", "c-1"); got != "v1.gw.my=2Enode.reply.gw=3E1.c-1" {
-		t.Error(got)
+		t.Errorf(`wire.SubjectReply("my.node", "gw>1", "c-1") = %q, want "v1.gw.my=2Enode.reply.gw=3E1.c-1"`, got)
 	}
 	for _, id := range []string{"a", "my.node_1-x", "é*>= .", "\x00"} {
 		back, err := wire.Unescape(wire.Escape(id))
@@ -29,12 +29,12 @@ func TestSubjects(t *testing.T) {
 	}
 	for _, subject := range []string{wire.SubjectJoin("my.node"), wire.SubjectCall("my.node"), wire.SubjectUpward("my.node"), wire.SubjectControl("my.node"), wire.SubjectBeat("my.node"), wire.SubjectUpdate("my.node"), wire.SubjectLeave("my.node")} {
 		if node, err := wire.NodeOf(subject); err != nil || node != "my.node" {
-			t.Error(subject, node, err)
+			t.Errorf(`wire.NodeOf(subject): err = %v, want nil; node = %q, want "my.node"; subject = %q`, err, node, subject)
 		}
 	}
 	for _, subject := range []string{"", "v1.gw", "v2.gw.a.join", "v1.gw.*.join", "v1.other.a.b", "v1.gw.=2Ea.join"} {
 		if node, err := wire.NodeOf(subject); err == nil {
-			t.Error(subject, node)
+			t.Errorf("wire.NodeOf(subject): err = nil, want an error; subject = %q; node = %q", subject, node)
 		}
 	}
 	sub, pub := wire.Permissions("a.b")
@@ -42,7 +42,7 @@ func TestSubjects(t *testing.T) {
 		t.Error(sub, pub)
 	}
 	if wire.SubjectReplies("g") != "v1.gw.*.reply.g.>" {
-		t.Error(wire.SubjectReplies("g"))
+		t.Errorf(`wire.SubjectReplies("g") = %q, want "v1.gw.*.reply.g.>"`, wire.SubjectReplies("g"))
 	}
 }
 
@@ -159,7 +159,7 @@ func TestAGapIsNoticed(t *testing.T) {
 	}
 	got := []string{take(0, wire.FrameAck), take(0, wire.FrameAck), take(1, wire.FrameChunk), take(3, wire.FrameDone), take(2, wire.FrameChunk)}
 	if want := []string{"fresh", "old", "fresh", cmp.ReasonConnection, "old"}; !reflect.DeepEqual(got, want) {
-		t.Error(got)
+		t.Errorf("got = %q, want %q", got, want)
 	}
 	s = wire.Sequence{}
 	got = []string{take(0, wire.FrameResult), take(1, wire.FrameError)}

@@ -33,7 +33,7 @@ func (w *world) told(name string) []string {
 func (w *world) want(name string, want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), w.told(name)); diff != "" {
-		w.t.Error(name, diff)
+		w.t.Errorf("diff (-want +got):\n%s; name = %q", diff, name)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestNamesAndTheirConflictsAreToldOnce(t *testing.T) {
 	w.want(publish.NameDisambiguated, github, neon, github, neon)
 	w.pub.Telemetry.Compiled(late)
 	if n := len(w.told(publish.ConflictDetected)); n != 2 {
-		t.Error(n, "conflicts")
+		t.Errorf("conflicts: len(w.told(publish.ConflictDetected)) = %v, want 2", n)
 	}
 	w.put(server("mcp.x", "github__create_branch")) // the same contest, other names
 	again()

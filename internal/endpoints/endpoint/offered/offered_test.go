@@ -63,7 +63,7 @@ func TestACallBecomesTheParametersOfItsMethod(t *testing.T) {
 func TestForeignNamesAreSpelledInOurGrammar(t *testing.T) {
 	t.Parallel()
 	if got := ExtensionID("@x/y z"); got != "remote.~40x~2fy~20z" {
-		t.Error(got)
+		t.Errorf(`ExtensionID("@x/y z") = %q, want "remote.~40x~2fy~20z"`, got)
 	}
 	a, b := EscapeID(strings.Repeat("a", 200)+"1", 111), EscapeID(strings.Repeat("a", 200)+"2", 111)
 	if a == b || len(a) != 111+9 {

@@ -141,7 +141,7 @@ func TestACallIsCarriedOutAndShown(t *testing.T) {
 		}
 		want := "HTTP 200 OK\ncontent-type: application/json; charset=utf-8\ncontent-length: 32\n\n{\n\t\"b\": 1,\n\t\"echo\": \"•••\",\n\t\"a\": []\n}\n"
 		if d := cmp.Diff(strings.ReplaceAll(want, "\t", "  "), strings.ReplaceAll(got.Output, "\t", "  ")); d != "" {
-			t.Error(d)
+			t.Errorf(`d = %q, want ""`, d)
 		}
 		address, _, _ := strings.Cut(req.URL, "?")
 		meta := map[string]any{
@@ -149,7 +149,7 @@ func TestACallIsCarriedOutAndShown(t *testing.T) {
 			"cached": false, "truncated": false, "rate": map[string]string{"remaining": "9"},
 		}
 		if d := cmp.Diff(meta, got.Metadata); d != "" {
-			t.Error(d)
+			t.Errorf("diff (-want +got):\n%s", d)
 		}
 		r := g.asked[0]
 		if r.Header.Get("Authorization") != "Bearer s3cret/+" || r.Header.Get("X-Own") != "v" || r.URL.Query().Get("lang") != "é" || r.Header.Get("Proxy-Authorization") != "" {
@@ -157,7 +157,7 @@ func TestACallIsCarriedOutAndShown(t *testing.T) {
 		}
 		host, _, _ := net.SplitHostPort(r.Host)
 		if len(g.heard) != 1 || g.heard[0] != "e.x egress_allowed "+host {
-			t.Error(g.heard)
+			t.Errorf("len(g.heard) = %v, want 1; g.heard = %q, want g.heard[0] = %q", len(g.heard), g.heard, "e.x egress_allowed "+host)
 		}
 	}
 }
@@ -205,7 +205,8 @@ func TestANameThatChangesItsMindGainsNothing(t *testing.T) {
 	// what is dialled, so the second answer is never asked for.
 	g.names.answers["api.test"] = []string{"127.0.0.1", "127.0.0.2"}
 	if got, err := g.client.Do(t.Context(), g.request("/")); err != nil || len(g.names.asked) != 1 {
-		t.Error(got, err, g.names.asked)
+		t.Errorf(`g.client.Do(t.Context(), g.request("/")): err = %v, want nil; len(g.names.asked) = %v, want 1; got = %+v; g.names.asked = %q`,
+			err, len(g.names.asked), got, g.names.asked)
 	}
 	if _, err := g.client.Do(t.Context(), g.request("/")); code(err) != "denied security_violation" {
 		t.Error(err)
@@ -260,7 +261,7 @@ func TestAttemptsAndFailures(t *testing.T) {
 	})
 	got, err := g.client.Do(t.Context(), g.request("/"))
 	if err != nil || got.Metadata["attempts"] != 3 {
-		t.Error(got, err)
+		t.Errorf(`err = %v, want nil; got.Metadata["attempts"] = %v, want 3`, err, got.Metadata["attempts"])
 	}
 	g.asked = nil
 	post := g.request("/")
@@ -308,7 +309,8 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 	raw.Raw = true
 	got, err = g.client.Do(t.Context(), raw)
 	if err != nil || !strings.HasPrefix(got.Output, "[4 bytes of image/png, sha256 ") || got.Type != "image/png" {
-		t.Error(got.Output, err)
+		t.Errorf(`err = %v, want nil; got.Output = %q, want it to begin with "[4 bytes of image/png, sha256 "; got.Type = %q, want "image/png"`,
+			err, got.Output, got.Type)
 	}
 	large := g.request("/")
 	large.Body = make([]byte, api.MaxBody+1)
@@ -450,7 +452,7 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 		},
 	}}})
 	if p := router.Problems(); len(p) > 0 {
-		t.Fatal(p)
+		t.Fatalf("len(p) = %v, want at most 0; p = %q", len(p), p)
 	}
 	for text, want := range map[string]string{
 		"/x get https://b.test/q -H 'X-A: b: c' --query a=1 --query=b=2 --raw": "GET https://b.test/q [a=1 b=2]   true [b: c]",
@@ -475,14 +477,15 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 	} {
 		route, _, err := router.Route(text)
 		if err != nil {
-			t.Fatal(text, err)
+			t.Fatalf("err = %v, want nil; text = %q", err, text)
 		}
 		req, err := api.FromRoute(route)
 		got := fmt.Sprint(req.Method, " ", req.URL, " ", req.Query, " ", req.BodyType, " ", string(req.Body), " ", req.Raw, " ", req.Header["X-A"])
 		if err != nil {
 			got = code(err)
 		} else if req.Header.Get("Accept") != "application/json" || req.Timeout != time.Second {
-			t.Error(text, req)
+			t.Errorf(`req.Header.Get("Accept") = %q, want "application/json"; req.Timeout = %v, want time.Second; text = %q`,
+				req.Header.Get("Accept"), req.Timeout, text)
 		}
 		if got != want {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)

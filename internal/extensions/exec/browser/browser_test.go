@@ -397,7 +397,7 @@ func await(t *testing.T, what string, is func() bool) {
 	deadline := time.Now().Add(20 * time.Second)
 	for !is() {
 		if time.Now().After(deadline) {
-			t.Fatal(what)
+			t.Fatalf("time.Now().After(deadline) = true, want false; what = %q", what)
 		}
 		<-time.After(20 * time.Millisecond)
 	}

@@ -62,7 +62,7 @@ func TestAnswersAndEventsFindTheirWay(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	if event := <-f.events; event != "s Page.loaded" {
-		t.Error(event)
+		t.Errorf(`event = %q, want "s Page.loaded"`, event)
 	}
 	err := f.call(t.Context(), "s", "A.c", nil, nil)
 	if !refusedBy(err) || err.Error() != "A.c: no such thing" {

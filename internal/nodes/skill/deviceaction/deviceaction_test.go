@@ -80,7 +80,7 @@ func TestAFolderOfActions(t *testing.T) {
 	var s deviceaction.Set
 	n, err := s.Load(t.Context(), deviceaction.Folder{Path: dir, Load: loads})
 	if err != nil || n != 7 {
-		t.Fatal(n, err)
+		t.Fatalf("err = %v, want nil; n = %v, want 7", err, n)
 	}
 	t.Setenv("JUNCTOR_TOKEN", "secret")
 	for _, c := range []struct{ name, args, want, fails string }{
@@ -129,7 +129,8 @@ func TestAProgramStreams(t *testing.T) {
 	var got []string
 	v, err := call(t, &s, "s", "", func(_ context.Context, c json.RawMessage) error { got = append(got, string(c)); return nil })
 	if err != nil || v != "" || strings.Join(got, " ") != `1 {"a":2} 3` {
-		t.Error(got, v, err)
+		t.Errorf("err = %v, want nil; v = %q, want \"\"; strings.Join(got, \" \") = %q, want \"1 {\\\"a\\\":2} 3\"",
+			err, v, strings.Join(got, " "))
 	}
 	refused := errors.New("the reader is gone")
 	if _, err := call(t, &s, "long", "", func(context.Context, json.RawMessage) error { return refused }); !errors.Is(err, refused) {

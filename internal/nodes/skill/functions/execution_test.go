@@ -63,7 +63,7 @@ func TestScenario41QueueFull(t *testing.T) {
 		}
 		synctest.Wait()
 		if active, queued := e.Load(); active != 1 || queued != 2 {
-			t.Error(active, queued)
+			t.Errorf("e.Load(): active = %v, want 1; queued = %v, want 2", active, queued)
 		}
 		_, err := e.Do(t.Context(), functions.Request{Function: "f"})
 		w := wire.FromError(err, "n", "f", false)
@@ -73,7 +73,7 @@ func TestScenario41QueueFull(t *testing.T) {
 		close(finish)
 		wg.Wait()
 		if active, queued := e.Load(); active != 0 || queued != 0 {
-			t.Error(active, queued)
+			t.Errorf("e.Load(): active = %v, want 0; queued = %v, want 0", active, queued)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestAHandlerThatDoesNotListen(t *testing.T) {
 		}})
 		_, err := e.Do(t.Context(), functions.Request{Function: "deaf", Timeout: time.Second})
 		if active, _ := e.Load(); reason(err) != wire.ReasonTimeout || active != 1 {
-			t.Error(err, active)
+			t.Errorf("e.Load(): reason(err) = %q, want wire.ReasonTimeout; active = %v, want 1", reason(err), active)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -223,7 +223,7 @@ func TestWhatHandlersDoWrong(t *testing.T) {
 		}
 	}
 	if panicked != "panicshunter2" {
-		t.Error(panicked)
+		t.Errorf(`panicked = %q, want "panicshunter2"`, panicked)
 	}
 }
 
@@ -276,13 +276,13 @@ func TestIdempotency(t *testing.T) {
 		for range 5 { // at once
 			wg.Go(func() {
 				if v, err := call("f", "a", `[1]`); v != "1" || err != nil {
-					t.Error(v, err)
+					t.Errorf(`call: v = %q, want "1"; err = %v, want nil`, v, err)
 				}
 			})
 		}
 		wg.Wait()
 		if v, err := call("f", "a", ` [ 1 ] `); v != "1" || err != nil || runs != 1 {
-			t.Error(v, err, runs)
+			t.Errorf(`call: v = %q, want "1"; err = %v, want nil; runs = %v, want 1`, v, err, runs)
 		}
 		if _, err := call("f", "a", `[2]`); reason(err) != "idempotency_conflict" {
 			t.Error(err)
@@ -327,7 +327,7 @@ func TestALargeOutcomeIsNotDoneAgain(t *testing.T) {
 	}})
 	for _, want := range []string{"", "outcome_not_kept", "outcome_not_kept"} {
 		if _, err := e.Do(t.Context(), functions.Request{Function: "f", Key: "k"}); reason(err) != want || runs != 1 {
-			t.Error(err, runs)
+			t.Errorf("e.Do: reason(err) = %q, want %q; runs = %v, want 1", reason(err), want, runs)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	}{{"  a ", "true <nil>"}, {"a", "false <nil>"}, {"nobody", "false <nil>"}} {
 		there, err := r.Unregister(c.name)
 		if got := fmt.Sprint(there, " ", err); got != c.want {
-			t.Error(c.name, got)
+			t.Errorf(`fmt.Sprint(there, " ", err) = %q, want %q; c.name = %q`, got, c.want, c.name)
 		}
 	}
 	if _, err := r.Unregister(" "); capability.CodeOf(err) != capability.CodeInvalidInput {
@@ -78,16 +78,16 @@ func TestAChangeIsForOneRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done, err := r.Apply(functions.Change{Put: []functions.Function{f("b")}}, revision); done || err != nil {
-		t.Error(done, err)
+		t.Errorf("r.Apply: done = %v, want false; err = %v, want nil", done, err)
 	}
 	_, revision = r.Owners()
 	if done, err := r.Apply(functions.Change{Remove: []string{"a"}, Put: []functions.Function{f("b"), {Name: "*", Handle: handle}}}, revision); done || err == nil {
-		t.Error(done, err)
+		t.Errorf("r.Apply: done = %v, want false; err = %v, want an error", done, err)
 	}
 	done, err := r.Apply(functions.Change{Remove: []string{"a"}, Put: []functions.Function{f("b")}, Own: map[string]string{"b": "skill:s", "nobody": "x"}}, revision)
 	owners, _ := r.Owners()
 	if !done || err != nil || fmt.Sprint(owners) != "map[b:skill:s]" {
-		t.Error(done, err, owners)
+		t.Errorf(`done = %v, want true; err = %v, want nil; fmt.Sprint(owners) = %q, want "map[b:skill:s]"`, done, err, fmt.Sprint(owners))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestChangesTravelTogether(t *testing.T) {
 		}
 		time.Sleep(time.Second) // the timer finds that it is known
 		if fmt.Sprint(told) != "[5 6]" {
-			t.Error(told)
+			t.Errorf(`fmt.Sprint(told) = %q, want "[5 6]"`, fmt.Sprint(told))
 		}
 		fails = errors.New("away")
 		_ = r.Register(f("later"), false)
@@ -141,7 +141,7 @@ func TestChangesTravelTogether(t *testing.T) {
 		_ = r.Register(f("after"), false)
 		time.Sleep(time.Second)
 		if fmt.Sprint(told) != "[5 6 7]" {
-			t.Error(told)
+			t.Errorf(`fmt.Sprint(told) = %q, want "[5 6 7]"`, fmt.Sprint(told))
 		}
 	})
 }

@@ -198,10 +198,10 @@ func TestAPromptSaysAllAndIsBounded(t *testing.T) {
 		s.Past = append(s.Past, decide.Past{long, long, long, long})
 	}
 	if n := utf8.RuneCountInString(decide.Prompt(s)); n > decide.MaxPrompt {
-		t.Error(n)
+		t.Errorf("utf8.RuneCountInString(decide.Prompt(s)) = %v, want at most decide.MaxPrompt", n)
 	}
 	if n := utf8.RuneCountInString(decide.TierPrompt(long, "", long)); n > 2000 {
-		t.Error(n)
+		t.Errorf("utf8.RuneCountInString = %v, want at most 2000", n)
 	}
 }
 

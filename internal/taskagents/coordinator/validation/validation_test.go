@@ -100,7 +100,7 @@ func TestACustomResultIsAPassOnlyWhenItSaysSo(t *testing.T) {
 		}
 	}
 	if got := validation.ReadCustom(json.RawMessage(`{"verdict":"pass"}`), errors.New("it broke.")); got.Pass || !strings.Contains(got.Prompt, "it broke.") {
-		t.Error(got)
+		t.Errorf(`got.Pass = %v, want false; got.Prompt = %q, want it to contain "it broke."`, got.Pass, got.Prompt)
 	}
 }
 
@@ -108,17 +108,17 @@ func TestChecksFollowConventions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if got := validation.Conventions(dir); got != nil {
-		t.Error(got)
+		t.Errorf("validation.Conventions(dir) = %+v, want nil", got)
 	}
 	write(t, dir, "go.mod", "module x")
 	write(t, dir, "package.json", `{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}`)
 	if diff := cmp.Diff([][]string{{"go", "test", "./..."}}, validation.Conventions(dir)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	write(t, dir, "package.json", `{"scripts":{"test":"vitest run"}}`)
 	write(t, dir, "Cargo.toml", "")
 	if diff := cmp.Diff([][]string{{"go", "test", "./..."}, {"npm", "test"}, {"cargo", "test"}}, validation.Conventions(dir)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	elsewhere := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "go.mod"), filepath.Join(elsewhere, "go.mod")); err != nil {
@@ -193,7 +193,7 @@ func TestWhoDecidesAndWhat(t *testing.T) {
 			}
 			raw, err := os.ReadFile(r.Path)
 			if err != nil || !strings.Contains(string(raw), `"`+string(c.want)+`"`) {
-				t.Error(string(raw), err, r.Notes)
+				t.Errorf("err = %v, want nil; string(raw) = %q, want it to contain %q; r.Notes = %q", err, string(raw), `"`+string(c.want)+`"`, r.Notes)
 			}
 		})
 	}

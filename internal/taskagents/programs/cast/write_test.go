@@ -77,7 +77,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{At: 3 * time.Second, Kind: cast.Output, Data: "a\uFFFDb"},
 	}
 	if d := cmp.Diff(want, rest); d != "" {
-		t.Error(d)
+		t.Errorf("diff (-want +got):\n%s", d)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestARecordingThatIsFullEnds(t *testing.T) {
 			}
 			rec, err := cast.Read(&f.Buffer)
 			if err != nil || len(rec.Events) < 10 {
-				t.Fatal(rec, err)
+				t.Fatalf("err = %v, want nil; rec = %+v, want len(rec.Events) at least 10", err, rec)
 			}
 			if last := rec.Events[len(rec.Events)-1]; !c.fails && (last.Kind != cast.Mark || last.Data != "end") {
 				t.Errorf("its last event is %+v", last)

@@ -289,7 +289,7 @@ func TestExplainNamesEveryRule(t *testing.T) {
 		t.Errorf("%s: %s", x.RuleFile, x.Remark)
 	}
 	if other := New(s.file, "99.1", s.screen).Explain(s.now); !strings.Contains(other.Remark, "99.1") {
-		t.Error(other.Remark)
+		t.Errorf(`other.Remark = %q, want it to contain "99.1"`, other.Remark)
 	}
 	won := 0
 	for _, r := range x.Rules {

@@ -83,7 +83,7 @@ func TestWhatIsNotInstalledSaysHowToInstallIt(t *testing.T) {
 		Auth: preflight.Auth{Status: preflight.Unknown},
 	}
 	if diff := cmp.Diff(want, newMachine(t).check(programs.Claude)); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestAccounts(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			if diff := cmp.Diff(tt.want, got.Auth); diff != "" {
-				t.Error(diff)
+				t.Errorf("diff (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestColumnNames(t *testing.T) {
 		delete(want, r.Table())
 	}
 	if len(want) > 0 {
-		t.Error(want)
+		t.Errorf("len(want) = %v, want at most 0; want = %v", len(want), want)
 	}
 }
 
@@ -134,11 +134,11 @@ func TestARowComesBackAsItWas(t *testing.T) {
 		into := again.Columns()
 		for i, c := range r.Columns() {
 			if err := into[i].Scan(c.Value()); err != nil {
-				t.Error(r.Table(), err)
+				t.Errorf("into[i].Scan(c.Value()) = %v, want nil; r.Table() = %q", err, r.Table())
 			}
 		}
 		if diff := cmp.Diff(r, again); diff != "" {
-			t.Error(diff)
+			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		if Key(r) == nil || !strings.HasSuffix(Key(r).Name(), "id") {
 			t.Error(r.Table(), "has no key")

@@ -75,11 +75,11 @@ func aPlan(t *testing.T, w *world) {
 		},
 	}))(t)
 	if c.Thread.Kind != row.Mixed || c.Thread.Status != row.ThreadOpen {
-		t.Error(c.Thread.Kind, c.Thread.Status)
+		t.Errorf("c.Thread.Kind = %q, want row.Mixed; c.Thread.Status = %q, want row.ThreadOpen", c.Thread.Kind, c.Thread.Status)
 	}
 	d := w.detail(t, c.Thread.ID)
 	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeReady, row.NodePlanned}, statuses(d.Nodes)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if d.Nodes[0].Priority != 100 || d.Nodes[1].Priority != 10 || d.Nodes[1].ParentNodeID != d.Nodes[0].ID || d.Nodes[2].Sequence != 2 || string(d.Nodes[1].AcceptanceCriteria) != `["tests pass"]` {
 		t.Errorf("%+v", d.Nodes)
@@ -92,19 +92,19 @@ func aPlan(t *testing.T, w *world) {
 		edges = append(edges, fmt.Sprintf("%s %s %s", name(x.ToNodeID), x.DependencyKind, name(x.FromNodeID)))
 	}
 	if diff := cmp.Diff([]string{"ship parent_child fix", "ship parent_child deploy", "deploy blocks fix"}, edges); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if len(d.Mailbox) != 2 || d.Mailbox[1].Recipient != "b" || d.Mailbox[1].Body != "same names everywhere" || d.Mailbox[0].DeliveryState != row.MailPending {
 		t.Errorf("%+v", d.Mailbox)
 	}
 	if diff := cmp.Diff([]string{row.TaskCreated}, kinds(d.Events)); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if row.Meta(d.Metadata, "originRoomId") != "r" || row.Meta(d.Metadata, row.ControlState) != "" {
 		t.Error(string(d.Metadata))
 	}
 	if diff := cmp.Diff(c.Nodes, d.Nodes); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	_, err := w.Create(t.Context(), threads.Plan{Thread: row.Thread{Title: "x"}, Parts: []threads.Part{{Title: "a", DependsOn: []int{1}}, {Title: "b", DependsOn: []int{0}}}})
 	if reason(err) != "invalid_plan" {
@@ -114,7 +114,7 @@ func aPlan(t *testing.T, w *world) {
 		t.Error(err)
 	}
 	if n := must(w.Count(t.Context(), threads.Filter{}))(t); n != 1 {
-		t.Error(n)
+		t.Errorf("must(w.Count(t.Context(), threads.Filter{})) = %v, want 1", n)
 	}
 }
 
@@ -170,7 +170,7 @@ func aLife(t *testing.T, w *world) {
 		want = append(want, row.SessionUpdated, row.TaskStatusChanged)
 	}
 	if diff := cmp.Diff(append(want, row.ValidationPassed), kinds(w.detail(t, id).Events)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	before := len(w.detail(t, id).Events)
 	must(w.UpdateSession(t.Context(), "pty-1-a", func(s *row.Session) { s.LastActivityAt++ }))(t)
@@ -191,11 +191,11 @@ func aRecovery(t *testing.T, w *world) {
 	}
 	m := w.to(t, "pty-1", row.SessionError)
 	if diff := cmp.Diff([]row.NodeStatus{row.NodeFailed, row.NodeFailed, row.NodeBlocked}, statuses(m.Nodes)); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	m = w.begin(t, id, "pty-2", "", "pty-1")
 	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeClaimed, row.NodePlanned}, statuses(m.Nodes)); diff != "" || m.Thread.Status != row.ThreadActive {
-		t.Error(diff, m.Thread.Status)
+		t.Errorf(`diff = %q, want ""; m.Thread.Status = %q, want row.ThreadActive`, diff, m.Thread.Status)
 	}
 	if _, err := w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = row.SessionActive }); reason(err) != threads.ReasonState {
 		t.Error("what was replaced lives", err)
@@ -239,19 +239,19 @@ func controls(t *testing.T, w *world) {
 	do(threads.Pause, row.ThreadActive) // its session is not stopped yet
 	do(threads.Pause, row.ThreadActive)
 	if m := w.to(t, "pty-1", row.SessionStopped); m.Thread.Status != row.ThreadWaiting {
-		t.Error(m.Thread.Status)
+		t.Errorf("m.Thread.Status = %q, want row.ThreadWaiting", m.Thread.Status)
 	}
 	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-2"}}); reason(err) != threads.ReasonState {
 		t.Error("a session began in a paused thread", err)
 	}
 	m := do(threads.Stop, row.ThreadInterrupted)
 	if state, ok := threads.TaskState(m.Thread); state != "cancelled" || !ok {
-		t.Error(state, ok)
+		t.Errorf(`threads.TaskState(m.Thread): state = %q, want "cancelled"; ok = %v, want true`, state, ok)
 	}
 	do(threads.Resume, row.ThreadInterrupted)
 	w.begin(t, id, "pty-2", "", "pty-1")
 	if m := w.to(t, "pty-2", row.SessionCompleted); m.Thread.Status != row.ThreadDone {
-		t.Error(m.Thread.Status)
+		t.Errorf("m.Thread.Status = %q, want row.ThreadDone", m.Thread.Status)
 	}
 	do(threads.Archive, row.ThreadArchived)
 	do(threads.Archive, row.ThreadArchived)
@@ -274,7 +274,7 @@ func controls(t *testing.T, w *world) {
 		}
 	}
 	if diff := cmp.Diff([]string{row.TaskPaused, row.TaskStopped, row.TaskResumed, row.TaskArchived, row.TaskReopened}, of); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 }
 
@@ -312,14 +312,14 @@ func records(t *testing.T, w *world) {
 		t.Errorf("%+v", got.Thread)
 	}
 	if diff := cmp.Diff([]row.Artifact{a}, got.Artifacts); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(e, got.Evidence[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	d.ID, d.ThreadID, d.CreatedAt = got.Decisions[1].ID, id, got.Decisions[1].CreatedAt
 	if diff := cmp.Diff(d, got.Decisions[1]); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if got.VerifierJobs[0].Status != row.JobFailed || got.VerifierJobs[0].CompletedAt.IsZero() || string(got.VerifierJobs[0].Config) != `{"service":"s"}` {
 		t.Errorf("%+v", got.VerifierJobs)
@@ -364,7 +364,7 @@ func transcripts(t *testing.T, w *world) {
 		rows = append(rows, string(r.Direction)+" "+r.Content)
 	}
 	if diff := cmp.Diff([]string{"stdout ab", "stdout c", "stdin d", "stdout e"}, rows); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	say("pty-2", said(0, row.Stdout, "kept"))
 	chunk := strings.Repeat("é", 50_000) // 100 kB
@@ -416,7 +416,7 @@ func taken(t *testing.T, w *world) {
 	}
 	for _, to := range []row.MailState{row.MailPending, row.MailDelivered} {
 		if err := w.MoveMail(t.Context(), id, m.ID, to, "pty-1"); reason(err) != threads.ReasonState {
-			t.Error(to, err)
+			t.Errorf("reason(err) = %q, want threads.ReasonState; to = %q", reason(err), to)
 		}
 	}
 	if err := w.MoveMail(t.Context(), id, m.ID, row.MailConsumed, ""); err != nil {
@@ -461,10 +461,10 @@ func taken(t *testing.T, w *world) {
 	}
 	all.Wait()
 	if got != 1 || missed != 3 {
-		t.Error(got, missed)
+		t.Errorf("got = %v, want 1; missed = %v, want 3", got, missed)
 	}
 	if _, ok, err := w.PeekPending(t.Context(), "pty-1"); ok || err != nil {
-		t.Error(ok, err)
+		t.Errorf(`w.PeekPending(t.Context(), "pty-1"): ok = %v, want false; err = %v, want nil`, ok, err)
 	}
 }
 
@@ -499,7 +499,7 @@ func restart(t *testing.T, w *world) {
 		got = append(got, s.Status)
 	}
 	if diff := cmp.Diff([]row.SessionStatus{row.SessionInterrupted, row.SessionCompleted, row.SessionWaiting}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if d.VerifierJobs[0].ID != job.ID || d.VerifierJobs[0].Status != row.JobCanceled || len(d.PendingDecisions) != 1 || d.Nodes[1].Status != row.NodeInterrupted {
 		t.Errorf("%+v", d)
@@ -511,7 +511,7 @@ func restart(t *testing.T, w *world) {
 		}
 	}
 	if n != 1 {
-		t.Error(n, "sessions were interrupted")
+		t.Errorf("sessions were interrupted: n = %v, want 1", n)
 	}
 	if s := must(w.Session(t.Context(), "pty-9"))(t); s.Status != row.SessionBlocked {
 		t.Error("another gateway's session was interrupted")

@@ -119,7 +119,7 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 		for _, line := range all {
 			what, id, _ := strings.Cut(line, " ")
 			if what == "fault" {
-				t.Fatal(line)
+				t.Fatalf(`what = %q, want other than "fault"; line = %q`, what, line)
 			}
 			acknowledged[what] = append(acknowledged[what], id)
 			total++
@@ -130,7 +130,7 @@ func TestKilledInTheMiddleOfWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		if live, err := w.store.Live(t.Context()); err != nil || len(live) > 0 {
-			t.Error(len(live), "sessions live after a restart", err)
+			t.Errorf("sessions live after a restart: w.store.Live(t.Context()): err = %v, want nil; len(live) = %v, want at most 0", err, len(live))
 		}
 		if t.Failed() {
 			t.FailNow()

@@ -82,7 +82,7 @@ func filters(t *testing.T, w *world) {
 	} {
 		list, err := w.List(t.Context(), one.f)
 		if err != nil {
-			t.Fatal(one.name, err)
+			t.Fatalf("err = %v, want nil; one.name = %q", err, one.name)
 		}
 		var got []string
 		for _, s := range list {
@@ -98,7 +98,7 @@ func filters(t *testing.T, w *world) {
 	}
 	for _, f := range []threads.Filter{{Limit: 501}, {Limit: -1}, {Kind: "x"}, {Statuses: []row.ThreadStatus{"x"}}, {Search: strings.Repeat("x", 1025)}, {Search: strings.Repeat("x ", 17)}, {RoomID: strings.Repeat("x", 1025)}} {
 		if _, err := w.List(t.Context(), f); reason(err) != "invalid_filter" {
-			t.Error(f, err)
+			t.Errorf(`w.List(t.Context(), f): reason(err) = %q, want "invalid_filter"; f = %+v`, reason(err), f)
 		}
 	}
 	for search, want := range map[string]string{"it": "green", "self": "red", "paint": "blue", "deploy it": "green", "needle": "green"} {
@@ -210,7 +210,7 @@ func meeting(t *testing.T, w *world) {
 					t.Error(err)
 				}
 				if d, err := w.Detail(t.Context(), id, threads.Selection{}); err != nil || d.Status != threads.Status(d.Thread, d.Sessions) {
-					t.Error(d.Status, err)
+					t.Errorf("w.Detail: err = %v, want nil; d.Status = %q, want %q", err, d.Status, threads.Status(d.Thread, d.Sessions))
 				}
 			}
 			m, err := w.UpdateSession(t.Context(), pty, func(s *row.Session) { s.Status = row.SessionCompleted })
@@ -227,7 +227,8 @@ func meeting(t *testing.T, w *world) {
 	all.Wait()
 	d := w.detail(t, id)
 	if ends != 1 || d.DecisionCount != 20 || len(d.Decisions) != 20 || len(d.Transcripts) != 20 {
-		t.Error(ends, d.DecisionCount, len(d.Decisions), len(d.Transcripts))
+		t.Errorf("ends = %v, want 1; d.DecisionCount = %v, want 20; len(d.Decisions) = %v, want 20; len(d.Transcripts) = %v, want 20",
+			ends, d.DecisionCount, len(d.Decisions), len(d.Transcripts))
 	}
 }
 
@@ -274,10 +275,10 @@ func refused(t *testing.T, w *world) {
 		}
 	}
 	if diff := cmp.Diff(before, w.detail(t, id)); diff != "" {
-		t.Error(diff)
+		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if m := must(w.SetNode(t.Context(), other.Thread.ID, other.Nodes[1].ID, row.NodeCanceled))(t); m.Nodes[0].Status != row.NodeBlocked {
-		t.Error(statuses(m.Nodes))
+		t.Errorf("m.Nodes[0].Status = %q, want row.NodeBlocked; statuses(m.Nodes) = %q", m.Nodes[0].Status, statuses(m.Nodes))
 	}
 }
 
@@ -313,7 +314,7 @@ func shared(t *testing.T, w *world) {
 		}
 	}
 	if found != 2 || len(d.Artifacts) != 2 || n != 2 {
-		t.Error(found, len(d.Artifacts), n)
+		t.Errorf("found = %v, want 2; len(d.Artifacts) = %v, want 2; n = %v, want 2", found, len(d.Artifacts), n)
 	}
 	s := must(w.Share(t.Context(), id, threads.ShareRoots{Resolve: filepath.EvalSymlinks}))(t) // nothing is allowed now
 	if len(s.Targets) != 1 || s.Targets[0].Kind != threads.PreviewURL || s.Targets[0].Source != "artifact:"+d.Artifacts[0].ID {
@@ -377,7 +378,8 @@ func bounds(t *testing.T, w *world) {
 	}
 	d := must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldEvents}}))(t)
 	if n := len(d.Events); n != threads.MaxEvents || d.Events[0].ID != "e1" || d.Events[n-1].EventType != "last" {
-		t.Error(n, d.Events[0].ID)
+		t.Errorf(`len(d.Events) = %v, want threads.MaxEvents; d.Events = %+v, want d.Events[0].ID = "e1" and d.Events[n-1].EventType = "last"`,
+			n, d.Events)
 	}
 	fill(`task_sessions`, `id, agent_id, session_id, framework, provider_source, label, original_task, workdir, repo, status, decision_count, auto_resolved_count,
 		registered_at, last_activity_at, idle_check_count, task_delivered, completion_summary, last_seen_decision_index, last_input_sent_at, stopped_at, created_at, updated_at, metadata_json`,
@@ -385,7 +387,8 @@ func bounds(t *testing.T, w *world) {
 	fill(`task_transcripts`, `id, session_id, timestamp, direction, content, metadata_json, created_at, bytes`, of+`'t' || i, 'pty-0', 1, 'stdout', 'x', '{}', 1, 1048576`, 20)
 	d = must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldTranscripts}}))(t)
 	if n := len(d.Transcripts); n != threads.MaxTranscriptBytes>>20 || d.Transcripts[n-1].ID != "t19" {
-		t.Error(n)
+		t.Errorf(`len(d.Transcripts) = %v, want threads.MaxTranscriptBytes>>20; d.Transcripts = %+v, want d.Transcripts[n-1].ID = "t19"`,
+			n, d.Transcripts)
 	}
 	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-more"}}); reason(err) != threads.ReasonFull {
 		t.Error(err)

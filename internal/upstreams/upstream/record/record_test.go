@@ -22,7 +22,7 @@ func TestWhatIsLeftOutIsFilledInOnTheSafeSide(t *testing.T) {
 		t.Errorf("%v, %s", err, agent.Idle())
 	}
 	if agent.IdleTimeoutMS = 1500; agent.Idle() != 1500*time.Millisecond {
-		t.Error(agent.Idle())
+		t.Errorf("agent.Idle() = %v, want 1500*time.Millisecond", agent.Idle())
 	}
 }
 
@@ -72,14 +72,14 @@ func TestSecretsAreNamedOnceAndInOrder(t *testing.T) {
 		OAuth: &OAuth{ClientSecret: "e", SubjectSecret: "d"},
 	}
 	if got := strings.Join(r.Secrets(), " "); got != "a b c d e" {
-		t.Error(got)
+		t.Errorf(`strings.Join(r.Secrets(), " ") = %q, want "a b c d e"`, got)
 	}
 }
 
 func TestNoPrincipalLeadsToTheSecretOfAnother(t *testing.T) {
 	t.Parallel()
 	if got := OwnSecret("key", "agent:ann"); got != "own.key.agent.ann" {
-		t.Error(got)
+		t.Errorf(`OwnSecret("key", "agent:ann") = %q, want "own.key.agent.ann"`, got)
 	}
 	seen := map[string]string{}
 	for _, id := range []string{"agent:ann", "agent.ann", "https://as.example|ann", "agent:ann.", "agent:../ann", "agent:_ann", "AGENT:ann", "agent:" + strings.Repeat("a", 200)} {
