@@ -72,7 +72,7 @@ func installed(t *testing.T) string {
 	if _, err := os.Stat(node); err != nil {
 		text := "the clients are not installed; run: npm ci --prefix interop"
 		if os.Getenv("INTEROP_REQUIRED") != "" {
-			t.Fatal(text)
+			t.Fatalf("INTEROP_REQUIRED is set: %s", text)
 		}
 		t.Skip(text)
 	}

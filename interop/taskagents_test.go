@@ -65,7 +65,7 @@ func TestAShellAsATaskAgent(t *testing.T) {
 		return out[strings.LastIndex(out[:strings.LastIndex(out, end)], "pty> "):] // from its own prompt on
 	}
 	if out := say(one, r.binary+" child context"); !strings.Contains(out, "session="+one) || !strings.Contains(out, "label=first") || !strings.Contains(out, "variant=swarm") {
-		t.Error(out)
+		t.Errorf("output = %q, want the session, label first and variant swarm", out)
 	}
 	if out := say(one, r.binary+" child decision we use tabs"); !strings.Contains(out, "DECISION: we use tabs") {
 		t.Errorf(`say = %q, want it to contain "DECISION: we use tabs"`, out)

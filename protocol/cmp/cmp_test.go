@@ -178,7 +178,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, in := range []string{"a>b", "a*", ".x", "a b"} {
 		if cmp.CheckFunction(in) == nil || cmp.CheckNode(in) == nil || cmp.CheckSkill(in) == nil {
-			t.Error(in)
+			t.Errorf("CheckFunction, CheckNode or CheckSkill of %q = nil, want an error", in)
 		}
 	}
 	got, err := cmp.Labels([]string{" gpu", "user:a", "", "gpu"})

@@ -121,7 +121,7 @@ func TestCodecAgreesWithTheOriginalClient(t *testing.T) {
 			delete(reasons, v.ID)
 			switch {
 			case diff != "" && !listed:
-				t.Error(diff)
+				t.Errorf("vector differs (-want +got):\n%s", diff)
 			case diff == "" && listed:
 				t.Error("passes but is listed as a deviation")
 			case listed && (!v.Expect.OK || !strings.HasPrefix(diff, "refused: ")):

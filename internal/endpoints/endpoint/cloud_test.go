@@ -134,7 +134,7 @@ func TestCloudEndpoints(t *testing.T) {
 				t.Errorf("%+v %+v %+v", status, synced, done)
 			}
 			if !strings.Contains(fake.asked[0], `{"agentConfig":{"bio":["b"]},"agentName":"n","statefulRuntime":true}`) {
-				t.Error(fake.asked[0])
+				t.Errorf("request = %q, want the agent's name, configuration and state", fake.asked[0])
 			}
 			r.must("device-tools:action:DEVICE_PING", `{"text":"x"}`)
 		})

@@ -316,7 +316,7 @@ func TestAHookThatHangsHoldsUpOnlyItsOwnEndpoint(t *testing.T) {
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), Timeout: 50 * time.Millisecond})
 	fails(t, err, capability.CodeFailed, "lifecycle_failed")
 	if len(r.List()) != 1 {
-		t.Error(r.List())
+		t.Errorf("List() = %+v, want one endpoint", r.List())
 	}
 }
 

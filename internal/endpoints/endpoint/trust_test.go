@@ -97,7 +97,7 @@ func TestTrustPoliciesAreReadStrictly(t *testing.T) {
 		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 	}
 	if len(warnings) != 2 || !strings.Contains(warnings[0], "allowedModules") || !strings.Contains(warnings[1], "trustPolicy.z") {
-		t.Error(warnings)
+		t.Errorf("warnings = %q, want one of allowedModules and one of trustPolicy.z", warnings)
 	}
 }
 

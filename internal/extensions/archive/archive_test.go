@@ -236,7 +236,7 @@ func TestZipAndFolderGiveTheSameTree(t *testing.T) {
 	extract(archive.ReadDir(root(t, dir)))
 	for _, h := range hashes {
 		if h != hashes[0] || len(h) != 64 {
-			t.Error(hashes)
+			t.Errorf("hashes = %q, want equal ones of 64 characters", hashes)
 		}
 	}
 	_ = os.Symlink("/etc/passwd", filepath.Join(dir, "docs", "link"))

@@ -28,7 +28,7 @@ func tools(t *testing.T, x manifest.Extension) (names []string) {
 	}
 	read, diagnostics, err := manifest.Parse(doc)
 	if err != nil || slices.ContainsFunc(diagnostics, func(d string) bool { return strings.HasSuffix(d, "known field") }) {
-		t.Fatal(diagnostics, err)
+		t.Fatalf("diagnostics = %q, err = %v; want no unknown field", diagnostics, err)
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: x.ID, Modules: []capability.Module{read.Module()}}); err != nil {
 		t.Fatal(err)
@@ -100,17 +100,17 @@ func TestPackageMapsToContributions(t *testing.T) {
 	}
 	for status, want := range map[string]string{"FAILED": "failed", "INSTALLING": "declared"} {
 		if x := must(t)(p.Extension(status, true, visible)); x.Stage != want || x.Active() {
-			t.Error(status, x.Stage)
+			t.Errorf("%s: stage = %v, active = %v; want %v, inactive", status, x.Stage, x.Active(), want)
 		}
 	}
 	if x := must(t)(p.Extension("INSTALLED", false, visible)); x.Active() || len(x.Contributions) == 0 || x.Module().Stage != capability.StageDisabled {
-		t.Error(x.Stage)
+		t.Errorf("stage = %v, active = %v, %d contributions; want disabled, inactive, some", x.Stage, x.Active(), len(x.Contributions))
 	}
 	if x := must(t)(p.Extension("UNINSTALLED", false, visible)); len(x.Contributions) > 0 {
 		t.Errorf("len(x.Contributions) = %v, want at most 0; ids(x) = %q", len(x.Contributions), ids(x))
 	}
 	p.Commands = append(p.Commands, extension.Command{Name: "/a b"})
 	if x, diagnostics, err := p.Extension("INSTALLED", true, []string{"all"}); err != nil || len(diagnostics) != 1 || len(x.Contributions) != 7 {
-		t.Error(ids(x), diagnostics, err)
+		t.Errorf("contributions = %v, diagnostics = %q, err = %v; want 7 contributions and one diagnostic", ids(x), diagnostics, err)
 	}
 }

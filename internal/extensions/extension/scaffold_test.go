@@ -34,7 +34,7 @@ func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"exec", "network", "llm"}, p.Permissions); d != "" || p.Commands[0].Name != "/httpcheck" || len(p.Plan.Steps) != 2 || len(p.Manifest.Network.Allow) != 2 {
-		t.Error(d)
+		t.Errorf("package = %+v, want /httpcheck, 2 steps, 2 hosts; diff (-want +got):\n%s", p, d)
 	}
 	if _, err := extension.Scaffold(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)

@@ -77,7 +77,7 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	}
 	var kept extension.Consent
 	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Beyond(&before)) != 0 {
-		t.Error(err, kept.Beyond(&before))
+		t.Errorf("beyond = %v, err = %v; want nothing", kept.Beyond(&before), err)
 	}
 	q := example(t)
 	q.Permissions = append(q.Permissions, "browser")

@@ -30,7 +30,7 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Error("a pipe was copied")
 	}
 	if info, err := os.Lstat(filepath.Join(work, "file")); err != nil || info.Mode().Type() != os.ModeSymlink {
-		t.Error(info, err)
+		t.Errorf("Lstat = %v, %v; want a symbolic link", info, err)
 	}
 	if info, err := os.Lstat(filepath.Join(work, "setuid")); err != nil || info.Mode()&os.ModeSetuid != 0 {
 		t.Errorf(`os.Lstat(filepath.Join(work, "setuid")): err = %v, want nil; info = %+v, want info.Mode()&os.ModeSetuid = 0`, err, info)
@@ -66,6 +66,6 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 		t.Error("another's files are gone")
 	}
 	if list, err := r.Records(t.Context(), "tools.sample", 100); err != nil || len(list) != 6 || list[0].Extension != "tools.sample" {
-		t.Error(len(list), err)
+		t.Errorf("%d extensions, err = %v; want 6, tools.sample first", len(list), err)
 	}
 }

@@ -61,7 +61,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 		ids = append(ids, c.ID)
 	}
 	if d := cmp.Diff([]string{"command.sample", "tool.sample.look", "tool.sample.run"}, ids); d != "" || len(diagnostics) > 0 || batch.Modules[0].Stage != capability.StageActivated {
-		t.Error(d, diagnostics)
+		t.Errorf("diagnostics = %q, batch = %+v; want an activated module; diff (-want +got):\n%s", diagnostics, batch, d)
 	}
 	// Once said is said; more is asked for again.
 	if _, err := r.Disable(t.Context(), admin(), "tools.sample", true); err != nil || len(r.runs.stopped) != 1 {
@@ -85,7 +85,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	}
 	detail, err := r.Show(t.Context(), "tools.sample")
 	if err != nil || detail.Usage != "usage of 1.0.0" || detail.Package == nil || detail.Busy {
-		t.Error(err, detail)
+		t.Errorf("detail = %+v, err = %v; want the usage and package of 1.0.0, not busy", detail, err)
 	}
 	if _, err := json.Marshal(detail); err != nil {
 		t.Error(err)
@@ -116,7 +116,7 @@ func TestFolderZipAndAddressInstallTheSame(t *testing.T) {
 		}
 	}
 	if hashes[0] != hashes[1] || hashes[1] != hashes[2] {
-		t.Error(hashes)
+		t.Errorf("hashes = %q, want equal ones", hashes)
 	}
 	for _, tt := range []struct {
 		src  lifecycle.Source
@@ -167,7 +167,7 @@ func TestUpgrades(t *testing.T) {
 		t.Error("it shows agents more than was agreed to, and runs")
 	}
 	if s, err := r.Screen(t.Context(), "tools.sample", nil); err != nil || cmp.Diff([]string{"tool for agents sample.look"}, s.More) != "" {
-		t.Error(s.More, err)
+		t.Errorf("more = %q, err = %v; want tool for agents sample.look", s.More, err)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); capability.CodeOf(err) != capability.CodeConsentRequired {
 		t.Error(err)
@@ -304,7 +304,7 @@ func TestTheDeploymentModeHoldsForSteps(t *testing.T) {
 	r.open()
 	rec, err := r.install(sample("1.0.0"), lifecycle.Options{})
 	if reason(err) != "permission_denied" || rec.FailedStep != "one" || cmp.Diff(before, r.state()) != "" {
-		t.Error(err, rec)
+		t.Errorf("record = %+v, err = %v; want failed step one, permission_denied, and the state as before", rec, err)
 	}
 	locked = false
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
@@ -636,7 +636,7 @@ func TestManyChangesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if batch, _ := r.View().Batch(); len(batch.Modules) != 4 || last.Load() != r.View().Generation {
-		t.Error(len(batch.Modules), last.Load())
+		t.Errorf("%d modules, generation %d; want 4, %d", len(batch.Modules), last.Load(), r.View().Generation)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 		`{"id":"a","kind":"adapter.runtime","provider":{"instances":[{"id":"i"}]},"scope":{"account":["i"]}}`, `{"id":"a","kind":"capability.rpc","scope":{"account":["i"]}}`,
 	} {
 		if parse(t, one(stays)).Contributions[0].Scope == nil {
-			t.Error(stays)
+			t.Errorf("%s: scope = nil, want one", stays)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","adapter":{"actions":["send","sticker","message.react","x-follow","teleport"]},
 		"provider":{"kind":"x","instances":[{"id":"i"},{"id":"j","actions":["send","teleport"]}]}}`)))
 	if err != nil || len(diagnostics) != 1 || !strings.Contains(diagnostics[0], "/contributions/0/adapter/actions/4") {
-		t.Fatal(err, diagnostics)
+		t.Fatalf("diagnostics = %q, err = %v; want one of action 4", diagnostics, err)
 	}
 	var got []string
 	for _, c := range x.Module().Contributions {

@@ -39,7 +39,7 @@ func TestTheHighestEffectCounts(t *testing.T) {
 	}
 	for _, name := range []string{"exec", "exec.interpreter", "builtin.exec", "network", "network.raw", "browser"} {
 		if manifest.PermissionsEffect([]string{name}) != capability.EffectExternal {
-			t.Error(name)
+			t.Errorf("%s: effect = %v, want external", name, manifest.PermissionsEffect([]string{name}))
 		}
 	}
 }

@@ -159,6 +159,6 @@ func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
 	before := c.Snapshot().Generation
 	replace(need("b", ""))
 	if now := c.Snapshot().Generation; now != before+1 || len(withheld()) > 0 {
-		t.Error(before, now, withheld())
+		t.Errorf("generation = %d, withheld = %v; want %d, none", now, withheld(), before+1)
 	}
 }

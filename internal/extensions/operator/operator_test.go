@@ -217,7 +217,7 @@ func TestRowsFollowTheStage(t *testing.T) {
 	for stage, want := range map[string][]string{"": append([]string{"x/cli", "x/cmd"}, static[1:]...), "declared": static, "policy-approved": static, "failed": nil} {
 		x.Stage = stage
 		if diff := cmp.Diff(want, build(x).RuntimeIDs()); len(want)+len(build(x).RuntimeIDs()) > 0 && diff != "" {
-			t.Error(stage, diff)
+			t.Errorf("%v: diff (-want +got):\n%s", stage, diff)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	b := builder(s)
 	cold := buildStatic(t, b)
 	if n := len(s.take()); n != 1000 || len(cold.Install.Rows) != 1000 || len(cold.Onboarding.Rows) != 1000 || len(cold.CLI.Rows) != 1000 || len(cold.Channels.Rows) != 1000 {
-		t.Fatal(n, len(cold.Install.Rows), cold.Diagnostics)
+		t.Fatalf("n = %d, %d rows to install, diagnostics = %q; want 1000 rows in each list", n, len(cold.Install.Rows), cold.Diagnostics)
 	}
 	if again := buildStatic(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
 		t.Error("it read again, or says something else")
@@ -106,7 +106,7 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	}
 	delete(s.MapFS, "ext0500/extension.json")
 	if gone := buildStatic(t, b); len(gone.Install.Rows) != 999 || len(s.take()) != 0 {
-		t.Error(len(gone.Install.Rows))
+		t.Errorf("%d rows to install, want 999 and no diagnostics", len(gone.Install.Rows))
 	}
 }
 
@@ -318,7 +318,7 @@ func TestDockHints(t *testing.T) {
 		t.Errorf(`d.StripMentions("<@U1> hello <@U2>") = %q, want "hello"`, got)
 	}
 	if d, ok := c.Dock("telegram"); !ok || len(d.AllowFrom([]string{"Ä"})) != 1 {
-		t.Error(ok, d)
+		t.Errorf("descriptor = %+v, ok = %v; want one allowed sender", d, ok)
 	}
 	if _, ok := c.Dock("nobody"); ok {
 		t.Error("a dock of nobody")

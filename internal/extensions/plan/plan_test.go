@@ -207,7 +207,7 @@ func TestStepsRunInOrder(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"echo hi"}, progs.ran); d != "" || string(r.Config["retries"]) != `{"n":3}` || len(r.Completed) != 7 || len(r.Skipped) != 1 {
-		t.Error(d, r)
+		t.Errorf("result = %+v, want 7 steps completed and one skipped; diff (-want +got):\n%s", r, d)
 	}
 	if data, err := os.ReadFile(filepath.Join(j.Work, "tool/bin/tool")); err != nil || string(data) != "x" {
 		t.Error(err)

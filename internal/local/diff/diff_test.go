@@ -127,7 +127,7 @@ func TestKeep(t *testing.T) {
 		return "blob:1", nil
 	}}, "x\n", "y\nz\n", "html")
 	if err != nil || out.ArtifactRef != "blob:1" || out.URL != "" || name != "changes.html" || media != "text/html; charset=utf-8" || out.Added != 2 || out.Removed != 1 {
-		t.Error(out, name, media, err)
+		t.Errorf("out = %+v, name = %q, media = %q, err = %v; want blob:1, changes.html, HTML, 2 added, 1 removed", out, name, media, err)
 	}
 }
 

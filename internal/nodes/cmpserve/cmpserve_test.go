@@ -239,7 +239,7 @@ func TestLists(t *testing.T) {
 	_, agent := s.post("a2a", `{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`)
 	for _, got := range []string{tools, agent} {
 		if !strings.Contains(got, `"nodes":["a","b"]`) || !strings.Contains(got, `"tags":["t-a","t-b"]`) || !strings.Contains(got, "EasyRemote distributed function") {
-			t.Error(got)
+			t.Errorf("tools = %q, want nodes a and b, tags t-a and t-b, and the description", got)
 		}
 		if strings.Contains(got, "anns") || strings.Contains(got, "secret") {
 			t.Errorf("it tells of somebody else's node: %s", got)

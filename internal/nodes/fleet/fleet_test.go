@@ -405,7 +405,7 @@ func TestABurstIsSpreadOverTheBetterHalf(t *testing.T) {
 		seen[list[0].ID]++
 	}
 	if len(seen) < 5 || seen["n00"] <= seen["n08"] || slices.ContainsFunc([]string{"n10", "n15", "n19"}, func(id string) bool { return seen[id] > 0 }) {
-		t.Error(seen)
+		t.Errorf("calls by node = %v, want at least 5 nodes, n00 before n08, and none of n10, n15, n19", seen)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestAmongVeryManyASampleIsAsGood(t *testing.T) {
 	for range 2000 {
 		list, err := r.Pick(fleet.Request{Function: "f", Balance: true, Excluded: []string{"n001"}})
 		if err != nil || len(list) != 3 || list[0].ID == list[1].ID || list[1].ID == list[2].ID {
-			t.Fatal(list, err)
+			t.Fatalf("Pick = %v, %v; want three different nodes", list, err)
 		}
 		seen[list[0].ID]++
 		load += int(list[0].Load.CPU)

@@ -61,7 +61,7 @@ func TestTwoTablesAgreeWhateverOrderRecordsComeIn(t *testing.T) {
 		t.Errorf(`d = %q, want ""`, d)
 	}
 	if events := a.Take(second); len(events) != 3 || ours(events) != nil || events[0].Kind != "node.superseded" {
-		t.Error(kinds(events), ours(events))
+		t.Errorf("events = %v, of ours %v; want three, node.superseded first, none of ours", kinds(events), ours(events))
 	}
 	for _, r := range []*rig{a, b} {
 		if events := append(r.Take(first), r.Take(second)...); events != nil {
@@ -104,7 +104,7 @@ func TestADeafGatewaySparesItsNodes(t *testing.T) {
 	}
 	r.Spare()
 	if due, _, next := r.Expire(); due != nil || next.Sub(r.clock()) != 30*time.Second {
-		t.Error(due, next)
+		t.Errorf("due = %v, next = %v; want none, in 30 s", due, next)
 	}
 	r.after(10 * time.Second)
 	r.beat("a", e, 1)

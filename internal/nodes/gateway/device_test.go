@@ -128,7 +128,7 @@ func (d *device) listen(ctx context.Context) {
 		sub, err := d.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: pattern})
 		if err != nil {
 			if ctx.Err() == nil {
-				d.t.Error(d.id, err)
+				d.t.Errorf("%s: err = %v, want nil", d.id, err)
 			}
 			return
 		}

@@ -124,7 +124,7 @@ func TestSoakAThousandNodes(t *testing.T) {
 			t.Logf("%d heartbeats, each to two gateways and a judge: %s, %s of processor each, nodes and bus in it", 12*count, time.Since(began), (used()-cpu)/(12*count))
 			for _, g := range w.gateways {
 				if s := g.said("n7", false); s != "joined" && s != "joined resumed" { // the bucket may show it late
-					t.Error(s)
+					t.Errorf("node n7 = %q, want joined, or joined resumed", s)
 				}
 			}
 			began = time.Now()
@@ -177,7 +177,7 @@ func joinLarge(ctx context.Context, t testing.TB, c messaging.Conn, id string) i
 	}
 	reply, err := wire.Decode[wire.JoinReply](m.Data)
 	if err != nil || !reply.OK {
-		t.Error(reply, err)
+		t.Errorf("join reply = %+v, err = %v; want an accepted one", reply, err)
 		return 0
 	}
 	return reply.Epoch

@@ -40,7 +40,7 @@ func TestWhoJoinsOneGatewayIsListedByAll(t *testing.T) {
 				w.t.Errorf("%+v", list)
 			}
 			if r, err := ask(w, g, gateway.Request{Function: "f"}); err != nil || string(r.Value) != `"ann.1/i1"` || r.Node != "ann.1" {
-				w.t.Error(r, err)
+				w.t.Errorf("Call = %+v, %v; want the first invocation of ann.1", r, err)
 			}
 		}
 		w.eventually("one gateway has written it down", w.patience(), func() bool {

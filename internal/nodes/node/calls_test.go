@@ -240,7 +240,7 @@ func TestLargeValuesAreAssets(t *testing.T) {
 		var chunks []string
 		o = <-r.call(t.Context(), gateway.Request{Node: "a", Function: "bytes", Stream: true, Chunk: func(v json.RawMessage) error { chunks = append(chunks, string(v)); return nil }})
 		if o.err != nil || len(chunks) != 1 || !strings.Contains(chunks[0], `"size":131072`) || !strings.Contains(chunks[0], "octet-stream") {
-			t.Error(chunks, o.err)
+			t.Errorf("chunks = %q, err = %v; want one asset of 131072 bytes", chunks, o.err)
 		}
 		// And back: as one argument.
 		o = <-r.call(t.Context(), gateway.Request{Node: "a", Function: "size", Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}}})

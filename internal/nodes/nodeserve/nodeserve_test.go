@@ -327,7 +327,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 	}
 	_, watched := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes/watch")
 	if strings.Contains(watched, "anns") || strings.Contains(watched, "away") || strings.Count(watched, `"node_id":"a"`) < 2 || !strings.Contains(watched, fleet.NodeLeft) {
-		t.Error(watched)
+		t.Errorf("watched = %q, want node a joining and leaving, and no other node", watched)
 	}
 	if _, watched := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/watch"); !strings.Contains(watched, "anns") || !strings.Contains(watched, "away") {
 		t.Errorf(`s.as: watched = %q, want it to contain "anns" and it to contain "away"`, watched)

@@ -277,7 +277,7 @@ func TestCall(t *testing.T) {
 	t.Run("arguments by place", func(t *testing.T) {
 		got, err := r.call("f", `[1,"two"]`, nil)
 		if err != nil || string(got.Value) != `"done"` || len(asked.Arguments.Args) != 2 || asked.Caller.ID != "agent:claude" || asked.Caller.Kind != "agent" {
-			t.Fatal(string(got.Value), err, asked)
+			t.Fatalf("value = %s, err = %v, call = %+v; want done, two arguments, caller agent:claude", got.Value, err, asked)
 		}
 		if got.Ran == nil || got.Ran.Node.ID != "n" || got.Ran.Node.Function != "f" {
 			t.Fatalf(`got.Ran = %v, want a value and got.Ran.Node.ID = "n" and got.Ran.Node.Function = "f"`, got.Ran)
@@ -301,7 +301,7 @@ func TestCall(t *testing.T) {
 	t.Run("failure names the node for the record", func(t *testing.T) {
 		got, err := r.call("lost", `{}`, nil)
 		if e, ok := errors.AsType[*capability.Error](err); !ok || e.Reason != string(cmp.ReasonNodeLost) || got.Ran == nil {
-			t.Fatal(err, got)
+			t.Fatalf("result = %+v, err = %v; want node_lost, with the node that ran it", got, err)
 		}
 	})
 	t.Run("stream is heard in order, and its list is the result", func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestCall(t *testing.T) {
 			Truncated  bool
 		}
 		if err != nil || json.Unmarshal(got.Value, &end) != nil || !end.Truncated || end.ChunkCount != 100_000 || len(end.Chunks) > 20_000 {
-			t.Fatal(err, end.ChunkCount, len(end.Chunks))
+			t.Fatalf("err = %v, %d chunks, %d kept; want 100000, at most 20000, truncated", err, end.ChunkCount, len(end.Chunks))
 		}
 	})
 }

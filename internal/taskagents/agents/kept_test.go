@@ -14,7 +14,7 @@ func TestAConversationBelongsToOneSession(t *testing.T) {
 	folder := func(id string) *agent {
 		dir, err := a.keepFolder(id, "")
 		if err != nil || dir != filepath.Join(a.kept(), id) {
-			t.Fatal(dir, err)
+			t.Fatalf("folder = %q, %v; want %q", dir, err, filepath.Join(a.kept(), id))
 		}
 		return &agent{kept: dir}
 	}

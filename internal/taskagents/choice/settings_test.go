@@ -56,7 +56,7 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	get := func() (choice.SettingValues, error) { return base, nil }
 	s := open(t, rows(t, file), get)
 	if d := cmp.Diff("codex", string(s.Now().DefaultType)); d != "" || s.Now().Strategy() != "fixed" {
-		t.Error(d)
+		t.Errorf("strategy = %q, want fixed; diff (-want +got):\n%s", s.Now().Strategy(), d)
 	}
 	set := choice.SettingsChange{
 		DefaultType: text("Claude Code"), Strategy: text("heuristic"), Preset: text("READONLY"), Credentials: text("subscription"),

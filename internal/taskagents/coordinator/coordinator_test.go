@@ -68,7 +68,7 @@ func TestAQuestionToTheUserIsEscalated(t *testing.T) {
 		x := r.start("s1", nil)
 		r.turn("s1", "I need a key.")
 		if len(x.sent) != 0 || x.stopped != 0 || len(r.said) != 1 || r.said[0] != "room: Please provide the API key." {
-			t.Error(x.sent, x.stopped, r.said)
+			t.Errorf("sent = %q, %d stops, messages = %q; want only the question for the API key", x.sent, x.stopped, r.said)
 		}
 		r.status("s1", row.SessionBlocked)
 		r.send("s1", sessions.Event{Type: sessions.BusyNow}) // the user answers in the terminal
@@ -106,7 +106,7 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		r.status("s2", row.SessionStopped)
 		r.count(2, "swarm_complete")
 		if len(r.said) != 2 || !strings.Contains(r.said[0], "build it: 1 of 1 done.\n- s1 (completed): It is done: all of it.") {
-			t.Error(r.said)
+			t.Errorf("messages = %q, want the second to report 1 of 1 done", r.said)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		if len(r.spawns) != 1 || !strings.Contains(r.spawns[0], "build it") || !strings.Contains(r.spawns[0], "half of it is in a.go") || !strings.Contains(r.spawns[0], "do not start over") || !strings.Contains(r.spawns[0], "billing_error") {
-			t.Error(r.spawns)
+			t.Errorf("spawns = %q, want one with the task, the work done so far and billing_error", r.spawns)
 		}
 		r.count(0, "stopped")
 		r.count(0, "swarm_complete")

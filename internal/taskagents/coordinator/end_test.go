@@ -59,7 +59,8 @@ func TestWorkIsSentBackThreeTimesAndThenTheUserIsAsked(t *testing.T) {
 		}
 		d := r.detail()
 		if d.Status != row.ThreadWaiting || len(d.VerifierJobs) != 4 || len(d.Evidence) != 4 || len(d.Artifacts) != 4 {
-			t.Error(d.Status, len(d.VerifierJobs), len(d.Evidence), len(d.Artifacts))
+			t.Errorf("status = %v, %d jobs, %d pieces of evidence, %d artifacts; want waiting, 4, 4, 4",
+				d.Status, len(d.VerifierJobs), len(d.Evidence), len(d.Artifacts))
 		}
 		for _, j := range d.VerifierJobs {
 			if j.Status != row.JobFailed {
@@ -82,7 +83,7 @@ func TestAPassCompletesAndAnEscalationKeepsTheSession(t *testing.T) {
 		r.status("s1", row.SessionCompleted)
 		r.wait(10 * time.Second)
 		if d := r.detail(); x.stopped != 1 || d.Status != row.ThreadDone || d.VerifierJobs[0].Status != row.JobPassed {
-			t.Error(x.stopped, d.Status, d.VerifierJobs)
+			t.Errorf("%d stops, status = %v, jobs = %+v; want one, done, passed", x.stopped, d.Status, d.VerifierJobs)
 		}
 	})
 	play(t, validated(t, judge("I do not know")), func(r *rig) {
@@ -137,7 +138,7 @@ func TestWhatCannotBeStartedIsAnEndToo(t *testing.T) {
 		r.wait(time.Minute)
 		r.status("s1", row.SessionError)
 		if s := r.row("s1"); !strings.Contains(row.Meta(s.Metadata, "reason"), "no room") {
-			t.Error(string(s.Metadata))
+			t.Errorf("metadata = %s, want the reason no room", s.Metadata)
 		}
 		r.count(1, "swarm_complete")
 	})

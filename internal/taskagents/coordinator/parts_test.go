@@ -117,7 +117,7 @@ func TestAPartThatCannotBeginEndsItsThread(t *testing.T) {
 		r.wait(time.Minute)
 		r.count(1, "swarm_complete")
 		if len(r.said) != 1 || !strings.Contains(r.said[0], "2 of 3 done, 1 not begun") || !strings.Contains(r.said[0], "- c (not begun)") || l.asked.Load() != 1 {
-			t.Error(r.said, l.asked.Load())
+			t.Errorf("messages = %q, asked %d times; want one with 2 of 3 done and c not begun, asked once", r.said, l.asked.Load())
 		}
 	})
 }

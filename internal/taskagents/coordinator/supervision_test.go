@@ -97,7 +97,7 @@ func TestLevelsAreOfAllAndOfAThread(t *testing.T) {
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
 		r.turn("s1", "what now")
 		if len(x.chosen)+len(x.sent) != 0 || len(r.kinds("blocked", "turn_complete")) != 2 {
-			t.Error(x.chosen, x.sent, r.kinds())
+			t.Errorf("chosen = %v, sent = %q, events = %q; want none, none, blocked and turn_complete", x.chosen, x.sent, r.kinds())
 		}
 		r.count(1, "supervision_changed")
 		if err := r.SetLevel(r.t.Context(), r.thread, ""); err != nil || r.Level(r.thread) != coordinator.Autonomous {

@@ -103,7 +103,7 @@ func TestAPartIsStartedOnce(t *testing.T) {
 		}
 		group.Wait()
 		if list, sessions := statuses(t, r, thread); p.spawned.Load() != 2 || sessions != 2 || list[0] != row.NodeClaimed || list[1] != row.NodeClaimed || l.Starting(thread) {
-			t.Error(p.spawned.Load(), sessions, list)
+			t.Errorf("%d spawned, %d sessions, nodes = %v; want 2, 2, all claimed", p.spawned.Load(), sessions, list)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestWhoResumesDoesNotWaitForThoseThatDo(t *testing.T) {
 		p.places.Store(1)
 		time.Sleep(time.Minute)
 		if list, sessions := statuses(t, r, thread); sessions != 1 || list[0] == list[1] {
-			t.Error(list, sessions)
+			t.Errorf("nodes = %v, %d sessions; want different states, one session", list, sessions)
 		}
 		// Who stops the thread ends the waiting.
 		if _, err := l.Control(t.Context(), capability.Principal{}, launch.Control{ThreadID: thread, Operation: launch.Stop}); err != nil {
@@ -132,7 +132,7 @@ func TestWhoResumesDoesNotWaitForThoseThatDo(t *testing.T) {
 		}
 		group.Wait()
 		if _, sessions := statuses(t, r, thread); sessions != 1 || l.Starting(thread) {
-			t.Error(sessions)
+			t.Errorf("%d sessions, starting = %v; want 1, false", sessions, l.Starting(thread))
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestAPartOfNobodyFails(t *testing.T) {
 	planned(t, gone, func(t *testing.T, l *launch.Launcher, p *programs, r *threads.Registry, thread string) {
 		l.Begin(t.Context(), thread)
 		if list, _ := statuses(t, r, thread); list[0] != row.NodeFailed || list[1] != row.NodeFailed || p.spawned.Load() != 0 {
-			t.Error(list)
+			t.Errorf("nodes = %v, %d spawned; want all failed, none spawned", list, p.spawned.Load())
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestAThreadInWhichSomethingRunsIsNotGivenUp(t *testing.T) {
 			_, err = l.Control(t.Context(), capability.Principal{}, launch.Control{ThreadID: thread, Operation: launch.Resume})
 			d, _ = r.Detail(t.Context(), thread, threads.Selection{})
 			if capability.AsError(err).Reason != "too_many_sessions" || d.Held() != held {
-				t.Error(status, err, string(d.Metadata))
+				t.Errorf("%v: err = %v, metadata = %s; want too_many_sessions, held = %v", status, err, d.Metadata, held)
 			}
 		})
 	}

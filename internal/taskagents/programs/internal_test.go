@@ -11,7 +11,7 @@ func TestCodexKnowsOurHooksAgain(t *testing.T) {
 	t.Parallel()
 	handler := object{"type": "command", "command": "'/bin/true' child hook codex", "timeout": 5}
 	if got := codexHookHash("stop", handler); got != "sha256:9a11eb0cdaa0b1ae45516881f906cc470513af7bfeabe3e01a616d44d3af65cc" {
-		t.Error(got)
+		t.Errorf("digest of the rules = %q, want the recorded one", got)
 	}
 }
 

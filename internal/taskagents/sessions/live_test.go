@@ -43,7 +43,7 @@ func TestSessionsThatOthersRun(t *testing.T) {
 		t.Errorf("what did not start is found: %v", err)
 	}
 	if s, err := m.Run(one.id, began(one)); err != nil || s != sessions.Live(one) {
-		t.Fatal(s, err)
+		t.Fatalf("session = %v, err = %v; want the live one", s, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -564,7 +564,7 @@ func TestTheManagerHasLimits(t *testing.T) {
 		}
 		failing = true
 		if _, err := m.Start(spec); !errors.Is(err, fail) || cleaned.Load() != 1 || len(m.List()) != 1 {
-			t.Error(err, cleaned.Load())
+			t.Errorf("err = %v, cleaned %d times, %d sessions; want %v, once, one", err, cleaned.Load(), len(m.List()), fail)
 		}
 		failing = false
 		_, err = m.Start(sessions.Spec{ID: one.ID(), Rules: rules})

@@ -55,7 +55,7 @@ func TestSlugs(t *testing.T) {
 	t.Parallel()
 	for slug, want := range map[string]bool{"a": true, "a-1-b": true, "": false, "-a": false, "a-": false, "a--b": false, "A": false, "a b": false, strings.Repeat("a", 65): false} {
 		if skills.ValidSlug(slug) != want {
-			t.Error(slug)
+			t.Errorf("ValidSlug(%q) = %v, want %v", slug, !want, want)
 		}
 		// What is valid is what the directive's grammar takes.
 		call, ok := directive.ReadSkill(directive.Text{Body: "USE_SKILL " + slug})

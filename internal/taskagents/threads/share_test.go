@@ -155,7 +155,7 @@ func TestThereIsAnEnd(t *testing.T) {
 	}
 	targets, found := FindTargets(row.Thread{ID: "t"}, nil, sessions, ShareRoots{Resolve: none})
 	if len(targets) != MaxTargets || len(found) != MaxTargets || targets[0].URI != "http://h19.example/0" || targets[maxFound].URI != "http://h18.example/0" {
-		t.Error(len(targets), len(found))
+		t.Errorf("%d targets, %d found; want %d each, h19 first, h18 after %d", len(targets), len(found), MaxTargets, maxFound)
 	}
 }
 

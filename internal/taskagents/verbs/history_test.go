@@ -96,7 +96,7 @@ func TestItRotates(t *testing.T) {
 	f := open(t, name)
 	for i := range MaxEntries + 1 {
 		if i == MaxEntries && len(all(f)) != MaxEntries {
-			t.Error(len(all(f)))
+			t.Errorf("%d entries, want %d", len(all(f)), MaxEntries)
 		}
 		add(t, f, Entry{Label: fmt.Sprint(i)})
 	}
@@ -127,7 +127,7 @@ func TestItNeverGrowsBeyondItsBytes(t *testing.T) {
 	}
 	got := all(open(t, name))
 	if n := len(got); n < 10 || got[n-1].Label != "119" || len(got[0].Repo) > MaxText || strings.ContainsRune(got[0].Repo, '\uFFFD') {
-		t.Error(n)
+		t.Errorf("%d entries, want at least 10, 119 last, repositories of valid text within %d bytes", n, MaxText)
 	}
 }
 

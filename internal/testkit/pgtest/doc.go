@@ -19,7 +19,7 @@ const (
 func without(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("JUNCTORTEST_POSTGRES") == "required" {
-		t.Fatal(why)
+		t.Fatalf("Postgres is required: %s", why)
 	}
 	t.Skip(why)
 }

@@ -244,7 +244,7 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 		}
 	}
 	if _, body := p.post(t, "/api/cmp/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `{"annotations":{"nodes":["a"],"tags":[]},"description":"EasyRemote distributed function","inputSchema":`) || !strings.Contains(body, cmp.InstallSkill) {
-		t.Error(body)
+		t.Errorf("tools = %q, want the function of node a and the tool that installs skills", body)
 	}
 	if _, body := p.post(t, "/api/cmp/a2a", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`); !strings.Contains(body, `"protocol":"a2a"`) || strings.Contains(body, cmp.InstallSkill) {
 		t.Errorf("p.post: body = %q, want it to contain \"\\\"protocol\\\":\\\"a2a\\\"\" and it not to contain cmp.InstallSkill", body)

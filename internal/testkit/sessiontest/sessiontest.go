@@ -275,7 +275,8 @@ func resultsAreBounded(t *testing.T, r *rig) {
 	got, err := r.results.Last(t.Context(), alice("s"), session.Reader{Any: true})
 	r.ok(err)
 	if len(got.Text) > 2000 || !got.Truncated || strings.Contains(got.Text, "hunter2") || strings.ToValidUTF8(got.Text, "") != got.Text || !strings.Contains(got.Text, "[redacted]") {
-		t.Fatal(len(got.Text), got.Truncated, got.Text[:40])
+		t.Fatalf("len(got.Text) = %d, truncated = %v, text begins %q; want at most 2000 bytes of valid text, truncated and redacted",
+			len(got.Text), got.Truncated, got.Text[:min(40, len(got.Text))])
 	}
 	r.pass(24*time.Hour - time.Second)
 	r.save(bob("s"), "a.a", "x")

@@ -192,7 +192,7 @@ func TestSkillsAreCalled(t *testing.T) {
 				t.Errorf("%s %q %q %v", res, id, kept, err)
 			}
 			if !strings.Contains(name, "asking") && strings.Join(progress, " ") != "half way" {
-				t.Error(progress)
+				t.Errorf("progress = %q, want half way", progress)
 			}
 			res, _, err = a.Call(ctx, request(d, "plain"))
 			if err != nil || !strings.Contains(string(res), "hello") {

@@ -299,7 +299,7 @@ func TestALoginWithMoreScopes(t *testing.T) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Query().Get("scope") != "read write" {
-		t.Fatal(address, err)
+		t.Fatalf("address = %q, err = %v; want scope read write", address, err)
 	}
 	query, err := r.visit(t.Context(), address)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestSubjects(t *testing.T) {
 	}
 	sub, pub := wire.Permissions("a.b")
 	if strings.Join(append(sub, pub...), " ") != "v1.host.a=2Eb.> _INBOX.a=2Eb.> v1.gw.a=2Eb.> v1.node.a=2Eb.call" {
-		t.Error(sub, pub)
+		t.Errorf("subscribe %q, publish %q; want the subjects of node a.b", sub, pub)
 	}
 	if wire.SubjectReplies("g") != "v1.gw.*.reply.g.>" {
 		t.Errorf(`wire.SubjectReplies("g") = %q, want "v1.gw.*.reply.g.>"`, wire.SubjectReplies("g"))

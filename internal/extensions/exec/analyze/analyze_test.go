@@ -76,7 +76,7 @@ func TestTheExtractIsTheSameEveryTime(t *testing.T) {
 		}
 		golden(t, name, got.Output)
 		if got.Metadata["analysis_type"] != "simple" || got.Metadata["simple_because"] != "no language model is configured" {
-			t.Error(got.Metadata)
+			t.Errorf("metadata = %v, want analysis_type simple because no language model is configured", got.Metadata)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestLongContentKeepsHeadAndTail(t *testing.T) {
 		t.Fatalf(`err = %v, want nil; got.Metadata["truncated"] = %v, want true`, err, got.Metadata["truncated"])
 	}
 	if p := m.asked[0]; len(p) > 83<<10 || !strings.Contains(p, "HEAD") || !strings.Contains(p, "TAIL") || !strings.Contains(p, "bytes left out") || strings.ToValidUTF8(p, "") != p {
-		t.Error(len(p))
+		t.Errorf("prompt has %d bytes, want at most %d, valid, with HEAD, TAIL and the bytes left out", len(p), 83<<10)
 	}
 }
 

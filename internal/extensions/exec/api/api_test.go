@@ -153,7 +153,7 @@ func TestACallIsCarriedOutAndShown(t *testing.T) {
 		}
 		r := g.asked[0]
 		if r.Header.Get("Authorization") != "Bearer s3cret/+" || r.Header.Get("X-Own") != "v" || r.URL.Query().Get("lang") != "é" || r.Header.Get("Proxy-Authorization") != "" {
-			t.Error(r.Header, r.URL)
+			t.Errorf("header = %v, URL = %v; want the secret, X-Own, lang=é and no Proxy-Authorization", r.Header, r.URL)
 		}
 		host, _, _ := net.SplitHostPort(r.Host)
 		if len(g.heard) != 1 || g.heard[0] != "e.x egress_allowed "+host {
@@ -267,11 +267,11 @@ func TestAttemptsAndFailures(t *testing.T) {
 	post := g.request("/")
 	post.Method, post.Body = "POST", []byte("x")
 	if got, err := g.client.Do(t.Context(), post); code(err) != "failed execution_failed" || got.Status != 503 || len(g.asked) != 1 {
-		t.Error(got, err)
+		t.Errorf("result = %+v, err = %v, %d requests; want status 503, failed execution_failed, one request", got, err, len(g.asked))
 	}
 	got, err = g.client.Do(t.Context(), g.request("/missing"))
 	if code(err) != "failed execution_failed" || capability.AsError(err).Message != "the service answered 404 Not Found" || !strings.HasSuffix(got.Output, "no[2J such thing\n") {
-		t.Error(got.Output, err)
+		t.Errorf("output = %q, err = %v; want the body's end and 404 Not Found", got.Output, err)
 	}
 	hang := g.request("/hang")
 	hang.Timeout = 50 * time.Millisecond
@@ -303,7 +303,7 @@ func TestBodiesAndRatesAreBounded(t *testing.T) {
 	})
 	got, err := g.client.Do(t.Context(), g.request("/bomb"))
 	if err != nil || got.Metadata["truncated"] != true || got.Metadata["bytes"] != api.MaxBody || len(got.Output) > api.MaxBody+1000 {
-		t.Error(got.Metadata, err)
+		t.Errorf("metadata = %v, err = %v; want a truncated body of %d bytes", got.Metadata, err, api.MaxBody)
 	}
 	raw := g.request("/png")
 	raw.Raw = true
@@ -384,7 +384,7 @@ func TestAnswersAreKeptForTheOneWhoAsked(t *testing.T) {
 		before := len(g.asked)
 		got, err := g.client.Do(t.Context(), req)
 		if err != nil && path != "/broken" {
-			t.Fatal(path, err)
+			t.Fatalf("%s: err = %v, want nil", path, err)
 		}
 		return got.Metadata["cached"] == true, len(g.asked) - before
 	}

@@ -310,7 +310,7 @@ func TestWhereABrowserMayNotGo(t *testing.T) {
 	defer r.mu.Unlock()
 	heard := strings.Join(r.heard, "\n")
 	if !strings.Contains(heard, "egress_denied 127.0.0.1:"+port(t, r.other)) || !strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.site)) || strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.other)) {
-		t.Error(heard)
+		t.Errorf("decisions = %q, want the site allowed and the other server denied", heard)
 	}
 }
 

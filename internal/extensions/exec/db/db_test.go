@@ -135,7 +135,7 @@ func TestAnswersAreTablesOrJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Output != "[\n  {\"id\": 1, \"name\": \"apple\", \"price\": 1.5},\n  {\"id\": 2, \"name\": \"pear\", \"price\": null}\n]\n" || !json.Valid([]byte(got.Output)) {
-		t.Error(got.Output)
+		t.Errorf("output = %q, want two rows as valid JSON", got.Output)
 	}
 }
 

@@ -229,7 +229,7 @@ func TestActionsHaveRules(t *testing.T) {
 		"long": {Name: strings.Repeat("a", 300), Handle: answers("1")},
 	} {
 		if s.Register(a) == nil {
-			t.Error(name)
+			t.Errorf("%s: Register = nil, want an error", name)
 		}
 	}
 }

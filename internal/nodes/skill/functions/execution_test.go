@@ -250,7 +250,7 @@ func TestTheMoreImportantComeFirst(t *testing.T) {
 		finish <- struct{}{}
 		wg.Wait()
 		if !slices.Equal(order[:2], []string{"one", "low"}) || slices.Index(order, "high") > 3 || order[4] != "low" {
-			t.Error(order)
+			t.Errorf("order = %q, want one and low first, high within four, then low", order)
 		}
 	})
 }

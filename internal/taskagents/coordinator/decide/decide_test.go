@@ -234,11 +234,11 @@ func FuzzTextsOfStrangers(f *testing.F) {
 		decide.ReadTier(b)
 		decide.Animated(a)
 		if instead, ok := decide.Guarded(a, b, nil, []string{"/w"}); ok && !decide.Refuses(instead) {
-			t.Error(instead)
+			t.Errorf("answer = %q, want a refusal", instead)
 		}
 		p := decide.Prompt(decide.Situation{Task: a, Text: b, Label: a})
 		if utf8.RuneCountInString(p) > decide.MaxPrompt {
-			t.Error(len(p))
+			t.Errorf("prompt has %d characters, want at most %d", utf8.RuneCountInString(p), decide.MaxPrompt)
 		}
 	})
 }

@@ -141,7 +141,7 @@ func TestARowComesBackAsItWas(t *testing.T) {
 			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		if Key(r) == nil || !strings.HasSuffix(Key(r).Name(), "id") {
-			t.Error(r.Table(), "has no key")
+			t.Errorf("%s: key = %v, want a column that ends in id", r.Table(), Key(r))
 		}
 		wire, err := jsonx.Marshal(r)
 		if err != nil {

@@ -101,7 +101,7 @@ func aPlan(t *testing.T, w *world) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	if row.Meta(d.Metadata, "originRoomId") != "r" || row.Meta(d.Metadata, row.ControlState) != "" {
-		t.Error(string(d.Metadata))
+		t.Errorf("metadata = %s, want room r and no control state", d.Metadata)
 	}
 	if diff := cmp.Diff(c.Nodes, d.Nodes); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -202,7 +202,7 @@ func aRecovery(t *testing.T, w *world) {
 	}
 	m = must(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Metadata = nil }))(t)
 	if s, _ := m.Session("pty-1"); row.Meta(s.Metadata, row.ReplacedBy) != "pty-2" || row.Meta(s.Metadata, row.Gateway) != "g1" {
-		t.Error(string(s.Metadata))
+		t.Errorf("metadata = %s, want replaced by pty-2 at gateway g1", s.Metadata)
 	}
 	m = w.to(t, "pty-2", row.SessionCompleted)
 	if m.Thread.Status != row.ThreadDone || m.Nodes[0].Status != row.NodePlanned || m.Nodes[2].Status != row.NodeReady {

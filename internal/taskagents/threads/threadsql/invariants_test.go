@@ -270,7 +270,7 @@ func TestWhateverIsDoneTheInvariantsHold(t *testing.T) {
 					done[what]++
 				case threads.ReasonState, threads.ReasonGone, threads.ReasonNoRow, threads.ReasonNoNode:
 				default:
-					t.Fatal(what, err)
+					t.Fatalf("%v: err = %v, want nil or a state that refuses it", what, err)
 				}
 				if p.n%30 == 0 {
 					p.hold(t)
@@ -303,11 +303,11 @@ func TestWhoeverMeetsTheInvariantsHold(t *testing.T) {
 			for i := range 20 {
 				what, err := p.act(t)
 				if code := capability.CodeOf(err); err != nil && code != capability.CodeConflict && code != capability.CodeNotFound {
-					t.Error(what, err)
+					t.Errorf("%v: err = %v, want nil, conflict or not_found", what, err)
 				}
 				if i%5 == 0 {
 					for _, broken := range violations(w.detail(t, pick(p, ids...))) {
-						t.Error(what, broken)
+						t.Errorf("after %v: %v, want every invariant to hold", what, broken)
 					}
 				}
 			}

@@ -186,7 +186,7 @@ func hostile(t *testing.T, w *world) {
 		}
 	}
 	if n := must(w.Count(t.Context(), threads.Filter{}))(t); n != len(hostileTexts()) {
-		t.Error(n)
+		t.Errorf("n = %d, want %d", n, len(hostileTexts()))
 	}
 }
 
