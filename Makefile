@@ -1,7 +1,7 @@
 # make run    build, and bring up the demo: a server, an endpoint, commands to try
 # make test   everything a change must pass; installs what it needs on Debian
 # make test-agents  installs the programs of task agents, and tries the server with them
-# make lint   gofumpt and golangci-lint (their versions: tools/go.mod)
+# make lint   gofumpt and golangci-lint (their versions: tools/go.mod), and commit subjects
 # make house  the figures of the repository's structure, and their limits
 # make bench  the figures of docs/performance.md, measured on this machine in under ten minutes
 # make soak   the long tests
@@ -74,6 +74,10 @@ lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 	$(TOOLS)/golangci-lint run ./...
+	@git log --no-merges -n 20 --format=%s 2>/dev/null | awk '{ \
+	  if (length($$0) > 72) { print "commit subject longer than 72 characters: " $$0; bad = 1 } \
+	  if ($$0 !~ /^[a-z][a-z0-9,. \/_-]*: [a-z]/) { print "commit subject is not \"area: imperative object\": " $$0; bad = 1 } \
+	} END { exit bad }'
 
 house:
 	$(GO) test -count=1 -v -run '^TestHouse$$' ./internal/testkit/archtest

@@ -119,7 +119,8 @@ func beProxy(target string, buffers bool) {
 }
 
 func run(sh *sheet, calls, rounds int) error {
-	fmt.Fprintf(sh.out, "%s, %d cores, %s, %d rounds of %d calls each\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds, calls)
+	fmt.Fprintf(sh.out, "%s, %d cores, %s, %d rounds of %d calls each\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(),
+		runtime.Version(), rounds, calls)
 	stage, err := newStage()
 	if err != nil {
 		return err

@@ -260,7 +260,10 @@ func many(count, calls int, serve func(home string) (*process, error), quick boo
 	f.perNode = (c.server.rss() - before) / int64(count)
 	fmt.Fprintf(os.Stderr, "joined %s, catalogued %s, %d bytes each, %.3f of a core\n", f.joined, f.catalogued, f.perNode, f.beating)
 	anyOf := door{"HTTP → engine → one of all", c.server, invocationDoor(c.server.url, c.token, func(int) client.Invocation {
-		return client.Invocation{Target: "fn." + nodeRead, Input: json.RawMessage(nodeInput), Select: map[string]string{"node": nameOf(rand.IntN(count))}}
+		return client.Invocation{
+			Target: "fn." + nodeRead, Input: json.RawMessage(nodeInput),
+			Select: map[string]string{"node": nameOf(rand.IntN(count))},
+		}
 	})}
 	for _, concurrency := range []int{1, 16, 128} {
 		r, err := measure([]door{anyOf}, request{}, concurrency, 2*calls, 2)

@@ -72,7 +72,8 @@ func rawUpstream(era string, tools int) http.Handler {
 	if era == eraModern {
 		modern = `,"resultType":"complete"`
 	}
-	list := `{"tools":[` + strings.Join(all, ",") + `]` + strings.ReplaceAll(modern, `complete"`, `complete","ttlMs":600000,"cacheScope":"private"`) + `}`
+	list := `{"tools":[` + strings.Join(all, ",") + `]` + strings.ReplaceAll(modern, `complete"`,
+		`complete","ttlMs":600000,"cacheScope":"private"`) + `}`
 	call := benchResult[:len(benchResult)-1] + modern + `}`
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -96,7 +97,8 @@ func rawUpstream(era string, tools int) http.Handler {
 			}
 		case "server/discover":
 			if era == eraModern {
-				result = `{"resultType":"complete","supportedVersions":["` + eraModern + `"],"capabilities":{"tools":{}},"ttlMs":600000,"cacheScope":"public"}`
+				result = `{"resultType":"complete","supportedVersions":["` + eraModern +
+					`"],"capabilities":{"tools":{}},"ttlMs":600000,"cacheScope":"public"}`
 			}
 		case "tools/list":
 			result = list
@@ -126,7 +128,10 @@ func mcpDoor(name, url, token, era string, hop *process) door {
 	return door{name, hop, func(req request, workers int) (func(int) error, func(), error) {
 		transport := router.DefaultTransport()
 		client := &http.Client{Transport: transport}
-		head := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {era}}
+		head := http.Header{
+			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+			"Mcp-Protocol-Version": {era},
+		}
 		if token != "" {
 			head.Set("Authorization", "Bearer "+token)
 		}
@@ -147,7 +152,8 @@ func mcpDoor(name, url, token, era string, hop *process) door {
 			}
 			return resp.Header, err
 		}
-		initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + era + `","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+		initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + era +
+			`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
 		if req.method == methodConnect {
 			return func(int) error {
 				head := head.Clone()
@@ -212,7 +218,8 @@ func mcpHome(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Join(home, "policy"), 0o700); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`),
+		0o600); err != nil {
 		return "", err
 	}
 	var views strings.Builder
@@ -305,7 +312,8 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 		return err
 	}
 	defer s.close()
-	fmt.Fprintf(sh.out, "### MCP, clients and upstreams of both eras\n\nMemory idle, %d upstreams: %s\n\n", len(s.proxies)/2, mib(s.server.rss()))
+	fmt.Fprintf(sh.out, "### MCP, clients and upstreams of both eras\n\nMemory idle, %d upstreams: %s\n\n", len(s.proxies)/2,
+		mib(s.server.rss()))
 	fmt.Fprintln(sh.out, "| what | client | upstream | concurrency | door | p50 | p99 | calls/s | p50 ÷ 2nd | p99 ÷ 2nd | rate ÷ 2nd | CPU of the hop per call |")
 	fmt.Fprintln(sh.out, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	row := func(what, era, far string, concurrency, calls int, doors ...door) error {
@@ -331,7 +339,8 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 			sh.took("MCP handshake and list, "+tools+" tools, "+era, "SDK server", results[1].p50, results[2].p50, rerun)
 		}
 		for i, r := range results {
-			fmt.Fprintf(sh.out, "| %s | %s | %s | %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", what, era, far, concurrency, doors[i].name, us(r.p50), us(r.p99), r.rate,
+			fmt.Fprintf(sh.out, "| %s | %s | %s | %d | %s | %s | %s | %.0f | %.2f | %.2f | %.2f | %s |\n", what, era, far, concurrency,
+				doors[i].name, us(r.p50), us(r.p99), r.rate,
 				float64(r.p50)/float64(proxy.p50), float64(r.p99)/float64(proxy.p99), r.rate/proxy.rate, us(r.cpu))
 		}
 		return nil
@@ -352,7 +361,8 @@ func mcpDoors(sh *sheet, calls, rounds int) error {
 						return err
 					}
 					err := row("tools/call", era, era+", SDK", concurrency, calls, mcpDoor("direct", s.upstreams[other].url, "", era, s.upstreams[other]),
-						mcpDoor("ReverseProxy", s.proxies[other].url, "", era, s.proxies[other]), mcpDoor("junctor", s.server.url+"/mcp/"+other, s.token, era, s.server))
+						mcpDoor("ReverseProxy", s.proxies[other].url, "", era, s.proxies[other]),
+						mcpDoor("junctor", s.server.url+"/mcp/"+other, s.token, era, s.server))
 					if err != nil {
 						return err
 					}
@@ -422,7 +432,8 @@ func mcpMemory(sh *sheet) error {
 			return err
 		}
 		defer up.stop()
-		if _, err := admin.cli(home, "upstreams", "add", upstreamName(eraLegacy, tools), "--url", up.url, "--local", "--trust-hints"); err != nil {
+		if _, err := admin.cli(home, "upstreams", "add", upstreamName(eraLegacy, tools), "--url", up.url, "--local",
+			"--trust-hints"); err != nil {
 			return err
 		}
 		if tools == 10 {

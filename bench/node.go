@@ -51,21 +51,27 @@ func newNode(address, id, token, dir string) (*node.Node, *skill.Host, error) {
 	table := functions.New(0)
 	chunk := json.RawMessage(`"` + string(letters(chunkSize-2)) + `"`)
 	for _, f := range []functions.Function{
-		{Name: nodeRead, Description: "Says how warm it was.", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
-			return json.RawMessage(nodeAnswer), nil
-		}},
-		{Name: nodeStream, Description: "Sends as many chunks as are asked for.", Effect: cmp.EffectRead, Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
-			n := 0
-			if err := json.Unmarshal(c.Args.Kwargs["chunks"], &n); err != nil {
-				return nil, err
-			}
-			for range n {
-				if err := c.Emit(ctx, chunk); err != nil {
+		{
+			Name: nodeRead, Description: "Says how warm it was.", Effect: cmp.EffectRead,
+			Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+				return json.RawMessage(nodeAnswer), nil
+			},
+		},
+		{
+			Name: nodeStream, Description: "Sends as many chunks as are asked for.", Effect: cmp.EffectRead, Stream: true,
+			Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+				n := 0
+				if err := json.Unmarshal(c.Args.Kwargs["chunks"], &n); err != nil {
 					return nil, err
 				}
-			}
-			return nil, nil
-		}},
+				for range n {
+					if err := c.Emit(ctx, chunk); err != nil {
+						return nil, err
+					}
+				}
+				return nil, nil
+			},
+		},
 	} {
 		if err := table.Register(f, false); err != nil {
 			return nil, nil, err

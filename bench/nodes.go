@@ -178,7 +178,9 @@ func (s *nodeStage) openEcho() error {
 
 // openTransport is a gateway and nothing that decides who may call.
 func (s *nodeStage) openTransport(dir string, heartbeat time.Duration) error {
-	broker, err := natsbus.Embed(s.ctx, dir, natsbus.Config{Authorize: func(_ context.Context, c messaging.Credential) (messaging.Identity, error) {
+	broker, err := natsbus.Embed(s.ctx, dir, natsbus.Config{Authorize: func(_ context.Context, c messaging.Credential) (messaging.Identity,
+		error,
+	) {
 		id := c.Token.Reveal()
 		subscribe, publish := wire.Permissions(id)
 		return messaging.Identity{ID: id, Publish: publish, Subscribe: subscribe}, nil
@@ -250,8 +252,9 @@ func nodeToken(ctx context.Context, address, admin string) (string, error) {
 
 func (s *nodeStage) invoke(function, input string, progress func(capability.Chunk)) error {
 	reply, err := s.engine.Invoke(s.ctx, capability.Invocation{
-		Surface: "http", Principal: capability.Principal{ID: "admin:bench", Role: capability.RoleAdmin}, Audience: capability.AudienceAgent, Progress: progress,
-		Target: capability.Target{Action: capability.Action("fn." + function)}, Input: json.RawMessage(input),
+		Surface: "http", Principal: capability.Principal{ID: "admin:bench", Role: capability.RoleAdmin}, Audience: capability.AudienceAgent,
+		Progress: progress,
+		Target:   capability.Target{Action: capability.Action("fn." + function)}, Input: json.RawMessage(input),
 	})
 	if err == nil && len(reply.Result) == 0 {
 		err = fmt.Errorf("an empty result")
@@ -358,7 +361,8 @@ func (s *nodeStage) streams(sh *sheet, rounds int) error {
 		{"gateway → node", func() error {
 			got := 0
 			_, err := s.gateway.Call(s.ctx, gateway.Request{
-				Node: nodeID, Function: nodeStream, Stream: true, Arguments: cmp.Arguments{Kwargs: map[string]json.RawMessage{"chunks": []byte(strconv.Itoa(chunks))}},
+				Node: nodeID, Function: nodeStream, Stream: true, Arguments: cmp.Arguments{Kwargs: map[string]json.RawMessage{"chunks": []byte(
+					strconv.Itoa(chunks))}},
 				Chunk: func(v json.RawMessage) error { got += len(v); return nil },
 			})
 			if err == nil && got != total {
@@ -401,7 +405,10 @@ func (s *nodeStage) streams(sh *sheet, rounds int) error {
 		if i == 0 {
 			base = rate
 		} else {
-			sh.rows = append(sh.rows, sheetRow{"a stream of 128 KiB chunks, " + w.name, fmt.Sprintf("WebSocket %.0f MB/s", base), fmt.Sprintf("%.0f MB/s", rate), fmt.Sprintf("%.2f", rate/base), "go run ./bench -nodes"})
+			sh.rows = append(sh.rows, sheetRow{
+				"a stream of 128 KiB chunks, " + w.name, fmt.Sprintf("WebSocket %.0f MB/s", base),
+				fmt.Sprintf("%.0f MB/s", rate), fmt.Sprintf("%.2f", rate/base), "go run ./bench -nodes",
+			})
 		}
 		fmt.Fprintf(sh.out, "| %s | %.0f | %.2f |\n", w.name, rate, rate/base)
 	}

@@ -24,30 +24,102 @@ type part struct {
 
 func partsList() []part {
 	return []part{
-		{what: "decode a result of 840 bytes, passed through", pkg: "./protocol/router", bench: "DecodeResultPassThrough", metric: "ns/op", unit: "µs", scale: 1e-3},
-		{what: "an action call through the SDK's handler, no network", pkg: "./host", bench: "EndpointInvoke", metric: "ns/op", unit: "µs", scale: 1e-3},
-		{what: "catalog of 100,000: apply 50 entries, compile a context", pkg: "./internal/core/catalog/compile", bench: "100000/apply_50_entries_and_compile", benchtime: "50x", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 25},
-		{what: "catalog of 100,000: compile a new context", pkg: "./internal/core/catalog/compile", bench: "100000/compile_a_context", benchtime: "50x", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 5},
-		{what: "catalog of 100,000: compile it again", pkg: "./internal/core/catalog/compile", bench: "100000/compile_again", benchtime: "50x", metric: "p99-µs", unit: "µs p99", scale: 1, budget: 50},
-		{what: "choose among 64 candidates", pkg: "./internal/core/catalog/compile", bench: "Select64", metric: "p99-µs", unit: "µs p99", scale: 1, budget: 50},
-		{what: "rebuild a catalog of 100,000", pkg: "./internal/core/catalog/compile", bench: "Rebuild100000", benchtime: "5x", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 1000},
-		{what: "search 100,000 tools for four words", pkg: "./internal/core/catalog/search", bench: "100000/query/delete-the-image-of-a-report", metric: "ns/op", unit: "ms", scale: 1e-6},
-		{what: "one change told to 200 subscribers in 20 contexts", pkg: "./internal/core/catalog/publish", bench: "200Subscribers", benchtime: "20x", metric: "ns/op", unit: "ms", scale: 1e-6},
-		{what: "one node's change among 1,000", pkg: "./internal/core/catalog", bench: "NodesChange/1000_nodes/1_together", benchtime: "10x", metric: "µs/node", unit: "ms", scale: 1e-3},
-		{what: "audit append, on disk, one writer", pkg: "./internal/store/segment", bench: "AppendSynced/writers=1", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 5},
-		{what: "audit append, on disk, 64 writers", pkg: "./internal/store/segment", bench: "AppendSynced/writers=64", metric: "records/s", unit: "records/s", scale: 1, budget: 20000},
-		{what: "audit append, written", pkg: "./internal/store/segment", bench: "AppendWritten/writers=1", metric: "p50-µs", unit: "µs", scale: 1},
-		{what: "a slash command routed among 1,000", pkg: "./internal/core/command", bench: "Route1000", metric: "ns/op", unit: "µs", scale: 1e-3, budget: 100},
-		{what: "from the engine to an extension's executor and back", pkg: "./internal/extensions/runner", bench: "Execute", metric: "ns/op", unit: "µs", scale: 1e-3, budget: 1000},
-		{what: "clean an output of 256 KiB", pkg: "./internal/extensions/exec/tool", bench: "Clean", metric: "ns/op", unit: "ms", scale: 1e-6, budget: 10},
-		{what: "start a program in sandbox T3, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T3", benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec"},
-		{what: "start a program in sandbox T2, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T2", benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec"},
-		{what: "a whole slash command in T3, from request to answer: what is added", pkg: "./internal/server", bench: "Run", benchtime: "60x", metric: "added-p95-ms", unit: "ms p95", scale: 1, budget: 50},
-		{what: "a call of JavaScript in a worker behind walls", pkg: "./internal/platform/worker", bench: "Call/javascript-spares", benchtime: "60x", metric: "call-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec"},
-		{what: "the screen of a terminal, recordings of real programs", pkg: "./internal/taskagents/term", bench: "Screen/all", metric: "MB/s", unit: "MB/s", scale: 1},
-		{what: "the state of a task agent, one look at its screen", pkg: "./internal/taskagents/programs/detect", bench: "Look", metric: "ns/op", unit: "µs", scale: 1e-3},
-		{what: "a program in a terminal of a task agent, until it runs", pkg: "./internal/taskagents/sessions", bench: "Spawn", benchtime: "50x", metric: "µs-to-run", unit: "ms", scale: 1e-3},
-		{what: "MCP tools/call over HTTP, client included", pkg: "./internal/serve/mcpserve", bench: "Call", metric: "ns/op", unit: "µs", scale: 1e-3},
+		{
+			what: "decode a result of 840 bytes, passed through", pkg: "./protocol/router", bench: "DecodeResultPassThrough", metric: "ns/op",
+			unit: "µs", scale: 1e-3,
+		},
+		{
+			what: "an action call through the SDK's handler, no network", pkg: "./host", bench: "EndpointInvoke", metric: "ns/op", unit: "µs",
+			scale: 1e-3,
+		},
+		{
+			what: "catalog of 100,000: apply 50 entries, compile a context", pkg: "./internal/core/catalog/compile",
+			bench: "100000/apply_50_entries_and_compile", benchtime: "50x", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 25,
+		},
+		{
+			what: "catalog of 100,000: compile a new context", pkg: "./internal/core/catalog/compile", bench: "100000/compile_a_context",
+			benchtime: "50x", metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 5,
+		},
+		{
+			what: "catalog of 100,000: compile it again", pkg: "./internal/core/catalog/compile", bench: "100000/compile_again", benchtime: "50x",
+			metric: "p99-µs", unit: "µs p99", scale: 1, budget: 50,
+		},
+		{
+			what: "choose among 64 candidates", pkg: "./internal/core/catalog/compile", bench: "Select64", metric: "p99-µs", unit: "µs p99",
+			scale: 1, budget: 50,
+		},
+		{
+			what: "rebuild a catalog of 100,000", pkg: "./internal/core/catalog/compile", bench: "Rebuild100000", benchtime: "5x",
+			metric: "p99-µs", unit: "ms p99", scale: 1e-3, budget: 1000,
+		},
+		{
+			what: "search 100,000 tools for four words", pkg: "./internal/core/catalog/search", bench: "100000/query/delete-the-image-of-a-report",
+			metric: "ns/op", unit: "ms", scale: 1e-6,
+		},
+		{
+			what: "one change told to 200 subscribers in 20 contexts", pkg: "./internal/core/catalog/publish", bench: "200Subscribers",
+			benchtime: "20x", metric: "ns/op", unit: "ms", scale: 1e-6,
+		},
+		{
+			what: "one node's change among 1,000", pkg: "./internal/core/catalog", bench: "NodesChange/1000_nodes/1_together", benchtime: "10x",
+			metric: "µs/node", unit: "ms", scale: 1e-3,
+		},
+		{
+			what: "audit append, on disk, one writer", pkg: "./internal/store/segment", bench: "AppendSynced/writers=1", metric: "p99-µs",
+			unit: "ms p99", scale: 1e-3, budget: 5,
+		},
+		{
+			what: "audit append, on disk, 64 writers", pkg: "./internal/store/segment", bench: "AppendSynced/writers=64", metric: "records/s",
+			unit: "records/s", scale: 1, budget: 20000,
+		},
+		{
+			what: "audit append, written", pkg: "./internal/store/segment", bench: "AppendWritten/writers=1", metric: "p50-µs", unit: "µs",
+			scale: 1,
+		},
+		{
+			what: "a slash command routed among 1,000", pkg: "./internal/core/command", bench: "Route1000", metric: "ns/op", unit: "µs",
+			scale: 1e-3, budget: 100,
+		},
+		{
+			what: "from the engine to an extension's executor and back", pkg: "./internal/extensions/runner", bench: "Execute", metric: "ns/op",
+			unit: "µs", scale: 1e-3, budget: 1000,
+		},
+		{
+			what: "clean an output of 256 KiB", pkg: "./internal/extensions/exec/tool", bench: "Clean", metric: "ns/op", unit: "ms", scale: 1e-6,
+			budget: 10,
+		},
+		{
+			what: "start a program in sandbox T3, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T3",
+			benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
+		},
+		{
+			what: "start a program in sandbox T2, helpers made ahead: what is added", pkg: "./internal/platform/sandbox", bench: "Spawn/T2",
+			benchtime: "60x", metric: "added-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
+		},
+		{
+			what: "a whole slash command in T3, from request to answer: what is added", pkg: "./internal/server", bench: "Run", benchtime: "60x",
+			metric: "added-p95-ms", unit: "ms p95", scale: 1, budget: 50,
+		},
+		{
+			what: "a call of JavaScript in a worker behind walls", pkg: "./internal/platform/worker", bench: "Call/javascript-spares",
+			benchtime: "60x", metric: "call-p50-ms", unit: "ms", scale: 1, plain: "plain-p50-ms", against: "fork and exec",
+		},
+		{
+			what: "the screen of a terminal, recordings of real programs", pkg: "./internal/taskagents/term", bench: "Screen/all", metric: "MB/s",
+			unit: "MB/s", scale: 1,
+		},
+		{
+			what: "the state of a task agent, one look at its screen", pkg: "./internal/taskagents/programs/detect", bench: "Look", metric: "ns/op",
+			unit: "µs", scale: 1e-3,
+		},
+		{
+			what: "a program in a terminal of a task agent, until it runs", pkg: "./internal/taskagents/sessions", bench: "Spawn", benchtime: "50x",
+			metric: "µs-to-run", unit: "ms", scale: 1e-3,
+		},
+		{
+			what: "MCP tools/call over HTTP, client included", pkg: "./internal/serve/mcpserve", bench: "Call", metric: "ns/op", unit: "µs",
+			scale: 1e-3,
+		},
 	}
 }
 
@@ -74,7 +146,10 @@ func parts(sh *sheet) error {
 		short := "go test -bench '" + exact(p.bench) + "' " + p.pkg
 		if p.plain != "" {
 			base := got[p.plain] * p.scale
-			sh.rows = append(sh.rows, sheetRow{p.what, p.against + " " + amount(base, p.unit), amount(ours*p.scale, p.unit), fmt.Sprintf("%.2f", ours*p.scale/base), short})
+			sh.rows = append(sh.rows, sheetRow{
+				p.what, p.against + " " + amount(base, p.unit), amount(ours*p.scale, p.unit),
+				fmt.Sprintf("%.2f", ours*p.scale/base), short,
+			})
 			continue
 		}
 		sh.budget(p.what, p.unit, p.budget, ours*p.scale, short)

@@ -22,7 +22,10 @@ func (s *sheet) took(what, against string, base, ours time.Duration, rerun strin
 
 // rate adds a row of calls a second; more is better.
 func (s *sheet) rate(what, against string, base, ours float64, rerun string) {
-	s.rows = append(s.rows, sheetRow{what, fmt.Sprintf("%s %.0f/s", against, base), fmt.Sprintf("%.0f/s", ours), fmt.Sprintf("%.2f", ours/base), rerun})
+	s.rows = append(s.rows, sheetRow{
+		what, fmt.Sprintf("%s %.0f/s", against, base), fmt.Sprintf("%.0f/s", ours),
+		fmt.Sprintf("%.2f", ours/base), rerun,
+	})
 }
 
 // budget adds a row whose baseline is what it may cost.

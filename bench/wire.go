@@ -140,7 +140,8 @@ func wireEnds(sh *sheet, calls, rounds int) error {
 		base := results[0]
 		switch concurrency {
 		case 1:
-			sh.took("an action call, our router client to our endpoint, 1 at once", "plain client and bare handler", base.p50, results[3].p50, "go run ./bench -wire")
+			sh.took("an action call, our router client to our endpoint, 1 at once", "plain client and bare handler", base.p50, results[3].p50,
+				"go run ./bench -wire")
 		case 32:
 			sh.rate("the same, 32 at once", "plain client and bare handler", base.rate, results[3].rate, "go run ./bench -wire")
 		}

@@ -60,7 +60,8 @@ func TestTheErrorTable(t *testing.T) {
 func TestErrorsTellStrangersNothingOfTheirCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("open the inner file")
-	e := capability.Wrap(capability.CodeFailed, "fs.read", "the file cannot be read", cause).With("io", "look at it").Detail("path", "a").Detail("n", 1)
+	e := capability.Wrap(capability.CodeFailed, "fs.read", "the file cannot be read", cause).With("io", "look at it").Detail("path",
+		"a").Detail("n", 1)
 	e.RetryAfter = 1500 * time.Millisecond
 	doc, err := json.Marshal(e)
 	want := `{"code":"failed","reason":"io","message":"the file cannot be read","hint":"look at it","details":{"n":1,"path":"a"},"retry_after_ms":1500}`
@@ -68,7 +69,8 @@ func TestErrorsTellStrangersNothingOfTheirCause(t *testing.T) {
 		t.Errorf("%s %v", doc, err)
 	}
 	var back capability.Error
-	if err := json.Unmarshal(doc, &back); err != nil || back.Code != e.Code || back.Reason != "io" || back.RetryAfter != e.RetryAfter || back.Hint != e.Hint {
+	if err := json.Unmarshal(doc, &back); err != nil || back.Code != e.Code || back.Reason != "io" || back.RetryAfter != e.RetryAfter ||
+		back.Hint != e.Hint {
 		t.Errorf("%+v %v", back, err)
 	}
 	if err := json.Unmarshal([]byte(`{"code":1}`), &back); err == nil {

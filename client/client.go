@@ -50,7 +50,9 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(cfg.URL, "/"))
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "client", "this is not the URL of a server: it must be http or https, with a host and without a user or password").With("", "write http://127.0.0.1:7777, or leave --server out")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "client",
+			"this is not the URL of a server: it must be http or https, with a host and without a user or password").With("",
+			"write http://127.0.0.1:7777, or leave --server out")
 	}
 	return &Client{base: u, token: cfg.Token, http: &http.Client{
 		Transport: cfg.Transport,

@@ -48,7 +48,8 @@ func TestInvoke(t *testing.T) {
 		_, _ = io.WriteString(w, `{"ok":true,"result":[1],"invocation":{"id":"run_1"}}`)
 	})
 	var out client.Invoked
-	if err := c.Invoke(t.Context(), client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`), DryRun: true}, &out); err != nil {
+	if err := c.Invoke(t.Context(), client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`), DryRun: true},
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	if !out.OK || string(out.Result) != "[1]" {
@@ -69,7 +70,10 @@ func TestFailures(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `{"error":{"code":"denied","reason":"forbidden","message":"no","hint":"ask"}}`)
 		}, capability.CodeDenied},
-		"HTML":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", http.StatusBadGateway) }, capability.CodeFailed},
+		"HTML": {
+			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", http.StatusBadGateway) },
+			capability.CodeFailed,
+		},
 		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, capability.CodeFailed},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)

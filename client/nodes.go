@@ -93,7 +93,8 @@ func (c *Client) ResolveNode(ctx context.Context, f NodeFilter) (Node, error) {
 	for i := range all {
 		ids[i] = all[i].ID
 	}
-	return Node{}, capability.Errorf(capability.CodeSelectionRequired, "nodes.resolve", "multiple nodes match: %s", strings.Join(ids, ", ")).With("selection_ambiguous", "")
+	return Node{}, capability.Errorf(capability.CodeSelectionRequired, "nodes.resolve", "multiple nodes match: %s",
+		strings.Join(ids, ", ")).With("selection_ambiguous", "")
 }
 
 // NodeOf returns the least loaded node of a user (label user:<id>) that offers a
@@ -101,7 +102,8 @@ func (c *Client) ResolveNode(ctx context.Context, f NodeFilter) (Node, error) {
 func (c *Client) NodeOf(ctx context.Context, user, function string) (Node, error) {
 	all, err := c.Nodes(ctx, NodeFilter{Labels: []string{"user:" + user}, Functions: []string{function}, Status: "connected"})
 	if err == nil && len(all) == 0 {
-		err = capability.Errorf(capability.CodeNotFound, "nodes.resolve", "no node of %s offers %s now", user, function).With("node_not_found", "")
+		err = capability.Errorf(capability.CodeNotFound, "nodes.resolve", "no node of %s offers %s now", user, function).With("node_not_found",
+			"")
 	}
 	if err != nil {
 		return Node{}, err

@@ -100,7 +100,8 @@ func (s *Skills) Run(ctx context.Context, skill, alias string, arguments any, o 
 		return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "the skill %s has no %s", skill, alias)
 	}
 	if wanted := s.languages(o); !speaks(c.Languages, wanted) {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "skills.run", "%s is offered in %s, and %s is asked for", alias, strings.Join(c.Languages, ", "), strings.Join(wanted, ", "))
+		return nil, capability.Errorf(capability.CodeInvalidInput, "skills.run", "%s is offered in %s, and %s is asked for", alias,
+			strings.Join(c.Languages, ", "), strings.Join(wanted, ", "))
 	}
 	return s.run(ctx, &c, arguments, o)
 }
@@ -119,7 +120,8 @@ func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunO
 			return s.run(ctx, &c, arguments, o)
 		}
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "no installed skill has %s in %s", alias, strings.Join(s.languages(o), ", "))
+	return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "no installed skill has %s in %s", alias,
+		strings.Join(s.languages(o), ", "))
 }
 
 // RunRef calls "skill/alias", "skill.alias" where a skill of that name is installed,

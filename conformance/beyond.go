@@ -132,10 +132,17 @@ func (r *run) envelopes(ctx context.Context) {
 		status            int // 0: 200, the rule for failures of a capability
 	}{
 		{"unknown method", `{"method":"plugin.no.such","params":{}}`, router.CodeUnavailable, 0},
-		{"unknown module", `{"method":"plugin.action.invoke","params":{"moduleId":"no-such-module-here","action":"X"}}`, router.CodeUnavailable, 0},
-		{"unknown action", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"no-such-action-here"}}`, module), router.CodeUnavailable, 0},
+		{
+			"unknown module", `{"method":"plugin.action.invoke","params":{"moduleId":"no-such-module-here","action":"X"}}`, router.CodeUnavailable,
+			0,
+		},
+		{
+			"unknown action", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"no-such-action-here"}}`, module),
+			router.CodeUnavailable, 0,
+		},
 		{"missing parameter", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q}}`, module), router.CodeDecodeFailed, 0},
-		{"null for an optional object", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"X","content":null}}`, module), router.CodeDecodeFailed, 0},
+		{"null for an optional object", fmt.Sprintf(`{"method":"plugin.action.invoke","params":{"moduleId":%q,"action":"X","content":null}}`,
+			module), router.CodeDecodeFailed, 0},
 		{"malformed module id", `{"method":"plugin.action.invoke","params":{"moduleId":"a b","action":"X"}}`, router.CodeDecodeFailed, 0},
 		{"malformed JSON", `{"method":`, router.CodeDecodeFailed, http.StatusBadRequest},
 		{"array for a body", `[]`, router.CodeDecodeFailed, http.StatusBadRequest},
@@ -154,7 +161,8 @@ func (r *run) envelopes(ctx context.Context) {
 			path = router.PathInvoke
 		}
 		got, err := r.send(ctx, method, path, nil, 0, token)
-		if _, wrong := failure(got.body); err != nil || got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed || wrong != "" {
+		if _, wrong := failure(got.body); err != nil || got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed ||
+			wrong != "" {
 			r.fail(where, "%s %s must answer 404 with the error envelope, not %d: %s", method, path, got.status, wrong)
 		}
 	}

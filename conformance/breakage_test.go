@@ -34,7 +34,10 @@ func brokenAvailability() []broken {
 	return []broken{
 		{"availability: null reason", body(availability, says(whole+`,"reason":null}`)), "availability", "reason"},
 		{"availability: flag missing", body(availability, replace(`,"plugin":true`, ``)), "availability", "plugin"},
-		{"availability: plugin not offered", body(availability, replace(`"plugin":true`, `"plugin":false`)), "availability", "capabilities.plugin must be true"},
+		{
+			"availability: plugin not offered", body(availability, replace(`"plugin":true`, `"plugin":false`)), "availability",
+			"capabilities.plugin must be true",
+		},
 		{"availability: not available", body(availability, replace(`"available":true`, `"available":false`)), "availability", "available and"},
 		{"availability: unknown environment", body(availability, replace(`"server"`, `"moon"`)), "availability", "environment"},
 		{"availability: not JSON", body(availability, says("up")), "availability", "not JSON"},
@@ -43,8 +46,14 @@ func brokenAvailability() []broken {
 		{"availability: redirect", instead(availability, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}), "availability", "redirect"},
-		{"availability: status 500", instead(availability, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }), "availability", "status 500"},
-		{"availability: query string not ignored", instead(func(r *http.Request, _ string) bool { return r.URL.RawQuery != "" }, http.NotFound), "lenience", "?query"},
+		{
+			"availability: status 500", instead(availability, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }), "availability",
+			"status 500",
+		},
+		{
+			"availability: query string not ignored", instead(func(r *http.Request, _ string) bool { return r.URL.RawQuery != "" }, http.NotFound),
+			"lenience", "?query",
+		},
 	}
 }
 
@@ -59,7 +68,10 @@ func brokenManifests() []broken {
 		{"list: content type", header(invoked(list), "Content-Type", "text/plain"), "content type", "text/plain"},
 		{"list: foreign endpointId refused", refuseEndpointID, "foreign endpointId", "must be ignored"},
 		{"list: differs when asked again", differs(), "repeat", "answers differently"},
-		{"module with nothing to call", modules(func(all []any) []any { return append(all, object{"id": "bare", "name": "bare"}) }), "module bare", "no surface"},
+		{
+			"module with nothing to call", modules(func(all []any) []any { return append(all, object{"id": "bare", "name": "bare"}) }),
+			"module bare", "no surface",
+		},
 		{"dialect n: public route without a reason", item("routes", "public", true), "dialect n", "publicReason"},
 		{"dialect n: old slot", item("widgets", "slot", "wallet"), "dialect n", "slot"},
 		{"dialect s: xr view", item("views", "viewType", "xr"), "dialect s", "viewType"},
@@ -145,18 +157,28 @@ func brokenAnswers() []broken {
 		{"action: values no object", result("plugin.action.invoke", set("values", []any{})), "plugin.action.invoke", "values"},
 		{"route: status 99", result("plugin.route.call", set("status", 99)), "plugin.route.call", "status"},
 		{"route: status 500", result("plugin.route.call", set("status", 500)), "plugin.route.call", "status 500 is not 2xx"},
-		{"route: header with CR", result("plugin.route.call", set("headers", object{"x-a": "b\r\nset-cookie: c"})), "plugin.route.call", "headers"},
+		{
+			"route: header with CR", result("plugin.route.call", set("headers", object{"x-a": "b\r\nset-cookie: c"})), "plugin.route.call",
+			"headers",
+		},
 		{"route: header name", result("plugin.route.call", set("headers", object{"x a": "b"})), "plugin.route.call", "headers"},
 		{"route: empty body", result("plugin.route.call", set("body", object{})), "plugin.route.call", "body is empty"},
 		{"route: no body", result("plugin.route.call", func(o object) { delete(o, "body") }), "plugin.route.call", "body is empty"},
 		{"lifecycle: not ok", becomes("plugin.lifecycle.call", `{"ok":false}`), "plugin.lifecycle.call", "ok is not true"},
 		{"event: not handled", becomes("plugin.event.handle", `{"handled":false}`), "plugin.event.handle", "handled is not true"},
-		{"evaluator: shouldRun no boolean", becomes("plugin.evaluator.shouldRun", `{"shouldRun":"yes"}`), "plugin.evaluator.shouldRun", "shouldRun"},
+		{
+			"evaluator: shouldRun no boolean", becomes("plugin.evaluator.shouldRun", `{"shouldRun":"yes"}`), "plugin.evaluator.shouldRun",
+			"shouldRun",
+		},
 		{"evaluator: blank prompt", becomes("plugin.evaluator.prompt", `{"prompt":" "}`), "plugin.evaluator.prompt", "prompt is empty"},
 		{"evaluator: result no object", becomes("plugin.evaluator.process", `{"result":"x"}`), "plugin.evaluator.process", "result"},
-		{"field: unknown preempt mode", becomes("plugin.responseHandlerFieldEvaluator.handle", `{"effect":{"preempt":{"mode":"shout","reason":""}}}`), "plugin.responseHandlerFieldEvaluator.handle", "mode"},
+		{"field: unknown preempt mode", becomes("plugin.responseHandlerFieldEvaluator.handle",
+			`{"effect":{"preempt":{"mode":"shout","reason":""}}}`), "plugin.responseHandlerFieldEvaluator.handle", "mode"},
 		{"asset: integrity of other bytes", result(asset, set("integrity", router.Integrity([]byte("other")))), asset, "integrity"},
-		{"asset: other bytes", result(asset, set("bodyBase64", base64.StdEncoding.EncodeToString([]byte("other")))), asset, "integrity does not match"},
+		{
+			"asset: other bytes", result(asset, set("bodyBase64", base64.StdEncoding.EncodeToString([]byte("other")))), asset,
+			"integrity does not match",
+		},
 		{"asset: integrity without sha256", result(asset, set("integrity", "sha512-AAAA")), asset, "no sha256"},
 		{"asset: empty", result(asset, set("bodyBase64", "")), asset, "asset is empty"},
 		{"asset: line breaks in base64", result(asset, set("bodyBase64", "AA\nA=")), asset, "bodyBase64"},
@@ -182,7 +204,8 @@ func brokenAnswers() []broken {
 		out = append(
 			out,
 			broken{"null result: " + m.Name, becomes(m.Name, `null`), m.Name, "object"},
-			broken{"method missing: " + m.Name, body(invoked(m.Name), says(`{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"no such method"}}`)), m.Name, "no such method"},
+			broken{"method missing: " + m.Name, body(invoked(m.Name),
+				says(`{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"no such method"}}`)), m.Name, "no such method"},
 		)
 	}
 	return out
@@ -232,7 +255,10 @@ func reportOf(outer, t *testing.T, how breakage, dialect conformance.Dialect, ti
 	}
 	server := httptest.NewServer(how(router.Handler(router.RequireToken(secret.New(token), ep), router.HandlerOptions{})))
 	outer.Cleanup(func() { server.Close(); ep.Close() })
-	_, err = conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, Token: secret.New(token), Timeout: timeout, Dialect: dialect})
+	_, err = conformance.Run(t.Context(), conformance.Options{
+		BaseURL: server.URL, Token: secret.New(token), Timeout: timeout,
+		Dialect: dialect,
+	})
 	failure, ok := errors.AsType[*conformance.Failure](err)
 	if err != nil && !ok {
 		t.Fatal(err)

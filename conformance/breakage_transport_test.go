@@ -66,7 +66,10 @@ func brokenTransport() []broken {
 		{"unknown code", envelope(func(e object) { e["code"] = "OOPS" }), "unknown method", `unknown code "OOPS"`},
 		{"envelope without message", envelope(func(e object) { delete(e, "message") }), "unknown module", "has no message"},
 		{"null in an envelope", envelope(func(e object) { e["capability"] = nil }), "unknown module", "capability is null"},
-		{"wrong code", envelope(func(e object) { e["code"] = router.CodeRequestFailed }), "unknown action", "code CAPABILITY_REQUEST_FAILED, not CAPABILITY_UNAVAILABLE"},
+		{
+			"wrong code", envelope(func(e object) { e["code"] = router.CodeRequestFailed }), "unknown action",
+			"code CAPABILITY_REQUEST_FAILED, not CAPABILITY_UNAVAILABLE",
+		},
 		{"no envelope", failures(func(int, object) (int, object) { return 500, nil }), "missing parameter", "no error envelope"},
 		{"redirect of calls", instead(path(pathInvoke), func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
@@ -74,7 +77,10 @@ func brokenTransport() []broken {
 		{"answers that are not JSON", body(invoked(action), says("done")), action, "not JSON"},
 		{"truncated JSON", body(invoked(action), func(was []byte) []byte { return was[:len(was)-2] }), action, "not JSON"},
 		{"bytes after the JSON", body(invoked(action), func(was []byte) []byte { return append(slices.Clone(was), '}') }), action, "not JSON"},
-		{"connection cut in the answer", body(invoked("plugin.model.invoke"), func([]byte) []byte { panic(http.ErrAbortHandler) }), "plugin.model.invoke", "broke before"},
+		{
+			"connection cut in the answer", body(invoked("plugin.model.invoke"), func([]byte) []byte { panic(http.ErrAbortHandler) }),
+			"plugin.model.invoke", "broke before",
+		},
 		{neverEnds, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				method, answer := recorded(next, r)
@@ -98,7 +104,10 @@ func brokenTransport() []broken {
 				relay(w, answer, 0, nil)
 			})
 		}, "unknown action", "no error envelope"},
-		{"wrong verb answered", instead(func(r *http.Request, _ string) bool { return r.Method == http.MethodDelete }, page), "wrong verb", "not 200"},
+		{
+			"wrong verb answered", instead(func(r *http.Request, _ string) bool { return r.Method == http.MethodDelete }, page), "wrong verb",
+			"not 200",
+		},
 		{"unbounded body accepted", func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.ContentLength > 1<<20 {
@@ -161,8 +170,14 @@ func brokenTransport() []broken {
 		}, "asset traversal", "does not fail"},
 		{"no token asked for availability", trusting(availability), "auth", pathAvailability + " with no token answers 200"},
 		{"no token asked for calls", trusting(path(pathInvoke)), "auth", pathInvoke + " with no token answers 200"},
-		{"no token asked for assets", trusting(path(pathAssets)), "auth", pathAssets + "field-notes/assets/field-notes.js with no token answers 200"},
-		{"unknown paths told to strangers", instead(path("/v1/no-such-path"), http.NotFound), "auth", "/v1/no-such-path with no token answers 404"},
+		{
+			"no token asked for assets", trusting(path(pathAssets)), "auth",
+			pathAssets + "field-notes/assets/field-notes.js with no token answers 200",
+		},
+		{
+			"unknown paths told to strangers", instead(path("/v1/no-such-path"), http.NotFound), "auth",
+			"/v1/no-such-path with no token answers 404",
+		},
 		{"wrong token accepted", as(path("/"), func(r *http.Request) {
 			if r.Header.Get("Authorization") != "" {
 				r.Header.Set("Authorization", "Bearer "+token)

@@ -180,7 +180,10 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, capability.Errorf(capability.CodeInvalidInput, "conformance", "%w", err)
 	}
 	r := &run{opts: opts, client: client, uses: make(map[string]int)}
-	r.report = Report{EndpointID: opts.EndpointID, Exercised: map[string]string{}, ModuleIDs: []string{}, ModuleExercises: []Exercise{}, RPCCalls: []RPC{}}
+	r.report = Report{
+		EndpointID: opts.EndpointID, Exercised: map[string]string{}, ModuleIDs: []string{}, ModuleExercises: []Exercise{},
+		RPCCalls: []RPC{},
+	}
 	if r.discover(ctx) {
 		r.dialect()
 		r.surfaces(ctx)

@@ -60,7 +60,8 @@ func TestReferenceEndpointConforms(t *testing.T) {
 func TestWrongOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]conformance.Options{
-		"surface": {BaseURL: "http://127.0.0.1:1", Required: []string{"views"}}, "dialect": {BaseURL: "http://127.0.0.1:1", Dialect: "x"}, "URL": {BaseURL: "ftp://x"},
+		"surface": {BaseURL: "http://127.0.0.1:1", Required: []string{"views"}}, "dialect": {BaseURL: "http://127.0.0.1:1", Dialect: "x"},
+		"URL": {BaseURL: "ftp://x"},
 	} {
 		if _, err := conformance.Run(t.Context(), opts); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", name, err)
@@ -83,8 +84,12 @@ func TestUnionWarnsOfWhatOthersRefuse(t *testing.T) {
 		{"xr view", item("views", "viewType", "xr"), "dialect s", "views[0].viewType"},
 		{"developers in the new spelling only", item("widgets", "viewKind", "developer"), "dialect s", "widgets[0].viewKind"},
 		{"developers in the new spelling only, of an app", item("app", "viewKind", "developer"), "dialect s", "app.viewKind"},
-		{"a tab for developers in the old spelling only", item("app", "navTabs", []any{object{"id": "a", "label": "a", "path": "/a", "developerOnly": true}}), "dialect n", "app.navTabs[0].developerOnly"},
-		{"signed", item("", "provenance", object{"issuer": "i", "subject": "s", "digestSha256": strings.Repeat("0", 64), "signatureAlgorithm": "ed25519", "signature": "x"}), "dialect s", "provenance"},
+		{"a tab for developers in the old spelling only", item("app", "navTabs",
+			[]any{object{"id": "a", "label": "a", "path": "/a", "developerOnly": true}}), "dialect n", "app.navTabs[0].developerOnly"},
+		{"signed", item("", "provenance", object{
+			"issuer": "i", "subject": "s", "digestSha256": strings.Repeat("0", 64),
+			"signatureAlgorithm": "ed25519", "signature": "x",
+		}), "dialect s", "provenance"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +103,10 @@ func TestUnionWarnsOfWhatOthersRefuse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.ContainsFunc(report.Warnings, func(f conformance.Fault) bool { return f.Where == tt.where && strings.Contains(f.Message, tt.says) }) {
+			if !slices.ContainsFunc(report.Warnings, func(f conformance.Fault) bool {
+				return f.Where == tt.where &&
+					strings.Contains(f.Message, tt.says)
+			}) {
 				t.Errorf("no warning of %s: %v", tt.says, report.Warnings)
 			}
 		})

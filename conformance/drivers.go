@@ -185,12 +185,15 @@ func viewAsset(ctx context.Context, d *drive) {
 		return
 	}
 	d.must(len(asset.Body) > 0, method, "the asset is empty")
-	d.must(strings.HasSuffix(asset.Path, ".js") || strings.HasSuffix(asset.Path, ".mjs"), method, "the asset path %q does not end in .js or .mjs", asset.Path)
+	d.must(strings.HasSuffix(asset.Path, ".js") || strings.HasSuffix(asset.Path, ".mjs"), method,
+		"the asset path %q does not end in .js or .mjs", asset.Path)
 	d.must(scriptType.MatchString(asset.ContentType), method, "the content type %q is not a script", asset.ContentType)
 	if d.summary {
-		d.must(view.ContentType == "" || view.ContentType == asset.ContentType, method, "the content type %q is not the view's %q", asset.ContentType, view.ContentType)
+		d.must(view.ContentType == "" || view.ContentType == asset.ContentType, method, "the content type %q is not the view's %q",
+			asset.ContentType, view.ContentType)
 	}
-	d.must(view.Integrity == "" || view.Integrity == asset.Integrity, method, "the integrity %q is not the view's %q", asset.Integrity, view.Integrity)
+	d.must(view.Integrity == "" || view.Integrity == asset.Integrity, method, "the integrity %q is not the view's %q", asset.Integrity,
+		view.Integrity)
 	if asset.Integrity != "" {
 		d.must(strings.Contains(asset.Integrity, "sha256-"), method, "the integrity has no sha256 token")
 		d.must(router.MatchesIntegrity(asset.Body, asset.Integrity), method, "the integrity does not match the bytes")
@@ -206,7 +209,10 @@ func viewAsset(ctx context.Context, d *drive) {
 
 func model(ctx context.Context, d *drive) {
 	const method = "plugin.model.invoke"
-	result, ok := d.call(ctx, method, object{"modelType": d.module.Models[0].ModelType, "params": object{"prompt": "capability-router conformance model"}})
+	result, ok := d.call(ctx, method, object{
+		"modelType": d.module.Models[0].ModelType,
+		"params":    object{"prompt": "capability-router conformance model"},
+	})
 	if !ok {
 		return
 	}

@@ -28,10 +28,14 @@ func whole(id string) Module {
 	echo := func(_ context.Context, about json.RawMessage) (any, error) { return about, nil }
 	return Module{
 		ID: id, Name: "@test/" + id, Version: "1.2.3", Description: "Everything.", Priority: new(2.5), Contexts: []string{"general"},
-		Config: map[string]any{"level": 3, "on": true, "name": "x", "none": nil}, Schema: json.RawMessage(objectSchema), Metadata: json.RawMessage(`{"a":1}`),
-		Actions: []Action{{Name: "DO", Description: "Does.", Parameters: json.RawMessage(`{}`), Handle: func(_ context.Context, content, options json.RawMessage) (ActionResult, error) {
-			return ActionResult{Text: "done", Actions: []string{"NEXT"}, Values: content, Data: options}, nil
-		}}},
+		Config: map[string]any{"level": 3, "on": true, "name": "x", "none": nil}, Schema: json.RawMessage(objectSchema),
+		Metadata: json.RawMessage(`{"a":1}`),
+		Actions: []Action{{
+			Name: "DO", Description: "Does.", Parameters: json.RawMessage(`{}`),
+			Handle: func(_ context.Context, content, options json.RawMessage) (ActionResult, error) {
+				return ActionResult{Text: "done", Actions: []string{"NEXT"}, Values: content, Data: options}, nil
+			},
+		}},
 		Providers: []Provider{{Name: "P", Dynamic: true, Get: func(_ context.Context, state json.RawMessage) (ProviderResult, error) {
 			return ProviderResult{Data: state}, nil
 		}}},
@@ -45,7 +49,10 @@ func whole(id string) Module {
 				Process:     func(_ context.Context, c EvaluatorCall) (any, error) { return c.Output, nil },
 			},
 		},
-		ResponseEvaluators: []ResponseEvaluator{{Name: "R"}, {Name: "S", Evaluate: func(_ context.Context, about json.RawMessage) (any, error) { return about, nil }}},
+		ResponseEvaluators: []ResponseEvaluator{{Name: "R"}, {
+			Name:     "S",
+			Evaluate: func(_ context.Context, about json.RawMessage) (any, error) { return about, nil },
+		}},
 		FieldEvaluators: []FieldEvaluator{
 			{Name: "g", Description: "Reads.", Schema: json.RawMessage(objectSchema)},
 			{
@@ -56,18 +63,33 @@ func whole(id string) Module {
 				},
 			},
 		},
-		Events:         []Event{{Name: "e", Handle: func(context.Context, json.RawMessage) (bool, error) { return true, nil }}},
-		Models:         []Model{{Type: "TEXT_SMALL", Priority: new(1.0), Invoke: func(_ context.Context, params json.RawMessage) (any, error) { return params, nil }}},
-		Services:       []Service{{Type: "s.t", Config: json.RawMessage(`{}`), Methods: []ServiceMethod{{"all", func(_ context.Context, args []json.RawMessage) (any, error) { return args, nil }}, {"none", func(context.Context, []json.RawMessage) (any, error) { return nil, nil }}}}},
+		Events: []Event{{Name: "e", Handle: func(context.Context, json.RawMessage) (bool, error) { return true, nil }}},
+		Models: []Model{{
+			Type: "TEXT_SMALL", Priority: new(1.0),
+			Invoke: func(_ context.Context, params json.RawMessage) (any, error) { return params, nil },
+		}},
+		Services: []Service{{
+			Type: "s.t", Config: json.RawMessage(`{}`),
+			Methods: []ServiceMethod{
+				{"all", func(_ context.Context, args []json.RawMessage) (any, error) { return args, nil }},
+				{"none", func(context.Context, []json.RawMessage) (any, error) { return nil, nil }},
+			},
+		}},
 		ComponentTypes: []ComponentType{{Name: "c", Schema: json.RawMessage(objectSchema)}},
 		Widgets:        []Widget{{ID: "w", Label: "W", Slot: SlotNavPage, Kind: KindDeveloper}},
 		App:            &App{DisplayName: "App", LaunchURL: "https://example.com/", NavTabs: []NavTab{{ID: "t", Label: "T", Path: "/t"}}},
 		AppBridge:      AppBridge{StopRun: echo, PrepareLaunch: echo},
 		Lifecycle:      Lifecycle{Init: func(_ context.Context, config map[string]string, _ json.RawMessage) error { return checkLevel(config) }},
 		Routes: []Route{
-			{Method: "GET", Path: "/a/:x/b/:rest*", Public: &Public{Reason: "It tells nothing."}, Handle: func(_ context.Context, r RouteRequest) (RouteResponse, error) {
-				return RouteResponse{Status: 201, Headers: map[string]string{"x-y": "z"}, Body: map[string]any{"params": r.Params, "query": r.Query, "headers": r.Headers}}, nil
-			}},
+			{
+				Method: "GET", Path: "/a/:x/b/:rest*", Public: &Public{Reason: "It tells nothing."},
+				Handle: func(_ context.Context, r RouteRequest) (RouteResponse, error) {
+					return RouteResponse{
+						Status: 201, Headers: map[string]string{"x-y": "z"},
+						Body: map[string]any{"params": r.Params, "query": r.Query, "headers": r.Headers},
+					}, nil
+				},
+			},
 			{Method: "POST", Path: "/a", Handle: func(_ context.Context, r RouteRequest) (RouteResponse, error) {
 				return RouteResponse{Body: r.Body}, nil
 			}},
@@ -91,7 +113,10 @@ func TestEverySurfaceAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ method, params, want string }{
-		{"action.invoke", `"action":"DO","content":{"n":1.50},"options":{"o":1}`, `{"text":"done","actions":["NEXT"],"values":{"n":1.50},"data":{"o":1}}`},
+		{
+			"action.invoke", `"action":"DO","content":{"n":1.50},"options":{"o":1}`,
+			`{"text":"done","actions":["NEXT"],"values":{"n":1.50},"data":{"o":1}}`,
+		},
 		{"action.invoke", `"action":"DO"`, `{"text":"done","actions":["NEXT"],"values":{},"data":{}}`},
 		{"provider.get", `"provider":"P","state":{"s":1}`, `{"data":{"s":1}}`},
 		{"event.handle", `"eventName":"e"`, `{"handled":true}`},
@@ -116,13 +141,17 @@ func TestEverySurfaceAnswers(t *testing.T) {
 		{"responseHandlerFieldEvaluator.parse", `"field":"g"`, `{"softFail":true}`},
 		{"responseHandlerFieldEvaluator.handle", `"field":"g"`, `{"effect":{}}`},
 		{"responseHandlerFieldEvaluator.parse", `"field":"h","value":1`, `{"softFail":true}`},
-		{"responseHandlerFieldEvaluator.handle", `"field":"h","parsed":{"p":1}`, `{"effect":{"patch":{"p":1},"preempt":{"mode":"ignore","reason":""},"debug":["x"]}}`},
+		{
+			"responseHandlerFieldEvaluator.handle", `"field":"h","parsed":{"p":1}`,
+			`{"effect":{"patch":{"p":1},"preempt":{"mode":"ignore","reason":""},"debug":["x"]}}`,
+		},
 		{
 			"route.call", `"method":"GET","path":"/a/%C3%A4/b/c/d","query":{"q":["1","2"],"r":"3"},"headers":{"h":"i"}`,
 			`{"status":201,"headers":{"x-y":"z"},"body":{"headers":{"h":"i"},"params":{"rest":"c/d","x":"ä"},"query":{"q":["1","2"],"r":["3"]}}}`,
 		},
 		{"route.call", `"method":"POST","path":"/a","body":{"b":1}`, `{"status":200,"body":{"b":1}}`},
-		{"asset.get", `"path":"assets/v.css"`, `{"path":"/assets/v.css","contentType":"text/css","bodyBase64":"cHt9","integrity":"` + router.Integrity([]byte("p{}")) + `"}`},
+		{"asset.get", `"path":"assets/v.css"`, `{"path":"/assets/v.css","contentType":"text/css","bodyBase64":"cHt9","integrity":"` +
+			router.Integrity([]byte("p{}")) + `"}`},
 	} {
 		t.Run(tt.method+" "+tt.params, func(t *testing.T) {
 			t.Parallel()
@@ -235,16 +264,34 @@ func TestFailuresOfHandlersAreNamedAtTheirSource(t *testing.T) {
 		says   string
 		hides  string
 	}{
-		{"panic", func(context.Context) (ActionResult, error) { panic("inner detail") }, router.CodeRequestFailed, "m:action:DO broke", "inner detail"},
-		{"foreign error", func(context.Context) (ActionResult, error) { return ActionResult{}, errors.New("inner detail") }, router.CodeRequestFailed, "m:action:DO failed", "inner detail"},
+		{
+			"panic", func(context.Context) (ActionResult, error) { panic("inner detail") }, router.CodeRequestFailed, "m:action:DO broke",
+			"inner detail",
+		},
+		{
+			"foreign error", func(context.Context) (ActionResult, error) { return ActionResult{}, errors.New("inner detail") },
+			router.CodeRequestFailed, "m:action:DO failed", "inner detail",
+		},
 		{"own error", func(context.Context) (ActionResult, error) { return ActionResult{}, shared }, "", "no such thing", ""},
 		{"wire error", func(context.Context) (ActionResult, error) {
 			return ActionResult{}, &router.Error{Code: router.CodeUnavailable, Message: "gone"}
 		}, router.CodeUnavailable, "gone", ""},
-		{"deadline", func(context.Context) (ActionResult, error) { return ActionResult{}, context.DeadlineExceeded }, router.CodeRequestFailed, "", ""},
-		{"values are no object", func(context.Context) (ActionResult, error) { return ActionResult{Values: 7}, nil }, router.CodeDecodeFailed, "m:action:DO answered against the protocol", ""},
-		{"data is null", func(context.Context) (ActionResult, error) { return ActionResult{Data: json.RawMessage(nil)}, nil }, router.CodeDecodeFailed, "data", ""},
-		{"not JSON", func(context.Context) (ActionResult, error) { return ActionResult{Data: make(chan int)}, nil }, router.CodeRequestFailed, "cannot be encoded", ""},
+		{
+			"deadline", func(context.Context) (ActionResult, error) { return ActionResult{}, context.DeadlineExceeded }, router.CodeRequestFailed,
+			"", "",
+		},
+		{
+			"values are no object", func(context.Context) (ActionResult, error) { return ActionResult{Values: 7}, nil }, router.CodeDecodeFailed,
+			"m:action:DO answered against the protocol", "",
+		},
+		{
+			"data is null", func(context.Context) (ActionResult, error) { return ActionResult{Data: json.RawMessage(nil)}, nil },
+			router.CodeDecodeFailed, "data", "",
+		},
+		{
+			"not JSON", func(context.Context) (ActionResult, error) { return ActionResult{Data: make(chan int)}, nil }, router.CodeRequestFailed,
+			"cannot be encoded", "",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -299,12 +346,14 @@ func TestUnknownThingsAreUnknown(t *testing.T) {
 	if _, err := e.Invoke(t.Context(), "fs.list", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeUnavailable {
 		t.Errorf("%v", err)
 	}
-	if _, err := e.Invoke(t.Context(), "plugin.asset.get", json.RawMessage(`{"moduleId":"a","path":"x.js"}`)); capability.CodeOf(err) != capability.CodeNotFound {
+	if _, err := e.Invoke(t.Context(), "plugin.asset.get", json.RawMessage(`{"moduleId":"a","path":"x.js"}`)); capability.CodeOf(
+		err) != capability.CodeNotFound {
 		t.Errorf("%v", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Invoke(cancelled, "plugin.action.invoke", json.RawMessage(`{"moduleId":"a","action":"DO"}`)); capability.CodeOf(err) != capability.CodeCancelled {
+	if _, err := e.Invoke(cancelled, "plugin.action.invoke", json.RawMessage(`{"moduleId":"a","action":"DO"}`)); capability.CodeOf(
+		err) != capability.CodeCancelled {
 		t.Errorf("%v", err)
 	}
 }
@@ -332,7 +381,10 @@ func TestAHostsFunctionsBecomeActions(t *testing.T) {
 	list := Function{ID: "list", Action: "fs.list", Handle: func(context.Context, capability.Call) (capability.Result, error) {
 		return capability.Result{Value: json.RawMessage(`[1]`)}, nil
 	}}
-	if err := h.Register(echo("same"), list, Function{ID: "later", Tool: "later", Effect: "read", Unavailable: "it is not plugged in"}); err != nil {
+	if err := h.Register(echo("same"), list, Function{
+		ID: "later", Tool: "later", Effect: "read",
+		Unavailable: "it is not plugged in",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	e, err := NewEndpoint(ModuleOf("box", "@test/box", h))
@@ -347,7 +399,8 @@ func TestAHostsFunctionsBecomeActions(t *testing.T) {
 			t.Errorf("%s: %s, %v", params, raw, err)
 		}
 	}
-	if _, err := e.Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(`{"moduleId":"box","action":"later"}`)); capability.CodeOf(err) != capability.CodeUnavailable {
+	if _, err := e.Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(`{"moduleId":"box","action":"later"}`)); capability.CodeOf(
+		err) != capability.CodeUnavailable {
 		t.Errorf("%v", err)
 	}
 }

@@ -37,7 +37,10 @@ func TestRegisterIsAllOrNothing(t *testing.T) {
 		{"tool without effect", []Function{{ID: "new", Tool: "t", Handle: list.Handle}}, capability.CodeInvalidInput},
 		{"unknown effect", []Function{{ID: "new", Tool: "t", Effect: "execute", Handle: list.Handle}}, capability.CodeInvalidInput},
 		{"no handler and no reason", []Function{{ID: "new", Tool: "t", Effect: "read"}}, capability.CodeInvalidInput},
-		{"schema that is no object", []Function{{ID: "new", Tool: "t", Effect: "read", Handle: list.Handle, InputSchema: json.RawMessage("null")}}, capability.CodeInvalidInput},
+		{"schema that is no object", []Function{{
+			ID: "new", Tool: "t", Effect: "read", Handle: list.Handle,
+			InputSchema: json.RawMessage("null"),
+		}}, capability.CodeInvalidInput},
 		{"too many", []Function{echo("a"), echo("b"), echo("c")}, capability.CodeTooLarge},
 	}
 	for _, tt := range tests {
@@ -105,7 +108,11 @@ func TestInvokeFindsTheFunction(t *testing.T) {
 		{"by member", capability.Call{Member: capability.Member{Module: "local", Kind: "function", Name: "tool"}}, ""},
 		{"by capability id", capability.Call{Capability: "local/tool#ext.local.tool@local"}, ""},
 		{"by action", capability.Call{Action: "fs.list"}, ""},
-		{"member wins over action", capability.Call{Member: capability.Member{Name: "gone"}, Action: "fs.list"}, capability.CodeUnknownCapability},
+		{
+			"member wins over action",
+			capability.Call{Member: capability.Member{Name: "gone"}, Action: "fs.list"},
+			capability.CodeUnknownCapability,
+		},
 		{"unknown action", capability.Call{Action: "fs.remove"}, capability.CodeUnknownCapability},
 		{"nothing named", capability.Call{}, capability.CodeUnknownCapability},
 	}
@@ -132,7 +139,10 @@ func TestInvokeNamesEveryFailure(t *testing.T) {
 		code   capability.Code
 		hidden string
 	}{
-		{"panic", func(context.Context, capability.Call) (capability.Result, error) { panic("inner detail") }, capability.CodeInternal, "inner detail"},
+		{
+			"panic", func(context.Context, capability.Call) (capability.Result, error) { panic("inner detail") }, capability.CodeInternal,
+			"inner detail",
+		},
 		{"foreign error", func(context.Context, capability.Call) (capability.Result, error) {
 			return capability.Result{}, errors.New("inner detail")
 		}, capability.CodeFailed, "inner detail"},
@@ -169,11 +179,14 @@ func TestProgressStopsWithTheAnswer(t *testing.T) {
 	t.Parallel()
 	var kept func(capability.Chunk)
 	h := New(Config{})
-	err := h.Register(Function{ID: "f", Tool: "f", Effect: "read", Handle: func(_ context.Context, c capability.Call) (capability.Result, error) {
-		kept = c.Progress
-		c.Progress(capability.Chunk{Progress: 1})
-		return capability.Result{}, nil
-	}})
+	err := h.Register(Function{
+		ID: "f", Tool: "f", Effect: "read",
+		Handle: func(_ context.Context, c capability.Call) (capability.Result, error) {
+			kept = c.Progress
+			c.Progress(capability.Chunk{Progress: 1})
+			return capability.Result{}, nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,8 @@ func (m *Module) checkBrowser() error {
 	slots := []string{SlotChatSidebar, SlotCharacter, SlotNavPage}
 	for i, w := range m.Widgets {
 		if !slices.Contains(slots, w.Slot) {
-			return invalidModule(m.ID, fmt.Sprintf("Widgets[%d].Slot", i), "is %q; the slots every router knows are %s", w.Slot, strings.Join(slots, ", "))
+			return invalidModule(m.ID, fmt.Sprintf("Widgets[%d].Slot", i), "is %q; the slots every router knows are %s", w.Slot,
+				strings.Join(slots, ", "))
 		}
 	}
 	for i, v := range m.Views {

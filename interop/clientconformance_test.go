@@ -23,7 +23,8 @@ func TestClientConformance(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*waitTimeout)
 			defer cancel()
 			conclude(t, exec.CommandContext(ctx, node, filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"),
-				"client", "--command", program, "--requirements", revision, "--expected-failures", filepath.Join("conformance", "client.yml"), "-o", t.TempDir()))
+				"client", "--command", program, "--requirements", revision, "--expected-failures", filepath.Join("conformance", "client.yml"), "-o",
+				t.TempDir()))
 		})
 	}
 }

@@ -26,7 +26,8 @@ import (
 func TestServerConformance(t *testing.T) {
 	w := newWorld(t)
 	everything := filepath.Join(t.TempDir(), "everything")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", everything, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", everything,
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -135,7 +136,10 @@ func (p *plane) run(t *testing.T, url, revision, expected string, more ...string
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*waitTimeout)
 	defer cancel()
-	args := []string{filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", url, "-o", t.TempDir()}
+	args := []string{
+		filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", url, "-o",
+		t.TempDir(),
+	}
 	if revision != "" {
 		args = append(args, "--requirements", revision)
 	}

@@ -75,7 +75,8 @@ func (w *world) approve(t *testing.T, text string) {
 // follow asks for a task over MCP, as a client does that declares the extension.
 func (w *world) follow(t *testing.T, method, id, rest string) string {
 	t.Helper()
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id + `",` + rest + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id + `",` + rest +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url, strings.NewReader(body))
 	ok(t, err)
@@ -289,7 +290,8 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	if text, failed := call(t, wide.child, "fs_writeText", write); failed {
 		t.Errorf(`call(t, wide.child, "fs_writeText", write): failed = true, want false; text = %q`, text)
 	}
-	if log := w.output(t, "--json", "audit", "query", "--limit", "200"); !strings.Contains(strings.ReplaceAll(log, " ", ""), `"on_behalf_of":"agent:wide"`) {
+	if log := w.output(t, "--json", "audit", "query", "--limit", "200"); !strings.Contains(strings.ReplaceAll(log, " ", ""),
+		`"on_behalf_of":"agent:wide"`) {
 		t.Error("the record does not say on whose behalf")
 	}
 	// Its token opens no other door.
@@ -309,7 +311,8 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 			t.Errorf("%s is told: %s", name, text)
 		}
 	}
-	if text, failed := call(t, wide.agent, "LIST_AGENTS", nil); failed || !strings.Contains(text, wide.session) || strings.Contains(text, narrow.session) {
+	if text, failed := call(t, wide.agent, "LIST_AGENTS", nil); failed || !strings.Contains(text, wide.session) ||
+		strings.Contains(text, narrow.session) {
 		t.Errorf("its own: %s", text)
 	}
 	if got := narrow.follow(t, "tasks/get", wide.task, ""); !strings.Contains(got, "unknown task") {

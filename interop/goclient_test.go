@@ -148,7 +148,8 @@ func (a *goAgent) run(ctx context.Context) error {
 		},
 	}
 	if a.view == "work" {
-		parts = append(parts, a.asked, a.written, a.file, a.memory, func(context.Context) (agentStep, error) { return agentStep{Step: "ready"}, nil },
+		parts = append(parts, a.asked, a.written, a.file, a.memory,
+			func(context.Context) (agentStep, error) { return agentStep{Step: "ready"}, nil },
 			func(ctx context.Context) (agentStep, error) {
 				select {
 				case <-a.changed:
@@ -158,7 +159,10 @@ func (a *goAgent) run(ctx context.Context) error {
 				return a.tools(ctx, "changed")
 			},
 			func(ctx context.Context) (agentStep, error) {
-				return a.call(ctx, "thought", "sequentialthinking", map[string]any{"thought": "one step", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1}, nil)
+				return a.call(ctx, "thought", "sequentialthinking", map[string]any{
+					"thought": "one step", "nextThoughtNeeded": false,
+					"thoughtNumber": 1, "totalThoughts": 1,
+				}, nil)
 			})
 	}
 	for _, part := range parts {
@@ -177,7 +181,8 @@ func (a *goAgent) run(ctx context.Context) error {
 }
 
 func (a *goAgent) long(ctx context.Context) (agentStep, error) {
-	s, err := a.call(ctx, "long", "trigger-long-running-operation", map[string]any{"duration": 0.8, "steps": 4}, mcp.Meta{"progressToken": "p"})
+	s, err := a.call(ctx, "long", "trigger-long-running-operation", map[string]any{"duration": 0.8, "steps": 4},
+		mcp.Meta{"progressToken": "p"})
 	for len(a.progress) > 0 {
 		s.Progress = append(s.Progress, <-a.progress)
 	}
@@ -235,7 +240,8 @@ func (a *goAgent) read(ctx context.Context) (agentStep, error) {
 
 func (a *goAgent) completion(ctx context.Context) (agentStep, error) {
 	r, err := a.session.Complete(ctx, &mcp.CompleteParams{
-		Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "completable-prompt"}, Argument: mcp.CompleteParamsArgument{Name: "department", Value: "E"},
+		Ref:      &mcp.CompleteReference{Type: "ref/prompt", Name: "completable-prompt"},
+		Argument: mcp.CompleteParamsArgument{Name: "department", Value: "E"},
 	})
 	if err != nil {
 		return agentStep{}, err

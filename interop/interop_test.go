@@ -68,7 +68,8 @@ func installed(t *testing.T) string {
 	t.Helper()
 	here, err := os.Getwd()
 	ok(t, err)
-	node := filepath.Join(here, "node_modules", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin", "node")
+	node := filepath.Join(here, "node_modules", "node-linux-"+map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], "bin",
+		"node")
 	if _, err := os.Stat(node); err != nil {
 		text := "the clients are not installed; run: npm ci --prefix interop"
 		if os.Getenv("INTEROP_REQUIRED") != "" {

@@ -113,7 +113,10 @@ func (w *world) goClient(t *testing.T, version string, options *mcp.ClientOption
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop-go", Version: "1.0.0"}, options)
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
-	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: w.url + "/all", HTTPClient: &http.Client{Transport: bearer{w.tok}}},
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint:   w.url + "/all",
+		HTTPClient: &http.Client{Transport: bearer{w.tok}},
+	},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	ok(t, err)
 	t.Cleanup(func() { _ = session.Close() }) // the server may be gone
@@ -139,7 +142,8 @@ func (w *world) modern(t *testing.T, method, name, rest string) (status int, bod
 	if strings.HasPrefix(method, "tasks/") || name == slow {
 		able = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
 	}
-	text := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + rest + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	text := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + rest +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{` + able + `}}}}`
 	return w.post(t, text, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name)
 }
@@ -186,10 +190,12 @@ func newFar(t *testing.T, stateless bool) *far {
 
 // begin is a server that has just started: of earlier sessions it knows nothing.
 func (f *far) begin(stateless bool) {
-	s := mcp.NewServer(&mcp.Implementation{Name: "far", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
+	s := mcp.NewServer(&mcp.Implementation{Name: "far", Version: "1"},
+		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	f.server.Store(s)
 	f.add("echo", "says it again")
-	var h http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: stateless})
+	var h http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: stateless})
 	f.handler.Store(&h)
 }
 

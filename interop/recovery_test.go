@@ -82,7 +82,9 @@ func TestAProviderIsKilled(t *testing.T) {
 	r.addProgram("everything", "server-everything")
 	const calls = 3
 	told := make(chan any, 64*calls)
-	s := r.goClient(t, "2025-11-25", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+	s := r.goClient(t, "2025-11-25", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+		r *mcp.ProgressNotificationClientRequest,
+	) {
 		told <- r.Params.ProgressToken
 	}})
 	ok(t, r.echo(t.Context(), s))
@@ -258,7 +260,8 @@ func restarted(t *testing.T, end func(*recovering)) {
 		_, body := r.modern(t, "tools/list", "", "")
 		return strings.Contains(body, "write_file") && strings.Contains(body, "trigger-long")
 	})
-	if _, body := r.modern(t, "tools/call", "write_file", `"name":"write_file","arguments":{"path":"x","content":"y"},`); strings.Contains(body, "confirmation_required") {
+	if _, body := r.modern(t, "tools/call", "write_file", `"name":"write_file","arguments":{"path":"x","content":"y"},`); strings.Contains(
+		body, "confirmation_required") {
 		t.Errorf("the approval of before the restart: %s", body)
 	}
 	if _, body := r.modern(t, "tools/call", "far__echo", `"name":"far__echo","arguments":{},`); !strings.Contains(body, "pin_held") {
@@ -268,7 +271,8 @@ func restarted(t *testing.T, end func(*recovering)) {
 	if _, err := modern.ListTools(t.Context(), nil); err != nil {
 		t.Errorf("the modern client: %v", err)
 	}
-	if status, body := r.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id", legacy.ID()); status != http.StatusNotFound {
+	if status, body := r.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id",
+		legacy.ID()); status != http.StatusNotFound {
 		t.Errorf("the legacy session: %d %s", status, body)
 	}
 	if _, err := r.goClient(t, "2025-11-25", nil).ListTools(t.Context(), nil); err != nil {

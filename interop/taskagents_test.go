@@ -36,7 +36,8 @@ func (r *recovering) operator(t *testing.T, method, path, body string) (status i
 func TestAShellAsATaskAgent(t *testing.T) {
 	r := newRecovering(t)
 	spawn := func(name string) string {
-		status, answer := r.operator(t, "POST", "/spawn", `{"agentType":"shell","name":"`+name+`","task":"echo here I am","metadata":{"threadId":"one"}}`)
+		status, answer := r.operator(t, "POST", "/spawn", `{"agentType":"shell","name":"`+name+
+			`","task":"echo here I am","metadata":{"threadId":"one"}}`)
 		var made struct{ SessionID string }
 		if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
 			t.Fatalf("%d %s", status, answer)
@@ -64,7 +65,8 @@ func TestAShellAsATaskAgent(t *testing.T) {
 		})
 		return out[strings.LastIndex(out[:strings.LastIndex(out, end)], "pty> "):] // from its own prompt on
 	}
-	if out := say(one, r.binary+" child context"); !strings.Contains(out, "session="+one) || !strings.Contains(out, "label=first") || !strings.Contains(out, "variant=swarm") {
+	if out := say(one, r.binary+" child context"); !strings.Contains(out, "session="+one) || !strings.Contains(out, "label=first") ||
+		!strings.Contains(out, "variant=swarm") {
 		t.Errorf("output = %q, want the session, label first and variant swarm", out)
 	}
 	if out := say(one, r.binary+" child decision we use tabs"); !strings.Contains(out, "DECISION: we use tabs") {
@@ -73,11 +75,13 @@ func TestAShellAsATaskAgent(t *testing.T) {
 	if out := say(two, r.binary+" child parent context"); !strings.Contains(out, "we use tabs") {
 		t.Errorf(`say(two, r.binary+" child parent context") = %q, want it to contain "we use tabs"`, out)
 	}
-	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "nobody's messages") || !strings.Contains(out, "status 5") {
+	if out := say(two, r.binary+" child parent memory x || echo status $?"); !strings.Contains(out, "nobody's messages") ||
+		!strings.Contains(out, "status 5") {
 		t.Errorf(`say = %q, want it to contain "nobody's messages" and it to contain "status 5"`, out)
 	}
 	// Another's is not told, whatever the helper says it is.
-	if out := say(two, "PARALLAX_SESSION_ID="+one+" "+r.binary+" child parent context || echo status $?"); strings.Contains(out, "here I am") || !strings.Contains(out, "of another session") {
+	if out := say(two, "PARALLAX_SESSION_ID="+one+" "+r.binary+" child parent context || echo status $?"); strings.Contains(out,
+		"here I am") || !strings.Contains(out, "of another session") {
 		t.Errorf(`say = %q, want it not to contain "here I am" and it to contain "of another session"`, out)
 	}
 	if out := say(two, "echo '{}' | "+r.binary+" child hook gemini"); !strings.Contains(out, `continue`) {
@@ -110,7 +114,8 @@ func TestAttach(t *testing.T) {
 	attach := func(args ...string) (*process.Process, *bufio.Reader) {
 		t.Helper()
 		p, err := process.Start(process.Spec{
-			Argv: append([]string{r.binary, "--home", r.home, "tasks", "attach", id}, args...), Env: append(environment(), "TERM=xterm-256color"), Dir: t.TempDir(), Cols: 90, Rows: 25,
+			Argv: append([]string{r.binary, "--home", r.home, "tasks", "attach", id}, args...), Env: append(environment(), "TERM=xterm-256color"),
+			Dir: t.TempDir(), Cols: 90, Rows: 25,
 		})
 		ok(t, err)
 		t.Cleanup(func() {
@@ -167,7 +172,8 @@ func TestAttach(t *testing.T) {
 	if e := watcher.Exit(); e.Code != 0 {
 		t.Errorf("%+v", e)
 	}
-	if out, err := exec.Command(r.binary, "--home", r.home, "tasks", "attach", "pty-1-a").CombinedOutput(); err == nil || !strings.Contains(string(out), "no session") {
+	if out, err := exec.Command(r.binary, "--home", r.home, "tasks", "attach", "pty-1-a").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "no session") {
 		t.Errorf("%s %v", out, err)
 	}
 }

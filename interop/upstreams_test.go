@@ -48,7 +48,8 @@ func newUpstreams(t *testing.T) (*world, string) {
 	files := t.TempDir()
 	p.addProgram("everything", "server-everything")
 	p.addProgram("filesystem", "server-filesystem", files)
-	p.cli("upstreams", "add", "memory", "--env", "MEMORY_FILE_PATH="+filepath.Join(files, "memory.jsonl"), "--", p.node, npmServer("server-memory"))
+	p.cli("upstreams", "add", "memory", "--env", "MEMORY_FILE_PATH="+filepath.Join(files, "memory.jsonl"), "--", p.node,
+		npmServer("server-memory"))
 	p.cli("upstreams", "add", "web", "--url", p.everythingOverHTTP(freeAddress(t))+"/mcp", "--local")
 	return p, files
 }
@@ -188,13 +189,15 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 		t.Errorf("in view %s: %v", view, tools.Names)
 	}
 	says("echo", "Echo: hello")
-	if p := says("long", "Long running operation completed").Progress; len(p) < 2 || !slices.IsSorted(p) || len(slices.Compact(slices.Clone(p))) != len(p) || p[len(p)-1] > 4 {
+	if p := says("long", "Long running operation completed").Progress; len(p) < 2 || !slices.IsSorted(p) ||
+		len(slices.Compact(slices.Clone(p))) != len(p) || p[len(p)-1] > 4 {
 		t.Errorf("progress: %v", p)
 	}
 	names("prompts", "args-prompt", "completable-prompt")
 	says("prompt", "Paris")
 	names("resources", "demo://resource/static/document/features.md", "demo://resource/dynamic/text/{resourceId}")
-	if s := next("read"); len(s.Names) != 2 || !strings.Contains(s.Names[0], "Everything Server") || !strings.Contains(s.Names[1], "Resource 7") {
+	if s := next("read"); len(s.Names) != 2 || !strings.Contains(s.Names[0], "Everything Server") ||
+		!strings.Contains(s.Names[1], "Resource 7") {
 		t.Errorf("read: %v", s.Names)
 	}
 	names("completion", "Engineering")

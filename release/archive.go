@@ -64,11 +64,17 @@ func writeTar(buf *bytes.Buffer, base string, files []packed, at time.Time) erro
 		return err
 	}
 	w := tar.NewWriter(z)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: base + "/", Mode: 0o755, ModTime: at, Format: tar.FormatUSTAR}); err != nil {
+	if err := w.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeDir, Name: base + "/", Mode: 0o755, ModTime: at,
+		Format: tar.FormatUSTAR,
+	}); err != nil {
 		return err
 	}
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: base + "/" + f.name, Mode: 0o644, Size: int64(len(f.data)), ModTime: at, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: base + "/" + f.name, Mode: 0o644, Size: int64(len(f.data)), ModTime: at,
+			Format: tar.FormatUSTAR,
+		}
 		if f.run {
 			h.Mode = 0o755
 		}

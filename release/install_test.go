@@ -170,7 +170,10 @@ func TestTheScriptPutsTheUnitOfItsProgram(t *testing.T) {
 	if left := in.everything(); len(left) > 0 {
 		t.Errorf("--help left %v", left)
 	}
-	for mode, place := range map[string]string{"user": in.home + "/.config/systemd/user/junctor.service", "system": "/etc/systemd/system/junctor.service"} {
+	for mode, place := range map[string]string{
+		"user":   in.home + "/.config/systemd/user/junctor.service",
+		"system": "/etc/systemd/system/junctor.service",
+	} {
 		root := filepath.Join(in.home, mode)
 		run := func(args ...string) string {
 			t.Helper()
@@ -250,7 +253,8 @@ func TestTheScriptInstallsNothingItCannotVouchFor(t *testing.T) {
 	if status, said := in.run(in.dist, "--prefix", filepath.Join(in.home, "p")); status != 1 {
 		t.Errorf("%d %s", status, said)
 	}
-	if got := strings.Join(in.everything(), " "); got != "p/bin/junctor" || string(read(t, filepath.Join(in.home, "p/bin/junctor"))) != program {
+	if got := strings.Join(in.everything(), " "); got != "p/bin/junctor" ||
+		string(read(t, filepath.Join(in.home, "p/bin/junctor"))) != program {
 		t.Errorf("there is %s", got)
 	}
 }
@@ -263,7 +267,10 @@ func TestTheScriptPutsNoUnitThatCouldNotBeStarted(t *testing.T) {
 	if err := os.Symlink("/home", filepath.Join(in.scratch, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, prefix := range []string{"/home/ann/.local", "/home", "/root/x", "/run/user/1000/x", "/opt/../root/x", filepath.Join(in.scratch, "link", "x")} {
+	for _, prefix := range []string{
+		"/home/ann/.local", "/home", "/root/x", "/run/user/1000/x", "/opt/../root/x",
+		filepath.Join(in.scratch, "link", "x"),
+	} {
 		// DESTDIR, so that a script that does write it writes it there.
 		cmd := exec.Command("sh", filepath.Join(in.dist, "install.sh"), "--systemd=system", "--prefix", prefix)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in.home, "TMPDIR=" + in.dist, "DESTDIR=" + filepath.Join(in.home, "dest")}

@@ -28,7 +28,14 @@ type target struct{ os, arch string }
 // targets are built in this order. On Windows there is the command line alone; see
 // internal/platform/hostfs.
 func targets() []target {
-	return []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
+	return []target{
+		{"linux", "amd64"},
+		{"linux", "arm64"},
+		{"darwin", "amd64"},
+		{"darwin", "arm64"},
+		{"windows", "amd64"},
+		{"windows", "arm64"},
+	}
 }
 
 func (t target) String() string { return t.os + "_" + t.arch }
@@ -204,7 +211,8 @@ func (m *maker) build(ctx context.Context, t target, dir, binary string) error {
 		"-ldflags", "-s -w -X main.buildVersion="+m.version+" -X main.buildCommit="+m.commit, "-o", binary, "./cmd/junctor")
 	cmd.Dir = dir
 	// What else of the environment reaches into a binary is set to what everybody has.
-	cmd.Env = append(os.Environ(), "GOOS="+t.os, "GOARCH="+t.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")
+	cmd.Env = append(os.Environ(), "GOOS="+t.os, "GOARCH="+t.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOEXPERIMENT=", "GOFIPS140=off")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return cmd.Run()
 }
@@ -277,7 +285,8 @@ func emptied(dir string) error {
 		return err
 	}
 	for _, f := range left {
-		if name := f.Name(); strings.HasPrefix(name, "junctor_") || slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh"}, name) {
+		if name := f.Name(); strings.HasPrefix(name, "junctor_") ||
+			slices.Contains([]string{"SHA256SUMS", "RELEASE_NOTES.md", "install.sh"}, name) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}

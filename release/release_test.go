@@ -53,7 +53,8 @@ func TestTheChangelogHasAnEntryForWhatIsBuiltNow(t *testing.T) {
 func TestVersionsAreSemantic(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{
-		"1.2.3": true, "0.1.0-dev": true, "1.0.0-rc.1": true, "": false, "v1.2.3": false, "1.2": false, "1.2.3-": false, "1.2.3 -X main.x=y": false, "1.2.3-a b": false,
+		"1.2.3": true, "0.1.0-dev": true, "1.0.0-rc.1": true, "": false, "v1.2.3": false, "1.2": false, "1.2.3-": false,
+		"1.2.3 -X main.x=y": false, "1.2.3-a b": false,
 	} {
 		if validVersion(version) != want {
 			t.Errorf("%q: %v", version, !want)
@@ -165,7 +166,8 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 	if doc["bomFormat"] != "CycloneDX" || doc["specVersion"] != "1.6" || doc["version"] != 1.0 {
 		t.Errorf("%v %v %v", doc["bomFormat"], doc["specVersion"], doc["version"])
 	}
-	if s, _ := doc["serialNumber"].(string); !regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(s) {
+	if s, _ := doc["serialNumber"].(string); !regexp.MustCompile(
+		`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(s) {
 		t.Errorf("serial number %q", s)
 	}
 	meta, _ := doc["metadata"].(map[string]any)
@@ -186,7 +188,8 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 		refs[ref] = true
 		names = append(names, name)
 	}
-	if hashes, _ := ours["hashes"].([]any); len(hashes) != 1 || hashes[0].(map[string]any)["alg"] != "SHA-256" || hashes[0].(map[string]any)["content"] != sum(c.program) {
+	if hashes, _ := ours["hashes"].([]any); len(hashes) != 1 || hashes[0].(map[string]any)["alg"] != "SHA-256" ||
+		hashes[0].(map[string]any)["content"] != sum(c.program) {
 		t.Errorf("the program's hash is %v", ours["hashes"])
 	}
 	for _, name := range []string{"junctor", "std", "example.com/a", "example.com/c"} {
@@ -219,7 +222,8 @@ func TestWhatHasNoLicenceIsNotGivenAway(t *testing.T) {
 	write(t, filepath.Join(dir, "LICENCE.md"), "may be copied")
 	write(t, filepath.Join(dir, "NOTICE"), "was made by somebody")
 	write(t, filepath.Join(dir, "license.go"), "package a")
-	if err := addLicences(&b, "example.com/a", dir); err != nil || !strings.Contains(b.String(), "may be copied") || !strings.Contains(b.String(), "was made by somebody") {
+	if err := addLicences(&b, "example.com/a", dir); err != nil || !strings.Contains(b.String(), "may be copied") ||
+		!strings.Contains(b.String(), "was made by somebody") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	if strings.Contains(b.String(), "package a") {

@@ -42,7 +42,8 @@ func TestUnitsStartTheServerAndLeaveItsSandboxItsMeans(t *testing.T) {
 	for name, want := range map[string][]string{
 		"junctor.service": {
 			"[Service]ExecStart=/usr/local/bin/junctor serve", "[Service]User=junctor", "[Service]Environment=JUNCTOR_HOME=/var/lib/junctor",
-			"[Service]StateDirectory=junctor", "[Service]StateDirectoryMode=0700", "[Service]NoNewPrivileges=yes", "[Service]ProtectSystem=strict", "[Install]WantedBy=multi-user.target",
+			"[Service]StateDirectory=junctor", "[Service]StateDirectoryMode=0700", "[Service]NoNewPrivileges=yes", "[Service]ProtectSystem=strict",
+			"[Install]WantedBy=multi-user.target",
 		},
 		"junctor.user.service": {"[Service]ExecStart=%h/.local/bin/junctor serve", "[Install]WantedBy=default.target"},
 	} {
@@ -51,7 +52,11 @@ func TestUnitsStartTheServerAndLeaveItsSandboxItsMeans(t *testing.T) {
 		for _, s := range list {
 			said = append(said, s.String())
 			// Each of these takes from the sandbox what its walls are built of.
-			if slices.Contains([]string{"RestrictNamespaces", "SystemCallFilter", "SystemCallArchitectures", "PrivateUsers", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "ProcSubset", "ProtectHostname", "MemoryDenyWriteExecute", "PrivateNetwork"}, s.key) {
+			if slices.Contains([]string{
+				"RestrictNamespaces", "SystemCallFilter", "SystemCallArchitectures", "PrivateUsers",
+				"ProtectKernelTunables", "ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "ProcSubset", "ProtectHostname",
+				"MemoryDenyWriteExecute", "PrivateNetwork",
+			}, s.key) {
 				t.Errorf("%s: %s", name, s)
 			}
 		}
@@ -174,10 +179,12 @@ func TestTheContainerFileHolds(t *testing.T) {
 			t.Errorf("%s goes through a shell: %v", text, err)
 		}
 	}
-	if !slices.Equal(entry, []string{"junctor"}) || !slices.Equal(health, []string{"junctor", "health"}) || len(command) == 0 || command[0] != "serve" {
+	if !slices.Equal(entry, []string{"junctor"}) || !slices.Equal(health, []string{"junctor", "health"}) || len(command) == 0 ||
+		command[0] != "serve" {
 		t.Errorf("it runs %v %v, and is asked by %v", entry, command, health)
 	}
-	if listen := slices.Index(command, "--listen"); listen < 0 || !strings.HasSuffix(command[listen+1], ":"+last["EXPOSE"]) || !slices.Contains(command, "--insecure-plain-http") {
+	if listen := slices.Index(command, "--listen"); listen < 0 || !strings.HasSuffix(command[listen+1], ":"+last["EXPOSE"]) ||
+		!slices.Contains(command, "--insecure-plain-http") {
 		t.Errorf("it listens by %v, and exposes %s", command, last["EXPOSE"])
 	}
 }

@@ -136,7 +136,8 @@ func sayArguments(c *cobra.Command) {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if check(cmd, args) == nil {
 				if f := missingFlag(cmd); f != nil {
-					return capability.Errorf(capability.CodeInvalidInput, "", "%s needs --%s %s", cmd.CommandPath(), f.Name, placeholder(f)).With("", "--"+f.Name+": "+f.Usage)
+					return capability.Errorf(capability.CodeInvalidInput, "", "%s needs --%s %s", cmd.CommandPath(), f.Name, placeholder(f)).With("",
+						"--"+f.Name+": "+f.Usage)
 				}
 				return nil
 			}
@@ -144,7 +145,8 @@ func sayArguments(c *cobra.Command) {
 			if want == "" || strings.HasPrefix(want, "-") {
 				return capability.Errorf(capability.CodeInvalidInput, "", "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
 			}
-			return capability.Errorf(capability.CodeInvalidInput, "", "%s needs %s, and %d %s given", cmd.CommandPath(), want, len(args), counted(len(args), "argument was", "arguments were"))
+			return capability.Errorf(capability.CodeInvalidInput, "", "%s needs %s, and %d %s given", cmd.CommandPath(), want, len(args),
+				counted(len(args), "argument was", "arguments were"))
 		}
 	}
 	for _, sub := range c.Commands() {
@@ -166,13 +168,19 @@ func (a *app) commands() []commandGroup {
 		{"Getting started", []*cobra.Command{a.serveCommand(), a.mcpCommand(), a.doctorCommand()}},
 		{"Calling", []*cobra.Command{a.invokeCommand(), a.callCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.heldCommand()}},
 		{"The catalog", append([]*cobra.Command{a.catalogCommand(), a.modulesCommand()}, a.showingCommands()...)},
-		{"Providers (endpoints)", []*cobra.Command{a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(), a.conformanceCommand(), a.reportCommand()}},
+		{"Providers (endpoints)", []*cobra.Command{
+			a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(),
+			a.conformanceCommand(), a.reportCommand(),
+		}},
 		{"Providers (nodes)", []*cobra.Command{a.nodesCommand(), a.nodeCommand(), a.skillCommand()}},
 		{"Providers (upstreams, extensions)", []*cobra.Command{a.upstreamsCommand(), a.extensionsCommand()}},
 		{"Who may do what", []*cobra.Command{a.tokensCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
 		{"The record", []*cobra.Command{a.auditCommand(), a.eventsCommand()}},
 		{"Task agents", []*cobra.Command{a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand()}},
-		{"Operating", []*cobra.Command{a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(), a.versionCommand()}},
+		{"Operating", []*cobra.Command{
+			a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(),
+			a.versionCommand(),
+		}},
 	}
 }
 
@@ -248,7 +256,8 @@ func (a *app) connection(tokenFile string) (url string, token secret.Value, err 
 	default:
 		token, err = a.readSecretFile(filepath.Join(home, "run", tokenFile))
 		if err != nil {
-			return "", secret.Value{}, capability.Wrap(capability.CodeUnauthenticated, "client", "no token: the home has none and none was given", err).
+			return "", secret.Value{}, capability.Wrap(capability.CodeUnauthenticated, "client", "no token: the home has none and none was given",
+				err).
 				With("", "give one with --token or JUNCTOR_TOKEN")
 		}
 	}
@@ -263,7 +272,8 @@ func (a *app) readSecretFile(path string) (secret.Value, error) {
 	}
 	if err != nil {
 		e := capability.AsError(err)
-		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason, cmp.Or(e.Hint, "name a file that holds the token and nothing else"))
+		return value, capability.Wrap(e.Code, "", path+": "+e.Message, err).With(e.Reason,
+			cmp.Or(e.Hint, "name a file that holds the token and nothing else"))
 	}
 	return value, nil
 }

@@ -76,10 +76,13 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 		return err
 	}
 	header := http.Header{"Authorization": {"Bearer " + token.Reveal()}}
-	conn, res, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+childBase+"/console", &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library does not require it
+	address := "ws" + strings.TrimPrefix(url, "http") + childBase + "/console"
+	//nolint:bodyclose // the library does not require it
+	conn, res, err := websocket.Dial(ctx, address, &websocket.DialOptions{HTTPHeader: header})
 	switch {
 	case err != nil && res != nil && res.StatusCode == http.StatusUnauthorized:
-		return capability.Errorf(capability.CodeUnauthenticated, op, "the server does not know this token").With("", "give one with --token or JUNCTOR_TOKEN")
+		return capability.Errorf(capability.CodeUnauthenticated, op, "the server does not know this token").With("",
+			"give one with --token or JUNCTOR_TOKEN")
 	case err != nil && res != nil:
 		return capability.Errorf(capability.CodeDenied, op, "the server does not let you watch sessions (HTTP %d)", res.StatusCode)
 	case err != nil:

@@ -39,7 +39,8 @@ func TestLinesForASessionWithoutATerminal(t *testing.T) {
 	}
 	defer func() { _ = conn.CloseNow() }()
 	a := &attached{conn: conn, session: "pty-1-a"}
-	if echo := a.compose(ctx, []byte("\r\x1b")) + a.compose(ctx, []byte("grüßx")) + a.compose(ctx, []byte("\x7f\x7f")); echo != "\r\x1b[K"+"grüßx"+"\r\x1b[Kgrüß"+"\r\x1b[Kgrü" {
+	if echo := a.compose(ctx, []byte("\r\x1b")) + a.compose(ctx, []byte("grüßx")) + a.compose(ctx, []byte("\x7f\x7f")); echo != "\r\x1b[K"+
+		"grüßx"+"\r\x1b[Kgrüß"+"\r\x1b[Kgrü" {
 		t.Errorf("it shows %q", echo)
 	}
 	if echo := a.compose(ctx, []byte("n\rnext")); echo != "n\r\x1b[Knext" {

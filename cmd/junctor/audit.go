@@ -82,7 +82,8 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 		args = cobra.ExactArgs(1)
 	}
 	return &cobra.Command{
-		Use: use, Short: short, Args: args, Example: "  junctor audit " + strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
+		Use: use, Short: short, Args: args, Example: "  junctor audit " +
+			strings.Replace(strings.Replace(use, "trail ID", "trail run_0123456789abcdef01234567", 1), "session ID", "session s1", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{"limit": {"1000"}}
 			arg := ""
@@ -112,7 +113,10 @@ type auditRow struct {
 }
 
 func (r auditRow) cells() []string {
-	return []string{fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider), dash(r.Metadata.RunID)}
+	return []string{
+		fmt.Sprint(r.Seq), when(r.Timestamp), r.Level, r.Event, dash(r.Action), dash(r.User), dash(r.Metadata.Provider),
+		dash(r.Metadata.RunID),
+	}
 }
 
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
@@ -129,10 +133,12 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 		return err
 	}
 	if run := q.Get("run"); cmd.Name() == "trail" && len(out.Records) == 0 {
-		return capability.Errorf(capability.CodeNotFound, "", "the log knows no invocation %q", run).With("", "find its id with: junctor audit query")
+		return capability.Errorf(capability.CodeNotFound, "", "the log knows no invocation %q", run).With("",
+			"find its id with: junctor audit query")
 	}
 	if session := q.Get("session"); cmd.Name() == "session" && len(out.Records) == 0 {
-		return capability.Errorf(capability.CodeNotFound, "", "the log knows no session %q", session).With("", "find its id with: junctor audit query --json")
+		return capability.Errorf(capability.CodeNotFound, "", "the log knows no session %q", session).With("",
+			"find its id with: junctor audit query --json")
 	}
 	if a.json {
 		return a.printJSON(raw)
@@ -141,7 +147,8 @@ func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	for _, r := range out.Records {
 		rows = append(rows, r.cells())
 	}
-	return a.table([]string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}, rows, "no record matches; see the latest with: junctor audit query")
+	return a.table([]string{"SEQ", "TIME", "LEVEL", "EVENT", "ACTION", "PRINCIPAL", "PROVIDER", "INVOCATION"}, rows,
+		"no record matches; see the latest with: junctor audit query")
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
@@ -159,7 +166,8 @@ no server runs on the home, the files are read and not changed.`,
 			} else if report.FirstBad == nil {
 				a.printf("the chain holds: %d records in %d %s\n", report.Records, report.Segments, counted(report.Segments, "segment", "segments"))
 			} else {
-				a.printf("the chain is broken at record %d in segment %d: %s\n", report.FirstBad.Seq, report.FirstBad.Segment, plainText(report.FirstBad.Reason))
+				a.printf("the chain is broken at record %d in segment %d: %s\n", report.FirstBad.Seq, report.FirstBad.Segment,
+					plainText(report.FirstBad.Reason))
 			}
 			if err == nil && report.FirstBad != nil {
 				return exitStatus(1)
@@ -190,7 +198,8 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	}
 	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
 	if err != nil {
-		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err).With("", "name the home of a server with --home")
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err).With("",
+			"name the home of a server with --home")
 	}
 	defer segments.Close()
 	report, err := audit.VerifySegments(cmd.Context(), segments, nil)
@@ -210,7 +219,8 @@ func (a *app) auditTailCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)), plainText(r.Error))
+				a.printf("%s %-7s %s %s %s %s\n", when(r.Timestamp), r.Level, r.Event, plainText(dash(r.Action)), plainText(dash(r.User)),
+					plainText(r.Error))
 				return nil
 			})
 		},

@@ -43,7 +43,8 @@ only you can read it. Try it with: junctor restore FILE --check.`,
 			// A home whose configuration is broken is worth a backup, too.
 			cfg, err := a.loadConfig(home, "", nil)
 			if err != nil {
-				a.warnf("the configuration cannot be read, so it is not known whether store.url names another database: %s", capability.AsError(err).Message)
+				a.warnf("the configuration cannot be read, so it is not known whether store.url names another database: %s",
+					capability.AsError(err).Message)
 			}
 			if cfg.Store.URL != "" {
 				opts.Shared = store.PlaceOf(cfg.Store.URL)
@@ -127,7 +128,8 @@ func (a *app) printBackup(did, what string, m backup.Manifest, out map[string]an
 		return a.printJSON(data)
 	}
 	a.printf("%s %s\n", did, plainText(what))
-	a.printf("%d files and folders, %.1f MiB, %d audit records; by junctor %s, %s\n", len(m.Files), float64(size)/(1<<20), m.Audit.Records, plainText(m.Version), m.Created.Format(time.RFC3339))
+	a.printf("%d files and folders, %.1f MiB, %d audit records; by junctor %s, %s\n", len(m.Files), float64(size)/(1<<20), m.Audit.Records,
+		plainText(m.Version), m.Created.Format(time.RFC3339))
 	for _, l := range m.LeftOut {
 		a.printf("  not in it: %s (%s)\n", plainText(l.Path), plainText(l.Why))
 	}

@@ -134,7 +134,8 @@ func (a *app) printAgent(raw json.RawMessage) error {
 			rows = append(rows, []string{action.Name, e.ProviderKey, e.Policy.Effect, e.Policy.Approval, e.Availability.State, choose})
 		}
 	}
-	return a.table([]string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows, "an agent can do nothing here; see what there is with: junctor catalog internal")
+	return a.table([]string{"NAME", "PROVIDER", "EFFECT", "APPROVAL", "STATE", "SELECTOR"}, rows,
+		"an agent can do nothing here; see what there is with: junctor catalog internal")
 }
 
 func (a *app) printInternal(raw json.RawMessage) error {
@@ -148,7 +149,10 @@ func (a *app) printInternal(raw json.RawMessage) error {
 		if e.Member != "" {
 			target = e.Member
 		}
-		rows = append(rows, []string{target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State, dash(e.Withheld)})
+		rows = append(rows, []string{
+			target, e.ProviderKey, e.Policy.Effect, strings.TrimPrefix(e.Kind, "capability."), e.Availability.State,
+			dash(e.Withheld),
+		})
 	}
 	return a.table([]string{"TARGET", "PROVIDER", "EFFECT", "KIND", "STATE", "WITHHELD"}, rows, "the catalog is empty")
 }
@@ -164,7 +168,8 @@ func (a *app) printOperator(raw json.RawMessage) error {
 	for _, r := range out.Rows {
 		rows = append(rows, []string{r.Row, r.Title, dash(r.RuntimeID), r.Availability, r.Description})
 	}
-	return a.table([]string{"ID", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows, "no module offers anything to operators; see what there is with: junctor modules list")
+	return a.table([]string{"ID", "TITLE", "FROM", "STATE", "DESCRIPTION"}, rows,
+		"no module offers anything to operators; see what there is with: junctor modules list")
 }
 
 func (a *app) catalogStatic() *cobra.Command {
@@ -307,12 +312,16 @@ func (a *app) catalogSlots() *cobra.Command {
 					}
 					rows = append(rows, []string{s.Slot, s.Requested, s.Source, s.Mode, dash(s.Winner), dash(strings.Join(s.Available, " ")), state})
 				}
-				if err := a.table([]string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows, "there are no slots"); err != nil || len(out.Backends) == 0 {
+				if err := a.table([]string{"SLOT", "REQUESTED", "BY", "MODE", "HOLDER", "AVAILABLE", "STATE"}, rows,
+					"there are no slots"); err != nil || len(out.Backends) == 0 {
 					return err
 				}
 				rows = nil
 				for _, b := range out.Backends {
-					rows = append(rows, []string{b.Backend.ID, dash(b.Availability.State), b.Backend.Class, strconv.Itoa(b.Rank), dash(b.Backend.Health), b.RuntimeID, dash(b.Withheld)})
+					rows = append(rows, []string{
+						b.Backend.ID, dash(b.Availability.State), b.Backend.Class, strconv.Itoa(b.Rank), dash(b.Backend.Health),
+						b.RuntimeID, dash(b.Withheld),
+					})
 				}
 				a.printf("\n")
 				return a.table([]string{"ID", "STATE", "CLASS", "RANK", "HEALTH", "FROM", "WITHHELD"}, rows, "")
@@ -400,12 +409,14 @@ const maxScenarioFile = 64 << 20
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("",
+			"name a file of scenarios that you may read")
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxScenarioFile+1))
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("", "name a file of scenarios that you may read")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "the file %s cannot be read", name).With("",
+			"name a file of scenarios that you may read")
 	}
 	if len(data) > maxScenarioFile {
 		return nil, capability.Errorf(capability.CodeTooLarge, "", "%s is larger than %d bytes", name, maxScenarioFile)

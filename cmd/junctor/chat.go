@@ -151,7 +151,8 @@ func (a *app) chat(ctx context.Context, session string) error {
 		} else {
 			word = "once"
 		}
-		if err := server.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": word}, nil); err != nil {
+		if err := server.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": word},
+			nil); err != nil {
 			return err
 		}
 		if word == "once" {
@@ -243,7 +244,8 @@ func (a *app) runsCommand() *cobra.Command {
 				for _, r := range out.Runs {
 					rows = append(rows, []string{r.ID, r.Status, strings.TrimSpace(r.Command + " " + r.Action), dash(r.Extension), when(r.Started)})
 				}
-				return a.table([]string{"ID", "STATE", "COMMAND", "MODULE", "STARTED"}, rows, `nothing runs, and nothing ended within the hour; run a slash command with: junctor run "/help"`)
+				return a.table([]string{"ID", "STATE", "COMMAND", "MODULE", "STARTED"}, rows,
+					`nothing runs, and nothing ended within the hour; run a slash command with: junctor run "/help"`)
 			})
 		},
 	}
@@ -296,7 +298,8 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 			at := path + "/" + url.PathEscape(args[0]) + "/artifacts"
 			if len(args) == 2 {
 				if !filepath.IsLocal(args[1]) {
-					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1]).With("", "list them with: junctor runs artifacts "+args[0])
+					return capability.Errorf(capability.CodeInvalidInput, "runs.artifacts", "%q is not the name of an artifact", args[1]).With("",
+						"list them with: junctor runs artifacts "+args[0])
 				}
 				return a.saveArtifact(cmd.Context(), at+"/"+(&url.URL{Path: args[1]}).EscapedPath(), cmp.Or(output, filepath.Base(args[1])))
 			}
@@ -334,7 +337,8 @@ func (a *app) saveArtifact(ctx context.Context, at, output string) error {
 	}
 	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user's own choice
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "runs.artifacts", plainText(output)+" cannot be made; is it there already?", err).With("", "name another file with --out")
+		return capability.Wrap(capability.CodeInvalidInput, "runs.artifacts", plainText(output)+" cannot be made; is it there already?",
+			err).With("", "name another file with --out")
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {

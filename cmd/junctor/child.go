@@ -31,7 +31,9 @@ type child struct{ session, port, token string }
 func (a *app) child() (child, error) {
 	c := child{a.env("PARALLAX_SESSION_ID"), a.env("ELIZA_HOOK_PORT"), a.env("ELIZA_HOOK_TOKEN")}
 	if c.session == "" || c.port == "" || c.token == "" {
-		return c, capability.Errorf(capability.CodeInvalidInput, "child", "this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").With("not_a_child", "a task agent's program calls it; for the state of a task use: junctor tasks show ID")
+		return c, capability.Errorf(capability.CodeInvalidInput, "child",
+			"this is for the programs that a server starts: PARALLAX_SESSION_ID, ELIZA_HOOK_PORT and ELIZA_HOOK_TOKEN are not all set").
+			With("not_a_child", "a task agent's program calls it; for the state of a task use: junctor tasks show ID")
 	}
 	return c, nil
 }
@@ -152,7 +154,8 @@ func (a *app) childCommand() *cobra.Command {
 		},
 	}
 	parent := &cobra.Command{
-		Use: "parent context|memory|peers [QUERY]", Short: "Show what the server knows about your task: context, memory or peers", Args: cobra.RangeArgs(1, 2),
+		Use: "parent context|memory|peers [QUERY]", Short: "Show what the server knows about your task: context, memory or peers",
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, known := map[string]string{"context": "parent-context", "memory": "memory", "peers": "active-workspaces"}[args[0]]
 			if !known {

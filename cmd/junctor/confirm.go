@@ -56,7 +56,8 @@ func (a *app) answer(ctx context.Context, id string, question *capability.Error,
 	if err != nil {
 		return false, err
 	}
-	if err := c.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": decision}, nil); err != nil {
+	if err := c.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": decision},
+		nil); err != nil {
 		return false, err
 	}
 	if !yes {

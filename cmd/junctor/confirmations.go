@@ -28,7 +28,8 @@ func (a *app) confirmationsCommand() *cobra.Command {
 				for _, c := range out.Confirmations {
 					rows = append(rows, []string{c.ID, string(c.State), string(c.Effect), when(c.Asked), when(c.Expires), c.Summary})
 				}
-				return a.table([]string{"ID", "STATE", "EFFECT", "CREATED", "EXPIRES", "WHAT"}, rows, "nothing waits for an approval here; what asks for one is listed until it is answered")
+				return a.table([]string{"ID", "STATE", "EFFECT", "CREATED", "EXPIRES", "WHAT"}, rows,
+					"nothing waits for an approval here; what asks for one is listed until it is answered")
 			})
 		},
 	}

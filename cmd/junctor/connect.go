@@ -78,7 +78,8 @@ const cloudAPIBase = "https://api.elizacloud.ai"
 func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (map[string]any, error) {
 	switch {
 	case len(args) == 0 && !o.cloud:
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs the URL of an endpoint, or --cloud to have one made", cmd.CommandPath())
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs the URL of an endpoint, or --cloud to have one made",
+			cmd.CommandPath())
 	case len(args) == 1 && o.cloud:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "give a URL or --cloud, not both")
 	case o.cloud && o.provider != "":
@@ -94,7 +95,10 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 			return nil, err
 		}
 	} else {
-		for _, name := range []string{"cloud-name", "cloud-api-base", "cloud-auth-token", "cloud-auth-token-file", "cloud-bio", "cloud-timeout-ms", "cloud-poll-interval-ms"} {
+		for _, name := range []string{
+			"cloud-name", "cloud-api-base", "cloud-auth-token", "cloud-auth-token-file", "cloud-bio",
+			"cloud-timeout-ms", "cloud-poll-interval-ms",
+		} {
 			if cmd.Flags().Changed(name) {
 				return nil, capability.Errorf(capability.CodeInvalidInput, "", "--%s is of use with --cloud only", name)
 			}
@@ -120,10 +124,12 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 	if o.policyFile != "" {
 		policy, err := os.ReadFile(o.policyFile)
 		if err != nil {
-			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err).With("", "name a JSON file that you may read")
+			return nil, capability.Wrap(capability.CodeNotFound, "", "the trust policy "+o.policyFile+" cannot be read", err).With("",
+				"name a JSON file that you may read")
 		}
 		if !json.Valid(policy) {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile).With("", "docs/endpoints.md shows one")
+			return nil, capability.Errorf(capability.CodeInvalidInput, "", "the trust policy %s is not JSON", o.policyFile).With("",
+				"docs/endpoints.md shows one")
 		}
 		body["trustPolicy"] = json.RawMessage(policy)
 	}
@@ -149,7 +155,8 @@ func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
 	}
 	switch {
 	case auth == "":
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--cloud needs your token at the cloud: give --cloud-auth-token-file or set ELIZAOS_CLOUD_API_KEY")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "",
+			"--cloud needs your token at the cloud: give --cloud-auth-token-file or set ELIZAOS_CLOUD_API_KEY")
 	case o.cloudName == "":
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--cloud needs --cloud-name, the name of the agent to make")
 	}
@@ -224,10 +231,11 @@ func (a *app) disconnectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "disconnect ID", Short: "Disconnect an endpoint and withdraw everything it offers", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(json.RawMessage) error {
-				a.printf("disconnected %s\n", args[0])
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodDelete, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil,
+				func(json.RawMessage) error {
+					a.printf("disconnected %s\n", args[0])
+					return nil
+				})
 		},
 	}
 }

@@ -48,7 +48,10 @@ func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 	}{
 		{[]string{"http://h"}, nil, `{"endpoint":{"baseUrl":"http://h"}}`},
 		{
-			[]string{"http://h", "--id", "i", "--provider", "e2b", "--endpoint-token", "t", "--allowed-module", "a,b", "--allowed-module", "c", "--no-persist", "--keep-missing", "--request-timeout-ms", "5"},
+			[]string{
+				"http://h", "--id", "i", "--provider", "e2b", "--endpoint-token", "t", "--allowed-module", "a,b", "--allowed-module", "c",
+				"--no-persist", "--keep-missing", "--request-timeout-ms", "5",
+			},
 			nil,
 			`{"endpoint":{"baseUrl":"http://h","id":"i","token":"t"},"provider":"e2b","allowedModuleIds":["a","b","c"],"persist":false,"unloadMissing":false,"requestTimeoutMs":5}`,
 		},
@@ -59,7 +62,8 @@ func TestConnectSendsWhatTheConnectAPIReads(t *testing.T) {
 		},
 		{
 			[]string{
-				"--cloud", "--cloud-name", "n", "--cloud-api-base", "https://d.example.org", "--cloud-auth-token-file", key, "--cloud-bio", "one, two", "--cloud-bio", "three",
+				"--cloud", "--cloud-name", "n", "--cloud-api-base", "https://d.example.org", "--cloud-auth-token-file", key, "--cloud-bio", "one, two",
+				"--cloud-bio", "three",
 				"--id", "i", "--endpoint-token", "t", "--cloud-timeout-ms", "7", "--cloud-poll-interval-ms", "8", "--allowed-module", "a",
 			},
 			[]string{"ELIZAOS_CLOUD_API_KEY=k"},

@@ -91,7 +91,8 @@ func TestDemoBanner(t *testing.T) {
 		{"tasks list", `"state":"working"`},
 		{"doctor", `"ok":true`},
 	} {
-		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home}, strings.Fields(part.command)...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "junctor", append([]string{"--json", "--home", home},
+			strings.Fields(part.command)...)...).CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte(part.shows)) {
 			t.Errorf("%s: %v\n%s", part.command, err, out)
 		}
@@ -136,7 +137,8 @@ func TestDemoBanner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "junctor", "--json", "--server", ready.URL, "--token", strings.TrimSpace(string(token)), "upstreams", "show", demoUpstream).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "junctor", "--json", "--server", ready.URL, "--token", strings.TrimSpace(string(token)),
+		"upstreams", "show", demoUpstream).CombinedOutput()
 	if !bytes.Contains(out, []byte(`"state":"ready"`)) || bytes.Contains(out, []byte(elsewhere)) {
 		t.Errorf("the MCP server of a program that has moved: %v\n%s", err, out)
 	}

@@ -84,7 +84,8 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	// The device of an earlier run joined another address, and joins again.
-	if err := c.Do(ctx, "DELETE", "/api/v1/nodes/"+demoDevice+"?forget=true", nil, nil); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+	if err := c.Do(ctx, "DELETE", "/api/v1/nodes/"+demoDevice+"?forget=true", nil, nil); err != nil &&
+		capability.CodeOf(err) != capability.CodeNotFound {
 		return err
 	}
 	var made struct{ Token string }

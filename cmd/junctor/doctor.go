@@ -42,7 +42,8 @@ func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 			return append(checks, failedCheck("database", err))
 		}
 		checks = append(checks, checkup.Look(ctx, checkup.Config{
-			Home: home, Settings: cfg, Usable: cfgErr == nil, Knows: knows, Running: answer.OK || answer.code != capability.CodeUnavailable, Now: time.Now(),
+			Home: home, Settings: cfg, Usable: cfgErr == nil, Knows: knows, Running: answer.OK || answer.code != capability.CodeUnavailable,
+			Now: time.Now(),
 		})...)
 	}
 	return append(checks, its...)

@@ -83,7 +83,8 @@ func nobody(t *testing.T) string {
 // mounted has the doctor come where something is mounted, if that may be done here.
 func mounted(lines string) func(*testing.T, *patient) {
 	return func(t *testing.T, h *patient) {
-		if out, err := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", "mount -t tmpfs none "+t.TempDir()).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", "mount -t tmpfs none "+
+			t.TempDir()).CombinedOutput(); err != nil {
 			t.Skipf("nothing can be mounted here: %v %s", err, out)
 		}
 		h.room = lines
@@ -101,11 +102,26 @@ func faultsWithoutServer() []aFault {
 	return []aFault{
 		{"an unknown key", config("lsiten: 127.0.0.1:1\n"), "configuration", "lsiten", "junctor config docs", noConfig},
 		{"broken YAML", config("log: [\n"), "configuration", "config.yaml", "junctor config docs", noConfig},
-		{"open to the network", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=0.0.0.0:1"} }, "configuration", "--insecure-plain-http", "junctor config docs", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"a broken rule", func(t *testing.T, h *patient) { h.put(t, "policy/mine.cedar", "permit(") }, "policies", "mine.cedar", "policy/mine.cedar", func(t *testing.T, h *patient) { h.remove(t, "policy/mine.cedar") }},
-		{"broken catalog settings", func(t *testing.T, h *patient) { h.put(t, "catalog.yaml", "nonsense: 1\n") }, "catalog settings", "nonsense", "catalog.yaml", func(t *testing.T, h *patient) { h.remove(t, "catalog.yaml") }},
-		{"a port that is taken", func(t *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=" + taken(t)} }, "address", "listen on", "junctor serve --listen", func(_ *testing.T, h *patient) { h.env = nil }},
-		{"a killed server", func(t *testing.T, h *patient) { h.serve(t).kill(t) }, "server", "was killed", "junctor serve", func(t *testing.T, h *patient) { h.serve(t) }},
+		{
+			"open to the network", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=0.0.0.0:1"} }, "configuration",
+			"--insecure-plain-http", "junctor config docs", func(_ *testing.T, h *patient) { h.env = nil },
+		},
+		{
+			"a broken rule", func(t *testing.T, h *patient) { h.put(t, "policy/mine.cedar", "permit(") }, "policies", "mine.cedar",
+			"policy/mine.cedar", func(t *testing.T, h *patient) { h.remove(t, "policy/mine.cedar") },
+		},
+		{
+			"broken catalog settings", func(t *testing.T, h *patient) { h.put(t, "catalog.yaml", "nonsense: 1\n") }, "catalog settings", "nonsense",
+			"catalog.yaml", func(t *testing.T, h *patient) { h.remove(t, "catalog.yaml") },
+		},
+		{
+			"a port that is taken", func(t *testing.T, h *patient) { h.env = []string{"JUNCTOR_LISTEN=" + taken(t)} }, "address", "listen on",
+			"junctor serve --listen", func(_ *testing.T, h *patient) { h.env = nil },
+		},
+		{
+			"a killed server", func(t *testing.T, h *patient) { h.serve(t).kill(t) }, "server", "was killed", "junctor serve",
+			func(t *testing.T, h *patient) { h.serve(t) },
+		},
 		{"a server that hangs", func(t *testing.T, h *patient) {
 			s := h.serve(t)
 			h.replaced(t, "run/server.json", h.url, "http://"+nobody(t))
@@ -116,7 +132,10 @@ func faultsWithoutServer() []aFault {
 		}, "audit chain", "is not what was written", "junctor restore FILE", func(t *testing.T, h *patient) {
 			h.replaced(t, "audit/audit-00000001.jsonl", "server_stopped", "server_started")
 		}},
-		{"the audit's key is gone", func(t *testing.T, h *patient) { h.remove(t, "state/audit.key") }, "audit key", "is gone", "state/audit.key back from a backup", nil},
+		{
+			"the audit's key is gone", func(t *testing.T, h *patient) { h.remove(t, "state/audit.key") }, "audit key", "is gone",
+			"state/audit.key back from a backup", nil,
+		},
 		{"a damaged database", func(t *testing.T, h *patient) {
 			f, err := os.OpenFile(h.path("state/junctor.db"), os.O_WRONLY, 0)
 			if err != nil {
@@ -132,21 +151,36 @@ func faultsWithoutServer() []aFault {
 		}, "database", "version 99", "use the junctor that wrote it", func(t *testing.T, h *patient) {
 			sqlIn(t, h.path("state/junctor.db"), "DELETE FROM schema_core WHERE version_id = 99")
 		}},
-		{"a secret that nobody set", config("model: {url: http://127.0.0.1:1/v1, name: m, key_secret: the-key}\n"), "secrets", "the-key", "junctor secrets set the-key", func(t *testing.T, h *patient) { h.put(t, "secrets/the-key", "x") }},
-		{"a home that others can read", func(t *testing.T, h *patient) { h.chmod(t, ".", 0o755) }, "home is private", "755", "chmod 700 ", remedied("home is private")},
-		{"a token that others can read", func(t *testing.T, h *patient) { h.chmod(t, "run/admin.token", 0o644) }, "home is private", "admin.token", "chmod 600 ", remedied("home is private")},
-		{"a secret that others can read", func(t *testing.T, h *patient) { h.put(t, "secrets/s", "x"); h.chmod(t, "secrets/s", 0o640) }, "home is private", "secrets/s", "chmod 600 ", remedied("home is private")},
+		{
+			"a secret that nobody set", config("model: {url: http://127.0.0.1:1/v1, name: m, key_secret: the-key}\n"), "secrets", "the-key",
+			"junctor secrets set the-key", func(t *testing.T, h *patient) { h.put(t, "secrets/the-key", "x") },
+		},
+		{
+			"a home that others can read", func(t *testing.T, h *patient) { h.chmod(t, ".", 0o755) }, "home is private", "755", "chmod 700 ",
+			remedied("home is private"),
+		},
+		{
+			"a token that others can read", func(t *testing.T, h *patient) { h.chmod(t, "run/admin.token", 0o644) }, "home is private",
+			"admin.token", "chmod 600 ", remedied("home is private"),
+		},
+		{
+			"a secret that others can read", func(t *testing.T, h *patient) { h.put(t, "secrets/s", "x"); h.chmod(t, "secrets/s", 0o640) },
+			"home is private", "secrets/s", "chmod 600 ", remedied("home is private"),
+		},
 		{"a folder that is a file", func(t *testing.T, h *patient) {
 			if err := os.RemoveAll(h.path("logs")); err != nil {
 				t.Fatal(err)
 			}
 			h.put(t, "logs", "x")
 		}, "home can be written", "logs", "move ", func(t *testing.T, h *patient) { h.remove(t, "logs") }},
-		{"a root that is gone", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_FS_ROOTS=w=" + h.path("nowhere")} }, "configuration", "nowhere is not a directory", "junctor config docs", func(t *testing.T, h *patient) {
-			if err := os.Mkdir(h.path("nowhere"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{
+			"a root that is gone", func(_ *testing.T, h *patient) { h.env = []string{"JUNCTOR_FS_ROOTS=w=" + h.path("nowhere")} }, "configuration",
+			"nowhere is not a directory", "junctor config docs", func(t *testing.T, h *patient) {
+				if err := os.Mkdir(h.path("nowhere"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
 		{"a Postgres that is away", func(t *testing.T, h *patient) {
 			h.env = []string{"JUNCTOR_STORE_URL=postgres://u@" + nobody(t) + "/d"}
 		}, "store", "does not answer", "see that it runs", func(_ *testing.T, h *patient) { h.env = nil }},
@@ -163,7 +197,10 @@ func faultsWithoutServer() []aFault {
 			year := time.Now().UTC().Format("2006-")
 			h.put(t, "audit/audit-00000001.jsonl", strings.ReplaceAll(string(data), `"timestamp": "`+year, `"timestamp": "2999-`))
 		}, "clock", "the last record is of 2999-", "timedatectl", nil},
-		{"a disk that is read-only", mounted(`mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"`), "home can be written", "read-only file system", "findmnt -T ", unmounted},
+		{
+			"a disk that is read-only", mounted(`mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"`), "home can be written",
+			"read-only file system", "findmnt -T ", unmounted,
+		},
 		{"a disk that is nearly full", mounted(`cp -a "$0" "$0.copy" && mount -t tmpfs -o size=20m,mode=700 none "$0" && cp -a "$0.copy/." "$0"`), "disk space", "MiB are free", "free space", unmounted},
 		{"a home that is a file", func(t *testing.T, h *patient) {
 			h.home = filepath.Join(t.TempDir(), "file")

@@ -106,7 +106,8 @@ func leftOver(files *elizafile.Files, saved []savedRow) (config.Eliza, error) {
 	}
 	for _, e := range before.Endpoints {
 		if !slices.ContainsFunc(saved, func(s savedRow) bool { return s.ID == e.ID && s.BaseURL == e.BaseURL }) {
-			return before, capability.Errorf(capability.CodeConflict, "", "the files there name the endpoint %s at %s, which is not exported", e.ID, e.BaseURL).With("", hint)
+			return before, capability.Errorf(capability.CodeConflict, "", "the files there name the endpoint %s at %s, which is not exported", e.ID,
+				e.BaseURL).With("", hint)
 		}
 	}
 	return before, nil
@@ -119,7 +120,8 @@ func exported(saved []savedRow, before config.Eliza) ([]elizafile.Endpoint, erro
 	var out []elizafile.Endpoint
 	for _, s := range saved {
 		if s.Damaged != "" {
-			return nil, capability.Errorf(capability.CodeConflict, "", "the saved restrictions of endpoint %s cannot be read, and an export would drop them", s.ID).
+			return nil, capability.Errorf(capability.CodeConflict, "",
+				"the saved restrictions of endpoint %s cannot be read, and an export would drop them", s.ID).
 				With("", "connect it again, or disconnect it")
 		}
 		e := elizafile.Endpoint{ID: s.ID, BaseURL: s.BaseURL, AllowedModules: s.AllowedModuleIDs}
@@ -170,7 +172,8 @@ func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.En
 		return err
 	}
 	elsewhere := func(err error) error {
-		return capability.Wrap(capability.CodeInvalidInput, "", "the tokens are in the secret store of the server at "+c.URL()+", which is not the home "+home, err).
+		return capability.Wrap(capability.CodeInvalidInput, "", "the tokens are in the secret store of the server at "+c.URL()+
+			", which is not the home "+home, err).
 			With("", "export where that server runs, with its --home, or leave --with-tokens out")
 	}
 	dir := filepath.Join(home, "secrets")
@@ -214,7 +217,10 @@ func recordsOf(list []elizafile.Endpoint, now []endpointRow) []elizafile.Record 
 			rows = append(rows, e.History...)
 			continue
 		}
-		row := trustRow{RecordedAt: e.Synced, Mode: "endpoint", Provider: e.Provider, AllowedModuleIDs: e.AllowedModuleIDs, TrustDecisions: e.TrustDecisions}
+		row := trustRow{
+			RecordedAt: e.Synced, Mode: "endpoint", Provider: e.Provider, AllowedModuleIDs: e.AllowedModuleIDs,
+			TrustDecisions: e.TrustDecisions,
+		}
 		if row.RecordedAt.IsZero() {
 			row.RecordedAt = e.Since
 		}
@@ -250,7 +256,8 @@ func (r *trustRow) record() elizafile.Record {
 	}
 	for _, d := range r.TrustDecisions {
 		out.TrustDecisions = append(out.TrustDecisions, elizafile.Decision{
-			ModuleID: d.ModuleID, PluginName: d.PluginName, EndpointID: d.EndpointID, ProvenanceIssuer: d.ProvenanceIssuer, Trusted: d.Trusted, Reason: d.Reason,
+			ModuleID: d.ModuleID, PluginName: d.PluginName, EndpointID: d.EndpointID, ProvenanceIssuer: d.ProvenanceIssuer, Trusted: d.Trusted,
+			Reason: d.Reason,
 		})
 	}
 	return out

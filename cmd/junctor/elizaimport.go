@@ -53,7 +53,8 @@ A restriction that cannot be read ends the import before anything is connected.`
 			for _, e := range said.Endpoints {
 				one := imported{ID: e.ID, BaseURL: e.BaseURL, OK: true, DryRun: dryRun}
 				if !dryRun {
-					err := c.Do(cmd.Context(), http.MethodPost, "/api/capability-router/connect", connectBodyOf(e, providersOf(said.TrustAudit)), &one.Answer)
+					err := c.Do(cmd.Context(), http.MethodPost, "/api/capability-router/connect", connectBodyOf(e, providersOf(said.TrustAudit)),
+						&one.Answer)
 					if err != nil {
 						one.OK, one.Error = false, capability.AsError(err)
 						failed++
@@ -145,7 +146,8 @@ func providersOf(audit []byte) map[string]string {
 	out := make(map[string]string)
 	for _, raw := range records {
 		var r elizafile.Record
-		if json.Unmarshal(raw, &r) == nil && slices.Contains([]string{"e2b", "home-machine", "mobile-companion", "desktop-companion"}, r.Provider) {
+		if json.Unmarshal(raw, &r) == nil && slices.Contains([]string{"e2b", "home-machine", "mobile-companion", "desktop-companion"},
+			r.Provider) {
 			out[r.Endpoint.ID+" "+r.Endpoint.BaseURL] = r.Provider
 		}
 	}

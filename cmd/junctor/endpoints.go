@@ -91,43 +91,49 @@ func (a *app) endpointsCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, e := range out.Endpoints {
-					rows = append(rows, []string{e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")), dash(e.Reason)})
+					rows = append(rows, []string{
+						e.ID, e.BaseURL, e.State, fmt.Sprint(len(e.Modules)), dash(strings.Join(e.Families, ",")),
+						dash(e.Reason),
+					})
 				}
-				return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows, "no endpoint is connected; connect one with: junctor connect URL")
+				return a.table([]string{"ID", "URL", "STATE", "MODULES", "FAMILIES", "REASON"}, rows,
+					"no endpoint is connected; connect one with: junctor connect URL")
 			})
 		},
 	}
 	show := &cobra.Command{
-		Use: "show ID", Aliases: []string{"status"}, Short: "Show an endpoint: its state, what was let in, what was not and why", Args: cobra.ExactArgs(1),
+		Use: "show ID", Aliases: []string{"status"}, Short: "Show an endpoint: its state, what was let in, what was not and why",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil, func(raw json.RawMessage) error {
-				e, err := decode[endpointRow](raw)
-				if err != nil {
-					return err
-				}
-				rows := [][]string{
-					{"id", e.ID},
-					{"url", e.BaseURL},
-					{"provider", e.Provider},
-					{"state", e.State},
-					{"reason", dash(e.Reason)},
-					{"since", when(e.Since)},
-					{"synced", when(e.Synced)},
-					{"modules", dash(strings.Join(e.Modules, ", "))},
-					{"families", dash(strings.Join(e.Families, ", "))},
-					{"primary", fmt.Sprint(e.Primary)},
-					{"has token", fmt.Sprint(e.HasToken)},
-					{"persisted", fmt.Sprint(e.Persisted)},
-					{"allowed modules", dash(strings.Join(e.AllowedModuleIDs, ", "))},
-				}
-				for _, d := range e.TrustDecisions {
-					rows = append(rows, []string{"module " + d.ModuleID, verdict(d)})
-				}
-				for _, r := range e.History {
-					rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
-				}
-				return a.fields(rows)
-			})
+			return a.call(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(args[0]), nil,
+				func(raw json.RawMessage) error {
+					e, err := decode[endpointRow](raw)
+					if err != nil {
+						return err
+					}
+					rows := [][]string{
+						{"id", e.ID},
+						{"url", e.BaseURL},
+						{"provider", e.Provider},
+						{"state", e.State},
+						{"reason", dash(e.Reason)},
+						{"since", when(e.Since)},
+						{"synced", when(e.Synced)},
+						{"modules", dash(strings.Join(e.Modules, ", "))},
+						{"families", dash(strings.Join(e.Families, ", "))},
+						{"primary", fmt.Sprint(e.Primary)},
+						{"has token", fmt.Sprint(e.HasToken)},
+						{"persisted", fmt.Sprint(e.Persisted)},
+						{"allowed modules", dash(strings.Join(e.AllowedModuleIDs, ", "))},
+					}
+					for _, d := range e.TrustDecisions {
+						rows = append(rows, []string{"module " + d.ModuleID, verdict(d)})
+					}
+					for _, r := range e.History {
+						rows = append(rows, []string{"attempt " + when(r.RecordedAt), r.Mode + ": " + r.outcome()})
+					}
+					return a.fields(rows)
+				})
 		},
 	}
 	sync := &cobra.Command{
@@ -159,7 +165,8 @@ func (a *app) endpointsCommand() *cobra.Command {
 			failed := false
 			var rows [][]string
 			for _, e := range out.Endpoints {
-				state := fmt.Sprintf("%d new, %d reloaded, %d gone, %d unchanged or skipped", len(e.Sync.Registered), len(e.Sync.Reloaded), len(e.Sync.Unloaded), len(e.Sync.Skipped))
+				state := fmt.Sprintf("%d new, %d reloaded, %d gone, %d unchanged or skipped", len(e.Sync.Registered), len(e.Sync.Reloaded),
+					len(e.Sync.Unloaded), len(e.Sync.Skipped))
 				if e.Error != nil {
 					failed, state = true, e.Error.Message
 				}
@@ -176,7 +183,8 @@ func (a *app) endpointsCommand() *cobra.Command {
 			return err
 		},
 	}
-	c := a.group("endpoints", "Look after remote endpoints; without a command, list them", list, show, sync, a.endpointsDecisionsCommand(), a.endpointsImportCommand(), a.endpointsExportCommand())
+	c := a.group("endpoints", "Look after remote endpoints; without a command, list them", list, show, sync, a.endpointsDecisionsCommand(),
+		a.endpointsImportCommand(), a.endpointsExportCommand())
 	c.Use = "endpoints [COMMAND]"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -206,7 +214,8 @@ func (a *app) endpointsDecisionsCommand() *cobra.Command {
 						rows = append(rows, []string{at, r.Endpoint.ID, r.Mode, d.ModuleID, verdict(d)})
 					}
 				}
-				return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows, "no endpoint has been tried yet; connect one with: junctor connect URL")
+				return a.table([]string{"TIME", "ENDPOINT", "MODE", "MODULE", "DECISION"}, rows,
+					"no endpoint has been tried yet; connect one with: junctor connect URL")
 			})
 		},
 	}

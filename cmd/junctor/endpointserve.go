@@ -40,7 +40,8 @@ router protocol. When it answers it prints one JSON line with its URL.`,
 				token = value.Reveal()
 			}
 			if token == "" && !loopbackAddress(listen) {
-				return capability.Errorf(capability.CodeInvalidInput, "", "%s is not a loopback address: an endpoint that others can reach needs --endpoint-token-file", listen)
+				return capability.Errorf(capability.CodeInvalidInput, "",
+					"%s is not a loopback address: an endpoint that others can reach needs --endpoint-token-file", listen)
 			}
 			if root == "" {
 				dir, err := os.MkdirTemp("", "junctor-endpoint-")
@@ -57,7 +58,8 @@ router protocol. When it answers it prints one JSON line with its URL.`,
 			defer ep.Close()
 			listener, err := net.Listen("tcp", listen)
 			if err != nil {
-				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on, or is in use by another program", err).With("address_in_use", "choose another one with --listen; 127.0.0.1:0 takes a free port")
+				return capability.Wrap(capability.CodeConflict, "", "the address "+listen+" cannot be listened on, or is in use by another program",
+					err).With("address_in_use", "choose another one with --listen; 127.0.0.1:0 takes a free port")
 			}
 			web := &http.Server{
 				Handler:           router.Handler(router.RequireToken(secret.New(token), ep), router.HandlerOptions{OpenAssets: token == ""}),

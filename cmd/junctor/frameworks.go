@@ -147,7 +147,8 @@ func (a *app) replayRecording(path, name, version string) error {
 		if version != "" {
 			subject.Version = version
 		}
-		fmt.Fprintf(a.stderr, "junctor: this is %s, %s\n", strings.TrimSpace(string(subject.Framework)+" "+plainText(subject.Version)), subject.How)
+		fmt.Fprintf(a.stderr, "junctor: this is %s, %s\n", strings.TrimSpace(string(subject.Framework)+" "+plainText(subject.Version)),
+			subject.How)
 	}
 	file, remark, err := detect.Pick(files, subject.Framework, subject.Version)
 	if err != nil {
@@ -177,7 +178,8 @@ func readRecording(path string) (*cast.Recording, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path).With("", "see what a recording is with: junctor frameworks replay --help")
+		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path).With("",
+			"see what a recording is with: junctor frameworks replay --help")
 	case err != nil:
 		return nil, capability.Wrap(capability.CodeInvalidInput, "", "the recording at "+path+" cannot be opened", err)
 	}

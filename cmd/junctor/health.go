@@ -31,7 +31,8 @@ func (a *app) healthCommand() *cobra.Command {
 			}
 			resp, err := (&http.Client{Timeout: healthTimeout}).Do(req)
 			if err != nil {
-				return capability.Wrap(capability.CodeUnavailable, "health", "no server answers at "+url, err).With("service_unavailable", "start one with: junctor serve")
+				return capability.Wrap(capability.CodeUnavailable, "health", "no server answers at "+url, err).With("service_unavailable",
+					"start one with: junctor serve")
 			}
 			defer resp.Body.Close()
 			data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -43,7 +44,8 @@ func (a *app) healthCommand() *cobra.Command {
 				return capability.Errorf(capability.CodeUnavailable, "health", "what answers at %s is no junctor server", url)
 			}
 			if !said.Ready {
-				return capability.Errorf(capability.CodeUnavailable, "health", "the server at %s is not ready: %s", url, plainText(strings.Join(said.Reasons, "; "))).With("not_ready", "junctor doctor has the remedies")
+				return capability.Errorf(capability.CodeUnavailable, "health", "the server at %s is not ready: %s", url,
+					plainText(strings.Join(said.Reasons, "; "))).With("not_ready", "junctor doctor has the remedies")
 			}
 			if a.json {
 				return a.printJSON(data)

@@ -39,7 +39,8 @@ func (a *app) heldCommand() *cobra.Command {
 				for _, c := range out.Calls {
 					rows = append(rows, []string{c.ID, c.State, c.NodeID, c.Function, c.Principal, when(c.Created), when(c.Expires)})
 				}
-				return a.table([]string{"ID", "STATE", "NODE", "FUNCTION", "PRINCIPAL", "CREATED", "EXPIRES"}, rows, "no call is held; hold one with: junctor call NODE FUNCTION --hold 24h")
+				return a.table([]string{"ID", "STATE", "NODE", "FUNCTION", "PRINCIPAL", "CREATED", "EXPIRES"}, rows,
+					"no call is held; hold one with: junctor call NODE FUNCTION --hold 24h")
 			})
 		},
 	}

@@ -224,7 +224,8 @@ func wrongFlag(c *cobra.Command, err error) error {
 		if e.GetSpecifiedShortnames() != "" {
 			name = "-" + e.GetSpecifiedName()
 		}
-		return capability.Errorf(capability.CodeInvalidInput, "", "%s has no flag %s", c.CommandPath(), plainText(name)).With("", nearFlag(c, e.GetSpecifiedName()))
+		return capability.Errorf(capability.CodeInvalidInput, "", "%s has no flag %s", c.CommandPath(), plainText(name)).With("",
+			nearFlag(c, e.GetSpecifiedName()))
 	case *pflag.ValueRequiredError:
 		return wrong("--%s needs a value: %s", e.GetFlag().Name, placeholder(e.GetFlag()))
 	case *pflag.InvalidValueError:

@@ -140,7 +140,8 @@ func TestHelpIsInOneVoice(t *testing.T) {
 			switch {
 			case f.Usage == "" || strings.HasSuffix(f.Usage, ".") || strings.Contains(f.Usage, "`"):
 				t.Errorf("%s --%s: %q", name, f.Name, f.Usage)
-			case strings.Contains(f.Usage, "(default:") || strings.Contains(f.Usage, "may be given again") || strings.Contains(f.Usage, "may be repeated"):
+			case strings.Contains(f.Usage, "(default:") || strings.Contains(f.Usage, "may be given again") ||
+				strings.Contains(f.Usage, "may be repeated"):
 				t.Errorf("%s --%s: %q: say (default X) and (repeatable)", name, f.Name, f.Usage)
 			case placeholder(f) == "VALUE":
 				t.Errorf("%s --%s takes a value without a name: begin its usage with one in backquotes", name, f.Name)
@@ -262,29 +263,39 @@ func TestWithoutAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := map[string]string{
-		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list", "confirmations approve": "cnf_1", "confirmations deny": "cnf_1",
-		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools", "events publish": "E", "extensions disable": "x", "extensions enable": "x",
-		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x", "grants revoke": "grt_1", "held cancel": "c", "held show": "c",
-		"invoke": "fs.list", "modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n", "report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
-		"run": "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s", "skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
-		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t", "tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
-		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u", "upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
+		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
+		"confirmations approve": "cnf_1", "confirmations deny": "cnf_1",
+		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
+		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
+		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
+		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
+		"invoke": "fs.list", "modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n",
+		"report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
+		"run":          "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s",
+		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
+		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t",
+		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
+		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
+		"upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
 	alone := strings.Fields(`serve doctor help version completion config child frameworks sandbox conformance endpoint`)
 	others := []string{ // they need files of their own, another process, or no terminal
-		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate", "skill pack", "skill sign", "skill diff", "endpoints import",
+		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate",
+		"skill pack", "skill sign", "skill diff", "endpoints import",
 		"node join", "node status", "node drain", "node leave", "node rescan", "node consent list", "node consent grant", "node consent deny",
 	}
 	for _, c := range everyCommand(&app{}) {
 		path := strings.Fields(c.CommandPath())[1:]
 		name := strings.Join(path, " ")
-		if len(path) == 0 || slices.Contains(alone, path[0]) || slices.Contains(others, name) || c.HasAvailableSubCommands() && !slices.Contains([]string{"endpoints", "events"}, name) {
+		if len(path) == 0 || slices.Contains(alone, path[0]) || slices.Contains(others, name) || c.HasAvailableSubCommands() &&
+			!slices.Contains([]string{"endpoints", "events"}, name) {
 			continue
 		}
 		line := append(path, strings.Fields(with[name])...)
 		status, out, errs := typed(t, line...)
-		if status != 5 || out != "" || !strings.Contains(errs, "no server runs on the home") || !strings.Contains(errs, "start one with: junctor serve") {
+		if status != 5 || out != "" || !strings.Contains(errs, "no server runs on the home") ||
+			!strings.Contains(errs, "start one with: junctor serve") {
 			t.Errorf("%q: status %d, stdout %q, stderr %q", line, status, out, errs)
 		}
 		status, out, errs = typed(t, append([]string{"--json"}, line...)...)
@@ -346,6 +357,7 @@ func TestEveryFlagOfTheContractIsThere(t *testing.T) {
 	}
 }
 
+//nolint:lll // a command is one line
 const contract = `
 serve --listen 127.0.0.1:7777 --ready-file F --demo --insecure-plain-http
 tokens create --role agent --name N --label L --label M --view V --expires 1h --json

@@ -93,7 +93,8 @@ with --yes. Where there is neither, nothing is enabled and the exit status is 3.
 		},
 	}
 	enable.Flags().BoolVar(&yes, "yes", false, "say yes to whatever you are asked")
-	enable.Flags().StringSliceVar(&visible, "agent-visible", nil, "`ACTION` actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
+	enable.Flags().StringSliceVar(&visible, "agent-visible", nil,
+		"`ACTION` actions that agents may call: all, or COMMAND.ACTION (comma-separated)")
 	var kill bool
 	disable := &cobra.Command{
 		Use: "disable ID", Short: "Disable an extension: later calls are refused", Args: cobra.ExactArgs(1),
@@ -145,7 +146,8 @@ func (a *app) printExtensions(raw json.RawMessage) error {
 	for _, x := range out.Extensions {
 		rows = append(rows, []string{x.ID, x.Name, x.state(), x.Version})
 	}
-	return a.table([]string{"ID", "NAME", "STATE", "VERSION"}, rows, "no extension is installed; install one with: junctor extensions install FILE.zip|DIR")
+	return a.table([]string{"ID", "NAME", "STATE", "VERSION"}, rows,
+		"no extension is installed; install one with: junctor extensions install FILE.zip|DIR")
 }
 
 func (a *app) printInstalled(raw json.RawMessage) error {
@@ -161,7 +163,8 @@ func (a *app) printInstalled(raw json.RawMessage) error {
 		a.printf("%s is installed already, just so\n", plainText(rec.Extension))
 		return nil
 	}
-	a.printf("%s of %s done\n\nSee what it asks for, and let it run: junctor extensions enable %s\n", plainText(rec.Operation), plainText(rec.Extension), plainText(rec.Extension))
+	a.printf("%s of %s done\n\nSee what it asks for, and let it run: junctor extensions enable %s\n", plainText(rec.Operation),
+		plainText(rec.Extension), plainText(rec.Extension))
 	return nil
 }
 

@@ -65,7 +65,9 @@ id (it holds a #). INPUT is a JSON value, or - to read one from standard input.`
 }
 
 // carry carries out an invocation and prints its end; one that streams is stream's.
-func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool, stream func(*cobra.Command, *client.Client, client.Invocation) error) error {
+func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool,
+	stream func(*cobra.Command, *client.Client, client.Invocation) error,
+) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -91,7 +93,8 @@ func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err
 		return err
 	}
 	if inv.Target == callTarget && e.Reason == "" {
-		return capability.Errorf(e.Code, e.Op, "there is no node that you can reach").With("", "list them with: junctor nodes list; a device joins with: junctor node join URL")
+		return capability.Errorf(e.Code, e.Op, "there is no node that you can reach").With("",
+			"list them with: junctor nodes list; a device joins with: junctor node join URL")
 	}
 	var catalog struct{ Actions []struct{ Name string } }
 	if c.Do(ctx, http.MethodGet, "/api/v1/catalog/agent", nil, &catalog) != nil {
@@ -130,7 +133,8 @@ func (a *app) jsonInput(name, arg string) (json.RawMessage, error) {
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 			at = e.Offset
 		}
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s is not JSON: it goes wrong at byte %d of %d", name, at, len(data)).With("", `in a shell, write it in single quotes: '{"name":"value"}'`)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s is not JSON: it goes wrong at byte %d of %d", name, at,
+			len(data)).With("", `in a shell, write it in single quotes: '{"name":"value"}'`)
 	}
 	return data, nil
 }
@@ -246,7 +250,8 @@ func (a *app) printExplanation(raw json.RawMessage) error {
 		a.printf("%s would fail: %s\n", plainText(out.Target), plainText(out.Error.Message))
 	}
 	if out.Selected != nil && out.Selection != nil {
-		a.printf("%s goes to %s: step %d, %s\n", plainText(out.Target), plainText(out.Selected.Provider), out.Selection.Step, out.Selection.DecidedBy)
+		a.printf("%s goes to %s: step %d, %s\n", plainText(out.Target), plainText(out.Selected.Provider), out.Selection.Step,
+			out.Selection.DecidedBy)
 		a.printf("  capability %s, effect %s\n", plainText(out.Selected.CapabilityID), out.Selected.Effect)
 	}
 	if out.Decision != nil {

@@ -28,9 +28,13 @@ func (a *app) modulesCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, m := range out.Modules {
-					rows = append(rows, []string{m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions), trustOf(m.Trust)})
+					rows = append(rows, []string{
+						m.ID, m.Extension, dash(m.Version), m.Origin, dash(m.Endpoint), fmt.Sprint(m.Contributions),
+						trustOf(m.Trust),
+					})
 				}
-				return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows, "there are no modules; connect an endpoint with: junctor connect URL")
+				return a.table([]string{"ID", "EXTENSION", "VERSION", "ORIGIN", "ENDPOINT", "CONTRIBUTIONS", "TRUST"}, rows,
+					"there are no modules; connect an endpoint with: junctor connect URL")
 			})
 		},
 	}
@@ -50,7 +54,8 @@ func (a *app) modulesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.printf("%s (%s) %s from %s %s\n%s\ntrust: %s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin, plainText(out.Endpoint), out.Digest, plainText(trustOf(out.Trust)))
+				a.printf("%s (%s) %s from %s %s\n%s\ntrust: %s\n\n", plainText(out.Name), plainText(out.Extension), plainText(out.Version), out.Origin,
+					plainText(out.Endpoint), out.Digest, plainText(trustOf(out.Trust)))
 				var rows [][]string
 				for _, c := range out.Contributions {
 					rows = append(rows, []string{c.Member, c.Kind, c.Policy.Effect, c.Availability.State})
@@ -111,9 +116,13 @@ func (a *app) printShowing(s showing, raw json.RawMessage) error {
 		if fault := textOf(item, "fault"); fault != "" {
 			state += ": " + fault
 		}
-		rows = append(rows, []string{textOf(item, "id"), dash(label), dash(state), textOf(item, "module"), dash(textOf(item, "endpoint")), dash(textOf(item, s.name))})
+		rows = append(rows, []string{
+			textOf(item, "id"), dash(label), dash(state), textOf(item, "module"), dash(textOf(item, "endpoint")),
+			dash(textOf(item, s.name)),
+		})
 	}
-	return a.table([]string{"ID", "LABEL", "STATE", "MODULE", "ENDPOINT", s.head}, rows, "no module has "+s.noun+"; see what there is with: junctor modules list")
+	return a.table([]string{"ID", "LABEL", "STATE", "MODULE", "ENDPOINT", s.head}, rows, "no module has "+s.noun+
+		"; see what there is with: junctor modules list")
 }
 
 // textOf is a member that is a text, "" for any other.

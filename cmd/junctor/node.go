@@ -24,15 +24,18 @@ import (
 
 func (a *app) nodeCommand() *cobra.Command {
 	return a.group("node", "Run this machine as a node of a gateway",
-		a.nodeJoinCommand(), a.nodeStatusCommand(), a.nodeOrderCommand("drain", "Drain this node: finish what runs, then leave", "The node has finished and left."),
+		a.nodeJoinCommand(), a.nodeStatusCommand(), a.nodeOrderCommand("drain", "Drain this node: finish what runs, then leave",
+			"The node has finished and left."),
 		a.nodeOrderCommand("leave", "Leave at once and cancel what runs", "The node has left."), a.nodeRescanCommand(), a.nodeConsentCommand())
 }
 
 // joinFlags are those of node join that are keys of the configuration.
 func joinFlags() map[string]string {
 	return map[string]string{
-		"id": "node.id", "location": "node.location", "max-concurrent": "node.max_concurrent", "label": "node.labels", "node-token-file": "node.credential",
-		"development": "node.development", "auto-consent": "host.auto_consent", "actions": "host.actions_dir", "allow-code": "host.allow_transferred_code",
+		"id": "node.id", "location": "node.location", "max-concurrent": "node.max_concurrent", "label": "node.labels",
+		"node-token-file": "node.credential",
+		"development":     "node.development", "auto-consent": "host.auto_consent", "actions": "host.actions_dir",
+		"allow-code":  "host.allow_transferred_code",
 		"prefer-code": "host.prefer_transferred_code", "allow-language": "host.languages",
 	}
 }
@@ -148,12 +151,15 @@ func (a *app) joinNode(ctx context.Context, home, file string, set map[string]an
 		return err
 	}
 	limits := &cmp.Limits{
-		Modules: cfg.Host.Limits.RuntimeModules, ModuleSource: int(cfg.Host.Limits.ModuleSource), TotalSource: int(cfg.Host.Limits.TotalSource), Payload: int(cfg.Host.Limits.Payload),
+		Modules: cfg.Host.Limits.RuntimeModules, ModuleSource: int(cfg.Host.Limits.ModuleSource), TotalSource: int(cfg.Host.Limits.TotalSource),
+		Payload: int(cfg.Host.Limits.Payload),
 	}
 	p, err := noderun.Open(ctx, noderun.Config{
-		Home: home, Languages: cfg.Host.Languages, Interactive: terminal(a.stdin), AutoConsent: cfg.Host.AutoConsent && cfg.Node.Development, Logger: logger,
+		Home: home, Languages: cfg.Host.Languages, Interactive: terminal(a.stdin), AutoConsent: cfg.Host.AutoConsent && cfg.Node.Development,
+		Logger: logger,
 		Device: device.Config{
-			Gateway: cfg.Node.Gateway, Token: token, ID: cfg.Node.ID, Labels: cfg.Node.Labels, Location: cfg.Node.Location, Name: "junctor", Version: version(),
+			Gateway: cfg.Node.Gateway, Token: token, ID: cfg.Node.ID, Labels: cfg.Node.Labels, Location: cfg.Node.Location, Name: "junctor",
+			Version:    version(),
 			ActionsDir: cfg.Host.ActionsDir, AllowCode: cfg.Host.AllowTransferredCode, PreferCode: cfg.Host.PreferTransferredCode,
 			Limits:        limits,
 			MaxConcurrent: cfg.Node.MaxConcurrent, Queue: cfg.Node.Queue, Timeout: cfg.Limits.CallTimeout, Heartbeat: cfg.Node.Heartbeat,
@@ -195,7 +201,8 @@ func (a *app) joinNode(ctx context.Context, home, file string, set map[string]an
 func (a *app) nodeReady(home, gateway string, d *device.Device, readyFile string, report int) error {
 	s := d.Status()
 	line := readyNode{
-		NodeID: s.ID, Gateway: gateway, PID: os.Getpid(), Home: home, Epoch: s.Epoch, Labels: s.Labels, RejectedLabels: s.RejectedLabels, Functions: s.Functions, Version: version(),
+		NodeID: s.ID, Gateway: gateway, PID: os.Getpid(), Home: home, Epoch: s.Epoch, Labels: s.Labels, RejectedLabels: s.RejectedLabels,
+		Functions: s.Functions, Version: version(),
 	}
 	data, err := json.Marshal(line)
 	if err != nil {
@@ -320,7 +327,8 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 					if r.Host.Flags.AllowTransferredCode {
 						code = "taken, held by " + dash(r.Host.Isolation)
 					}
-					rows = append(rows, []string{"skills", fmt.Sprintf("%d installed, %d actions", r.Host.InstalledSkillCount, r.Host.ActionCount)}, []string{"pushed code", code})
+					rows = append(rows, []string{"skills", fmt.Sprintf("%d installed, %d actions", r.Host.InstalledSkillCount, r.Host.ActionCount)},
+						[]string{"pushed code", code})
 				}
 				if r.Questions > 0 {
 					rows = append(rows, []string{"questions", fmt.Sprintf("%d wait for an answer: junctor node consent list", r.Questions)})
@@ -345,7 +353,8 @@ func (a *app) nodeOrderCommand(verb, short, done string) *cobra.Command {
 
 func (a *app) nodeRescanCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rescan", Short: "Read the folder of actions again", Long: "Read the folder of actions again. SIGHUP does the same, away from a terminal.", Args: cobra.NoArgs,
+		Use: "rescan", Short: "Read the folder of actions again", Args: cobra.NoArgs,
+		Long: "Read the folder of actions again. SIGHUP does the same, away from a terminal.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askNode(cmd.Context(), http.MethodPost, "/rescan", nil, func(raw json.RawMessage) error {
 				r, err := decode[struct {
@@ -397,12 +406,14 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 					decision = device.GrantOnce
 				}
 				if strings.ContainsAny(args[0], "/?#%") {
-					return capability.Errorf(capability.CodeInvalidInput, "", "%.100q is no id of a question", args[0]).With("", "junctor node consent list")
+					return capability.Errorf(capability.CodeInvalidInput, "", "%.100q is no id of a question", args[0]).With("",
+						"junctor node consent list")
 				}
-				return a.askNode(cmd.Context(), http.MethodPost, "/consent/"+args[0], map[string]string{"decision": decision}, func(json.RawMessage) error {
-					a.printf("Answered: %s.\n", strings.ReplaceAll(decision, "_", " "))
-					return nil
-				})
+				return a.askNode(cmd.Context(), http.MethodPost, "/consent/"+args[0], map[string]string{"decision": decision},
+					func(json.RawMessage) error {
+						a.printf("Answered: %s.\n", strings.ReplaceAll(decision, "_", " "))
+						return nil
+					})
 			},
 		}
 		if verb == "grant" {
@@ -410,5 +421,6 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 		}
 		return c
 	}
-	return a.group("consent", "Answer what the owner of this machine is asked", list, answer("grant", "Agree to what is asked"), answer("deny", "Refuse what is asked"))
+	return a.group("consent", "Answer what the owner of this machine is asked", list, answer("grant", "Agree to what is asked"),
+		answer("deny", "Refuse what is asked"))
 }

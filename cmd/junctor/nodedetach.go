@@ -38,7 +38,8 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 		return err
 	}
 	defer told.Close()
-	args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), func(s string) bool { return s == "--detach" || strings.HasPrefix(s, "--detach=") }), "--detached-to=3")
+	args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]),
+		func(s string) bool { return s == "--detach" || strings.HasPrefix(s, "--detach=") }), "--detached-to=3")
 	child := exec.Command(program, args...)
 	child.Env, child.Stdout, child.Stderr = a.environ, log, log
 	child.ExtraFiles = []*os.File{tell}
@@ -60,7 +61,8 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 	}
 	if err := json.Unmarshal(line, &said); readErr != nil || err != nil {
 		_ = child.Wait()
-		return capability.Wrap(capability.CodeFailed, "node", "the node ended before it had joined", errors.Join(readErr, err)).With("", "see "+logFile)
+		return capability.Wrap(capability.CodeFailed, "node", "the node ended before it had joined", errors.Join(readErr, err)).With("",
+			"see "+logFile)
 	}
 	if said.Error != nil {
 		_ = child.Wait()

@@ -34,7 +34,10 @@ type nodeRow struct {
 }
 
 func (n *nodeRow) cells(functions int) []string {
-	return []string{n.NodeID, n.Status, fmt.Sprintf("%.0f%%", 100*n.CurrentLoad), fmt.Sprint(functions), dash(strings.Join(n.Capabilities, ",")), when(time.Unix(n.LastHeartbeat, 0))}
+	return []string{
+		n.NodeID, n.Status, fmt.Sprintf("%.0f%%", 100*n.CurrentLoad), fmt.Sprint(functions),
+		dash(strings.Join(n.Capabilities, ",")), when(time.Unix(n.LastHeartbeat, 0)),
+	}
 }
 
 func (a *app) nodesCommand() *cobra.Command {
@@ -94,7 +97,8 @@ func (a *app) nodesListCommand() *cobra.Command {
 				}
 				rows = append(rows, n.cells(len(n.Functions)))
 			}
-			return a.table([]string{"ID", "STATE", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows, "no node matches; a device joins with: junctor node join URL --node-token-file FILE")
+			return a.table([]string{"ID", "STATE", "LOAD", "FUNCTIONS", "LABELS", "HEARD"}, rows,
+				"no node matches; a device joins with: junctor node join URL --node-token-file FILE")
 		},
 	}
 	c.Flags().StringArrayVar(&labels, "label", nil, "`LABEL` only nodes with this label (repeatable)")
@@ -239,7 +243,8 @@ governed path like any other.`,
 			}
 			if hold != "" {
 				if args[0] == "any" || args[0] == "all" || inv.Stream || inv.DryRun || inv.IdempotencyKey != "" {
-					return capability.Errorf(capability.CodeInvalidInput, "", "a call is held for one node, as a whole, and runs once by itself: --hold goes with no other choice")
+					return capability.Errorf(capability.CodeInvalidInput, "",
+						"a call is held for one node, as a whole, and runs once by itself: --hold goes with no other choice")
 				}
 				return a.holdCall(cmd, args[0], args[1], arguments, hold, inv.Timeout)
 			}
@@ -252,7 +257,8 @@ governed path like any other.`,
 					"strategy": strategy, "preferred_node_ids": prefer, "excluded_node_ids": exclude, "requirements": map[string]any{"labels": labels},
 				}
 			} else if strategy != "" || len(prefer)+len(exclude)+len(labels) > 0 {
-				return capability.Errorf(capability.CodeInvalidInput, "", "--strategy, --prefer, --exclude and --label choose among nodes, and %s is named", args[0]).
+				return capability.Errorf(capability.CodeInvalidInput, "",
+					"--strategy, --prefer, --exclude and --label choose among nodes, and %s is named", args[0]).
 					With("", "write any in place of the node")
 			}
 			return a.carry(cmd, inv, yes, a.streamCall)

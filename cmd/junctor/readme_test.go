@@ -97,7 +97,10 @@ func paste(t *testing.T, text string, wants ...string) string {
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-m", "-c", shell)
 	cmd.Dir = dir
 	// The reader works with another server already, which no page may ask.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "JUNCTOR_URL=http://127.0.0.1:1", "JUNCTOR_TOKEN=of-another-server"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "JUNCTOR_URL=http://127.0.0.1:1",
+		"JUNCTOR_TOKEN=of-another-server",
+	}
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -184,7 +187,9 @@ func TestExtensionsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	paste(t, string(page),
-		"run command-line programs", "  echo  of this machine\n  wc  of this machine", "install of tools.notes done", "enabled tools.notes", "one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED", "uninstalled tools.notes",
+		"run command-line programs", "  echo  of this machine\n  wc  of this machine", "install of tools.notes done", "enabled tools.notes",
+		"one $(two) three", "\n3\n", "usage", "notes.say", "capability_executed", `"dry_run": true`, "by chat", "SUCCEEDED",
+		"uninstalled tools.notes",
 	)
 }
 
@@ -208,7 +213,8 @@ func TestUpstreamsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	paste(t, string(page),
-		"added far: ", "added byurl: ", "tool catalog_search", "mcp.far:tool:catalog_search", "structuredContent", "all wait for your approval", "approved tool catalog_search, which was quarantined",
+		"added far: ", "added byurl: ", "tool catalog_search", "mcp.far:tool:catalog_search", "structuredContent", "all wait for your approval",
+		"approved tool catalog_search, which was quarantined",
 		"pin_approved", "far is ready", "upstreams: 4, and nothing waits", "added agent: 1 tool,", "a2a/taskId", "removed far", `"name":"byurl"`,
 	)
 }
@@ -226,5 +232,6 @@ func TestAgentsPage(t *testing.T) {
 			t.Errorf("no JSON:\n%s", block[1])
 		}
 	}
-	paste(t, string(page), "helper", `"name":"catalog_search"`, `"supportedVersions":["2026-07-28"`, `"protocolVersion":"2025-11-25"`, `"id":2,"result":{"tools"`)
+	paste(t, string(page), "helper", `"name":"catalog_search"`, `"supportedVersions":["2026-07-28"`, `"protocolVersion":"2025-11-25"`,
+		`"id":2,"result":{"tools"`)
 }

@@ -68,7 +68,8 @@ report is written whole and sound or not at all.`,
 			case dir == "":
 				return capability.Errorf(capability.CodeInvalidInput, "", "--dir must name the folder of the report, or %s", livereport.DirVariable)
 			case target.url == "":
-				return capability.Errorf(capability.CodeInvalidInput, "", "--url must be the URL of the endpoint, or %sURL", liveVariable(target.provider))
+				return capability.Errorf(capability.CodeInvalidInput, "", "--url must be the URL of the endpoint, or %sURL",
+					liveVariable(target.provider))
 			}
 			path, err := a.writeReport(cmd.Context(), dir, target)
 			if err != nil {
@@ -99,7 +100,8 @@ func liveVariable(provider string) string {
 func (a *app) liveTarget(provider string) (liveTarget, error) {
 	families := []string{"e2b", "home-machine", "mobile-companion", "desktop-companion"}
 	if !slices.Contains(families, provider) {
-		return liveTarget{}, capability.Errorf(capability.CodeInvalidInput, "", "%q is not a provider of live reports; use %s", provider, strings.Join(families, ", "))
+		return liveTarget{}, capability.Errorf(capability.CodeInvalidInput, "", "%q is not a provider of live reports; use %s", provider,
+			strings.Join(families, ", "))
 	}
 	get := func(short string) string { return strings.TrimSpace(a.env(liveVariable(provider) + short)) }
 	out := liveTarget{provider: provider, id: get("ENDPOINT_ID"), url: get("URL"), token: secret.New(get("TOKEN"))}

@@ -65,7 +65,8 @@ to read one from standard input. A status of 400 and more ends with exit status 
 func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*http.Request, error) {
 	method, path := strings.ToUpper(args[1]), args[2]
 	if verbs := []string{"GET", "POST", "PUT", "PATCH", "DELETE"}; !slices.Contains(verbs, method) {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%q is not a method of a route; use %s", args[1], strings.Join(verbs, ", "))
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%q is not a method of a route; use %s", args[1],
+			strings.Join(verbs, ", "))
 	}
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#") {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "PATH must begin with / and hold no query; give that with --query")

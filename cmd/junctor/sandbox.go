@@ -113,14 +113,16 @@ func (a *app) printSandbox(r sandbox.Report, all bool) {
 	}
 	a.printf("%-12s Landlock %d, control groups %s\n", "kernel", f.Landlock, cgroup)
 	l := sandbox.DefaultLimits()
-	a.printf("%-12s memory %d MiB, %d processes, CPU %s, file %d MiB, work %d MiB, tmp %d MiB\n", "limits", l.Memory>>20, l.Processes, l.CPU, l.FileSize>>20, l.Disk>>20, l.Temp>>20)
+	a.printf("%-12s memory %d MiB, %d processes, CPU %s, file %d MiB, work %d MiB, tmp %d MiB\n", "limits", l.Memory>>20, l.Processes, l.CPU,
+		l.FileSize>>20, l.Disk>>20, l.Temp>>20)
 	for _, t := range r.Tiers {
 		if t.Skipped != "" {
 			a.printf("%-12s %s not tried: %s\n", "self-test", t.Tier, plainText(t.Skipped))
 			continue
 		}
 		broken := t.Broken()
-		a.printf("%-12s %s: %d acts tried, %d got through, %d known residual\n", "self-test", t.Tier, len(t.Results)+len(t.Residual), len(broken), len(t.Residual))
+		a.printf("%-12s %s: %d acts tried, %d got through, %d known residual\n", "self-test", t.Tier, len(t.Results)+len(t.Residual),
+			len(broken), len(t.Residual))
 		for _, b := range broken {
 			a.printf("%-12s   BROKEN   %s (%s) %s\n", "", plainText(b.Act), b.Layer, plainText(b.Detail))
 		}

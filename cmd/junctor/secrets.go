@@ -27,7 +27,8 @@ func (a *app) secretsCommand() *cobra.Command {
 			if file != "" && file != "-" {
 				f, err := os.Open(file)
 				if err != nil {
-					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err).With("", "name a file you may read, or - for standard input")
+					return capability.Wrap(capability.CodeNotFound, "", "the file "+file+" cannot be read", err).With("",
+						"name a file you may read, or - for standard input")
 				}
 				defer f.Close()
 				in = f

@@ -71,7 +71,8 @@ func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config
 	}
 	cfg, err := config.Load(home, file, required, a.environ, flags, programs.Configurable())
 	if err != nil {
-		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("", "correct it where it is set: in "+file+", a variable or a flag; junctor config docs lists every key")
+		return cfg, capability.Errorf(capability.CodeInvalidInput, "config", "%w", err).With("",
+			"correct it where it is set: in "+file+", a variable or a flag; junctor config docs lists every key")
 	}
 	return cfg, nil
 }
@@ -109,7 +110,8 @@ func (a *app) printReady(line server.ReadyLine) error {
 func replaceFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("", "name a file in a folder that is there and that you may write to")
+		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("",
+			"name a file in a folder that is there and that you may write to")
 	}
 	defer os.Remove(tmp.Name()) // gone already when the rename has happened
 	_, err = tmp.Write(data)

@@ -20,7 +20,8 @@ import (
 
 func (a *app) skillCommand() *cobra.Command {
 	return a.group("skill", "Pack, sign and install skills for devices",
-		a.skillPackCommand(), a.skillSignCommand(), a.skillInstallCommand(), a.skillUninstallCommand(), a.skillListCommand(), a.skillDiffCommand())
+		a.skillPackCommand(), a.skillSignCommand(), a.skillInstallCommand(), a.skillUninstallCommand(), a.skillListCommand(),
+		a.skillDiffCommand())
 }
 
 // onNode calls one of the reserved functions.
@@ -34,7 +35,10 @@ func (a *app) onNode(ctx context.Context, node, action string, input any, timeou
 		return nil, nil, err
 	}
 	var answer json.RawMessage
-	err = c.Invoke(ctx, client.Invocation{Target: action, Input: raw, Select: map[string]string{"node": node}, Timeout: timeout, IdempotencyKey: key}, &answer)
+	err = c.Invoke(ctx, client.Invocation{
+		Target: action, Input: raw, Select: map[string]string{"node": node}, Timeout: timeout,
+		IdempotencyKey: key,
+	}, &answer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,7 +125,8 @@ func (a *app) skillUninstallCommand() *cobra.Command {
 		Use: "uninstall NODE SKILL", Short: "Uninstall a skill from a node: the functions it brought, and nothing else", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.confirmed(cmd.Context(), yes, func() error {
-				answer, result, err := a.onNode(cmd.Context(), args[0], "device.skill.uninstall", map[string]any{"skill_name": args[1], "unregister_functions": !leave}, "", "")
+				answer, result, err := a.onNode(cmd.Context(), args[0], "device.skill.uninstall",
+					map[string]any{"skill_name": args[1], "unregister_functions": !leave}, "", "")
 				if err != nil {
 					return err
 				}
@@ -171,7 +176,8 @@ func (a *app) skillListCommand() *cobra.Command {
 				r := records[name]
 				rows = append(rows, []string{name, r.State, dash(r.SkillVersion), fmt.Sprint(len(r.Capabilities)), r.Source, cut(r.SHA256, 12)})
 			}
-			return a.table([]string{"NAME", "STATE", "VERSION", "CAPABILITIES", "FROM", "SHA256"}, rows, "no skill is installed on "+args[0]+"; install one with: junctor skill install "+args[0]+" FILE|DIR")
+			return a.table([]string{"NAME", "STATE", "VERSION", "CAPABILITIES", "FROM", "SHA256"}, rows,
+				"no skill is installed on "+args[0]+"; install one with: junctor skill install "+args[0]+" FILE|DIR")
 		},
 	}
 }
@@ -240,7 +246,8 @@ func difference(p *payload.Payload, was cmp.Record, digest string) skillDiff {
 		switch {
 		case !had:
 			d.Added = append(d.Added, c.Alias)
-		case old.FunctionName != c.FunctionName || old.Stream != c.Stream || old.MediaType != c.MediaType || !bytes.Equal(sortedJSON(old.Metadata), sortedJSON(c.Metadata)):
+		case old.FunctionName != c.FunctionName || old.Stream != c.Stream || old.MediaType != c.MediaType ||
+			!bytes.Equal(sortedJSON(old.Metadata), sortedJSON(c.Metadata)):
 			d.Changed = append(d.Changed, c.Alias)
 		}
 	}

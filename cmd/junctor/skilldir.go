@@ -76,7 +76,10 @@ func readSkillDir(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []str
 	if warnings, err = decodeMapping(doc, &f, ""); err != nil {
 		return nil, nil, err
 	}
-	d := payload.Draft{Name: f.Name, Namespace: f.Namespace, GatewayAddress: f.GatewayAddress, SkillVersion: f.Version, Description: f.Description, Publisher: f.Publisher}
+	d := payload.Draft{
+		Name: f.Name, Namespace: f.Namespace, GatewayAddress: f.GatewayAddress, SkillVersion: f.Version,
+		Description: f.Description, Publisher: f.Publisher,
+	}
 	if f.RuntimeModule != "" {
 		m, err := skillModule(dir, f.RuntimeModule, f.ModuleID)
 		if err != nil {
@@ -112,7 +115,8 @@ func skillDeclaration(dir fs.FS) ([]byte, error) {
 		}
 		return data, err
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "skill", "the directory has no skill.md").With("skill_not_found", "a skill's directory holds a skill.md with front matter")
+	return nil, capability.Errorf(capability.CodeNotFound, "skill", "the directory has no skill.md").With("skill_not_found",
+		"a skill's directory holds a skill.md with front matter")
 }
 
 // skillFile reads a regular file of at most limit bytes.

@@ -81,15 +81,19 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 	}
 	take, _ := p.Capability("take_photo")
 	code, _ := take.Code()
-	if take.FunctionName != "user.camera.take_photo" || code != (cmp.CodeBinding{ModuleID: "camera-v1", Export: "take_photo_impl"}) || !take.NeedsConsent() || string(take.LoadBalancing) != "false" || !strings.Contains(string(take.Metadata), `"mode":"on"`) || fmt.Sprint(take.Languages) != "[en-us zh-cn]" {
+	if take.FunctionName != "user.camera.take_photo" || code != (cmp.CodeBinding{ModuleID: "camera-v1", Export: "take_photo_impl"}) ||
+		!take.NeedsConsent() || string(take.LoadBalancing) != "false" || !strings.Contains(string(take.Metadata), `"mode":"on"`) ||
+		fmt.Sprint(take.Languages) != "[en-us zh-cn]" {
 		t.Errorf("%+v", take)
 	}
 	talk, _ := p.Capability("talk")
 	watch, _ := p.Capability("watch")
-	if !talk.Stream || talk.MediaType != "audio/raw" || !strings.Contains(string(talk.Metadata), `"channels":2`) || watch.Stream || watch.MediaType != "application/octet-stream" || *watch.Timeout != 2.5 || watch.FunctionName != "user.watch" {
+	if !talk.Stream || talk.MediaType != "audio/raw" || !strings.Contains(string(talk.Metadata), `"channels":2`) || watch.Stream ||
+		watch.MediaType != "application/octet-stream" || *watch.Timeout != 2.5 || watch.FunctionName != "user.watch" {
 		t.Errorf("%+v\n%+v", talk, watch)
 	}
-	if len(p.Modules) != 1 || p.Modules[0].Source != "def take_photo_impl(): ..." || p.Modules[0].Language != "python" || len(p.Capabilities) != 3 {
+	if len(p.Modules) != 1 || p.Modules[0].Source != "def take_photo_impl(): ..." || p.Modules[0].Language != "python" ||
+		len(p.Capabilities) != 3 {
 		t.Errorf("%+v", p.Modules)
 	}
 }
@@ -97,7 +101,8 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 func TestLanguagesByTheFilesEnding(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"m.js": "javascript", "m.wasm": "wasm", "m.py": "python", "m": "python"} {
-		raw, _, err := readSkillDir(openSkillDir(t, map[string]string{"SKILL.md": "---\nruntime_module: " + name + "\n---\n", name: "code"}), time.Now())
+		raw, _, err := readSkillDir(openSkillDir(t, map[string]string{"SKILL.md": "---\nruntime_module: " + name + "\n---\n", name: "code"}),
+			time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,12 +127,21 @@ func TestWrongDirectories(t *testing.T) {
 		files map[string]string
 		code  capability.Code
 	}{
-		"nothing": {nil, capability.CodeNotFound}, "no front matter": {map[string]string{"skill.md": "# x"}, capability.CodeInvalidInput}, "no end": {map[string]string{"skill.md": "---\nname: x\n"}, capability.CodeInvalidInput},
-		"a list": {md("- x"), capability.CodeInvalidInput}, "empty": {md(""), capability.CodeInvalidInput}, "twice": {md("name: a\nname: b"), capability.CodeInvalidInput}, "no file": {md("runtime_module: x.py"), capability.CodeInvalidInput},
-		"outside": {md("runtime_module: ../secret"), capability.CodeInvalidInput}, "absolute": {md("runtime_module: " + outside), capability.CodeInvalidInput},
-		"type": {md("capabilities: {a: {type: smell}}"), capability.CodeInvalidInput}, "stream": {md("capabilities: {a: {stream: maybe}}"), capability.CodeInvalidInput},
-		"export": {md("capabilities: {a: {code_export: f}}"), capability.CodeInvalidInput}, "name": {md("name: 'a b'"), capability.CodeInvalidInput}, "timeout": {md("capabilities: {a: {timeout: -1}}"), capability.CodeInvalidInput},
-		"code too large": {map[string]string{"skill.md": "---\nruntime_module: m\n---\n", "m": strings.Repeat("x", 200_001)}, capability.CodeTooLarge},
+		"nothing": {nil, capability.CodeNotFound}, "no front matter": {map[string]string{"skill.md": "# x"}, capability.CodeInvalidInput},
+		"no end": {map[string]string{"skill.md": "---\nname: x\n"}, capability.CodeInvalidInput},
+		"a list": {md("- x"), capability.CodeInvalidInput}, "empty": {md(""), capability.CodeInvalidInput},
+		"twice": {md("name: a\nname: b"), capability.CodeInvalidInput}, "no file": {md("runtime_module: x.py"), capability.CodeInvalidInput},
+		"outside":  {md("runtime_module: ../secret"), capability.CodeInvalidInput},
+		"absolute": {md("runtime_module: " + outside), capability.CodeInvalidInput},
+		"type":     {md("capabilities: {a: {type: smell}}"), capability.CodeInvalidInput},
+		"stream":   {md("capabilities: {a: {stream: maybe}}"), capability.CodeInvalidInput},
+		"export":   {md("capabilities: {a: {code_export: f}}"), capability.CodeInvalidInput},
+		"name":     {md("name: 'a b'"), capability.CodeInvalidInput},
+		"timeout":  {md("capabilities: {a: {timeout: -1}}"), capability.CodeInvalidInput},
+		"code too large": {
+			map[string]string{"skill.md": "---\nruntime_module: m\n---\n", "m": strings.Repeat("x", 200_001)},
+			capability.CodeTooLarge,
+		},
 	} {
 		raw, _, err := readSkillDir(openSkillDir(t, c.files), time.Now())
 		if capability.CodeOf(err) != c.code {

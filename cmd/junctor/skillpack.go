@@ -21,14 +21,16 @@ import (
 // folder of that name.
 func (a *app) readSkill(path string) (json.RawMessage, error) {
 	bad := func(err error) error {
-		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is not a skill", path), err).With("", "give a folder with a skill.md, or the file that junctor skill pack wrote")
+		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is not a skill", path), err).With("",
+			"give a folder with a skill.md, or the file that junctor skill pack wrote")
 	}
 	if path == "-" {
 		return a.jsonInput("the skill", path)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeNotFound, "", "there is no file or folder "+path, err).With("", "give a folder with a skill.md, or the file that junctor skill pack wrote")
+		return nil, capability.Wrap(capability.CodeNotFound, "", "there is no file or folder "+path, err).With("",
+			"give a folder with a skill.md, or the file that junctor skill pack wrote")
 	}
 	if !info.IsDir() {
 		file, err := os.Open(path)

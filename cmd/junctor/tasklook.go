@@ -38,9 +38,13 @@ func (a *app) taskHistoryCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range list {
-					rows = append(rows, []string{t.ID, t.Status, t.Kind, fmt.Sprintf("%d/%d", t.ActiveSessionCount, t.SessionCount), when(t.UpdatedAt), t.Title})
+					rows = append(rows, []string{
+						t.ID, t.Status, t.Kind, fmt.Sprintf("%d/%d", t.ActiveSessionCount, t.SessionCount), when(t.UpdatedAt),
+						t.Title,
+					})
 				}
-				return a.table([]string{"ID", "STATE", "KIND", "LIVE", "UPDATED", "TITLE"}, rows, "no thread matches; give a task with: junctor tasks create TASK")
+				return a.table([]string{"ID", "STATE", "KIND", "LIVE", "UPDATED", "TITLE"}, rows,
+					"no thread matches; give a task with: junctor tasks create TASK")
 			})
 		},
 	}

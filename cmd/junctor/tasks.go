@@ -56,7 +56,8 @@ func (a *app) tasksCommand() *cobra.Command {
 					line, _, _ := strings.Cut(t.Status, "\n") // the whole is shown by itself
 					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
-				if err := a.table([]string{"ID", "STATE", "KIND", "SURFACE", "UPDATED", "MESSAGE"}, rows, "you have no such task; give one with: junctor tasks create TASK"); err != nil || out.Next == "" {
+				if err := a.table([]string{"ID", "STATE", "KIND", "SURFACE", "UPDATED", "MESSAGE"}, rows,
+					"you have no such task; give one with: junctor tasks create TASK"); err != nil || out.Next == "" {
 					return err
 				}
 				a.printf("there are more: --cursor %s\n", plainText(out.Next))
@@ -87,7 +88,8 @@ func (a *app) tasksCommand() *cobra.Command {
 			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/cancel"), map[string]any{}, a.printMoved)
 		},
 	}
-	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions", append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
+	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
+		append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
 }
 
 func (a *app) tasksAnswerCommand() *cobra.Command {

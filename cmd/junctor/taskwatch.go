@@ -76,7 +76,8 @@ func (a *app) watchThread(ctx context.Context, thread string) error {
 				}
 				continue
 			}
-			a.printf("%s  %-20s %-10s %s\n", event.CreatedAt.Local().Format(time.TimeOnly), plainText(event.EventType), plainText(dash(labels[event.SessionID])), line(event.Summary))
+			a.printf("%s  %-20s %-10s %s\n", event.CreatedAt.Local().Format(time.TimeOnly), plainText(event.EventType),
+				plainText(dash(labels[event.SessionID])), line(event.Summary))
 		}
 		switch t.Status {
 		case "done":

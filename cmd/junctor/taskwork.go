@@ -40,7 +40,8 @@ type startedRow struct {
 // workCommands are about tasks that agents' programs work on.
 func (a *app) workCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.taskCreateCommand(), a.taskSendCommand(), a.taskStopCommand(), a.taskControlCommand(), a.taskHistoryCommand(), a.taskShareCommand(), a.taskExplainCommand(),
+		a.taskCreateCommand(), a.taskSendCommand(), a.taskStopCommand(), a.taskControlCommand(), a.taskHistoryCommand(), a.taskShareCommand(),
+		a.taskExplainCommand(),
 	}
 }
 
@@ -65,7 +66,8 @@ it: junctor tasks show ID.`,
 					err = json.Unmarshal(data, &body)
 				}
 				if err != nil || body == nil { // null means absent
-					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file), err).With("", "docs/task-agents.md shows one")
+					return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("the file %s cannot be read as a JSON object", file),
+						err).With("", "docs/task-agents.md shows one")
 				}
 			}
 			if len(args) == 1 {
@@ -74,7 +76,8 @@ it: junctor tasks show ID.`,
 			if memory != "" {
 				data, err := os.ReadFile(memory)
 				if err != nil {
-					return capability.Wrap(capability.CodeInvalidInput, "", "the file "+memory+" cannot be read", err).With("", "name a file that you may read with --memory")
+					return capability.Wrap(capability.CodeInvalidInput, "", "the file "+memory+" cannot be read", err).With("",
+						"name a file that you may read with --memory")
 				}
 				body["memoryContent"] = string(data)
 			}
@@ -145,7 +148,8 @@ it: junctor tasks show ID.`,
 	for flag, of := range map[string][2]string{
 		"label": {"label", "`LABEL` name of the agent"}, "repo": {"repo", "`REPO` repository: owner/name, a URL, or a folder that is allowed"},
 		"base": {"baseBranch", "`BRANCH` branch to begin from (default the repository's own)"}, "workdir": {"workdir", "`DIR` folder to work in"},
-		"preset": {"approvalPreset", "`PRESET` what agents may do: readonly, standard, permissive or autonomous"}, "brief": {"brief", "`TEXT` plan that all agents share"},
+		"preset": {"approvalPreset", "`PRESET` what agents may do: readonly, standard, permissive or autonomous"},
+		"brief":  {"brief", "`TEXT` plan that all agents share"},
 	} {
 		text[of[0]] = f.String(flag, "", of[1])
 	}
@@ -269,13 +273,14 @@ func (a *app) taskSendCommand() *cobra.Command {
 		Example: `  junctor tasks send thr_0123456789abcdef "Also update the changelog"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "pty-") {
-				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/send"), map[string]any{"input": args[1]}, func(raw json.RawMessage) error {
-					out, err := decode[struct{ Outcome string }](raw)
-					if err == nil {
-						a.printf("%s\n", plainText(out.Outcome))
-					}
-					return err
-				})
+				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/send"), map[string]any{"input": args[1]},
+					func(raw json.RawMessage) error {
+						out, err := decode[struct{ Outcome string }](raw)
+						if err == nil {
+							a.printf("%s\n", plainText(out.Outcome))
+						}
+						return err
+					})
 			}
 			return a.control(cmd.Context(), args[0], map[string]any{"action": "continue", "instruction": args[1]})
 		},
@@ -288,10 +293,11 @@ func (a *app) taskStopCommand() *cobra.Command {
 		Use: "stop ID", Short: "Stop a session, or all of a thread or task", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.HasPrefix(args[0], "pty-") {
-				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/stop"), map[string]any{"force": force}, func(json.RawMessage) error {
-					a.printf("%s is stopping\n", plainText(args[0]))
-					return nil
-				})
+				return a.call(cmd.Context(), http.MethodPost, sessionPath(args[0], "/stop"), map[string]any{"force": force},
+					func(json.RawMessage) error {
+						a.printf("%s is stopping\n", plainText(args[0]))
+						return nil
+					})
 			}
 			return a.control(cmd.Context(), args[0], map[string]any{"action": "stop"})
 		},
@@ -332,7 +338,8 @@ func (a *app) control(ctx context.Context, id string, body map[string]any) error
 func (a *app) taskControlCommand() *cobra.Command {
 	var note, instruction, agent string
 	c := &cobra.Command{
-		Use: "control ID pause|stop|resume|continue|archive|reopen", Short: "Pause, stop, resume, continue, archive or reopen a thread", Args: cobra.ExactArgs(2),
+		Use: "control ID pause|stop|resume|continue|archive|reopen", Short: "Pause, stop, resume, continue, archive or reopen a thread",
+		Args:    cobra.ExactArgs(2),
 		Example: `  junctor tasks control thr_0123456789abcdef continue --instruction "Now write the tests"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{"action": args[1]}

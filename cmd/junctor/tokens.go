@@ -57,7 +57,8 @@ func (a *app) tokensCommand() *cobra.Command {
 				for _, t := range out.Tokens {
 					rows = append(rows, []string{t.ID, t.Name, string(t.Role), when(t.Created), when(t.Expires), when(t.Revoked)})
 				}
-				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows, "there are no tokens; create one with: junctor tokens create --role ROLE")
+				return a.table([]string{"ID", "NAME", "ROLE", "CREATED", "EXPIRES", "REVOKED"}, rows,
+					"there are no tokens; create one with: junctor tokens create --role ROLE")
 			})
 		},
 	}

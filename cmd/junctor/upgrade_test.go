@@ -184,7 +184,8 @@ func TestANewerHomeIsRefused(t *testing.T) {
 	}
 	before := schemas(t, path)
 	out, status := commandIn(t, home, "serve", "--listen", "127.0.0.1:0")
-	if status != 1 || !strings.Contains(out, "its tables of threads have version 9") || !strings.Contains(out, "Hint: use the junctor that wrote it") {
+	if status != 1 || !strings.Contains(out, "its tables of threads have version 9") ||
+		!strings.Contains(out, "Hint: use the junctor that wrote it") {
 		t.Errorf("status %d:\n%s", status, out)
 	}
 	if out, status = commandIn(t, home, "backup", filepath.Join(t.TempDir(), "b.tar.gz")); status != 0 {

@@ -42,7 +42,10 @@ func (o *oauthFlags) record() map[string]any {
 		return nil
 	}
 	body := make(map[string]any)
-	for name, text := range map[string]string{"client_id": o.id, "client_secret": o.secret, "client_metadata": o.metadata, "issuer": o.issuer, "subject_secret": o.subject, "subject_type": o.subjectType} {
+	for name, text := range map[string]string{
+		"client_id": o.id, "client_secret": o.secret, "client_metadata": o.metadata, "issuer": o.issuer,
+		"subject_secret": o.subject, "subject_type": o.subjectType,
+	} {
 		setText(body, name, text)
 	}
 	switch {
@@ -91,7 +94,8 @@ func (a *app) login(ctx context.Context, name string, port int) error {
 	defer listener.Close()
 	path := upstreamPath(name, "/login")
 	var begun struct{ URL string }
-	if err := client.Do(ctx, http.MethodPost, path, map[string]string{"redirect": "http://" + listener.Addr().String() + "/callback"}, &begun); err != nil {
+	if err := client.Do(ctx, http.MethodPost, path, map[string]string{"redirect": "http://" + listener.Addr().String() + "/callback"},
+		&begun); err != nil {
 		return err
 	}
 	address, err := url.Parse(begun.URL)
@@ -117,19 +121,22 @@ func (a *app) login(ctx context.Context, name string, port int) error {
 // Whatever else comes there is told to go away.
 func awaitCallback(ctx context.Context, listener net.Listener, state string) (string, error) {
 	answers := make(chan string, 1)
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		if r.Method != http.MethodGet || r.URL.Path != "/callback" || state == "" || r.URL.Query().Get("state") != state {
-			http.Error(w, "this is not the answer that is waited for", http.StatusNotFound)
-			return
-		}
-		select {
-		case answers <- r.URL.RawQuery:
-		default:
-		}
-		fmt.Fprintln(w, "The answer has arrived. You can close this window; the terminal says how it went.")
-	})}
+	server := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			if r.Method != http.MethodGet || r.URL.Path != "/callback" || state == "" || r.URL.Query().Get("state") != state {
+				http.Error(w, "this is not the answer that is waited for", http.StatusNotFound)
+				return
+			}
+			select {
+			case answers <- r.URL.RawQuery:
+			default:
+			}
+			fmt.Fprintln(w, "The answer has arrived. You can close this window; the terminal says how it went.")
+		}),
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

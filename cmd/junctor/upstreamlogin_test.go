@@ -30,9 +30,18 @@ func TestUpstreamFlagsOfOAuth(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]string{"--oauth"}, map[string]any{}},
-		{[]string{"--client-id", "me", "--client-secret", "key", "--client-credentials"}, map[string]any{"client_id": "me", "client_secret": "key", "grant": "client_credentials"}},
-		{[]string{"--client-id", "me", "--exchange", "ours", "--exchange-type", "id_token"}, map[string]any{"client_id": "me", "grant": "token_exchange", "subject_secret": "ours", "subject_type": "id_token"}},
-		{[]string{"--issuer", "https://i", "--scope", "a", "--scope", "b", "--client-metadata", "https://m/c"}, map[string]any{"issuer": "https://i", "scopes": []any{"a", "b"}, "client_metadata": "https://m/c"}},
+		{
+			[]string{"--client-id", "me", "--client-secret", "key", "--client-credentials"},
+			map[string]any{"client_id": "me", "client_secret": "key", "grant": "client_credentials"},
+		},
+		{
+			[]string{"--client-id", "me", "--exchange", "ours", "--exchange-type", "id_token"},
+			map[string]any{"client_id": "me", "grant": "token_exchange", "subject_secret": "ours", "subject_type": "id_token"},
+		},
+		{
+			[]string{"--issuer", "https://i", "--scope", "a", "--scope", "b", "--client-metadata", "https://m/c"},
+			map[string]any{"issuer": "https://i", "scopes": []any{"a", "b"}, "client_metadata": "https://m/c"},
+		},
 	} {
 		var out bytes.Buffer
 		a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &out}
@@ -89,7 +98,10 @@ func TestUpstreamsLogin(t *testing.T) {
 	if u, err := url.Parse(to); err != nil || u.Hostname() != "127.0.0.1" || u.Port() == "" || u.Path != "/callback" {
 		t.Fatalf("redirect = %q, want http://127.0.0.1:PORT/callback", to)
 	}
-	for query, want := range map[string]int{"?code=evil&state=wrong": http.StatusNotFound, "?code=evil": http.StatusNotFound, "x?code=evil&state=right": http.StatusNotFound} {
+	for query, want := range map[string]int{
+		"?code=evil&state=wrong": http.StatusNotFound, "?code=evil": http.StatusNotFound,
+		"x?code=evil&state=right": http.StatusNotFound,
+	} {
 		resp, err := http.Get(to + query)
 		if err != nil {
 			t.Fatal(err)

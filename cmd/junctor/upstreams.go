@@ -54,7 +54,8 @@ func (u *upstreamRow) target() string {
 
 func (u *upstreamRow) counted() string {
 	c := u.Counts
-	return fmt.Sprintf("%d %s, %d %s, %d %s", c.Tools, counted(c.Tools, "tool", "tools"), c.Prompts, counted(c.Prompts, "prompt", "prompts"), c.Resources, counted(c.Resources, "resource", "resources"))
+	return fmt.Sprintf("%d %s, %d %s, %d %s", c.Tools, counted(c.Tools, "tool", "tools"), c.Prompts, counted(c.Prompts, "prompt", "prompts"),
+		c.Resources, counted(c.Resources, "resource", "resources"))
 }
 
 // waiting is how many definitions wait for an approval, "" for none.
@@ -86,9 +87,13 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, u := range out.Upstreams {
-					rows = append(rows, []string{u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts), fmt.Sprint(u.Counts.Resources), dash(u.waiting()), u.target(), dash(u.Reason)})
+					rows = append(rows, []string{
+						u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
+						fmt.Sprint(u.Counts.Resources), dash(u.waiting()), u.target(), dash(u.Reason),
+					})
 				}
-				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows, "there is no upstream; add one with: junctor upstreams add NAME -- COMMAND ARG...")
+				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows,
+					"there is no upstream; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 			})
 		},
 	}
@@ -126,7 +131,8 @@ func (a *app) upstreamsCommand() *cobra.Command {
 			return samplemcp.Serve(cmd.Context(), version(), a.stdin, a.stdout)
 		},
 	}
-	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove, a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)
+	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove,
+		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {
@@ -159,7 +165,8 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 		rows = append(rows, []string{"keys of its card", fmt.Sprint(n)})
 	}
 	if l := u.Login; l != nil {
-		rows = append(rows, []string{"tokens from", dash(l.Issuer)}, []string{"scopes", dash(strings.Join(l.Scopes, " "))}, []string{"token ends", when(l.Expires)}, []string{"renewed by itself", fmt.Sprint(l.Renewed)})
+		rows = append(rows, []string{"tokens from", dash(l.Issuer)}, []string{"scopes", dash(strings.Join(l.Scopes, " "))},
+			[]string{"token ends", when(l.Expires)}, []string{"renewed by itself", fmt.Sprint(l.Renewed)})
 	}
 	for _, d := range u.Definitions {
 		rows = append(rows, []string{d.Kind + " " + d.Name, strings.Join(append([]string{d.State}, d.Advice...), "; ")})

@@ -38,7 +38,8 @@ func mcpServer() {
 			}
 			answer = `"result":{"tools":` + strings.ReplaceAll(string(list), "\n", " ") + `}`
 		case "tools/call":
-			text, _ := json.Marshal("called with " + string(m.Params.Arguments) + ", GREETING is " + os.Getenv("GREETING") + ", TOKEN is " + os.Getenv("TOKEN"))
+			text, _ := json.Marshal("called with " + string(m.Params.Arguments) + ", GREETING is " + os.Getenv("GREETING") + ", TOKEN is " +
+				os.Getenv("TOKEN"))
 			answer = `"result":{"content":[{"type":"text","text":` + string(text) + `}]}`
 		}
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, answer)

@@ -100,7 +100,10 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	} {
 		setText(body, name, text)
 	}
-	for name, list := range map[string][]string{"env": o.env, "env_secrets": o.secretEnv, "headers": o.header, "header_secrets": o.secretHeader} {
+	for name, list := range map[string][]string{
+		"env": o.env, "env_secrets": o.secretEnv, "headers": o.header,
+		"header_secrets": o.secretHeader,
+	} {
 		values, err := pairs(strings.ReplaceAll(name, "_secrets", ""), list)
 		if err != nil {
 			return nil, err
@@ -159,7 +162,8 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 func keysOf(files []string) (keys []json.RawMessage, err error) {
 	for _, file := range files {
 		bad := func(text string) error {
-			return capability.Errorf(capability.CodeInvalidInput, "", "%s %s", file, text).With("invalid_key", "give a file with a public JWK, or with a JWKS")
+			return capability.Errorf(capability.CodeInvalidInput, "", "%s %s", file, text).With("invalid_key",
+				"give a file with a public JWK, or with a JWKS")
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {

@@ -30,7 +30,8 @@ func (a *app) workspacesCommand() *cobra.Command {
 				for _, w := range list {
 					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
 				}
-				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows, "there is no workspace; create one with: junctor workspaces create REPO")
+				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows,
+					"there is no workspace; create one with: junctor workspaces create REPO")
 			})
 		},
 	}
@@ -79,20 +80,21 @@ branch beside that workspace, which shares its clone, and no REPO is given.`,
 			if skip {
 				body["skipPR"] = true
 			}
-			return a.call(cmd.Context(), http.MethodPost, workspacePath+"/"+url.PathEscape(args[0])+"/finalize", body, func(raw json.RawMessage) error {
-				out, err := decode[struct {
-					Text string
-					Pull *struct{ URL string }
-				}](raw)
-				if err != nil {
-					return err
-				}
-				a.printf("%s\n", plainText(out.Text))
-				if out.Pull != nil {
-					a.printf("%s\n", plainText(out.Pull.URL))
-				}
-				return nil
-			})
+			return a.call(cmd.Context(), http.MethodPost, workspacePath+"/"+url.PathEscape(args[0])+"/finalize", body,
+				func(raw json.RawMessage) error {
+					out, err := decode[struct {
+						Text string
+						Pull *struct{ URL string }
+					}](raw)
+					if err != nil {
+						return err
+					}
+					a.printf("%s\n", plainText(out.Text))
+					if out.Pull != nil {
+						a.printf("%s\n", plainText(out.Pull.URL))
+					}
+					return nil
+				})
 		},
 	}
 	finalize.Flags().StringVar(&message, "message", "", "`TEXT` message of the commit")

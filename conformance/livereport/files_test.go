@@ -36,7 +36,8 @@ func TestSetRules(t *testing.T) {
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"broken.json: schemaVersion must be 1", "there are 3 reports, at least 4", "the endpoint home-machine is reported twice",
-		"the provider home-machine is reported twice", "two reports are of the same URL", "home-machine is not allowed", "no report of the provider e2b",
+		"the provider home-machine is reported twice", "two reports are of the same URL", "home-machine is not allowed",
+		"no report of the provider e2b",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("nothing says %q in:\n%s", want, text)

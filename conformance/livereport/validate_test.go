@@ -43,27 +43,46 @@ func sound() object {
 	return object{
 		"schemaVersion": 1.0, "kind": "provider", "endpointId": "home-machine", "observedAt": observed.Format("2006-01-02T15:04:05.000Z"),
 		"provider": "home-machine", "providerId": "home-machine", "endpointUrlSha256": strings.Repeat("ab", 32),
-		"providerEvidence": object{"provider": "home-machine", "endpointRuntime": "home-machine", "agentRuntime": "github-actions", "connection": "url-backed-provider"},
+		"providerEvidence": object{
+			"provider": "home-machine", "endpointRuntime": "home-machine", "agentRuntime": "github-actions",
+			"connection": "url-backed-provider",
+		},
 		"ci": object{
-			"runId": "12", "runAttempt": "1", "workflow": "live", "eventName": "schedule", "repository": "o/r", "sha": strings.Repeat("a", 40), "ref": "refs/heads/main",
+			"runId": "12", "runAttempt": "1", "workflow": "live", "eventName": "schedule", "repository": "o/r", "sha": strings.Repeat("a", 40),
+			"ref": "refs/heads/main",
 		},
 		"conformance": object{
-			"endpointId":   "home-machine",
-			"availability": object{"environment": "server", "available": true, "capabilities": object{"fs": false, "pty": false, "git": false, "model": false, "plugin": true}},
-			"moduleCount":  1.0, "moduleIds": []any{"m"}, "exercised": exercised, "moduleExercises": exercises, "rpcCalls": calls,
+			"endpointId": "home-machine",
+			"availability": object{
+				"environment": "server", "available": true,
+				"capabilities": object{"fs": false, "pty": false, "git": false, "model": false, "plugin": true},
+			},
+			"moduleCount": 1.0, "moduleIds": []any{"m"}, "exercised": exercised, "moduleExercises": exercises, "rpcCalls": calls,
 			"actionResult": object{"text": "hello"}, "providerResult": object{"text": "fine"},
-			"routeResult":     object{"status": 200.0, "body": object{"greeting": "hello"}},
-			"assetResult":     object{"path": "/assets/m.js", "contentType": "text/javascript", "manifestContentType": "text/javascript", "byteLength": 3.0, "sha256": strings.Repeat("cd", 32)},
+			"routeResult": object{"status": 200.0, "body": object{"greeting": "hello"}},
+			"assetResult": object{
+				"path": "/assets/m.js", "contentType": "text/javascript", "manifestContentType": "text/javascript",
+				"byteLength": 3.0, "sha256": strings.Repeat("cd", 32),
+			},
 			"modelResult":     object{"result": object{"text": "x"}},
 			"lifecycleResult": object{"ok": true}, "eventResult": object{"handled": true},
 			"serviceResult": object{"result": "x"}, "appBridgeResult": object{"result": object{"handled": true}},
-			"evaluatorResult":                     object{"shouldRun": object{"shouldRun": true}, "prepare": object{}, "prompt": object{"prompt": "p"}, "process": object{"result": object{}}},
-			"responseHandlerEvaluatorResult":      object{"shouldRun": object{"shouldRun": true}, "evaluate": object{"patch": object{}}},
-			"responseHandlerFieldEvaluatorResult": object{"shouldRun": object{"shouldRun": true}, "parse": object{"softFail": true}, "handle": object{"effect": object{}}},
+			"evaluatorResult": object{
+				"shouldRun": object{"shouldRun": true}, "prepare": object{},
+				"prompt": object{"prompt": "p"}, "process": object{"result": object{}},
+			},
+			"responseHandlerEvaluatorResult": object{"shouldRun": object{"shouldRun": true}, "evaluate": object{"patch": object{}}},
+			"responseHandlerFieldEvaluatorResult": object{
+				"shouldRun": object{"shouldRun": true}, "parse": object{"softFail": true},
+				"handle": object{"effect": object{}},
+			},
 		},
 		"sync": object{
 			"registered": []any{"@x/m"}, "registeredModules": []any{plugin()}, "unloaded": []any{}, "skipped": []any{},
-			"trustDecisions": []any{object{"moduleId": "m", "pluginName": "@x/m", "endpointId": "home-machine", "trusted": true, "reason": "allowed"}},
+			"trustDecisions": []any{object{
+				"moduleId": "m", "pluginName": "@x/m", "endpointId": "home-machine", "trusted": true,
+				"reason": "allowed",
+			}},
 		},
 		"runtime": runtime,
 	}
@@ -278,10 +297,16 @@ func TestSkippedModulesNeedTheFlag(t *testing.T) {
 	c := report["conformance"].(object)
 	c["moduleIds"], c["moduleCount"] = []any{"m", "n"}, 2.0
 	c["moduleExercises"] = append(c["moduleExercises"].([]any), object{"surface": "event", "moduleId": "n", "target": "n:e"})
-	c["rpcCalls"] = append(c["rpcCalls"].([]any), object{"method": "plugin.event.handle", "surface": "event", "moduleId": "n", "target": "n:e"})
+	c["rpcCalls"] = append(c["rpcCalls"].([]any), object{
+		"method": "plugin.event.handle", "surface": "event", "moduleId": "n",
+		"target": "n:e",
+	})
 	s := report["sync"].(object)
 	s["skipped"] = []any{"@x/n"}
-	s["trustDecisions"] = append(s["trustDecisions"].([]any), object{"moduleId": "n", "pluginName": "@x/n", "endpointId": "home-machine", "trusted": false, "reason": "module-not-allowed"})
+	s["trustDecisions"] = append(s["trustDecisions"].([]any), object{
+		"moduleId": "n", "pluginName": "@x/n", "endpointId": "home-machine",
+		"trusted": false, "reason": "module-not-allowed",
+	})
 	if err := validate(t, report, "", options); err == nil {
 		t.Error("accepted without the flag")
 	}

@@ -239,8 +239,9 @@ func Counts(m *router.Module) map[string]int {
 		"actionCount": len(m.Actions), "providerCount": len(m.Providers), "evaluatorCount": len(m.Evaluators),
 		"responseHandlerEvaluatorCount":      len(m.ResponseHandlerEvaluators),
 		"responseHandlerFieldEvaluatorCount": len(m.ResponseHandlerFieldEvaluators),
-		"routeCount":                         len(m.Routes), "modelCount": len(m.Models), "eventCount": len(m.Events), "serviceCount": len(m.Services),
-		"appCount": one(m.App != nil), "appBridgeCount": one(bridge),
+		"routeCount":                         len(m.Routes), "modelCount": len(m.Models), "eventCount": len(m.Events),
+		"serviceCount": len(m.Services),
+		"appCount":     one(m.App != nil), "appBridgeCount": one(bridge),
 		"lifecycleCount": one(hook("init") || bridge) + one(hook("dispose") || bridge) + one(hook("applyConfig")),
 		"widgetCount":    len(m.Widgets), "componentTypeCount": len(m.ComponentTypes), "viewCount": len(m.Views),
 	}

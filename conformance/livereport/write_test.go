@@ -158,7 +158,8 @@ func TestAReportThatDoesNotHoldIsNotWritten(t *testing.T) {
 			}
 		})
 	}
-	if _, err := livereport.Write(filepath.Join(t.TempDir(), "none"), base); capability.CodeOf(err) != capability.CodeFailed || !errors.Is(err, os.ErrNotExist) {
+	if _, err := livereport.Write(filepath.Join(t.TempDir(), "none"), base); capability.CodeOf(err) != capability.CodeFailed ||
+		!errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }

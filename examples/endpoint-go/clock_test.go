@@ -20,7 +20,13 @@ func TestConversionsKnowTheDay(t *testing.T) {
 			t.Errorf("%q, %v; want %q", got, err, tt.want)
 		}
 	}
-	for _, tt := range [][3]string{{"25:00", "UTC", "UTC"}, {"now", "UTC", "UTC"}, {"", "Moon/Base", "UTC"}, {"", "UTC", "../etc/passwd"}, {"", "Local", "UTC"}} {
+	for _, tt := range [][3]string{
+		{"25:00", "UTC", "UTC"},
+		{"now", "UTC", "UTC"},
+		{"", "Moon/Base", "UTC"},
+		{"", "UTC", "../etc/passwd"},
+		{"", "Local", "UTC"},
+	} {
 		if _, err := newClock(fixed).convert(tt[0], tt[1], tt[2]); err == nil {
 			t.Errorf("%v is accepted", tt)
 		}
@@ -29,7 +35,8 @@ func TestConversionsKnowTheDay(t *testing.T) {
 
 func TestQuestionsAreFoundInTexts(t *testing.T) {
 	t.Parallel()
-	if q, ok := find("What is 9:30 in Europe/Berlin in Asia/Tokyo?"); !ok || q != (question{Time: "09:30", From: "Europe/Berlin", To: "Asia/Tokyo"}) {
+	if q, ok := find("What is 9:30 in Europe/Berlin in Asia/Tokyo?"); !ok ||
+		q != (question{Time: "09:30", From: "Europe/Berlin", To: "Asia/Tokyo"}) {
 		t.Errorf("%+v, %v", q, ok)
 	}
 	if q, ok := find("What a day!"); ok {

@@ -66,8 +66,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	said := false
 	return device.Run(ctx, device.Config{
-		Gateway: args[0], Token: token, Dir: *dir, ID: *id, Name: "node-go", Version: "1.0.0", Labels: []string{"example"}, Functions: functions(),
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Gateway: args[0], Token: token, Dir: *dir, ID: *id, Name: "node-go", Version: "1.0.0", Labels: []string{"example"},
+		Functions: functions(),
+		Logger:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Changed: func(s device.Status) { // one at a time
 			if s.State != device.Connected || said {
 				return

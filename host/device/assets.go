@@ -62,7 +62,8 @@ func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 		return a.request(ctx, base, http.MethodGet, digest, nil)
 	})
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" cannot be fetched", err).With(cmp.ReasonConnection, "")
+		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" cannot be fetched",
+			err).With(cmp.ReasonConnection, "")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -70,7 +71,8 @@ func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, asset.Size+1))
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" broke off", err).With(cmp.ReasonConnection, "")
+		return nil, capability.Wrap(capability.CodeUnavailable, "node.asset", "the asset "+asset.Digest+" broke off",
+			err).With(cmp.ReasonConnection, "")
 	}
 	if sum := sha256.Sum256(data); int64(len(data)) != asset.Size || hex.EncodeToString(sum[:]) != digest {
 		return nil, cmp.Errorf(cmp.ReasonDigest, "the asset %s is not what its digest and size say", asset.Digest)
@@ -96,7 +98,8 @@ func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.As
 		return req, err
 	})
 	if err != nil {
-		return asset, capability.Wrap(capability.CodeUnavailable, "node.asset", "a value of the answer cannot be sent to the gateway", err).With(cmp.ReasonConnection, "")
+		return asset, capability.Wrap(capability.CodeUnavailable, "node.asset", "a value of the answer cannot be sent to the gateway",
+			err).With(cmp.ReasonConnection, "")
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {

@@ -135,8 +135,15 @@ func webOf(cfg Config) (*web, error) {
 	case bases == nil:
 		return nil, nil // servers of NATS: there may be none
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTimeout, TLSHandshakeTimeout: webTimeout}
-	return &web{bases: bases, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: webTimeout,
+		TLSHandshakeTimeout: webTimeout,
+	}
+	return &web{bases: bases, client: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
 }
 
 // identify finds out who the device is.
@@ -173,7 +180,8 @@ func (d *Device) identify() error {
 	}
 	d.who.PublicKey, d.who.Gateway = d.key.Public, d.cfg.Gateway
 	if !d.who.Enrolled && d.cfg.Token.Empty() {
-		return capability.Errorf(capability.CodeInvalidInput, "node.open", "this node has not enrolled with %s yet, and there is no token to do it with", d.cfg.Gateway).
+		return capability.Errorf(capability.CodeInvalidInput, "node.open",
+			"this node has not enrolled with %s yet, and there is no token to do it with", d.cfg.Gateway).
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
 	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing
@@ -226,8 +234,10 @@ func (d *Device) openHost(ctx context.Context) error {
 		return err
 	}
 	cfg := skill.Config{
-		Node: d.who.ID, Functions: d.functions, Actions: d.actions, Store: store, AllowCode: d.cfg.AllowCode, PreferCode: d.cfg.PreferCode, Limits: d.cfg.Limits,
-		Owner: d.cfg.Owner, AutoConsent: d.cfg.AutoConsent, Refresh: d.Refresh, Event: d.cfg.SkillEvent, Epoch: d.epoch, Version: d.cfg.Version, Isolation: d.cfg.Isolation,
+		Node: d.who.ID, Functions: d.functions, Actions: d.actions, Store: store, AllowCode: d.cfg.AllowCode, PreferCode: d.cfg.PreferCode,
+		Limits: d.cfg.Limits,
+		Owner:  d.cfg.Owner, AutoConsent: d.cfg.AutoConsent, Refresh: d.Refresh, Event: d.cfg.SkillEvent, Epoch: d.epoch, Version: d.cfg.Version,
+		Isolation: d.cfg.Isolation,
 	}
 	if d.cfg.Code != nil {
 		cfg.Runtime = d.cfg.Code
@@ -326,7 +336,8 @@ func (d *Device) enrol(ctx context.Context) (fresh bool, err error) {
 		return false, nil
 	}
 	if d.web == nil {
-		return false, capability.Errorf(capability.CodeInvalidInput, "node.enrol", "%s has no door to enrol at", d.cfg.Gateway).With("", "say the gateway's https address, too")
+		return false, capability.Errorf(capability.CodeInvalidInput, "node.enrol", "%s has no door to enrol at", d.cfg.Gateway).With("",
+			"say the gateway's https address, too")
 	}
 	reply, err := d.web.enrol(ctx, d.who, d.cfg.Token, func(err error) {
 		d.cfg.Logger.Info("the gateway does not enrol this node yet", "gateway", d.cfg.Gateway, "err", err)

@@ -202,7 +202,10 @@ func (s *site) ask(t *testing.T, node, function, kwargs string) (json.RawMessage
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.Call(t.Context(), gateway.Request{Node: node, Function: function, Arguments: args, Caller: wire.Caller{Kind: "agent", ID: "agent:a"}})
+	out, err := s.Call(t.Context(), gateway.Request{
+		Node: node, Function: function, Arguments: args,
+		Caller: wire.Caller{Kind: "agent", ID: "agent:a"},
+	})
 	return out.Value, err
 }
 
@@ -239,7 +242,8 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 	}
 	// Beside it, no other.
 	cfg.Gateway = s.url
-	if _, err := device.New(t.Context(), cfg); capability.CodeOf(err) != capability.CodeConflict || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+	if _, err := device.New(t.Context(), cfg); capability.CodeOf(err) != capability.CodeConflict ||
+		!strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Error(err)
 	}
 	// While it runs, functions come and go.
@@ -332,7 +336,10 @@ func TestWithoutAFolderTheTokenIsShown(t *testing.T) {
 	if _, err := s.ask(t, "simple", "demo.hello", `{"name":"b"}`); err != nil {
 		t.Error(err)
 	}
-	if err := d.Register(device.Func("large", func(context.Context, struct{}) (string, error) { return strings.Repeat("x", 1<<20), nil })); err != nil {
+	if err := d.Register(device.Func("large", func(context.Context, struct{}) (string, error) {
+		return strings.Repeat("x", 1<<20),
+			nil
+	})); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := s.ask(t, "simple", "large", `null`); err != nil || len(s.assets) != 1 {
@@ -351,13 +358,16 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		code   capability.Code
 		hint   string
 	}{
-		"another's id":     {func(c *device.Config) { c.ID = "taken" }, capability.CodeConflict, "junctor nodes remove taken"},
-		"a wrong token":    {func(c *device.Config) { c.Token = secret.New("wrong") }, capability.CodeUnauthenticated, "node token"},
-		"no token":         {func(c *device.Config) { c.Token = secret.Value{} }, capability.CodeInvalidInput, "--node-token-file"},
-		"an id":            {func(c *device.Config) { c.ID = "a b" }, capability.CodeInvalidInput, ""},
-		"plain http":       {func(c *device.Config) { c.Gateway = "http://gateway.example" }, capability.CodeInvalidInput, ""},
-		"no handler":       {func(c *device.Config) { c.Functions = []device.Function{{Name: "x"}} }, capability.CodeInvalidInput, ""},
-		"a reserved name":  {func(c *device.Config) { f := hello(); f.Name = cmp.HostStatus; c.Functions = []device.Function{f} }, capability.CodeDenied, ""},
+		"another's id":  {func(c *device.Config) { c.ID = "taken" }, capability.CodeConflict, "junctor nodes remove taken"},
+		"a wrong token": {func(c *device.Config) { c.Token = secret.New("wrong") }, capability.CodeUnauthenticated, "node token"},
+		"no token":      {func(c *device.Config) { c.Token = secret.Value{} }, capability.CodeInvalidInput, "--node-token-file"},
+		"an id":         {func(c *device.Config) { c.ID = "a b" }, capability.CodeInvalidInput, ""},
+		"plain http":    {func(c *device.Config) { c.Gateway = "http://gateway.example" }, capability.CodeInvalidInput, ""},
+		"no handler":    {func(c *device.Config) { c.Functions = []device.Function{{Name: "x"}} }, capability.CodeInvalidInput, ""},
+		"a reserved name": {
+			func(c *device.Config) { f := hello(); f.Name = cmp.HostStatus; c.Functions = []device.Function{f} },
+			capability.CodeDenied, "",
+		},
 		"one name twice":   {func(c *device.Config) { c.Functions = []device.Function{hello(), hello()} }, capability.CodeConflict, ""},
 		"no folder, token": {func(c *device.Config) { c.Dir, c.Token = "", secret.Value{} }, capability.CodeInvalidInput, ""},
 	} {
@@ -366,7 +376,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			cfg := device.Config{Gateway: s.url, Token: secret.New(token), Dir: t.TempDir(), ID: "a"}
 			tt.change(&cfg)
 			err := device.Run(t.Context(), cfg)
-			if e := capability.AsError(err); e == nil || e.Code != tt.code || !strings.Contains(e.Hint, tt.hint) || strings.Contains(fmt.Sprint(e), token) {
+			if e := capability.AsError(err); e == nil || e.Code != tt.code || !strings.Contains(e.Hint, tt.hint) ||
+				strings.Contains(fmt.Sprint(e), token) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -379,7 +390,10 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := device.New(t.Context(), device.Config{Gateway: s.url, Token: secret.New(token), Dir: dir}); capability.AsError(err).Reason != "key_exposed" {
+	if _, err := device.New(t.Context(), device.Config{
+		Gateway: s.url, Token: secret.New(token),
+		Dir: dir,
+	}); capability.AsError(err).Reason != "key_exposed" {
 		t.Error(err)
 	}
 }
@@ -387,7 +401,10 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 func TestAGatewayThatForgotIsShownTheTokenOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	cfg := device.Config{Token: secret.New(token), Dir: t.TempDir(), ID: "a", ReconnectWait: 20 * time.Millisecond, ReconnectMax: 50 * time.Millisecond}
+	cfg := device.Config{
+		Token: secret.New(token), Dir: t.TempDir(), ID: "a", ReconnectWait: 20 * time.Millisecond,
+		ReconnectMax: 50 * time.Millisecond,
+	}
 	s.run(t, cfg).end(t)
 	s.mu.Lock()
 	clear(s.keys)
@@ -413,10 +430,14 @@ func TestArgumentsAreRead(t *testing.T) {
 		places []string
 		want   string
 	}{
-		"none":         {cmp.Arguments{}, nil, ""},
-		"by name":      {cmp.Arguments{Kwargs: map[string]json.RawMessage{"name": raw(`"x"`)}}, nil, "x"},
-		"by place":     {cmp.Arguments{Args: []json.RawMessage{raw(`"x"`)}}, []string{"name"}, "x"},
-		"twice":        {cmp.Arguments{Args: []json.RawMessage{raw(`"x"`)}, Kwargs: map[string]json.RawMessage{"name": raw(`"y"`)}}, []string{"name"}, "error"},
+		"none":     {cmp.Arguments{}, nil, ""},
+		"by name":  {cmp.Arguments{Kwargs: map[string]json.RawMessage{"name": raw(`"x"`)}}, nil, "x"},
+		"by place": {cmp.Arguments{Args: []json.RawMessage{raw(`"x"`)}}, []string{"name"}, "x"},
+		"twice": {
+			cmp.Arguments{Args: []json.RawMessage{raw(`"x"`)}, Kwargs: map[string]json.RawMessage{"name": raw(`"y"`)}},
+			[]string{"name"},
+			"error",
+		},
 		"too many":     {cmp.Arguments{Args: []json.RawMessage{raw(`1`), raw(`2`)}}, []string{"name"}, "error"},
 		"another type": {cmp.Arguments{Kwargs: map[string]json.RawMessage{"name": raw(`1`)}}, nil, "error"},
 	} {

@@ -69,7 +69,8 @@ func openFolder(dir string) (*folder, error) {
 				With("", "keep it on a disk of this machine")
 		}
 		pid, _ := io.ReadAll(io.LimitReader(f, 32))
-		return nil, capability.Errorf(capability.CodeConflict, "node.open", "process %s is the node of this folder already", orUnknown(string(pid))).
+		return nil, capability.Errorf(capability.CodeConflict, "node.open", "process %s is the node of this folder already",
+			orUnknown(string(pid))).
 			With("node_running", "junctor node status shows it; one home is one node")
 	}
 	if err := f.Truncate(0); err == nil {
@@ -151,7 +152,8 @@ func (f *folder) key() (messaging.Key, error) {
 		return key, nil
 	}
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return messaging.Key{}, capability.Errorf(capability.CodeDenied, "node.open", "others may read the node's key %s", path).With("key_exposed", "chmod 600 "+path)
+		return messaging.Key{}, capability.Errorf(capability.CodeDenied, "node.open", "others may read the node's key %s",
+			path).With("key_exposed", "chmod 600 "+path)
 	}
 	var data []byte
 	if err == nil {
@@ -259,7 +261,8 @@ func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply 
 	if resp.StatusCode == http.StatusOK {
 		reply, err := wire.Decode[wire.EnrolReply](data)
 		if err != nil {
-			return reply, false, capability.Wrap(capability.CodeInvalidInput, "node.enrol", "what answers at "+w.hosts()+" is not a gateway", err).With("", "check the URL: it is that of a junctor server")
+			return reply, false, capability.Wrap(capability.CodeInvalidInput, "node.enrol", "what answers at "+w.hosts()+" is not a gateway",
+				err).With("", "check the URL: it is that of a junctor server")
 		}
 		if reply.NodeID != who.ID {
 			err = cmp.Errorf(cmp.ReasonEncoding, "the gateway enrolled %s, not %s", reply.NodeID, who.ID)

@@ -25,5 +25,6 @@ func ExampleRun() {
 		fmt.Println(e.Code, e.Message)
 	}
 	// Output:
-	// invalid_input this is not the address of a gateway: without encryption only this machine is reached; use https or tls, or the near end of a tunnel
+	// invalid_input this is not the address of a gateway: without encryption only this machine is reached; use
+	// https or tls, or the near end of a tunnel
 }

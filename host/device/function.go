@@ -143,8 +143,10 @@ func (f Function) registered() (functions.Function, error) {
 		return functions.Function{}, cmp.Errorf(cmp.ReasonReserved, "the name %s belongs to the protocol", f.Name)
 	}
 	return functions.Function{
-		Name: f.Name, Description: f.Description, Version: f.Version, Tags: f.Tags, Timeout: f.Timeout, Priority: f.Priority, MaxConcurrent: f.MaxConcurrent,
-		Stream: f.Stream != nil, Effect: f.Effect, MediaType: f.MediaType, InputSchema: f.InputSchema, OutputSchema: f.OutputSchema, Handle: handle,
+		Name: f.Name, Description: f.Description, Version: f.Version, Tags: f.Tags, Timeout: f.Timeout, Priority: f.Priority,
+		MaxConcurrent: f.MaxConcurrent,
+		Stream:        f.Stream != nil, Effect: f.Effect, MediaType: f.MediaType, InputSchema: f.InputSchema, OutputSchema: f.OutputSchema,
+		Handle: handle,
 	}, nil
 }
 

@@ -65,14 +65,16 @@ func New(cfg Config) (*Service, error) {
 		messages: session.NewMessages(session.MessagesConfig{Store: sqlstore.New(cfg.Store)}),
 	}
 	c := engine.Config{
-		Runs: s.runs, Messages: s.messages, Results: cfg.Results, Log: cfg.Log, Commands: cfg.Commands.Commands, Usage: cfg.Commands.Usage, Home: cfg.Home,
+		Runs: s.runs, Messages: s.messages, Results: cfg.Results, Log: cfg.Log, Commands: cfg.Commands.Commands, Usage: cfg.Commands.Usage,
+		Home:      cfg.Home,
 		Subagents: cfg.Subagents,
 	}
 	if cfg.Model != nil {
 		c.Model = talker{cfg.Model}
 	}
 	s.surface = chatserve.New(chatserve.Config{
-		Door: cfg.Door, Chat: engine.New(c), Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview, Blobs: cfg.Blobs,
+		Door: cfg.Door, Chat: engine.New(c), Runs: s.runs, Commands: cfg.Commands.Commands, Refresh: cfg.Commands.Refresh, Preview: s.preview,
+		Blobs: cfg.Blobs,
 	})
 	return s, nil
 }
@@ -138,7 +140,8 @@ func (s *Service) preview(ctx context.Context, who capability.Principal, id stri
 		return capability.Preview{}, err
 	}
 	_, p, err := s.cfg.Engine.Preview(ctx, capability.Invocation{
-		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal, Target: capability.Target{Member: engine.Member(route)},
+		Surface: "slash", Principal: who, Session: id, Input: input, Audience: capability.AudienceInternal,
+		Target: capability.Target{Member: engine.Member(route)},
 	})
 	return p, err
 }

@@ -64,17 +64,27 @@ type foreignKey struct {
 func foreignKeys(programs []Program) []foreignKey {
 	list := []foreignKey{
 		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType(programs))},
-		{"PARALLAX_AGENT_SELECTION_STRATEGY", "agents.strategy; heuristic is ranked", as("agents.strategy", choice(map[string]string{"heuristic": "ranked"}, "fixed", "ranked"))},
-		{"PARALLAX_DEFAULT_APPROVAL_PRESET", "agents.preset", as("agents.preset", choice(nil, "readonly", "standard", "permissive", "autonomous"))},
+		{
+			"PARALLAX_AGENT_SELECTION_STRATEGY", "agents.strategy; heuristic is ranked",
+			as("agents.strategy", choice(map[string]string{"heuristic": "ranked"}, "fixed", "ranked")),
+		},
+		{"PARALLAX_DEFAULT_APPROVAL_PRESET", "agents.preset", as("agents.preset",
+			choice(nil, "readonly", "standard", "permissive", "autonomous"))},
 		{"PARALLAX_LLM_PROVIDER", "agents.credentials", as("agents.credentials", choice(nil, "subscription", "api_keys", "cloud"))},
 		{"PARALLAX_AIDER_PROVIDER", "agents.aider_provider", as("agents.aider_provider", choice(nil, "anthropic", "openai", "google"))},
 		{"PARALLAX_OPENCODE_BASE_URL", "agents.opencode_url", as("agents.opencode_url", serviceURL)},
 		{"PARALLAX_OPENCODE_LOCAL", "agents.opencode_local", as("agents.opencode_local", truth)},
-		{"PARALLAX_OPENCODE_API_KEY", "The key of agents.opencode_url, where agents.opencode_key_secret names none.", hidden("PARALLAX_OPENCODE_API_KEY")},
+		{
+			"PARALLAX_OPENCODE_API_KEY", "The key of agents.opencode_url, where agents.opencode_key_secret names none.",
+			hidden("PARALLAX_OPENCODE_API_KEY"),
+		},
 		{"PARALLAX_CODING_DIRECTORY", "agents.coding_directory", as("agents.coding_directory", folder)},
 		{"CODING_AGENT_ALLOWED_WORKDIRS", "agents.workdirs", as("agents.workdirs", folders)},
 		{"CODING_AGENT_SANDBOX", "agents.any_workdir: off, false and 0 set it", as("agents.any_workdir", untruth)},
-		{"PARALLAX_SCRATCH_RETENTION", "agents.scratch_retention; keep is persistent", as("agents.scratch_retention", choice(map[string]string{"keep": "persistent"}, "ephemeral", "pending_decision", "persistent"))},
+		{
+			"PARALLAX_SCRATCH_RETENTION", "agents.scratch_retention; keep is persistent",
+			as("agents.scratch_retention", choice(map[string]string{"keep": "persistent"}, "ephemeral", "pending_decision", "persistent")),
+		},
 		{"PARALLAX_SCRATCH_DECISION_TTL_MS", "agents.scratch_ttl, in milliseconds", as("agents.scratch_ttl", millis(1))},
 		{"ELIZA_APP_VERIFICATION_MAX_RETRIES", "agents.validator_retries", as("agents.validator_retries", number(0, maxRetries))},
 		{"ELIZA_ENABLE_CHILD_SKILL_CALLBACK", "agents.skill_callback: 0, false, no and off take it away", as("agents.skill_callback", truth)},
@@ -179,7 +189,11 @@ func readForeignFile(path string, programs []Program) (*foreignSays, error) {
 		key  string
 		read func(string) (any, error)
 	}{
-		{[]string{"agents", "defaults", "subscriptionProvider"}, "agents.subscription", choice(nil, "anthropic-subscription", "openai-codex", "openai-subscription")},
+		{
+			[]string{"agents", "defaults", "subscriptionProvider"},
+			"agents.subscription",
+			choice(nil, "anthropic-subscription", "openai-codex", "openai-subscription"),
+		},
 		{[]string{"agents", "defaults", "codexSubscriptionRestrictedToCodexFramework"}, "agents.codex_login_only", truth},
 		{[]string{"codexSubscriptionRestrictedToCodexFramework"}, "agents.codex_login_only", truth},
 	} {

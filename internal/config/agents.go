@@ -129,7 +129,8 @@ func (a *Agents) check(programs []Program) error {
 		oneOf("agents.subscription", a.Subscription, "", "anthropic-subscription", "openai-codex", "openai-subscription"),
 		oneOf("agents.scratch_retention", a.ScratchRetention, "", "ephemeral", "pending_decision", "persistent"),
 		absolute("agents.coding_directory", a.CodingDirectory), absolute("agents.workspace_base", a.WorkspaceBase),
-		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200), within("agents.validator_retries", a.ValidatorRetries, 0, maxRetries),
+		within("agents.cols", a.Cols, 20, 500), within("agents.rows", a.Rows, 5, 200),
+		within("agents.validator_retries", a.ValidatorRetries, 0, maxRetries),
 		positive("agents.scratch_ttl", a.ScratchTTL), positive("agents.workspace_ttl", a.WorkspaceTTL),
 	} {
 		if err != nil {

@@ -31,12 +31,15 @@ func foreignCases() map[string]struct {
 		want  config.Agents
 	}
 	cases := map[string]c{
-		"PARALLAX_DEFAULT_AGENT_TYPE":        {"Claude Code", agentsWith(func(a *config.Agents) { a.DefaultType = "claude" })},
-		"PARALLAX_AGENT_SELECTION_STRATEGY":  {"heuristic", agentsWith(func(a *config.Agents) { a.Strategy = "ranked" })},
-		"PARALLAX_DEFAULT_APPROVAL_PRESET":   {"standard", agentsWith(func(a *config.Agents) { a.Preset = "standard" })},
-		"PARALLAX_LLM_PROVIDER":              {"api_keys", agentsWith(func(a *config.Agents) { a.Credentials = "api_keys" })},
-		"PARALLAX_AIDER_PROVIDER":            {"google", agentsWith(func(a *config.Agents) { a.AiderProvider = "google" })},
-		"PARALLAX_OPENCODE_BASE_URL":         {"http://127.0.0.1:1/v1", agentsWith(func(a *config.Agents) { a.OpenCodeURL = "http://127.0.0.1:1/v1" })},
+		"PARALLAX_DEFAULT_AGENT_TYPE":       {"Claude Code", agentsWith(func(a *config.Agents) { a.DefaultType = "claude" })},
+		"PARALLAX_AGENT_SELECTION_STRATEGY": {"heuristic", agentsWith(func(a *config.Agents) { a.Strategy = "ranked" })},
+		"PARALLAX_DEFAULT_APPROVAL_PRESET":  {"standard", agentsWith(func(a *config.Agents) { a.Preset = "standard" })},
+		"PARALLAX_LLM_PROVIDER":             {"api_keys", agentsWith(func(a *config.Agents) { a.Credentials = "api_keys" })},
+		"PARALLAX_AIDER_PROVIDER":           {"google", agentsWith(func(a *config.Agents) { a.AiderProvider = "google" })},
+		"PARALLAX_OPENCODE_BASE_URL": {
+			"http://127.0.0.1:1/v1",
+			agentsWith(func(a *config.Agents) { a.OpenCodeURL = "http://127.0.0.1:1/v1" }),
+		},
 		"PARALLAX_OPENCODE_LOCAL":            {"1", agentsWith(func(a *config.Agents) { a.OpenCodeLocal = true })},
 		"PARALLAX_OPENCODE_API_KEY":          {"k3y-of-a-service", config.Default().Agents},
 		"PARALLAX_CODING_DIRECTORY":          {"/code", agentsWith(func(a *config.Agents) { a.CodingDirectory = "/code" })},
@@ -47,23 +50,37 @@ func foreignCases() map[string]struct {
 		"ELIZA_APP_VERIFICATION_MAX_RETRIES": {"0", agentsWith(func(a *config.Agents) { a.ValidatorRetries = 0 })},
 		"ELIZA_ENABLE_CHILD_SKILL_CALLBACK":  {"no", agentsWith(func(a *config.Agents) { a.SkillCallback = false })},
 		"TASK_AGENT_ROLE_POLICY":             {`{"default":"USER"}`, agentsWith(func(a *config.Agents) { a.RolePolicy = `{"default":"USER"}` })},
-		"TASK_AGENT_CONNECTOR_ROLE_POLICY":   {`{"discord":"OWNER"}`, agentsWith(func(a *config.Agents) { a.ConnectorPolicy = `{"discord":"OWNER"}` })},
-		"PARALLAX_DEBUG_CAPTURE":             {"1", agentsWith(func(a *config.Agents) { a.Record = true })},
-		"PTY_SERVICE_CONFIG": {`{"maxConcurrentSessions":5,"idleTimeoutMs":60000,"defaultRows":30,"defaultCols":100,"other":[]}`, agentsWith(func(a *config.Agents) {
-			a.MaxSessions, a.IdleTimeout, a.Rows, a.Cols = 5, time.Minute, 30, 100
-		})},
-		"CODING_WORKSPACE_CONFIG": {`{"baseDir":"/w","branchPrefix":"bot","workspaceTtlMs":1000,"credentials":{"github":{"token":"ghp_aaaa"}}}`, agentsWith(func(a *config.Agents) {
-			a.WorkspaceBase, a.BranchPrefix, a.WorkspaceTTL = "/w", "bot", time.Second
-		})},
+		"TASK_AGENT_CONNECTOR_ROLE_POLICY": {
+			`{"discord":"OWNER"}`,
+			agentsWith(func(a *config.Agents) { a.ConnectorPolicy = `{"discord":"OWNER"}` }),
+		},
+		"PARALLAX_DEBUG_CAPTURE": {"1", agentsWith(func(a *config.Agents) { a.Record = true })},
+		"PTY_SERVICE_CONFIG": {
+			`{"maxConcurrentSessions":5,"idleTimeoutMs":60000,"defaultRows":30,"defaultCols":100,"other":[]}`,
+			agentsWith(func(a *config.Agents) {
+				a.MaxSessions, a.IdleTimeout, a.Rows, a.Cols = 5, time.Minute, 30, 100
+			}),
+		},
+		"CODING_WORKSPACE_CONFIG": {
+			`{"baseDir":"/w","branchPrefix":"bot","workspaceTtlMs":1000,"credentials":{"github":{"token":"ghp_aaaa"}}}`,
+			agentsWith(func(a *config.Agents) {
+				a.WorkspaceBase, a.BranchPrefix, a.WorkspaceTTL = "/w", "bot", time.Second
+			}),
+		},
 		"CUSTOM_CREDENTIAL_KEYS": {"A_KEY,B_KEY", agentsWith(func(a *config.Agents) { a.CustomKeys = []string{"A_KEY", "B_KEY"} })},
 		"GITHUB_OAUTH_CLIENT_ID": {"Iv1.0", agentsWith(func(a *config.Agents) { a.GitHubClientID = "Iv1.0" })},
 	}
 	for name, set := range map[string]func(*config.Agents, string){
-		"CLAUDE_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.Claude.Powerful = m }, "CLAUDE_MODEL_FAST": func(a *config.Agents, m string) { a.Models.Claude.Fast = m },
-		"CODEX_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.Codex.Powerful = m }, "CODEX_MODEL_FAST": func(a *config.Agents, m string) { a.Models.Codex.Fast = m },
-		"GEMINI_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.Gemini.Powerful = m }, "GEMINI_MODEL_FAST": func(a *config.Agents, m string) { a.Models.Gemini.Fast = m },
-		"AIDER_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.Aider.Powerful = m }, "AIDER_MODEL_FAST": func(a *config.Agents, m string) { a.Models.Aider.Fast = m },
-		"OPENCODE_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.OpenCode.Powerful = m }, "OPENCODE_MODEL_FAST": func(a *config.Agents, m string) { a.Models.OpenCode.Fast = m },
+		"CLAUDE_MODEL_POWERFUL":   func(a *config.Agents, m string) { a.Models.Claude.Powerful = m },
+		"CLAUDE_MODEL_FAST":       func(a *config.Agents, m string) { a.Models.Claude.Fast = m },
+		"CODEX_MODEL_POWERFUL":    func(a *config.Agents, m string) { a.Models.Codex.Powerful = m },
+		"CODEX_MODEL_FAST":        func(a *config.Agents, m string) { a.Models.Codex.Fast = m },
+		"GEMINI_MODEL_POWERFUL":   func(a *config.Agents, m string) { a.Models.Gemini.Powerful = m },
+		"GEMINI_MODEL_FAST":       func(a *config.Agents, m string) { a.Models.Gemini.Fast = m },
+		"AIDER_MODEL_POWERFUL":    func(a *config.Agents, m string) { a.Models.Aider.Powerful = m },
+		"AIDER_MODEL_FAST":        func(a *config.Agents, m string) { a.Models.Aider.Fast = m },
+		"OPENCODE_MODEL_POWERFUL": func(a *config.Agents, m string) { a.Models.OpenCode.Powerful = m },
+		"OPENCODE_MODEL_FAST":     func(a *config.Agents, m string) { a.Models.OpenCode.Fast = m },
 	} {
 		cases["PARALLAX_"+name] = c{"m-1", agentsWith(func(a *config.Agents) { set(a, "m-1") })}
 	}
@@ -99,10 +116,12 @@ func TestForeignVariablesFillKeys(t *testing.T) {
 		}
 	}
 	c, err := load(t, "", []string{"CODING_WORKSPACE_CONFIG=" + cases["CODING_WORKSPACE_CONFIG"].value, "PARALLAX_OPENCODE_API_KEY=k"}, nil)
-	if token, key := c.Foreign.Secret("GITHUB_TOKEN"), c.Foreign.Secret("PARALLAX_OPENCODE_API_KEY"); err != nil || !token.Equal("ghp_aaaa") || !key.Equal("k") {
+	if token, key := c.Foreign.Secret("GITHUB_TOKEN"), c.Foreign.Secret("PARALLAX_OPENCODE_API_KEY"); err != nil ||
+		!token.Equal("ghp_aaaa") || !key.Equal("k") {
 		t.Errorf("%v: the credentials are not kept", err)
 	}
-	if c, err := load(t, "", []string{"PTY_SERVICE_CONFIG={\"maxSessions\":3,\"debug\":true}"}, nil); err != nil || c.Agents.MaxSessions != 3 || c.Log.Level != "debug" {
+	if c, err := load(t, "", []string{"PTY_SERVICE_CONFIG={\"maxSessions\":3,\"debug\":true}"}, nil); err != nil ||
+		c.Agents.MaxSessions != 3 || c.Log.Level != "debug" {
 		t.Errorf("%v %+v", err, c.Log)
 	}
 }
@@ -114,18 +133,23 @@ func quoted(s string) string {
 func TestBadForeignValuesNameTheirVariable(t *testing.T) {
 	t.Parallel()
 	bad := map[string][]string{
-		"PARALLAX_DEFAULT_AGENT_TYPE": {"emacs", "hermes"}, "PARALLAX_AGENT_SELECTION_STRATEGY": {"random"}, "PARALLAX_DEFAULT_APPROVAL_PRESET": {"yolo"},
-		"PARALLAX_LLM_PROVIDER": {"x"}, "PARALLAX_AIDER_PROVIDER": {"x"}, "PARALLAX_OPENCODE_BASE_URL": {"ftp://a", "http://u:p@a"}, "PARALLAX_OPENCODE_LOCAL": {"perhaps"},
-		"PARALLAX_CODING_DIRECTORY": {"code", "/a,/b"}, "CODING_AGENT_ALLOWED_WORKDIRS": {"a"}, "CODING_AGENT_SANDBOX": {"maybe"}, "PARALLAX_SCRATCH_RETENTION": {"x"},
-		"PARALLAX_SCRATCH_DECISION_TTL_MS": {"1h", "0", "-1", "99999999999999"}, "ELIZA_APP_VERIFICATION_MAX_RETRIES": {"-1", "x"}, "ELIZA_ENABLE_CHILD_SKILL_CALLBACK": {"x"},
-		"TASK_AGENT_ROLE_POLICY": {"{", "KING"}, "TASK_AGENT_CONNECTOR_ROLE_POLICY": {"[]"}, "PARALLAX_DEBUG_CAPTURE": {"x"},
+		"PARALLAX_DEFAULT_AGENT_TYPE": {"emacs", "hermes"}, "PARALLAX_AGENT_SELECTION_STRATEGY": {"random"},
+		"PARALLAX_DEFAULT_APPROVAL_PRESET": {"yolo"},
+		"PARALLAX_LLM_PROVIDER":            {"x"}, "PARALLAX_AIDER_PROVIDER": {"x"}, "PARALLAX_OPENCODE_BASE_URL": {"ftp://a", "http://u:p@a"},
+		"PARALLAX_OPENCODE_LOCAL":   {"perhaps"},
+		"PARALLAX_CODING_DIRECTORY": {"code", "/a,/b"}, "CODING_AGENT_ALLOWED_WORKDIRS": {"a"}, "CODING_AGENT_SANDBOX": {"maybe"},
+		"PARALLAX_SCRATCH_RETENTION":       {"x"},
+		"PARALLAX_SCRATCH_DECISION_TTL_MS": {"1h", "0", "-1", "99999999999999"}, "ELIZA_APP_VERIFICATION_MAX_RETRIES": {"-1", "x"},
+		"ELIZA_ENABLE_CHILD_SKILL_CALLBACK": {"x"},
+		"TASK_AGENT_ROLE_POLICY":            {"{", "KING"}, "TASK_AGENT_CONNECTOR_ROLE_POLICY": {"[]"}, "PARALLAX_DEBUG_CAPTURE": {"x"},
 		"PTY_SERVICE_CONFIG":      {"[]", "{", `{"maxSessions":0}`, `{"defaultCols":"x"}`, `{"idleTimeoutMs":-1}`, `{"defaultRows":{}}`},
 		"CODING_WORKSPACE_CONFIG": {"x", `{"baseDir":"rel"}`, `{"workspaceTtlMs":0}`, `{"credentials":{"github":{"token":5}},"s":"s3cret"}`},
 		"CUSTOM_CREDENTIAL_KEYS":  {"A-B"}, "PARALLAX_CLAUDE_MODEL_POWERFUL": {"--danger", "a b"}, "PARALLAX_OPENCODE_MODEL_FAST": {"-x"},
 	}
 	for name, values := range bad {
 		for _, value := range values {
-			if _, err := load(t, "", []string{name + "=" + value}, nil); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "s3cret") {
+			if _, err := load(t, "", []string{name + "=" + value}, nil); err == nil || !strings.Contains(err.Error(), name) ||
+				strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s=%s: %v", name, value, err)
 			}
 		}
@@ -136,9 +160,12 @@ func TestBadForeignValuesNameTheirVariable(t *testing.T) {
 		}
 	}
 	for key, says := range map[string]string{
-		"{default_type: emacs}": "agents.default_type", "{preset: yolo}": "agents.preset", "{strategy: heuristic}": "agents.strategy", "{cols: 10}": "agents.cols", "{rows: 500}": "agents.rows",
-		"{scratch_ttl: 0s}": "agents.scratch_ttl", "{coding_directory: x}": "agents.coding_directory", "{branch_prefix: '-x'}": "agents.branch_prefix", "{custom_credential_keys: [a-b]}": "agents.custom_credential_keys",
-		"{role_policy: x}": "agents.role_policy", "{models: {codex: {fast: -x}}}": "agents.models", "{idle_timeout: -1s}": "agents.idle_timeout", "{opencode_url: x}": "agents.opencode_url", "{validator_retries: 101}": "agents.validator_retries",
+		"{default_type: emacs}": "agents.default_type", "{preset: yolo}": "agents.preset", "{strategy: heuristic}": "agents.strategy",
+		"{cols: 10}": "agents.cols", "{rows: 500}": "agents.rows",
+		"{scratch_ttl: 0s}": "agents.scratch_ttl", "{coding_directory: x}": "agents.coding_directory",
+		"{branch_prefix: '-x'}": "agents.branch_prefix", "{custom_credential_keys: [a-b]}": "agents.custom_credential_keys",
+		"{role_policy: x}": "agents.role_policy", "{models: {codex: {fast: -x}}}": "agents.models", "{idle_timeout: -1s}": "agents.idle_timeout",
+		"{opencode_url: x}": "agents.opencode_url", "{validator_retries: 101}": "agents.validator_retries",
 	} {
 		if _, err := load(t, "agents: "+key, nil, nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", key, err)
@@ -158,12 +185,17 @@ func TestLayersOfTaskAgents(t *testing.T) {
 	}
 	write(`{"env":{"PARALLAX_DEFAULT_AGENT_TYPE":"codex","PARALLAX_DEFAULT_APPROVAL_PRESET":"standard","PARALLAX_LLM_PROVIDER":"cloud","PARALLAX_SCRATCH_RETENTION":"ephemeral","CUSTOM_CREDENTIAL_KEYS":"MY_KEY","MY_KEY":"mine","ANTHROPIC_API_KEY":"sk-1","OTHER":"x"},` +
 		`"agents":{"defaults":{"subscriptionProvider":"openai-codex"}}}`)
-	c, err := load(t, "agents: {preset: readonly, credentials: subscription}", []string{"ELIZA_CONFIG_PATH=" + file, "PARALLAX_DEFAULT_APPROVAL_PRESET=permissive", "PARALLAX_LLM_PROVIDER=api_keys", "JUNCTOR_AGENTS_CREDENTIALS=cloud"}, nil)
+	c, err := load(t, "agents: {preset: readonly, credentials: subscription}",
+		[]string{
+			"ELIZA_CONFIG_PATH=" + file, "PARALLAX_DEFAULT_APPROVAL_PRESET=permissive", "PARALLAX_LLM_PROVIDER=api_keys",
+			"JUNCTOR_AGENTS_CREDENTIALS=cloud",
+		}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := c.Agents
-	if a.DefaultType != "codex" || a.Preset != "permissive" || a.Credentials != "cloud" || a.ScratchRetention != "ephemeral" || a.Subscription != "openai-codex" {
+	if a.DefaultType != "codex" || a.Preset != "permissive" || a.Credentials != "cloud" || a.ScratchRetention != "ephemeral" ||
+		a.Subscription != "openai-codex" {
 		t.Errorf("%+v", a)
 	}
 	got := map[string]string{}
@@ -187,12 +219,14 @@ func TestLayersOfTaskAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now.Agents.DefaultType != "claude" || now.Agents.Preset != "permissive" || now.Agents.Credentials != "cloud" || now.Agents.ScratchRetention != "" || now.Agents.Subscription != "" || now.Log.Level != "info" || len(now.Foreign.Secrets) != 0 {
+	if now.Agents.DefaultType != "claude" || now.Agents.Preset != "permissive" || now.Agents.Credentials != "cloud" ||
+		now.Agents.ScratchRetention != "" || now.Agents.Subscription != "" || now.Log.Level != "info" || len(now.Foreign.Secrets) != 0 {
 		t.Errorf("%+v", now.Agents)
 	}
 	// What cannot be used states where, and nothing has changed.
 	write(`{"env":{"PARALLAX_DEFAULT_AGENT_TYPE":"emacs"}}`)
-	if same, err := c.Reread(); err == nil || !strings.Contains(err.Error(), "agent.json: env.PARALLAX_DEFAULT_AGENT_TYPE") || same.Agents.DefaultType != "codex" {
+	if same, err := c.Reread(); err == nil || !strings.Contains(err.Error(), "agent.json: env.PARALLAX_DEFAULT_AGENT_TYPE") ||
+		same.Agents.DefaultType != "codex" {
 		t.Errorf("%v %+v", err, same.Agents)
 	}
 	if err := os.Remove(file); err != nil {
@@ -240,7 +274,8 @@ func TestTheReferenceSaysWhatCanBeSetAtRunTime(t *testing.T) {
 			got[k.Path] = true
 		}
 	}
-	if len(got) != 14 || !got["agents.default_type"] || !got["agents.strategy"] || !got["agents.preset"] || !got["agents.credentials"] || !got["agents.models.codex.fast"] {
+	if len(got) != 14 || !got["agents.default_type"] || !got["agents.strategy"] || !got["agents.preset"] || !got["agents.credentials"] ||
+		!got["agents.models.codex.fast"] {
 		t.Errorf("keys = %q, want 14 with the agents.* keys above", slices.Sorted(maps.Keys(got)))
 	}
 }

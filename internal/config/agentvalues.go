@@ -150,7 +150,9 @@ func folders(s string) (any, error) {
 
 // members reads the JSON object of a variable, whose values may be secrets: an error says
 // none. Unknown members belong to other programs.
-func members(s string, read map[string]func(string) (any, error), keys map[string]string, f *foreignSays) (map[string]json.RawMessage, error) {
+func members(s string, read map[string]func(string) (any, error), keys map[string]string,
+	f *foreignSays,
+) (map[string]json.RawMessage, error) {
 	var doc map[string]json.RawMessage
 	if jsonx.Unmarshal([]byte(s), &doc) != nil || doc == nil {
 		return nil, errors.New("it is not a JSON object")
@@ -176,15 +178,22 @@ func members(s string, read map[string]func(string) (any, error), keys map[strin
 
 func terminals(s string, f *foreignSays) error {
 	_, err := members(s,
-		map[string]func(string) (any, error){"maxConcurrentSessions": number(1, 200), "maxSessions": number(1, 200), "idleTimeoutMs": millis(0), "defaultRows": number(5, 200), "defaultCols": number(20, 500)},
-		map[string]string{"maxConcurrentSessions": "agents.max_sessions", "maxSessions": "agents.max_sessions", "idleTimeoutMs": "agents.idle_timeout", "defaultRows": "agents.rows", "defaultCols": "agents.cols"}, f)
+		map[string]func(string) (any, error){
+			"maxConcurrentSessions": number(1, 200), "maxSessions": number(1, 200), "idleTimeoutMs": millis(0),
+			"defaultRows": number(5, 200), "defaultCols": number(20, 500),
+		},
+		map[string]string{
+			"maxConcurrentSessions": "agents.max_sessions", "maxSessions": "agents.max_sessions",
+			"idleTimeoutMs": "agents.idle_timeout", "defaultRows": "agents.rows", "defaultCols": "agents.cols",
+		}, f)
 	return err
 }
 
 func workspaces(s string, f *foreignSays) error {
 	doc, err := members(s,
 		map[string]func(string) (any, error){"baseDir": folder, "branchPrefix": text, "workspaceTtlMs": millis(1)},
-		map[string]string{"baseDir": "agents.workspace_base", "branchPrefix": "agents.branch_prefix", "workspaceTtlMs": "agents.workspace_ttl"}, f)
+		map[string]string{"baseDir": "agents.workspace_base", "branchPrefix": "agents.branch_prefix", "workspaceTtlMs": "agents.workspace_ttl"},
+		f)
 	if err != nil || doc["credentials"] == nil {
 		return err
 	}

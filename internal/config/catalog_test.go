@@ -33,7 +33,8 @@ func TestTheCatalogHasAFileOfItsOwn(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.30q: %v", text, err)
 		}
-		if strings.HasPrefix(text, "slots: {") && (s.Slots["memory"].Mode != "parallel" || s.Owners["messaging:slack:work"] != "slack-pro/adapter" || len(s.Policy) != 1) {
+		if strings.HasPrefix(text, "slots: {") && (s.Slots["memory"].Mode != "parallel" ||
+			s.Owners["messaging:slack:work"] != "slack-pro/adapter" || len(s.Policy) != 1) {
 			t.Errorf("%+v", s)
 		}
 	}

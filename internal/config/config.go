@@ -241,7 +241,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	for name, n := range map[string]int{
-		"calls_per_minute": c.Extensions.CallsPerMinute, "burst": c.Extensions.Burst, "max_concurrent": c.Extensions.MaxConcurrent, "per_user": c.Extensions.PerUser, "queue": c.Extensions.Queue,
+		"calls_per_minute": c.Extensions.CallsPerMinute, "burst": c.Extensions.Burst, "max_concurrent": c.Extensions.MaxConcurrent,
+		"per_user": c.Extensions.PerUser, "queue": c.Extensions.Queue,
 	} {
 		if n < 1 {
 			return fmt.Errorf("extensions.%s: %d is too few; use 1 or more", name, n)

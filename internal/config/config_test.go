@@ -41,7 +41,10 @@ func TestNoFileIsTheDefault(t *testing.T) {
 	want := config.Default()
 	want.Home = "home"
 	missing := filepath.Join(t.TempDir(), "none.yaml")
-	got, err := config.Load("home", missing, false, []string{"PATH=/bin", "JUNCTOR_HOME=x", "JUNCTOR_TOKEN=y", "JUNCTOR_URL=z", "JUNCTOR_GATEWAY=g"}, nil, nil)
+	got, err := config.Load("home", missing, false, []string{
+		"PATH=/bin", "JUNCTOR_HOME=x", "JUNCTOR_TOKEN=y", "JUNCTOR_URL=z",
+		"JUNCTOR_GATEWAY=g",
+	}, nil, nil)
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
@@ -136,8 +139,10 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		}
 	}
 	for env, want := range map[string]string{
-		"JUNCTOR_LGO_LEVEL=x": "JUNCTOR_LGO_LEVEL is not a known key", "JUNCTOR_LIMITS_CALL_TIMEOUT=5": "JUNCTOR_LIMITS_CALL_TIMEOUT", "JUNCTOR_PTY_ENABLED=1": "JUNCTOR_PTY_ENABLED",
-		"JUNCTOR_LIMITS_RESULT=-1": "JUNCTOR_LIMITS_RESULT", "JUNCTOR_MCP_PAGE_SIZE=x": "JUNCTOR_MCP_PAGE_SIZE", "JUNCTOR_FS_ROOTS=here": "JUNCTOR_FS_ROOTS",
+		"JUNCTOR_LGO_LEVEL=x": "JUNCTOR_LGO_LEVEL is not a known key", "JUNCTOR_LIMITS_CALL_TIMEOUT=5": "JUNCTOR_LIMITS_CALL_TIMEOUT",
+		"JUNCTOR_PTY_ENABLED=1":    "JUNCTOR_PTY_ENABLED",
+		"JUNCTOR_LIMITS_RESULT=-1": "JUNCTOR_LIMITS_RESULT", "JUNCTOR_MCP_PAGE_SIZE=x": "JUNCTOR_MCP_PAGE_SIZE",
+		"JUNCTOR_FS_ROOTS=here": "JUNCTOR_FS_ROOTS",
 	} {
 		if _, err := load(t, "", []string{env}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", env, err)
@@ -152,7 +157,10 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 
 func TestSizesReadAndWriteAlike(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]config.Size{"0": 0, "1": 1, " 12 ": 12, "4KiB": 4 << 10, "4 MiB": 4 << 20, "1GiB": 1 << 30, "1025": 1025} {
+	for in, want := range map[string]config.Size{
+		"0": 0, "1": 1, " 12 ": 12, "4KiB": 4 << 10, "4 MiB": 4 << 20, "1GiB": 1 << 30,
+		"1025": 1025,
+	} {
 		var s config.Size
 		if err := s.UnmarshalText([]byte(in)); err != nil || s != want {
 			t.Errorf("%q is %d, %v", in, s, err)
@@ -215,7 +223,10 @@ func countLeaves(t reflect.Type) (n int) {
 }
 
 func FuzzLoad(f *testing.F) {
-	for _, s := range []string{"listen: 127.0.0.1:1", "fs:\n  roots:\n  - {id: a, path: /}", "? x\n: y", "a: &a [*a]", "!!binary x", "<<: {listen: x}", "limits: {result: 1e9}", "\xff", "%YAML 1.1\n---\n"} {
+	for _, s := range []string{
+		"listen: 127.0.0.1:1", "fs:\n  roots:\n  - {id: a, path: /}", "? x\n: y", "a: &a [*a]", "!!binary x",
+		"<<: {listen: x}", "limits: {result: 1e9}", "\xff", "%YAML 1.1\n---\n",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, doc string) {
@@ -238,7 +249,10 @@ func FuzzLoad(f *testing.F) {
 func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 	t.Parallel()
 	const name = "JUNCTOR_ROUTER_PUBLIC_ROUTES="
-	cfg, err := config.Load(t.TempDir(), "none.yaml", false, []string{name + "a:b/shop:GET:/menu/:day, far/shop:POST:/x:y", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=X-A,x-b-*"}, nil, nil)
+	cfg, err := config.Load(t.TempDir(), "none.yaml", false, []string{
+		name + "a:b/shop:GET:/menu/:day, far/shop:POST:/x:y",
+		"JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=X-A,x-b-*",
+	}, nil, nil)
 	want := []config.PublicRoute{{"a:b", "shop", "GET", "/menu/:day"}, {"far", "shop", "POST", "/x:y"}}
 	if d := cmp.Diff(want, cfg.Router.PublicRoutes); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
@@ -250,17 +264,20 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 		name + "shop:GET:/x": "is not endpoint/module:METHOD:/path", name + "far/shop:GET": "is not endpoint/module",
 		name + "far/shop:get:/x": "router.public_routes[0].method", name + "far/shop:GET:x": "router.public_routes[0].path",
 		name + "/shop:GET:/x": "router.public_routes[0].endpoint", name + "far/:GET:/x": "router.public_routes[0].module",
-		"JUNCTOR_ROUTER_WITHHELD_ANSWER_HEADERS=a:b": "router.withheld_answer_headers[0]", "JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=*": "router.withheld_request_headers[0]",
+		"JUNCTOR_ROUTER_WITHHELD_ANSWER_HEADERS=a:b": "router.withheld_answer_headers[0]",
+		"JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=*":  "router.withheld_request_headers[0]",
 	} {
 		if _, err := config.Load(t.TempDir(), "none.yaml", false, []string{text}, nil, nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("router:\n  public_routes:\n    - {endpoint: far, module: shop, method: GET, path: /menu}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("router:\n  public_routes:\n    - {endpoint: far, module: shop, method: GET, path: /menu}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 || cfg.Router.PublicRoutes[0].Path != "/menu" {
+	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 ||
+		cfg.Router.PublicRoutes[0].Path != "/menu" {
 		t.Errorf("%v %+v", err, cfg.Router.PublicRoutes)
 	}
 }

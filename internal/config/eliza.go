@@ -46,7 +46,10 @@ func Aliases() []Alias {
 		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which takes low-level calls first."},
 		{elizaPrefix + "TOKEN", "ELIZA_REMOTE_CAPABILITY_TOKEN", "Token of the primary endpoint and of those in the list without one; under its older name of the primary alone."},
 		{elizaPrefix + "URLS", "", "More endpoints: a JSON list of URLs or {id, baseUrl, token}, or URLs with commas between."},
-		{elizaPrefix + "ENABLED", "ELIZA_REMOTE_CAPABILITY_ENABLED", "1, true, yes, on or 0, false, no, off: whether these endpoints are used at all."},
+		{
+			elizaPrefix + "ENABLED", "ELIZA_REMOTE_CAPABILITY_ENABLED",
+			"1, true, yes, on or 0, false, no, off: whether these endpoints are used at all.",
+		},
 		{elizaPrefix + "ENVIRONMENT", "", "desktop, node, server, browser, mobile or unknown."},
 		{elizaPrefix + "TIMEOUT_MS", "", "Deadline of one call to them, in milliseconds."},
 		{elizaPrefix + "ALLOWED_MODULES", "", "JSON: a list of module ids for all of them, or an object of endpoint id and list."},
@@ -114,7 +117,10 @@ func ElizaVars(said map[string]string) (Eliza, error) {
 		timeout = time.Duration(ms) * time.Millisecond
 	}
 	if text := firstOf(get("URL"), older("URL")); text != "" {
-		out.Endpoints = append(out.Endpoints, ElizaEndpoint{ID: "primary", BaseURL: text, Token: secret.New(firstOf(get("TOKEN"), older("TOKEN")))})
+		out.Endpoints = append(out.Endpoints, ElizaEndpoint{
+			ID: "primary", BaseURL: text,
+			Token: secret.New(firstOf(get("TOKEN"), older("TOKEN"))),
+		})
 	}
 	list, err := elizaList(get("URLS"), get("TOKEN"))
 	if err != nil {
@@ -178,7 +184,10 @@ func elizaAudit(text string) ([]byte, error) {
 // elizaList reads URLS: what begins with [ is JSON, all of it or none.
 func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	add := func(id, url, own string) {
-		list = append(list, ElizaEndpoint{ID: firstOf(id, fmt.Sprintf("remote-%d", len(list)+1)), BaseURL: url, Token: secret.New(firstOf(own, token))})
+		list = append(list, ElizaEndpoint{
+			ID: firstOf(id, fmt.Sprintf("remote-%d", len(list)+1)), BaseURL: url,
+			Token: secret.New(firstOf(own, token)),
+		})
 	}
 	if !strings.HasPrefix(text, "[") {
 		for part := range strings.SplitSeq(text, ",") {

@@ -28,19 +28,43 @@ func TestElizaVariablesNameEndpoints(t *testing.T) {
 		env  []string
 		want []said
 	}{
-		"nothing":       {[]string{p + "URL= ", "ELIZA_STATE_DIR=/x", p + "ENABLED=true"}, nil},
-		"a primary":     {[]string{p + "URL= https://h/tenant/7/?q=1#x ", p + "TOKEN=t"}, []said{{"primary", "https://h/tenant/7", "t", nil, ""}}},
-		"older names":   {[]string{old + "URL=http://h", old + "TOKEN=o", p + "URLS=http://a"}, []said{{"primary", "http://h", "o", nil, ""}, {"remote-1", "http://a", "", nil, ""}}},
-		"newer first":   {[]string{old + "URL=http://old", p + "URL=http://new", old + "TOKEN=o", p + "TOKEN=n"}, []said{{"primary", "http://new", "n", nil, ""}}},
-		"with commas":   {[]string{p + "URLS=http://a/, ,http://b", p + "TOKEN=t"}, []said{{"remote-1", "http://a", "t", nil, ""}, {"remote-2", "http://b", "t", nil, ""}}},
-		"a JSON list":   {[]string{p + `URLS=["http://a",{"id":"x","baseUrl":"http://b","token":"own","colour":1}]`, p + "TOKEN=t"}, []said{{"remote-1", "http://a", "t", nil, ""}, {"x", "http://b", "own", nil, ""}}},
+		"nothing": {[]string{p + "URL= ", "ELIZA_STATE_DIR=/x", p + "ENABLED=true"}, nil},
+		"a primary": {
+			[]string{p + "URL= https://h/tenant/7/?q=1#x ", p + "TOKEN=t"},
+			[]said{{"primary", "https://h/tenant/7", "t", nil, ""}},
+		},
+		"older names": {
+			[]string{old + "URL=http://h", old + "TOKEN=o", p + "URLS=http://a"},
+			[]said{{"primary", "http://h", "o", nil, ""}, {"remote-1", "http://a", "", nil, ""}},
+		},
+		"newer first": {
+			[]string{old + "URL=http://old", p + "URL=http://new", old + "TOKEN=o", p + "TOKEN=n"},
+			[]said{{"primary", "http://new", "n", nil, ""}},
+		},
+		"with commas": {
+			[]string{p + "URLS=http://a/, ,http://b", p + "TOKEN=t"},
+			[]said{{"remote-1", "http://a", "t", nil, ""}, {"remote-2", "http://b", "t", nil, ""}},
+		},
+		"a JSON list": {
+			[]string{p + `URLS=["http://a",{"id":"x","baseUrl":"http://b","token":"own","colour":1}]`, p + "TOKEN=t"},
+			[]said{{"remote-1", "http://a", "t", nil, ""}, {"x", "http://b", "own", nil, ""}},
+		},
 		"switched off":  {[]string{p + "URL=http://h", p + "ENABLED=Off"}, nil},
 		"off, older":    {[]string{p + "URL=http://h", old + "ENABLED=0"}, nil},
 		"no clear word": {[]string{p + "URL=http://h", p + "ENABLED=maybe"}, []said{{"primary", "http://h", "", nil, ""}}},
 		"on beats off":  {[]string{p + "URL=http://h", p + "ENABLED=YES", old + "ENABLED=0"}, []said{{"primary", "http://h", "", nil, ""}}},
-		"allowed, all":  {[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES=["m"]`}, []said{{"primary", "http://h", "", []string{"m"}, ""}, {"remote-1", "http://a", "", []string{"m"}, ""}}},
-		"allowed, each": {[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES={"primary":["m","n"]}`}, []said{{"primary", "http://h", "", []string{"m", "n"}, ""}, {"remote-1", "http://a", "", nil, ""}}},
-		"policy, all":   {[]string{p + "URL=http://h", p + `TRUST_POLICY={"requireSignedProvenance":true}`}, []said{{"primary", "http://h", "", nil, `{"requireSignedProvenance":true}`}}},
+		"allowed, all": {
+			[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES=["m"]`},
+			[]said{{"primary", "http://h", "", []string{"m"}, ""}, {"remote-1", "http://a", "", []string{"m"}, ""}},
+		},
+		"allowed, each": {
+			[]string{p + "URL=http://h", p + "URLS=http://a", p + `ALLOWED_MODULES={"primary":["m","n"]}`},
+			[]said{{"primary", "http://h", "", []string{"m", "n"}, ""}, {"remote-1", "http://a", "", nil, ""}},
+		},
+		"policy, all": {
+			[]string{p + "URL=http://h", p + `TRUST_POLICY={"requireSignedProvenance":true}`},
+			[]said{{"primary", "http://h", "", nil, `{"requireSignedProvenance":true}`}},
+		},
 		"policy, each": {
 			[]string{p + "URL=http://h", p + "URLS=http://a", p + `TRUST_POLICY={"remote-1":{"strictNames":true}}`},
 			[]said{{"primary", "http://h", "", nil, ""}, {"remote-1", "http://a", "", nil, `{"strictNames":true}`}},
@@ -109,7 +133,8 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 			c.env[i] = "ELIZA_CAPABILITY_ROUTER_" + c.env[i]
 		}
 		_, err := config.Load(t.TempDir(), "none.yaml", false, append(c.env, "ELIZA_CAPABILITY_ROUTER_TOKEN=s3cret"), nil, nil)
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ELIZA_CAPABILITY_ROUTER_") || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ELIZA_CAPABILITY_ROUTER_") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", c.env, err, c.says)
 		}
 	}
@@ -117,7 +142,10 @@ func TestElizaVariablesThatCannotBeReadAreErrors(t *testing.T) {
 
 func TestEveryAliasIsRead(t *testing.T) {
 	t.Parallel()
-	bad := map[string]string{"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x", "TRUST_AUDIT": "x"}
+	bad := map[string]string{
+		"URL": "x", "URLS": "[", "TIMEOUT_MS": "x", "ENVIRONMENT": "x", "ALLOWED_MODULES": "x", "TRUST_POLICY": "x",
+		"TRUST_AUDIT": "x",
+	}
 	for _, a := range config.Aliases() {
 		if a.Doc == "" {
 			t.Errorf("%s is not explained", a.Name)
@@ -147,7 +175,8 @@ func TestTheTrustAuditKeepsItsLastFifty(t *testing.T) {
 	if want := "[" + strings.Join(records[10:], ",") + "]"; err != nil || string(got.TrustAudit) != want {
 		t.Errorf("%v: %s", err, got.TrustAudit)
 	}
-	if _, err := config.ElizaVars(map[string]string{"ELIZA_CAPABILITY_ROUTER_URL": "x"}); err == nil || strings.Contains(err.Error(), "environment") {
+	if _, err := config.ElizaVars(map[string]string{"ELIZA_CAPABILITY_ROUTER_URL": "x"}); err == nil ||
+		strings.Contains(err.Error(), "environment") {
 		t.Errorf("what is not from the environment: %v", err)
 	}
 }
@@ -160,7 +189,8 @@ func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
 	const p = "ELIZA_CAPABILITY_ROUTER_"
 	for name, text := range map[string]string{
 		filepath.Join(dir, "config.env"): p + `URLS='[{"id":"a","baseUrl":"http://a","token":"t"}]'` + "\n",
-		filepath.Join(dir, "eliza.json"): `{"env":{"vars":{"` + p + `URLS":"[{\"id\":\"a\",\"baseUrl\":\"http://a\"}]","` + p + `ALLOWED_MODULES":"{\"a\":[\"m\"]}","` + p + `TIMEOUT_MS":"7"}}}`,
+		filepath.Join(dir, "eliza.json"): `{"env":{"vars":{"` + p + `URLS":"[{\"id\":\"a\",\"baseUrl\":\"http://a\"}]","` + p +
+			`ALLOWED_MODULES":"{\"a\":[\"m\"]}","` + p + `TIMEOUT_MS":"7"}}}`,
 		filepath.Join(elsewhere, "e"):    `{"env":{"vars":{"` + p + `URL":"http://e"}}}`,
 		filepath.Join(elsewhere, "torn"): `{"env":`,
 	} {
@@ -179,7 +209,8 @@ func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
 	if e := got.Endpoints[0]; e.Token.Reveal() != "t" || e.Timeout != 9*time.Millisecond || len(e.AllowedModules) != 1 {
 		t.Errorf("%+v", e)
 	}
-	if got, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "e")); err != nil || len(got.Endpoints) != 1 || got.Endpoints[0].BaseURL != "http://e" {
+	if got, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "e")); err != nil || len(got.Endpoints) != 1 ||
+		got.Endpoints[0].BaseURL != "http://e" {
 		t.Errorf("%v %+v", err, got)
 	}
 	if got, err := load("HOME=" + dir); err != nil || len(got.Endpoints) != 0 {

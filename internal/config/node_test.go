@@ -12,7 +12,8 @@ func TestANodeIsChecked(t *testing.T) {
 		_, err := Load("", "none", false, text, nil, nil)
 		return err
 	}
-	if err := load("JUNCTOR_NODE_LABELS=gpu,device", "JUNCTOR_NODE_HEARTBEAT=10s", "JUNCTOR_NODE_RECONNECT_MAX=5m", "JUNCTOR_HOST_LANGUAGES=python", "JUNCTOR_HOST_LIMITS_PAYLOAD=64KiB"); err != nil {
+	if err := load("JUNCTOR_NODE_LABELS=gpu,device", "JUNCTOR_NODE_HEARTBEAT=10s", "JUNCTOR_NODE_RECONNECT_MAX=5m",
+		"JUNCTOR_HOST_LANGUAGES=python", "JUNCTOR_HOST_LIMITS_PAYLOAD=64KiB"); err != nil {
 		t.Error(err)
 	}
 	for _, tt := range [][2]string{

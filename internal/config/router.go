@@ -9,7 +9,10 @@ import (
 // validate looks at what the router section says of routes.
 func (r *Router) validate() error {
 	header := regexp.MustCompile("^[!#$%&'+.^_`|~0-9A-Za-z-]+[*]?$")
-	for key, names := range map[string][]string{"withheld_request_headers": r.WithheldRequestHeaders, "withheld_answer_headers": r.WithheldAnswerHeaders} {
+	for key, names := range map[string][]string{
+		"withheld_request_headers": r.WithheldRequestHeaders,
+		"withheld_answer_headers":  r.WithheldAnswerHeaders,
+	} {
 		for i, name := range names {
 			if !header.MatchString(name) {
 				return fmt.Errorf("router.%s[%d]: %q is not the name of a header", key, i, name)

@@ -14,9 +14,12 @@ import (
 type connector struct{ *endpoint.Registry }
 
 // Connect reads the trust options, which surfaces pass on as they came.
-func (e connector) Connect(ctx context.Context, who capability.Principal, in routerserve.ConnectRequest) (out routerserve.Connected, err error) {
+func (e connector) Connect(ctx context.Context, who capability.Principal,
+	in routerserve.ConnectRequest,
+) (out routerserve.Connected, err error) {
 	req := endpoint.Request{
-		ID: in.ID, BaseURL: in.BaseURL, Provider: in.Provider, Token: in.Token, Timeout: in.Timeout, Persist: in.Persist, KeepMissing: in.KeepMissing, By: who,
+		ID: in.ID, BaseURL: in.BaseURL, Provider: in.Provider, Token: in.Token, Timeout: in.Timeout, Persist: in.Persist,
+		KeepMissing: in.KeepMissing, By: who,
 	}
 	if in.AllowedModuleIDs != nil {
 		if req.AllowedModules, err = endpoint.ParseNames("allowedModuleIds", in.AllowedModuleIDs); err != nil {

@@ -123,7 +123,10 @@ func (s *Service) Trust(endpoint, module string) *router.TrustDecision {
 // Checks reports the state of every endpoint.
 func (s *Service) Checks(context.Context) (checks []httpapi.Check) {
 	for _, ep := range s.registry.List() {
-		c := httpapi.Check{Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady, Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules))}
+		c := httpapi.Check{
+			Name: "endpoint " + ep.ID, OK: ep.State == capability.StateReady,
+			Detail: fmt.Sprintf("%s at %s, %d modules", ep.State, ep.BaseURL, len(ep.Modules)),
+		}
 		if !c.OK {
 			c.Detail = ep.Reason
 			c.Remedy = "start the endpoint, or: junctor disconnect " + ep.ID

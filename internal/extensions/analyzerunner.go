@@ -83,7 +83,8 @@ func schemaOf(dir, id string) ([]byte, error) {
 			return row.InputSchema, nil
 		}
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "runner", "there is no schema %.100q: neither schemas/ID.json in the package nor a canonical action", id).With("not_found", "")
+	return nil, capability.Errorf(capability.CodeNotFound, "runner",
+		"there is no schema %.100q: neither schemas/ID.json in the package nor a canonical action", id).With("not_found", "")
 }
 
 // readBelow reads a file beneath a folder that its owner may change meanwhile:

@@ -69,7 +69,8 @@ func (a *apiRunner) auth(ctx context.Context, x *lifecycle.Loaded, text string) 
 	}
 	value, ok := settings.secrets(map[string]string{"value": name})["value"]
 	if !ok {
-		return nil, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", name)
+		return nil, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
+			"the extension has no setting or secret %.100q", name)
 	}
 	auth.Secret = value
 	return &auth, nil

@@ -20,7 +20,8 @@ type browserRunner struct{ *Service }
 
 // Supports implements runner.Executor.
 func (*browserRunner) Supports(name string) bool {
-	return slices.Contains(strings.Fields("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf"), name)
+	return slices.Contains(strings.Fields("browser.navigate browser.screenshot browser.fill_form browser.click browser.extract browser.pdf"),
+		name)
 }
 
 // Needs implements runner.Executor.
@@ -46,7 +47,8 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 		for _, s := range secrets {
 			value, ok := settings.secrets(map[string]string{"value": s.Name})["value"]
 			if !ok {
-				return runner.Outcome{}, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest", "the extension has no setting or secret %.100q", s.Name)
+				return runner.Outcome{}, fault.InvalidArgs("set it among the settings, or store it and name it under env.secrets of the manifest",
+					"the extension has no setting or secret %.100q", s.Name)
 			}
 			req.Fields = append(req.Fields, browser.Field{Selector: s.Selector, Secret: value})
 		}
@@ -55,7 +57,10 @@ func (b *browserRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	req.Policy, req.OnEgress, req.Work = b.egress(&x.Package.Manifest), b.egressRecords(r), filepath.Join(b.dir, x.ID, "work")
 	req.User = b.user(ctx, x.ID)
 	got, err := b.browsers.Do(ctx, req)
-	return runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != "", Ran: capability.Ran{Tool: "chromium", Sandbox: sandbox.T3.String()}}, err
+	return runner.Outcome{
+		Output: got.Output, Metadata: got.Metadata, Kept: got.Output != "",
+		Ran: capability.Ran{Tool: "chromium", Sandbox: sandbox.T3.String()},
+	}, err
 }
 
 // Preview implements runner.Previewer.

@@ -106,8 +106,10 @@ func labelOf(id string) string {
 // commandOf maps one command; its name is the caller's to set.
 func commandOf(x *lifecycle.Loaded, c *extension.Command) command.Command {
 	out := command.Command{
-		Declared: bareName(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden, Capability: capabilityOf(x.Package, c), Summary: c.Summary,
-		Description: c.Description, DefaultAction: c.DefaultAction, Permissions: x.Package.Permissions, Generation: x.TreeHash, Usage: x.Package.Manifest.Docs.Usage,
+		Declared: bareName(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden,
+		Capability: capabilityOf(x.Package, c), Summary: c.Summary,
+		Description: c.Description, DefaultAction: c.DefaultAction, Permissions: x.Package.Permissions, Generation: x.TreeHash,
+		Usage: x.Package.Manifest.Docs.Usage,
 	}
 	for _, e := range c.Examples {
 		out.Examples = append(out.Examples, command.Example(e))
@@ -134,8 +136,10 @@ func capabilityOf(p *extension.Package, c *extension.Command) string {
 func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, visible []string) command.Action {
 	out := command.Action{
 		ID: a.ID, Aliases: a.Aliases, Runner: a.Runner, Description: a.Description, Sensitive: a.Sensitive, Argv: a.Argv, Template: a.Command,
-		Permissions: slices.Concat(a.Permissions, c.Permissions), Confirm: a.Confirm, Timeout: seconds(a.TimeoutSec), Priority: a.Priority, Cache: seconds(a.CacheSec),
-		Stdin: a.Stdin, Output: command.Output(a.Output), BaseURL: a.BaseURL, Headers: a.Headers, DSNRef: a.DSNRef, AgentVisible: slices.Contains(visible, bareName(c.Name)+"."+a.ID),
+		Permissions: slices.Concat(a.Permissions, c.Permissions), Confirm: a.Confirm, Timeout: seconds(a.TimeoutSec), Priority: a.Priority,
+		Cache: seconds(a.CacheSec),
+		Stdin: a.Stdin, Output: command.Output(a.Output), BaseURL: a.BaseURL, Headers: a.Headers, DSNRef: a.DSNRef,
+		AgentVisible: slices.Contains(visible, bareName(c.Name)+"."+a.ID),
 	}
 	if out.Script, out.SHA256 = a.Script, a.ScriptSHA256; a.Runner == "exec.entrypoint" {
 		out.Script = a.Entrypoint
@@ -163,7 +167,10 @@ func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, v
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func argumentOf(a *extension.Argument) command.Arg {
-	out := command.Arg{Name: a.Name, Description: a.Description, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, Type: a.Type, AllowDash: a.AllowDash}
+	out := command.Arg{
+		Name: a.Name, Description: a.Description, Required: a.Required, Choices: a.Choices, Pattern: a.Pattern, Type: a.Type,
+		AllowDash: a.AllowDash,
+	}
 	if a.Default != nil {
 		out.Default = *a.Default
 	}

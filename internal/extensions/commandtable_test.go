@@ -30,7 +30,10 @@ func loaded(t *testing.T, id string, enabled bool) lifecycle.Loaded {
 		t.Fatal(err)
 	}
 	p.Manifest.ID = id
-	return lifecycle.Loaded{Extension: lifecycle.Extension{ID: id, Name: p.Manifest.Name, Enabled: enabled, Status: lifecycle.Installed, TreeHash: "hash of " + id}, Package: p}
+	return lifecycle.Loaded{Extension: lifecycle.Extension{
+		ID: id, Name: p.Manifest.Name, Enabled: enabled, Status: lifecycle.Installed,
+		TreeHash: "hash of " + id,
+	}, Package: p}
 }
 
 func names(list []command.Command) (out []string) {
@@ -44,12 +47,16 @@ func TestCommandsOfTheExampleRoute(t *testing.T) {
 	t.Parallel()
 	x := loaded(t, "tools.postman", true)
 	x.AgentVisible = []string{"postman.explain"}
-	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{x, {Extension: lifecycle.Extension{ID: "broken.x", Enabled: true}}}})
+	list, conflicts := commandTable(&lifecycle.View{Extensions: []lifecycle.Loaded{
+		x,
+		{Extension: lifecycle.Extension{ID: "broken.x", Enabled: true}},
+	}})
 	if d := cmp.Diff([]string{"postman"}, names(list)); d != "" || len(conflicts) != 0 {
 		t.Fatalf("diff (-want +got):\n%s; len(conflicts) = %v, want 0; conflicts = %+v", d, len(conflicts), conflicts)
 	}
 	c := list[0]
-	if c.Capability != "tools.postman" || c.Generation != "hash of tools.postman" || c.Usage != "docs/USAGE.md" || len(c.Examples) != 3 || len(c.Permissions) != 4 {
+	if c.Capability != "tools.postman" || c.Generation != "hash of tools.postman" || c.Usage != "docs/USAGE.md" || len(c.Examples) != 3 ||
+		len(c.Permissions) != 4 {
 		t.Errorf("%+v", c)
 	}
 	get, test, explain := c.Actions[0], c.Actions[1], c.Actions[2]
@@ -82,7 +89,12 @@ func TestNamesAreThoseThatWereRegistered(t *testing.T) {
 		{"two enabled", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", true)}, []string{"one-postman", "two-postman"}, 1},
 		{"one disabled", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", false)}, []string{"postman", "b-two-postman"}, 0},
 		{"two disabled", []lifecycle.Loaded{loaded(t, "a.one", false), loaded(t, "b.two", false)}, []string{"a-one-postman", "b-two-postman"}, 0},
-		{"two and one", []lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", true), loaded(t, "c.three", false)}, []string{"one-postman", "two-postman", "c-three-postman"}, 1},
+		{
+			"two and one",
+			[]lifecycle.Loaded{loaded(t, "a.one", true), loaded(t, "b.two", true), loaded(t, "c.three", false)},
+			[]string{"one-postman", "two-postman", "c-three-postman"},
+			1,
+		},
 		{"digits", []lifecycle.Loaded{loaded(t, "1.one", false), loaded(t, "b.two", true)}, []string{"x1-one-postman", "postman"}, 0},
 		{"disabled alone", []lifecycle.Loaded{loaded(t, "a.one", false)}, []string{"postman"}, 0},
 	} {

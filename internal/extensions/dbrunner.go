@@ -25,7 +25,11 @@ func (x *Service) openDatabases() (*db.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return db.New(db.Config{Walls: x.box, Program: program, OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), nil
+	return db.New(db.Config{Walls: x.box, Program: program, OnDecision: func(id string,
+		d egress.Decision,
+	) {
+		x.decided(audit.Record{Extension: id}, d)
+	}}), nil
 }
 
 // dbRunner carries out db.query and the other calls of databases.
@@ -95,7 +99,8 @@ func (d *dbRunner) dsn(ctx context.Context, x *lifecycle.Loaded, ref string) (se
 	}
 	value := settings.secrets(map[string]string{"dsn": ref})["dsn"]
 	if value.Empty() {
-		return value, fault.InvalidArgs("store it: junctor secrets set "+ref, "the address of the database is not set: the action wants the setting or secret %s", ref)
+		return value, fault.InvalidArgs("store it: junctor secrets set "+ref,
+			"the address of the database is not set: the action wants the setting or secret %s", ref)
 	}
 	return value, nil
 }

@@ -55,7 +55,10 @@ func (x *Service) Checks(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{x.checkSandbox()}
 	found, err := management{x.manager, x}.Findings(ctx)
 	if err != nil {
-		return append(checks, httpapi.Check{Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message, Remedy: "junctor extensions doctor"})
+		return append(checks, httpapi.Check{
+			Name: "extensions", Detail: "they cannot be looked through: " + capability.AsError(err).Message,
+			Remedy: "junctor extensions doctor",
+		})
 	}
 	for _, f := range found {
 		if f.Broken {

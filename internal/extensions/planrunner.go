@@ -40,7 +40,10 @@ func (x programs) Run(ctx context.Context, p plan.Program) (plan.Outcome, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + place.Work, "PWD=" + place.Work, "TMPDIR=/tmp", "LANG=C.UTF-8", "AGENTOS_EXTENSION_ID=" + p.Extension, "AGENTOS_WORK_DIR=" + place.Work}, p.Env...)
+	env := append([]string{
+		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + place.Work, "PWD=" + place.Work, "TMPDIR=/tmp", "LANG=C.UTF-8",
+		"AGENTOS_EXTENSION_ID=" + p.Extension, "AGENTOS_WORK_DIR=" + place.Work,
+	}, p.Env...)
 	got, err := x.box.Run(ctx, sandbox.Spec{Path: shell, Args: args, Dir: room.Work, Env: env, MergeStderr: true}, room)
 	return plan.Outcome{ExitCode: got.ExitCode, Output: tool.Clean(got.Stdout.Text(), nil)}, err
 }

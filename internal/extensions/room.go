@@ -32,14 +32,17 @@ func (x *Service) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minT
 // room is what an extension's programs are put behind: the package to read, the
 // working folder to write with the permission, the network through the proxy with
 // another.
-func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier, permissions []string) sandbox.Confinement {
+func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier,
+	permissions []string,
+) sandbox.Confinement {
 	may := func(name string) bool { return slices.Contains(permissions, name) }
 	user := x.user(ctx, m.ID)
 	c := sandbox.Confinement{
 		MinTier: floor, Package: dir, Work: filepath.Join(dir, "work"), WorkReadOnly: !may("filesystem.write"), Network: sandbox.NetworkNone,
 		UID: user, GID: user,
 		Limits: sandbox.Limits{
-			Memory: int64(m.Limits.MemoryMB) << 20, CPU: time.Duration(m.Limits.CPUSeconds) * time.Second, Processes: m.Limits.MaxProcesses, Disk: int64(m.Limits.DiskMB) << 20,
+			Memory: int64(m.Limits.MemoryMB) << 20, CPU: time.Duration(m.Limits.CPUSeconds) * time.Second, Processes: m.Limits.MaxProcesses,
+			Disk: int64(m.Limits.DiskMB) << 20,
 		},
 	}
 	switch {
@@ -78,7 +81,10 @@ func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	var n atomic.Int32
 	return func(d egress.Decision) {
 		if n.Add(1) <= maxEgressRecords {
-			x.decided(audit.Record{Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal, Metadata: audit.Metadata{RunID: r.ID}}, d)
+			x.decided(audit.Record{
+				Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal,
+				Metadata: audit.Metadata{RunID: r.ID},
+			}, d)
 		}
 	}
 }
@@ -88,7 +94,11 @@ const maxEgressRecords = 100
 
 func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)
-	rec.Metadata.Attrs = []audit.Attr{{Key: "host", Value: d.Host}, {Key: "port", Value: strconv.Itoa(d.Port)}, {Key: "address", Value: d.Address}}
+	rec.Metadata.Attrs = []audit.Attr{
+		{Key: "host", Value: d.Host},
+		{Key: "port", Value: strconv.Itoa(d.Port)},
+		{Key: "address", Value: d.Address},
+	}
 	if d.Reason != "" {
 		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "why", Value: d.Reason})
 	}
@@ -101,7 +111,8 @@ func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 	return map[string]any{
 		"tier": p.Tier.String(), "layers": p.Layers, "missing": p.Missing, "network": p.Network,
 		"limits": map[string]any{
-			"memory_bytes": cmp.Or(l.Memory, d.Memory), "processes": cmp.Or(l.Processes, d.Processes), "cpu_seconds": cmp.Or(l.CPU, d.CPU).Seconds(), "disk_bytes": cmp.Or(l.Disk, d.Disk),
+			"memory_bytes": cmp.Or(l.Memory, d.Memory), "processes": cmp.Or(l.Processes, d.Processes),
+			"cpu_seconds": cmp.Or(l.CPU, d.CPU).Seconds(), "disk_bytes": cmp.Or(l.Disk, d.Disk),
 		},
 	}
 }

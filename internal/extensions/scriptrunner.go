@@ -95,7 +95,10 @@ func (s *scriptRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcom
 	}
 	got, err := s.scripts.Run(ctx, req)
 	a := r.Route.Action
-	out := runner.Outcome{Ran: capability.Ran{Tool: a.Runner}, Metadata: map[string]any{"script": a.Script, "script_sha256": a.SHA256, "host_calls": got.Calls, "chunks": got.Chunks}}
+	out := runner.Outcome{Ran: capability.Ran{Tool: a.Runner}, Metadata: map[string]any{
+		"script": a.Script, "script_sha256": a.SHA256,
+		"host_calls": got.Calls, "chunks": got.Chunks,
+	}}
 	if got.Placement.Tier != 0 {
 		out.Metadata["sandbox_tier"] = got.Placement.Tier.String()
 		out.Ran.Sandbox = got.Placement.Tier.String()
@@ -125,7 +128,8 @@ func (s *scriptRunner) request(ctx context.Context, x *lifecycle.Loaded, r runne
 		return script.Request{}, err
 	}
 	req := script.Request{
-		Route: r.Route, Extension: x.ID, Dir: filepath.Join(s.dir, x.ID), Permissions: r.Permissions, Session: r.Owner.Session, User: r.Owner.Principal,
+		Route: r.Route, Extension: x.ID, Dir: filepath.Join(s.dir, x.ID), Permissions: r.Permissions, Session: r.Owner.Session,
+		User:  r.Owner.Principal,
 		Usage: usage, Config: config, Timeout: r.Route.Action.Timeout, Memory: int64(m.Limits.MemoryMB) << 20, Disk: int64(m.Limits.DiskMB) << 20,
 		Floor: s.floor(x), UID: s.user(ctx, x.ID),
 		Fetch: func(ctx context.Context, f script.Fetch) (script.Fetched, error) { return s.fetch(ctx, x, r, f) },
@@ -161,8 +165,9 @@ func (s *scriptRunner) fetch(ctx context.Context, x *lifecycle.Loaded, r runner.
 		header.Set(name, value)
 	}
 	got, err := s.calls.Do(ctx, api.Request{
-		Extension: x.ID, Version: x.Version, User: r.Owner.Principal, Policy: s.egress(&x.Package.Manifest), Method: strings.ToUpper(cmp.Or(f.Method, "GET")),
-		URL: f.URL, Header: header, Body: []byte(f.Body), Raw: true,
+		Extension: x.ID, Version: x.Version, User: r.Owner.Principal, Policy: s.egress(&x.Package.Manifest),
+		Method: strings.ToUpper(cmp.Or(f.Method, "GET")),
+		URL:    f.URL, Header: header, Body: []byte(f.Body), Raw: true,
 	})
 	if err != nil && got.Status == 0 {
 		return script.Fetched{}, err

@@ -124,7 +124,11 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		db    *store.DB
 		owner string
 		files func() (fs.FS, error)
-	}{{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations}, {cfg.DB, lifecycle.Owner, lifecycle.Migrations}, {cfg.DB, blob.Owner, blob.Migrations}} {
+	}{
+		{cfg.Sessions, sqlstore.Owner, sqlstore.Migrations},
+		{cfg.DB, lifecycle.Owner, lifecycle.Migrations},
+		{cfg.DB, blob.Owner, blob.Migrations},
+	} {
 		tables, err := t.files()
 		if err != nil {
 			return nil, err
@@ -134,12 +138,14 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		}
 	}
 	x := &Service{
-		dir: cfg.Home("extensions"), registry: lifecycle.NewRegistry(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log, news: make(chan struct{}, 1),
+		dir: cfg.Home("extensions"), registry: lifecycle.NewRegistry(cfg.DB.SQL()), secrets: cfg.Secrets, log: cfg.Log,
+		news:     make(chan struct{}, 1),
 		toolDirs: []string{cfg.Home("tools"), cfg.Home("bin"), "/usr/local/bin", "/usr/bin", "/bin"},
 		results:  session.NewResults(session.ResultsConfig{Store: sqlstore.New(cfg.Sessions)}),
 		cache:    queue.NewCache(time.Now),
 		queue: queue.New(queue.Limits{
-			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent, Length: cfg.Settings.Queue,
+			Global: max(2, 2*runtime.GOMAXPROCS(0)), PerUser: cfg.Settings.PerUser, PerExtension: cfg.Settings.MaxConcurrent,
+			Length: cfg.Settings.Queue,
 		}),
 		rates:    queue.Rates{PerMinute: cfg.Settings.CallsPerMinute, Burst: cfg.Settings.Burst},
 		logger:   cfg.Logger,
@@ -169,10 +175,12 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		scratch = ""
 	}
 	x.box = sandbox.New(sandbox.Config{
-		Spares: 2, ReadOnly: cfg.Sandbox.ReadOnly, Off: sandbox.Without(cfg.Sandbox.Off), CacheFile: cfg.Home("cache", "sandbox.json"), Scratch: scratch,
+		Spares: 2, ReadOnly: cfg.Sandbox.ReadOnly, Off: sandbox.Without(cfg.Sandbox.Off), CacheFile: cfg.Home("cache", "sandbox.json"),
+		Scratch: scratch,
 		Private: []string{cfg.Home("state"), cfg.Home("logs"), cfg.Home("audit"), cfg.Home("secrets")},
 	})
-	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}), newAnalyzer(cfg.Model)
+	x.calls, x.analyzer = api.New(api.Config{OnDecision: func(id string, d egress.Decision) { x.decided(audit.Record{Extension: id}, d) }}),
+		newAnalyzer(cfg.Model)
 	x.browsers = browser.New(browser.Config{Walls: x.box})
 	x.databases, err = x.openDatabases()
 	if err != nil {
@@ -183,8 +191,12 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	fetcher := plan.NewHTTPFetcher(plan.FetchConfig{})
 	platform := plan.PlatformOf(runtime.GOOS, runtime.GOARCH)
 	x.manager, err = lifecycle.Open(ctx, lifecycle.Config{
-		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log, Logger: cfg.Logger,
-		Rules: extension.Rules{NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version, Reserved: operator.ReservedCommand, Schema: schemaFault}, Platform: platform, NeedDigest: cfg.NeedDigest,
+		Dir: x.dir, Registry: x.registry, Steps: &plan.Engine{Programs: programs{x}, Fetcher: fetcher}, Fetcher: fetcher, Log: cfg.Log,
+		Logger: cfg.Logger,
+		Rules: extension.Rules{
+			NoExternalBins: cfg.Settings.NoExternalBins, OS: platform.OS, Version: cfg.Version,
+			Reserved: operator.ReservedCommand, Schema: schemaFault,
+		}, Platform: platform, NeedDigest: cfg.NeedDigest,
 		Tier: x.reaches, Settings: fitsSchema, Executions: &x.running,
 		Permit: func(name string) error {
 			if cfg.Mode.Withholds(name) {
@@ -241,7 +253,10 @@ func (x *Service) changed() {
 	}
 	x.retainBrowsers()
 	commands, conflicts := commandTable(x.manager.View())
-	x.router.Store(command.New(command.Table{Commands: append(slices.Clone(x.builtins), withFlags(commands)...), Reserved: operator.ReservedCommand}))
+	x.router.Store(command.New(command.Table{
+		Commands: append(slices.Clone(x.builtins), withFlags(commands)...),
+		Reserved: operator.ReservedCommand,
+	}))
 	x.conflicted(conflicts)
 	select {
 	case x.news <- struct{}{}:
@@ -353,7 +368,10 @@ func (x *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
-		if slices.ContainsFunc(x.manager.View().Extensions, func(l lifecycle.Loaded) bool { return l.Enabled && slices.Contains(l.Permissions, "exec") }) {
+		if slices.ContainsFunc(x.manager.View().Extensions, func(l lifecycle.Loaded) bool {
+			return l.Enabled &&
+				slices.Contains(l.Permissions, "exec")
+		}) {
 			report, err := x.box.Report(ctx)
 			if err == nil && !report.Held() {
 				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")

@@ -176,7 +176,8 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 // folder and the permissions. The package is bound by its own hash.
 func (p *prepared) binds() (string, error) {
 	data, err := jsonx.Marshal([]any{
-		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions, p.placed.Tier, p.placed.Network,
+		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions,
+		p.placed.Tier, p.placed.Network,
 	})
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), err
@@ -217,7 +218,8 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 		return runner.Outcome{}, err
 	}
 	if binds, err := p.binds(); err != nil || r.Agreed != "" && r.Agreed != binds {
-		return runner.Outcome{}, capability.Wrap(capability.CodeConflict, "runner", "what would run is no longer what was agreed to", err).With("extension_changed", "try again")
+		return runner.Outcome{}, capability.Wrap(capability.CodeConflict, "runner", "what would run is no longer what was agreed to",
+			err).With("extension_changed", "try again")
 	}
 	if p.unfiltered != nil && r.Agreed == "" { // no user can have been asked
 		return runner.Outcome{}, p.unfiltered
@@ -246,9 +248,13 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if got.Stderr != "" {
 		meta["stderr"] = got.Stderr
 	}
-	out := runner.Outcome{Output: got.Output, Metadata: meta, Kept: got.Stdout != "" && !got.Binary, Ran: capability.Ran{Tool: p.request.Tool, WorkDir: p.request.Confinement.Work}}
+	out := runner.Outcome{
+		Output: got.Output, Metadata: meta, Kept: got.Stdout != "" && !got.Binary,
+		Ran: capability.Ran{Tool: p.request.Tool, WorkDir: p.request.Confinement.Work},
+	}
 	if got.Placement.Tier != 0 {
-		out.Ran.ExitCode, out.Ran.Sandbox, out.Ran.Truncated, out.Ran.Output = &got.ExitCode, got.Placement.Tier.String(), got.Truncated, got.Stdout
+		out.Ran.ExitCode, out.Ran.Sandbox, out.Ran.Truncated, out.Ran.Output = &got.ExitCode, got.Placement.Tier.String(), got.Truncated,
+			got.Stdout
 		if err != nil { // what it said is worth having
 			e := *capability.AsError(err)
 			return out, e.Detail("output", got.Output).Detail("exit_code", got.ExitCode).Detail("signal", got.Signal)
@@ -280,11 +286,14 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	got, ok := x.manager.View().Find(r.Extension)
 	switch {
 	case x.manager.Busy(r.Extension):
-		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is being changed", r.Extension).With("extension_busy", "try again in a moment")
+		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is being changed", r.Extension).With("extension_busy",
+			"try again in a moment")
 	case !ok || got.Package == nil || !got.Enabled:
-		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is not enabled", r.Extension).With("extension_disabled", "junctor extensions enable "+r.Extension)
+		return nil, capability.Errorf(capability.CodeUnavailable, "runner", "%s is not enabled", r.Extension).With("extension_disabled",
+			"junctor extensions enable "+r.Extension)
 	case "sha256:"+got.TreeHash != r.Digest:
-		return nil, capability.Errorf(capability.CodeConflict, "runner", "%s has changed since this call was decided", r.Extension).With("extension_changed", "try again")
+		return nil, capability.Errorf(capability.CodeConflict, "runner", "%s has changed since this call was decided",
+			r.Extension).With("extension_changed", "try again")
 	}
 	return got, nil
 }
@@ -300,7 +309,8 @@ func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runn
 		ctx = context.WithoutCancel(ctx) // also of a run that came too late
 		expires := time.Now().Add(artifactTTL)
 		omitted, err = before.Each(func(f runner.ArtifactFile) error {
-			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f, runner.MaxArtifactSize)
+			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f,
+				runner.MaxArtifactSize)
 			if err == nil {
 				kept = append(kept, runner.Artifact{Name: ref.Name, Size: ref.Size, SHA256: ref.SHA256, MIME: ref.MIME})
 			}
@@ -313,7 +323,8 @@ func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runn
 // last is the last response that a run may see.
 func (x *Service) last(ctx context.Context, r runner.Run) (session.Result, error) {
 	if r.Owner.Session == "" {
-		return session.Result{}, fault.InvalidArgs("run both commands with the same --session NAME", "the last response belongs to a session, and this run has none")
+		return session.Result{}, fault.InvalidArgs("run both commands with the same --session NAME",
+			"the last response belongs to a session, and this run has none")
 	}
 	return x.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
 }
@@ -329,7 +340,8 @@ func (x *Service) input(ctx context.Context, r runner.Run) ([]byte, error) {
 			return nil, err
 		}
 		if len(last.Text) > sandbox.MaxStdin {
-			return nil, capability.Errorf(capability.CodeTooLarge, "runner", "the last response has %d bytes; a program reads %d at most", len(last.Text), sandbox.MaxStdin)
+			return nil, capability.Errorf(capability.CodeTooLarge, "runner", "the last response has %d bytes; a program reads %d at most",
+				len(last.Text), sandbox.MaxStdin)
 		}
 		return []byte(last.Text), nil
 	}

@@ -23,18 +23,22 @@ type CatalogEngine interface {
 // session.status.
 func CatalogFunctions(e CatalogEngine, version string) []Function {
 	m := &catalogTools{engine: e, tools: search.Tools{Index: new(search.Index)}}
-	own := func(action capability.Action, effect capability.Effect, do func(context.Context, capability.Call) (json.RawMessage, error)) Function {
+	own := func(action capability.Action, effect capability.Effect,
+		do func(context.Context, capability.Call) (json.RawMessage, error),
+	) Function {
 		domain := "catalog"
 		if action == "session.status" {
 			domain = "session"
 		}
 		return Function{Do: do, Contribution: capability.Contribution{
-			ID: string(action), Kind: "capability.agent-tool", Action: action, Effect: effect, Provider: capability.NewProviderKey(domain, CoreExtension, "default"),
+			ID: string(action), Kind: "capability.agent-tool", Action: action, Effect: effect,
+			Provider: capability.NewProviderKey(domain, CoreExtension, "default"),
 		}}
 	}
 	status := func(_ context.Context, c capability.Call) (json.RawMessage, error) {
 		return jsonx.Marshal(map[string]any{
-			"principal": c.Principal.ID, "role": c.Principal.Role, "session": c.Session, "workspace": c.Context.Workspace, "agent": c.Context.Agent, "version": version,
+			"principal": c.Principal.ID, "role": c.Principal.Role, "session": c.Session, "workspace": c.Context.Workspace, "agent": c.Context.Agent,
+			"version": version,
 		})
 	}
 	return []Function{
@@ -52,8 +56,9 @@ func CatalogFunctions(e CatalogEngine, version string) []Function {
 func contextEngine() Function {
 	return Function{
 		Contribution: capability.Contribution{
-			ID: "context-engine", Kind: "capability.context-engine", Effect: capability.EffectRead, Provider: capability.NewProviderKey("context-engine", "builtin", "default"),
-			Title: "Built-in context engine", Description: "The messages of the session, unchanged.",
+			ID: "context-engine", Kind: "capability.context-engine", Effect: capability.EffectRead,
+			Provider: capability.NewProviderKey("context-engine", "builtin", "default"),
+			Title:    "Built-in context engine", Description: "The messages of the session, unchanged.",
 			Arbitration: &capability.Arbitration{Slot: catalog.SlotContextEngine, SelectorID: "builtin"},
 		},
 		Do: func(_ context.Context, c capability.Call) (json.RawMessage, error) {
@@ -79,7 +84,8 @@ type catalogTools struct {
 // outer returns the caller's invocation.
 func outer(c capability.Call) capability.Invocation {
 	return capability.Invocation{
-		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context, Audience: capability.AudienceAgent, Within: c.Within,
+		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context,
+		Audience: capability.AudienceAgent, Within: c.Within,
 	}
 }
 

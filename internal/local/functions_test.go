@@ -78,7 +78,8 @@ func TestWhatCoreOffers(t *testing.T) {
 		t.Errorf("%+v", choice)
 	}
 	status, err := r.call("session.status", `{}`)
-	if err != nil || !strings.Contains(status, `"workspace":"w"`) || !strings.Contains(status, `"principal":"agent:x"`) || !strings.Contains(status, `"version":"1.2"`) {
+	if err != nil || !strings.Contains(status, `"workspace":"w"`) || !strings.Contains(status, `"principal":"agent:x"`) ||
+		!strings.Contains(status, `"version":"1.2"`) {
 		t.Errorf("%s %v", status, err)
 	}
 	for in, want := range map[string]string{`{"messages":[{"a":1},"b"]}`: `{"messages":[{"a":1},"b"]}`, `{}`: `{"messages":[]}`} {
@@ -93,7 +94,10 @@ func TestWhatCoreOffers(t *testing.T) {
 		if p.Key() != key {
 			t.Errorf("%s is %s", key, p.Key())
 		}
-		if _, err := p.Invoke(t.Context(), capability.Call{Member: capability.Member{Module: "core", Kind: "function", Name: "no"}}); capability.CodeOf(err) != capability.CodeUnknownCapability {
+		if _, err := p.Invoke(t.Context(), capability.Call{Member: capability.Member{
+			Module: "core", Kind: "function",
+			Name: "no",
+		}}); capability.CodeOf(err) != capability.CodeUnknownCapability {
 			t.Error(err)
 		}
 	}
@@ -123,7 +127,8 @@ func TestNothingThatIsDeniedIsFoundOrDescribed(t *testing.T) {
 	}
 	_, denied := r.call("catalog.describe", `{"name":"session.status"}`)
 	_, absent := r.call("catalog.describe", `{"name":"session.nothing"}`)
-	if capability.CodeOf(denied) != capability.CodeUnknownCapability || strings.ReplaceAll(denied.Error(), "status", "nothing") != absent.Error() {
+	if capability.CodeOf(denied) != capability.CodeUnknownCapability ||
+		strings.ReplaceAll(denied.Error(), "status", "nothing") != absent.Error() {
 		t.Errorf("%v and %v tell them apart", denied, absent)
 	}
 	for _, name := range []string{"catalog.search", "catalog.describe"} {
@@ -137,9 +142,12 @@ func TestFunctionsOfAHostBecomeOneContribution(t *testing.T) {
 	t.Parallel()
 	key := capability.NewProviderKey("memory", "builtin", "default")
 	function := func(action capability.Action) host.Function {
-		return host.Function{ID: string(action), Action: action, Effect: capability.EffectRead, Handle: func(_ context.Context, c capability.Call) (capability.Result, error) {
-			return capability.Result{Value: json.RawMessage(`"` + string(action) + `"`)}, nil
-		}}
+		return host.Function{
+			ID: string(action), Action: action, Effect: capability.EffectRead,
+			Handle: func(_ context.Context, c capability.Call) (capability.Result, error) {
+				return capability.Result{Value: json.RawMessage(`"` + string(action) + `"`)}, nil
+			},
+		}
 	}
 	off := function("memory.get")
 	off.Unavailable = "no database"

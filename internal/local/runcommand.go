@@ -126,7 +126,8 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	case bounded.Err() != nil:
 		out.TimedOut, out.Signal = true, ""
 	default:
-		return capability.Result{}, capability.Wrap(capability.CodeFailed, opCommandRun, "the command could not be started", err).With("not_started", "")
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, opCommandRun, "the command could not be started",
+			err).With("not_started", "")
 	}
 	data, err := jsonx.Marshal(out)
 	if err != nil {

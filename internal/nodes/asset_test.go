@@ -182,7 +182,8 @@ func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
 func TestAPutIsHeldToItsDigest(t *testing.T) {
 	t.Parallel()
 	s := newAssetStore(assetConfig{Blobs: newBlobs(t)})
-	if _, err := s.Put(t.Context(), "laptop", digestOf([]byte("a")), "", strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
+	if _, err := s.Put(t.Context(), "laptop", digestOf([]byte("a")), "",
+		strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
 		t.Error(err)
 	}
 	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))

@@ -90,7 +90,10 @@ func (s *assetStore) answer(ctx context.Context, m messaging.Message) {
 		var data []byte
 		if data, err = s.read(ref, q.Offset); err == nil {
 			err = s.cfg.Bus.Publish(ctx, messaging.Message{
-				Subject: m.Reply, Data: data, Header: map[string]string{headerGateway: s.name, headerSize: strconv.FormatInt(ref.Size, 10), headerType: ref.MIME},
+				Subject: m.Reply, Data: data, Header: map[string]string{
+					headerGateway: s.name, headerSize: strconv.FormatInt(ref.Size, 10),
+					headerType: ref.MIME,
+				},
 			})
 		}
 	}

@@ -19,7 +19,8 @@ func openBus(ctx context.Context, cfg Config, authorize messaging.Authorizer) (*
 	}
 	shared, err := cfg.Secrets.Get(cfg.NATS.KeySecret)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "config", fmt.Sprintf("nats.key_secret: the secret %s cannot be read", cfg.NATS.KeySecret), err).
+		return nil, capability.Wrap(capability.CodeInvalidInput, "config",
+			fmt.Sprintf("nats.key_secret: the secret %s cannot be read", cfg.NATS.KeySecret), err).
 			With("", "store it before nats.url is set: junctor secrets set "+cfg.NATS.KeySecret)
 	}
 	return natsbus.Open(ctx, natsbus.Cluster{URL: cfg.NATS.URL, Secret: shared, Replicas: cfg.NATS.Replicas}, c)

@@ -65,11 +65,13 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 		count[all[i].Status]++
 	}
 	checks = append(checks, httpapi.Check{Name: "nodes", OK: true, Detail: fmt.Sprintf(
-		"%d connected, %d leaving, %d away; this gateway is %s", count[fleet.Connected], count[fleet.Draining], count[fleet.Disconnected], s.gateway.Instance())})
+		"%d connected, %d leaving, %d away; this gateway is %s", count[fleet.Connected], count[fleet.Draining], count[fleet.Disconnected],
+		s.gateway.Instance())})
 	refused := s.source.Refused()
 	for _, id := range slices.Sorted(maps.Keys(refused)) {
 		checks = append(checks, httpapi.Check{
-			Name: "node " + id, Detail: "its functions are not in the catalog: " + refused[id], Remedy: "let the device join by another --id, or: junctor nodes remove " + id,
+			Name: "node " + id, Detail: "its functions are not in the catalog: " + refused[id],
+			Remedy: "let the device join by another --id, or: junctor nodes remove " + id,
 		})
 	}
 	return append(checks, s.checkTokens(ctx)...)
@@ -124,5 +126,6 @@ func (s *Service) gauges() {
 		return 0
 	}))
 	s.cfg.Metrics.Gauge("node_calls", "Calls to nodes that this gateway has under way.", with(func(n *fleet.Node) int { return n.InFlight }))
-	s.cfg.Metrics.Gauge("nodes_refused", "Nodes whose functions are not in the catalog.", func() float64 { return float64(len(s.source.Refused())) })
+	s.cfg.Metrics.Gauge("nodes_refused", "Nodes whose functions are not in the catalog.",
+		func() float64 { return float64(len(s.source.Refused())) })
 }

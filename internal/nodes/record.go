@@ -37,7 +37,10 @@ func (s *Service) nodeChanged(e fleet.Event) {
 func (s *Service) onNode(kind string, ran *capability.NodeRan) {
 	rec := audit.Record{
 		Logger: "nodes", Event: audit.Event(strings.ReplaceAll(kind, ".", "_")),
-		Metadata: audit.Metadata{Node: audit.Node{ID: ran.ID, Epoch: uint64(max(ran.Epoch, 0)), Function: ran.Function, Skill: ran.Skill, PayloadDigest: ran.PayloadDigest}},
+		Metadata: audit.Metadata{Node: audit.Node{
+			ID: ran.ID, Epoch: uint64(max(ran.Epoch, 0)), Function: ran.Function, Skill: ran.Skill,
+			PayloadDigest: ran.PayloadDigest,
+		}},
 	}
 	if _, err := s.cfg.Log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.cfg.Logger.Error("audit record not written", "event", string(rec.Event), "err", err)
@@ -89,7 +92,10 @@ func (s *Service) revokes(ctx context.Context) error {
 const revokeInterval = time.Second
 
 func (s *Service) appendNode(ev audit.Event, node string) {
-	if _, err := s.cfg.Log.Append(context.Background(), audit.Record{Logger: "gateway", Event: ev, Metadata: audit.Metadata{Node: audit.Node{ID: node}}}, audit.Written); err != nil {
+	if _, err := s.cfg.Log.Append(context.Background(), audit.Record{
+		Logger: "gateway", Event: ev,
+		Metadata: audit.Metadata{Node: audit.Node{ID: node}},
+	}, audit.Written); err != nil {
 		s.cfg.Logger.Error("audit record not written", "event", string(ev), "err", err)
 	}
 }

@@ -82,7 +82,8 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		TotalStreams: cfg.Gateway.Streams.Total, NodeStreams: cfg.Gateway.Streams.PerNode, Window: int(cfg.Gateway.Streams.Window),
 	})
 	s.source = nodesource.New(nodesource.Config{
-		Fleet: s.gateway.Fleet(), Caller: s.gateway, Unhealthy: s.gateway.Unhealthy, Asset: s.assets.Fetch, MaxResult: int(cfg.Limits.Result), Told: s.onNode, Logger: cfg.Logger,
+		Fleet: s.gateway.Fleet(), Caller: s.gateway, Unhealthy: s.gateway.Unhealthy, Asset: s.assets.Fetch, MaxResult: int(cfg.Limits.Result),
+		Told: s.onNode, Logger: cfg.Logger,
 	})
 	s.openHeldCalls()
 	s.surface = nodeserve.New(nodeserve.Config{

@@ -30,11 +30,15 @@ func (s *Server) openAgents(ctx context.Context) error {
 	for _, text := range s.cfg.A2A.PushAddresses {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return capability.Errorf(capability.CodeInvalidInput, "a2a", "a2a.push_addresses: %q is not a range of addresses", text).With("invalid_settings", "write it as 10.1.0.0/16")
+			return capability.Errorf(capability.CodeInvalidInput, "a2a", "a2a.push_addresses: %q is not a range of addresses",
+				text).With("invalid_settings", "write it as 10.1.0.0/16")
 		}
 		local = append(local, p)
 	}
-	if s.pushes, err = push.Open(ctx, push.Options{Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local, Logger: s.logger}); err != nil {
+	if s.pushes, err = push.Open(ctx, push.Options{
+		Database: s.shared, Bodies: a2aserve.Bodies, Task: kept.Task, Addresses: local,
+		Logger: s.logger,
+	}); err != nil {
 		return err
 	}
 	s.tasks = tasks.New(tasks.Config{
@@ -72,7 +76,8 @@ func (s *Server) openAgents(ctx context.Context) error {
 // vouches for has no token here: what it may do is known only while it comes.
 func (s *Server) standing(id string) (capability.Principal, error) {
 	if _, subject, _ := strings.Cut(id, ":"); strings.HasPrefix(subject, "oidc/") {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnavailable, "tasks", "%s is known only while it calls", id).With("principal_absent", "it goes on when they ask for the task")
+		return capability.Principal{}, capability.Errorf(capability.CodeUnavailable, "tasks", "%s is known only while it calls",
+			id).With("principal_absent", "it goes on when they ask for the task")
 	}
 	return s.policy.Standing(id)
 }

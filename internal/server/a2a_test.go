@@ -32,7 +32,8 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 	},
 	) {
 		t.Helper()
-		a := n.request(t, "POST", "/a2a", token, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, func(r *http.Request) { r.Header.Set("A2A-Version", "1.0") })
+		a := n.request(t, "POST", "/a2a", token, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`,
+			func(r *http.Request) { r.Header.Set("A2A-Version", "1.0") })
 		if err := json.Unmarshal([]byte(a.body), &out); err != nil || out.Error != nil {
 			t.Fatalf("%s: %d %s %v", method, a.status, a.body, err)
 		}
@@ -62,7 +63,8 @@ func TestATaskThatWaitsOutlivesAKill(t *testing.T) {
 	if got := get(); got.Status.State != "TASK_STATE_AUTH_REQUIRED" {
 		t.Errorf("%+v", got)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/"+approval, map[string]string{"decision": "once"}, nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/"+approval, map[string]string{"decision": "once"},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the write was carried out", func() bool { return get().Status.State == "TASK_STATE_COMPLETED" })
@@ -79,7 +81,8 @@ func TestAnAgentSaysYesForItself(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(home, "policy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("ask") @consent("client") permit (principal, action, resource);`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"),
+		[]byte(`@id("ask") @consent("client") permit (principal, action, resource);`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := serve(t, home)
@@ -108,7 +111,10 @@ func TestAnAgentSaysYesForItself(t *testing.T) {
 	write := func(name string) string {
 		return `"parts":[{"data":{"capability":"fs.writeText","arguments":{"path":"` + name + `","text":"hello"}}}]`
 	}
-	for answer, want := range map[string]string{`{"decision":"once"}`: "TASK_STATE_COMPLETED", `{"action":"decline"}`: "TASK_STATE_REJECTED", `{"decision":"deny"}`: "TASK_STATE_REJECTED"} {
+	for answer, want := range map[string]string{
+		`{"decision":"once"}`: "TASK_STATE_COMPLETED", `{"action":"decline"}`: "TASK_STATE_REJECTED",
+		`{"decision":"deny"}`: "TASK_STATE_REJECTED",
+	} {
 		asked := send(agent, write("x.txt"))
 		if asked.Status.State != "TASK_STATE_INPUT_REQUIRED" {
 			t.Fatalf("%+v", asked)

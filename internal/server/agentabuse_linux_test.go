@@ -71,7 +71,8 @@ func TestProgramsThatMisbehave(t *testing.T) {
 	if a := n.request(t, "GET", at+"/buffered-output", admin, ""); len(a.body) > 1<<20 {
 		t.Errorf("%d bytes are kept", len(a.body))
 	}
-	if info, err := os.Stat(filepath.Join(n.home, "agents", "recordings", s.ID+".cast")); err != nil || info.Size() > 17<<20 || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(n.home, "agents", "recordings", s.ID+".cast")); err != nil || info.Size() > 17<<20 ||
+		info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
 	children := pids(t, filepath.Join(s.Workdir, "children"))
@@ -80,7 +81,10 @@ func TestProgramsThatMisbehave(t *testing.T) {
 	}
 	begun := time.Now()
 	n.ask(t, "POST", at+"/stop", "", http.StatusOK, nil)
-	eventually(t, "it is killed though it does not listen", func() bool { return n.shown(t, s.ID).Status == "stopped" || n.shown(t, s.ID).Status == "error" })
+	eventually(t, "it is killed though it does not listen", func() bool {
+		return n.shown(t, s.ID).Status == "stopped" ||
+			n.shown(t, s.ID).Status == "error"
+	})
 	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -141,9 +145,12 @@ func TestBodiesOfTheTaskAgentsDoors(t *testing.T) {
 	}
 	agents, thread := "/api/coding-agents/"+s.ID, threadsAt+"/threads/"+made.ThreadID
 	for _, route := range []string{
-		"POST /api/coding-agents/hooks", "POST /api/coding-agents/spawn", "PATCH /api/coding-agents/settings", "POST /api/coding-agents/auth/claude", "POST " + agents + "/send", "POST " + agents + "/choose", "POST " + agents + "/stop",
-		"POST " + agents + "/scratch/promote", "POST " + threadsAt + "/threads", "POST " + thread + "/control", "POST " + threadsAt + "/confirm/" + s.ID, "POST " + threadsAt + "/supervision",
-		"POST /api/workspace/provision", "POST /api/workspace/x/commit", "POST /api/workspace/x/push", "POST /api/workspace/x/pr", "POST /api/workspace/x/finalize",
+		"POST /api/coding-agents/hooks", "POST /api/coding-agents/spawn", "PATCH /api/coding-agents/settings",
+		"POST /api/coding-agents/auth/claude", "POST " + agents + "/send", "POST " + agents + "/choose", "POST " + agents + "/stop",
+		"POST " + agents + "/scratch/promote", "POST " + threadsAt + "/threads", "POST " + thread + "/control",
+		"POST " + threadsAt + "/confirm/" + s.ID, "POST " + threadsAt + "/supervision",
+		"POST /api/workspace/provision", "POST /api/workspace/x/commit", "POST /api/workspace/x/push", "POST /api/workspace/x/pr",
+		"POST /api/workspace/x/finalize",
 		"POST /api/issues", "POST /api/issues/o/n/1/comment",
 	} {
 		method, path, _ := strings.Cut(route, " ")
@@ -153,7 +160,8 @@ func TestBodiesOfTheTaskAgentsDoors(t *testing.T) {
 		}
 		for name, body := range bodies {
 			a := n.request(t, method, path, as, body)
-			if name == "huge" && a.status != http.StatusRequestEntityTooLarge || a.status < 400 || a.status >= 500 && a.status != http.StatusBadGateway || len(a.body) > 4096 {
+			if name == "huge" && a.status != http.StatusRequestEntityTooLarge || a.status < 400 || a.status >= 500 &&
+				a.status != http.StatusBadGateway || len(a.body) > 4096 {
 				t.Errorf("%s, %s: %d %.300s", route, name, a.status, a.body)
 			}
 		}
@@ -187,7 +195,8 @@ func TestWhoDoesNotReadIsNotWaitedFor(t *testing.T) {
 			t.Fatalf("response = %v, error %v, want status 200", res, err)
 		}
 		defer res.Body.Close()
-		conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(n.url, "http")+"/api/coding-agents/console", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + n.token(t, "admin")}}})
+		conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(n.url, "http")+"/api/coding-agents/console",
+			&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + n.token(t, "admin")}}})
 		if err != nil {
 			t.Fatal(err)
 		}

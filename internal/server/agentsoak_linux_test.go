@@ -50,7 +50,8 @@ func TestSoakTerminals(t *testing.T) {
 	after, elapsed := resident(t, pid), time.Since(at)
 	cores := (processor(t, pid) - spent).Seconds() / elapsed.Seconds()
 	rate := float64(n.printed(t, ids)-printed) / elapsed.Seconds()
-	t.Logf("FIGURES %d sessions print %.0f KB/s for %s: %.2f cores; %d MiB in memory before, %d after, %d at most", agents, rate/1000, elapsed.Round(time.Second), cores, before>>10, after>>10, most>>10)
+	t.Logf("FIGURES %d sessions print %.0f KB/s for %s: %.2f cores; %d MiB in memory before, %d after, %d at most", agents, rate/1000,
+		elapsed.Round(time.Second), cores, before>>10, after>>10, most>>10)
 	if rate < agents*each*8/10 {
 		t.Errorf("they print %.0f bytes a second", rate)
 	}

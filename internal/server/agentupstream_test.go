@@ -113,7 +113,11 @@ func newFarAgent(t *testing.T) *farAgent {
 	}
 	t.Cleanup(func() { e.stop() })
 	e.describe("does it")
-	mux.HandleFunc("/.well-known/agent-card.json", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(e.card.Load()) })
+	mux.HandleFunc("/.well-known/agent-card.json", func(w http.ResponseWriter,
+		_ *http.Request,
+	) {
+		_ = json.NewEncoder(w).Encode(e.card.Load())
+	})
 	mux.Handle("/rpc", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(e)))
 	return e
 }
@@ -125,7 +129,8 @@ func openHome(t *testing.T) string {
 	if err := os.Mkdir(filepath.Join(home, "policy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return home
@@ -144,7 +149,10 @@ func (n *node) session(t *testing.T, answer string, heard func(string)) *mcp.Cli
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { heard(r.Params.Message) },
 	})
 	token := n.token(t, "agent")
-	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: n.url + "/mcp", HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint:   n.url + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(token)},
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,9 +324,13 @@ type modernReply struct {
 // modern is a request of a client that takes tasks and answers forms.
 func (n *node) modern(t *testing.T, method, name, params string) (out modernReply) {
 	t.Helper()
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`
 	a := n.request(t, "POST", "/mcp", n.token(t, "agent"), body, func(r *http.Request) {
-		for k, v := range map[string]string{"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name} {
+		for k, v := range map[string]string{
+			"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
+			"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name,
+		} {
 			r.Header.Set(k, v)
 		}
 	})

@@ -111,11 +111,16 @@ func TestDoorsWantAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := secret.NewToken('a')
-	for _, d := range append(doors(), [3]string{"GET", "/api/v1/no/such/path", ""}, [3]string{"GET", "/v1/capabilities/assets/x/y", ""}, [3]string{"POST", "/api/capability-router/connect", "{}"}) {
+	for _, d := range append(doors(), [3]string{"GET", "/api/v1/no/such/path", ""}, [3]string{"GET", "/v1/capabilities/assets/x/y", ""},
+		[3]string{"POST", "/api/capability-router/connect", "{}"}) {
 		var texts []string
-		for name, token := range map[string]string{"none": "", "misspelt": admin + "x", "of another server": foreign, "revoked": made.Token, "nonsense": "\"' OR 1=1"} {
+		for name, token := range map[string]string{
+			"none": "", "misspelt": admin + "x", "of another server": foreign, "revoked": made.Token,
+			"nonsense": "\"' OR 1=1",
+		} {
 			a := n.request(t, d[0], d[1], token, d[2])
-			if a.status != http.StatusUnauthorized || a.code() != "unauthenticated" || !strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer") {
+			if a.status != http.StatusUnauthorized || a.code() != "unauthenticated" ||
+				!strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer") {
 				t.Errorf("%s %s, token %s: %d %s", d[0], d[1], name, a.status, a.body)
 			}
 			if name == "of another server" || name == "revoked" {
@@ -139,7 +144,10 @@ func TestDoorsWantAToken(t *testing.T) {
 
 func TestDoorsWantTheRole(t *testing.T) {
 	n := serve(t, t.TempDir())
-	open := map[string]bool{"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/api/v1/extensions": true, "/api/v1/chat/slash-commands": true, "/v1/capabilities": true, "/v1/capabilities/invoke": true}
+	open := map[string]bool{
+		"/api/v1/invocations": true, "/api/v1/catalog/agent": true, "/api/v1/status": true, "/api/v1/extensions": true,
+		"/api/v1/chat/slash-commands": true, "/v1/capabilities": true, "/v1/capabilities/invoke": true,
+	}
 	for _, own := range []string{"/a2a", "/a2a/message:send", "/a2a/tasks", "/api/v1/tasks"} { // everybody has tasks of their own
 		open[own] = true
 	}
@@ -154,7 +162,8 @@ func TestDoorsWantTheRole(t *testing.T) {
 	}
 	// The principal is that of the token, whatever the payload claims.
 	for _, claim := range []string{`"principal":"admin:local-admin"`, `"role":"admin"`} {
-		if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "agent"), `{"target":"fs.list",`+claim+`}`); a.status != http.StatusBadRequest {
+		if a := n.request(t, "POST", "/api/v1/invocations", n.token(t, "agent"), `{"target":"fs.list",`+claim+
+			`}`); a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", claim, a.status, a.body)
 		}
 	}
@@ -193,7 +202,10 @@ func TestBadBodies(t *testing.T) {
 		{"unknown field", invocations, `{"target":"fs.list","bogus":1}`, 400, "invalid_input", "bogus"},
 		{"unknown field", "/api/v1/tokens", `{"role":"agent","bogus":1}`, 400, "invalid_input", "bogus"},
 		{"unknown field", wire, `{"method":"fs.list","params":{},"bogus":1}`, 200, "", `"entries"`},
-		{"deep", invocations, `{"target":"fs.list","input":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, 400, "invalid_input", ""},
+		{
+			"deep", invocations, `{"target":"fs.list","input":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, 400,
+			"invalid_input", "",
+		},
 		{"not UTF-8", invocations, "{\"target\":\"\xff\"}", 400, "invalid_input", ""},
 	} {
 		t.Run(c.name+" "+c.path, func(t *testing.T) {
@@ -306,7 +318,8 @@ func TestFilesStayInTheirRoot(t *testing.T) {
 		}
 		for _, path := range []string{
 			"../files/../run/admin.token", "..", "dir/secret.txt", "file", "up/run/admin.token", target, "./dir/../dir/secret.txt",
-			"dir", "up", "new", "dir/made.txt", "inside.txt/../../run/admin.token", "\u0000", "a\u0000b", "../run/\u202e", `..\run`, strings.Repeat("../", 50) + "etc/passwd",
+			"dir", "up", "new", "dir/made.txt", "inside.txt/../../run/admin.token", "\u0000", "a\u0000b", "../run/\u202e", `..\run`,
+			strings.Repeat("../", 50) + "etc/passwd",
 		} {
 			quoted, err := json.Marshal(path)
 			if err != nil {
@@ -346,7 +359,10 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 	n := serve(t, t.TempDir())
 	port := n.url[strings.LastIndexByte(n.url, ':'):]
 	for _, d := range append(doors(), [3]string{"GET", "/healthz", ""}, [3]string{"GET", "/metrics", ""}) {
-		for _, host := range []string{"evil.example", "evil.example" + port, "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0" + port, "192.0.2.1", "[::ffff:192.0.2.1]"} {
+		for _, host := range []string{
+			"evil.example", "evil.example" + port, "127.0.0.1.evil.example", "localhost.evil.example",
+			"0.0.0.0" + port, "192.0.2.1", "[::ffff:192.0.2.1]",
+		} {
 			a := n.request(t, d[0], d[1], n.token(t, "admin"), d[2], func(r *http.Request) { r.Host = host })
 			if a.status != http.StatusForbidden {
 				t.Errorf("%s %s, Host %s: %d", d[0], d[1], host, a.status)
@@ -361,7 +377,12 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		if d[0] == "GET" {
 			continue // reading answers nothing to a page of another origin: no CORS header is ever sent
 		}
-		for _, header := range [][2]string{{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}} {
+		for _, header := range [][2]string{
+			{"Origin", "https://evil.example"},
+			{"Origin", "null"},
+			{"Sec-Fetch-Site", "cross-site"},
+			{"Sec-Fetch-Site", "same-site"},
+		} {
 			a := n.request(t, d[0], d[1], n.token(t, "admin"), d[2], func(r *http.Request) { r.Header.Set(header[0], header[1]) })
 			if a.status != http.StatusForbidden || !bytes.Contains([]byte(a.body), []byte("mcp.allowed_origins")) {
 				t.Errorf("%s %s, %s: %d %s", d[0], d[1], header, a.status, a.body)

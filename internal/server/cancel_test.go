@@ -19,7 +19,8 @@ func (n *node) hang(ctx context.Context, t *testing.T) (done chan error) {
 	done = make(chan error, 1)
 	go func() {
 		var out client.Invoked
-		done <- n.admin.Invoke(ctx, client.Invocation{Target: "trial:action:HANG", Input: json.RawMessage(fmt.Sprintf(`{"file":%q}`, mark))}, &out)
+		done <- n.admin.Invoke(ctx, client.Invocation{Target: "trial:action:HANG", Input: json.RawMessage(fmt.Sprintf(`{"file":%q}`, mark))},
+			&out)
 	}()
 	eventually(t, "the call runs", func() bool { return exists(mark) })
 	return done

@@ -41,7 +41,8 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 			Action string
 		}
 	}
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/explanations/"+out.Invocation.Selection.ExplanationID, nil, &story); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/catalog/explanations/"+out.Invocation.Selection.ExplanationID, nil,
+		&story); err != nil {
 		t.Fatal(err)
 	}
 	if story.Explanation.Action != "fs.list" || !strings.Contains(story.Text, "fs:node:local") {
@@ -142,7 +143,8 @@ func TestTheCatalogTellsWhatItDoes(t *testing.T) {
 	}
 	pack := map[string]any{"scenarios": json.RawMessage(`[{"id":"X","extensions":[{"id":"chat","contributions":[{"id":"a","kind":"adapter.runtime","actions":["message.send"]}]}],
 		"ask":[{"op":"rejected","expect":{}},{"op":"select","action":"message.send","expect":{"step":4}}]}]`)}
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/eval", pack, &judged); err != nil || !judged.OK || len(judged.Outcomes) != 6 {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/catalog/eval", pack, &judged); err != nil || !judged.OK ||
+		len(judged.Outcomes) != 6 {
 		t.Errorf("%v %+v", err, judged)
 	}
 	var chosen struct{ Selection struct{ Step int } }

@@ -64,7 +64,8 @@ type chatReply struct {
 
 func (n *node) chat(t *testing.T, session, text string) (out chatReply) {
 	t.Helper()
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session_id": session, "text": text}, &out); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/chat/messages", map[string]any{"session_id": session, "text": text},
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -82,7 +83,8 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	if err := n.enableSay(t); err != nil {
 		t.Fatal(err)
 	}
-	if r := n.chat(t, "s1", "/say hello a 'b c'"); r.Type != "extension_output" || r.Message.Text != "a b c\n" || r.Message.Metadata["status"] != "succeeded" {
+	if r := n.chat(t, "s1", "/say hello a 'b c'"); r.Type != "extension_output" || r.Message.Text != "a b c\n" ||
+		r.Message.Metadata["status"] != "succeeded" {
 		t.Errorf("%+v", r)
 	}
 	if r := n.chat(t, "s1", "what now?"); r.Type != "error" || r.Error.Code != capability.CodeUnavailable {
@@ -94,9 +96,10 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 		t.Fatalf("storing the secret: status %d, body %s, want success", a.status, a.body)
 	}
 	// Streamed: the pieces are text, and the end is what is kept.
-	a := n.request(t, http.MethodPost, "/api/v1/chat/messages", n.token(t, "admin"), `{"session_id":"s1","text":"what now?","stream":true}`, func(r *http.Request) {
-		r.Header.Set("Accept", "application/x-ndjson")
-	})
+	a := n.request(t, http.MethodPost, "/api/v1/chat/messages", n.token(t, "admin"), `{"session_id":"s1","text":"what now?","stream":true}`,
+		func(r *http.Request) {
+			r.Header.Set("Accept", "application/x-ndjson")
+		})
 	var text string
 	var last chatReply
 	for lines := bufio.NewScanner(strings.NewReader(a.body)); lines.Scan(); {
@@ -115,16 +118,19 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	if text != "Try /say hello" || last.Message.Text != text {
 		t.Errorf("%s", a.body)
 	}
-	if asked := model.asked(); !strings.Contains(asked, "/say") || !strings.Contains(asked, "a b c") || model.keys[len(model.keys)-1] != "Bearer sk-0123456789" {
+	if asked := model.asked(); !strings.Contains(asked, "/say") || !strings.Contains(asked, "a b c") ||
+		model.keys[len(model.keys)-1] != "Bearer sk-0123456789" {
 		t.Errorf("request to the model = %s, want /say, \"a b c\" and the stored key", asked)
 	}
 	var history struct{ Messages []struct{ Role, Text string } }
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil || len(history.Messages) != 8 {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil ||
+		len(history.Messages) != 8 {
 		t.Errorf("%+v %v", history, err)
 	}
 	// A conversation is its owner's.
 	history.Messages = nil
-	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil || len(history.Messages) != 0 {
+	if err := n.agent.Do(t.Context(), http.MethodGet, "/api/v1/chat/sessions/s1/messages", nil, &history); err != nil ||
+		len(history.Messages) != 0 {
 		t.Errorf("%+v %v", history, err)
 	}
 	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/chat/sessions/s1", nil, nil); err != nil {
@@ -150,7 +156,8 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 	},
 	) {
 		t.Helper()
-		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "async": true}, &out); err != nil || out.Status.Over() {
+		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "async": true},
+			&out); err != nil || out.Status.Over() {
 			t.Fatalf("execute = %+v, error %v, want a run in progress", out, err)
 		}
 		return out
@@ -168,10 +175,13 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 		}
 	}
 	over := func(r tasks.Run) bool { return r.Status.Over() }
-	if one := poll(start("/say hello x").RunID, over); one.Status != tasks.RunSucceeded || !strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
+	if one := poll(start("/say hello x").RunID, over); one.Status != tasks.RunSucceeded ||
+		!strings.Contains(string(one.Result), `"output":"x\n"`) || one.Extension != "tools.say" {
 		t.Errorf("%+v", one)
 	}
-	if a := n.request(t, http.MethodGet, "/metrics", n.token(t, "admin"), ""); !strings.Contains(a.body, `junctor_run_seconds_count{extension="tools.say",outcome="ok",runner="exec.echo",sandbox="T`) || !strings.Contains(a.body, "junctor_runs_waiting 0") || !strings.Contains(a.body, "junctor_sandbox_tier ") {
+	if a := n.request(t, http.MethodGet, "/metrics", n.token(t, "admin"), ""); !strings.Contains(a.body,
+		`junctor_run_seconds_count{extension="tools.say",outcome="ok",runner="exec.echo",sandbox="T`) ||
+		!strings.Contains(a.body, "junctor_runs_waiting 0") || !strings.Contains(a.body, "junctor_sandbox_tier ") {
 		t.Error("the metrics do not tell of the run")
 	}
 	slow := start("/say wait").RunID
@@ -186,7 +196,8 @@ func TestARunThatNobodyWaitsFor(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	var list struct{ Runs []tasks.Run }
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations?status=canceled&extension_id=tools.say", nil, &list); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != slow {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/invocations?status=canceled&extension_id=tools.say", nil, &list); err != nil ||
+		len(list.Runs) != 1 || list.Runs[0].ID != slow {
 		t.Errorf("%+v %v", list, err)
 	}
 	for _, bad := range []string{"?status=odd", "?limit=x"} {

@@ -22,13 +22,14 @@ import (
 func mcpMain() error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "stdio", Version: "1"}, nil)
 	for name, wait := range map[string]time.Duration{"quick": 0, "slow": 300 * time.Millisecond} {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
-		})
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				select {
+				case <-time.After(wait):
+				case <-ctx.Done():
+				}
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
+			})
 	}
 	return s.Run(context.Background(), &mcp.StdioTransport{})
 }
@@ -95,7 +96,8 @@ func (v *visitor) leaves(method, body string, lines bool, headers ...string) {
 }
 
 func visitorModern(method, name, params string) (body string, headers []string) {
-	body = `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	body = `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	headers = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method}
 	if name != "" {
 		headers = append(headers, "Mcp-Name", name)
@@ -175,7 +177,8 @@ func serveStdio(t *testing.T, env ...string) *node {
 	if err := os.Mkdir(filepath.Join(home, "policy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "policy", "all.cedar"), []byte(`@id("all") permit (principal, action, resource);`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := serve(t, home, env...)
@@ -222,7 +225,8 @@ func TestClientsThatComeAndGo(t *testing.T) {
 	threads, files, programs := n.metric(t, "go_goroutines"), n.metric(t, "process_open_fds"), n.programs(t)
 	began := time.Now()
 	come(1000)
-	t.Logf("1000 clients in %s; before: %d goroutines, %d descriptors, %d programs", time.Since(began).Round(time.Millisecond), threads, files, programs)
+	t.Logf("1000 clients in %s; before: %d goroutines, %d descriptors, %d programs", time.Since(began).Round(time.Millisecond), threads,
+		files, programs)
 	const slack = 8 // connections of this test's own, work in the background
 	eventually(t, "all is as it was before", func() bool {
 		return n.metric(t, "go_goroutines") <= threads+slack && n.metric(t, "process_open_fds") <= files+slack && n.programs(t) <= programs

@@ -11,7 +11,8 @@ import (
 func TestElizaVariablesConnectAtTheStart(t *testing.T) {
 	first, second := spawn(t, "endpoint", nil, "127.0.0.1:0", "trial"), spawn(t, "endpoint", nil, "127.0.0.1:0", "other")
 	const p = "ELIZA_CAPABILITY_ROUTER_"
-	n := serve(t, t.TempDir(), p+"URL="+first.first, p+`URLS=[{"id":"more","baseUrl":"`+second.first+`"}]`, p+`ALLOWED_MODULES={"more":["nothing"]}`)
+	n := serve(t, t.TempDir(), p+"URL="+first.first, p+`URLS=[{"id":"more","baseUrl":"`+second.first+`"}]`,
+		p+`ALLOWED_MODULES={"more":["nothing"]}`)
 	if err := n.ping(t, "10s"); err != nil {
 		t.Error(err)
 	}
@@ -21,7 +22,8 @@ func TestElizaVariablesConnectAtTheStart(t *testing.T) {
 			t.Errorf("%s is not in %s", want, a.body)
 		}
 	}
-	if a := n.request(t, http.MethodPost, "/api/v1/invocations", n.token(t, "admin"), `{"target":"other:action:PING"}`); a.code() != "unknown_capability" {
+	if a := n.request(t, http.MethodPost, "/api/v1/invocations", n.token(t, "admin"),
+		`{"target":"other:action:PING"}`); a.code() != "unknown_capability" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

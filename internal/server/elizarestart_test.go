@@ -108,7 +108,8 @@ func (d *device) Invoke(_ context.Context, method string, _ json.RawMessage) (js
 
 // manifest declares an action PING and what else is said.
 func manifest(id, members string) string {
-	return fmt.Sprintf(`{"id":%[1]q,"name":%[1]q,"version":"1.0.0","actions":[{"name":"PING","description":"Answers at once."}]%[2]s}`, id, members)
+	return fmt.Sprintf(`{"id":%[1]q,"name":%[1]q,"version":"1.0.0","actions":[{"name":"PING","description":"Answers at once."}]%[2]s}`, id,
+		members)
 }
 
 // signed is a manifest with the provenance of issuer "builder"; tamper is added
@@ -146,7 +147,10 @@ func buildBinary(t *testing.T) string {
 // run starts the binary on home and waits for its ready line.
 func run(t *testing.T, binary, home string) *node {
 	t.Helper()
-	p := &process{Cmd: exec.Command(binary, "--home", home, "serve", "--listen", "127.0.0.1:0"), stderr: &bytes.Buffer{}, done: make(chan error, 1)}
+	p := &process{
+		Cmd: exec.Command(binary, "--home", home, "serve", "--listen", "127.0.0.1:0"), stderr: &bytes.Buffer{},
+		done: make(chan error, 1),
+	}
 	p.Stderr = p.stderr
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -312,7 +316,10 @@ func TestFiveEndpointsSurviveAKill(t *testing.T) {
 	if d := cmp.Diff(entries, n.members(t)); d != "" || len(entries) < 7 {
 		t.Errorf("the catalog is another: %s", d)
 	}
-	for _, up := range []string{"fewer:action:PING", "signed:action:PING", "changed:action:PING", "changed:provider:NEW", "unchanged:action:PING"} {
+	for _, up := range []string{
+		"fewer:action:PING", "signed:action:PING", "changed:action:PING", "changed:provider:NEW",
+		"unchanged:action:PING",
+	} {
 		if err := n.call(t, up); err != nil {
 			t.Errorf("%s: %v", up, err)
 		}

@@ -57,7 +57,8 @@ func (n *node) enableSay(t testing.TB) error {
 	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/screen", nil, &shown); err != nil {
 		return err
 	}
-	return n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/tools.say/enable", map[string]string{"tree_hash": shown.Screen.TreeHash}, nil)
+	return n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/tools.say/enable", map[string]string{"tree_hash": shown.Screen.TreeHash},
+		nil)
 }
 
 func (n *node) say(t testing.TB, line string) (string, error) {
@@ -257,11 +258,14 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "config_schema") {
 		t.Errorf("%+v %v", rec, err)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`), nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install",
+		pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	var made struct{ Token string }
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"}, &made); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"},
+		&made); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, token, doc, code string }{
@@ -275,15 +279,18 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
 		}
 	}
-	if a := n.request(t, http.MethodGet, extensionsDoor+"/tools.say/config", n.token(t, "admin"), ""); !strings.Contains(a.body, `"word":"b"`) || !strings.Contains(a.body, `"api_key":"***"`) {
+	if a := n.request(t, http.MethodGet, extensionsDoor+"/tools.say/config", n.token(t, "admin"), ""); !strings.Contains(a.body,
+		`"word":"b"`) || !strings.Contains(a.body, `"api_key":"***"`) {
 		t.Errorf("settings = %s, want word b and a masked api_key", a.body)
 	}
 	// What was done with it can be read page by page.
 	var first, second struct{ Records []struct{ Event string } }
-	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=2", nil, &first); err != nil || len(first.Records) != 2 || first.Records[0].Event != "config_changed" {
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=2", nil, &first); err != nil ||
+		len(first.Records) != 2 || first.Records[0].Event != "config_changed" {
 		t.Errorf("%+v %v", first, err)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=1&offset=1", nil, &second); err != nil || len(second.Records) != 1 || second.Records[0] != first.Records[1] {
+	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/tools.say/logs?limit=1&offset=1", nil, &second); err != nil ||
+		len(second.Records) != 1 || second.Records[0] != first.Records[1] {
 		t.Errorf("%+v %v", second, err)
 	}
 	for _, bad := range []string{"/tools.say/logs?limit=1001", "/tools.say/logs?offset=-1"} {
@@ -296,7 +303,8 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 		Layers map[string]string
 		Held   bool
 	}
-	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/sandbox", nil, &walls); err != nil || !walls.Held || walls.Tier == "" || walls.Layers["hygiene"] != "active" {
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/sandbox", nil, &walls); err != nil || !walls.Held || walls.Tier == "" ||
+		walls.Layers["hygiene"] != "active" {
 		t.Errorf("%+v %v", walls, err)
 	}
 }
@@ -347,7 +355,8 @@ func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
 	n := serve(t, home)
 	owners := make(map[uint32]string)
 	for _, id := range []string{"tools.say", "tools.shout"} {
-		pkg := rezip(t, sayPackage(t, "1.0.0"), "manifest.json", `"permissions_required":["exec"]`, `"permissions_required":["exec","filesystem.write"]`)
+		pkg := rezip(t, sayPackage(t, "1.0.0"), "manifest.json", `"permissions_required":["exec"]`,
+			`"permissions_required":["exec","filesystem.write"]`)
 		pkg = rezip(t, pkg, "commands/commands.yaml", "exec.echo, argv: ['{args}']", "exec.touch, argv: [made]")
 		if id != "tools.say" {
 			pkg = rezip(t, pkg, "manifest.json", `"id":"tools.say"`, `"id":"tools.shout"`)
@@ -364,7 +373,8 @@ func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
 		if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/"+id+"/screen", nil, &shown); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+id+"/enable", map[string]string{"tree_hash": shown.Screen.TreeHash}, nil); err != nil {
+		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+id+"/enable",
+			map[string]string{"tree_hash": shown.Screen.TreeHash}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := n.say(t, "/say:"+id+" hello"); err != nil {

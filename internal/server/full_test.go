@@ -20,7 +20,10 @@ func TestFullDisk(t *testing.T) {
 	n := serve(t, t.TempDir())
 	write := func(name string) error {
 		var out client.Invoked
-		return n.admin.Invoke(t.Context(), client.Invocation{Target: "fs.writeText", Input: json.RawMessage(`{"path":"` + name + `","text":"x"}`)}, &out)
+		return n.admin.Invoke(t.Context(), client.Invocation{
+			Target: "fs.writeText",
+			Input:  json.RawMessage(`{"path":"` + name + `","text":"x"}`),
+		}, &out)
 	}
 	if err := write("before.txt"); err != nil {
 		t.Fatal(err)

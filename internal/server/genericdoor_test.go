@@ -107,7 +107,8 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 
 	// A write does not become a read by the name of the door, and asks as itself.
 	write := `{"name":"fs.writeText","arguments":{"path":"new.txt","text":"x"}}`
-	if r := c.ask("tools/call", `{"name":"catalog_callRead","arguments":`+write+`}`); !r.IsError || r.Meta.Error.Reason != "unsupported_action" {
+	if r := c.ask("tools/call", `{"name":"catalog_callRead","arguments":`+write+`}`); !r.IsError ||
+		r.Meta.Error.Reason != "unsupported_action" {
 		t.Errorf("%+v", r)
 	}
 	asked := c.ask("tools/call", `{"name":"catalog_call","arguments":`+write+`}`)
@@ -124,8 +125,12 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 	if exists(filepath.Join(home, "files", "new.txt")) {
 		t.Error("written without an approval")
 	}
-	for _, body := range []string{`{"name":"catalog.call","arguments":` + write + `}`, `{"name":"no.such"}`, `{"name":"fs.list","arguments":7}`, `{"arguments":{}}`} {
-		if a := c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"catalog_call","arguments":` + body + `}}`); !strings.Contains(a.body, "isError") && !strings.Contains(a.body, `"error"`) {
+	for _, body := range []string{
+		`{"name":"catalog.call","arguments":` + write + `}`, `{"name":"no.such"}`,
+		`{"name":"fs.list","arguments":7}`, `{"arguments":{}}`,
+	} {
+		if a := c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"catalog_call","arguments":` + body +
+			`}}`); !strings.Contains(a.body, "isError") && !strings.Contains(a.body, `"error"`) {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}

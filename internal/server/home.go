@@ -44,7 +44,8 @@ func FindHome(dir string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return "", capability.Errorf(capability.CodeInvalidInput, "home", "the home %s is not a directory", dir).With("", "name another one with --home")
+		return "", capability.Errorf(capability.CodeInvalidInput, "home", "the home %s is not a directory", dir).With("",
+			"name another one with --home")
 	}
 	return dir, nil
 }
@@ -73,7 +74,8 @@ func OpenHome(dir string) (*Home, error) {
 				With("", "keep it on a disk of this machine")
 		}
 		pid, _ := os.ReadFile(f.Name())
-		return nil, capability.Errorf(capability.CodeConflict, "home", "process %s serves this home already", orUnknown(strings.TrimSpace(string(pid)))).
+		return nil, capability.Errorf(capability.CodeConflict, "home", "process %s serves this home already",
+			orUnknown(strings.TrimSpace(string(pid)))).
 			With("home_locked", "stop it, or use another --home")
 	}
 	if err := f.Truncate(0); err == nil {

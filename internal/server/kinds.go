@@ -52,7 +52,10 @@ func (s *Server) coreFunctions() []local.Function {
 			ID: "memory", Kind: memory.Kind, Arbitration: &claim, Provider: capability.NewProviderKey("memory", claim.SelectorID, "default"),
 		}, memory.Functions(memory.Config{DB: s.shared, Workspace: workspace})...),
 		s.agentFunctions(),
-		local.FunctionsOf(capability.Contribution{Kind: "capability.agent-tool", Provider: capability.NewProviderKey("diff", local.CoreExtension, "default")},
+		local.FunctionsOf(capability.Contribution{
+			Kind:     "capability.agent-tool",
+			Provider: capability.NewProviderKey("diff", local.CoreExtension, "default"),
+		},
 			diff.Functions(diff.Config{})...),
 	)
 }

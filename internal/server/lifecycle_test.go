@@ -60,7 +60,10 @@ func TestShutdownCancelsWhatHangs(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var out client.Invoked
-		done <- n.admin.Invoke(t.Context(), client.Invocation{Target: "trial:action:HANG", Input: json.RawMessage(fmt.Sprintf(`{"file":%q}`, mark))}, &out)
+		done <- n.admin.Invoke(t.Context(), client.Invocation{
+			Target: "trial:action:HANG",
+			Input:  json.RawMessage(fmt.Sprintf(`{"file":%q}`, mark)),
+		}, &out)
 	}()
 	eventually(t, "the call runs", func() bool { return exists(mark) })
 	began := time.Now()
@@ -147,7 +150,8 @@ func TestEventsResume(t *testing.T) {
 	if id != missed {
 		t.Errorf("after %s comes %s, want %s", first, id, missed)
 	}
-	if a := n.request(t, "GET", "/api/v1/events", n.token(t, "admin"), "", func(r *http.Request) { r.Header.Set("Last-Event-ID", "x") }); a.status != http.StatusBadRequest {
+	if a := n.request(t, "GET", "/api/v1/events", n.token(t, "admin"), "",
+		func(r *http.Request) { r.Header.Set("Last-Event-ID", "x") }); a.status != http.StatusBadRequest {
 		t.Errorf("a bad Last-Event-ID: %d", a.status)
 	}
 	// An id of an earlier life of the server is too high: the client is told.
@@ -204,7 +208,8 @@ func TestTailEndsWithTheServer(t *testing.T) {
 func TestProbes(t *testing.T) {
 	home := t.TempDir()
 	n := serve(t, home)
-	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.header.Get("X-Content-Type-Options") != "nosniff" || a.body != `{"ok":true}` {
+	if a := n.request(t, "GET", "/healthz", "", ""); a.status != 200 || a.header.Get("X-Content-Type-Options") != "nosniff" ||
+		a.body != `{"ok":true}` {
 		t.Errorf("/healthz: %d %s", a.status, a.body)
 	}
 	if a := n.request(t, "GET", "/readyz", "", ""); a.status != 200 || a.body != `{"ready":true,"reasons":[]}` {

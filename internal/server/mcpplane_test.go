@@ -52,7 +52,10 @@ func (n *node) httpDoor(t *testing.T, modern bool) *agentDoor {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k, v := range map[string]string{"Authorization": "Bearer " + n.token(t, "agent"), "Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+		for k, v := range map[string]string{
+			"Authorization": "Bearer " + n.token(t, "agent"), "Content-Type": "application/json",
+			"Accept": "application/json, text/event-stream", "Mcp-Session-Id": session,
+		} {
 			if v != "" {
 				req.Header.Set(k, v)
 			}
@@ -105,7 +108,8 @@ func (n *node) stdioDoor(t *testing.T, modern bool) *agentDoor {
 	out, outWrite := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- stdiobridge.Run(context.WithoutCancel(t.Context()), stdiobridge.Config{In: inRead, Out: outWrite, URL: n.url, Token: secret.New(n.token(t, "agent"))})
+		ended <- stdiobridge.Run(context.WithoutCancel(t.Context()),
+			stdiobridge.Config{In: inRead, Out: outWrite, URL: n.url, Token: secret.New(n.token(t, "agent"))})
 		outWrite.Close()
 	}()
 	t.Cleanup(func() {
@@ -287,7 +291,10 @@ func TestCancellingPassesThePlane(t *testing.T) {
 		for _, up := range []string{"old", "new"} {
 			ctx, leave := context.WithCancel(t.Context())
 			d := &agentDoor{modern: modern}
-			head := map[string]string{"Authorization": "Bearer " + n.token(t, "agent"), "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+			head := map[string]string{
+				"Authorization": "Bearer " + n.token(t, "agent"), "Content-Type": "application/json",
+				"Accept": "application/json, text/event-stream",
+			}
 			send := func(ctx context.Context, body string) (*http.Response, error) {
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url+"/mcp", strings.NewReader(body))
 				if err != nil {

@@ -13,7 +13,8 @@ import (
 // contain; nothing in it is secret.
 func NATSServerConfig(cfg config.Config) (string, error) {
 	if cfg.NATS.KeySecret == "" {
-		return "", capability.Errorf(capability.CodeInvalidInput, "config", "nats.key_secret is not set, so the servers cannot be told whom to trust").
+		return "", capability.Errorf(capability.CodeInvalidInput, "config",
+			"nats.key_secret is not set, so the servers cannot be told whom to trust").
 			With("", "store a secret and name it: junctor secrets set NAME")
 	}
 	secrets, err := secretstore.Open(filepath.Join(cfg.Home, "secrets"))

@@ -33,7 +33,8 @@ func TestTheServersOfNATSAreToldWhomToTrust(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	cfg.NATS.URL, cfg.NATS.KeySecret, cfg.Listen = "nats://127.0.0.1:1", "absent", "127.0.0.1:0"
-	if _, err := New(t.Context(), cfg, Options{}); capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "absent") {
+	if _, err := New(t.Context(), cfg, Options{}); capability.CodeOf(err) != capability.CodeInvalidInput ||
+		!strings.Contains(err.Error(), "absent") {
 		t.Errorf("with a secret that is not there: %v", err)
 	}
 }

@@ -39,7 +39,8 @@ func TestAModelIsInvokedByItsType(t *testing.T) {
 			t.Errorf("%s%s: %d %s", tt.target, tt.selector, a.status, a.body)
 		}
 	}
-	if a := invoke("admin", "model.invoke", `{"modelType":"NONE"}`, ""); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "no_provider") {
+	if a := invoke("admin", "model.invoke", `{"modelType":"NONE"}`, ""); a.status != http.StatusServiceUnavailable ||
+		!strings.Contains(a.body, "no_provider") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if a := invoke("agent", "model.invoke", `{"modelType":"TEXT_SMALL"}`, ""); a.status != http.StatusNotFound {

@@ -37,7 +37,8 @@ func TestWhatModulesShowIsReachable(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	file := n.request(t, "GET", views.Views[0].BundleURL, agent, "")
-	if file.status != 200 || !strings.HasPrefix(file.header.Get("Content-Type"), "text/javascript") || !router.MatchesIntegrity([]byte(file.body), file.header.Get(router.HeaderIntegrity)) {
+	if file.status != 200 || !strings.HasPrefix(file.header.Get("Content-Type"), "text/javascript") ||
+		!router.MatchesIntegrity([]byte(file.body), file.header.Get(router.HeaderIntegrity)) {
 		t.Errorf("the bundle: %d %v", file.status, file.header)
 	}
 	for _, path := range []string{"far/field-notes//x.js", "far/field-notes/../x.js", "far/field-notes/%2e%2e/x.js"} {
@@ -56,7 +57,8 @@ func TestWhatModulesShowIsReachable(t *testing.T) {
 	if a := n.request(t, "POST", "/api/modules/field-notes/notes", admin, `{"text":"buy rope"}`, jsonBody); a.status != http.StatusCreated {
 		t.Errorf("adding a note: %d %s", a.status, a.body)
 	}
-	if a := n.request(t, "GET", "/api/modules/field-notes/notes?q=rope", agent, ""); a.status != 200 || !strings.Contains(a.body, `"total":1`) || a.header.Get("Content-Security-Policy") != "sandbox" {
+	if a := n.request(t, "GET", "/api/modules/field-notes/notes?q=rope", agent, ""); a.status != 200 ||
+		!strings.Contains(a.body, `"total":1`) || a.header.Get("Content-Security-Policy") != "sandbox" {
 		t.Errorf("finding it: %d %s %v", a.status, a.body, a.header)
 	}
 	if a := n.request(t, "POST", "/api/modules/device-tools/echo", admin, `{"a":[1]}`, jsonBody); a.status != 200 || a.body != `{"a":[1]}` {
@@ -68,7 +70,8 @@ func TestWhatModulesShowIsReachable(t *testing.T) {
 	if a := n.request(t, "GET", "/api/modules/field-notes/notes", "", ""); a.status != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", a.status)
 	}
-	if a := n.request(t, "POST", "/api/v1/events/publish", admin, `{"event":"DEVICE_NOTICE","payload":{"text":"low battery"}}`); a.status != 200 || !strings.Contains(a.body, `"delivered":1`) {
+	if a := n.request(t, "POST", "/api/v1/events/publish", admin,
+		`{"event":"DEVICE_NOTICE","payload":{"text":"low battery"}}`); a.status != 200 || !strings.Contains(a.body, `"delivered":1`) {
 		t.Errorf("an event: %d %s", a.status, a.body)
 	}
 	n.terminate(t, killGrace)

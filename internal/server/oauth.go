@@ -26,7 +26,8 @@ func (s *Server) openOAuth() error {
 	}
 	var err error
 	if s.oauth, err = oauth.New(cfg); err != nil {
-		return capability.Errorf(capability.CodeInvalidInput, "oauth", "%w", err).With("invalid_settings", "correct the section oauth of config.yaml")
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "%w", err).With("invalid_settings",
+			"correct the section oauth of config.yaml")
 	}
 	s.door.UseOAuth(s.oauth, s.cfg.PublicURL)
 	return nil

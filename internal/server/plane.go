@@ -176,7 +176,8 @@ func modulesOf(batches map[string]capability.Batch) (list []capability.Module) {
 // gauges shows the catalog and the audit log to a scraper.
 func (p *plane) gauges() {
 	p.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(p.catalog.Snapshot().Len()) })
-	p.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.", func() float64 { return float64(p.log.Health().Waiting) })
+	p.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.",
+		func() float64 { return float64(p.log.Health().Waiting) })
 	p.metrics.Gauge("audit_records", "Number of the last audit record.", func() float64 { return float64(p.log.Health().Seq) })
 	p.metrics.Gauge("audit_broken", "1 while the audit log cannot be written.", func() float64 {
 		if p.log.Health().Broken {

@@ -75,7 +75,8 @@ func serverMain(home string) error {
 	signal.Ignore(syscall.SIGXFSZ) // as serve does
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable())
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, os.Environ(), map[string]any{"listen": "127.0.0.1:0"},
+		programs.Configurable())
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,8 @@ func endpointMain(address, module string) error {
 		return err
 	}
 	fmt.Printf("http://%s\n", listener.Addr())
-	return http.Serve(listener, router.Handler(router.RequireToken(secret.Value{}, trial{module}), router.HandlerOptions{})) //nolint:gosec // killed, not timed out
+	return http.Serve(listener, router.Handler(router.RequireToken(secret.Value{}, trial{module}),
+		router.HandlerOptions{})) //nolint:gosec // killed, not timed out
 }
 
 type trial struct{ module string }

@@ -65,7 +65,8 @@ func (u *rawUpstream) answer(m *rawMessage) string {
 			return `{"name":"` + name + `",` + rest + `,"_meta":{` + rawMeta + `}}`
 		}
 		plain := `"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}`
-		return `{"tools":[` + tool("raw", strings.Join(rawMembers, ",")) + "," + tool("slow", plain) + "," + tool("ask", plain) + "," + tool("steps", plain) + `]` + tail + `}`
+		return `{"tools":[` + tool("raw", strings.Join(rawMembers, ",")) + "," + tool("slow", plain) + "," + tool("ask", plain) + "," +
+			tool("steps", plain) + `]` + tail + `}`
 	case "tools/call":
 		u.calls <- string(m.Params)
 		return `{` + rawResult + `,"_meta":{` + rawMeta + `}` + strings.ReplaceAll(tail, `,"ttlMs":60000,"cacheScope":"private"`, "") + `}`
@@ -114,7 +115,8 @@ func (u *rawUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case m.Method == "tools/call" && p.Name == "steps":
 		for i := range 3 {
-			event(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":3}}`, p.Meta.ProgressToken, i+1))
+			event(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":3}}`,
+				p.Meta.ProgressToken, i+1))
 		}
 		event(respond(`{"content":[]` + complete + `}`))
 	case m.Method == "tools/call" && p.Name == "ask" && u.modern && p.Responses == nil:

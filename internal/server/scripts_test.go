@@ -73,7 +73,10 @@ func scriptPackage(t *testing.T, host string) []byte {
 		"scripts/js.js": `
 const handlers = {
   hello: (i) => ` + "`hello ${i.args} ${i.flags.loud} ${i.context.extension_id} ${i.config.word} ${i.config.api_key} ${i.context.usage_doc}`" + `,
-  reach: () => [typeof require, typeof std, typeof os, typeof fetch, typeof XMLHttpRequest].concat(['read', 'write', 'llm', 'fetch'].map((n) => { try { host[n]('/etc/hosts', 'x'); return n } catch (e) { return /not allowed/.test(e.message) } })),
+  reach: () => [typeof require, typeof std, typeof os, typeof fetch, typeof XMLHttpRequest].concat(
+    ['read', 'write', 'llm', 'fetch'].map((n) => {
+      try { host[n]('/etc/hosts', 'x'); return n } catch (e) { return /not allowed/.test(e.message) }
+    })),
   endless() { for (;;); },
   *chunks() { yield 'a'; yield 'b' },
   write() { host.write('dir/note', 'kept'); host.log('written'); return host.read('dir/note') },
@@ -117,7 +120,8 @@ func (n *node) enable(t testing.TB, id string) {
 	if err := n.admin.Do(t.Context(), http.MethodGet, extensionsDoor+"/"+id+"/screen", nil, &shown); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+id+"/enable", map[string]string{"tree_hash": shown.Screen.TreeHash}, nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/"+id+"/enable", map[string]string{"tree_hash": shown.Screen.TreeHash},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,11 +145,13 @@ func TestScriptsOfAnExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := serve(t, home)
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", scriptPackage(t, service.Listener.Addr().String()), nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", scriptPackage(t, service.Listener.Addr().String()),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	n.enable(t, "tools.script")
-	if err := n.admin.Do(t.Context(), http.MethodPut, extensionsDoor+"/tools.script/config", map[string]string{"word": "W", "api_key": "hidden"}, nil); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPut, extensionsDoor+"/tools.script/config",
+		map[string]string{"word": "W", "api_key": "hidden"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
@@ -169,7 +175,8 @@ func TestScriptsOfAnExtension(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", line, out, err, want)
 		}
 	}
-	if data, err := os.ReadFile(filepath.Join(home, "extensions", "tools.script", "work", "dir", "note")); err != nil || string(data) != "kept" {
+	if data, err := os.ReadFile(filepath.Join(home, "extensions", "tools.script", "work", "dir", "note")); err != nil ||
+		string(data) != "kept" {
 		t.Errorf("the working folder has %q, %v", data, err)
 	}
 	if list := n.records(t, "event=egress_allowed"); len(list) != 1 {
@@ -183,7 +190,8 @@ func TestScriptsOfAnExtension(t *testing.T) {
 	if err := os.WriteFile(script, []byte("function main() { return 'other' }"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := n.say(t, "/js chunks"); err == nil || capability.AsError(err).Reason != "security_violation" || strings.Contains(out, "other") {
+	if out, err := n.say(t, "/js chunks"); err == nil || capability.AsError(err).Reason != "security_violation" ||
+		strings.Contains(out, "other") {
 		t.Errorf("an exchanged script: %q, %v", out, err)
 	}
 	n.verify(t)

@@ -51,7 +51,8 @@ func storePassword(cfg config.Config, secrets *secretstore.Store) (secret.Value,
 	}
 	password, err := secrets.Get(name)
 	if err != nil {
-		return secret.Value{}, capability.Wrap(capability.CodeInvalidInput, "config", fmt.Sprintf("store.password_secret: the secret %s cannot be read", name), err).
+		return secret.Value{}, capability.Wrap(capability.CodeInvalidInput, "config",
+			fmt.Sprintf("store.password_secret: the secret %s cannot be read", name), err).
 			With("", "store it before store.url is set: junctor secrets set "+name)
 	}
 	return password, nil
@@ -82,7 +83,8 @@ func (s *Server) watchShared(ctx context.Context) error {
 	}
 	return s.shared.Watch(ctx, s.takeOver, func(h store.Health) {
 		if h.Down {
-			s.logger.Error("the shared store is away; this server goes on with what it knows", "store", s.shared.Where(), "cause", h.Cause, "err", errors.Unwrap(h.Err))
+			s.logger.Error("the shared store is away; this server goes on with what it knows", "store", s.shared.Where(), "cause", h.Cause, "err",
+				errors.Unwrap(h.Err))
 		} else {
 			s.logger.Info("the shared store answers again")
 		}

@@ -68,7 +68,10 @@ type made struct {
 func write(t *testing.T, c *client.Client, name, key string) (client.Invoked, error) {
 	t.Helper()
 	var out client.Invoked
-	err := c.Invoke(t.Context(), client.Invocation{Target: "fs.writeText", Input: json.RawMessage(`{"path":"` + name + `","text":"x"}`), IdempotencyKey: key}, &out)
+	err := c.Invoke(t.Context(), client.Invocation{
+		Target: "fs.writeText", Input: json.RawMessage(`{"path":"` + name + `","text":"x"}`),
+		IdempotencyKey: key,
+	}, &out)
 	return out, err
 }
 
@@ -85,7 +88,8 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	a, b := gateway(t, url), gateway(t, url)
 
 	// The tokens of each home are its own, and good everywhere.
-	if a.token(t, "admin") == b.token(t, "admin") || b.client(t, a.token(t, "agent")).Do(t.Context(), http.MethodGet, "/api/v1/status", nil, nil) != nil {
+	if a.token(t, "admin") == b.token(t, "admin") || b.client(t, a.token(t, "agent")).Do(t.Context(), http.MethodGet, "/api/v1/status", nil,
+		nil) != nil {
 		t.Error("the two homes are in each other's way")
 	}
 
@@ -130,11 +134,15 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	var first, second struct{ Invocation struct{ ID string } }
 	within(t, "the next grant counts on B", func() bool { _, err := write(t, annB, "k0.txt", ""); return err == nil })
 	for c, out := range map[*client.Client]any{annB: &first, annA: &second} {
-		if err := c.Invoke(t.Context(), client.Invocation{Target: "fs.writeText", Input: json.RawMessage(`{"path":"k.txt","text":"x"}`), IdempotencyKey: "k"}, out); err != nil {
+		if err := c.Invoke(t.Context(), client.Invocation{
+			Target: "fs.writeText", Input: json.RawMessage(`{"path":"k.txt","text":"x"}`),
+			IdempotencyKey: "k",
+		}, out); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if first.Invocation.ID == "" || first.Invocation.ID != second.Invocation.ID || exists(filepath.Join(a.home, "files", "k.txt")) == exists(filepath.Join(b.home, "files", "k.txt")) {
+	if first.Invocation.ID == "" || first.Invocation.ID != second.Invocation.ID ||
+		exists(filepath.Join(a.home, "files", "k.txt")) == exists(filepath.Join(b.home, "files", "k.txt")) {
 		t.Errorf("one key ran twice: %+v %+v", first, second)
 	}
 
@@ -157,7 +165,8 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 		t.Errorf("%s gateways in the index", got)
 	}
 	for _, n := range []*node{a, b} {
-		if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body, "2 gateways have written to it") || strings.Contains(ans.body, pgtest.Password) {
+		if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body,
+			"2 gateways have written to it") || strings.Contains(ans.body, pgtest.Password) {
 			t.Errorf("doctor = %s, want two gateways and no password", ans.body)
 		}
 	}
@@ -237,16 +246,19 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 			_, err := write(t, n.admin, "keyed.txt", "k")
 			return err
 		}(),
-		"an answer": n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/cnf_000000000000000000000000", map[string]string{"decision": "once"}, nil),
+		"an answer": n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/cnf_000000000000000000000000",
+			map[string]string{"decision": "once"}, nil),
 	} {
-		if capability.CodeOf(err) != capability.CodeUnavailable || reason(err) != "store_unavailable" || !strings.Contains(err.Error(), "the shared store") {
+		if capability.CodeOf(err) != capability.CodeUnavailable || reason(err) != "store_unavailable" ||
+			!strings.Contains(err.Error(), "the shared store") {
 			t.Errorf("%s while the store is away: %v", what, err)
 		}
 	}
 	if exists(filepath.Join(n.home, "files", "keyed.txt")) || exists(filepath.Join(n.home, "files", "asked.txt")) {
 		t.Error("something was written")
 	}
-	if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body, "does not answer") && !strings.Contains(ans.body, "takes no connection") {
+	if ans := n.request(t, http.MethodGet, "/api/v1/doctor", n.token(t, "admin"), ""); !strings.Contains(ans.body, "does not answer") &&
+		!strings.Contains(ans.body, "takes no connection") {
 		t.Errorf("doctor = %s, want the finding that the database cannot be reached", ans.body)
 	}
 	postgres.Run(t)

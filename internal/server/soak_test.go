@@ -29,7 +29,8 @@ func TestSoakFlappingEndpoint(t *testing.T) {
 	for ctx.Err() == nil {
 		ep.kill()
 		var out client.Invoked
-		if err := n.admin.Invoke(ctx, client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`)}, &out); err != nil && ctx.Err() == nil {
+		if err := n.admin.Invoke(ctx, client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`)}, &out); err != nil &&
+			ctx.Err() == nil {
 			t.Fatalf("the local provider, after %d flaps: %v", flaps, err)
 		}
 		ep = spawn(t, "endpoint", nil, address, "trial")

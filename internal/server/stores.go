@@ -97,7 +97,8 @@ func (s *stores) checkShared(ctx context.Context) httpapi.Check {
 	began := time.Now()
 	var version string
 	var gateways int
-	err := s.shared.SQL().QueryRowContext(ctx, `SELECT current_setting('server_version'), (SELECT count(*) FROM audit_position)`).Scan(&version, &gateways)
+	err := s.shared.SQL().QueryRowContext(ctx, `SELECT current_setting('server_version'), (SELECT count(*) FROM audit_position)`).
+		Scan(&version, &gateways)
 	if err == nil {
 		c.Detail = fmt.Sprintf("shared: the database %s, version %s, answers in %s; %d gateways have written to it; this one is %s",
 			s.shared.Where(), version, time.Since(began).Round(time.Millisecond), gateways, s.gateway)

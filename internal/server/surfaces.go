@@ -24,7 +24,8 @@ func (s *Server) handler() (http.Handler, error) {
 	}
 	restserve.New(restserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Log: s.log,
-		Secrets: s.secrets, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping, MaxInput: int64(s.cfg.Limits.RequestBody),
+		Secrets: s.secrets, Permissions: permissions, Events: s.events, Doctor: s.Doctor, Status: s.status, Stopping: s.stopping,
+		MaxInput: int64(s.cfg.Limits.RequestBody),
 		AssetURL: routerserve.AssetURL, Trust: s.endpoints.Trust, Explanation: s.choices.Get, Feed: s.notices.Feed, Contexts: s.notices.Contexts,
 		Telemetry: s.recent.List,
 	}).Routes(mux)
@@ -44,7 +45,8 @@ func (s *Server) handler() (http.Handler, error) {
 func permissions(names []string) ([]string, error) {
 	list, unknown := manifest.CanonicalPermissions(names)
 	if unknown != "" {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "permissions", "%q is not a permission; there are %s, and * for all", unknown, manifest.PermissionNames())
+		return nil, capability.Errorf(capability.CodeInvalidInput, "permissions", "%q is not a permission; there are %s, and * for all", unknown,
+			manifest.PermissionNames())
 	}
 	return list, nil
 }

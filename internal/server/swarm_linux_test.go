@@ -60,7 +60,8 @@ func scriptedMain(args []string) error {
 						_ = os.WriteFile(name, []byte(content+"\n"), 0o600)
 					}
 				case "git":
-					cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, strings.Fields(rest)...)...)
+					cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"},
+						strings.Fields(rest)...)...)
 					if out, err := cmd.CombinedOutput(); err != nil {
 						answer = append(answer, fmt.Sprintf("git: %v: %s", err, out))
 					}
@@ -133,7 +134,10 @@ func scripted(t *testing.T, answer func(prompt string) string) *script {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"id": "c1", "object": "chat.completion", "model": "m", "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1},
-			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]string{"role": "assistant", "content": text}}},
+			"choices": []any{map[string]any{
+				"index": 0, "finish_reason": "stop",
+				"message": map[string]string{"role": "assistant", "content": text},
+			}},
 		})
 	}))
 	t.Cleanup(s.Close)
@@ -189,7 +193,8 @@ func TestASwarm(t *testing.T) {
 		return ""
 	})
 	_, env := scriptedHome(t)
-	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_REPOSITORIES="+filepath.Dir(origin), "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_REPOSITORIES="+filepath.Dir(origin), "JUNCTOR_MODEL_KIND=openai",
+		"JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")...)
 	admin := n.token(t, "admin")
 	var made createdThread
 	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", mustJSON(t, map[string]any{
@@ -197,10 +202,14 @@ func TestASwarm(t *testing.T) {
 		"agents": []any{
 			map[string]any{"label": "api", "agentType": "claude", "task": "write api.txt wrong\ngit add -A\ngit commit -q -m api\ndecide the port is 8080"},
 			map[string]any{"label": "docs", "agentType": "claude", "task": "write docs.txt docs\ngit add -A\ngit commit -q -m docs\ntell the docs are in English"},
-			map[string]any{"label": "join", "agentType": "claude", "dependsOn": []int{0, 1}, "task": "write joined.txt joined\ngit add -A\ngit commit -q -m joined\nsay joined"},
+			map[string]any{
+				"label": "join", "agentType": "claude", "dependsOn": []int{0, 1},
+				"task": "write joined.txt joined\ngit add -A\ngit commit -q -m joined\nsay joined",
+			},
 		},
 	}), http.StatusCreated, &made)
-	if len(made.Agents) != 3 || made.Agents[0].SessionID == "" || made.Agents[1].SessionID == "" || made.Agents[2].SessionID != "" || made.Agents[2].Status != "planned" {
+	if len(made.Agents) != 3 || made.Agents[0].SessionID == "" || made.Agents[1].SessionID == "" || made.Agents[2].SessionID != "" ||
+		made.Agents[2].Status != "planned" {
 		t.Fatalf("%+v", made)
 	}
 	if made.Agents[0].Workdir == made.Agents[1].Workdir {
@@ -243,7 +252,8 @@ func TestASwarm(t *testing.T) {
 	if model.count("You coordinate agents", "say joined", "the port is 8080") == 0 {
 		t.Error("the decision of one agent is not known where another one's is made")
 	}
-	if text := n.request(t, "GET", "/api/coding-agents/"+last.SessionID+"/output?lines=200", admin, "").body; !strings.Contains(text, "joined") {
+	if text := n.request(t, "GET", "/api/coding-agents/"+last.SessionID+"/output?lines=200", admin, "").body; !strings.Contains(text,
+		"joined") {
 		t.Errorf("the last agent shows %s", text)
 	}
 	// Its branch becomes the pull request.

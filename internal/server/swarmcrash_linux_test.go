@@ -25,7 +25,8 @@ func killSwarms(t *testing.T, times int) {
 	model := scripted(t, nil)
 	user, env := scriptedHome(t)
 	home := t.TempDir()
-	env = append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")
+	env = append(env, "JUNCTOR_AGENTS_AUTO_RESUME=true", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1",
+		"JUNCTOR_MODEL_NAME=m")
 	random := rand.New(rand.NewPCG(8, uint64(times)))
 	open := 0
 	for i := range times {
@@ -36,7 +37,8 @@ func killSwarms(t *testing.T, times int) {
 				map[string]any{"label": "two", "agentType": "claude", "task": "write two.txt 2"},
 				map[string]any{"label": "three", "agentType": "claude", "dependsOn": []int{0, 1}, "task": "write three.txt 3"},
 			}})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/coding-agents/coordinator/threads", strings.NewReader(body))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/coding-agents/coordinator/threads",
+				strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +162,8 @@ func TestMoreIsGivenThanMayRun(t *testing.T) {
 	t.Parallel()
 	model := scripted(t, nil)
 	_, env := scriptedHome(t)
-	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_MAX_SESSIONS=1", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=m")...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_MAX_SESSIONS=1", "JUNCTOR_MODEL_KIND=openai", "JUNCTOR_MODEL_URL="+model.URL+"/v1",
+		"JUNCTOR_MODEL_NAME=m")...)
 	const threads = "/api/coding-agents/coordinator/threads"
 	var made, refused createdThread
 	n.ask(t, "POST", threads, mustJSON(t, map[string]any{"task": "three at once", "agents": []any{

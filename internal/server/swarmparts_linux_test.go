@@ -41,7 +41,8 @@ func (n *node) plan(t *testing.T, parts ...map[string]any) (made createdThread) 
 	for i, p := range parts {
 		p["label"], p["agentType"] = []string{"one", "two", "three", "four"}[i], "claude"
 	}
-	n.ask(t, "POST", threadsAt+"/threads", mustJSON(t, map[string]any{"task": "a plan", "approvalPreset": "autonomous", "agents": parts}), http.StatusCreated, &made)
+	n.ask(t, "POST", threadsAt+"/threads", mustJSON(t, map[string]any{"task": "a plan", "approvalPreset": "autonomous", "agents": parts}),
+		http.StatusCreated, &made)
 	return made
 }
 
@@ -54,7 +55,11 @@ func TestAPartWaitsForItsOwnAlone(t *testing.T) {
 		parts         []map[string]any
 		want          []string
 	}{
-		"while another runs": {"8", "linger", []map[string]any{{"task": "write c.txt c", "dependsOn": []int{0}}}, []string{"completed", "running", "completed"}},
+		"while another runs": {
+			"8", "linger",
+			[]map[string]any{{"task": "write c.txt c", "dependsOn": []int{0}}},
+			[]string{"completed", "running", "completed"},
+		},
 		"after one failed": {
 			"8", "dies",
 			[]map[string]any{{"task": "write c.txt c", "dependsOn": []int{0}}, {"task": "write d.txt d", "dependsOn": []int{1}}},
@@ -101,7 +106,8 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 	}
 	goesOn, stopped, cut := plan(), plan(), plan()
 	eventually(t, "they work", func() bool {
-		return n.parts(t, goesOn.ThreadID)[0] == "running" && n.parts(t, stopped.ThreadID)[0] == "running" && n.parts(t, cut.ThreadID)[0] == "running"
+		return n.parts(t, goesOn.ThreadID)[0] == "running" && n.parts(t, stopped.ThreadID)[0] == "running" &&
+			n.parts(t, cut.ThreadID)[0] == "running"
 	})
 	n.kill()
 	// As if the server had died between the end of a part and the beginning of the next.
@@ -118,7 +124,8 @@ func TestAPartThatAServerBeforeDidNotBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, made := range []createdThread{goesOn, stopped} {
-		if _, err := r.UpdateSession(t.Context(), made.Agents[0].SessionID, func(s *row.Session) { s.Status, s.CompletionSummary = row.SessionCompleted, "done" }); err != nil {
+		if _, err := r.UpdateSession(t.Context(), made.Agents[0].SessionID,
+			func(s *row.Session) { s.Status, s.CompletionSummary = row.SessionCompleted, "done" }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +176,8 @@ func TestAShellDoesNotCarryOutWhatAnotherPrinted(t *testing.T) {
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("it was carried out")
 	}
-	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[1].CompletionSummary, "after") || strings.Contains(th.Sessions[1].CompletionSummary, "not found") {
+	if th := n.thread(t, made.ThreadID); !strings.Contains(th.Sessions[1].CompletionSummary, "after") ||
+		strings.Contains(th.Sessions[1].CompletionSummary, "not found") {
 		t.Errorf("%+v", th.Sessions)
 	}
 	n.terminate(t, killGrace)

@@ -41,7 +41,10 @@ func claudeMain(args []string) error {
 	hook := hooksOf(settings, conversation)
 	fakecli.Run(context.Background(), os.Stdin, os.Stdout, func(ctx context.Context, s *fakecli.Screen) {
 		if strings.HasSuffix(task, "sign in first") { // and then it is forgotten
-			s.Ask(ctx, fakecli.Dialog{Question: "Select login method:", Options: []string{"Claude account with subscription", "Anthropic Console account"}})
+			s.Ask(ctx, fakecli.Dialog{
+				Question: "Select login method:",
+				Options:  []string{"Claude account with subscription", "Anthropic Console account"},
+			})
 			task = ""
 			s.Idle()
 		}
@@ -251,7 +254,8 @@ func TestATaskAgent(t *testing.T) {
 	}
 	eventually(t, "the turn is done", func() bool { return n.shown(t, spawned.ID).Phase == "done" })
 	done := n.shown(t, spawned.ID)
-	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") || done.ResumeToken != spawned.ResumeToken {
+	if len(done.Decisions) != 1 || !strings.HasPrefix(done.Decisions[0], "wrote hello.txt because") ||
+		done.ResumeToken != spawned.ResumeToken {
 		t.Errorf("%+v", done)
 	}
 	if data, err := os.ReadFile(filepath.Join(done.Workdir, "hello.txt")); string(data) != "hello" {
@@ -266,7 +270,8 @@ func TestATaskAgent(t *testing.T) {
 	}
 	path := "/api/coding-agents/" + done.ID
 	for suffix, want := range map[string]string{
-		"/output?lines=30": "DECISION: wrote hello.txt", "/screen": "✻ Churned for 3s", "/explain": `"state":"ready"`, "/buffered-output": `"seq"`,
+		"/output?lines=30": "DECISION: wrote hello.txt", "/screen": "✻ Churned for 3s", "/explain": `"state":"ready"`,
+		"/buffered-output": `"seq"`,
 	} {
 		// What it told by its hooks may be known before what it printed.
 		eventually(t, suffix+" says "+want, func() bool {
@@ -282,7 +287,8 @@ func TestATaskAgent(t *testing.T) {
 	eventually(t, "it is done once more", func() bool {
 		return strings.Contains(n.request(t, "GET", path+"/output", admin, "").body, "Done: and again")
 	})
-	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); !strings.Contains(a.body, `"verdict":"allow"`) || !strings.Contains(a.body, `"verdict":"deny"`) {
+	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); !strings.Contains(a.body, `"verdict":"allow"`) ||
+		!strings.Contains(a.body, `"verdict":"deny"`) {
 		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
 	}
 	eventually(t, "it is stopped, because nobody goes on", func() bool { return n.shown(t, done.ID).Status == "stopped" })
@@ -351,13 +357,16 @@ func TestWhoMayDoWhatToAgents(t *testing.T) {
 		says                      string
 	}
 	for name, c := range map[string]call{
-		"nobody lists":                  {"GET", "", "", "", 401, ""},
-		"an agent does not spawn":       {"POST", "/spawn", n.token(t, "agent"), `{}`, 403, ""},
-		"a type that is none":           {"POST", "/spawn", admin, `{"agentType":"emacs"}`, 400, "unknown_agent_type"},
-		"one that is not installed":     {"POST", "/spawn", admin, `{"agentType":"codex"}`, 503, "agent_not_installed"},
-		"an unknown field":              {"POST", "/spawn", admin, `{"agentTyp":"codex"}`, 400, "agentTyp"},
-		"a folder outside":              {"POST", "/spawn", admin, `{"agentType":"claude","workdir":"/etc"}`, 403, "workdir_outside_allowed"},
-		"a folder that is not there":    {"POST", "/spawn", admin, `{"agentType":"claude","workdir":"` + n.home + `/workspaces/nowhere"}`, 403, "workdir_outside_allowed"},
+		"nobody lists":              {"GET", "", "", "", 401, ""},
+		"an agent does not spawn":   {"POST", "/spawn", n.token(t, "agent"), `{}`, 403, ""},
+		"a type that is none":       {"POST", "/spawn", admin, `{"agentType":"emacs"}`, 400, "unknown_agent_type"},
+		"one that is not installed": {"POST", "/spawn", admin, `{"agentType":"codex"}`, 503, "agent_not_installed"},
+		"an unknown field":          {"POST", "/spawn", admin, `{"agentTyp":"codex"}`, 400, "agentTyp"},
+		"a folder outside":          {"POST", "/spawn", admin, `{"agentType":"claude","workdir":"/etc"}`, 403, "workdir_outside_allowed"},
+		"a folder that is not there": {
+			"POST", "/spawn", admin, `{"agentType":"claude","workdir":"` + n.home + `/workspaces/nowhere"}`, 403,
+			"workdir_outside_allowed",
+		},
 		"a preset that is none":         {"POST", "/spawn", admin, `{"agentType":"claude","approvalPreset":"yolo"}`, 400, "adapter_preset"},
 		"a session that is none":        {"GET", "/pty-1-ab", admin, "", 404, "session_not_found"},
 		"neither text nor keys":         {"POST", "/" + s.ID + "/send", admin, `{}`, 400, "no_input"},
@@ -398,7 +407,8 @@ func (n *node) console(t *testing.T, session string) {
 		"an agent's":  {"Authorization": {"Bearer " + n.token(t, "agent")}},
 		"from a page": {"Authorization": header["Authorization"], "Origin": {"https://example.com"}},
 	} {
-		if conn, res, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: h}); err == nil || res == nil || res.StatusCode/100 != 4 {
+		if conn, res, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: h}); err == nil || res == nil ||
+			res.StatusCode/100 != 4 {
 			t.Errorf("%s: %v", name, err)
 			if conn != nil {
 				_ = conn.CloseNow()

@@ -52,7 +52,8 @@ func TestSigningIn(t *testing.T) {
 	helpers := func() (n int) {
 		list, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, path := range list {
-			if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID=login-claude") && strings.Contains(string(data), "HOME="+user) {
+			if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PARALLAX_SESSION_ID=login-claude") &&
+				strings.Contains(string(data), "HOME="+user) {
 				n++
 			}
 		}

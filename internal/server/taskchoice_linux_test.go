@@ -25,7 +25,8 @@ func TestAProgramIsChosen(t *testing.T) {
 	}
 	write(`{"env":{"PARALLAX_DEFAULT_APPROVAL_PRESET":"standard","CUSTOM_CREDENTIAL_KEYS":"MY_SERVICE","MY_SERVICE":"of-the-file"},"agents":{"defaults":{"subscriptionProvider":"anthropic-subscription"}}}`)
 	code := t.TempDir()
-	env = append(env, "ELIZA_CONFIG_PATH="+foreign, "PARALLAX_CODING_DIRECTORY="+code, `PTY_SERVICE_CONFIG={"defaultCols":90,"defaultRows":30}`)
+	env = append(env, "ELIZA_CONFIG_PATH="+foreign, "PARALLAX_CODING_DIRECTORY="+code,
+		`PTY_SERVICE_CONFIG={"defaultCols":90,"defaultRows":30}`)
 	home := t.TempDir()
 	n := serve(t, home, env...)
 	admin := n.token(t, "admin")
@@ -51,7 +52,8 @@ func TestAProgramIsChosen(t *testing.T) {
 		return s
 	}
 	s := get(n)
-	if s.Preset != "standard" || s.Strategy != "fixed" || s.Type != "" || s.Preferred != "claude" || s.Reason == "" || s.Subscription != "anthropic-subscription" || len(s.Frameworks) != 7 {
+	if s.Preset != "standard" || s.Strategy != "fixed" || s.Type != "" || s.Preferred != "claude" || s.Reason == "" ||
+		s.Subscription != "anthropic-subscription" || len(s.Frameworks) != 7 {
 		t.Errorf("%+v", s)
 	}
 	for _, f := range s.Frameworks {
@@ -61,7 +63,8 @@ func TestAProgramIsChosen(t *testing.T) {
 	}
 	// The request names no program.
 	spawned := n.spawnAgent(t, `{"task":"fix the bug","metadata":{"keepAliveAfterComplete":true}}`)
-	if spawned.ApprovalPreset != "standard" || !strings.HasPrefix(spawned.Workdir, code+"/") || spawned.Cols != 90 || spawned.Rows != 30 || spawned.AgentType != "claude" {
+	if spawned.ApprovalPreset != "standard" || !strings.HasPrefix(spawned.Workdir, code+"/") || spawned.Cols != 90 || spawned.Rows != 30 ||
+		spawned.AgentType != "claude" {
 		t.Errorf("%+v", spawned)
 	}
 	eventually(t, "the program has the forwarded variable", func() bool { // until its exec it has the server's
@@ -103,7 +106,8 @@ func TestAProgramIsChosen(t *testing.T) {
 	if a := n.request(t, "PATCH", "/api/coding-agents/settings", n.token(t, "agent"), `{}`); a.status != http.StatusForbidden {
 		t.Errorf("an agent sets it: %d", a.status)
 	}
-	if a := n.request(t, "GET", "/api/v1/audit?event=config_changed", admin, ""); strings.Count(a.body, "defaultAgentType") != 1 || strings.Contains(a.body, "yolo") {
+	if a := n.request(t, "GET", "/api/v1/audit?event=config_changed", admin, ""); strings.Count(a.body, "defaultAgentType") != 1 ||
+		strings.Contains(a.body, "yolo") {
 		t.Errorf("the record of what was set: %s", a.body)
 	}
 	n.terminate(t, killGrace)
@@ -126,7 +130,8 @@ func TestNothingIsInstalled(t *testing.T) {
 	t.Parallel()
 	n := serve(t, t.TempDir(), "PATH="+t.TempDir(), "HOME="+t.TempDir())
 	a := n.request(t, "POST", "/api/coding-agents/spawn", n.token(t, "admin"), `{"task":"x"}`)
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "agent_not_installed") || !strings.Contains(a.body, "preflight") {
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "agent_not_installed") ||
+		!strings.Contains(a.body, "preflight") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	n.terminate(t, killGrace)

@@ -42,7 +42,7 @@ func (n *node) sessionToken(t *testing.T, id string) string {
 }
 
 type parentContext struct {
-	Room      *struct{ ID, Thread_ID string } //nolint:revive // as on the wire
+	Room      *struct{ ID, Thread_ID string } // as on the wire
 	Character *struct {
 		Name        string
 		Bio, Topics []string
@@ -76,9 +76,11 @@ func (n *node) bridge(t *testing.T, id, token, what string, status int, into any
 func TestTheRoomOfATask(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)
-	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_CHARACTER_NAME=Ada", "JUNCTOR_AGENTS_CHARACTER_BIO=She counts, and writes.", "JUNCTOR_AGENTS_CHARACTER_TOPICS=engines,looms")...)
+	n := serve(t, t.TempDir(), append(env, "JUNCTOR_AGENTS_CHARACTER_NAME=Ada", "JUNCTOR_AGENTS_CHARACTER_BIO=She counts, and writes.",
+		"JUNCTOR_AGENTS_CHARACTER_TOPICS=engines,looms")...)
 	var made struct{ Token string }
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"}, &made); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"},
+		&made); err != nil {
 		t.Fatal(err)
 	}
 	people := map[string]string{"admin": n.token(t, "admin"), "olga": made.Token}
@@ -124,7 +126,10 @@ func TestTheRoomOfATask(t *testing.T) {
 				t.Errorf("%s: %s: %d messages", who, query, said.Count)
 			}
 		}
-		for query, code := range map[string]string{"": "missing_query", "?q=%20": "missing_query", "?q=port&limit=many": "bad_query", "?q=" + strings.Repeat("x", 501): "query_too_long"} {
+		for query, code := range map[string]string{
+			"": "missing_query", "?q=%20": "missing_query", "?q=port&limit=many": "bad_query",
+			"?q=" + strings.Repeat("x", 501): "query_too_long",
+		} {
 			var refused parentMemory
 			if n.bridge(t, id, token, "memory"+query, http.StatusBadRequest, &refused); refused.Code != code {
 				t.Errorf("%s: %s", query, refused.Code)
@@ -151,7 +156,8 @@ func TestTheRoomOfATask(t *testing.T) {
 	}
 	verb := used.Result.Data.Agents[0].SessionID
 	var heard parentMemory
-	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 || !strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
+	if n.bridge(t, verb, n.sessionToken(t, verb), "memory?q=port&limit=1", http.StatusOK, &heard); heard.Count != 1 ||
+		!strings.HasPrefix(heard.Messages[0].Text, "admin wants") {
 		t.Errorf("%+v", heard)
 	}
 	// A task without a conversation, and the end of one.
@@ -183,21 +189,27 @@ func TestAParentService(t *testing.T) {
 	answers := map[string]any{
 		"decide":  map[string]any{"action": "complete", "reasoning": "it is what I wanted"},
 		"context": map[string]any{"character": map[string]any{"name": "Grace", "bio": []string{"She compiles."}}},
-		"memory":  map[string]any{"messages": []any{map[string]string{"speaker": "Grace", "text": "use the short one", "created_at": "2026-01-02T03:04:05Z"}}},
+		"memory": map[string]any{"messages": []any{map[string]string{
+			"speaker": "Grace", "text": "use the short one",
+			"created_at": "2026-01-02T03:04:05Z",
+		}}},
 	}
-	mind, err := host.NewEndpoint(host.Module{ID: "mind", Name: "mind", Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
-		Name: "ask", Call: func(_ context.Context, args []json.RawMessage) (any, error) {
-			var q map[string]any
-			if len(args) != 1 || json.Unmarshal(args[0], &q) != nil {
-				return nil, fmt.Errorf("%s", args)
-			}
-			op, _ := q["op"].(string)
-			mu.Lock()
-			defer mu.Unlock()
-			asked[op] = q
-			return answers[op], nil
-		},
-	}}}}})
+	mind, err := host.NewEndpoint(host.Module{
+		ID: "mind", Name: "mind",
+		Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
+			Name: "ask", Call: func(_ context.Context, args []json.RawMessage) (any, error) {
+				var q map[string]any
+				if len(args) != 1 || json.Unmarshal(args[0], &q) != nil {
+					return nil, fmt.Errorf("%s", args)
+				}
+				op, _ := q["op"].(string)
+				mu.Lock()
+				defer mu.Unlock()
+				asked[op] = q
+				return answers[op], nil
+			},
+		}}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +228,8 @@ func TestAParentService(t *testing.T) {
 	one, two := made.Agents[0].SessionID, made.Agents[1].SessionID
 	token := n.sessionToken(t, two)
 	var about parentContext
-	if n.bridge(t, two, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Grace" || about.Room != nil {
+	if n.bridge(t, two, token, "parent-context", http.StatusOK, &about); about.Character == nil || about.Character.Name != "Grace" ||
+		about.Room != nil {
 		t.Errorf("%+v", about)
 	}
 	var said parentMemory
@@ -234,7 +247,8 @@ func TestAParentService(t *testing.T) {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	if q := asked["decide"]; q["sessionId"] != one || q["threadId"] != made.ThreadID || q["event"] != "turn_complete" || !strings.Contains(fmt.Sprint(q["prompt"]), "Which of the two") {
+	if q := asked["decide"]; q["sessionId"] != one || q["threadId"] != made.ThreadID || q["event"] != "turn_complete" ||
+		!strings.Contains(fmt.Sprint(q["prompt"]), "Which of the two") {
 		t.Errorf("it was asked %v", q)
 	}
 	if q := asked["memory"]; q["query"] != "short" || q["limit"] != 10.0 {
@@ -247,12 +261,15 @@ func TestAParentService(t *testing.T) {
 // the service is not asked, and no approval is requested.
 func TestAParentServiceIsNoOneElses(t *testing.T) {
 	t.Parallel()
-	mind, err := host.NewEndpoint(host.Module{ID: "mind", Name: "mind", Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
-		Name: "ask", Call: func(context.Context, []json.RawMessage) (any, error) {
-			t.Error("it was asked")
-			return nil, nil
-		},
-	}}}}})
+	mind, err := host.NewEndpoint(host.Module{
+		ID: "mind", Name: "mind",
+		Services: []host.Service{{Type: "agent", Methods: []host.ServiceMethod{{
+			Name: "ask", Call: func(context.Context, []json.RawMessage) (any, error) {
+				t.Error("it was asked")
+				return nil, nil
+			},
+		}}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

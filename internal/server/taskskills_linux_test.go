@@ -79,11 +79,14 @@ func TestSkillsOfAgents(t *testing.T) {
 		},
 	}), http.StatusCreated, &made)
 	path, text := n.manifest(t, made.Agents[4].SessionID)
-	if !strings.HasPrefix(path, made.Agents[4].Workdir+"/.task-agents/SKILLS") || !strings.Contains(text, "## Recommended for your task\n\n- `say-hello`") || !strings.Contains(text, "Input: word.") || strings.Contains(text, "greet") {
+	if !strings.HasPrefix(path, made.Agents[4].Workdir+"/.task-agents/SKILLS") ||
+		!strings.Contains(text, "## Recommended for your task\n\n- `say-hello`") || !strings.Contains(text, "Input: word.") ||
+		strings.Contains(text, "greet") {
 		t.Errorf("%s holds %s", path, text)
 	}
 	for i, want := range []string{
-		"[skill say-hello: ok]\ngood day\n[end of skill say-hello]", "[skill say-hello: ok]\ngood evening\n[end of skill say-hello]", "[skill say-hello: error]\n",
+		"[skill say-hello: ok]\ngood day\n[end of skill say-hello]", "[skill say-hello: ok]\ngood evening\n[end of skill say-hello]",
+		"[skill say-hello: error]\n",
 		"[skill say-greet: error]\nthis skill is not among yours, which are: say-hello\n[end of skill say-greet]",
 	} {
 		id := made.Agents[i].SessionID
@@ -117,7 +120,8 @@ func TestSkillsOfAgents(t *testing.T) {
 	}
 	// And one whose maker may use nothing.
 	var olga struct{ Token string }
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"}, &olga); err != nil {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]string{"role": "operator", "name": "olga"},
+		&olga); err != nil {
 		t.Fatal(err)
 	}
 	a := n.request(t, "POST", "/api/coding-agents/spawn", olga.Token, `{"agentType":"claude","task":"linger"}`)

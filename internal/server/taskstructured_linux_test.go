@@ -50,7 +50,10 @@ func claudeStructured(args []string) error {
 		fmt.Println(string(data))
 	}
 	words := func(text string) {
-		say(map[string]any{"type": "assistant", "message": map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "text", "text": text}}}})
+		say(map[string]any{"type": "assistant", "message": map[string]any{
+			"role":    "assistant",
+			"content": []any{map[string]any{"type": "text", "text": text}},
+		}})
 	}
 	for {
 		m, ok := hear()
@@ -58,7 +61,10 @@ func claudeStructured(args []string) error {
 		case !ok:
 			return nil
 		case m.Type == "control_request" && m.Request.Subtype == "initialize":
-			say(map[string]any{"type": "control_response", "response": map[string]any{"subtype": "success", "request_id": m.RequestID, "response": map[string]any{}}})
+			say(map[string]any{"type": "control_response", "response": map[string]any{
+				"subtype": "success", "request_id": m.RequestID,
+				"response": map[string]any{},
+			}})
 		case m.Type == "user":
 			hook("UserPromptSubmit", map[string]any{"prompt": m.Message.Content})
 			say(map[string]any{"type": "system", "subtype": "init", "session_id": conversation})
@@ -80,7 +86,8 @@ func claudeStructured(args []string) error {
 			}
 			say(map[string]any{
 				"type": "result", "subtype": "success", "is_error": false, "session_id": conversation, "total_cost_usd": 0.25,
-				"modelUsage": map[string]any{"one": map[string]int{"inputTokens": 12, "outputTokens": 3}}, "result": "DECISION: wrote hello.txt because the task asked for it, not " + os.Getenv("MY_SECRET"),
+				"modelUsage": map[string]any{"one": map[string]int{"inputTokens": 12, "outputTokens": 3}},
+				"result":     "DECISION: wrote hello.txt because the task asked for it, not " + os.Getenv("MY_SECRET"),
 			})
 		}
 	}
@@ -99,7 +106,8 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		done = n.shown(t, spawned.ID)
 		return done.Phase == "done" && len(done.Decisions) > 0
 	})
-	if done.Mode != "structured" || done.ResumeToken == "" || len(done.Decisions) != 1 || done.Usage.InputTokens != 12 || done.Usage.CostUSD != 0.25 || done.CompletedTurns != 1 {
+	if done.Mode != "structured" || done.ResumeToken == "" || len(done.Decisions) != 1 || done.Usage.InputTokens != 12 ||
+		done.Usage.CostUSD != 0.25 || done.CompletedTurns != 1 {
 		t.Errorf("%+v", done)
 	}
 	if string(done.Metadata) != `{"keepAliveAfterComplete":true,"roomId":"r1","validator":{"any":[1]}}` {
@@ -111,7 +119,8 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	if exists(filepath.Join(done.Workdir, "..", "outside.txt")) {
 		t.Error("a file was written outside of the folder")
 	}
-	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); strings.Count(a.body, `"verdict":"allow"`) != 1 || strings.Count(a.body, `"verdict":"deny"`) != 1 {
+	if a := n.request(t, "GET", "/api/v1/audit?event=agent_permission", admin, ""); strings.Count(a.body, `"verdict":"allow"`) != 1 ||
+		strings.Count(a.body, `"verdict":"deny"`) != 1 {
 		t.Errorf("the record of what was allowed: %d %s", a.status, a.body)
 	}
 	path := "/api/coding-agents/" + done.ID
@@ -122,7 +131,8 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 	}
 	for request, want := range map[string]string{
 		"GET /output": "../outside.txt: deny That path is outside", "GET /buffered-output": "I was told", "GET /explain": `"class":1`,
-		"GET /screen": "409 no_terminal", "GET /recording": "404 agents.record", `POST /send {"keys":["down"]}`: "409 no_terminal", `POST /send {"keys":["hyper"]}`: "400 unknown_key",
+		"GET /screen": "409 no_terminal", "GET /recording": "404 agents.record", `POST /send {"keys":["down"]}`: "409 no_terminal",
+		`POST /send {"keys":["hyper"]}`:  "400 unknown_key",
 		`POST /send {"keys":["escape"]}`: "409 no_turn", `POST /choose {"label":"Yes"}`: "409 no_dialog",
 	} {
 		method, rest, _ := strings.Cut(request, " ")
@@ -155,7 +165,8 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		left, _ := os.ReadDir(filepath.Join(n.home, "agents", "sessions"))
 		return n.shown(t, done.ID).Status == "stopped" && len(left) == 0
 	})
-	again := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+done.ResumeToken+`"}`)
+	again := n.spawnAgent(t, `{"agentType":"claude","mode":"structured","workdir":"`+done.Workdir+`","task":"go on","resumeToken":"`+
+		done.ResumeToken+`"}`)
 	eventually(t, "it goes on", func() bool { return n.shown(t, again.ID).Phase == "done" })
 	if got := n.shown(t, again.ID); got.ResumeToken != done.ResumeToken {
 		t.Errorf("%+v", got)
@@ -165,7 +176,8 @@ func TestATaskAgentWithoutATerminal(t *testing.T) {
 		`{"agentType":"shell","mode":"structured"}`: "no_structured_mode",
 		`{"agentType":"claude","mode":"telepathy"}`: "bad_mode",
 	} {
-		if a := n.request(t, "POST", "/api/coding-agents/spawn", admin, body); a.status != http.StatusBadRequest || !strings.Contains(a.body, want) {
+		if a := n.request(t, "POST", "/api/coding-agents/spawn", admin, body); a.status != http.StatusBadRequest ||
+			!strings.Contains(a.body, want) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}

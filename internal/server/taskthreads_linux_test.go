@@ -66,7 +66,8 @@ func TestAThreadOfOneAgent(t *testing.T) {
 	_, env := agentHome(t)
 	n := serve(t, t.TempDir(), env...)
 	var made createdThread
-	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", `{"task":"say hello","agentType":"claude","label":"greeter"}`, http.StatusCreated, &made)
+	n.ask(t, "POST", "/api/coding-agents/coordinator/threads", `{"task":"say hello","agentType":"claude","label":"greeter"}`,
+		http.StatusCreated, &made)
 	if len(made.Agents) != 1 || made.Agents[0].SessionID == "" || made.Task == "" {
 		t.Fatalf("%+v", made)
 	}
@@ -84,7 +85,8 @@ func TestAThreadOfOneAgent(t *testing.T) {
 		Task   string
 		Agents []startedAgent
 	}
-	n.ask(t, "POST", "/api/task-agents/coordinator/threads/"+made.ThreadID+"/control", `{"action":"continue","instruction":"and once more"}`, http.StatusOK, &again)
+	n.ask(t, "POST", "/api/task-agents/coordinator/threads/"+made.ThreadID+"/control", `{"action":"continue","instruction":"and once more"}`,
+		http.StatusOK, &again)
 	if len(again.Agents) != 1 || again.Agents[0].Workdir != made.Agents[0].Workdir || again.Task == made.Task {
 		t.Fatalf("%+v", again)
 	}

@@ -12,7 +12,8 @@ const threadsAt = "/api/coding-agents/coordinator"
 
 func (n *node) create(t *testing.T, task string) (made createdThread) {
 	t.Helper()
-	n.ask(t, "POST", threadsAt+"/threads", mustJSON(t, map[string]any{"task": task, "agentType": "claude", "approvalPreset": "autonomous"}), http.StatusCreated, &made)
+	n.ask(t, "POST", threadsAt+"/threads", mustJSON(t, map[string]any{"task": task, "agentType": "claude", "approvalPreset": "autonomous"}),
+		http.StatusCreated, &made)
 	return made
 }
 
@@ -50,7 +51,8 @@ func TestThreadsAreControlled(t *testing.T) {
 		return len(asked) == 1 && asked[0].Key == "resume"
 	})
 	answer := func(text string, status int) {
-		n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", mustJSON(t, map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": text}}}), status, nil)
+		n.ask(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", mustJSON(t,
+			map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": text}}}), status, nil)
 	}
 	answer("perhaps", http.StatusBadRequest)
 	answer("Resume", http.StatusOK)
@@ -71,31 +73,38 @@ func TestThreadsAreControlled(t *testing.T) {
 		status             int
 		says               string
 	}{
-		"nothing is left to resume":   {"POST", at + "/control", `{"action":"resume"}`, 409, "nothing_to_resume"},
-		"no instruction":              {"POST", at + "/control", `{"action":"continue"}`, 400, "missing_instruction"},
-		"no operation":                {"POST", at + "/control", `{"action":"dance"}`, 400, "invalid_operation"},
-		"archived":                    {"POST", threadsAt + "/threads/" + made.ThreadID + "/control", `{"action":"resume"}`, 409, "wrong_state"},
-		"no thread":                   {"GET", threadsAt + "/threads/thr_0", "", 404, "thread_not_found"},
-		"no field":                    {"GET", at + "?fields=nothing", "", 400, "unknown_field"},
-		"some fields":                 {"GET", at + "?fields=nodes", "", 200, `"nodes"`},
-		"no task":                     {"POST", threadsAt + "/threads", `{}`, 400, "no_parts"},
-		"too many":                    {"POST", threadsAt + "/threads", `{"agents":[` + strings.TrimSuffix(strings.Repeat(`{"task":"x"},`, 9), ",") + `]}`, 400, "too_many_agents"},
-		"in a circle":                 {"POST", threadsAt + "/threads", `{"agents":[{"task":"x","dependsOn":[0]}]}`, 400, "invalid_plan"},
-		"no level":                    {"POST", threadsAt + "/supervision", `{"level":"lax"}`, 400, "unknown_level"},
-		"nothing to confirm":          {"POST", threadsAt + "/confirm/" + made.Agents[0].SessionID, `{}`, 404, ""},
-		"not a time":                  {"GET", threadsAt + "/threads?createdAfter=noon", "", 400, "createdAfter"},
-		"how everything stands":       {"GET", threadsAt + "/status", "", 200, `"supervisionLevel":"autonomous"`},
-		"one session's task":          {"GET", threadsAt + "/tasks/" + on.Agents[0].SessionID, "", 200, `"decisions"`},
-		"what can be shown":           {"GET", at + "/share", "", 200, `"workspace"`},
-		"what cannot be started":      {"POST", threadsAt + "/threads", `{"task":"x","agentType":"codex"}`, 201, "agent_not_installed"},
-		"a folder that is not theirs": {"POST", threadsAt + "/threads", `{"task":"x","agentType":"claude","workdir":"/etc"}`, 201, "workdir_outside_allowed"},
+		"nothing is left to resume": {"POST", at + "/control", `{"action":"resume"}`, 409, "nothing_to_resume"},
+		"no instruction":            {"POST", at + "/control", `{"action":"continue"}`, 400, "missing_instruction"},
+		"no operation":              {"POST", at + "/control", `{"action":"dance"}`, 400, "invalid_operation"},
+		"archived":                  {"POST", threadsAt + "/threads/" + made.ThreadID + "/control", `{"action":"resume"}`, 409, "wrong_state"},
+		"no thread":                 {"GET", threadsAt + "/threads/thr_0", "", 404, "thread_not_found"},
+		"no field":                  {"GET", at + "?fields=nothing", "", 400, "unknown_field"},
+		"some fields":               {"GET", at + "?fields=nodes", "", 200, `"nodes"`},
+		"no task":                   {"POST", threadsAt + "/threads", `{}`, 400, "no_parts"},
+		"too many": {
+			"POST", threadsAt + "/threads",
+			`{"agents":[` + strings.TrimSuffix(strings.Repeat(`{"task":"x"},`, 9), ",") + `]}`, 400, "too_many_agents",
+		},
+		"in a circle":            {"POST", threadsAt + "/threads", `{"agents":[{"task":"x","dependsOn":[0]}]}`, 400, "invalid_plan"},
+		"no level":               {"POST", threadsAt + "/supervision", `{"level":"lax"}`, 400, "unknown_level"},
+		"nothing to confirm":     {"POST", threadsAt + "/confirm/" + made.Agents[0].SessionID, `{}`, 404, ""},
+		"not a time":             {"GET", threadsAt + "/threads?createdAfter=noon", "", 400, "createdAfter"},
+		"how everything stands":  {"GET", threadsAt + "/status", "", 200, `"supervisionLevel":"autonomous"`},
+		"one session's task":     {"GET", threadsAt + "/tasks/" + on.Agents[0].SessionID, "", 200, `"decisions"`},
+		"what can be shown":      {"GET", at + "/share", "", 200, `"workspace"`},
+		"what cannot be started": {"POST", threadsAt + "/threads", `{"task":"x","agentType":"codex"}`, 201, "agent_not_installed"},
+		"a folder that is not theirs": {
+			"POST", threadsAt + "/threads", `{"task":"x","agentType":"claude","workdir":"/etc"}`, 201,
+			"workdir_outside_allowed",
+		},
 	} {
 		if a := n.request(t, c.method, c.path, n.token(t, "admin"), c.body); a.status != c.status || !strings.Contains(a.body, c.says) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
 	n.ask(t, "POST", at+"/archive", "", http.StatusOK, nil)
-	if a := n.request(t, "POST", at+"/control", n.token(t, "admin"), `{"action":"resume"}`); a.status != http.StatusConflict || !strings.Contains(a.body, "wrong_state") {
+	if a := n.request(t, "POST", at+"/control", n.token(t, "admin"), `{"action":"resume"}`); a.status != http.StatusConflict ||
+		!strings.Contains(a.body, "wrong_state") {
 		t.Errorf("archived and done: %d %s", a.status, a.body)
 	}
 	if a := n.request(t, "GET", threadsAt+"/status", n.token(t, "agent"), ""); a.status != http.StatusForbidden {
@@ -131,7 +140,8 @@ func TestWhatIsDecidedWaitsForAYes(t *testing.T) {
 	if list := pending(); len(list) != 1 || list[0].SessionID != made.Agents[0].SessionID {
 		t.Errorf("%+v", list)
 	}
-	if a := n.request(t, "POST", threadsAt+"/confirm/"+made.Agents[0].SessionID, n.token(t, "admin"), `{}`); a.status != http.StatusConflict || !strings.Contains(a.body, "session_gone") {
+	if a := n.request(t, "POST", threadsAt+"/confirm/"+made.Agents[0].SessionID, n.token(t, "admin"),
+		`{}`); a.status != http.StatusConflict || !strings.Contains(a.body, "session_gone") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
@@ -143,7 +153,8 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 	t.Parallel()
 	_, env := scriptedHome(t)
 	model := scripted(t, func(prompt string) string {
-		if strings.Contains(prompt, "You coordinate agents") && strings.Contains(prompt, "red or blue") && !strings.Contains(prompt, "it is blue") {
+		if strings.Contains(prompt, "You coordinate agents") && strings.Contains(prompt, "red or blue") &&
+			!strings.Contains(prompt, "it is blue") {
 			return `{"action":"escalate","response":"Should it be red or blue?","reasoning":"a matter of taste"}`
 		}
 		return ""
@@ -160,7 +171,10 @@ func TestAQuestionIsTheUsers(t *testing.T) {
 	seen := map[string]bool{}
 	id := ""
 	for line := range events {
-		for _, kind := range []string{"snapshot", "task_registered", "turn_complete", "escalation", "coordination_decision", "validation", "task_complete", "swarm_complete"} {
+		for _, kind := range []string{
+			"snapshot", "task_registered", "turn_complete", "escalation", "coordination_decision", "validation",
+			"task_complete", "swarm_complete",
+		} {
 			seen[kind] = seen[kind] || strings.Contains(line, fmt.Sprintf(`"type":%q`, kind))
 		}
 		if at, found := strings.CutPrefix(line, "id: "); found && id == "" {

@@ -23,9 +23,10 @@ func farServer(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "far", Version: "1"}, nil)
 	for _, name := range toolNames {
 		// The SDK's own check of names only warns.
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
-		})
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+			})
 	}
 	s.AddPrompt(&mcp.Prompt{Name: "greet"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{}, nil
@@ -33,7 +34,8 @@ func farServer(t *testing.T) string {
 	s.AddResource(&mcp.Resource{URI: "test://a", Name: "a"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{}, nil
 	})
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(web.Close)
 	return web.URL
 }
@@ -43,7 +45,16 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 	n := serve(t, t.TempDir())
 	body := `{"name":"far","url":"` + url + `","private_network":true}`
 	for _, role := range []string{"agent"} {
-		for _, call := range [][2]string{{"GET", ""}, {"POST", ""}, {"GET", "/far"}, {"DELETE", "/far"}, {"POST", "/far/restart"}, {"POST", "/far/login"}, {"GET", "/far/diff"}, {"POST", "/far/approve"}} {
+		for _, call := range [][2]string{
+			{"GET", ""},
+			{"POST", ""},
+			{"GET", "/far"},
+			{"DELETE", "/far"},
+			{"POST", "/far/restart"},
+			{"POST", "/far/login"},
+			{"GET", "/far/diff"},
+			{"POST", "/far/approve"},
+		} {
 			if a := n.request(t, call[0], "/api/v1/upstreams"+call[1], n.token(t, role), body); a.status != http.StatusForbidden {
 				t.Errorf("%s %s as %s: %d", call[0], call[1], role, a.status)
 			}
@@ -96,7 +107,8 @@ func TestUpstreamsOverTheAPI(t *testing.T) {
 
 	var reply struct{ Result json.RawMessage }
 	in := map[string]any{"target": "mcp.far:tool:two words", "input": json.RawMessage(`{"n":9007199254740993}`)}
-	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations", in, &reply); err != nil || !strings.Contains(string(reply.Result), "9007199254740993") {
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/invocations", in, &reply); err != nil ||
+		!strings.Contains(string(reply.Result), "9007199254740993") {
 		t.Errorf("%v: %s", err, reply.Result)
 	}
 	n.verify(t)

@@ -34,7 +34,8 @@ func TestTheWalkOfACall(t *testing.T) {
 		_, _ = io.WriteString(w, `{"ok":true,"result":{"text":"pong"}}`)
 	})
 	home := t.TempDir()
-	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, map[string]any{"listen": "127.0.0.1:0"}, programs.Configurable())
+	cfg, err := config.Load(home, filepath.Join(home, "config.yaml"), false, nil, map[string]any{"listen": "127.0.0.1:0"},
+		programs.Configurable())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestTheWalkOfACall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Do(t.Context(), http.MethodPost, "/api/capability-router/connect", map[string]any{"endpoint": map[string]any{"id": "far", "baseUrl": endpoint.URL}}, nil); err != nil {
+	if err := c.Do(t.Context(), http.MethodPost, "/api/capability-router/connect",
+		map[string]any{"endpoint": map[string]any{"id": "far", "baseUrl": endpoint.URL}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for surface, call := range map[string]struct{ path, body string }{
@@ -93,7 +95,10 @@ func TestTheWalkOfACall(t *testing.T) {
 		if surface == "routerserve" {
 			wing = "internal/endpoints"
 		}
-		want := []string{wing + "/" + surface, "internal/core/invoke.(*Engine).Invoke", "internal/endpoints/endpoint.(*providerOf).Invoke", "protocol/router.(*Client).Invoke"}
+		want := []string{
+			wing + "/" + surface, "internal/core/invoke.(*Engine).Invoke", "internal/endpoints/endpoint.(*providerOf).Invoke",
+			"protocol/router.(*Client).Invoke",
+		}
 		if len(walk) != len(want) || !strings.HasPrefix(walk[0], want[0]+".") || !slices.Equal(walk[1:], want[1:]) {
 			t.Errorf("from %s the call goes\n\t%s", surface, strings.Join(walk, "\n\t"))
 		}
@@ -113,14 +118,16 @@ func walkOf(stacks string) []string {
 	frame := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(ours) + `([\w/]+)\.(.+)\(`)
 	var walk []string
 	for one := range strings.SplitSeq(stacks, "\n\n") {
-		if !strings.Contains(one, "net/http.(*Client).") && !strings.Contains(one, "net/http.(*Transport).") || !strings.Contains(one, ours+"internal/core/invoke.") {
+		if !strings.Contains(one, "net/http.(*Client).") && !strings.Contains(one, "net/http.(*Transport).") ||
+			!strings.Contains(one, ours+"internal/core/invoke.") {
 			continue
 		}
 		frames := frame.FindAllStringSubmatch(one, -1)
 		slices.Reverse(frames)
 		last := ""
 		for _, f := range frames {
-			pkg, door := f[1], strings.HasPrefix(f[1], "internal/serve/") || strings.HasPrefix(f[1], "internal/endpoints/routerserve") || f[1] == "internal/server" || f[1] == "internal/platform/telemetry"
+			pkg, door := f[1], strings.HasPrefix(f[1], "internal/serve/") || strings.HasPrefix(f[1], "internal/endpoints/routerserve") ||
+				f[1] == "internal/server" || f[1] == "internal/platform/telemetry"
 			if door {
 				walk = walk[:0]
 			}

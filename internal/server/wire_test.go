@@ -55,7 +55,8 @@ func TestModulesOfManyEndpoints(t *testing.T) {
 	two.kill()
 	_ = n.admin.Do(t.Context(), http.MethodPost, "/api/capability-router/sync", nil, nil) // asks, and so finds out
 	got := n.modules(t, "agent", `{}`).Result
-	if len(got.EndpointErrors) != 1 || got.EndpointErrors[0].EndpointID != "two" || got.EndpointErrors[0].Code != "unavailable" || got.EndpointErrors[0].Message == "" {
+	if len(got.EndpointErrors) != 1 || got.EndpointErrors[0].EndpointID != "two" || got.EndpointErrors[0].Code != "unavailable" ||
+		got.EndpointErrors[0].Message == "" {
 		t.Errorf("with one down: %+v", got)
 	}
 }
@@ -76,7 +77,10 @@ func TestServersChain(t *testing.T) {
 		t.Errorf("through two servers: %v", err)
 	}
 	var out client.Invoked
-	read := client.Invocation{Target: "fs.readText", Input: json.RawMessage(`{"path":"far.txt"}`), Select: map[string]string{"endpoint": "far"}}
+	read := client.Invocation{
+		Target: "fs.readText", Input: json.RawMessage(`{"path":"far.txt"}`),
+		Select: map[string]string{"endpoint": "far"},
+	}
 	if err := near.admin.Invoke(t.Context(), read, &out); err != nil || !strings.Contains(string(out.Result), "far away") {
 		t.Errorf("a file of the far one: %s (%v)", out.Result, err)
 	}

@@ -66,7 +66,8 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	if !strings.Contains(done, `"pull_request","outcome":"done"`) || !strings.Contains(done, `"number":1`) {
 		t.Errorf("finalize = %s, want pull request 1 as done", done)
 	}
-	if out, err := exec.Command("git", "-C", origin, "show", "--name-only", "--format=%s", "refs/pull/1/head").CombinedOutput(); err != nil || string(out) != "Add a file\n\nhello.txt\nnew.txt\n" {
+	if out, err := exec.Command("git", "-C", origin, "show", "--name-only", "--format=%s", "refs/pull/1/head").CombinedOutput(); err != nil ||
+		string(out) != "Add a file\n\nhello.txt\nnew.txt\n" {
 		t.Errorf("%s %v", out, err)
 	}
 	if diff := ask("GET", at+"/diff", "", http.StatusOK, nil); !strings.Contains(diff, "+new") {
@@ -99,7 +100,8 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	eventually(t, "it waits for a decision", func() bool {
 		return strings.Contains(ask("GET", "/api/task-agents/scratch", "", http.StatusOK, nil), `"terminalEvent"`)
 	})
-	if kept := ask("POST", "/api/coding-agents/"+made.ID+"/scratch/promote", `{"name":"My Work"}`, http.StatusOK, nil); !strings.Contains(kept, "my-work") {
+	if kept := ask("POST", "/api/coding-agents/"+made.ID+"/scratch/promote", `{"name":"My Work"}`, http.StatusOK,
+		nil); !strings.Contains(kept, "my-work") {
 		t.Errorf("promote = %s, want the folder my-work", kept)
 	}
 	ask("POST", "/api/coding-agents/pty-1-a/scratch/keep", "", http.StatusNotFound, nil)

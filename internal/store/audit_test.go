@@ -44,7 +44,10 @@ func TestTheIndexIsRebuiltFromSegmentsAndTheDatabaseProvesACutTail(t *testing.T)
 	dir := t.TempDir()
 	l, db := openAudit(t, dir)
 	for i := range 300 {
-		_, err := l.Append(t.Context(), audit.Record{Event: audit.CapabilityExecuted, Session: "s", Metadata: audit.Metadata{RunID: fmt.Sprintf("run_%03d", i)}}, audit.Written)
+		_, err := l.Append(t.Context(), audit.Record{
+			Event: audit.CapabilityExecuted, Session: "s",
+			Metadata: audit.Metadata{RunID: fmt.Sprintf("run_%03d", i)},
+		}, audit.Written)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +67,8 @@ func TestTheIndexIsRebuiltFromSegmentsAndTheDatabaseProvesACutTail(t *testing.T)
 	}
 	l, db = openAudit(t, dir)
 	newest("run_299")
-	if _, err := l.Append(t.Context(), audit.Record{Event: audit.CapabilityFailed, Session: "s", Metadata: audit.Metadata{RunID: "run_last"}}, audit.Synced); err != nil {
+	if _, err := l.Append(t.Context(), audit.Record{Event: audit.CapabilityFailed, Session: "s", Metadata: audit.Metadata{RunID: "run_last"}},
+		audit.Synced); err != nil {
 		t.Fatal(err)
 	}
 	newest("run_last")

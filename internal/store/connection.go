@@ -116,7 +116,8 @@ func (c connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 // CheckNamedValue rejects texts that Postgres would reject, with a readable error.
 func (c connection) CheckNamedValue(v *driver.NamedValue) error {
 	if s := reflect.ValueOf(v.Value); s.Kind() == reflect.String && (strings.ContainsRune(s.String(), 0) || !utf8.ValidString(s.String())) {
-		return capability.Errorf(capability.CodeInvalidInput, "store", "a text holds a zero byte or is not UTF-8, which the shared store cannot keep").
+		return capability.Errorf(capability.CodeInvalidInput, "store",
+			"a text holds a zero byte or is not UTF-8, which the shared store cannot keep").
 			With(ReasonUnkeepable, "leave such characters out")
 	}
 	return c.Conn.CheckNamedValue(v)
@@ -236,7 +237,8 @@ func explain(ctx context.Context, err error, lost bool) error {
 		return ctx.Err()
 	}
 	unavailable := func(why, hint string) error {
-		return capability.Wrap(capability.CodeUnavailable, "store", "the shared store "+why+", so what must be kept cannot be changed now", err).With(ReasonUnavailable, hint)
+		return capability.Wrap(capability.CodeUnavailable, "store", "the shared store "+why+", so what must be kept cannot be changed now",
+			err).With(ReasonUnavailable, hint)
 	}
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
@@ -255,7 +257,8 @@ func explain(ctx context.Context, err error, lost bool) error {
 		return err
 	}
 	_, network := errors.AsType[net.Error](err)
-	if _, connect := errors.AsType[*pgconn.ConnectError](err); lost || network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, connect := errors.AsType[*pgconn.ConnectError](err); lost || network || connect || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return unavailable("does not answer", "see that it runs and can be reached; this gateway goes on with what it knows and tries again by itself")
 	}
 	return err

@@ -137,7 +137,8 @@ func Versions(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	out := make(map[string]int64, len(owners))
 	for _, owner := range owners {
 		var n int64
-		if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM "schema_`+strings.ReplaceAll(owner, `"`, `""`)+`"`).Scan(&n); err != nil {
+		if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM "schema_`+strings.ReplaceAll(owner, `"`, `""`)+
+			`"`).Scan(&n); err != nil {
 			return nil, err
 		}
 		out[owner] = n

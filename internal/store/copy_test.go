@@ -32,7 +32,8 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "odd ?#% name.db")
 	db := open(t, path)
-	if err := db.Migrate(t.Context(), "things", fstest.MapFS{"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE things (n INTEGER, pad BLOB);\n")}}); err != nil {
+	if err := db.Migrate(t.Context(), "things", fstest.MapFS{"00001_a.sql": {Data: []byte(
+		"-- +goose Up\nCREATE TABLE things (n INTEGER, pad BLOB);\n")}}); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -107,7 +108,8 @@ func TestADatabaseOfALaterProgramIsRefused(t *testing.T) {
 		t.Errorf("it is opened: %v (%+v)", err, e)
 	}
 	var have map[string]int64
-	if err := Look(path, func(db *sql.DB) (err error) { have, err = Versions(t.Context(), db); return err }); err != nil || have["core"] != 99 {
+	if err := Look(path, func(db *sql.DB) (err error) { have, err = Versions(t.Context(), db); return err }); err != nil ||
+		have["core"] != 99 {
 		t.Errorf("versions %v, %v", have, err)
 	}
 }
@@ -142,7 +144,10 @@ func TestAFailedUpgradeLeavesTheDatabaseAsItWas(t *testing.T) {
 	if err := db.Migrate(t.Context(), "one", fstest.MapFS{"00001_a.sql": first("one"), "00002_b.sql": add}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Migrate(t.Context(), "two", fstest.MapFS{"00001_a.sql": first("two"), "00002_b.sql": drop, "00003_c.sql": broken}); err == nil {
+	if err := db.Migrate(t.Context(), "two", fstest.MapFS{
+		"00001_a.sql": first("two"), "00002_b.sql": drop,
+		"00003_c.sql": broken,
+	}); err == nil {
 		t.Fatal("nonsense was migrated")
 	}
 	if n := number(t, path, "SELECT count(*) FROM one JOIN two ON one.id = two.id WHERE one.id = 'kept'"); n != 1 {

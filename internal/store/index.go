@@ -66,7 +66,8 @@ func (x *AuditIndex) Add(ctx context.Context, entries []audit.Entry, at audit.Po
 					x.text(e.Extension), x.text(e.Action), x.text(e.Capability), x.text(e.Session), x.text(e.User), x.text(e.Run), e.Success)
 			}
 			// A record that was indexed before a crash or by another reader is the same.
-			_, err := tx.ExecContext(ctx, `INSERT INTO audit_index (`+columns+`) VALUES `+row+strings.Repeat(`, `+row, len(part)-1)+` ON CONFLICT DO NOTHING`, args...)
+			_, err := tx.ExecContext(ctx, `INSERT INTO audit_index (`+columns+`) VALUES `+row+strings.Repeat(`, `+row, len(part)-1)+
+				` ON CONFLICT DO NOTHING`, args...)
 			if err != nil {
 				return err
 			}
@@ -130,7 +131,8 @@ func (x *AuditIndex) Find(ctx context.Context, q audit.Query) ([]audit.Entry, er
 	and(!q.Until.IsZero(), `at < ?`, nanos(q.Until))
 	and(q.Success != nil, `success = ?`, q.Success)
 	and(q.Before > 0, `seq < ?`, q.Before)
-	rows, err := x.db.sql.QueryContext(ctx, `SELECT `+indexColumns+` FROM audit_index WHERE `+strings.Join(where, ` AND `)+` ORDER BY seq DESC LIMIT ?`,
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT `+indexColumns+` FROM audit_index WHERE `+strings.Join(where, ` AND `)+
+		` ORDER BY seq DESC LIMIT ?`,
 		append(args, q.Limit)...)
 	return collect(rows, err, func(s scanner) (e audit.Entry, err error) {
 		var rank int
@@ -154,7 +156,8 @@ func (x *AuditIndex) AddCheckpoint(ctx context.Context, c audit.Checkpoint) erro
 
 // Checkpoints returns a page of checkpoints.
 func (x *AuditIndex) Checkpoints(ctx context.Context, after uint64, limit int) ([]audit.Checkpoint, error) {
-	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at FROM audit_checkpoints WHERE `+x.own+` AND seq > ? ORDER BY seq LIMIT ?`, x.who, after, limit)
+	rows, err := x.db.sql.QueryContext(ctx, `SELECT seq, hash, at FROM audit_checkpoints WHERE `+x.own+` AND seq > ? ORDER BY seq LIMIT ?`,
+		x.who, after, limit)
 	return collect(rows, err, func(s scanner) (c audit.Checkpoint, err error) {
 		err = s.Scan(&c.Seq, &c.Hash, instant{&c.At})
 		return c, err

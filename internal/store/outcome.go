@@ -31,7 +31,9 @@ func scanOutcome(s scanner) (o invoke.Outcome, err error) {
 
 // BeginOutcome claims a key. Finished keys are removed to make room for new ones; unfinished
 // ones are kept until they expire, because they are the only record of their call.
-func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Duration, limit int) (got invoke.Outcome, claimed bool, err error) {
+func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Duration,
+	limit int,
+) (got invoke.Outcome, claimed bool, err error) {
 	err = d.InTx(ctx, "outcomes "+o.Principal, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM outcomes WHERE at < ?`, nanos(o.At.Add(-keep))); err != nil {
 			return err

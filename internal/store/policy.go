@@ -15,7 +15,8 @@ import (
 const tokenColumns = `id, name, role, hash, labels, view, created, expires, revoked, on_behalf_of`
 
 func scanToken(s scanner) (t policy.Token, err error) {
-	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires}, instant{&t.Revoked}, delegation{&t.OnBehalfOf})
+	err = s.Scan(&t.ID, &t.Name, &t.Role, &t.Hash, wordList{&t.Labels}, &t.View, instant{&t.Created}, instant{&t.Expires},
+		instant{&t.Revoked}, delegation{&t.OnBehalfOf})
 	return t, err
 }
 
@@ -52,7 +53,8 @@ func (d *DB) CreateToken(ctx context.Context, t policy.Token) error {
 			ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Role, t.Hash, words(t.Labels), t.View, nanos(t.Created), nanos(t.Expires), nanos(t.Revoked), behalf))
 		if err == nil && !ok {
-			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("", "choose another name, or revoke that one with: junctor tokens revoke "+t.Name)
+			err = capability.Errorf(capability.CodeConflict, "store", "a live token named %q exists", t.Name).With("",
+				"choose another name, or revoke that one with: junctor tokens revoke "+t.Name)
 		}
 		return err
 	})
@@ -136,7 +138,9 @@ func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, limit in
 }
 
 // DecideApproval answers a pending approval; the guard is in the statement.
-func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision, by string, at, usableUntil time.Time) (policy.Approval, error) {
+func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision, by string, at,
+	usableUntil time.Time,
+) (policy.Approval, error) {
 	state := policy.ApprovalApproved
 	if dec == policy.DecideDeny {
 		state = policy.ApprovalDenied

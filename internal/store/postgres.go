@@ -148,8 +148,9 @@ func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	cfg.RuntimeParams = map[string]string{
 		"application_name": "junctor", "standard_conforming_strings": "on", "client_encoding": "UTF8", "search_path": "public",
-		"statement_timeout": millis(statementTimeout), "lock_timeout": millis(lockTimeout), "idle_in_transaction_session_timeout": millis(idleInTxTimeout),
-		"default_transaction_isolation": "read committed",
+		"statement_timeout": millis(statementTimeout), "lock_timeout": millis(lockTimeout),
+		"idle_in_transaction_session_timeout": millis(idleInTxTimeout),
+		"default_transaction_isolation":       "read committed",
 	}
 	if a.tls == "disable" {
 		return cfg, nil

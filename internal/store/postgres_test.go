@@ -80,7 +80,8 @@ func TestTheIndexOfEachGatewayIsItsOwn(t *testing.T) {
 	a, b := db.Audit("a"), db.Audit("b")
 	add := func(x *AuditIndex, seq uint64, run string) {
 		t.Helper()
-		err := x.Add(t.Context(), []audit.Entry{{Seq: seq, Event: audit.CapabilityExecuted, Run: run, Time: time.Unix(1, 0)}}, audit.Position{Seq: seq})
+		err := x.Add(t.Context(), []audit.Entry{{Seq: seq, Event: audit.CapabilityExecuted, Run: run, Time: time.Unix(1, 0)}},
+			audit.Position{Seq: seq})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -215,7 +215,8 @@ func (d *DB) repeat(ctx context.Context, f func() error) error {
 			return err
 		}
 		if attempt == maxAttempts {
-			return capability.Wrap(capability.CodeUnavailable, "store", fmt.Sprintf("the shared store ended a change %d times because others changed the same", maxAttempts), err).
+			return capability.Wrap(capability.CodeUnavailable, "store",
+				fmt.Sprintf("the shared store ended a change %d times because others changed the same", maxAttempts), err).
 				With(ReasonBusy, "try again in a moment")
 		}
 		timer := time.NewTimer(time.Duration(float64(pause) * (0.5 + rand.Float64())))

@@ -62,7 +62,10 @@ func TestOwnersOfTablesMigrateIndependently(t *testing.T) {
 	if err := db.Migrate(t.Context(), "things", v1); err != nil {
 		t.Fatal(err)
 	}
-	v2 := fstest.MapFS{"00001_first.sql": v1["00001_first.sql"], "00002_more.sql": {Data: []byte("-- +goose Up\nALTER TABLE things ADD COLUMN n INTEGER;\n")}}
+	v2 := fstest.MapFS{
+		"00001_first.sql": v1["00001_first.sql"],
+		"00002_more.sql":  {Data: []byte("-- +goose Up\nALTER TABLE things ADD COLUMN n INTEGER;\n")},
+	}
 	for range 2 {
 		if err := db.Migrate(t.Context(), "things", v2); err != nil {
 			t.Fatal(err)

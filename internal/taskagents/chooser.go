@@ -25,7 +25,10 @@ type chooser struct {
 // State is the choice for a task, now.
 func (c *chooser) State(ctx context.Context, task choice.Task) choice.State {
 	v := c.settings.Now()
-	in := choice.Input{Task: task, Book: c.book.Snapshot(), Now: time.Now(), Default: v.DefaultType, Fixed: !v.Ranked, Subscription: v.Subscription}
+	in := choice.Input{
+		Task: task, Book: c.book.Snapshot(), Now: time.Now(), Default: v.DefaultType, Fixed: !v.Ranked,
+		Subscription: v.Subscription,
+	}
 	for _, p := range c.programs(ctx) {
 		ready := p.Auth.Status == preflight.Authenticated
 		in.Candidates = append(in.Candidates, choice.Candidate{
@@ -189,7 +192,8 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 // states and of programs.
 func providerError(kind string) bool {
 	switch kind {
-	case "auth", "authentication_failed", "server", "server_error", "api_error", "overloaded", "overloaded_error", "network", "model_not_found":
+	case "auth", "authentication_failed", "server", "server_error", "api_error", "overloaded", "overloaded_error", "network",
+		"model_not_found":
 		return true
 	}
 	return false

@@ -80,7 +80,10 @@ func TestWhatHappensIsCounted(t *testing.T) {
 	if len(turns) != 0 {
 		t.Errorf("%d sessions are remembered", len(turns))
 	}
-	want := choice.Metrics{Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2, ProviderErrors: 1}
+	want := choice.Metrics{
+		Spawned: 1, Completed: 2, ViaFastPath: 1, ViaOutputReconcile: 1, StallCount: 1, AvgCompletionMs: 3000, Failed: 2,
+		ProviderErrors: 1,
+	}
 	if d := cmp.Diff(want, c.book.Snapshot().Metrics[programs.Claude]); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
@@ -140,15 +143,35 @@ func TestWhoIsPicked(t *testing.T) {
 		programs []preflight.Result
 		want     programs.Name
 	}{
-		"what fits best":                       {choice.SettingValues{}, []preflight.Result{claude, codex}, programs.Claude},
-		"the default":                          {choice.SettingValues{DefaultType: programs.Codex}, []preflight.Result{claude, codex}, programs.Codex},
-		"the default where it is ranked":       {choice.SettingValues{DefaultType: programs.Codex, Ranked: true}, []preflight.Result{claude, codex}, programs.Codex},
-		"a default that is not logged in":      {choice.SettingValues{DefaultType: programs.Codex}, []preflight.Result{claude, out}, programs.Claude},
-		"a default that is not there":          {choice.SettingValues{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
-		"nobody is logged in":                  {choice.SettingValues{}, []preflight.Result{out}, programs.Codex},
-		"a shell as the default":               {choice.SettingValues{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
-		"a shell is not ranked":                {choice.SettingValues{DefaultType: programs.Shell, Ranked: true}, []preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")}, programs.Claude},
-		"nothing but a shell, nobody's choice": {choice.SettingValues{}, []preflight.Result{found(programs.Shell, preflight.Authenticated, "none")}, ""},
+		"what fits best": {choice.SettingValues{}, []preflight.Result{claude, codex}, programs.Claude},
+		"the default": {
+			choice.SettingValues{DefaultType: programs.Codex},
+			[]preflight.Result{claude, codex},
+			programs.Codex,
+		},
+		"the default where it is ranked": {
+			choice.SettingValues{DefaultType: programs.Codex, Ranked: true},
+			[]preflight.Result{claude, codex},
+			programs.Codex,
+		},
+		"a default that is not logged in": {
+			choice.SettingValues{DefaultType: programs.Codex},
+			[]preflight.Result{claude, out},
+			programs.Claude,
+		},
+		"a default that is not there": {choice.SettingValues{DefaultType: programs.Gemini}, []preflight.Result{claude}, programs.Claude},
+		"nobody is logged in":         {choice.SettingValues{}, []preflight.Result{out}, programs.Codex},
+		"a shell as the default":      {choice.SettingValues{DefaultType: programs.Shell}, []preflight.Result{claude}, programs.Shell},
+		"a shell is not ranked": {
+			choice.SettingValues{DefaultType: programs.Shell, Ranked: true},
+			[]preflight.Result{claude, found(programs.Shell, preflight.Authenticated, "none")},
+			programs.Claude,
+		},
+		"nothing but a shell, nobody's choice": {
+			choice.SettingValues{},
+			[]preflight.Result{found(programs.Shell, preflight.Authenticated, "none")},
+			"",
+		},
 	} {
 		c := chooserOf(t, tt.v, tt.programs...)
 		got, err := c.pick(t.Context(), choice.Task{Text: "plan it"})
@@ -194,9 +217,21 @@ func TestWhatNobodyAskedForIsAsItIsSet(t *testing.T) {
 			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked"}},
 			agents.Request{Preset: "readonly", Model: "mine", Cols: 100, Rows: 30, Custom: map[string]string{"A": "asked", "B": "set"}},
 		},
-		"Aider's provider":                  {programs.Aider, agents.Request{}, agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom}},
-		"OpenCode's service":                {programs.OpenCode, agents.Request{}, agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom}},
-		"OpenCode with a model of its user": {programs.OpenCode, agents.Request{Model: "local/x"}, agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom}},
+		"Aider's provider": {
+			programs.Aider,
+			agents.Request{},
+			agents.Request{Preset: "standard", Provider: "openai", Cols: 90, Rows: 20, Custom: v.Custom},
+		},
+		"OpenCode's service": {
+			programs.OpenCode,
+			agents.Request{},
+			agents.Request{Preset: "standard", Model: "big", BaseURL: ollama, Cols: 90, Rows: 20, Custom: v.Custom},
+		},
+		"OpenCode with a model of its user": {
+			programs.OpenCode,
+			agents.Request{Model: "local/x"},
+			agents.Request{Preset: "standard", Model: "local/x", Cols: 90, Rows: 20, Custom: v.Custom},
+		},
 	} {
 		withSettings(&tt.req, tt.program, v)
 		if d := cmp.Diff(tt.want, tt.req); d != "" {
@@ -225,7 +260,8 @@ func TestWhereAgentsWork(t *testing.T) {
 	made, roots = at(func(a *config.Agents) {
 		a.CodingDirectory, a.ScratchRetention, a.AnyWorkdir = "/other", "ephemeral", true
 	})
-	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != workspace.Ephemeral || made.State == other.State || roots[0] != "/" {
+	if other, _ := at(func(a *config.Agents) { a.CodingDirectory = "/code" }); made.Retention != workspace.Ephemeral ||
+		made.State == other.State || roots[0] != "/" {
 		t.Errorf("%+v %v", made, roots)
 	}
 }

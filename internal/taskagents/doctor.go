@@ -14,7 +14,10 @@ import (
 // no fault; what cannot be taken away again is one.
 func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	programs := httpapi.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}
-	places := httpapi.Check{Name: "workspaces", OK: s.folders.missing == nil, Detail: fmt.Sprintf("%d made folders", len(s.folders.scratch.List()))}
+	places := httpapi.Check{
+		Name: "workspaces", OK: s.folders.missing == nil,
+		Detail: fmt.Sprintf("%d made folders", len(s.folders.scratch.List())),
+	}
 	if places.OK {
 		places.Detail = fmt.Sprintf("%d repositories, ", len(s.folders.List())) + places.Detail
 	} else {
@@ -34,7 +37,8 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	live := httpapi.Check{Name: "sessions", OK: true, Detail: fmt.Sprintf("%d run", running)}
 	if left := s.workers.Left(); len(left) > 0 {
 		live.OK = false
-		live.Detail = fmt.Sprintf("what was prepared for %d that have ended could not be taken away: %s", len(left), strings.Join(left[:min(len(left), 5)], ", "))
+		live.Detail = fmt.Sprintf("what was prepared for %d that have ended could not be taken away: %s", len(left),
+			strings.Join(left[:min(len(left), 5)], ", "))
 		live.Remedy = "the log says why; restarting tries again"
 	}
 	return []httpapi.Check{programs, places, judge, live}

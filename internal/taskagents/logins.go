@@ -57,7 +57,8 @@ func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
 	env := []string{mark, "TERM=xterm-256color", "COLORTERM=truecolor", "HOME=" + l.user, "DISABLE_AUTOUPDATER=1"}
 	for _, keep := range []string{
 		"PATH", "USER", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DISPLAY", "WAYLAND_DISPLAY",
-		"CODEX_HOME", "CLAUDE_CONFIG_DIR", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "NODE_EXTRA_CA_CERTS",
+		"CODEX_HOME", "CLAUDE_CONFIG_DIR", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
+		"NODE_EXTRA_CA_CERTS",
 	} {
 		if value, set := os.LookupEnv(keep); set {
 			env = append(env, keep+"="+value)
@@ -120,14 +121,16 @@ func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prom
 		flow, there := t.logins.flow(kind)
 		if !there {
 			p := programs.Of(kind)
-			return signin.Prompt{}, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine", kind).With("agent_not_installed", "install it with: "+p.Install)
+			return signin.Prompt{}, capability.Errorf(capability.CodeUnavailable, op, "%s is not installed on this machine",
+				kind).With("agent_not_installed", "install it with: "+p.Install)
 		}
 		return t.logins.desk.Begin(ctx, string(kind), flow, nil)
 	}
 	if ok && programs.Of(kind).Login != "" {
 		return signin.Prompt{Instructions: string(kind) + " has no command that logs somebody in: " + programs.Of(kind).Login}, nil
 	}
-	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login", "there is one for claude, codex and github")
+	return signin.Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no login for %.60q", name).With("no_login",
+		"there is one for claude, codex and github")
 }
 
 // loginSessions are the sessions that may wait for a login.

@@ -45,7 +45,8 @@ func (s *Service) parentService(ctx context.Context, o taskOrigin, question json
 		question = json.RawMessage(`{"args":[` + string(question) + `]}`)
 	}
 	call := capability.Invocation{
-		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTimeout, Audience: capability.AudienceInternal,
+		Surface: "agents", Principal: by, Session: o.Session, Target: target, Input: question, Timeout: decisionTimeout,
+		Audience: capability.AudienceInternal,
 	}
 	if p := s.cfg.Engine.Plan(ctx, call); p.Err == nil && p.Verdict.Consent != "" { // an approval for each question is not practical
 		return nil, capability.Errorf(capability.CodeDenied, "task.parent", "%s may ask %s only with an approval each time", by.ID, target).

@@ -105,7 +105,8 @@ func (p *parentBridge) memory(ctx context.Context, o taskOrigin, query string, l
 	case query == "":
 		return agentserve.Memory{}, capability.Errorf(capability.CodeInvalidInput, op, "say what to look for: q").With("missing_query", "")
 	case utf8.RuneCountInString(query) > maxMemoryQuery:
-		return agentserve.Memory{}, capability.Errorf(capability.CodeInvalidInput, op, "q has at most %d characters", maxMemoryQuery).With("query_too_long", "")
+		return agentserve.Memory{}, capability.Errorf(capability.CodeInvalidInput, op, "q has at most %d characters",
+			maxMemoryQuery).With("query_too_long", "")
 	}
 	limit = min(max(limit, 1), maxRemembered)
 	ctx, cancel := context.WithTimeout(ctx, parentTimeout)
@@ -124,20 +125,27 @@ func (p *parentBridge) memory(ctx context.Context, o taskOrigin, query string, l
 	}
 	switch {
 	case ctx.Err() != nil:
-		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "what was said could not be looked up in time", ctx.Err()).With("parent_context_timeout", "try again, or go on without it")
+		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "what was said could not be looked up in time",
+			ctx.Err()).With("parent_context_timeout", "try again, or go on without it")
 	case !ok:
-		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "nobody's messages belong to this session", err).With("parent_context_unavailable", "go on without it")
+		return agentserve.Memory{}, capability.Wrap(capability.CodeUnavailable, op, "nobody's messages belong to this session",
+			err).With("parent_context_unavailable", "go on without it")
 	}
 	list = list[max(0, len(list)-limit):]
 	for i, m := range list {
-		list[i] = agentserve.MemoryMessage{Speaker: boundText(m.Speaker, maxSpeaker), Text: boundText(secret.MaskTokens(m.Text), maxRememberedText), CreatedAt: boundText(m.CreatedAt, maxSpeaker)}
+		list[i] = agentserve.MemoryMessage{
+			Speaker: boundText(m.Speaker, maxSpeaker),
+			Text:    boundText(secret.MaskTokens(m.Text), maxRememberedText), CreatedAt: boundText(m.CreatedAt, maxSpeaker),
+		}
 	}
 	return agentserve.Memory{RoomID: o.Room, Query: query, Count: len(list), Messages: list}, nil
 }
 
 // remembered returns the messages that the service remembers; ok is false if it returns
 // none.
-func (p *parentBridge) remembered(ctx context.Context, o taskOrigin, query string, limit int) (list []agentserve.MemoryMessage, ok bool, err error) {
+func (p *parentBridge) remembered(ctx context.Context, o taskOrigin, query string,
+	limit int,
+) (list []agentserve.MemoryMessage, ok bool, err error) {
 	if p.service == nil {
 		return nil, false, nil
 	}
@@ -156,7 +164,9 @@ func (p *parentBridge) remembered(ctx context.Context, o taskOrigin, query strin
 }
 
 // said searches the room itself; ok is false if the room has no messages.
-func (p *parentBridge) said(ctx context.Context, o taskOrigin, query string, limit int) (list []agentserve.MemoryMessage, ok bool, err error) {
+func (p *parentBridge) said(ctx context.Context, o taskOrigin, query string,
+	limit int,
+) (list []agentserve.MemoryMessage, ok bool, err error) {
 	owner := session.Owner{Principal: o.Creator, Session: o.Room}
 	if err := owner.Check(); err != nil {
 		return nil, false, err
@@ -189,7 +199,8 @@ func mentions(text, query string) bool {
 // ask calls the service, or fails with unavailable if it is missing.
 func (p *parentBridge) ask(ctx context.Context, o taskOrigin, question map[string]any) (json.RawMessage, error) {
 	if p.service == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "task.parent", "no service answers for the parent").With("parent_context_unavailable", "set agents.parent")
+		return nil, capability.Errorf(capability.CodeUnavailable, "task.parent",
+			"no service answers for the parent").With("parent_context_unavailable", "set agents.parent")
 	}
 	question["sessionId"], question["threadId"], question["roomId"] = o.Session, o.Thread, o.Room
 	raw, err := jsonx.Marshal(question)

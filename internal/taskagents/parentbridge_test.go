@@ -78,7 +78,8 @@ func TestMemoryOfAConversation(t *testing.T) {
 			if reasonOf(err) != tt.reason || got.Count != tt.count || len(got.Messages) != tt.count {
 				t.Fatalf("%+v %v", got, err)
 			}
-			if tt.count > 0 && (got.Messages[tt.count-1].Text != tt.last || got.RoomID != "r" || got.Messages[0].Speaker == "" || got.Messages[0].CreatedAt == "") {
+			if tt.count > 0 && (got.Messages[tt.count-1].Text != tt.last || got.RoomID != "r" || got.Messages[0].Speaker == "" ||
+				got.Messages[0].CreatedAt == "") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -124,7 +125,8 @@ func TestParentServiceAnswers(t *testing.T) {
 		service: service(map[string]string{
 			"decide":  `{"content":[{"type":"text","text":"{\"action\":\"ignore\"}"}]}`,
 			"context": `{"character":{"name":"Ada","bio":"She counts.","topics":["engines"]}}`,
-			"memory":  `{"messages":[{"speaker":"Ada","text":"one","created_at":"then"},{"speaker":"Ada","text":"` + strings.Repeat("x", 700) + `"},{"text":"three"}]}`,
+			"memory": `{"messages":[{"speaker":"Ada","text":"one","created_at":"then"},{"speaker":"Ada","text":"` + strings.Repeat("x", 700) +
+				`"},{"text":"three"}]}`,
 		}, &asked),
 	}
 	if text, err := p.decide(t.Context(), o, "blocked", "What now?"); err != nil || text != `{"action":"ignore"}` {
@@ -139,7 +141,8 @@ func TestParentServiceAnswers(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	for i, part := range []string{`"op":"decide"`, `"op":"context"`, `"query":"engine"`} {
-		if len(asked) != 3 || !strings.HasPrefix(asked[i], "agent:a {") || !strings.Contains(asked[i], part) || !strings.Contains(asked[i], `"roomId":"r"`) || !strings.Contains(asked[i], `"threadId":"t"`) {
+		if len(asked) != 3 || !strings.HasPrefix(asked[i], "agent:a {") || !strings.Contains(asked[i], part) ||
+			!strings.Contains(asked[i], `"roomId":"r"`) || !strings.Contains(asked[i], `"threadId":"t"`) {
 			t.Errorf("%d: %q", i, asked)
 		}
 	}
@@ -160,7 +163,8 @@ func TestParentServiceWithoutAnAnswer(t *testing.T) {
 			t.Parallel()
 			var asked []string
 			p := &parentBridge{
-				rooms: conversation(t), service: service(answers, &asked), character: agents.Character{Name: "of the configuration", Bio: []string{"b"}}, logger: slog.New(slog.DiscardHandler),
+				rooms: conversation(t), service: service(answers, &asked),
+				character: agents.Character{Name: "of the configuration", Bio: []string{"b"}}, logger: slog.New(slog.DiscardHandler),
 			}
 			if who, _ := p.context(t.Context(), o); who == nil || who.Name != "of the configuration" || who.Topics == nil {
 				t.Errorf("%+v", who)
@@ -200,7 +204,8 @@ func TestParentBridgeHasFiveSeconds(t *testing.T) {
 				p.logger = slog.New(slog.DiscardHandler)
 				began := time.Now()
 				_, err := p.memory(t.Context(), o, "port", 5)
-				if took := time.Since(began); reasonOf(err) != "parent_context_timeout" || capability.CodeOf(err) != capability.CodeUnavailable || took != 5*time.Second {
+				if took := time.Since(began); reasonOf(err) != "parent_context_timeout" || capability.CodeOf(err) != capability.CodeUnavailable ||
+					took != 5*time.Second {
 					t.Errorf("%v after %v", err, took)
 				}
 				began = time.Now()
@@ -215,7 +220,8 @@ func TestParentBridgeHasFiveSeconds(t *testing.T) {
 func TestResultText(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`"words"`: "words", `{"result":{"a":1}}`: `{"a":1}`, `{"result":"b"}`: "b", `{"result":1,"of":2}`: `{"result":1,"of":2}`, `{"text":"said","data":{}}`: "said", `{"text":7}`: `{"text":7}`,
+		`"words"`: "words", `{"result":{"a":1}}`: `{"a":1}`, `{"result":"b"}`: "b", `{"result":1,"of":2}`: `{"result":1,"of":2}`,
+		`{"text":"said","data":{}}`: "said", `{"text":7}`: `{"text":7}`,
 		`{"output":"a\n"}`: "a\n", `{"content":[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]}`: "a\nb",
 		`{"content":[]}`: `{"content":[]}`, `{"content":"a"}`: `{"content":"a"}`, `{"a":1}`: `{"a":1}`, `[1]`: `[1]`, ``: ``, `null`: `null`,
 	} {

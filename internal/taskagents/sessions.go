@@ -61,14 +61,16 @@ func (s *Service) open(ctx context.Context) error {
 	t.skills = s.openSkills(t)
 	parent := environment(os.Environ())
 	t.Agents, err = agents.New(ctx, agents.Config{
-		Dir: s.path("agents"), Home: user, Own: s.cfg.Home, Self: self, Version: s.cfg.Version, Server: s.cfg.Address, Parent: parent, UID: os.Getuid(),
+		Dir: s.path("agents"), Home: user, Own: s.cfg.Home, Self: self, Version: s.cfg.Version, Server: s.cfg.Address, Parent: parent,
+		UID:   os.Getuid(),
 		Login: func() map[string]string { return t.settings.Now().Login(parent) },
 		Roots: s.agentRoots(), Rules: rules, Sessions: t.sessions,
 		Check: func(ctx context.Context) []preflight.Result {
 			login := t.settings.Now().Login(parent)
 			return preflight.Check(ctx, preflight.Config{Find: exec.LookPath, Env: func(name string) string { return login[name] }})
 		},
-		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t}, Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
+		Tokens: taskTokens{s.cfg.Policy}, Scratch: scratchFolders{s.folders.scratch}, Recorder: t.records, Skills: loneSkills{t.skills, t},
+		Record: s.cfg.Agents.Record, Ask: t.ask, Decided: t.decided, Logger: s.logger,
 	})
 	s.workers = t
 	t.logins = s.openLogins(t, user)
@@ -180,7 +182,10 @@ func (a agentRecords) Permission(ctx context.Context, session, tool string, d pe
 func (a agentRecords) Session(ctx context.Context, by capability.Principal, i sessions.Info, event string) {
 	rec := audit.Record{
 		Logger: "agents", Event: audit.TaskStatusChanged, Session: i.ID, User: by.ID,
-		Metadata: audit.Metadata{WorkDir: i.Workdir, Attrs: []audit.Attr{{Key: "framework", Value: string(i.AdapterType)}, {Key: "status", Value: string(i.Status)}}},
+		Metadata: audit.Metadata{WorkDir: i.Workdir, Attrs: []audit.Attr{
+			{Key: "framework", Value: string(i.AdapterType)},
+			{Key: "status", Value: string(i.Status)},
+		}},
 	}
 	if event == "created" {
 		rec.Event = audit.TaskCreated

@@ -54,7 +54,8 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 			programs.Aider:    {Powerful: cfg.Agents.Models.Aider.Powerful, Fast: cfg.Agents.Models.Aider.Fast},
 			programs.OpenCode: {Powerful: cfg.Agents.Models.OpenCode.Powerful, Fast: cfg.Agents.Models.OpenCode.Fast},
 		},
-		AiderProvider: cfg.Agents.AiderProvider, OpenCodeURL: cfg.Agents.OpenCodeURL, Subscription: cfg.Agents.Subscription, Cols: cfg.Agents.Cols, Rows: cfg.Agents.Rows,
+		AiderProvider: cfg.Agents.AiderProvider, OpenCodeURL: cfg.Agents.OpenCodeURL, Subscription: cfg.Agents.Subscription,
+		Cols: cfg.Agents.Cols, Rows: cfg.Agents.Rows,
 		ValidatorRetries: cfg.Agents.ValidatorRetries, SkillCallback: cfg.Agents.SkillCallback, CodexLoginOnly: cfg.Agents.CodexLoginOnly,
 		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
 		Accounts: make(map[string]string), Custom: make(map[string]string),
@@ -98,7 +99,10 @@ func (s *Service) agentRoots() []string {
 
 // scratchConfig states where folders for sessions are made, and what becomes of them.
 func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
-	c := workspace.ScratchConfig{Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"), Retention: workspace.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL}
+	c := workspace.ScratchConfig{
+		Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"),
+		Retention: workspace.Retention(s.cfg.Agents.ScratchRetention), TTL: s.cfg.Agents.ScratchTTL,
+	}
 	if own := s.cfg.Agents.CodingDirectory; own != "" {
 		c.Base, c.State = own, ofFolder(c.State, own)
 		c.Retention = cmp.Or(c.Retention, workspace.Persistent)
@@ -168,7 +172,8 @@ func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 			return nil
 		case now := <-tick.C:
 			for _, s := range t.sessions.List() {
-				if i := s.Info(); i.Status == detect.Ready && i.Queued == 0 && !i.Control && now.Sub(i.LastActivity) >= idle && now.Sub(i.LastInput) >= idle {
+				if i := s.Info(); i.Status == detect.Ready && i.Queued == 0 && !i.Control && now.Sub(i.LastActivity) >= idle &&
+					now.Sub(i.LastInput) >= idle {
 					s.Stop(false)
 				}
 			}
@@ -202,7 +207,8 @@ func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal
 		return err
 	}
 	t.records.append(ctx, audit.Record{
-		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), maxRecorded)])}}},
+		Logger: "agents", Event: audit.ConfigChanged, User: by.ID, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "set", Value: string(said[:min(len(said), maxRecorded)])}}},
 	}, audit.Synced)
 	return nil
 }

@@ -34,7 +34,8 @@ func (k skillSource) named() map[string]*catalog.Entry {
 	var list []*catalog.Entry
 	for e := range k.s.cfg.Catalog.Snapshot().Entries() {
 		_, kind, _ := e.Key().Parts()
-		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == capability.OriginExtension || e.Module.Origin == capability.OriginSkill) {
+		if e.Minted() && e.VisibleTo(capability.AudienceAgent) && (kind == capability.OriginExtension ||
+			e.Module.Origin == capability.OriginSkill) {
 			list = append(list, e)
 		}
 	}
@@ -54,7 +55,8 @@ func (k skillSource) named() map[string]*catalog.Entry {
 // slugOf makes a slug of a name: lower case, with a hyphen for every rune except a letter or
 // digit.
 func slugOf(name string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
+	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }),
+		"-")
 }
 
 // List implements skills.Source.
@@ -106,7 +108,8 @@ func (k skillSource) Use(ctx context.Context, by capability.Principal, slug stri
 	if input == nil && words != "" {
 		names := arguments(e)
 		if len(names) != 1 {
-			return "", capability.Errorf(capability.CodeInvalidInput, "skill", "its input is a JSON object").With("bad_input", "Its members: "+cmp.Or(strings.Join(names, ", "), "none"))
+			return "", capability.Errorf(capability.CodeInvalidInput, "skill", "its input is a JSON object").With("bad_input",
+				"Its members: "+cmp.Or(strings.Join(names, ", "), "none"))
 		}
 		var err error
 		if input, err = jsonx.Marshal(map[string]string{strings.TrimSuffix(names[0], "?"): words}); err != nil {

@@ -39,7 +39,10 @@ type threadTasks struct {
 const handleKey = "task" // of a thread's metadata: its Task
 
 func newThreadTasks(m Tasks, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
-	return &threadTasks{tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{}, left: map[string]bool{}, wake: make(chan struct{}, 1)}
+	return &threadTasks{
+		tasks: m, c: c, sessions: live, logger: logger, dirty: map[string]bool{}, asked: map[string]map[string]string{},
+		left: map[string]bool{}, wake: make(chan struct{}, 1),
+	}
 }
 
 // open implements launch.Config.Handle: the thread's Task, a new one where it has none
@@ -177,12 +180,16 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 			return nil // a further part may begin
 		}
 		to.Status = d.Thread.Summary
-		to.Result, err = jsonx.Marshal(map[string]any{"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary, "agents": outcomes(d.Sessions)})
+		to.Result, err = jsonx.Marshal(map[string]any{
+			"threadId": d.ID, "status": d.Status, "text": d.Thread.Summary,
+			"agents": outcomes(d.Sessions),
+		})
 		if err != nil {
 			return err
 		}
 		if state == tasks.Failed {
-			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed", "look at the thread, or continue it with an instruction")
+			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed",
+				"look at the thread, or continue it with an instruction")
 		}
 	case tasks.Cancelled:
 		if to.Status = "cancelled"; len(d.Sessions) == 0 {
@@ -227,7 +234,8 @@ func outcomes(list []row.Session) []map[string]any {
 	for _, s := range list {
 		if row.Meta(s.Metadata, row.ReplacedBy) == "" {
 			out = append(out, map[string]any{
-				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir, "summary": s.CompletionSummary,
+				"sessionId": s.SessionID, "label": s.Label, "agentType": s.Framework, "status": s.Status, "workdir": s.Workdir,
+				"summary": s.CompletionSummary,
 			})
 		}
 	}
@@ -311,7 +319,8 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 		return f.c.coordinator.Confirm(ctx, r.Key, yes && (a.Content.Approved == nil || *a.Content.Approved), instead)
 	}
 	if !yes || text == "" {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer", "answer with a text, or cancel the task")
+		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer",
+			"answer with a text, or cancel the task")
 	}
 	s, err := f.sessions.Get(r.Key)
 	if err != nil {
@@ -326,7 +335,8 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 
 // Stop implements tasks.Threads.
 func (f *threadTasks) Stop(ctx context.Context, who, thread string) error {
-	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who}, launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})
+	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who},
+		launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})
 	f.poke(thread)
 	return err
 }

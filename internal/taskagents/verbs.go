@@ -16,7 +16,8 @@ func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
 		Launcher: t.threads.launcher, Agents: verbAgents{t}, Registry: t.threads.registry, Choice: t.chooser, History: t.threads.records.history,
-		Roots: threads.ShareRoots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: verbs.Parse(v.RolePolicy, v.ConnectorPolicy), Now: time.Now,
+		Roots: threads.ShareRoots{Allowed: s.agentRoots(), Resolve: filepath.EvalSymlinks}, Policy: verbs.Parse(v.RolePolicy, v.ConnectorPolicy),
+		Now: time.Now,
 	}
 	if s.cfg.Model != nil {
 		cfg.Model = coordinatorModel{s.cfg.Model}

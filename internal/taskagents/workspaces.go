@@ -77,7 +77,11 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 func (s *Service) workspaceChanged(e workspace.Event) {
 	rec := audit.Record{
 		Logger: "workspace", Event: audit.Event(e.Name),
-		Metadata: audit.Metadata{WorkDir: e.Workspace.Path, Attrs: []audit.Attr{{Key: "workspace", Value: e.Workspace.ID}, {Key: "repo", Value: e.Workspace.Repo.URL}, {Key: "branch", Value: e.Workspace.Branch}}},
+		Metadata: audit.Metadata{WorkDir: e.Workspace.Path, Attrs: []audit.Attr{
+			{Key: "workspace", Value: e.Workspace.ID},
+			{Key: "repo", Value: e.Workspace.Repo.URL},
+			{Key: "branch", Value: e.Workspace.Branch},
+		}},
 	}
 	if _, err := s.cfg.Log.Append(context.Background(), rec, audit.Buffered); err != nil {
 		s.logger.Error("audit record not written", "event", e.Name, "err", err)

@@ -72,7 +72,8 @@ func (c *agentClient) Call(ctx context.Context, r upstream.Request) (json.RawMes
 		return nil, capability.Wrap(capability.CodeInvalidInput, "upstream", "the input is not that of an agent", err)
 	}
 	result, _, err := c.Agent.Call(ctx, a2a.Request{
-		Definition: r.Definition, Arguments: json.RawMessage(params.Arguments), Idle: r.Idle, Progress: r.Progress, Ask: r.Ask, Keep: r.Keep, Resume: r.Resume,
+		Definition: r.Definition, Arguments: json.RawMessage(params.Arguments), Idle: r.Idle, Progress: r.Progress, Ask: r.Ask, Keep: r.Keep,
+		Resume: r.Resume,
 	})
 	return result, err
 }

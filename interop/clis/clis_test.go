@@ -41,9 +41,10 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", checksPaths: true, noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP", model: "gemini-2.5-pro", yes: "Allow once", no: "No",
-			files:  map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
-			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
+			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
+			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
 			name: "qwen", binary: "qwen", base: "/v1", model: "scripted", yes: "Yes, allow once", no: "No",
@@ -58,10 +59,11 @@ func programs() []program {
 			files:    map[string]string{".config/opencode/opencode.json": "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"theme\": \"system\"\n}\n"},
 		},
 		{
-			name: "pi", binary: "pi", model: "claude-sonnet-4-5", provider: "anthropic", noAsking: "Pi never asks", noStructured: "Pi has no protocol of its own here",
-			noHooks: "Pi has no hooks: only the list of its tools holds it back",
-			files:   map[string]string{".pi/agent/AGENTS.md": "Be kind.\n"},
-			failed:  map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
+			name: "pi", binary: "pi", model: "claude-sonnet-4-5", provider: "anthropic", noAsking: "Pi never asks",
+			noStructured: "Pi has no protocol of its own here",
+			noHooks:      "Pi has no hooks: only the list of its tools holds it back",
+			files:        map[string]string{".pi/agent/AGENTS.md": "Be kind.\n"},
+			failed:       map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 	}
 }
@@ -159,7 +161,10 @@ func (r *run) spawnIn(t *testing.T, mode, preset, dir, task, resume string) sess
 		"model": r.model, "provider": r.provider, "baseUrl": r.fake.URL() + r.base,
 		"metadata": map[string]any{"keepAliveAfterComplete": true, "threadId": "one"},
 		// There is nothing beyond this machine.
-		"customCredentials": map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost", "CLAUDE_CODE_MAX_RETRIES": "1"},
+		"customCredentials": map[string]string{
+			"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
+			"NO_PROXY": "127.0.0.1,localhost", "CLAUDE_CODE_MAX_RETRIES": "1",
+		},
 	})
 	var made struct{ Session session }
 	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated {
@@ -225,14 +230,16 @@ func (r *run) works(t *testing.T) {
 
 func (r *run) message(t *testing.T, id string) {
 	before, began := r.shown(t, id).CompletedTurns, time.Now()
-	if answer := r.post(t, id, "send", map[string]any{"input": "first line\nsecond line " + playAgain}); !strings.Contains(answer, `"delivered"`) {
+	if answer := r.post(t, id, "send", map[string]any{"input": "first line\nsecond line " + playAgain}); !strings.Contains(answer,
+		`"delivered"`) {
 		t.Errorf("r.post = %q, want it to contain \"\\\"delivered\\\"\"", answer)
 	}
 	delivered := time.Since(began)
 	r.completed(t, id, before+1)
 	asked := r.fake.Asked(playAgain)
 	if len(asked) > 0 {
-		t.Logf("FIGURES %s: a message at the model after %s, its delivery known after %s", r.name, asked[0].At.Sub(began).Round(time.Millisecond), delivered.Round(time.Millisecond))
+		t.Logf("FIGURES %s: a message at the model after %s, its delivery known after %s", r.name,
+			asked[0].At.Sub(began).Round(time.Millisecond), delivered.Round(time.Millisecond))
 	}
 	if len(asked) != 1 || !strings.Contains(asked[0].Text, "first line\nsecond line "+playAgain) {
 		t.Errorf("the model was told: %+v", asked)

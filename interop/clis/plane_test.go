@@ -92,7 +92,8 @@ func newPlane(t *testing.T, binary string, files map[string]string, env ...strin
 	}
 	p.env = append([]string{
 		"PATH=" + bin + ":" + node + ":" + os.Getenv("PATH"), "HOME=" + p.user, "LANG=C.UTF-8", "SHELL=/bin/bash",
-		"ANTHROPIC_API_KEY=sk-ant-api03-of-nobody-at-all-0123", "OPENAI_API_KEY=sk-of-nobody", "GEMINI_API_KEY=of-nobody", "PARALLAX_OPENCODE_API_KEY=of-nobody",
+		"ANTHROPIC_API_KEY=sk-ant-api03-of-nobody-at-all-0123", "OPENAI_API_KEY=sk-of-nobody", "GEMINI_API_KEY=of-nobody",
+		"PARALLAX_OPENCODE_API_KEY=of-nobody",
 	}, env...)
 	t.Cleanup(func() { p.end(os.Interrupt) })
 	p.begin(t)

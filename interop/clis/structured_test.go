@@ -41,7 +41,8 @@ func (r *run) structured(t *testing.T) {
 	}
 	s = r.spawnIn(t, "structured", "autonomous", dir, "Do you remember? "+playBackWith, token)
 	r.completed(t, s.ID, 1)
-	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) || !strings.Contains(asked[0].Text, decision) {
+	if asked := r.fake.Asked(playBackWith); len(asked) != 1 || !strings.Contains(asked[0].Text, "Ask me. "+playTold) ||
+		!strings.Contains(asked[0].Text, decision) {
 		t.Errorf("the model was told: %+v", asked)
 	}
 	r.stop(t, s.ID)

@@ -82,7 +82,8 @@ func TestThreads(t *testing.T) {
 	ok(t, err)
 	t.Cleanup(fakes["codex"].Close)
 	p = newPlane(t, binary, map[string]string{".claude.json": `{"hasCompletedOnboarding":true}`},
-		"ANTHROPIC_BASE_URL="+fakes["claude"].URL(), "OPENAI_BASE_URL="+fakes["codex"].URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1", "PARALLAX_CODEX_MODEL_POWERFUL=gpt-5.5", "JUNCTOR_AGENTS_AUTO_RESUME=true")
+		"ANTHROPIC_BASE_URL="+fakes["claude"].URL(), "OPENAI_BASE_URL="+fakes["codex"].URL()+"/v1", "CLAUDE_CODE_MAX_RETRIES=1",
+		"PARALLAX_CODEX_MODEL_POWERFUL=gpt-5.5", "JUNCTOR_AGENTS_AUTO_RESUME=true")
 
 	t.Run("a task is done", func(t *testing.T) {
 		made := p.create(t, "claude", "Say that all is well. "+playThread)
@@ -98,7 +99,8 @@ func TestThreads(t *testing.T) {
 		if len(h.Task.Requests) != 1 || !strings.Contains(h.Task.Requests[0].Params.Message, "English or in French?") {
 			t.Fatalf("%+v", h)
 		}
-		status, answer := p.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer", map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": "In French."}}})
+		status, answer := p.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer",
+			map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]string{"text": "In French."}}})
 		if status != http.StatusOK {
 			t.Fatalf("%d %s", status, answer)
 		}
@@ -111,7 +113,8 @@ func TestThreads(t *testing.T) {
 		made := p.create(t, "claude", "Go on. "+playNoMoney)
 		p.ends(t, made, "completed")
 		th := p.thread(t, made.ThreadID)
-		if len(th.Sessions) != 2 || th.Sessions[1].Framework != "codex" || th.Sessions[1].Workdir != th.Sessions[0].Workdir || !strings.Contains(th.Sessions[1].CompletionSummary, "I went on for the other one.") {
+		if len(th.Sessions) != 2 || th.Sessions[1].Framework != "codex" || th.Sessions[1].Workdir != th.Sessions[0].Workdir ||
+			!strings.Contains(th.Sessions[1].CompletionSummary, "I went on for the other one.") {
 			t.Errorf("%+v", th)
 		}
 	})
@@ -149,8 +152,10 @@ func TestThreads(t *testing.T) {
 
 func (p *plane) create(t *testing.T, program, task string) (made created) {
 	t.Helper()
-	status, answer := p.request(t, "POST", "/api/coding-agents/coordinator/threads", map[string]any{"task": task, "agentType": program, "approvalPreset": "autonomous"})
-	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 || made.Agents[0].SessionID == "" {
+	status, answer := p.request(t, "POST", "/api/coding-agents/coordinator/threads",
+		map[string]any{"task": task, "agentType": program, "approvalPreset": "autonomous"})
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 ||
+		made.Agents[0].SessionID == "" {
 		t.Fatalf("%d %s", status, answer)
 	}
 	return made

@@ -86,7 +86,8 @@ func provide(ctx context.Context, address string, use func([]capability.Contribu
 	for !registry.Running() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := registry.Add(ctx, capability.Principal{ID: "suite"}, record.Record{Name: "suite", URL: address, PrivateNetwork: true}); err != nil {
+	if _, err := registry.Add(ctx, capability.Principal{ID: "suite"},
+		record.Record{Name: "suite", URL: address, PrivateNetwork: true}); err != nil {
 		return err
 	}
 	mu.Lock()
@@ -98,9 +99,12 @@ func provide(ctx context.Context, address string, use func([]capability.Contribu
 // call calls what the scenario wants called; failures of calls are the suite's to judge.
 func call(ctx context.Context, scenario string, p *particulars, offers []capability.Contribution, by capability.Provider) error {
 	invoke := func(o capability.Contribution, arguments string) {
-		c := capability.Call{Member: o.Member, Input: json.RawMessage(arguments), Ask: func(_ context.Context, q capability.Question) (json.RawMessage, error) {
-			return accept(scenario, q)
-		}}
+		c := capability.Call{
+			Member: o.Member, Input: json.RawMessage(arguments),
+			Ask: func(_ context.Context, q capability.Question) (json.RawMessage, error) {
+				return accept(scenario, q)
+			},
+		}
 		if _, err := by.Invoke(ctx, c); err != nil {
 			fmt.Fprintln(os.Stderr, o.Member.Name, err)
 		}
@@ -203,7 +207,10 @@ func authorize(ctx context.Context, scenario, address string, p *particulars) er
 	if _, err := client.List(ctx, mcpclient.Tools, func(json.RawMessage) error { return nil }); err != nil {
 		return err
 	}
-	_, err = client.Call(ctx, mcpclient.Request{Method: "tools/call", Name: "test-tool", Params: json.RawMessage(`{"name":"test-tool","arguments":{}}`)})
+	_, err = client.Call(ctx, mcpclient.Request{
+		Method: "tools/call", Name: "test-tool",
+		Params: json.RawMessage(`{"name":"test-tool","arguments":{}}`),
+	})
 	return err
 }
 

@@ -22,7 +22,8 @@ func dialectOf(path string) dialect {
 		return responses{}
 	case strings.HasSuffix(path, "/chat/completions"):
 		return completions{}
-	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"), strings.HasSuffix(path, ":countTokens"):
+	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"),
+		strings.HasSuffix(path, ":countTokens"):
 		return gemini{}
 	}
 	return nil
@@ -100,14 +101,18 @@ func (messages) read(body []byte) (r request, err error) {
 }
 
 func (messages) write(w http.ResponseWriter, a answer, stream bool) {
-	block, begun, delta, why := object{"type": "text", "text": a.say}, object{"type": "text", "text": ""}, object{"type": "text_delta", "text": a.say}, "end_turn"
+	block, begun, delta, why := object{"type": "text", "text": a.say}, object{"type": "text", "text": ""},
+		object{"type": "text_delta", "text": a.say}, "end_turn"
 	if a.tool != "" {
 		block = object{"type": "tool_use", "id": "toolu_" + newID(), "name": a.tool, "input": a.args}
 		begun = object{"type": "tool_use", "id": block["id"], "name": a.tool, "input": object{}}
 		delta, why = object{"type": "input_json_delta", "partial_json": a.arguments()}, "tool_use"
 	}
 	usage := object{"input_tokens": 1, "output_tokens": 1}
-	msg := object{"id": "msg_" + newID(), "type": "message", "role": "assistant", "model": "fake", "content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}
+	msg := object{
+		"id": "msg_" + newID(), "type": "message", "role": "assistant", "model": "fake", "content": []any{}, "stop_reason": nil,
+		"stop_sequence": nil, "usage": usage,
+	}
 	if !stream {
 		msg["content"], msg["stop_reason"] = []any{block}, why
 		writeJSON(w, http.StatusOK, msg)
@@ -135,7 +140,8 @@ func (messages) failure(f Failure) (int, object) {
 	case Auth:
 		return http.StatusUnauthorized, doc("authentication_error", "invalid x-api-key")
 	case Billing:
-		return http.StatusBadRequest, doc("invalid_request_error", "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.")
+		return http.StatusBadRequest, doc("invalid_request_error",
+			"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.")
 	}
 	return http.StatusTooManyRequests, doc("rate_limit_error", "This request would exceed your rate limit.")
 }

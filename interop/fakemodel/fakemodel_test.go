@@ -143,7 +143,8 @@ func TestASlowAnswerEndsWithTheServer(t *testing.T) {
 	m := start(t)
 	over := make(chan error, 1)
 	go func() {
-		_, err := http.Post(m.URL()+"/v1/messages", "application/json", strings.NewReader(strings.Replace(strings.Replace(dialects["messages"].ask, "THE-PLAY", "FOR-EVER", 1), "%s", "", 1)))
+		_, err := http.Post(m.URL()+"/v1/messages", "application/json",
+			strings.NewReader(strings.Replace(strings.Replace(dialects["messages"].ask, "THE-PLAY", "FOR-EVER", 1), "%s", "", 1)))
 		over <- err
 	}()
 	for len(m.Asked("FOR-EVER")) == 0 {

@@ -59,7 +59,10 @@ func (responses) write(w http.ResponseWriter, a answer, stream bool) {
 		"content": []any{object{"type": "output_text", "text": a.say, "annotations": []any{}}},
 	}
 	if a.tool != "" {
-		out = object{"type": "function_call", "id": "fc_" + newID(), "call_id": "call_" + newID(), "name": a.tool, "arguments": a.arguments(), "status": "completed"}
+		out = object{
+			"type": "function_call", "id": "fc_" + newID(), "call_id": "call_" + newID(), "name": a.tool, "arguments": a.arguments(),
+			"status": "completed",
+		}
 	}
 	id := "resp_" + newID()
 	whole := object{
@@ -88,7 +91,8 @@ func openAIFailure(f Failure) (int, object) {
 	case Auth:
 		return http.StatusUnauthorized, doc("invalid_request_error", "invalid_api_key", "Incorrect API key provided.")
 	case Billing:
-		return http.StatusTooManyRequests, doc("insufficient_quota", "insufficient_quota", "You exceeded your current quota, please check your plan and billing details.")
+		return http.StatusTooManyRequests, doc("insufficient_quota", "insufficient_quota",
+			"You exceeded your current quota, please check your plan and billing details.")
 	}
 	return http.StatusTooManyRequests, doc("requests", "rate_limit_exceeded", "Rate limit reached for requests.")
 }
@@ -141,7 +145,8 @@ func (completions) write(w http.ResponseWriter, a answer, stream bool) {
 		return
 	}
 	const kind = "chat.completion.chunk"
-	writeEvents(w, event{"", chunk(kind, object{"delta": msg, "finish_reason": nil})}, event{"", chunk(kind, object{"delta": object{}, "finish_reason": why})}, event{"", "[DONE]"})
+	writeEvents(w, event{"", chunk(kind, object{"delta": msg, "finish_reason": nil})},
+		event{"", chunk(kind, object{"delta": object{}, "finish_reason": why})}, event{"", "[DONE]"})
 }
 
 func (completions) failure(f Failure) (int, object) { return openAIFailure(f) }

@@ -77,14 +77,18 @@ func main() {
 	type greeting struct {
 		Name string `json:"name,omitempty"`
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "greet"}, func(_ context.Context, _ *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "greet"}, func(_ context.Context, _ *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any,
+		error,
+	) {
 		return text("Hello, %s!", in.Name), nil, nil
 	})
 	type work struct {
 		Seconds float64 `json:"seconds"`
 		Label   string  `json:"label,omitempty"`
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "slow_compute"}, func(ctx context.Context, _ *mcp.CallToolRequest, in work) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "slow_compute"}, func(ctx context.Context, _ *mcp.CallToolRequest, in work) (*mcp.CallToolResult, any,
+		error,
+	) {
 		if err := sleep(ctx, time.Duration(in.Seconds*float64(time.Second))); err != nil {
 			return nil, nil, err
 		}

@@ -221,7 +221,8 @@ func (m *Message03) V10() *Message {
 		return nil
 	}
 	out := &Message{
-		ID: m.ID, ContextID: m.ContextID, TaskID: m.TaskID, Role: roleFrom03(m.Role), Metadata: m.Metadata, Extensions: m.Extensions, References: m.References,
+		ID: m.ID, ContextID: m.ContextID, TaskID: m.TaskID, Role: roleFrom03(m.Role), Metadata: m.Metadata, Extensions: m.Extensions,
+		References: m.References,
 	}
 	out.Parts = parts10(m.Parts)
 	return out
@@ -259,7 +260,10 @@ func (e *Event) V03() any {
 		return e.Message.V03()
 	case e.ArtifactUpdate != nil:
 		u := e.ArtifactUpdate
-		return ArtifactUpdate03{Kind: "artifact-update", TaskID: u.TaskID, ContextID: u.ContextID, Append: u.Append, Artifact: u.Artifact.V03(), LastChunk: u.LastChunk}
+		return ArtifactUpdate03{
+			Kind: "artifact-update", TaskID: u.TaskID, ContextID: u.ContextID, Append: u.Append, Artifact: u.Artifact.V03(),
+			LastChunk: u.LastChunk,
+		}
 	case e.StatusUpdate != nil:
 		u := e.StatusUpdate
 		return StatusUpdate03{Kind: "status-update", TaskID: u.TaskID, ContextID: u.ContextID, Status: u.Status.V03(), Final: e.Last}
@@ -272,7 +276,8 @@ func (p *SendParams03) V10() *SendParams {
 	out := &SendParams{Message: p.Message.V10(), Metadata: p.Metadata}
 	if c := p.Configuration; c != nil {
 		out.Configuration = &SendConfig{
-			AcceptedOutputModes: c.AcceptedOutputModes, HistoryLength: c.HistoryLength, ReturnImmediately: c.Blocking != nil && !*c.Blocking, Push: c.Push.V10(""),
+			AcceptedOutputModes: c.AcceptedOutputModes, HistoryLength: c.HistoryLength, ReturnImmediately: c.Blocking != nil && !*c.Blocking,
+			Push: c.Push.V10(""),
 		}
 	}
 	return out
@@ -323,7 +328,10 @@ func DecodeEvent03(data []byte) (*Event, error) {
 	case "artifact-update":
 		u := new(ArtifactUpdate03)
 		err := Decode(data, u)
-		return &Event{ArtifactUpdate: &ArtifactUpdate{TaskID: u.TaskID, ContextID: u.ContextID, Append: u.Append, Artifact: u.Artifact.V10(), LastChunk: u.LastChunk}}, err
+		return &Event{ArtifactUpdate: &ArtifactUpdate{
+			TaskID: u.TaskID, ContextID: u.ContextID, Append: u.Append, Artifact: u.Artifact.V10(),
+			LastChunk: u.LastChunk,
+		}}, err
 	case "task":
 		t := new(Task03)
 		err := Decode(data, t)

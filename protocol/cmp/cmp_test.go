@@ -74,7 +74,10 @@ func TestArgumentsGetTheirNames(t *testing.T) {
 			t.Errorf("%s: %s, %v", in, got, err)
 		}
 	}
-	for in, want := range map[string]string{"true": "true", "0": "false", `"false"`: "false", "": "true", `"yes"`: "error", "2": "error", "[]": "error"} {
+	for in, want := range map[string]string{
+		"true": "true", "0": "false", `"false"`: "false", "": "true", `"yes"`: "error", "2": "error",
+		"[]": "error",
+	} {
 		v, err := cmp.Bool(json.RawMessage(in), "x", true)
 		if got := fmt.Sprint(v); err == nil && got != want || err != nil && want != "error" {
 			t.Errorf("%s: %v %v", in, v, err)
@@ -89,7 +92,8 @@ func TestErrorsTravel(t *testing.T) {
 		e := cmp.Errorf(row.Reason, "it went wrong")
 		w := cmp.FromError(e, "n", "f", false)
 		back := w.Capability()
-		if e.Code != row.Code || w.Code != row.Reason || w.Type != row.Type || w.Retryable != (row.Retry == cmp.RetryYes) || back.Code != row.Code || back.Reason != row.Reason {
+		if e.Code != row.Code || w.Code != row.Reason || w.Type != row.Type || w.Retryable != (row.Retry == cmp.RetryYes) ||
+			back.Code != row.Code || back.Reason != row.Reason {
 			t.Errorf("%s: %+v %+v %+v", row.Reason, e, w, back)
 		}
 		if cmp.FromError(e, "", "", true).Retryable != (row.Retry != cmp.RetryNo) {
@@ -157,7 +161,10 @@ func TestValuesThatAreNoJSON(t *testing.T) {
 			t.Errorf("cmp.ReadBytes(json.RawMessage(in)): ok = %v, want true; err = %v, want an error; in = %q", ok, err, in)
 		}
 	}
-	for _, in := range []string{`{"$asset":{"digest":"md5:x"}}`, `{"$asset":{"digest":"` + digest + `","size":-1}}`, `{"$asset":{"digest":"` + digest + `","size":99999999999}}`, `{"$asset":4}`} {
+	for _, in := range []string{
+		`{"$asset":{"digest":"md5:x"}}`, `{"$asset":{"digest":"` + digest + `","size":-1}}`,
+		`{"$asset":{"digest":"` + digest + `","size":99999999999}}`, `{"$asset":4}`,
+	} {
 		if _, ok, err := cmp.ReadAsset(json.RawMessage(in)); !ok || err == nil {
 			t.Errorf("cmp.ReadAsset(json.RawMessage(in)): ok = %v, want true; err = %v, want an error; in = %q", ok, err, in)
 		}
@@ -166,7 +173,10 @@ func TestValuesThatAreNoJSON(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for name, check := range map[string]func(string) error{"node": cmp.CheckNode, "function": cmp.CheckFunction, "skill": cmp.CheckSkill, "alias": cmp.CheckAlias} {
+	for name, check := range map[string]func(string) error{
+		"node": cmp.CheckNode, "function": cmp.CheckFunction, "skill": cmp.CheckSkill,
+		"alias": cmp.CheckAlias,
+	} {
 		for _, in := range []string{"", "a\x00b", strings.Repeat("a", 300), "a\nb"} {
 			if check(in) == nil {
 				t.Errorf("%s %.20q", name, in)

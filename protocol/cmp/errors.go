@@ -62,7 +62,8 @@ type ErrorRow struct {
 
 // Errors returns the table of reasons.
 func Errors() []ErrorRow {
-	const value, key, permission, encoding, execution = "ValueError", "KeyError", "PermissionError", "SerializationError", "RemoteExecutionError"
+	const value, key, permission, encoding, execution = "ValueError", "KeyError", "PermissionError", "SerializationError",
+		"RemoteExecutionError"
 	return []ErrorRow{
 		{ReasonNodeNotFound, "NodeNotFoundError", capability.CodeNotFound, RetryNo},
 		{ReasonNodeLost, "NodeNotFoundError", capability.CodeFailed, RetryIdempotent},
@@ -144,7 +145,8 @@ func FromError(err error, node, function string, idempotent bool) *WireError {
 	}
 	w := &WireError{
 		Code: row.Reason, Type: row.Type, Message: clip(e.Message), NodeID: node, Function: function,
-		Retryable: row.Retry == RetryYes || row.Retry == RetryIdempotent && idempotent, RetryAfter: e.RetryAfter.Milliseconds(), Details: e.Details,
+		Retryable: row.Retry == RetryYes || row.Retry == RetryIdempotent && idempotent, RetryAfter: e.RetryAfter.Milliseconds(),
+		Details: e.Details,
 	}
 	if row.Reason == ReasonConnection && e.Code == capability.CodeFailed {
 		w.Retryable = idempotent // it was sent

@@ -98,7 +98,8 @@ func CheckNode(id string) error {
 // CheckFunction states what is wrong with the name of a function.
 func CheckFunction(name string) error {
 	if !functionGrammar.MatchString(name) {
-		return Errorf(ReasonPayload, "%.220q is no name of a function: it is a letter, digit or underscore, then up to 199 of those and . : / -", name)
+		return Errorf(ReasonPayload, "%.220q is no name of a function: it is a letter, digit or underscore, then up to 199 of those and . : / -",
+			name)
 	}
 	return nil
 }

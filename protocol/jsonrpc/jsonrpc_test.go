@@ -52,14 +52,15 @@ func TestMethodName(t *testing.T) {
 func TestAppendedMessages(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string][]byte{
-		`{"jsonrpc":"2.0","id":1,"method":"a","params":{}}`:                             AppendRequest(nil, []byte("1"), "a", []byte("{}")),
-		`{"jsonrpc":"2.0","method":"a\"b"}`:                                             AppendRequest(nil, nil, `a"b`, nil),
-		`{"jsonrpc":"2.0","id":"x","result":{}}`:                                        AppendResult(nil, []byte(`"x"`), []byte("{}")),
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-1}}`:                               AppendError(nil, nil, []byte(`{"code":-1}`)),
-		`{"jsonrpc":"2.0","id":7,"error":{"code":-32700,"message":"<x>"}}`:              AppendFault(nil, []byte("7"), CodeParse, "<x>", nil),
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"","data":[1 ]}}`:  AppendFault(nil, nil, CodeInternal, "", []byte("[1 ]")),
-		`[{"jsonrpc":"2.0","id":1,"result":`:                                            AppendResultHead([]byte{'['}, []byte("1")),
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`: AppendRequest(nil, nil, "notifications/cancelled", []byte(`{"requestId":1}`)),
+		`{"jsonrpc":"2.0","id":1,"method":"a","params":{}}`:                            AppendRequest(nil, []byte("1"), "a", []byte("{}")),
+		`{"jsonrpc":"2.0","method":"a\"b"}`:                                            AppendRequest(nil, nil, `a"b`, nil),
+		`{"jsonrpc":"2.0","id":"x","result":{}}`:                                       AppendResult(nil, []byte(`"x"`), []byte("{}")),
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-1}}`:                              AppendError(nil, nil, []byte(`{"code":-1}`)),
+		`{"jsonrpc":"2.0","id":7,"error":{"code":-32700,"message":"<x>"}}`:             AppendFault(nil, []byte("7"), CodeParse, "<x>", nil),
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"","data":[1 ]}}`: AppendFault(nil, nil, CodeInternal, "", []byte("[1 ]")),
+		`[{"jsonrpc":"2.0","id":1,"result":`:                                           AppendResultHead([]byte{'['}, []byte("1")),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`: AppendRequest(nil, nil, "notifications/cancelled",
+			[]byte(`{"requestId":1}`)),
 	} {
 		if string(got) != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -80,7 +80,8 @@ func WrapHeader(v string) string {
 
 // decodeHeader undoes WrapHeader. Other values are returned unchanged.
 func decodeHeader(v string) (string, bool) {
-	if len(v) < len(WrapOpening)+len(WrapClosing) || !strings.EqualFold(v[:len(WrapOpening)], WrapOpening) || !strings.HasSuffix(v, WrapClosing) {
+	if len(v) < len(WrapOpening)+len(WrapClosing) || !strings.EqualFold(v[:len(WrapOpening)], WrapOpening) ||
+		!strings.HasSuffix(v, WrapClosing) {
 		return v, true
 	}
 	data, err := base64.StdEncoding.DecodeString(v[len(WrapOpening) : len(v)-len(WrapClosing)])

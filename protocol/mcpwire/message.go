@@ -77,7 +77,10 @@ func Parse(body []byte) (Message, *Fault) {
 		return m, nil
 	}
 	if at := invalidUTF8(body); at >= 0 {
-		return m, &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeParse, Message: fmt.Sprintf("malformed JSON at byte %d: invalid UTF-8", at)}
+		return m, &Fault{
+			Status: http.StatusBadRequest, Code: jsonrpc.CodeParse,
+			Message: fmt.Sprintf("malformed JSON at byte %d: invalid UTF-8", at),
+		}
 	}
 	raw, err := jsonrpc.Decode(body)
 	if err != nil {
@@ -240,7 +243,7 @@ func validID(raw []byte) bool {
 	return raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9'
 }
 
-// idKey makes equal ids equal keys, however a string is escaped.
+// IDKey returns equal keys for equal ids, however a string is escaped.
 func IDKey(raw json.RawMessage) string {
 	if s, ok := jsonx.Text(raw); ok {
 		return `"` + s

@@ -12,7 +12,8 @@ import (
 
 // modern is a request that says all about itself; members go before _meta.
 func modern(method, members string) string {
-	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members + `"_meta":{"` + MetaPrefix + `protocolVersion":"` + Version20260728 + `","` + MetaPrefix + `clientCapabilities":{}}}}`
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members + `"_meta":{"` + MetaPrefix + `protocolVersion":"` +
+		Version20260728 + `","` + MetaPrefix + `clientCapabilities":{}}}}`
 }
 
 func FuzzParse(f *testing.F) {

@@ -80,31 +80,53 @@ func TestHostileAnswersBecomeTypedErrors(t *testing.T) {
 		code   capability.Code
 		says   string
 	}{
-		"gzip bomb":              {with("Content-Encoding: gzip\r\n", bomb.String()), nil, capability.CodeFailed, "not JSON"},
-		"endless chunks":         {open + "Transfer-Encoding: chunked\r\n\r\n", forever("3e8\r\n" + strings.Repeat(" ", 1000) + "\r\n"), capability.CodeTooLarge, "limit of 1048576"},
-		"endless without length": {open + "Connection: close\r\n\r\n", forever(strings.Repeat(" ", 1000)), capability.CodeTooLarge, "limit of 1048576"},
-		"a length of terabytes":  {open + "Content-Length: 4398046511104\r\n\r\n", hold, capability.CodeTooLarge, "limit of 1048576"},
-		"shorter than declared":  {open + "Content-Length: 1000000\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
-		"longer than declared":   {open + "Content-Length: 2\r\n\r\n{}{\"ok\":false}", nil, "", ""},
-		"two lengths":            {open + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
-		"negative length":        {open + "Content-Length: -2\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
-		"endless headers":        {open, forever("X-A: " + strings.Repeat("a", 1000) + "\r\n"), capability.CodeFailed, "broke"},
-		"one giant header":       {open + "X-A: ", forever(strings.Repeat("a", 1000)), capability.CodeFailed, "broke"},
-		"endless hints":          {"", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), capability.CodeFailed, "broke"},
-		"not HTTP":               {"SSH-2.0-OpenSSH_9.2\r\n", nil, capability.CodeFailed, "broke"},
-		"nothing":                {"", nil, capability.CodeFailed, "broke"},
-		"switching protocols":    {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", hold, capability.CodeFailed, "another protocol"},
-		"a body that drips":      {open + "Content-Length: 1000\r\n\r\n{", hold, capability.CodeTimeout, "in time"},
-		"headers that drip":      {open + "X-A: a", hold, capability.CodeTimeout, "in time"},
-		"deep":                   {with("", `{"ok":true,"result":`+strings.Repeat(`{"a":`, 100_000)), nil, capability.CodeFailed, "not JSON"},
-		"deep and well-formed":   {with("", `{"ok":true,"result":{"data":`+strings.Repeat(`[`, 5000)+strings.Repeat(`]`, 5000)+`}}`), nil, capability.CodeFailed, "not JSON"},
-		"deep in an error":       {with("", `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m","details":`+strings.Repeat(`[`, 990)+strings.Repeat(`]`, 990)+`}}`), nil, capability.CodeUnavailable, "m"},
-		"yes and no":             {with("", `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"},"ok":true,"result":{}}`), nil, capability.CodeFailed, "not JSON"},
-		"two results":            {with("", `{"ok":true,"result":{},"result":{"text":"x"}}`), nil, capability.CodeFailed, "not JSON"},
-		"a member twice":         {with("", `{"ok":true,"result":{"text":"a","text":"b"}}`), nil, capability.CodeFailed, "given twice"},
-		"not UTF-8":              {with("", "{\"ok\":true,\"result\":{\"text\":\"\xff\"}}"), nil, capability.CodeFailed, "UTF-8"},
-		"not UTF-8 in an error":  {with("", "{\"ok\":false,\"error\":{\"code\":\"CAPABILITY_UNAVAILABLE\",\"message\":\"\xff\"}}"), nil, capability.CodeFailed, ""},
-		"a number without end":   {with("", `{"ok":true,"result":{"text":`+strings.Repeat("9", 900_000)+`}}`), nil, capability.CodeFailed, "must be a string"},
+		"gzip bomb": {with("Content-Encoding: gzip\r\n", bomb.String()), nil, capability.CodeFailed, "not JSON"},
+		"endless chunks": {
+			open + "Transfer-Encoding: chunked\r\n\r\n", forever("3e8\r\n" + strings.Repeat(" ", 1000) + "\r\n"),
+			capability.CodeTooLarge, "limit of 1048576",
+		},
+		"endless without length": {
+			open + "Connection: close\r\n\r\n", forever(strings.Repeat(" ", 1000)), capability.CodeTooLarge,
+			"limit of 1048576",
+		},
+		"a length of terabytes": {open + "Content-Length: 4398046511104\r\n\r\n", hold, capability.CodeTooLarge, "limit of 1048576"},
+		"shorter than declared": {open + "Content-Length: 1000000\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
+		"longer than declared":  {open + "Content-Length: 2\r\n\r\n{}{\"ok\":false}", nil, "", ""},
+		"two lengths":           {open + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
+		"negative length":       {open + "Content-Length: -2\r\n\r\n{}", nil, capability.CodeFailed, "broke"},
+		"endless headers":       {open, forever("X-A: " + strings.Repeat("a", 1000) + "\r\n"), capability.CodeFailed, "broke"},
+		"one giant header":      {open + "X-A: ", forever(strings.Repeat("a", 1000)), capability.CodeFailed, "broke"},
+		"endless hints":         {"", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), capability.CodeFailed, "broke"},
+		"not HTTP":              {"SSH-2.0-OpenSSH_9.2\r\n", nil, capability.CodeFailed, "broke"},
+		"nothing":               {"", nil, capability.CodeFailed, "broke"},
+		"switching protocols": {
+			"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", hold, capability.CodeFailed,
+			"another protocol",
+		},
+		"a body that drips": {open + "Content-Length: 1000\r\n\r\n{", hold, capability.CodeTimeout, "in time"},
+		"headers that drip": {open + "X-A: a", hold, capability.CodeTimeout, "in time"},
+		"deep":              {with("", `{"ok":true,"result":`+strings.Repeat(`{"a":`, 100_000)), nil, capability.CodeFailed, "not JSON"},
+		"deep and well-formed": {
+			with("", `{"ok":true,"result":{"data":`+strings.Repeat(`[`, 5000)+strings.Repeat(`]`, 5000)+`}}`), nil,
+			capability.CodeFailed, "not JSON",
+		},
+		"deep in an error": {with("", `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m","details":`+
+			strings.Repeat(`[`, 990)+strings.Repeat(`]`, 990)+`}}`), nil, capability.CodeUnavailable, "m"},
+		"yes and no": {
+			with("", `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"},"ok":true,"result":{}}`), nil,
+			capability.CodeFailed, "not JSON",
+		},
+		"two results":    {with("", `{"ok":true,"result":{},"result":{"text":"x"}}`), nil, capability.CodeFailed, "not JSON"},
+		"a member twice": {with("", `{"ok":true,"result":{"text":"a","text":"b"}}`), nil, capability.CodeFailed, "given twice"},
+		"not UTF-8":      {with("", "{\"ok\":true,\"result\":{\"text\":\"\xff\"}}"), nil, capability.CodeFailed, "UTF-8"},
+		"not UTF-8 in an error": {
+			with("", "{\"ok\":false,\"error\":{\"code\":\"CAPABILITY_UNAVAILABLE\",\"message\":\"\xff\"}}"), nil,
+			capability.CodeFailed, "",
+		},
+		"a number without end": {
+			with("", `{"ok":true,"result":{"text":`+strings.Repeat("9", 900_000)+`}}`), nil, capability.CodeFailed,
+			"must be a string",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +180,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	for _, status := range []int{200, 500} {
 		_, err := readEnvelope(status, answer, PathInvoke)
 		e := wireOf(t, err)
-		if len(e.Message) > maxMessage || len(e.Method) > maxName || len(e.Capability) > maxName || len(e.Details) > maxDetails+64 || !strings.HasPrefix(e.Message, "üü") {
+		if len(e.Message) > maxMessage || len(e.Method) > maxName || len(e.Capability) > maxName || len(e.Details) > maxDetails+64 ||
+			!strings.HasPrefix(e.Message, "üü") {
 			t.Errorf("%d: %d, %d, %d, %d bytes", status, len(e.Message), len(e.Method), len(e.Capability), len(e.Details))
 		}
 	}

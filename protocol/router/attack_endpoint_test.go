@@ -48,13 +48,22 @@ func speak(t *testing.T, srv *httptest.Server, request string) string {
 func TestSlowBodiesAreCutOff(t *testing.T) {
 	srv := serve(t, "s3cret", HandlerOptions{BodyTimeout: 20 * time.Millisecond, MaxBody: pace - 1}, echo)
 	for name, c := range map[string]struct{ head, body, want string }{
-		"declared":       {"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{"method":`, " 400 "},
-		"chunked":        {"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nTransfer-Encoding: chunked", "5\r\n{\"met\r\n", " 400 "},
-		"a stranger's":   {"POST " + PathInvoke + " HTTP/1.1\r\nContent-Length: 1000", `{`, " 401 "},
-		"to nowhere":     {"POST /nowhere HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{`, " 404 "},
-		"of a GET":       {"GET " + PathAvailability + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{`, " 200 "},
-		"never began":    {"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nExpect: 100-continue\r\nContent-Length: 1000", ``, " 400 "},
-		"of a chunk row": {"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nTransfer-Encoding: chunked", "1\r\n{\r\n0000", " 400 "},
+		"declared": {"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{"method":`, " 400 "},
+		"chunked": {
+			"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nTransfer-Encoding: chunked", "5\r\n{\"met\r\n",
+			" 400 ",
+		},
+		"a stranger's": {"POST " + PathInvoke + " HTTP/1.1\r\nContent-Length: 1000", `{`, " 401 "},
+		"to nowhere":   {"POST /nowhere HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{`, " 404 "},
+		"of a GET":     {"GET " + PathAvailability + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nContent-Length: 1000", `{`, " 200 "},
+		"never began": {
+			"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nExpect: 100-continue\r\nContent-Length: 1000",
+			``, " 400 ",
+		},
+		"of a chunk row": {
+			"POST " + PathInvoke + " HTTP/1.1\r\nAuthorization: Bearer s3cret\r\nTransfer-Encoding: chunked", "1\r\n{\r\n0000",
+			" 400 ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +115,11 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 func TestAnswersNobodyReadsAreGivenUp(t *testing.T) {
 	big := json.RawMessage(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	ended := make(chan struct{})
-	inner := Handler(RequireToken(secret.Value{}, scripted(func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return big, nil })),
+	inner := Handler(RequireToken(secret.Value{}, scripted(func(context.Context, string, json.RawMessage) (json.RawMessage,
+		error,
+	) {
+		return big, nil
+	})),
 		HandlerOptions{BodyTimeout: 20 * time.Millisecond})
 	inner.(*handler).pace = 1 << 40
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,14 +160,18 @@ func TestHostileRequestsGetATypedRefusal(t *testing.T) {
 		"not UTF-8":                  {"", call("\"\xff\""), "UTF-8"},
 		"half a surrogate as method": {"", `{"method":"\ud800"}`, CodeUnavailable},
 		"huge number":                {"", `{"method":"fs.readText","params":{"path":"a","maxBytes":1e999}}`, "finite"},
-		"huge digits":                {"", `{"method":"fs.readText","params":{"path":"a","maxBytes":` + strings.Repeat("9", 500_000) + `}}`, "finite"},
-		"compressed":                 {"Content-Encoding: gzip\r\n", bomb.String(), CodeDecodeFailed},
-		"nothing but blanks":         {"", strings.Repeat(" ", 1<<19), CodeDecodeFailed},
-		"too large":                  {"", strings.Repeat(" ", 1<<21), "limit of 1048576 bytes"},
+		"huge digits": {
+			"", `{"method":"fs.readText","params":{"path":"a","maxBytes":` + strings.Repeat("9", 500_000) + `}}`,
+			"finite",
+		},
+		"compressed":         {"Content-Encoding: gzip\r\n", bomb.String(), CodeDecodeFailed},
+		"nothing but blanks": {"", strings.Repeat(" ", 1<<19), CodeDecodeFailed},
+		"too large":          {"", strings.Repeat(" ", 1<<21), "limit of 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := speak(t, srv, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s", PathInvoke, c.head, len(c.body), c.body))
+			got := speak(t, srv, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s", PathInvoke,
+				c.head, len(c.body), c.body))
 			if !strings.Contains(got, `{"ok":false,"error":{`) || !strings.Contains(got, c.want) {
 				t.Errorf("%.300s", got)
 			}
@@ -170,7 +187,8 @@ func TestHostileRequestsGetATypedRefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := speak(t, srv, "POST "+PathInvoke+" HTTP/1.1\r\nHost: x\r\n"+head+"\r\n{}")
-			if line, _, _ := strings.Cut(got, "\r\n"); got != "" && !strings.HasPrefix(line, "HTTP/1.1 4") && !strings.HasPrefix(line, "HTTP/1.1 501") {
+			if line, _, _ := strings.Cut(got, "\r\n"); got != "" && !strings.HasPrefix(line, "HTTP/1.1 4") &&
+				!strings.HasPrefix(line, "HTTP/1.1 501") {
 				t.Errorf("%.300s", got)
 			}
 		})

@@ -38,9 +38,10 @@ func BenchmarkDecodeParamsPassThrough(b *testing.B) {
 
 func BenchmarkCallOverHTTP(b *testing.B) {
 	raw := providerResult()
-	srv := httptest.NewServer(Handler(RequireToken(secret.New("t"), scripted(func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-		return raw, nil
-	})), HandlerOptions{}))
+	srv := httptest.NewServer(Handler(RequireToken(secret.New("t"),
+		scripted(func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return raw, nil
+		})), HandlerOptions{}))
 	defer srv.Close()
 	c, err := NewClient(ClientConfig{BaseURL: srv.URL, Token: secret.New("t")})
 	if err != nil {

@@ -259,7 +259,10 @@ func (c *Client) deadline(ctx context.Context, method string, params json.RawMes
 }
 
 func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []byte) (int, []byte, error) {
-	req := (&http.Request{Method: verb, URL: u, Host: u.Host, Header: c.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	req := (&http.Request{
+		Method: verb, URL: u, Host: u.Host, Header: c.header, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+	}).WithContext(ctx)
 	if body != nil {
 		req.Header = c.post
 		req.ContentLength = int64(len(body))
@@ -284,7 +287,8 @@ func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []b
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return 0, nil, &Error{
 			Code: CodeRequestFailed, Method: u.Path, Status: resp.StatusCode,
-			Message: "the endpoint answered with a redirect (" + strconv.Itoa(resp.StatusCode) + "); redirects are not followed, configure the final URL",
+			Message: "the endpoint answered with a redirect (" + strconv.Itoa(resp.StatusCode) +
+				"); redirects are not followed, configure the final URL",
 			Details: detailsOf(capability.CodeFailed, "redirect_refused"),
 		}
 	}
@@ -343,7 +347,8 @@ func transportError(ctx context.Context, err error, path string) *Error {
 	case errors.As(err, &dial) && dial.Op == "dial", errors.As(err, &cert):
 		out.Message, out.Details = "the endpoint could not be reached", detailsOf(capability.CodeUnavailable, reasonConnect)
 	default:
-		out.Message, out.Details = "the connection to the endpoint broke before the answer was complete", detailsOf(capability.CodeFailed, reasonConnect)
+		out.Message, out.Details = "the connection to the endpoint broke before the answer was complete",
+			detailsOf(capability.CodeFailed, reasonConnect)
 	}
 	return out
 }

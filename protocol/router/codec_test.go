@@ -32,7 +32,8 @@ func TestTheTableHasEveryMethodOnce(t *testing.T) {
 		t.Errorf("%d methods, %v, %d manifest keys", len(seen), families, len(moduleShape.fields))
 	}
 	route, _ := Lookup("plugin.route.call")
-	if route.EffectOf(json.RawMessage(`{"method":"GET"}`)) != capability.EffectRead || route.EffectOf(json.RawMessage(`{"method":"PUT"}`)) != capability.EffectExternal {
+	if route.EffectOf(json.RawMessage(`{"method":"GET"}`)) != capability.EffectRead ||
+		route.EffectOf(json.RawMessage(`{"method":"PUT"}`)) != capability.EffectExternal {
 		t.Error("a route's effect does not follow its verb")
 	}
 }
@@ -132,14 +133,16 @@ func TestEscapedNamesAreReadAsTheyAreChecked(t *testing.T) {
 	if err != nil || a.Path != "/a.js" || a.ContentType != "text/javascript" || string(a.Body) != "a" {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if m, err := DecodeModules(json.RawMessage(`{"m\u006fdules":[{"\u0069d":"m","name":"n"}]}`), Limits{}); err != nil || len(m) != 1 || m[0].ID != "m" {
+	if m, err := DecodeModules(json.RawMessage(`{"m\u006fdules":[{"\u0069d":"m","name":"n"}]}`), Limits{}); err != nil || len(m) != 1 ||
+		m[0].ID != "m" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	route, _ := Lookup("plugin.route.call")
 	if route.EffectOf(json.RawMessage(`{"m\u0065thod":"GET"}`)) != capability.EffectRead {
 		t.Error("the verb is not read")
 	}
-	if _, err := readEnvelope(200, []byte(`{"\u006fk":false,"err\u006fr":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`), "/"); err == nil || wireOf(t, err).Code != CodeUnavailable {
+	if _, err := readEnvelope(200, []byte(`{"\u006fk":false,"err\u006fr":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`),
+		"/"); err == nil || wireOf(t, err).Code != CodeUnavailable {
 		t.Errorf("a failure is taken for a result: %v", err)
 	}
 }

@@ -92,7 +92,8 @@ func TestTokenIsCheckedBeforeAnythingElse(t *testing.T) {
 	if e := wireOf(t, err); e.Code != CodeUnavailable || e.Status != 401 || e.ToCapability("").Code != capability.CodeUnauthenticated {
 		t.Errorf("%+v", e)
 	}
-	if a, err := connect(t, ClientConfig{BaseURL: srv.URL, Token: secret.New("s3cret")}).Availability(t.Context()); err != nil || !a.Capabilities.Plugin {
+	if a, err := connect(t, ClientConfig{BaseURL: srv.URL, Token: secret.New("s3cret")}).Availability(t.Context()); err != nil ||
+		!a.Capabilities.Plugin {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -127,7 +128,8 @@ func TestTransportRefusalsCarryTheEnvelope(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != tt.status || !strings.HasPrefix(string(body), `{"ok":false,"error":{`) || !strings.Contains(string(body), tt.want) {
+			if resp.StatusCode != tt.status || !strings.HasPrefix(string(body), `{"ok":false,"error":{`) ||
+				!strings.Contains(string(body), tt.want) {
 				t.Errorf("%d %s", resp.StatusCode, body)
 			}
 		})
@@ -156,11 +158,23 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 		code   string // "" is success
 		ours   capability.Code
 	}{
-		"structured error":            {200, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`, CodeUnavailable, capability.CodeUnavailable},
-		"top-level error":             {200, `{"ok":false,"code":"CAPABILITY_DECODE_FAILED","message":"m"}`, CodeDecodeFailed, capability.CodeInvalidInput},
-		"unknown code":                {200, `{"ok":false,"error":{"code":"E","message":"m"}}`, CodeRequestFailed, capability.CodeFailed},
-		"message not a string":        {200, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":1}}`, CodeRequestFailed, capability.CodeFailed},
-		"500 with an envelope":        {500, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`, CodeUnavailable, capability.CodeUnavailable},
+		"structured error": {
+			200, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`, CodeUnavailable,
+			capability.CodeUnavailable,
+		},
+		"top-level error": {
+			200, `{"ok":false,"code":"CAPABILITY_DECODE_FAILED","message":"m"}`, CodeDecodeFailed,
+			capability.CodeInvalidInput,
+		},
+		"unknown code": {200, `{"ok":false,"error":{"code":"E","message":"m"}}`, CodeRequestFailed, capability.CodeFailed},
+		"message not a string": {
+			200, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":1}}`, CodeRequestFailed,
+			capability.CodeFailed,
+		},
+		"500 with an envelope": {
+			500, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`, CodeUnavailable,
+			capability.CodeUnavailable,
+		},
 		"500 without":                 {500, `oops`, CodeRequestFailed, capability.CodeFailed},
 		"504 without":                 {504, ``, CodeRequestFailed, capability.CodeTimeout},
 		"404 without code":            {404, `{"ok":false,"error":{"message":"m"}}`, CodeRequestFailed, capability.CodeFailed},

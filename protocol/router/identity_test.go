@@ -245,7 +245,8 @@ func FuzzManifest(f *testing.F) {
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"ok":true,"result":{"a":1}}`, `{"ok":true}`, `{"ok":false,"error":{"code":"CAPABILITY_UNAVAILABLE","message":"m","method":"x","details":{"a":[1]}}}`,
-		`{"ok":false,"code":"CAPABILITY_DECODE_FAILED","message":"m"}`, `[]`, `null`, ``, `<html>`, `{"ok":false}`, `{"\u006fk":false,"error":{}}`,
+		`{"ok":false,"code":"CAPABILITY_DECODE_FAILED","message":"m"}`, `[]`, `null`, ``, `<html>`, `{"ok":false}`,
+		`{"\u006fk":false,"error":{}}`,
 		`{"ok":false,"error":{"code":"CAPABILITY_REQUEST_FAILED","message":"\ud800","details":{"code":"timeout","retry_after_ms":9223372036854775807}}}`,
 	} {
 		f.Add(200, []byte(s))

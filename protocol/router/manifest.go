@@ -16,7 +16,8 @@ func newModuleShape() *shape {
 			opts(text, "description", "descriptionCompressed"), opts(boolean, "dynamic", "private"))...)),
 		opt("evaluators", records).of(shapeOf(fields(needs2(notBlank, "name", "description", "prompt"), need("schema", object),
 			opts(texts, "similes", "providers"), opt("priority", number), opt("modelType", text), opts(boolean, "hasPrepare", "hasProcessor"))...)),
-		opt("responseHandlerEvaluators", records).of(shapeOf(fields(needs2(notBlank, "name"), opt("description", text), opt("priority", number))...)),
+		opt("responseHandlerEvaluators", records).of(shapeOf(fields(needs2(notBlank, "name"), opt("description", text),
+			opt("priority", number))...)),
 		opt("responseHandlerFieldEvaluators", records).of(shapeOf(fields(needs2(notBlank, "name", "description"), need("schema", object).apart(),
 			opt("priority", number), opts(boolean, "hasParse", "hasHandle"))...)),
 		opt("events", records).of(shapeOf(named("eventName"))),
@@ -84,14 +85,17 @@ func viewShape() *shape {
 }
 
 func appShape() *shape {
-	viewer := shapeOf(need("url", text).where(CheckBrowserURL), opt("embedParams", textMap), opt("postMessageAuth", boolean), opt("sandbox", text))
+	viewer := shapeOf(need("url", text).where(CheckBrowserURL), opt("embedParams", textMap), opt("postMessageAuth", boolean),
+		opt("sandbox", text))
 	session := shapeOf(need("mode", text).among("viewer", "spectate-and-steer", "external"),
 		opt("features", texts).among("commands", "telemetry", "pause", "resume", "suggestions"))
 	navTab := shapeOf(fields(named("id"), named("label"), need("path", text).where(CheckLocalPath), opt("icon", text), opt("order", number),
-		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text).among(viewKinds()...), opt("surface", object))...)
+		opt("developerOnly", boolean), opts(text, "group", "componentExport"), opt("viewKind", text).among(viewKinds()...),
+		opt("surface", object))...)
 	return shapeOf(fields(opt("displayName", text).where(notBlank), opts(text, "category", "launchType", "runtimePlugin", "bridgeExport"),
 		opt("launchUrl", text).where(CheckBrowserURL).orNull(), opt("icon", text).orNull(), opt("capabilities", texts),
-		opt("minPlayers", number).orNull(), opt("maxPlayers", number).orNull(), opt("viewer", record).of(viewer), opt("session", record).of(session),
+		opt("minPlayers", number).orNull(), opt("maxPlayers", number).orNull(), opt("viewer", record).of(viewer),
+		opt("session", record).of(session),
 		opt("uiExtension", record).of(shapeOf(opt("detailPanelId", text))), opts(boolean, "developerOnly", "visibleInAppStore"),
 		opt("navTabs", records).of(navTab), opt("viewKind", text).among(viewKinds()...))...)
 }

@@ -118,7 +118,8 @@ func lowLevelMethods() []Method {
 		{
 			Name: "fs.list", Family: FamilyFS, Kind: kindTool, Effect: read,
 			params: low(opts(text, "path", "rootId"), opt("limit", number), opt("includeHidden", boolean), opt("ignore", texts)),
-			result: shapeOf(need("root", object).apart(), need("path", text), need("entries", records).of(fileStat), need("truncated", boolean), need("totalAfterIgnore", number)),
+			result: shapeOf(need("root", object).apart(), need("path", text), need("entries", records).of(fileStat), need("truncated", boolean),
+				need("totalAfterIgnore", number)),
 		},
 		{
 			Name: "fs.readText", Family: FamilyFS, Kind: kindTool, Effect: read,
@@ -139,7 +140,8 @@ func lowLevelMethods() []Method {
 		{
 			Name: "git.status", Family: FamilyGit, Kind: kindTool, Effect: read,
 			params: git(need("cwd", text)),
-			result: shapeOf(fields(need("repo", object).apart(), opt("branch", text), opts(number, "ahead", "behind"), need("files", objects), need("raw", text))...),
+			result: shapeOf(fields(need("repo", object).apart(), opt("branch", text), opts(number, "ahead", "behind"), need("files", objects),
+				need("raw", text))...),
 		},
 		{
 			Name: "git.diff", Family: FamilyGit, Kind: kindTool, Effect: read,
@@ -189,13 +191,15 @@ func pluginMethods() []Method {
 		},
 		{
 			Name: "plugin.route.call", Family: FamilyPlugin, Surface: "route", Kind: kindRoute, Target: "path", Effect: external,
-			params: plugin(need("method", text).among(verbs...), need("path", text).where(CheckLocalPath), opt("body", anyJSON), opt("query", queryMap), opt("headers", headerMap)),
+			params: plugin(need("method", text).among(verbs...), need("path", text).where(CheckLocalPath), opt("body", anyJSON),
+				opt("query", queryMap), opt("headers", headerMap)),
 			result: shapeOf(need("status", number).where(httpStatus), opt("headers", headerMap), opt("body", anyJSON)),
 		},
 		{
 			Name: "plugin.asset.get", Family: FamilyPlugin, Surface: surfaceAsset, Kind: kindStatus, Target: "path", Effect: read,
 			params: plugin(need("path", text).where(CheckAssetPath)),
-			result: shapeOf(need("path", text).where(CheckAssetPath), need("contentType", text).where(oneLine), need("bodyBase64", text).where(standardBase64), opt("integrity", text).where(oneLine)),
+			result: shapeOf(need("path", text).where(CheckAssetPath), need("contentType", text).where(oneLine),
+				need("bodyBase64", text).where(standardBase64), opt("integrity", text).where(oneLine)),
 		},
 	}
 }
@@ -203,7 +207,10 @@ func pluginMethods() []Method {
 func evaluatorMethods() []Method {
 	read := capability.EffectRead
 	row := func(name, surface, kind, target string, params, result *shape) Method {
-		return Method{Name: "plugin." + name, Family: FamilyPlugin, Surface: surface, Kind: kind, Target: target, Effect: read, params: params, result: result}
+		return Method{
+			Name: "plugin." + name, Family: FamilyPlugin, Surface: surface, Kind: kind, Target: target, Effect: read, params: params,
+			result: result,
+		}
 	}
 	evaluator := func(more ...field) *shape {
 		return plugin(named("evaluator"), opts(object, "message", "state", "options"), more)
@@ -218,12 +225,15 @@ func evaluatorMethods() []Method {
 		row("evaluator.shouldRun", "evaluator", kindContext, "evaluator", evaluator(), shouldRun()),
 		row("evaluator.prepare", "evaluator", kindContext, "evaluator", evaluator(), shapeOf(prepared)),
 		row("evaluator.prompt", "evaluator", kindContext, "evaluator", evaluator(prepared), shapeOf(need("prompt", text))),
-		row("evaluator.process", "evaluator", kindEvent, "evaluator", evaluator(prepared, opt("output", anyJSON)), shapeOf(opt("result", object))),
+		row("evaluator.process", "evaluator", kindEvent, "evaluator", evaluator(prepared, opt("output", anyJSON)),
+			shapeOf(opt("result", object))),
 		row("responseHandlerEvaluator.shouldRun", "responseHandlerEvaluator", kindContext, "evaluator", response(), shouldRun()),
 		row("responseHandlerEvaluator.evaluate", "responseHandlerEvaluator", kindEvent, "evaluator", response(), shapeOf(opt("patch", object))),
 		row("responseHandlerFieldEvaluator.shouldRun", "responseHandlerFieldEvaluator", kindContext, "field", fieldEval(), shouldRun()),
-		row("responseHandlerFieldEvaluator.parse", "responseHandlerFieldEvaluator", kindContext, "field", fieldEval(opt("value", anyJSON)), shapeOf(opt("value", anyJSON), opt("softFail", boolean))),
-		row("responseHandlerFieldEvaluator.handle", "responseHandlerFieldEvaluator", kindEvent, "field", fieldEval(opt("value", anyJSON), opt("parsed", object)), shapeOf(opt("effect", record).of(effect))),
+		row("responseHandlerFieldEvaluator.parse", "responseHandlerFieldEvaluator", kindContext, "field", fieldEval(opt("value", anyJSON)),
+			shapeOf(opt("value", anyJSON), opt("softFail", boolean))),
+		row("responseHandlerFieldEvaluator.handle", "responseHandlerFieldEvaluator", kindEvent, "field",
+			fieldEval(opt("value", anyJSON), opt("parsed", object)), shapeOf(opt("effect", record).of(effect))),
 	}
 }
 
@@ -245,7 +255,8 @@ func hostMethods() []Method {
 		},
 		{
 			Name: "plugin.service.call", Family: FamilyPlugin, Surface: "service", Kind: kindRPC, Target: "serviceType", Effect: external,
-			params: plugin(named("serviceType"), need("method", text).where(serviceMethod), opt("args", list)), result: shapeOf(opt("result", anyJSON)),
+			params: plugin(named("serviceType"), need("method", text).where(serviceMethod), opt("args", list)),
+			result: shapeOf(opt("result", anyJSON)),
 		},
 		{
 			Name: "plugin.appBridge.call", Family: FamilyPlugin, Surface: "appBridge", Target: "hook", Effect: external,

@@ -46,7 +46,10 @@ func TestTrustPolicyDecides(t *testing.T) {
 	})
 	unsigned, _ := ParseModule(json.RawMessage(trustDoc))
 	forged := good
-	forged.Provenance = &Provenance{Issuer: "builder", Subject: "another", DigestSHA256: good.Provenance.DigestSHA256, SignatureAlgorithm: "ed25519", Signature: good.Provenance.Signature}
+	forged.Provenance = &Provenance{
+		Issuer: "builder", Subject: "another", DigestSHA256: good.Provenance.DigestSHA256,
+		SignatureAlgorithm: "ed25519", Signature: good.Provenance.Signature,
+	}
 	verified := func(key string) *TrustPolicy {
 		return &TrustPolicy{RequireVerifiedProvenance: true, TrustedProvenancePublicKeys: map[string]string{"builder": key}}
 	}

@@ -50,7 +50,10 @@ func New(cfg Config) *Runner {
 		panic("pushcode: the program's main must begin with pushcode.Main")
 	}
 	box := sandbox.New(sandbox.Config{Scratch: cfg.Scratch, Private: cfg.Private, CacheFile: cfg.CacheFile})
-	return &Runner{box: box, codeRuntime: &codeRuntime{memory: cfg.Memory, worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()})}}
+	return &Runner{box: box, codeRuntime: &codeRuntime{
+		memory: cfg.Memory,
+		worker: worker.New(worker.Config{Walls: box, Languages: cfg.Languages, Python: systemPython()}),
+	}}
 }
 
 // Isolation is what holds the code here, for people; "" where nothing does, and then

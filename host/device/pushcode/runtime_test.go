@@ -59,7 +59,10 @@ func build() (dir string, err error) {
 	for out, c := range map[string]struct {
 		dir string
 		env []string
-	}{process: {"../../../internal/platform/worker/testdata/process", []string{"CGO_ENABLED=0"}}, guest: {"../../../internal/platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}}} {
+	}{
+		process: {"../../../internal/platform/worker/testdata/process", []string{"CGO_ENABLED=0"}},
+		guest:   {"../../../internal/platform/worker/testdata/guest", []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="}},
+	} {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 		cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -85,7 +88,10 @@ func real(t *testing.T) *codeRuntime {
 	if f := box.Facts(); f.NoT3 != "" && f.NoT2 != "" {
 		t.Skipf("SKIPPED: no sandbox can be made here: %s; %s", f.NoT3, f.NoT2)
 	}
-	return &codeRuntime{worker: worker.New(worker.Config{Walls: walls{box}, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: "/usr/bin/python3"})}
+	return &codeRuntime{worker: worker.New(worker.Config{
+		Walls:     walls{box},
+		Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: "/usr/bin/python3",
+	})}
 }
 
 // node is a device with a real runtime.
@@ -122,9 +128,15 @@ func (n node) install(t *testing.T, language, source string, exports ...string) 
 	var caps []any
 	named := strings.NewReplacer("(", "_", ")", "_", ";", "_")
 	for _, e := range exports {
-		caps = append(caps, map[string]any{"alias": e, "function_name": named.Replace("f." + e), "timeout": 15, "metadata": map[string]any{"code_binding": cmp.CodeBinding{ModuleID: "m", Export: e}}})
+		caps = append(caps, map[string]any{
+			"alias": e, "function_name": named.Replace("f." + e), "timeout": 15,
+			"metadata": map[string]any{"code_binding": cmp.CodeBinding{ModuleID: "m", Export: e}},
+		})
 	}
-	raw, err := jsonx.Marshal(map[string]any{"schema": payload.Schema, "version": "1.0", "skill_name": "s-" + language, "capabilities": caps, "runtime_modules": []any{m}})
+	raw, err := jsonx.Marshal(map[string]any{
+		"schema": payload.Schema, "version": "1.0", "skill_name": "s-" + language, "capabilities": caps,
+		"runtime_modules": []any{m},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +199,10 @@ func TestCodeOfASkillRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, args, want, fails string }{
-		{"add", `{"__args__":[1],"__kwargs__":{"b":2}}`, "3", ""}, {"count", `[3]`, "[0,1,2]", ""}, {"later", ``, `{"call_id":"c1","caller":"agent:a"}`, ""}, {"fails", ``, "", cmp.ReasonExecution},
+		{"add", `{"__args__":[1],"__kwargs__":{"b":2}}`, "3", ""},
+		{"count", `[3]`, "[0,1,2]", ""},
+		{"later", ``, `{"call_id":"c1","caller":"agent:a"}`, ""},
+		{"fails", ``, "", cmp.ReasonExecution},
 	} {
 		got, err := n.call(t, c.name, c.args, 0)
 		if got != c.want || reason(err) != c.fails {
@@ -195,14 +210,21 @@ func TestCodeOfASkillRuns(t *testing.T) {
 		}
 	}
 	var chunks []string
-	out, err := n.exec.Do(t.Context(), functions.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
-		chunks = append(chunks, string(c))
-		return nil
-	}})
+	out, err := n.exec.Do(t.Context(), functions.Request{
+		Function: "f.count",
+		Args:     cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true,
+		Emit: func(_ context.Context, c json.RawMessage) error {
+			chunks = append(chunks, string(c))
+			return nil
+		},
+	})
 	if err != nil || !out.Streamed || strings.Join(chunks, " ") != "0 1" {
 		t.Errorf("chunks = %q, output %+v, error %v, want the streamed chunks 0 and 1", chunks, out, err)
 	}
-	_, err = n.exec.Do(t.Context(), functions.Request{Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}}, Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
+	_, err = n.exec.Do(t.Context(), functions.Request{
+		Function: "f.count", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("2")}},
+		Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") },
+	})
 	if reason(err) != cmp.ReasonExecution || !strings.Contains(err.Error(), "the reader is gone") {
 		t.Error(err)
 	}
@@ -217,7 +239,11 @@ func TestPythonRunsWhereItIsAllowed(t *testing.T) {
 	if err := n.install(t, "python", snake, "add", "count", "later"); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ name, args, want string }{{"add", `{"__args__":[1],"__kwargs__":{"b":2}}`, "3"}, {"count", `[3]`, "[0,1,2]"}, {"later", ``, `"later"`}} {
+	for _, c := range []struct{ name, args, want string }{
+		{"add", `{"__args__":[1],"__kwargs__":{"b":2}}`, "3"},
+		{"count", `[3]`, "[0,1,2]"},
+		{"later", ``, `"later"`},
+	} {
 		if got, err := n.call(t, c.name, c.args, 0); got != c.want {
 			t.Errorf("%s: %s %v", c.name, got, err)
 		}
@@ -230,7 +256,8 @@ func TestWASMRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := real(t).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasi", Code: code}}, []cmp.CodeBinding{{ModuleID: "m", Export: "echo"}})
+	loaded, err := real(t).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasi", Code: code}},
+		[]cmp.CodeBinding{{ModuleID: "m", Export: "echo"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +270,8 @@ func TestWASMRuns(t *testing.T) {
 	if err != nil || string(got) != `{"args":[1],"context":{"call_id":"1","caller":""},"kwargs":{}}` {
 		t.Errorf("%s %v", got, err)
 	}
-	if _, err := real(t).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: []byte("MZ")}}, nil); reason(err) != cmp.ReasonPayload {
+	if _, err := real(t).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: []byte("MZ")}},
+		nil); reason(err) != cmp.ReasonPayload {
 		t.Error(err)
 	}
 }
@@ -252,8 +280,10 @@ func TestWhatCannotBeBound(t *testing.T) {
 	t.Parallel()
 	n := newDevice(t, real(t))
 	for name, c := range map[string]struct{ language, source, export, want string }{
-		"not there": {"javascript", script, "other", cmp.ReasonBinding}, "not callable": {"js", script, "notCallable", cmp.ReasonBinding}, "no name": {"js", script, "add();stop", cmp.ReasonBinding},
-		"syntax": {"javascript", "function (", "add", cmp.ReasonPayload}, "throws": {"javascript", "throw new Error('no')", "add", cmp.ReasonPayload}, "language": {"ruby", "x", "add", cmp.ReasonLanguage},
+		"not there": {"javascript", script, "other", cmp.ReasonBinding}, "not callable": {"js", script, "notCallable", cmp.ReasonBinding},
+		"no name": {"js", script, "add();stop", cmp.ReasonBinding},
+		"syntax":  {"javascript", "function (", "add", cmp.ReasonPayload},
+		"throws":  {"javascript", "throw new Error('no')", "add", cmp.ReasonPayload}, "language": {"ruby", "x", "add", cmp.ReasonLanguage},
 	} {
 		if err := n.install(t, c.language, c.source, c.export); reason(err) != c.want {
 			t.Errorf("%s: %v", name, err)
@@ -359,7 +389,8 @@ func FuzzExports(f *testing.F) {
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x07\x05\x01\x01f\x00\x00"))
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x07\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, code []byte) {
-		p, err := new(codeRuntime).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: code}}, []cmp.CodeBinding{{ModuleID: "m", Export: "f"}})
+		p, err := new(codeRuntime).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: code}},
+			[]cmp.CodeBinding{{ModuleID: "m", Export: "f"}})
 		if err == nil {
 			p.Release()
 		} else if reason(err) != cmp.ReasonPayload {

@@ -117,7 +117,8 @@ func TestCutLeavesAllOtherBytes(t *testing.T) {
 		{`{}`, ``, `{}`},
 	} {
 		value, rest, err := jsonx.Cut([]byte(tt.in), "x")
-		if err != nil || string(value) != tt.value || strings.Join(strings.Fields(string(rest)), "") != strings.Join(strings.Fields(tt.rest), "") {
+		if err != nil || string(value) != tt.value || strings.Join(strings.Fields(string(rest)), "") != strings.Join(strings.Fields(tt.rest),
+			"") {
 			t.Errorf("%s: %s and %s, %v", tt.in, value, rest, err)
 		}
 	}
@@ -213,7 +214,10 @@ func TestAnAnswerHasItsTimesInOneForm(t *testing.T) {
 		At   time.Time `json:"at"`
 		None time.Time `json:"none,omitzero"`
 	}
-	got, err := jsonx.Answer(map[string]any{"list": []inner{{At: at}}, "pointer": &at, "raw": jsonx.Raw(`{"at":"2026-01-02T03:04:05.12+01:00"}`)})
+	got, err := jsonx.Answer(map[string]any{
+		"list": []inner{{At: at}}, "pointer": &at,
+		"raw": jsonx.Raw(`{"at":"2026-01-02T03:04:05.12+01:00"}`),
+	})
 	const want = `{"list":[{"at":"2026-01-02T02:04:05.120Z"}],"pointer":"2026-01-02T02:04:05.120Z","raw":{"at":"2026-01-02T03:04:05.12+01:00"}}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)

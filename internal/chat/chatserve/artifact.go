@@ -18,7 +18,8 @@ func (s *Surface) refs(r *http.Request, who capability.Principal) ([]blob.Ref, e
 	manages := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
 	list = slices.DeleteFunc(list, func(ref blob.Ref) bool { return ref.Principal != who.ID && !manages })
 	if err == nil && len(list) == 0 {
-		err = capability.Errorf(capability.CodeNotFound, "artifacts", "the run %q has no artifacts, or they are gone: they are kept for a day", r.PathValue("id"))
+		err = capability.Errorf(capability.CodeNotFound, "artifacts", "the run %q has no artifacts, or they are gone: they are kept for a day",
+			r.PathValue("id"))
 	}
 	return list, err
 }

@@ -31,7 +31,8 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 		return s.dry(w, r, who, req)
 	}
 	done, err := s.Chat.Command(r.Context(), engine.Run{
-		Message: engine.Message{Principal: who, Session: req.Session, Text: req.Command, Client: r.UserAgent(), NoCache: req.NoCache}, Async: req.Async,
+		Message: engine.Message{Principal: who, Session: req.Session, Text: req.Command, Client: r.UserAgent(), NoCache: req.NoCache},
+		Async:   req.Async,
 	})
 	switch {
 	case err != nil && done.Reply.Invocation == "":
@@ -47,7 +48,8 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	default:
 		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
 		httpapi.WriteJSON(w, http.StatusOK, map[string]any{
-			"ok": true, "run_id": done.Reply.Invocation, "status": tasks.RunSucceeded, "result": jsonx.Raw(done.Reply.Result), "invocation": done.Reply,
+			"ok": true, "run_id": done.Reply.Invocation, "status": tasks.RunSucceeded, "result": jsonx.Raw(done.Reply.Result),
+			"invocation": done.Reply,
 		})
 	}
 	return nil
@@ -68,7 +70,8 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 		if err != nil {
 			return err
 		}
-		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...), engine.Member(route).String()
+		out["extension_id"], out["permissions"], out["target"] = route.Command.Extension, append([]string{}, route.Permissions()...),
+			engine.Member(route).String()
 		out["what"] = p.What
 		for key, value := range p.Details {
 			out[key] = value
@@ -89,10 +92,14 @@ func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Pr
 	}
 	status := tasks.RunStatus(strings.ToUpper(q.Get("status")))
 	if status != "" && !slices.Contains(tasks.RunStatuses(), status) {
-		return capability.Errorf(capability.CodeInvalidInput, "decode", "%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
+		return capability.Errorf(capability.CodeInvalidInput, "decode",
+			"%q is not a status of a run; use pending, running, succeeded, failed, timeout or canceled", q.Get("status"))
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{
-		"runs": s.Runs.List(who, tasks.RunFilter{Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status, Limit: int(min(limit, tasks.MaxEndedRuns))}),
+		"runs": s.Runs.List(who, tasks.RunFilter{
+			Extension: q.Get("extension_id"), Session: q.Get("session_id"), Status: status,
+			Limit: int(min(limit, tasks.MaxEndedRuns)),
+		}),
 	})
 	return nil
 }

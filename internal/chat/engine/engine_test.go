@@ -38,7 +38,10 @@ func (e *invoker) Follow(_ context.Context, inv capability.Invocation, _ func(in
 		inv.Progress(capability.Chunk{Message: "half way"})
 	}
 	reply.State = invoke.StateCompleted
-	data, err := json.Marshal(map[string]any{"output": strings.Repeat("é", 5000), "metadata": map[string]any{"exit_code": 0, "sandbox_tier": "T3"}})
+	data, err := json.Marshal(map[string]any{
+		"output":   strings.Repeat("é", 5000),
+		"metadata": map[string]any{"exit_code": 0, "sandbox_tier": "T3"},
+	})
 	reply.Result = data
 	return reply, err
 }
@@ -91,13 +94,22 @@ type rig struct {
 
 func newRig(with *model) *rig {
 	act := func(id string) command.Action { return command.Action{ID: id, Runner: "exec.x"} }
-	secretive := command.Action{ID: "login", Runner: "exec.x", Args: []command.Arg{{Name: "user"}, {Name: "password"}}, Sensitive: []string{"password"}}
+	secretive := command.Action{
+		ID: "login", Runner: "exec.x", Args: []command.Arg{{Name: "user"}, {Name: "password"}},
+		Sensitive: []string{"password"},
+	}
 	router := command.New(command.Table{Commands: append(engine.Builtins(),
-		command.Command{Name: "x", Declared: "x", Extension: "tools.x", ExtensionName: "X", Enabled: true, Summary: "Does x", Usage: "docs/USAGE.md", Actions: []command.Action{act("go"), act("deny"), act("break"), act("ask"), act("slow"), secretive}},
+		command.Command{
+			Name: "x", Declared: "x", Extension: "tools.x", ExtensionName: "X", Enabled: true, Summary: "Does x",
+			Usage: "docs/USAGE.md", Actions: []command.Action{act("go"), act("deny"), act("break"), act("ask"), act("slow"), secretive},
+		},
 		command.Command{Name: "off", Extension: "tools.off", ExtensionName: "Off", Actions: []command.Action{act("go")}},
 	)})
 	store := sessiontest.NewMemory()
-	r := &rig{engine: &invoker{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}), results: session.NewResults(session.ResultsConfig{Store: store})}
+	r := &rig{
+		engine: &invoker{}, model: with, messages: session.NewMessages(session.MessagesConfig{Store: store}),
+		results: session.NewResults(session.ResultsConfig{Store: store}),
+	}
 	cfg := engine.Config{
 		Runs: tasks.NewRuns(r.engine, time.Now), Messages: r.messages, Results: r.results, Commands: func() *command.Router { return router },
 		Usage: func(string) (string, error) { return "# How to x", nil },
@@ -144,8 +156,17 @@ func TestEveryReplyIsTextWholeAndStreamed(t *testing.T) {
 		{"a model", "hello", answers(), engine.TypeText, "Good day", ""},
 		{"a path is chat", "/etc/passwd is a file", answers(), engine.TypeText, "Good day", ""},
 		{"an escaped slash", "//x go", answers(), engine.TypeText, "Good day", ""},
-		{"a model that fails at once", "hello", &model{fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, engine.TypeError, "the model is away", capability.CodeUnavailable},
-		{"a model that fails half way", "hello", &model{pieces: []string{"Good "}, fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")}, engine.TypeError, "the model is away", capability.CodeUnavailable},
+		{
+			"a model that fails at once", "hello", &model{fail: capability.Errorf(capability.CodeUnavailable, "t", "the model is away")},
+			engine.TypeError, "the model is away", capability.CodeUnavailable,
+		},
+		{
+			"a model that fails half way", "hello", &model{
+				pieces: []string{"Good "},
+				fail:   capability.Errorf(capability.CodeUnavailable, "t", "the model is away"),
+			}, engine.TypeError, "the model is away",
+			capability.CodeUnavailable,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +211,8 @@ func TestARunLeavesItsTraceWithTheMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]any{
-		"is_extension_output": true, "extension_id": "tools.x", "extension_name": "X", "action": "slow", "command": "/x", "status": "succeeded", "run_id": "run_1", "sandbox_tier": "T3", "exit_code": 0.0,
+		"is_extension_output": true, "extension_id": "tools.x", "extension_name": "X", "action": "slow", "command": "/x", "status": "succeeded",
+		"run_id": "run_1", "sandbox_tier": "T3", "exit_code": 0.0,
 	} {
 		if m[key] != want {
 			t.Errorf("%s: %v", key, m[key])
@@ -200,7 +222,8 @@ func TestARunLeavesItsTraceWithTheMessage(t *testing.T) {
 		t.Errorf("%+v", reply)
 	}
 	call := r.engine.calls[0]
-	if call.Surface != "slash" || call.Session != "s" || string(call.Input) != `{"args":[]}` || call.Target.Member.String() != "tools.x:command:x.slow" {
+	if call.Surface != "slash" || call.Session != "s" || string(call.Input) != `{"args":[]}` ||
+		call.Target.Member.String() != "tools.x:command:x.slow" {
 		t.Errorf("%+v", call)
 	}
 }
@@ -293,7 +316,8 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(nil)
-			if _, err := r.Say(t.Context(), engine.Message{Principal: who(), Session: tt.session, Text: tt.text}, nil); capability.CodeOf(err) != tt.code {
+			if _, err := r.Say(t.Context(), engine.Message{Principal: who(), Session: tt.session, Text: tt.text},
+				nil); capability.CodeOf(err) != tt.code {
 				t.Error(err)
 			}
 		})
@@ -328,7 +352,10 @@ func TestACommandOutsideAConversation(t *testing.T) {
 	if done, err := run("/x go", true); err != nil || done.Started == nil || done.Started.ID != "run_1" {
 		t.Errorf("%+v %v", done, err)
 	}
-	for text, reason := range map[string]string{"hello": "invalid_args", "/z": "unknown_command", "/new": "invalid_args", "/stop": "invalid_args"} {
+	for text, reason := range map[string]string{
+		"hello": "invalid_args", "/z": "unknown_command", "/new": "invalid_args",
+		"/stop": "invalid_args",
+	} {
 		if _, err := run(text, false); capability.AsError(err).Reason != reason {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -61,7 +61,8 @@ func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 func (e *Engine) Route(s string) (*command.Route, error) {
 	route, is, err := e.cfg.Commands().Route(s)
 	if err == nil && !is {
-		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is no command", text.ShortenRunes(s, maxExcerpt)).With("invalid_args", "a command begins with a slash; /help lists them")
+		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is no command",
+			text.ShortenRunes(s, maxExcerpt)).With("invalid_args", "a command begins with a slash; /help lists them")
 	}
 	return route, err
 }
@@ -99,7 +100,8 @@ func (e *Engine) invocation(ctx context.Context, m Message, route *command.Route
 	about := tasks.RunLabel{Extension: route.Command.Extension, Command: "/" + route.Command.Name, Action: route.Action.ID}
 	if e.cfg.Log != nil {
 		_, err = e.cfg.Log.Append(ctx, audit.Record{
-			Logger: "chat", Event: audit.CommandRouted, Extension: about.Extension, Command: about.Command, Action: about.Action, Runner: route.Action.Runner,
+			Logger: "chat", Event: audit.CommandRouted, Extension: about.Extension, Command: about.Command, Action: about.Action,
+			Runner:  route.Action.Runner,
 			Session: m.Session, User: m.Principal.ID, Success: audit.OutcomeSuccess,
 			Metadata: audit.Metadata{
 				RunID: inv.ID, ArgsCount: len(route.Args), ArgsHash: e.cfg.Log.Digest(input), Surface: inv.Surface,

@@ -26,14 +26,20 @@ const policyWithKey = `{"requireSignedProvenance":true,"trustedProvenancePublicK
 
 func example() ([]elizafile.Endpoint, []elizafile.Record) {
 	list := []elizafile.Endpoint{
-		{ID: "home", BaseURL: "https://home.example.org/tenant/7", Token: secret.New(`t0ken 'n' "with" #\n`), AllowedModules: []string{"notes", "lamp"}, TrustPolicy: []byte(policyWithKey)},
+		{
+			ID: "home", BaseURL: "https://home.example.org/tenant/7", Token: secret.New(`t0ken 'n' "with" #\n`),
+			AllowedModules: []string{"notes", "lamp"}, TrustPolicy: []byte(policyWithKey),
+		},
 		{ID: "open", BaseURL: "http://127.0.0.1:8080"},
 	}
 	return list, []elizafile.Record{{
 		RecordedAt: elizafile.Stamp(time.Date(2026, 7, 1, 12, 0, 0, 5e6, time.UTC)), Mode: "endpoint",
 		Endpoint:   elizafile.RecordEndpoint{ID: "home", BaseURL: "https://home.example.org/tenant/7", HasToken: true},
 		Registered: []string{"@acme/notes"}, Skipped: []string{}, Unloaded: []string{},
-		TrustDecisions: []elizafile.Decision{{ModuleID: "notes", PluginName: "@acme/notes", EndpointID: "home", Trusted: true, Reason: "allowed"}},
+		TrustDecisions: []elizafile.Decision{{
+			ModuleID: "notes", PluginName: "@acme/notes", EndpointID: "home", Trusted: true,
+			Reason: "allowed",
+		}},
 	}}
 }
 
@@ -104,7 +110,8 @@ func TestRoundTrip(t *testing.T) {
 	if home.ID != "home" || home.BaseURL != "https://home.example.org/tenant/7" || home.Token.Reveal() != `t0ken 'n' "with" #\n` {
 		t.Errorf("%+v", home)
 	}
-	if d := cmp.Diff([]string{"notes", "lamp"}, home.AllowedModules); d != "" || string(home.TrustPolicy) != policyWithKey || !strings.Contains(pemKey, "\n") {
+	if d := cmp.Diff([]string{"notes", "lamp"}, home.AllowedModules); d != "" || string(home.TrustPolicy) != policyWithKey ||
+		!strings.Contains(pemKey, "\n") {
 		t.Errorf("%s %s", d, home.TrustPolicy)
 	}
 	if open.ID != "open" || !open.Token.Empty() || open.AllowedModules != nil || open.TrustPolicy != nil {

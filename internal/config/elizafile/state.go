@@ -113,7 +113,10 @@ func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 		return nil
 	}
 	gone := make(map[string]any)
-	for _, name := range []string{routerPrefix + "URL", routerPrefix + "TOKEN", remotePrefix + "URL", remotePrefix + "TOKEN", remotePrefix + "ENABLED"} {
+	for _, name := range []string{
+		routerPrefix + "URL", routerPrefix + "TOKEN", remotePrefix + "URL", remotePrefix + "TOKEN",
+		remotePrefix + "ENABLED",
+	} {
 		gone[name] = nil
 	}
 	if err := set(gone, gone); err != nil {
@@ -133,7 +136,10 @@ func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 	// config.env would win over it.
 	for _, name := range []string{"ENABLED", "URLS", "TRUST_POLICY", "ALLOWED_MODULES", "TRUST_AUDIT"} {
 		env, doc := map[string]any{"ENABLED": enabled, "URLS": closedList, "TRUST_POLICY": policyList}[name],
-			map[string]any{"ENABLED": enabled, "URLS": openList, "TRUST_POLICY": policyList, "ALLOWED_MODULES": allowList, "TRUST_AUDIT": audit}[name]
+			map[string]any{
+				"ENABLED": enabled, "URLS": openList, "TRUST_POLICY": policyList, "ALLOWED_MODULES": allowList,
+				"TRUST_AUDIT": audit,
+			}[name]
 		if err := set(map[string]any{routerPrefix + name: env}, map[string]any{routerPrefix + name: doc}); err != nil {
 			return err
 		}

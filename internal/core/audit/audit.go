@@ -229,7 +229,10 @@ func (l *Log) Ready(mutates bool) error {
 func (l *Log) Health() Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := Health{Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq, Hash: hex.EncodeToString(l.end.hash[:])}
+	h := Health{
+		Broken: l.broken.Load(), Waiting: len(l.ring) + l.draining, Lost: l.lost, Seq: l.end.seq,
+		Hash: hex.EncodeToString(l.end.hash[:]),
+	}
 	if l.cause != nil {
 		h.Cause = l.cause.Error()
 	}

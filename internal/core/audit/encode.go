@@ -45,7 +45,8 @@ func (e *encoder) encode(b []byte, r *Record) []byte {
 	}
 	// Unreachable by the limits above; never emit an overlong line all the same.
 	w := writer{b: b[:start], red: e.red, lim: limits{64, 256, 2}}
-	w.record(&Record{Time: r.Time, Level: r.Level, Event: r.Event, Success: r.Success, Metadata: Metadata{RunID: r.Metadata.RunID}}, e.gateway, true)
+	w.record(&Record{Time: r.Time, Level: r.Level, Event: r.Event, Success: r.Success, Metadata: Metadata{RunID: r.Metadata.RunID}},
+		e.gateway, true)
 	return w.b
 }
 

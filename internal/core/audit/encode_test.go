@@ -35,7 +35,10 @@ func goldenRecords() []Record {
 	return []Record{
 		sample(), full,
 		{Time: sample().Time, Event: ServerStarted, Logger: "server", Metadata: Metadata{Attrs: []Attr{{"version", "1.0"}}}},
-		{Time: sample().Time, Event: LoginFailed, Logger: "server", Error: "Authorization: Bearer abc for jct_a_xyz at https://u:p@h/ in /home/ann/x"},
+		{
+			Time: sample().Time, Event: LoginFailed, Logger: "server",
+			Error: "Authorization: Bearer abc for jct_a_xyz at https://u:p@h/ in /home/ann/x",
+		},
 	}
 }
 

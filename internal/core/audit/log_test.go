@@ -172,7 +172,8 @@ func TestAFullDiskIsHandledAsTheModeSays(t *testing.T) {
 				if strings.Count(all, `"event": "audit_degraded"`) != 1 {
 					t.Fatalf("no single note of the gap:\n%s", all)
 				}
-				if strings.Contains(all, "run_begin") != c.keptBegins || strings.Contains(all, "run_end") != c.keptEnds || !strings.Contains(all, "run_read") {
+				if strings.Contains(all, "run_begin") != c.keptBegins || strings.Contains(all, "run_end") != c.keptEnds ||
+					!strings.Contains(all, "run_read") {
 					t.Fatalf("wrong records kept:\n%s", all)
 				}
 				if err := l.Ready(true); err != nil {
@@ -272,7 +273,8 @@ func TestOpeningNotesATornLineAndACutTail(t *testing.T) {
 	cut.torn = 17
 	l = open(t, Config{Segments: cut})
 	got := strings.Join(cut.records()[3:], "\n")
-	if !strings.Contains(got, `"reason": "torn_line", "bytes": "17"`) || !strings.Contains(got, `"reason": "tail_missing", "expected_seq": "5", "found_seq": "3"`) {
+	if !strings.Contains(got, `"reason": "torn_line", "bytes": "17"`) ||
+		!strings.Contains(got, `"reason": "tail_missing", "expected_seq": "5", "found_seq": "3"`) {
 		t.Fatalf("records = %s, want torn_line with 17 bytes, and tail_missing from 5 to 3", got)
 	}
 	_ = l.Close()

@@ -92,7 +92,8 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	last := list[len(list)-1]
 	w := walker{}
 	from := place{Segment: list[0].ID}
-	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size && hd.Offset > 0 {
+	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size &&
+		hd.Offset > 0 {
 		from = hd.place
 		w.seq, w.anchor = hd.Seq, true
 		_, _ = hex.Decode(w.prev[:], []byte(hd.Hash))
@@ -134,7 +135,8 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 		}
 	}
 	if w.seq < hd.Seq {
-		notes = append(notes, trouble(BadTail, Attr{"expected_seq", strconv.FormatUint(hd.Seq, 10)}, Attr{"found_seq", strconv.FormatUint(w.seq, 10)}))
+		notes = append(notes, trouble(BadTail, Attr{"expected_seq", strconv.FormatUint(hd.Seq, 10)},
+			Attr{"found_seq", strconv.FormatUint(w.seq, 10)}))
 	}
 	c.seq, c.prev = w.seq, w.prev
 	l.mu.Lock()

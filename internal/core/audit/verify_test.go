@@ -227,7 +227,8 @@ func TestAnIndexOfOtherSegmentsIsRebuilt(t *testing.T) {
 	l = open(t, Config{Segments: other, Index: index})
 	got, err := l.Query(t.Context(), Query{Limit: 1})
 	if err != nil || runs(t, got) != "x029" || index.resets != 1 {
-		t.Fatalf(`runs(t, got) = %v, err = %v, index.resets = %v, want err == nil && runs(t, got) == "x029" && index.resets == 1`, runs(t, got), err, index.resets)
+		t.Fatalf(`runs(t, got) = %v, err = %v, index.resets = %v, want err == nil && runs(t, got) == "x029" && index.resets == 1`, runs(t, got),
+			err, index.resets)
 	}
 }
 
@@ -262,7 +263,10 @@ func TestTailReplaysAndFollows(t *testing.T) {
 func TestRetentionRemovesOldSegmentsAndIsToldFromTheft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		segs, index := &memSegments{}, &memIndex{}
-		l, err := Open(t.Context(), Config{Segments: segs, Index: index, SegmentBytes: 20 << 10, Retain: 48 * time.Hour, SyncEvery: 10 * time.Minute})
+		l, err := Open(t.Context(), Config{
+			Segments: segs, Index: index, SegmentBytes: 20 << 10, Retain: 48 * time.Hour,
+			SyncEvery: 10 * time.Minute,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,7 +96,8 @@ func (r *ruling) lostAll(e *Entry) bool {
 // replaced by another backend.
 func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	fail := func(code capability.Code, reason, format string, args ...any) (BackendChoice, error) {
-		return BackendChoice{}, capability.Errorf(code, "catalog.backend", format, args...).With(reason, "see what there is with: junctor catalog internal")
+		return BackendChoice{}, capability.Errorf(code, "catalog.backend", format, args...).With(reason,
+			"see what there is with: junctor catalog internal")
 	}
 	r := s.ruling
 	id := req.ID
@@ -137,9 +138,11 @@ func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	}
 	switch {
 	case len(found) == 0 && withheld:
-		return fail(capability.CodeSlotConflict, "backend_selector_conflict", "several backends of class %s claim the same selector and nobody said which shall have it", req.Class)
+		return fail(capability.CodeSlotConflict, "backend_selector_conflict",
+			"several backends of class %s claim the same selector and nobody said which shall have it", req.Class)
 	case len(found) == 0:
-		return fail(capability.CodeNotFound, "backend_not_found", "there is no backend %s", strings.Join(slices.DeleteFunc([]string{req.Class, id, req.Selector}, func(p string) bool { return p == "" }), " "))
+		return fail(capability.CodeNotFound, "backend_not_found", "there is no backend %s",
+			strings.Join(slices.DeleteFunc([]string{req.Class, id, req.Selector}, func(p string) bool { return p == "" }), " "))
 	case id != "" && (len(found) > 1 || withheld):
 		return fail(capability.CodeSlotConflict, "backend_selector_conflict", "several backends of class %s are called %s", req.Class, id)
 	}
@@ -203,9 +206,15 @@ func (s *Snapshot) Blocking() []BlockingIssue {
 		switch {
 		case n == 1, len(ids) == 1 && set.Selected == "":
 		case len(ids) == 0, set.Selected != "" && n == 0:
-			out = append(out, BlockingIssue{class, "backend_not_found", fmt.Sprintf("set catalog.backends.%s.selected to one of: %s", class, strings.Join(ids, ", "))})
+			out = append(out, BlockingIssue{
+				class, "backend_not_found",
+				fmt.Sprintf("set catalog.backends.%s.selected to one of: %s", class, strings.Join(ids, ", ")),
+			})
 		default:
-			out = append(out, BlockingIssue{class, "backend_slot_conflict", fmt.Sprintf("set catalog.backends.%s.selected to one of: %s", class, strings.Join(ids, ", "))})
+			out = append(out, BlockingIssue{
+				class, "backend_slot_conflict",
+				fmt.Sprintf("set catalog.backends.%s.selected to one of: %s", class, strings.Join(ids, ", ")),
+			})
 		}
 	}
 	return out

@@ -148,7 +148,8 @@ func (c *Catalog) admit(list []capability.Batch) error {
 	seen := make(map[string]string) // source by lower-case extension id
 	for _, b := range list {
 		if b.Source == "" || sources[b.Source] {
-			return capability.Errorf(capability.CodeInternal, "catalog.apply", "a batch needs the name of its source, and no other batch beside it may have it")
+			return capability.Errorf(capability.CodeInternal, "catalog.apply",
+				"a batch needs the name of its source, and no other batch beside it may have it")
 		}
 		sources[b.Source] = true
 		if err := c.admitOne(b, seen); err != nil {
@@ -162,7 +163,8 @@ func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
 	for i := range b.Modules {
 		m := &b.Modules[i]
 		if m.Extension == "" || strings.ContainsAny(m.Extension, "/#@") {
-			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is no id", b.Source, m.ID, m.Extension).
+			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is no id", b.Source,
+				m.ID, m.Extension).
 				With("invalid_id", "")
 		}
 		key := strings.ToLower(m.Extension)

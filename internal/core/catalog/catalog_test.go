@@ -60,11 +60,17 @@ func built(t testing.TB, settings catalog.Settings, modules ...capability.Module
 }
 
 func tool(id, name string) capability.Contribution {
-	return capability.Contribution{ID: id, Kind: "capability.agent-tool", Tool: name, Member: capability.Member{Module: "tools", Kind: "action", Name: id}}
+	return capability.Contribution{
+		ID: id, Kind: "capability.agent-tool", Tool: name,
+		Member: capability.Member{Module: "tools", Kind: "action", Name: id},
+	}
 }
 
 func adapter(action, kind, account string) capability.Contribution {
-	return capability.Contribution{ID: "adapter", Kind: "adapter.runtime", Action: capability.Action(action), Provider: capability.NewProviderKey("messaging", kind, account)}
+	return capability.Contribution{
+		ID: "adapter", Kind: "adapter.runtime", Action: capability.Action(action),
+		Provider: capability.NewProviderKey("messaging", kind, account),
+	}
 }
 
 func memory(id, selector string, state capability.State) capability.Contribution {
@@ -233,12 +239,13 @@ func TestExtensionIDsAreNeverTakenOver(t *testing.T) {
 	c := empty(t, catalog.Settings{})
 	apply(t, c, module("tools", tool("x", "go")))
 	for name, b := range map[string]capability.Batch{
-		"held":           {Source: "two", Modules: []capability.Module{module("Tools", tool("y", "other"))}},
-		"twice":          {Source: "two", Modules: []capability.Module{module("new"), module("NEW")}},
-		"a slash":        {Source: "two", Modules: []capability.Module{module("to/ols")}},
-		"nothing":        {Source: "two", Modules: []capability.Module{{}}},
-		"contributions":  {Source: "two", Modules: []capability.Module{module("other", tool("y", "a"), tool("y", "b"))}},
-		"same instances": {Source: "two", Modules: []capability.Module{module("other", adapter("message.send", "a", "b"), adapter("message.send", "c", "b"))}},
+		"held":          {Source: "two", Modules: []capability.Module{module("Tools", tool("y", "other"))}},
+		"twice":         {Source: "two", Modules: []capability.Module{module("new"), module("NEW")}},
+		"a slash":       {Source: "two", Modules: []capability.Module{module("to/ols")}},
+		"nothing":       {Source: "two", Modules: []capability.Module{{}}},
+		"contributions": {Source: "two", Modules: []capability.Module{module("other", tool("y", "a"), tool("y", "b"))}},
+		"same instances": {Source: "two", Modules: []capability.Module{module("other", adapter("message.send", "a", "b"),
+			adapter("message.send", "c", "b"))}},
 	} {
 		before := c.Snapshot()
 		_, changed, err := c.Replace(b)
@@ -257,7 +264,8 @@ func TestLookups(t *testing.T) {
 	t.Parallel()
 	m := module("remote.tools", tool("x", "go"), adapter("message.send", "slack", "work"), adapter("message.send", "slack", "home"))
 	other := module("local.tools", tool("x", "go"))
-	s := built(t, catalog.Settings{}, m, other, module("task-agent", capability.Contribution{ID: "t", Kind: "capability.agent-tool", Action: "task-agent.task.create"}))
+	s := built(t, catalog.Settings{}, m, other, module("task-agent",
+		capability.Contribution{ID: "t", Kind: "capability.agent-tool", Action: "task-agent.task.create"}))
 	ids := func(list []*catalog.Entry) (out []string) {
 		for _, e := range list {
 			out = append(out, string(e.ID))
@@ -377,7 +385,8 @@ func TestRejections(t *testing.T) {
 		}
 	}
 	// A contribution is rejected as a whole, not action by action.
-	s := built(t, catalog.Settings{}, module("a", adapter("message.send", "slack", "work"), adapter("message.teleport", "slack", "work"), tool("t", "t")))
+	s := built(t, catalog.Settings{}, module("a", adapter("message.send", "slack", "work"), adapter("message.teleport", "slack", "work"),
+		tool("t", "t")))
 	if s.Len() != 1 || s.Rejected()["a/adapter"] == "" {
 		t.Errorf(`s.Len() = %v, s.Rejected() = %v, want s.Len() == 1 && s.Rejected()["a/adapter"] != ""`, s.Len(), s.Rejected())
 	}
@@ -437,7 +446,8 @@ func TestARegistryRowLimitsWhatAModuleSaysOfIt(t *testing.T) {
 			t.Errorf("%q became %s: %s", claimed, e.Effect, e.Description())
 		}
 		c.Action = ""
-		if e := built(t, catalog.Settings{}, module("a", c)).Action("ext.a.x")[0]; claimed == "" && e.Effect != capability.EffectExternal || e.Description() != c.Description {
+		if e := built(t, catalog.Settings{}, module("a", c)).Action("ext.a.x")[0]; claimed == "" && e.Effect != capability.EffectExternal ||
+			e.Description() != c.Description {
 			t.Errorf("a tool of effect %q has %s", claimed, e.Effect)
 		}
 	}
@@ -454,7 +464,10 @@ func TestProviderKeys(t *testing.T) {
 		{adapter("message.send", "slack", "work"), "messaging:slack:work"},
 		{memory("x", "lancedb", ""), "memory:lancedb:default"},
 		{backend("alt", 0, ""), "runtime-backend:acp:alt"},
-		{capability.Contribution{ID: "x", Kind: "capability.context-engine", Arbitration: &capability.Arbitration{Slot: "context-engine", SelectorID: "lossless"}}, "context-engine:lossless:default"},
+		{capability.Contribution{
+			ID: "x", Kind: "capability.context-engine",
+			Arbitration: &capability.Arbitration{Slot: "context-engine", SelectorID: "lossless"},
+		}, "context-engine:lossless:default"},
 		{capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "acme.invoice.list"}, "acme:tools:default"},
 	} {
 		for e := range built(t, catalog.Settings{}, module("mcp.tools", tt.c)).Entries() {
@@ -473,13 +486,15 @@ func TestSettingsThatAreNone(t *testing.T) {
 	c := empty(t, catalog.Settings{})
 	before := c.Snapshot()
 	for name, s := range map[string]catalog.Settings{
-		"slot": slots("throne", catalog.SlotSetting{}), "slot mode": slots("memory", catalog.SlotSetting{Mode: "chaos"}), "parallel engine": slots("context-engine", catalog.SlotSetting{Mode: "parallel"}),
+		"slot": slots("throne", catalog.SlotSetting{}), "slot mode": slots("memory", catalog.SlotSetting{Mode: "chaos"}),
+		"parallel engine":    slots("context-engine", catalog.SlotSetting{Mode: "parallel"}),
 		"override of nobody": slots("memory", catalog.SlotSetting{Overrides: []catalog.SlotOverride{{Selected: "x"}}}),
 		"override's mode":    slots("memory", catalog.SlotSetting{Overrides: []catalog.SlotOverride{{Agent: "a", Mode: "x"}}}),
 		"crossContext":       {CrossContext: "sometimes"}, "onCollision": {Naming: catalog.NamingSetting{OnCollision: "fight"}},
-		"map without tool": {CanonicalMap: []catalog.Mapping{{Ext: "x", Action: "a.b"}}}, "map to nonsense": {CanonicalMap: []catalog.Mapping{{Ext: "x", Tool: "t", Action: "A"}}},
-		"map to a tool":  {CanonicalMap: []catalog.Mapping{{Ext: "x", Tool: "t", Action: "ext.a.b"}}},
-		"forced default": {ForcedDefaults: []catalog.ForcedDefault{{Action: "x"}}}, "rule": {Policy: []rules.Rule{{Effect: "maybe"}}},
+		"map without tool": {CanonicalMap: []catalog.Mapping{{Ext: "x", Action: "a.b"}}},
+		"map to nonsense":  {CanonicalMap: []catalog.Mapping{{Ext: "x", Tool: "t", Action: "A"}}},
+		"map to a tool":    {CanonicalMap: []catalog.Mapping{{Ext: "x", Tool: "t", Action: "ext.a.b"}}},
+		"forced default":   {ForcedDefaults: []catalog.ForcedDefault{{Action: "x"}}}, "rule": {Policy: []rules.Rule{{Effect: "maybe"}}},
 	} {
 		if _, err := catalog.New(s, 0); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", name, err)
@@ -494,10 +509,12 @@ func TestComposedMembersAreOrdered(t *testing.T) {
 	t.Parallel()
 	member := func(id string, priority int, state capability.State) capability.Contribution {
 		return capability.Contribution{
-			ID: id, Kind: "capability.context-augmenter", Arbitration: &capability.Arbitration{ComposePriority: priority}, Availability: capability.Availability{State: state},
+			ID: id, Kind: "capability.context-augmenter", Arbitration: &capability.Arbitration{ComposePriority: priority},
+			Availability: capability.Availability{State: state},
 		}
 	}
-	s := built(t, catalog.Settings{}, module("zed", member("a", 5, ""), member("b", 0, "")), module("alpha", member("b", 0, ""), member("a", 0, ""), member("c", 9, capability.StateUnavailable)))
+	s := built(t, catalog.Settings{}, module("zed", member("a", 5, ""), member("b", 0, "")),
+		module("alpha", member("b", 0, ""), member("a", 0, ""), member("c", 9, capability.StateUnavailable)))
 	var got []string
 	for _, e := range s.Compose("capability.context-augmenter") {
 		got = append(got, e.Runtime)
@@ -512,9 +529,15 @@ func TestBatchesAppliedTogetherAreWhatTheyAreOneAfterTheOther(t *testing.T) {
 	of := func(source string, modules ...string) capability.Batch {
 		b := capability.Batch{Source: source}
 		for _, m := range modules {
-			b.Modules = append(b.Modules, capability.Module{Extension: "remote." + m, ID: m, Origin: "endpoint", Contributions: []capability.Contribution{
-				{ID: "tool", Kind: "capability.agent-tool", Action: "fn.same", Effect: capability.EffectRead, Provider: capability.NewProviderKey("fn", "node", source)},
-			}})
+			b.Modules = append(b.Modules, capability.Module{
+				Extension: "remote." + m, ID: m, Origin: "endpoint",
+				Contributions: []capability.Contribution{
+					{
+						ID: "tool", Kind: "capability.agent-tool", Action: "fn.same", Effect: capability.EffectRead,
+						Provider: capability.NewProviderKey("fn", "node", source),
+					},
+				},
+			})
 		}
 		return b
 	}

@@ -39,7 +39,8 @@ func TestABuildThatPanicsLeavesTheOldSnapshot(t *testing.T) {
 	before := apply(t, c, module("a", tool("x", "go")))
 	b := capability.Batch{Source: "b", Modules: []capability.Module{module("b", tool("x", "go"))}, Providers: []capability.Provider{&faulty{}}}
 	_, changed, err := c.Replace(b)
-	if capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "build_failed" || changed || c.Snapshot() != before {
+	if capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "build_failed" || changed ||
+		c.Snapshot() != before {
 		t.Fatalf("%v, changed %v", err, changed)
 	}
 	if strings.Contains(capability.AsError(err).Message, "no key") {

@@ -28,7 +28,10 @@ func TestSlots(t *testing.T) {
 	tiers := []catalog.SlotOverride{
 		{Workspace: "w", Selected: "b"}, {Agent: "a", Selected: "c"}, {Workspace: "w", Agent: "a", Selected: "d", Mode: "parallel"},
 	}
-	four := []capability.Module{module("x1", memory("s", "builtin", "")), module("x2", memory("s", "b", "")), module("x3", memory("s", "c", "")), module("x4", memory("s", "d", ""))}
+	four := []capability.Module{
+		module("x1", memory("s", "builtin", "")), module("x2", memory("s", "b", "")),
+		module("x3", memory("s", "c", "")), module("x4", memory("s", "d", "")),
+	}
 	needy := memory("store", "builtin", "")
 	needy.Depends = &capability.Depends{Requires: []string{"none/x"}}
 	for _, tt := range []struct {
@@ -39,24 +42,98 @@ func TestSlots(t *testing.T) {
 		want             string // source, mode, winner or error, available
 		left             string // entries the choice leaves out
 	}{
-		{"default", catalog.Settings{}, []capability.Module{core, lance}, "", "", "slot_default exclusive core/store builtin,lancedb -lance/store", "lance/store"},
-		{"blank is the default", slot("  ", ""), []capability.Module{core, lance}, "", "", "slot_default exclusive core/store builtin,lancedb -lance/store", "lance/store"},
-		{"configured", slot(" lancedb ", ""), []capability.Module{core, lance}, "", "", "configured exclusive lance/store builtin,lancedb -core/store", "core/store"},
-		{"by runtime id", slot("lance/store", ""), []capability.Module{core, lance}, "", "", "configured exclusive lance/store builtin,lancedb -core/store", "core/store"},
-		{"parallel leaves nothing out", slot("lancedb", "parallel"), []capability.Module{core, lance}, "", "", "configured parallel lance/store builtin,lancedb -core/store", ""},
-		{"unknown", slot("qdrant", ""), []capability.Module{core, lance}, "", "", "configured exclusive slot_provider_unknown builtin,lancedb", "core/store lance/store"},
-		{"one other candidate is no fallback", catalog.Settings{}, []capability.Module{lance}, "", "", "slot_default exclusive slot_provider_unknown lancedb", "lance/store"},
+		{
+			"default",
+			catalog.Settings{},
+			[]capability.Module{core, lance},
+			"", "",
+			"slot_default exclusive core/store builtin,lancedb -lance/store", "lance/store",
+		},
+		{
+			"blank is the default", slot("  ", ""),
+			[]capability.Module{core, lance},
+			"", "",
+			"slot_default exclusive core/store builtin,lancedb -lance/store", "lance/store",
+		},
+		{
+			"configured", slot(" lancedb ", ""),
+			[]capability.Module{core, lance},
+			"", "",
+			"configured exclusive lance/store builtin,lancedb -core/store", "core/store",
+		},
+		{
+			"by runtime id", slot("lance/store", ""),
+			[]capability.Module{core, lance},
+			"", "",
+			"configured exclusive lance/store builtin,lancedb -core/store", "core/store",
+		},
+		{
+			"parallel leaves nothing out", slot("lancedb", "parallel"),
+			[]capability.Module{core, lance},
+			"", "",
+			"configured parallel lance/store builtin,lancedb -core/store", "",
+		},
+		{
+			"unknown", slot("qdrant", ""),
+			[]capability.Module{core, lance},
+			"", "", "configured exclusive slot_provider_unknown builtin,lancedb",
+			"core/store lance/store",
+		},
+		{
+			"one other candidate is no fallback",
+			catalog.Settings{},
+			[]capability.Module{lance},
+			"", "",
+			"slot_default exclusive slot_provider_unknown lancedb", "lance/store",
+		},
 		{"nobody", catalog.Settings{}, nil, "", "", "slot_default exclusive slot_provider_unknown ", ""},
-		{"ambiguous", catalog.Settings{}, []capability.Module{core, module("fork", memory("store", "builtin", ""))}, "", "", "slot_default exclusive slot_ambiguous builtin", "core/store fork/store"},
-		{"down", catalog.Settings{}, []capability.Module{module("core", memory("store", "builtin", down)), lance}, "", "", "slot_default exclusive slot_provider_unavailable builtin,lancedb", "core/store lance/store"},
-		{"withheld", catalog.Settings{}, []capability.Module{module("core", needy), lance}, "", "", "slot_default exclusive slot_provider_unavailable builtin,lancedb", "core/store lance/store"},
-		{"disabled", slot("off", ""), []capability.Module{core, dormant("disabled")}, "", "", "configured exclusive slot_provider_disabled builtin", "core/store"},
-		{"not activated", slot("off/store", ""), []capability.Module{core, dormant("approved")}, "", "", "configured exclusive slot_provider_unavailable builtin", "core/store"},
+		{
+			"ambiguous",
+			catalog.Settings{},
+			[]capability.Module{core, module("fork", memory("store", "builtin", ""))},
+			"", "",
+			"slot_default exclusive slot_ambiguous builtin", "core/store fork/store",
+		},
+		{
+			"down",
+			catalog.Settings{},
+			[]capability.Module{module("core", memory("store", "builtin", down)), lance},
+			"", "",
+			"slot_default exclusive slot_provider_unavailable builtin,lancedb", "core/store lance/store",
+		},
+		{
+			"withheld",
+			catalog.Settings{},
+			[]capability.Module{module("core", needy), lance},
+			"", "",
+			"slot_default exclusive slot_provider_unavailable builtin,lancedb", "core/store lance/store",
+		},
+		{
+			"disabled", slot("off", ""),
+			[]capability.Module{core, dormant("disabled")},
+			"", "",
+			"configured exclusive slot_provider_disabled builtin", "core/store",
+		},
+		{
+			"not activated", slot("off/store", ""),
+			[]capability.Module{core, dormant("approved")},
+			"", "",
+			"configured exclusive slot_provider_unavailable builtin", "core/store",
+		},
 		{"base", slot("builtin", "", tiers...), four, "v", "z", "configured exclusive x1/s b,builtin,c,d -x2/s,x3/s,x4/s", "x2/s x3/s x4/s"},
 		{"workspace", slot("builtin", "", tiers...), four, "w", "z", "configured exclusive x2/s b,builtin,c,d -x1/s,x3/s,x4/s", "x1/s x3/s x4/s"},
-		{"agent beats workspace", slot("builtin", "", tiers...), four, "v", "a", "configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s", "x1/s x2/s x4/s"},
-		{"agent beats workspace where both are named", slot("builtin", "", tiers[:2]...), four, "w", "a", "configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s", "x1/s x2/s x4/s"},
-		{"both beat either, and bring their mode", slot("builtin", "", tiers...), four, "w", "a", "configured parallel x4/s b,builtin,c,d -x1/s,x2/s,x3/s", ""},
+		{
+			"agent beats workspace", slot("builtin", "", tiers...), four, "v", "a", "configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s",
+			"x1/s x2/s x4/s",
+		},
+		{
+			"agent beats workspace where both are named", slot("builtin", "", tiers[:2]...), four, "w", "a",
+			"configured exclusive x3/s b,builtin,c,d -x1/s,x2/s,x4/s", "x1/s x2/s x4/s",
+		},
+		{
+			"both beat either, and bring their mode", slot("builtin", "", tiers...), four, "w", "a",
+			"configured parallel x4/s b,builtin,c,d -x1/s,x2/s,x3/s", "",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +142,8 @@ func TestSlots(t *testing.T) {
 			got := choice.Source + " " + choice.Mode + " " + choice.Winner
 			if choice.Err != nil {
 				got += choice.Err.Code
-				if e := catalog.AsSlotError(fmt.Errorf("wrapped: %w", choice.Err)); e != choice.Err || e.Remediation == "" || e.Error() == "" || capability.AsError(e).Reason != e.Code {
+				if e := catalog.AsSlotError(fmt.Errorf("wrapped: %w", choice.Err)); e != choice.Err || e.Remediation == "" || e.Error() == "" ||
+					capability.AsError(e).Reason != e.Code {
 					t.Errorf("%+v", e)
 				}
 			}
@@ -114,7 +192,8 @@ func TestSlots(t *testing.T) {
 
 func TestBackends(t *testing.T) {
 	t.Parallel()
-	const ok, degraded, bad, unknown = capability.HealthHealthy, capability.HealthDegraded, capability.HealthUnhealthy, capability.HealthUnknown
+	const ok, degraded, bad, unknown = capability.HealthHealthy, capability.HealthDegraded, capability.HealthUnhealthy,
+		capability.HealthUnknown
 	exclusive := func(selected string) catalog.Settings {
 		return catalog.Settings{Backends: map[string]catalog.BackendSetting{"acp": {Exclusive: true, Selected: selected}}}
 	}
@@ -130,35 +209,177 @@ func TestBackends(t *testing.T) {
 		want     string
 		blocking string
 	}{
-		{"rank", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "b", ""},
-		{"no word on health is health", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ""))}, catalog.BackendRequest{}, "a", ""},
-		{"health before rank", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, degraded))}, catalog.BackendRequest{}, "a", ""},
-		{"degraded if nothing is well", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, bad), backend("b", 0, degraded))}, catalog.BackendRequest{}, "b degraded", ""},
-		{"state counts as health", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok), off, slow)}, catalog.BackendRequest{}, "a", ""},
-		{"unknown is never picked", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, unknown), backend("b", 1, bad))}, catalog.BackendRequest{}, "backend_unavailable", ""},
-		{"extension id, then contribution id", catalog.Settings{}, []capability.Module{module("f", backend("a", 1, ok)), module("e", backend("z", 1, ok), backend("b", 1, ok))}, catalog.BackendRequest{}, "b", ""},
-		{"operator's rank", catalog.Settings{Ranks: map[capability.ProviderKey]int{"runtime-backend:acp:a": 7}}, []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "a", ""},
-		{"by id", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{ID: "a"}, "a", ""},
-		{"by id, unhealthy", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, bad), backend("b", 2, ok))}, catalog.BackendRequest{ID: "a"}, "backend_unavailable", ""},
-		{"by id, absent", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok))}, catalog.BackendRequest{ID: "z"}, "backend_not_found", ""},
-		{"by id, two", catalog.Settings{}, []capability.Module{module("e", backend("a", 1, ok)), module("f", backend("a", 1, ok))}, catalog.BackendRequest{ID: "a"}, "backend_selector_conflict", ""},
-		{"configured", catalog.Settings{Backends: map[string]catalog.BackendSetting{"acp": {Selected: "a"}}}, []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "a", ""},
-		{"configured and unhealthy is not replaced", catalog.Settings{Backends: map[string]catalog.BackendSetting{"acp": {Selected: "a"}}}, []capability.Module{module("e", backend("a", 1, bad), backend("b", 2, ok))}, catalog.BackendRequest{}, "backend_unavailable", ""},
-		{"by selector", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok), backend("b", 2, ok, "s"), backend("c", 3, ok, "s"))}, catalog.BackendRequest{Selector: "s"}, "c", ""},
-		{"by selector, absent", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "s"))}, catalog.BackendRequest{Selector: "a"}, "backend_not_found", ""},
-		{"contested selector", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "!", "s")), module("f", backend("b", 9, ok, "s"))}, catalog.BackendRequest{Selector: "s"}, "backend_selector_conflict", ""},
-		{"contested everything", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "!", "s")), module("f", backend("b", 9, ok, "s"))}, catalog.BackendRequest{}, "backend_selector_conflict", ""},
-		{"contested in part", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "!", "s")), module("f", backend("b", 9, ok, "s", "t"))}, catalog.BackendRequest{}, "b", ""},
-		{"a selector named twice is no contest", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "!", "s", "s"))}, catalog.BackendRequest{Selector: "s"}, "a", ""},
-		{"pinned", catalog.Settings{Owners: map[string]string{"acp:s": "f/b"}}, []capability.Module{module("e", backend("a", 9, ok, "!", "s")), module("f", backend("b", 0, ok, "s"))}, catalog.BackendRequest{Selector: "s"}, "b", ""},
-		{"shared by agreement", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok, "s")), module("f", backend("b", 0, ok, "s"))}, catalog.BackendRequest{Selector: "s"}, "a", ""},
+		{
+			"rank",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"b",
+			"",
+		},
+		{
+			"no word on health is health",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ""))},
+			catalog.BackendRequest{},
+			"a",
+			"",
+		},
+		{
+			"health before rank",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, degraded))},
+			catalog.BackendRequest{},
+			"a", "",
+		},
+		{
+			"degraded if nothing is well",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, bad), backend("b", 0, degraded))},
+			catalog.BackendRequest{},
+			"b degraded", "",
+		},
+		{
+			"state counts as health",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok), off, slow)},
+			catalog.BackendRequest{},
+			"a", "",
+		},
+		{
+			"unknown is never picked",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, unknown), backend("b", 1, bad))},
+			catalog.BackendRequest{},
+			"backend_unavailable", "",
+		},
+		{
+			"extension id, then contribution id",
+			catalog.Settings{},
+			[]capability.Module{module("f", backend("a", 1, ok)), module("e", backend("z", 1, ok), backend("b", 1, ok))},
+			catalog.BackendRequest{},
+			"b", "",
+		},
+		{
+			"operator's rank",
+			catalog.Settings{Ranks: map[capability.ProviderKey]int{"runtime-backend:acp:a": 7}},
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"a", "",
+		},
+		{
+			"by id",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{ID: "a"},
+			"a", "",
+		},
+		{
+			"by id, unhealthy",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, bad), backend("b", 2, ok))},
+			catalog.BackendRequest{ID: "a"},
+			"backend_unavailable", "",
+		},
+		{
+			"by id, absent",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok))},
+			catalog.BackendRequest{ID: "z"},
+			"backend_not_found", "",
+		},
+		{
+			"by id, two",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 1, ok)), module("f", backend("a", 1, ok))},
+			catalog.BackendRequest{ID: "a"},
+			"backend_selector_conflict", "",
+		},
+		{
+			"configured",
+			catalog.Settings{Backends: map[string]catalog.BackendSetting{"acp": {Selected: "a"}}},
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"a", "",
+		},
+		{
+			"configured and unhealthy is not replaced",
+			catalog.Settings{Backends: map[string]catalog.BackendSetting{"acp": {Selected: "a"}}},
+			[]capability.Module{module("e", backend("a", 1, bad), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"backend_unavailable", "",
+		},
+		{"by selector", catalog.Settings{}, []capability.Module{module("e", backend("a", 9, ok), backend("b", 2, ok, "s"),
+			backend("c", 3, ok, "s"))}, catalog.BackendRequest{Selector: "s"}, "c", ""},
+		{
+			"by selector, absent",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 9, ok, "s"))},
+			catalog.BackendRequest{Selector: "a"},
+			"backend_not_found", "",
+		},
+		{"contested selector", catalog.Settings{}, []capability.Module{
+			module("e", backend("a", 9, ok, "!", "s")),
+			module("f", backend("b", 9, ok, "s")),
+		}, catalog.BackendRequest{Selector: "s"}, "backend_selector_conflict", ""},
+		{"contested everything", catalog.Settings{}, []capability.Module{
+			module("e", backend("a", 9, ok, "!", "s")),
+			module("f", backend("b", 9, ok, "s")),
+		}, catalog.BackendRequest{}, "backend_selector_conflict", ""},
+		{"contested in part", catalog.Settings{}, []capability.Module{
+			module("e", backend("a", 9, ok, "!", "s")),
+			module("f", backend("b", 9, ok, "s", "t")),
+		}, catalog.BackendRequest{}, "b", ""},
+		{
+			"a selector named twice is no contest",
+			catalog.Settings{},
+			[]capability.Module{module("e", backend("a", 9, ok, "!", "s", "s"))},
+			catalog.BackendRequest{Selector: "s"},
+			"a", "",
+		},
+		{
+			"pinned",
+			catalog.Settings{Owners: map[string]string{"acp:s": "f/b"}},
+			[]capability.Module{module("e", backend("a", 9, ok, "!", "s")), module("f", backend("b", 0, ok, "s"))},
+			catalog.BackendRequest{Selector: "s"},
+			"b", "",
+		},
+		{"shared by agreement", catalog.Settings{}, []capability.Module{
+			module("e", backend("a", 9, ok, "s")),
+			module("f", backend("b", 0, ok, "s")),
+		}, catalog.BackendRequest{Selector: "s"}, "a", ""},
 
 		{"exclusive class, one", exclusive(""), []capability.Module{module("e", backend("a", 1, ok))}, catalog.BackendRequest{}, "a", ""},
-		{"exclusive class, two", exclusive(""), []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{ID: "a"}, "a", "acp:backend_slot_conflict"},
-		{"exclusive class, two, the default among them", exclusive(""), []capability.Module{module("e", backend("builtin", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "builtin", ""},
-		{"exclusive class, selected", exclusive("a"), []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "a", ""},
-		{"exclusive class, selected one is missing", exclusive("z"), []capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))}, catalog.BackendRequest{}, "backend_not_found", "acp:backend_not_found"},
-		{"exclusive class, selected one is there twice", exclusive("a"), []capability.Module{module("e", backend("a", 1, ok)), module("f", backend("a", 2, ok))}, catalog.BackendRequest{}, "backend_selector_conflict", "acp:backend_slot_conflict"},
+		{
+			"exclusive class, two", exclusive(""),
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{ID: "a"},
+			"a", "acp:backend_slot_conflict",
+		},
+		{
+			"exclusive class, two, the default among them", exclusive(""),
+			[]capability.Module{module("e", backend("builtin", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"builtin", "",
+		},
+		{
+			"exclusive class, selected", exclusive("a"),
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"a", "",
+		},
+		{
+			"exclusive class, selected one is missing", exclusive("z"),
+			[]capability.Module{module("e", backend("a", 1, ok), backend("b", 2, ok))},
+			catalog.BackendRequest{},
+			"backend_not_found", "acp:backend_not_found",
+		},
+		{
+			"exclusive class, selected one is there twice", exclusive("a"),
+			[]capability.Module{module("e", backend("a", 1, ok)), module("f", backend("a", 2, ok))},
+			catalog.BackendRequest{},
+			"backend_selector_conflict", "acp:backend_slot_conflict",
+		},
 		{"exclusive class, none", exclusive(""), nil, catalog.BackendRequest{}, "backend_not_found", "acp:backend_not_found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,18 +436,55 @@ func TestDependencies(t *testing.T) {
 		{"there", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x")), module("b", tool("x", "x"))}, ""},
 		{"a host's contribution counts", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/cli")), module("b", cli)}, ""},
 		{"missing", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x"), tool("y", "y"))}, "a/x=dependency_missing"},
-		{"one of two is missing", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x", "b/y")), module("b", tool("x", "x"))}, "a/x=dependency_missing"},
-		{"chain", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x")), module("b", needs("x", "c/x")), module("c", needs("x", "z/z"))}, "a/x=dependency_missing b/x=dependency_missing c/x=dependency_missing"},
-		{"chain that holds", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x")), module("b", needs("x", "c/x")), module("c", tool("x", "x"))}, ""},
-		{"cycle, and who leans on it", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x")), module("b", needs("x", "a/x")), module("c", needs("x", "a/x"))}, "a/x=dependency_missing b/x=dependency_missing c/x=dependency_missing"},
+		{
+			"one of two is missing",
+			catalog.Settings{},
+			[]capability.Module{module("a", needs("x", "b/x", "b/y")), module("b", tool("x", "x"))},
+			"a/x=dependency_missing",
+		},
+		{"chain", catalog.Settings{}, []capability.Module{
+			module("a", needs("x", "b/x")), module("b", needs("x", "c/x")),
+			module("c", needs("x", "z/z")),
+		}, "a/x=dependency_missing b/x=dependency_missing c/x=dependency_missing"},
+		{"chain that holds", catalog.Settings{}, []capability.Module{
+			module("a", needs("x", "b/x")), module("b", needs("x", "c/x")),
+			module("c", tool("x", "x")),
+		}, ""},
+		{"cycle, and who leans on it", catalog.Settings{}, []capability.Module{
+			module("a", needs("x", "b/x")), module("b", needs("x", "a/x")),
+			module("c", needs("x", "a/x")),
+		}, "a/x=dependency_missing b/x=dependency_missing c/x=dependency_missing"},
 		{"itself", catalog.Settings{}, []capability.Module{module("a", needs("x", "a/x"))}, "a/x=dependency_missing"},
 		{"disabled", catalog.Settings{}, []capability.Module{module("a", needs("x", "d/x")), dormant}, "a/x=dependency_missing"},
 		{"rejected", catalog.Settings{}, []capability.Module{module("a", needs("x", "b/x")), module("b", bad)}, "a/x=dependency_missing"},
-		{"conflict", catalog.Settings{}, []capability.Module{module("a", against("x", "b/x")), module("b", tool("x", "x"))}, "a/x=dependency_conflict"},
-		{"conflict of both", catalog.Settings{}, []capability.Module{module("a", against("x", "b/x")), module("b", against("x", "a/x"))}, "a/x=dependency_conflict b/x=dependency_conflict"},
-		{"conflict, pinned", catalog.Settings{Owners: map[string]string{"conflict:a/x+b/x": "b/x"}}, []capability.Module{module("a", against("x", "b/x")), module("b", against("x", "a/x"))}, "a/x=dependency_conflict"},
+		{
+			"conflict",
+			catalog.Settings{},
+			[]capability.Module{module("a", against("x", "b/x")), module("b", tool("x", "x"))},
+			"a/x=dependency_conflict",
+		},
+		{
+			"conflict of both",
+			catalog.Settings{},
+			[]capability.Module{module("a", against("x", "b/x")), module("b", against("x", "a/x"))},
+			"a/x=dependency_conflict b/x=dependency_conflict",
+		},
+		{
+			"conflict, pinned",
+			catalog.Settings{Owners: map[string]string{"conflict:a/x+b/x": "b/x"}},
+			[]capability.Module{module("a", against("x", "b/x")), module("b", against("x", "a/x"))},
+			"a/x=dependency_conflict",
+		},
 		{"conflict with nobody", catalog.Settings{}, []capability.Module{module("a", against("x", "b/x"))}, ""},
-		{"what needs the loser of a conflict", catalog.Settings{}, []capability.Module{module("a", against("x", "b/x")), module("b", tool("x", "x")), module("c", needs("x", "a/x")), module("e", needs("x", "c/x"))}, "a/x=dependency_conflict c/x=dependency_missing e/x=dependency_missing"},
+		{
+			"what needs the loser of a conflict",
+			catalog.Settings{},
+			[]capability.Module{
+				module("a", against("x", "b/x")), module("b", tool("x", "x")), module("c", needs("x", "a/x")),
+				module("e", needs("x", "c/x")),
+			},
+			"a/x=dependency_conflict c/x=dependency_missing e/x=dependency_missing",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -237,7 +495,8 @@ func TestDependencies(t *testing.T) {
 	}
 	// What leans on its own module alone is held where the module loses it.
 	lean, go1, go2 := needs("y", "mcp.github/go"), tool("go", "go"), tool("github.go", "go")
-	if got := withheld(built(t, catalog.Settings{}, module("mcp.github", go1, lean), module("mcp", go2))); got != "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict" {
+	if got := withheld(built(t, catalog.Settings{}, module("mcp.github", go1, lean),
+		module("mcp", go2))); got != "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict" {
 		t.Errorf("withheld(...) = %v, want %v", got, "mcp.github/go=route_surface_conflict mcp.github/y=dependency_missing mcp/github.go=route_surface_conflict")
 	}
 	// When the missing entry comes, all that waited for it come in one generation.
@@ -262,7 +521,10 @@ func TestRouteSurfaces(t *testing.T) {
 	send, reply := adapter("message.send", "slack", "work"), adapter("message.reply", "slack", "work")
 	two := adapter("message.send", "slack", "home")
 	augment := func(id string, exclusive bool, targets ...string) capability.Contribution {
-		return capability.Contribution{ID: id, Kind: "capability.route-augmenter", Augment: &capability.Augment{Targets: targets, Exclusive: exclusive}}
+		return capability.Contribution{
+			ID: id, Kind: "capability.route-augmenter",
+			Augment: &capability.Augment{Targets: targets, Exclusive: exclusive},
+		}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -272,23 +534,118 @@ func TestRouteSurfaces(t *testing.T) {
 		conflicts string
 	}{
 		{"one", catalog.Settings{}, []capability.Module{module("a", send, reply, two)}, "", ""},
-		{"two claims", catalog.Settings{}, []capability.Module{module("a", send, two), module("b", send)}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter"},
+		{
+			"two claims",
+			catalog.Settings{},
+			[]capability.Module{module("a", send, two), module("b", send)},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter",
+		},
 		{"different actions do not meet", catalog.Settings{}, []capability.Module{module("a", send), module("b", reply)}, "", ""},
-		{"pinned", catalog.Settings{Owners: map[string]string{key: "b/adapter"}}, []capability.Module{module("a", send), module("b", send)}, "a/adapter=route_surface_conflict", "route_surface " + key + " operator_pin a/adapter+b/adapter b/adapter"},
-		{"a pin to a stranger is none", catalog.Settings{Owners: map[string]string{key: "z/adapter"}}, []capability.Module{module("a", send), module("b", send)}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter"},
-		{"superseded", catalog.Settings{}, []capability.Module{module("a", send), module("b", over(send, "a/adapter"))}, "a/adapter=route_surface_conflict", "route_surface " + key + " supersedes a/adapter+b/adapter b/adapter"},
-		{"superseded both ways", catalog.Settings{}, []capability.Module{module("a", over(send, "b/adapter")), module("b", over(send, "a/adapter"))}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter"},
-		{"superseding one of two", catalog.Settings{}, []capability.Module{module("a", send), module("b", over(send, "a/adapter")), module("c", send)}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict c/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter+c/adapter"},
-		{"superseding all", catalog.Settings{}, []capability.Module{module("a", send), module("b", over(send, "a/adapter", "c/adapter")), module("c", over(send, "a/adapter"))}, "a/adapter=route_surface_conflict c/adapter=route_surface_conflict", "route_surface " + key + " supersedes a/adapter+b/adapter+c/adapter b/adapter"},
-		{"superseding in a circle", catalog.Settings{}, []capability.Module{module("a", over(send, "b/adapter")), module("b", over(send, "c/adapter")), module("c", over(send, "a/adapter"))}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict c/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter+c/adapter"},
-		{"a pin beats superseding", catalog.Settings{Owners: map[string]string{key: "a/adapter"}}, []capability.Module{module("a", send), module("b", over(send, "a/adapter"))}, "b/adapter=route_surface_conflict", "route_surface " + key + " operator_pin a/adapter+b/adapter a/adapter"},
-		{"rank decides nothing", catalog.Settings{Ranks: map[capability.ProviderKey]int{key: 9}}, []capability.Module{module("a", send), module("b", send)}, "a/adapter=route_surface_conflict b/adapter=route_surface_conflict", "route_surface " + key + " unresolved a/adapter+b/adapter"},
-		{"a minted id cut in two ways is nobody's", catalog.Settings{}, []capability.Module{module("mcp.github", tool("go", "go")), module("mcp", tool("github.go", "go"))}, "mcp.github/go=route_surface_conflict mcp/github.go=route_surface_conflict", "route_surface ext.mcp.github.go unresolved mcp.github/go+mcp/github.go"},
-		{"unless it is pinned", catalog.Settings{Owners: map[string]string{"ext.mcp.github.go": "mcp.github/go"}}, []capability.Module{module("mcp.github", tool("go", "go")), module("mcp", tool("github.go", "go"))}, "mcp/github.go=route_surface_conflict", "route_surface ext.mcp.github.go operator_pin mcp.github/go+mcp/github.go mcp.github/go"},
-		{"augmenters compose", catalog.Settings{}, []capability.Module{module("a", augment("x", true, "t")), module("b", augment("x", false, "t"))}, "", ""},
-		{"augmenters that want a target for themselves", catalog.Settings{}, []capability.Module{module("a", augment("x", true, "t", "t", "u")), module("b", augment("x", true, "t"))}, "", "route_surface augment:t unresolved a/x+b/x"},
+		{
+			"pinned",
+			catalog.Settings{Owners: map[string]string{key: "b/adapter"}},
+			[]capability.Module{module("a", send), module("b", send)},
+			"a/adapter=route_surface_conflict", "route_surface " + key + " operator_pin a/adapter+b/adapter b/adapter",
+		},
+		{
+			"a pin to a stranger is none",
+			catalog.Settings{Owners: map[string]string{key: "z/adapter"}},
+			[]capability.Module{module("a", send), module("b", send)},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict",
+			"route_surface " + key + " unresolved a/adapter+b/adapter",
+		},
+		{
+			"superseded",
+			catalog.Settings{},
+			[]capability.Module{module("a", send), module("b", over(send, "a/adapter"))},
+			"a/adapter=route_surface_conflict", "route_surface " + key + " supersedes a/adapter+b/adapter b/adapter",
+		},
+		{
+			"superseded both ways",
+			catalog.Settings{},
+			[]capability.Module{
+				module("a", over(send, "b/adapter")),
+				module("b", over(send, "a/adapter")),
+			},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict",
+			"route_surface " + key + " unresolved a/adapter+b/adapter",
+		},
+		{
+			"superseding one of two",
+			catalog.Settings{},
+			[]capability.Module{
+				module("a", send), module("b", over(send, "a/adapter")),
+				module("c", send),
+			},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict c/adapter=route_surface_conflict",
+			"route_surface " + key + " unresolved a/adapter+b/adapter+c/adapter",
+		},
+		{
+			"superseding all",
+			catalog.Settings{},
+			[]capability.Module{
+				module("a", send), module("b", over(send, "a/adapter", "c/adapter")),
+				module("c", over(send, "a/adapter")),
+			},
+			"a/adapter=route_surface_conflict c/adapter=route_surface_conflict",
+			"route_surface " + key + " supersedes a/adapter+b/adapter+c/adapter b/adapter",
+		},
+		{
+			"superseding in a circle",
+			catalog.Settings{},
+			[]capability.Module{
+				module("a", over(send, "b/adapter")),
+				module("b", over(send, "c/adapter")), module("c", over(send, "a/adapter")),
+			},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict c/adapter=route_surface_conflict",
+			"route_surface " + key + " unresolved a/adapter+b/adapter+c/adapter",
+		},
+		{
+			"a pin beats superseding",
+			catalog.Settings{Owners: map[string]string{key: "a/adapter"}},
+			[]capability.Module{module("a", send), module("b", over(send, "a/adapter"))},
+			"b/adapter=route_surface_conflict",
+			"route_surface " + key + " operator_pin a/adapter+b/adapter a/adapter",
+		},
+		{
+			"rank decides nothing",
+			catalog.Settings{Ranks: map[capability.ProviderKey]int{key: 9}},
+			[]capability.Module{module("a", send), module("b", send)},
+			"a/adapter=route_surface_conflict b/adapter=route_surface_conflict",
+			"route_surface " + key + " unresolved a/adapter+b/adapter",
+		},
+		{
+			"a minted id cut in two ways is nobody's",
+			catalog.Settings{},
+			[]capability.Module{module("mcp.github", tool("go", "go")), module("mcp", tool("github.go", "go"))},
+			"mcp.github/go=route_surface_conflict mcp/github.go=route_surface_conflict",
+			"route_surface ext.mcp.github.go unresolved mcp.github/go+mcp/github.go",
+		},
+		{
+			"unless it is pinned",
+			catalog.Settings{Owners: map[string]string{"ext.mcp.github.go": "mcp.github/go"}},
+			[]capability.Module{module("mcp.github", tool("go", "go")), module("mcp", tool("github.go", "go"))},
+			"mcp/github.go=route_surface_conflict", "route_surface ext.mcp.github.go operator_pin mcp.github/go+mcp/github.go mcp.github/go",
+		},
+		{"augmenters compose", catalog.Settings{}, []capability.Module{
+			module("a", augment("x", true, "t")),
+			module("b", augment("x", false, "t")),
+		}, "", ""},
+		{
+			"augmenters that want a target for themselves",
+			catalog.Settings{},
+			[]capability.Module{module("a", augment("x", true, "t", "t", "u")), module("b", augment("x", true, "t"))},
+			"",
+			"route_surface augment:t unresolved a/x+b/x",
+		},
 		{"one augmenter names its target twice", catalog.Settings{}, []capability.Module{module("a", augment("x", true, "t", "t"))}, "", ""},
-		{"augmenters, pinned", catalog.Settings{Owners: map[string]string{"augment:t": "a/x"}}, []capability.Module{module("a", augment("x", true, "t")), module("b", augment("x", true, "t"))}, "", "route_surface augment:t operator_pin a/x+b/x a/x"},
+		{
+			"augmenters, pinned",
+			catalog.Settings{Owners: map[string]string{"augment:t": "a/x"}},
+			[]capability.Module{module("a", augment("x", true, "t")), module("b", augment("x", true, "t"))},
+			"",
+			"route_surface augment:t operator_pin a/x+b/x a/x",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -310,7 +667,8 @@ func TestRouteSurfaces(t *testing.T) {
 	if e, ok := s.Capability("a/adapter#message.send@home"); !ok || s.Withheld(e) != "" {
 		t.Error("the adapter's other account is touched")
 	}
-	if got := conflicts(built(t, catalog.Settings{}, module("a", send), module("b", two)), true); got != "canonical_overlap message.send expected a/adapter+b/adapter" {
+	if got := conflicts(built(t, catalog.Settings{}, module("a", send), module("b", two)),
+		true); got != "canonical_overlap message.send expected a/adapter+b/adapter" {
 		t.Errorf("conflicts(...) = %v, want %v", got, "canonical_overlap message.send expected a/adapter+b/adapter")
 	}
 }
@@ -392,7 +750,8 @@ func TestMappings(t *testing.T) {
 	if e := s.Action("ops.send"); len(e) != 1 || e[0].Module.Extension != "mcp.a" || s.Rejected()["mcp.c/t"] == "" {
 		t.Errorf("%v", s.Rejected())
 	}
-	if _, _, err := c.Configure(catalog.Settings{}); err != nil || len(c.Snapshot().Action("ops.send")) != 0 || len(c.Snapshot().Rejected()) != 0 {
+	if _, _, err := c.Configure(catalog.Settings{}); err != nil || len(c.Snapshot().Action("ops.send")) != 0 ||
+		len(c.Snapshot().Rejected()) != 0 {
 		t.Error("a mapping that is gone leaves traces", err)
 	}
 }
@@ -401,7 +760,8 @@ func TestFunctionsOfNodesMergeAllOrNothing(t *testing.T) {
 	t.Parallel()
 	node := func(name, schema string) capability.Module {
 		return module("node."+name, capability.Contribution{
-			ID: "photo", Kind: "capability.agent-tool", Action: "fn.photo", Tool: "photo", InputSchema: json.RawMessage(schema), Provider: capability.NewProviderKey("fn", "node", name),
+			ID: "photo", Kind: "capability.agent-tool", Action: "fn.photo", Tool: "photo", InputSchema: json.RawMessage(schema),
+			Provider: capability.NewProviderKey("fn", "node", name),
 		})
 	}
 	const one, two = `{"type":"object"}`, `{"type":"object","properties":{"x":{}}}`

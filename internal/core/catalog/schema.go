@@ -142,7 +142,8 @@ func boundNumbers(value any) error {
 		mantissa, exponent, scaled := strings.Cut(strings.ToLower(string(x)), "e")
 		n, err := strconv.Atoi(exponent)
 		if len(mantissa) > maxNumberBytes || scaled && (err != nil || n > maxExponent || n < -maxExponent) {
-			return capability.Errorf(capability.CodeInvalidInput, "validate", "the input holds a number of more than %d digits or with an exponent beyond %d", maxNumberBytes, maxExponent).
+			return capability.Errorf(capability.CodeInvalidInput, "validate",
+				"the input holds a number of more than %d digits or with an exponent beyond %d", maxNumberBytes, maxExponent).
 				With("invalid_args", "send such a number as a string")
 		}
 	case []any:

@@ -94,10 +94,11 @@ type SlotError struct {
 }
 
 func (e *SlotError) Error() string {
-	return fmt.Sprintf("slot %s has no provider: %q (%s) is %s", e.Slot, e.Requested, strings.ReplaceAll(e.Source, "_", " "), map[string]string{
-		"slot_ambiguous": "offered by several contributions", "slot_provider_unavailable": "not available",
-		"slot_provider_disabled": "disabled", "slot_provider_unknown": "not known",
-	}[e.Code])
+	return fmt.Sprintf("slot %s has no provider: %q (%s) is %s", e.Slot, e.Requested, strings.ReplaceAll(e.Source, "_", " "),
+		map[string]string{
+			"slot_ambiguous": "offered by several contributions", "slot_provider_unavailable": "not available",
+			"slot_provider_disabled": "disabled", "slot_provider_unknown": "not known",
+		}[e.Code])
 }
 
 // Unwrap returns the error as surfaces show it.
@@ -218,7 +219,8 @@ func (c *SlotChoice) holds(e *Entry) bool {
 		return true
 	}
 	a := e.Contribution.Arbitration
-	return a != nil && a.Slot == c.Slot && e.Module.Extension == c.winner.extension && (a.SelectorID == "" || a.SelectorID == c.winner.selector)
+	return a != nil && a.Slot == c.Slot && e.Module.Extension == c.winner.extension &&
+		(a.SelectorID == "" || a.SelectorID == c.winner.selector)
 }
 
 // SlotOf returns the slot that an entry is bound to: the one it claims, or its family's. It

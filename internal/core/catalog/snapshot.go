@@ -184,7 +184,8 @@ func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
 		return nil, false
 	}
 	for e := range s.entries.From(func(e *Entry) int {
-		return cmp.Or(cmp.Compare(string(e.Action), action), cmp.Compare(e.Module.Extension, extension), cmp.Compare(e.Contribution.ID, contribution))
+		return cmp.Or(cmp.Compare(string(e.Action), action), cmp.Compare(e.Module.Extension, extension),
+			cmp.Compare(e.Contribution.ID, contribution))
 	}) {
 		if string(e.Action) != action || e.Module.Extension != extension || e.Contribution.ID != contribution {
 			break

@@ -38,7 +38,8 @@ func (c *Catalog) build(change func(*transaction) error, settings *Settings, set
 	saved := c.joins
 	defer func() {
 		if p := recover(); p != nil {
-			err = capability.Wrap(capability.CodeUnavailable, "catalog.apply", "the catalog could not be built; the one before stays in force", fmt.Errorf("panic: %v\n%s", p, debug.Stack())).With("build_failed", "")
+			err = capability.Wrap(capability.CodeUnavailable, "catalog.apply", "the catalog could not be built; the one before stays in force",
+				fmt.Errorf("panic: %v\n%s", p, debug.Stack())).With("build_failed", "")
 		}
 		if err != nil {
 			c.joins = saved
@@ -111,7 +112,8 @@ func (t *transaction) diff(old, next *unit) {
 func (m *module) same(o *module) bool {
 	return m.sum == o.sum && m.special == o.special && bytes.Equal(m.Manifest, o.Manifest) && len(m.Contributions) == len(o.Contributions) &&
 		maps.Equal(m.rejected, o.rejected) && slices.EqualFunc(m.entries, o.entries, func(a, b *Entry) bool {
-		return a.sum == b.sum && a.Provider == b.Provider && a.Contribution.Timeout == b.Contribution.Timeout && a.ceiling == b.ceiling && a.Row == b.Row && a.Family.Domain == b.Family.Domain
+		return a.sum == b.sum && a.Provider == b.Provider && a.Contribution.Timeout == b.Contribution.Timeout && a.ceiling == b.ceiling &&
+			a.Row == b.Row && a.Family.Domain == b.Family.Domain
 	})
 }
 

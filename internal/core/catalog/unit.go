@@ -176,7 +176,10 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	if !b.readable(c.InputSchema) || !b.readable(c.OutputSchema) {
 		return nil, "invalid_schema"
 	}
-	e := &Entry{Action: c.Action, Contribution: c, Module: m.Module, Provider: providers[c.Provider], Effect: c.Effect, Runtime: m.Extension + "/" + c.ID}
+	e := &Entry{
+		Action: c.Action, Contribution: c, Module: m.Module, Provider: providers[c.Provider], Effect: c.Effect,
+		Runtime: m.Extension + "/" + c.ID,
+	}
 	if strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c) {
 		return nil, "unknown_canonical_action" // of another tool, which cannot be joined by naming it
 	}

@@ -86,7 +86,12 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 		mode                  command.Mode
 	}{
 		{`/postman get https://a/b?x=1&y=2`, "postman", "get", []string{"https://a/b?x=1&y=2"}, "https://a/b?x=1&y=2", "words"},
-		{`/postman test "my coll.json" --env dev`, "postman", "test", []string{"my coll.json", "--env", "dev"}, `"my coll.json" --env dev`, "words"},
+		{
+			`/postman test "my coll.json" --env dev`, "postman", "test",
+			[]string{"my coll.json", "--env", "dev"},
+			`"my coll.json" --env dev`,
+			"words",
+		},
 		{`/hello World`, "hello", "default", []string{"World"}, "World", "words"},
 		{`/x get a\ b '$HOME' "q\"z"`, "x", "get", []string{"a b", "$HOME", `q"z`}, `a\ b '$HOME' "q\"z"`, "words"},
 		{`/x get "" y`, "x", "get", []string{"", "y"}, `"" y`, "words"},
@@ -110,7 +115,10 @@ func TestTheWorkedExamplesHold(t *testing.T) {
 			t.Errorf("%q: /%s %s %q raw %q %s", c.text, got.Command.Name, got.Action.ID, got.Args, got.Raw, got.Mode)
 		}
 	}
-	for _, text := range []string{`/ ls`, `/etc/passwd is a file`, `//x`, ``, `/`, `x`, `/1x`, `/x!`, `/x:`, `/x: y`, "/x\u00a0y", "/x\x00", "/" + strings.Repeat("a", 33), "/x:" + strings.Repeat("e", 129)} {
+	for _, text := range []string{
+		`/ ls`, `/etc/passwd is a file`, `//x`, ``, `/`, `x`, `/1x`, `/x!`, `/x:`, `/x: y`, "/x\u00a0y", "/x\x00",
+		"/" + strings.Repeat("a", 33), "/x:" + strings.Repeat("e", 129),
+	} {
 		if got, is, err := r.Route(text); is || err != nil || got != nil {
 			t.Errorf("%q is taken for a command", text)
 		}
@@ -166,7 +174,8 @@ func TestArgumentsAreWhatIsDeclared(t *testing.T) {
 		}
 	}
 	got := route(t, r, "/strict run 7 --verbose=true")
-	if !cmp.Equal(got.Values, map[string]string{"count": "7", "region": "eu"}) || !cmp.Equal(got.Flags, map[string]any{"verbose": true, "level": "2"}) {
+	if !cmp.Equal(got.Values, map[string]string{"count": "7", "region": "eu"}) ||
+		!cmp.Equal(got.Flags, map[string]any{"verbose": true, "level": "2"}) {
 		t.Errorf(`got.Values = %v, got.Flags = %v, want cmp.Equal(got.Values, map[string]string{"count": "7", "region": "eu"}) && cmp.Equal(got.Flags, map[string]any{"verbose": true, "level": "2"})`, got.Values, got.Flags)
 	}
 }
@@ -205,7 +214,8 @@ func TestRepliesSayWhatToDo(t *testing.T) {
 		if !is || e == nil {
 			t.Fatalf("text = %v, want is && e != nil", text)
 		}
-		if got := [3]string{string(e.Code), e.Reason, e.Hint}; text != "/deploy:c.other" && text != "/x:demo.other" && got != want || got[1] != want[1] {
+		if got := [3]string{string(e.Code), e.Reason, e.Hint}; text != "/deploy:c.other" && text != "/x:demo.other" && got != want ||
+			got[1] != want[1] {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
@@ -248,7 +258,10 @@ func TestNobodyGetsAContestedName(t *testing.T) {
 		{Name: "regex", Extension: "a.a", Enabled: true, Actions: []command.Action{{ID: "q", Args: []command.Arg{{Name: "a", Pattern: "("}}}}},
 		{Name: "type", Extension: "a.a", Enabled: true, Actions: []command.Action{{ID: "q", Args: []command.Arg{{Name: "a", Type: "date"}}}}},
 		{Name: "default", Extension: "a.a", Enabled: true, DefaultAction: "no", Actions: good},
-		{Name: "preset", Extension: "a.a", Enabled: true, Actions: []command.Action{{ID: "q", Args: []command.Arg{{Name: "a", Type: "integer", Default: "x"}}}}},
+		{Name: "preset", Extension: "a.a", Enabled: true, Actions: []command.Action{{
+			ID:   "q",
+			Args: []command.Arg{{Name: "a", Type: "integer", Default: "x"}},
+		}}},
 		{Name: "fine", Extension: "a.a", Enabled: true, Actions: good, Aliases: []string{"al", "help"}},
 		{Name: "well", Extension: "a.b", Enabled: true, Actions: good, Aliases: []string{"al"}},
 		{Name: "free", Actions: good},
@@ -276,7 +289,10 @@ func TestNobodyGetsAContestedName(t *testing.T) {
 func TestLongRegisteredNamesAreCommands(t *testing.T) {
 	t.Parallel()
 	name := "a-label-that-is-rather-long-in-itself-deploy"
-	r := command.New(command.Table{Commands: []command.Command{{Name: name, Declared: "deploy", Extension: "a.b", Enabled: true, Actions: []command.Action{{ID: "default"}}}}})
+	r := command.New(command.Table{Commands: []command.Command{{
+		Name: name, Declared: "deploy", Extension: "a.b", Enabled: true,
+		Actions: []command.Action{{ID: "default"}},
+	}}})
 	if got := route(t, r, "/"+strings.ToUpper(name)+" x"); got.Command.Name != name {
 		t.Errorf("got.Command.Name = %v, want %v", got.Command.Name, name)
 	}
@@ -345,7 +361,8 @@ func FuzzRoute(f *testing.F) {
 			t.Fatalf("%q: %v %v %v", text, got, is, err)
 		case err != nil && capability.CodeOf(err) == capability.CodeInternal:
 			t.Fatal(err)
-		case got != nil && (!strings.Contains(text, got.Raw) || len(got.RecordableArgs()) != len(got.Args) || len(got.Positional) > len(got.Args)):
+		case got != nil && (!strings.Contains(text, got.Raw) || len(got.RecordableArgs()) != len(got.Args) ||
+			len(got.Positional) > len(got.Args)):
 			t.Fatalf("%q: %+v", text, got)
 		}
 	})
@@ -356,7 +373,10 @@ func big(n int) command.Table {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		name := fmt.Sprintf("cmd%d%c", i, 'a'+rune(rnd.IntN(26)))
-		t.Commands = append(t.Commands, command.Command{Name: name, Extension: "e." + name, Enabled: true, Actions: []command.Action{{ID: "run"}}})
+		t.Commands = append(t.Commands, command.Command{
+			Name: name, Extension: "e." + name, Enabled: true,
+			Actions: []command.Action{{ID: "run"}},
+		})
 	}
 	return t
 }

@@ -33,7 +33,8 @@ func (t *Template) Expand(in TemplateInput) (Argv, error) {
 	total := 0
 	for _, word := range w.List {
 		if total += len(word) + 1; len(word) > MaxArgvWord || total > MaxArgv {
-			return Argv{}, capability.Errorf(capability.CodeTooLarge, opTemplate, "the arguments are too long: %d bytes each and %d together are the most", MaxArgvWord, MaxArgv).
+			return Argv{}, capability.Errorf(capability.CodeTooLarge, opTemplate,
+				"the arguments are too long: %d bytes each and %d together are the most", MaxArgvWord, MaxArgv).
 				With("args_too_long", "")
 		}
 		if strings.IndexByte(word, 0) >= 0 { // of a setting: the lexer lets none pass

@@ -13,8 +13,9 @@ func TestNearNamesComeBestFirst(t *testing.T) {
 	t.Parallel()
 	names := []string{"postman", "postmen", "post", "hello", "help", "x"}
 	for typed, want := range map[string][]string{
-		"postmn": {"postman", "postmen", "post"}, "psotman": {"postman", "postmen"}, "po": {"post", "postman", "postmen"}, "HELP": {"help", "hello"},
-		"y": {}, "unlike": {}, strings.Repeat("a", 100): {},
+		"postmn": {"postman", "postmen", "post"}, "psotman": {"postman", "postmen"}, "po": {"post", "postman", "postmen"},
+		"HELP": {"help", "hello"},
+		"y":    {}, "unlike": {}, strings.Repeat("a", 100): {},
 	} {
 		if d := cmp.Diff(want, command.Nearest(typed, names)); d != "" {
 			t.Errorf("%s: %s", typed, d)

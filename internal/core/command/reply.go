@@ -16,7 +16,8 @@ const prompt = "extension_prompt"
 
 func (r *Router) unknown(name string) *capability.Error {
 	bare, _, _ := strings.Cut(name, ":")
-	err := capability.Errorf(capability.CodeUnknownCapability, op, "there is no command /%s here; it may come with an extension that is not installed", name).
+	err := capability.Errorf(capability.CodeUnknownCapability, op,
+		"there is no command /%s here; it may come with an extension that is not installed", name).
 		With("unknown_command", "type /help for the commands there are").
 		Detail("type", prompt).Detail("command", "/"+name).
 		Detail("suggestion", map[string]any{"action": "search_extensions", "query": bare})

@@ -25,7 +25,10 @@ func action() command.Action {
 
 func routeOf(t testing.TB, a command.Action, text string) *command.Route {
 	t.Helper()
-	r := command.New(command.Table{Commands: []command.Command{{Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID, Actions: []command.Action{a}}}})
+	r := command.New(command.Table{Commands: []command.Command{{
+		Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID,
+		Actions: []command.Action{a},
+	}}})
 	got, is, err := r.Route("/x " + text)
 	if err != nil || !is {
 		t.Fatalf("%q: %v", text, err)
@@ -39,7 +42,10 @@ func expand(t testing.TB, items []string, text string) (command.Argv, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tpl.Expand(command.TemplateInput{Route: routeOf(t, action(), text), WorkDir: "/w d", Config: func(key string) (string, bool) { return "-set", key == "a.b" }})
+	return tpl.Expand(command.TemplateInput{
+		Route: routeOf(t, action(), text), WorkDir: "/w d",
+		Config: func(key string) (string, bool) { return "-set", key == "a.b" },
+	})
 }
 
 func TestTemplates(t *testing.T) {
@@ -66,7 +72,13 @@ func TestTemplates(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ item, text string }{
-		{"{arg:0}", "-- -o/etc/x"}, {"{arg:0}{arg:1}", "'' -x -rf"}, {"{flag:env}", "--env -rf"}, {"{raw_args}", "-rf"}, {"{args}{arg:0}", "-rf"}, {"{arg:0}", "-"}, {"{arg:3}", "-- a b c -d"},
+		{"{arg:0}", "-- -o/etc/x"},
+		{"{arg:0}{arg:1}", "'' -x -rf"},
+		{"{flag:env}", "--env -rf"},
+		{"{raw_args}", "-rf"},
+		{"{args}{arg:0}", "-rf"},
+		{"{arg:0}", "-"},
+		{"{arg:3}", "-- a b c -d"},
 	} {
 		got, err := expand(t, []string{c.item}, c.text)
 		if c.item == "{arg:0}{arg:1}" { // the second may begin with a hyphen, the first was empty
@@ -109,7 +121,10 @@ func TestWordsAreBoundedAndRecordable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, action(), ""), Config: func(string) (string, bool) { return "a\x00b", true }}); err == nil {
+	if _, err := tpl.Expand(command.TemplateInput{
+		Route:  routeOf(t, action(), ""),
+		Config: func(string) (string, bool) { return "a\x00b", true },
+	}); err == nil {
 		t.Error("a NUL passes")
 	}
 }
@@ -125,10 +140,14 @@ func TestTemplatesOfAllowedCommands(t *testing.T) {
 	if d := cmp.Diff([]string{"git", "log", "--author", "; rm -rf / {env} x", "--", "-x", `{"k": 1}`}, got.List); d != "" || err != nil {
 		t.Errorf("got.List differs from want, err = %v (-want +got):\n%s", err, d)
 	}
-	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a, "u")}); capability.AsError(err).Message != "the argument env is missing" {
+	if _, err := tpl.Expand(command.TemplateInput{Route: routeOf(t, a,
+		"u")}); capability.AsError(err).Message != "the argument env is missing" {
 		t.Error(err)
 	}
-	for _, text := range []string{"", "{url}", "/bin/sh -c {url}", "a; b", "a && b", "a || b", "a | b", "a $b", "a > b", "a < b", "a `b`", "a\nb", "a 'b", "a {nobody}"} {
+	for _, text := range []string{
+		"", "{url}", "/bin/sh -c {url}", "a; b", "a && b", "a || b", "a | b", "a $b", "a > b", "a < b", "a `b`",
+		"a\nb", "a 'b", "a {nobody}",
+	} {
 		if _, _, err := command.CompileShellTemplate(text, &a); err == nil {
 			t.Errorf("%q is a template", text)
 		}
@@ -189,12 +208,18 @@ func TestTheSmallExtension(t *testing.T) {
 // words and every literal among them follow from the template and from which
 // values are there.
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"a", `"a b" c`, "'", "-x", "-- -x", `--env "a b"`, "--token=x y", "\\", "a\n;b && $(c) `d` {arg:0} {args}", "看 \u00a0 --fast"} {
+	for _, s := range []string{
+		"a", `"a b" c`, "'", "-x", "-- -x", `--env "a b"`, "--token=x y", "\\", "a\n;b && $(c) `d` {arg:0} {args}",
+		"看 \u00a0 --fast",
+	} {
 		f.Add(s, "--q={arg:0}")
 	}
 	fixed := []string{"-a", "{arg:0}", "--", "{arg:1}", "mid", "x={flag:env}", "{raw_args}", "last"}
 	a := action()
-	r := command.New(command.Table{Commands: []command.Command{{Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID, Actions: []command.Action{a}}}})
+	r := command.New(command.Table{Commands: []command.Command{{
+		Name: "x", Extension: "e.x", Enabled: true, DefaultAction: a.ID,
+		Actions: []command.Action{a},
+	}}})
 	tpl, err := command.CompileTemplate("tool", fixed)
 	if err != nil {
 		f.Fatal(err)

@@ -210,7 +210,12 @@ func (p *Pipeline) recordConflicts(change catalog.Change) {
 		}
 		p.append(audit.Record{
 			Event: audit.CapabilityConflictDetected, Logger: "intake",
-			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "class", Value: c.Class}, {Key: "key", Value: c.Key}, {Key: "resolution", Value: c.Resolution}, {Key: "winner", Value: c.Winner}}},
+			Metadata: audit.Metadata{Attrs: []audit.Attr{
+				{Key: "class", Value: c.Class},
+				{Key: "key", Value: c.Key},
+				{Key: "resolution", Value: c.Resolution},
+				{Key: "winner", Value: c.Winner},
+			}},
 		})
 	}
 }

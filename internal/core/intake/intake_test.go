@@ -45,9 +45,15 @@ func batch(source string, modules ...string) capability.Batch {
 		if n := len(m); m[n-1] == '2' {
 			id, digest = m[:n-1], "sha256:2"
 		}
-		b.Modules = append(b.Modules, capability.Module{Extension: "remote." + id, ID: id, Origin: "endpoint", Digest: digest, Contributions: []capability.Contribution{
-			{ID: "tool", Kind: "capability.agent-tool", Effect: capability.EffectRead, Provider: capability.NewProviderKey("ext", "endpoint", source), Description: digest},
-		}})
+		b.Modules = append(b.Modules, capability.Module{
+			Extension: "remote." + id, ID: id, Origin: "endpoint", Digest: digest,
+			Contributions: []capability.Contribution{
+				{
+					ID: "tool", Kind: "capability.agent-tool", Effect: capability.EffectRead,
+					Provider: capability.NewProviderKey("ext", "endpoint", source), Description: digest,
+				},
+			},
+		})
 	}
 	return b
 }
@@ -76,7 +82,10 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 	t.Parallel()
 	generations := []uint64{}
 	p, c, log := pipeline(t, func(c catalog.Change) { generations = append(generations, c.After.Generation) })
-	for _, b := range []capability.Batch{batch("one", "a", "b"), batch("two", "c"), batch("one", "a", "b"), batch("one", "a2"), batch("two"), batch("never")} {
+	for _, b := range []capability.Batch{
+		batch("one", "a", "b"), batch("two", "c"), batch("one", "a", "b"), batch("one", "a2"), batch("two"),
+		batch("never"),
+	} {
 		if err := p.Publish(b); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +95,8 @@ func TestWhatBecameOfEachModuleIsRecorded(t *testing.T) {
 		t.Errorf("an id was taken over: %v", err)
 	}
 	want := []string{
-		"module_loaded remote.a", "module_loaded remote.b", "module_loaded remote.c", "module_reloaded remote.a", "module_unloaded remote.b", "module_unloaded remote.c",
+		"module_loaded remote.a", "module_loaded remote.b", "module_loaded remote.c", "module_reloaded remote.a", "module_unloaded remote.b",
+		"module_unloaded remote.c",
 	}
 	if d := cmp.Diff(want, events(t, log)); d != "" {
 		t.Errorf("events(t, log) differs from want (-want +got):\n%s", d)

@@ -42,13 +42,15 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 		return nil, err
 	}
 	if sel.Entry == nil {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "arbitrate", "%s is a chain of %d members that runs as a whole; name one of them", r.inv.Target, len(sel.Composed)).
+		return nil, capability.Errorf(capability.CodeInvalidInput, "arbitrate",
+			"%s is a chain of %d members that runs as a whole; name one of them", r.inv.Target, len(sel.Composed)).
 			With("composed", "call one by its capability id")
 	}
 	r.choose(sel.Entry)
 	r.selection.Step, r.selection.DecidedBy, r.selection.Fallback = sel.Step, sel.DecidedBy, sel.Fallback
 	if sel.Entry.Provider == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers nobody to carry it out", sel.Entry.Key()).
+		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers nobody to carry it out",
+			sel.Entry.Key()).
 			With("provider_unavailable", "see junctor doctor")
 	}
 	if !r.verdict.Permitted { // the rules were replaced since authorize
@@ -180,7 +182,8 @@ func (e *Engine) Plan(ctx context.Context, inv capability.Invocation) Plan {
 		if len(r.inv.Input) == 0 {
 			r.inv.Input = []byte("{}")
 		}
-		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil { // a request that names only the generic action gets the plan of that action
+		// a request that names only the generic action gets the plan of that action
+		if through, why := r.unwrap(all); len(inv.Input) > 0 || why == nil {
 			all, err = through, why
 		} else {
 			r.inv = inv

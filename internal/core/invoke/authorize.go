@@ -27,7 +27,8 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	switch r.inv.Principal.Role {
 	case capability.RoleAdmin, capability.RoleOperator:
 		if len(denied.Withheld) > 0 {
-			return nil, capability.Errorf(capability.CodeDenied, "authorize", "this server keeps %s from extensions (%s), so %s cannot be called", strings.Join(denied.Withheld, ", "), strings.Join(denied.Policies, ", "), r.inv.Target).
+			return nil, capability.Errorf(capability.CodeDenied, "authorize", "this server keeps %s from extensions (%s), so %s cannot be called",
+				strings.Join(denied.Withheld, ", "), strings.Join(denied.Policies, ", "), r.inv.Target).
 				With("permission_denied", fmt.Sprintf("an administrator grants it with: junctor grants create --module %s --permission %s; or starts the server with deployment_mode local_open", r.entry.Module.Extension, strings.Join(denied.Withheld, " --permission "))).Detail("denied_permissions", denied.Withheld)
 		}
 		because := "no policy permits it"
@@ -35,7 +36,8 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 			because = "policy " + strings.Join(denied.Policies, ", ") + " forbids it"
 		}
 		if denied.Fault != "" {
-			because = "policy " + strings.Join(denied.Policies, ", ") + " cannot be evaluated (" + denied.Fault + "), and until that is mended all is denied that it is asked about"
+			because = "policy " + strings.Join(denied.Policies, ", ") + " cannot be evaluated (" + denied.Fault +
+				"), and until that is mended all is denied that it is asked about"
 		}
 		return nil, capability.Errorf(capability.CodeDenied, "authorize", "%s may not call %s: %s", r.inv.Principal.ID, r.inv.Target, because).
 			With("permission_denied", "change the Cedar policies in the home's policy folder")
@@ -90,7 +92,8 @@ func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		return kept, nil
 	}
 	r.entry = candidates[0]
-	return nil, capability.Errorf(capability.CodeDenied, "authorize", "the access token's scopes do not cover %s, which has effect %s", r.inv.Target, r.entry.Effect).
+	return nil, capability.Errorf(capability.CodeDenied, "authorize", "the access token's scopes do not cover %s, which has effect %s",
+		r.inv.Target, r.entry.Effect).
 		With(ReasonScope, "get a token with a wider scope").Detail("effect", string(r.entry.Effect))
 }
 
@@ -118,8 +121,9 @@ func (r *run) obtainConsent(ctx context.Context) error {
 		return err
 	}
 	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
-		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel, Summary: r.summary(),
-		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
+		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel,
+		Summary: r.summary(),
+		Exact:   asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 	})
 	if err != nil {
 		if capability.CodeOf(err) == capability.CodeConsentRequired {

@@ -144,11 +144,13 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 		}
 	}
 	if len(found) == 0 {
-		return nil, capability.Errorf(capability.CodeUnknownCapability, "resolve", "no node that you can reach offers the function %q", in.Function).
+		return nil, capability.Errorf(capability.CodeUnknownCapability, "resolve", "no node that you can reach offers the function %q",
+			in.Function).
 			With("function_not_found", "list the functions of a node with device.function.list")
 	}
 	if i := slices.IndexFunc(found, func(e *catalog.Entry) bool { return e.Action != found[0].Action }); i >= 0 {
-		return nil, capability.Errorf(capability.CodeSelectionRequired, "resolve", "the function %q is another one on %s than on %s", in.Function, found[0].Module.Label, found[i].Module.Label).
+		return nil, capability.Errorf(capability.CodeSelectionRequired, "resolve", "the function %q is another one on %s than on %s",
+			in.Function, found[0].Module.Label, found[i].Module.Label).
 			With("selection_ambiguous", fmt.Sprintf("name the node with the selector node=%s", found[0].Module.Label))
 	}
 	r.inv.Target = capability.Target{Action: found[0].Action, Select: r.inv.Target.Select}

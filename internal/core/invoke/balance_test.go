@@ -46,11 +46,15 @@ func (r *rig) node(id string, effect capability.Effect, schema string, users []s
 	}}
 	for _, f := range functions {
 		m.Contributions = append(m.Contributions, capability.Contribution{
-			ID: f, Kind: "capability.agent-tool", Action: capability.Action("fn." + f), Tool: f, Effect: effect, Provider: d.key, InputSchema: json.RawMessage(schema),
-			Member: capability.Member{Module: m.Extension, Kind: "function", Name: f},
+			ID: f, Kind: "capability.agent-tool", Action: capability.Action("fn." + f), Tool: f, Effect: effect, Provider: d.key,
+			InputSchema: json.RawMessage(schema),
+			Member:      capability.Member{Module: m.Extension, Kind: "function", Name: f},
 		})
 	}
-	if _, _, err := r.catalog.Replace(capability.Batch{Source: "node/" + id, Modules: []capability.Module{m}, Providers: []capability.Provider{d, generic}}); err != nil {
+	if _, _, err := r.catalog.Replace(capability.Batch{
+		Source: "node/" + id, Modules: []capability.Module{m},
+		Providers: []capability.Provider{d, generic},
+	}); err != nil {
 		r.Fatal(err)
 	}
 	return d
@@ -88,7 +92,10 @@ func through(who capability.Principal, function, args string, selector capabilit
 	if args != "" {
 		input = `{"function":"` + function + `","args":` + args + `}`
 	}
-	return capability.Invocation{Surface: "http", Principal: who, Target: capability.Target{Action: door, Select: selector}, Input: json.RawMessage(input)}
+	return capability.Invocation{
+		Surface: "http", Principal: who, Target: capability.Target{Action: door, Select: selector},
+		Input: json.RawMessage(input),
+	}
 }
 
 const anySchema = `{"type":"object"}`
@@ -180,7 +187,8 @@ func TestDevicesOfOthersAreNotThere(t *testing.T) {
 	_, err := r.engine.Invoke(t.Context(), through(agent(), "only", "", nil))
 	there := fails(t, err, capability.CodeUnknownCapability, "function_not_found")
 	_, err = r.engine.Invoke(t.Context(), through(agent(), "nowhere", "", nil))
-	if nowhere := fails(t, err, capability.CodeUnknownCapability, "function_not_found"); strings.ReplaceAll(nowhere.Message, "nowhere", "only") != there.Message || nowhere.Hint != there.Hint {
+	if nowhere := fails(t, err, capability.CodeUnknownCapability, "function_not_found"); strings.ReplaceAll(nowhere.Message, "nowhere",
+		"only") != there.Message || nowhere.Hint != there.Hint {
 		t.Errorf("%q tells from %q", there, nowhere)
 	}
 	if reply, err := r.engine.Invoke(t.Context(), through(agent(), "look", "", nil)); err != nil || string(reply.Result) != `"shared"` {
@@ -210,7 +218,8 @@ func TestReadsOfNodesAreBalancedAndOthersAsk(t *testing.T) {
 	if reply, err := r.engine.Invoke(t.Context(), inv); err != nil || string(reply.Result) != `"wb"` {
 		t.Errorf("%s %v", reply.Result, err)
 	}
-	if reply, err := r.engine.Invoke(t.Context(), through(operator(), "set", "", capability.Selector{"node": "any"})); err != nil || reply.Selection.DecidedBy != "balanced" {
+	if reply, err := r.engine.Invoke(t.Context(), through(operator(), "set", "", capability.Selector{"node": "any"})); err != nil ||
+		reply.Selection.DecidedBy != "balanced" {
 		t.Errorf("%+v %v", reply, err)
 	}
 	inv.Balance.Excluded = append(inv.Balance.Excluded, "wb")
@@ -227,13 +236,17 @@ func TestNodeTakesNoCallFromAnother(t *testing.T) {
 	f := &fake{key: "fn:endpoint:cloud"}
 	if _, _, err := r.catalog.Replace(capability.Batch{Source: "cloud", Providers: []capability.Provider{f}, Modules: []capability.Module{{
 		Extension: "remote.cloud", ID: "cloud", Origin: "endpoint", Endpoint: "cloud", Contributions: []capability.Contribution{{
-			ID: "look", Kind: "capability.agent-tool", Action: "fn.look", Tool: "look", Effect: capability.EffectRead, Provider: f.key, InputSchema: json.RawMessage(anySchema),
-			Member: capability.Member{Module: "cloud", Kind: "action", Name: "look"},
+			ID: "look", Kind: "capability.agent-tool", Action: "fn.look", Tool: "look", Effect: capability.EffectRead, Provider: f.key,
+			InputSchema: json.RawMessage(anySchema),
+			Member:      capability.Member{Module: "cloud", Kind: "action", Name: "look"},
 		}},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := r.engine.Invoke(t.Context(), capability.Invocation{Surface: "http", Principal: agent(), Target: capability.Target{Action: "fn.look"}})
+	reply, err := r.engine.Invoke(t.Context(), capability.Invocation{
+		Surface: "http", Principal: agent(),
+		Target: capability.Target{Action: "fn.look"},
+	})
 	if reply.Selection.DecidedBy == "balanced" || err != nil {
 		t.Errorf("%+v %v", reply, err)
 	}
@@ -274,7 +287,8 @@ func TestBalancedCallIsAskedAboutOnce(t *testing.T) {
 	_, err := r.engine.Invoke(t.Context(), inv)
 	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
 	_, err = r.engine.Invoke(t.Context(), inv)
-	if again := fails(t, err, capability.CodeConsentRequired, "confirmation_required"); again.Details["approval"] != first.Details["approval"] {
+	again := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	if again.Details["approval"] != first.Details["approval"] {
 		t.Errorf("asked about %v and then about %v", first.Details, again.Details)
 	}
 	approval, _ := first.Details["approval"].(string)
@@ -352,7 +366,10 @@ func TestBadDoor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	r.node("a", capability.EffectRead, anySchema, nil, "look")
-	for _, input := range []string{`{}`, `[]`, `{"function":""}`, `{"function":1}`, `{"function":"look","timeoutMs":-1}`, `{"function":"look","node":"a"}`} {
+	for _, input := range []string{
+		`{}`, `[]`, `{"function":""}`, `{"function":1}`, `{"function":"look","timeoutMs":-1}`,
+		`{"function":"look","node":"a"}`,
+	} {
 		inv := through(agent(), "", "", nil)
 		inv.Input = json.RawMessage(input)
 		_, err := r.engine.Invoke(t.Context(), inv)
@@ -388,7 +405,8 @@ func TestACallThatNamesOneOfManyNodes(t *testing.T) {
 	}
 	_, kept := call(agent(), "n7") // another's, and one that is not there, are the same
 	_, absent := call(agent(), "n99")
-	if kept == nil || absent == nil || capability.CodeOf(kept) != capability.CodeOf(absent) || capability.AsError(kept).Reason != capability.AsError(absent).Reason {
+	if kept == nil || absent == nil || capability.CodeOf(kept) != capability.CodeOf(absent) ||
+		capability.AsError(kept).Reason != capability.AsError(absent).Reason {
 		t.Errorf("%v; %v", kept, absent)
 	}
 }

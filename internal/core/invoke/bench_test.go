@@ -18,7 +18,11 @@ func BenchmarkEngine(b *testing.B) {
 		name   string
 		effect capability.Effect
 		flush  bool
-	}{{"read", capability.EffectRead, true}, {"write", capability.EffectWrite, true}, {"write, log not flushed", capability.EffectWrite, false}} {
+	}{
+		{"read", capability.EffectRead, true},
+		{"write", capability.EffectWrite, true},
+		{"write, log not flushed", capability.EffectWrite, false},
+	} {
 		b.Run(bench.name, func(b *testing.B) {
 			r := newRig(b, options{})
 			r.segments.lazy.Store(!bench.flush)
@@ -28,7 +32,8 @@ func BenchmarkEngine(b *testing.B) {
 			r.offer("near", capability.Contribution{Action: "web.fetch", Rank: 1, Effect: bench.effect}, do)
 			r.offer("far", capability.Contribution{Action: "web.fetch", Effect: bench.effect}, do)
 			inv := capability.Invocation{
-				Surface: "http", Principal: operator(), Input: json.RawMessage(`{"url":"https://example.org/","limit":10}`), Target: capability.Target{Action: "web.fetch"},
+				Surface: "http", Principal: operator(), Input: json.RawMessage(`{"url":"https://example.org/","limit":10}`),
+				Target: capability.Target{Action: "web.fetch"},
 			}
 			took := make([]time.Duration, 0, b.N)
 			b.ReportAllocs()

@@ -83,19 +83,22 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 func TestAYesHoldsForWhatWasShown(t *testing.T) {
 	t.Parallel()
 	r, _ := withClock(t)
-	p := r.tells("w", capability.Contribution{Effect: capability.EffectRead, Confirm: "always"}, capability.Preview{What: []string{"rm", "a"}, Binds: "one"})
+	p := r.tells("w", capability.Contribution{Effect: capability.EffectRead, Confirm: "always"},
+		capability.Preview{What: []string{"rm", "a"}, Binds: "one"})
 	inv := on(admin(), "w", `{"a":1}`)
 	_, err := r.engine.Invoke(t.Context(), inv)
 	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
 	if !strings.Contains(first.Details["summary"].(string), "to run: rm a") {
-		t.Errorf(`first.Details["summary"] = %v, want strings.Contains(first.Details["summary"].(string), "to run: rm a")`, first.Details["summary"])
+		t.Errorf(`first.Details["summary"] = %v, want strings.Contains(first.Details["summary"].(string), "to run: rm a")`,
+			first.Details["summary"])
 	}
 	if _, _, err := r.policy.Decide(t.Context(), admin(), first.Details["approval"].(string), policy.DecideOnce); err != nil {
 		t.Fatal(err)
 	}
 	p.preview.Binds = "two" // a setting has changed the words meanwhile
 	_, err = r.engine.Invoke(t.Context(), inv)
-	if second := fails(t, err, capability.CodeConsentRequired, "confirmation_required"); second.Details["approval"] == first.Details["approval"] {
+	second := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	if second.Details["approval"] == first.Details["approval"] {
 		t.Error("an answer to another question was taken")
 	}
 	p.preview.Binds = "one"

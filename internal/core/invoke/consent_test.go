@@ -287,12 +287,13 @@ func TestAnApprovalOnceIsNotSpentByACallThatNeverStarted(t *testing.T) {
 			r, c := withClock(t)
 			var refuse atomic.Bool
 			refuse.Store(true)
-			r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
-				if refuse.Load() {
-					return capability.Result{}, capability.Errorf(tt.fails, "test", "no")
-				}
-				return capability.Result{Value: []byte("{}")}, nil
-			})
+			r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+				func(_ context.Context, c capability.Call) (capability.Result, error) {
+					if refuse.Load() {
+						return capability.Result{}, capability.Errorf(tt.fails, "test", "no")
+					}
+					return capability.Result{Value: []byte("{}")}, nil
+				})
 			inv := on(agent(), "w", `{}`)
 			id := r.asked(inv)
 			r.decide(id, policy.DecideOnce)
@@ -326,13 +327,14 @@ func TestAnApprovalOnceIsNotSpentWhereThereIsNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{tune: func(c *invoke.Config) { c.PerProvider = 1 }})
 	inside, leave := make(chan struct{}), make(chan struct{})
-	r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
-		if string(c.Input) == `{"slow":1}` {
-			inside <- struct{}{}
-			<-leave
-		}
-		return capability.Result{Value: []byte("{}")}, nil
-	})
+	r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+		func(_ context.Context, c capability.Call) (capability.Result, error) {
+			if string(c.Input) == `{"slow":1}` {
+				inside <- struct{}{}
+				<-leave
+			}
+			return capability.Result{Value: []byte("{}")}, nil
+		})
 	inv := on(agent(), "w", `{}`)
 	id := r.asked(inv)
 	r.decide(id, policy.DecideOnce)

@@ -232,7 +232,8 @@ func (r *run) guarded(ctx context.Context) (result capability.Result, replay *Re
 
 func (r *run) panicked(p any) error {
 	r.engine.cfg.Logger.Error("panic contained", "inv", r.inv.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return capability.Errorf(capability.CodeInternal, "invoke", "something broke inside junctor; the incident is %s", r.inv.ID).With("panic", "")
+	return capability.Errorf(capability.CodeInternal, "invoke", "something broke inside junctor; the incident is %s", r.inv.ID).With("panic",
+		"")
 }
 
 // walk is the path itself.

@@ -50,13 +50,14 @@ func TestACompletedCallPassesEveryStateInOrder(t *testing.T) {
 func TestExactlyOneEndWhenExitDeadlineAndCancelRace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	r.offer("race", capability.Contribution{Effect: capability.EffectRead}, func(ctx context.Context, _ capability.Call) (capability.Result, error) {
-		time.Sleep(time.Duration(rand.IntN(400)) * time.Microsecond)
-		if rand.IntN(4) == 0 {
-			return capability.Result{}, errors.New("broke")
-		}
-		return capability.Result{Value: json.RawMessage(`1`)}, ctx.Err()
-	})
+	r.offer("race", capability.Contribution{Effect: capability.EffectRead},
+		func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+			time.Sleep(time.Duration(rand.IntN(400)) * time.Microsecond)
+			if rand.IntN(4) == 0 {
+				return capability.Result{}, errors.New("broke")
+			}
+			return capability.Result{Value: json.RawMessage(`1`)}, ctx.Err()
+		})
 	const runs = 1000
 	seen := make(map[invoke.State]int)
 	var mu sync.Mutex
@@ -130,11 +131,12 @@ func TestTheNearestDeadlineWinsBeneathTheCeiling(t *testing.T) {
 				c.MaxTimeout = 10 * time.Second
 			}})
 			var got time.Duration
-			r.offer("slow", capability.Contribution{Effect: capability.EffectRead, Timeout: tt.own}, func(ctx context.Context, _ capability.Call) (capability.Result, error) {
-				deadline, _ := ctx.Deadline()
-				got = time.Until(deadline)
-				return capability.Result{}, nil
-			})
+			r.offer("slow", capability.Contribution{Effect: capability.EffectRead, Timeout: tt.own},
+				func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+					deadline, _ := ctx.Deadline()
+					got = time.Until(deadline)
+					return capability.Result{}, nil
+				})
 			ctx := t.Context()
 			if tt.ctx > 0 {
 				var cancel context.CancelFunc
@@ -158,13 +160,14 @@ func TestADeadlineEndsACallWhoseProviderIgnoresIt(t *testing.T) {
 	r := newRig(t, options{})
 	release, left := make(chan struct{}), make(chan struct{})
 	var input []byte
-	r.offer("deaf", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
-		defer close(left)
-		<-release
-		input = slices.Clone(c.Input)
-		c.Progress(capability.Chunk{Progress: 1}) // too late, so it must not be visible
-		return capability.Result{Value: json.RawMessage(`"late"`)}, nil
-	})
+	r.offer("deaf", capability.Contribution{Effect: capability.EffectWrite},
+		func(_ context.Context, c capability.Call) (capability.Result, error) {
+			defer close(left)
+			<-release
+			input = slices.Clone(c.Input)
+			c.Progress(capability.Chunk{Progress: 1}) // too late, so it must not be visible
+			return capability.Result{Value: json.RawMessage(`"late"`)}, nil
+		})
 	inv := on(admin(), "deaf", `{"keep":"me"}`)
 	inv.Timeout = 20 * time.Millisecond
 	inv.Progress = func(capability.Chunk) { t.Error("progress after the end") }
@@ -205,11 +208,12 @@ func TestCancelBeforeAndDuringExecution(t *testing.T) {
 	t.Run("during", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, options{})
-		r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(ctx context.Context, c capability.Call) (capability.Result, error) {
-			r.engine.Cancel(c.Invocation)
-			<-ctx.Done()
-			return capability.Result{}, errors.New("I was told to stop, in my own words")
-		})
+		r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+			func(ctx context.Context, c capability.Call) (capability.Result, error) {
+				r.engine.Cancel(c.Invocation)
+				<-ctx.Done()
+				return capability.Result{}, errors.New("I was told to stop, in my own words")
+			})
 		reply, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 		fails(t, err, capability.CodeCancelled, "")
 		if reply.State != invoke.StateCancelled {
@@ -236,7 +240,8 @@ func TestAPanicIsContainedAndRecorded(t *testing.T) {
 	t.Run("in the provider", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, options{})
-		r.offer("bad", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) { panic("secret") })
+		r.offer("bad", capability.Contribution{Effect: capability.EffectWrite},
+			func(context.Context, capability.Call) (capability.Result, error) { panic("secret") })
 		reply, err := r.engine.Invoke(t.Context(), on(admin(), "bad", `{}`))
 		check(t, r, reply, err)
 	})
@@ -298,7 +303,10 @@ func TestTheCallersDeadlineCoversTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, options{})
 		p := &sleeper{fake: fake{key: "ext:node:away"}, probe: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
-		r.publish("away", capability.Contribution{Effect: capability.EffectRead, Availability: capability.Availability{State: capability.StateUnavailable}}, p)
+		r.publish("away", capability.Contribution{
+			Effect:       capability.EffectRead,
+			Availability: capability.Availability{State: capability.StateUnavailable},
+		}, p)
 		inv := on(agent(), "away", `{}`)
 		inv.Timeout = 300 * time.Millisecond
 		began := time.Now()

@@ -144,7 +144,8 @@ func (r *run) carry(ctx context.Context, call capability.Call) (capability.Resul
 		if p, ok := provider.(capability.Resumer); ok {
 			return p.Resume(ctx, call, resume)
 		}
-		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).With("interrupted", "look at what it was to change before you start it again")
+		return result, capability.Errorf(capability.CodeFailed, "execute", "%s cannot go on with what was begun before", key).With("interrupted",
+			"look at what it was to change before you start it again")
 	}
 	if _, ok := provider.(capability.Prompt); ok {
 		return work()
@@ -259,7 +260,8 @@ func (r *run) recordStart(ctx context.Context) error {
 		if err := r.ended(ctx); err != nil {
 			return err
 		}
-		return capability.Wrap(capability.CodeUnavailable, "audit", "the audit log cannot be written, so nothing that changes anything is started", err).
+		return capability.Wrap(capability.CodeUnavailable, "audit",
+			"the audit log cannot be written, so nothing that changes anything is started", err).
 			With("audit_unavailable", "junctor doctor says what is wrong with the log")
 	}
 	return nil

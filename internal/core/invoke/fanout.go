@@ -55,7 +55,8 @@ func (r *run) asksAll(candidates []*catalog.Entry) bool {
 		return false
 	}
 	row := candidates[0].Row // a tool may have an argument of that name that means something else
-	if row == nil || row.Mode != actions.ModeParallel || !bytes.Contains(row.InputSchema, []byte(`"all"`)) || slices.ContainsFunc(candidates, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead }) {
+	if row == nil || row.Mode != actions.ModeParallel || !bytes.Contains(row.InputSchema, []byte(`"all"`)) ||
+		slices.ContainsFunc(candidates, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead }) {
 		return false
 	}
 	var in struct {
@@ -79,7 +80,8 @@ func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capabili
 	}
 	if nodes {
 		if i := slices.IndexFunc(chosen, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead }); i >= 0 {
-			return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "arbitrate", "%s does not only read on %s, so it is not called on all nodes at once", chosen[i].Name(), chosen[i].Module.Label).
+			return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "arbitrate",
+				"%s does not only read on %s, so it is not called on all nodes at once", chosen[i].Name(), chosen[i].Module.Label).
 				With("invalid_params", "call it on each node by itself")
 		}
 		r.inv.Target.Select = nil
@@ -93,7 +95,8 @@ func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capabili
 		most = broadcastMost
 	}
 	if len(chosen) > most {
-		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, "arbitrate", "%d providers could answer; the limit of one call is %d", len(chosen), most).
+		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, "arbitrate",
+			"%d providers could answer; the limit of one call is %d", len(chosen), most).
 			With("output_limit", "name one with a selector")
 	}
 	r.choose(chosen[0]) // for the record

@@ -17,13 +17,14 @@ func TestWritesAreOnRecordBeforeTheyBeginAndOnDiskBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	var before, durable int64
-	r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(_ context.Context, c capability.Call) (capability.Result, error) {
-		if got := r.events(c.Invocation); len(got) != 1 || got[0] != "capability_started" {
-			t.Errorf("the provider was called after %v", got)
-		}
-		before = r.segments.lines.Load()
-		return capability.Result{}, nil
-	})
+	r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+		func(_ context.Context, c capability.Call) (capability.Result, error) {
+			if got := r.events(c.Invocation); len(got) != 1 || got[0] != "capability_started" {
+				t.Errorf("the provider was called after %v", got)
+			}
+			before = r.segments.lines.Load()
+			return capability.Result{}, nil
+		})
 	reply, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
 	if err != nil {
 		t.Fatal(err)
@@ -245,9 +246,10 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 		concrete.Target = capability.Target{Capability: "test.a/work#web.fetch@a"}
 		strict := fetch(admin())
 		strict.Target.Action = "browser.run"
-		one := r.offer("s1", capability.Contribution{Action: "browser.run", Rank: 2}, func(context.Context, capability.Call) (capability.Result, error) {
-			return capability.Result{}, notStarted()
-		})
+		one := r.offer("s1", capability.Contribution{Action: "browser.run", Rank: 2},
+			func(context.Context, capability.Call) (capability.Result, error) {
+				return capability.Result{}, notStarted()
+			})
 		two := r.offer("s2", capability.Contribution{Action: "browser.run", Rank: 1}, nil)
 		for _, inv := range []capability.Invocation{selected, concrete, strict} {
 			_, err := r.engine.Invoke(t.Context(), inv)
@@ -281,7 +283,8 @@ func TestFallbackGoesOnlyWhereItMay(t *testing.T) {
 	t.Run("the record names the one that was called when nobody is left", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, options{})
-		r.fetchers(map[string]capability.Effect{"b": capability.EffectWrite}, map[string]int{"a": 30, "b": 20}, func(string) error { return notStarted() })
+		r.fetchers(map[string]capability.Effect{"b": capability.EffectWrite}, map[string]int{"a": 30, "b": 20},
+			func(string) error { return notStarted() })
 		reply, err := r.engine.Invoke(t.Context(), fetch(agent()))
 		fails(t, err, capability.CodeUnavailable, "connection_failed")
 		if reply.Provider != "ext:node:a" || reply.Selection.Fallback {
@@ -319,7 +322,8 @@ func TestPlanAndListShowWhatWouldHappenAndChangeNothing(t *testing.T) {
 	all := r.fetchers(nil, map[string]int{"a": 2, "b": 1, "d": 3}, func(string) error { return nil })
 	inv := capability.Invocation{Principal: operator(), Target: capability.Target{Action: "web.fetch"}}
 	p := r.engine.Plan(t.Context(), inv)
-	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 || len(p.Selection.Rejected) != 2 {
+	if p.Err != nil || p.Entry.Key() != "ext:node:a" || p.Selection.DecidedBy != "ranked_default" || len(p.Denied) != 1 ||
+		len(p.Selection.Rejected) != 2 {
 		t.Errorf("%+v", p)
 	}
 	inv.Principal = agent()

@@ -48,7 +48,8 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "this server keeps no idempotency keys")
 	}
 	if len(r.inv.IdempotencyKey) > keyMax {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d", len(r.inv.IdempotencyKey), keyMax)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "idempotency", "the idempotency key has %d bytes; the limit is %d",
+			len(r.inv.IdempotencyKey), keyMax)
 	}
 	if r.digest == "" {
 		r.digest = callDigest(r.inv)
@@ -88,7 +89,8 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 // elsewhere waits for the end of a call that another server may be working on.
 func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bool, err error) {
 	until := time.Now().Add(elsewhereTimeout)
-	for pause := elsewhereInterval; !got.State.Terminal() && got.Digest == r.digest && time.Now().Before(until); pause = min(2*pause, time.Second) {
+	for pause := elsewhereInterval; !got.State.Terminal() && got.Digest == r.digest &&
+		time.Now().Before(until); pause = min(2*pause, time.Second) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -140,11 +142,13 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 		return nil, keyReused(r.inv.IdempotencyKey)
 	}
 	if !got.State.Terminal() && r.engine.cfg.SharedOutcomes {
-		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key is under way on another server, or was interrupted with it", got.Invocation).
+		return nil, capability.Errorf(capability.CodeConflict, "idempotency",
+			"the call %s with this idempotency key is under way on another server, or was interrupted with it", got.Invocation).
 			With("interrupted", "ask again with the same key; if this stays, look at what the call was to change, then use a new key")
 	}
 	if !got.State.Terminal() {
-		return nil, capability.Errorf(capability.CodeConflict, "idempotency", "the call %s with this idempotency key was interrupted; nobody knows whether its work was done", got.Invocation).
+		return nil, capability.Errorf(capability.CodeConflict, "idempotency",
+			"the call %s with this idempotency key was interrupted; nobody knows whether its work was done", got.Invocation).
 			With("interrupted", "look at what it was to change, then call again with a new key")
 	}
 	reply := &Reply{

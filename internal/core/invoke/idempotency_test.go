@@ -44,16 +44,20 @@ func TestARepeatedKeyGivesTheFirstOutcome(t *testing.T) {
 func TestAFailureIsRememberedAndSoIsTheOutcomeOfAProviderThatLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) {
-		return capability.Result{}, errors.New("half of it was done")
-	})
+	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+		func(context.Context, capability.Call) (capability.Result, error) {
+			return capability.Result{}, errors.New("half of it was done")
+		})
 	for range 2 {
 		reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 		if fails(t, err, capability.CodeFailed, "execution_failed"); reply.State != invoke.StateFailed {
 			t.Errorf("reply.State = %v, want %v", reply.State, invoke.StateFailed)
 		}
 	}
-	r.offer("w", capability.Contribution{Effect: capability.EffectWrite, Availability: capability.Availability{State: capability.StateUnavailable}}, nil)
+	r.offer("w", capability.Contribution{
+		Effect:       capability.EffectWrite,
+		Availability: capability.Availability{State: capability.StateUnavailable},
+	}, nil)
 	reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 	if fails(t, err, capability.CodeFailed, "execution_failed"); !reply.Replayed || f.calls.Load() != 1 {
 		t.Errorf("replayed %v after %d calls", reply.Replayed, f.calls.Load())
@@ -86,11 +90,12 @@ func TestCallsWithOneKeyInFlightDoTheWorkOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	in, out := make(chan struct{}), make(chan struct{})
-	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) {
-		close(in)
-		<-out
-		return capability.Result{Value: json.RawMessage(`42`)}, nil
-	})
+	f := r.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+		func(context.Context, capability.Call) (capability.Result, error) {
+			close(in)
+			<-out
+			return capability.Result{Value: json.RawMessage(`42`)}, nil
+		})
 	var wg sync.WaitGroup
 	replies := make(chan invoke.Reply, 10)
 	call := func() {
@@ -178,11 +183,12 @@ func TestAKeyIsOneCallOnTwoServersThatShareAStore(t *testing.T) {
 	a := newRig(t, options{tune: shared})
 	b := newRig(t, options{tune: func(c *invoke.Config) { shared(c); c.Outcomes = a.db }})
 	in, out := make(chan struct{}), make(chan struct{})
-	here := a.offer("w", capability.Contribution{Effect: capability.EffectWrite}, func(context.Context, capability.Call) (capability.Result, error) {
-		close(in)
-		<-out
-		return capability.Result{Value: json.RawMessage(`"done"`)}, nil
-	})
+	here := a.offer("w", capability.Contribution{Effect: capability.EffectWrite},
+		func(context.Context, capability.Call) (capability.Result, error) {
+			close(in)
+			<-out
+			return capability.Result{Value: json.RawMessage(`"done"`)}, nil
+		})
 	there := b.offer("w", capability.Contribution{Effect: capability.EffectWrite}, nil)
 	var wg sync.WaitGroup
 	call := func(r *rig) {

@@ -20,17 +20,18 @@ import (
 func TestProgressIncreasesAndEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	r.offer("p", capability.Contribution{Effect: capability.EffectRead}, func(_ context.Context, c capability.Call) (capability.Result, error) {
-		var wg sync.WaitGroup
-		for _, n := range []float64{0, 1, 1, 3, 2} {
-			c.Progress(capability.Chunk{Progress: n})
-		}
-		for n := range 50 {
-			wg.Go(func() { c.Progress(capability.Chunk{Progress: float64(4 + n)}) })
-		}
-		wg.Wait()
-		return capability.Result{}, nil
-	})
+	r.offer("p", capability.Contribution{Effect: capability.EffectRead},
+		func(_ context.Context, c capability.Call) (capability.Result, error) {
+			var wg sync.WaitGroup
+			for _, n := range []float64{0, 1, 1, 3, 2} {
+				c.Progress(capability.Chunk{Progress: n})
+			}
+			for n := range 50 {
+				wg.Go(func() { c.Progress(capability.Chunk{Progress: float64(4 + n)}) })
+			}
+			wg.Wait()
+			return capability.Result{}, nil
+		})
 	var got []float64
 	ended := false
 	inv := on(agent(), "p", `{}`)
@@ -156,7 +157,8 @@ func TestReplyIsOneJSONObject(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	got, err := json.Marshal(invoke.Reply{
-		Invocation: "run_1", State: invoke.StateCompleted, Provider: "fs:node:local", Capability: "local/fs.list#fs.list@local", Action: "fs.list",
+		Invocation: "run_1", State: invoke.StateCompleted, Provider: "fs:node:local", Capability: "local/fs.list#fs.list@local",
+		Action:    "fs.list",
 		Selection: invoke.Selection{Step: 4, DecidedBy: "only_supported"}, Duration: 1500 * time.Microsecond,
 		History: []invoke.Transition{{State: invoke.StateCreated, At: at}},
 	})
@@ -177,13 +179,16 @@ func TestWhatHasToBeStoppedIsWaitedFor(t *testing.T) {
 	r := newRig(t, options{})
 	var stopped atomic.Bool
 	ctx, cancel := context.WithCancel(t.Context())
-	p := settler{&fake{key: capability.NewProviderKey("ext", "node", "w"), do: func(ctx context.Context, _ capability.Call) (capability.Result, error) {
-		cancel()
-		<-ctx.Done()
-		<-time.After(300 * time.Millisecond) // longer than one that says nothing may take
-		stopped.Store(true)
-		return capability.Result{}, ctx.Err()
-	}}}
+	p := settler{&fake{
+		key: capability.NewProviderKey("ext", "node", "w"),
+		do: func(ctx context.Context, _ capability.Call) (capability.Result, error) {
+			cancel()
+			<-ctx.Done()
+			<-time.After(300 * time.Millisecond) // longer than one that says nothing may take
+			stopped.Store(true)
+			return capability.Result{}, ctx.Err()
+		},
+	}}
 	r.publish("w", capability.Contribution{Effect: capability.EffectRead}, p)
 	if _, err := r.engine.Invoke(ctx, on(admin(), "w", `{}`)); capability.CodeOf(err) != capability.CodeCancelled || !stopped.Load() {
 		t.Errorf("%v, stopped %v", err, stopped.Load())

@@ -190,7 +190,8 @@ func agent() capability.Principal {
 // on is a call to the one contribution of a module.
 func on(who capability.Principal, name, input string) capability.Invocation {
 	return capability.Invocation{
-		Surface: "http", Principal: who, Input: json.RawMessage(input), Target: capability.Target{Member: capability.Member{Module: name, Kind: "action", Name: "work"}},
+		Surface: "http", Principal: who, Input: json.RawMessage(input),
+		Target: capability.Target{Member: capability.Member{Module: name, Kind: "action", Name: "work"}},
 	}
 }
 

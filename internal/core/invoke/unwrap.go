@@ -27,7 +27,8 @@ func (r *run) unwrap(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		Arguments jsonx.Raw `json:"arguments"`
 	}
 	if err := jsonx.UnmarshalStrict(r.inv.Input, &in); err != nil || in.Name == "" {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes a name and an object of arguments", door).With("invalid_args", "find names with catalog.search")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "resolve", "%s takes a name and an object of arguments",
+			door).With("invalid_args", "find names with catalog.search")
 	}
 	if len(in.Arguments) == 0 {
 		in.Arguments = jsonx.Raw("{}")

@@ -47,7 +47,8 @@ func (r *run) askAugmenters(ctx context.Context) error {
 		if r.engine.cfg.Vetoed != nil {
 			r.engine.cfg.Vetoed(&r.inv, r.entry, e.Runtime, reason)
 		}
-		return capability.Errorf(capability.CodeDenied, "route", "%s stopped this call of %s: %s", e.Runtime, r.entry.Name(), cmp.Or(reason, "it gave no reason")).
+		return capability.Errorf(capability.CodeDenied, "route", "%s stopped this call of %s: %s", e.Runtime, r.entry.Name(),
+			cmp.Or(reason, "it gave no reason")).
 			With("route_vetoed", "nothing was sent, and no other provider was tried").Detail("by", e.Runtime)
 	}
 	return nil

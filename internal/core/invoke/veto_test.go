@@ -17,10 +17,13 @@ import (
 // augmenter publishes a route augmenter that answers as f says.
 func (r *rig) augmenter(name string, a capability.Augment, f func(question string) (string, error)) *fake {
 	r.Helper()
-	p := &fake{key: capability.NewProviderKey("route", "node", name), do: func(_ context.Context, c capability.Call) (capability.Result, error) {
-		answer, err := f(string(c.Input))
-		return capability.Result{Value: json.RawMessage(answer)}, err
-	}}
+	p := &fake{
+		key: capability.NewProviderKey("route", "node", name),
+		do: func(_ context.Context, c capability.Call) (capability.Result, error) {
+			answer, err := f(string(c.Input))
+			return capability.Result{Value: json.RawMessage(answer)}, err
+		},
+	}
 	_, _, err := r.catalog.Replace(capability.Batch{
 		Source: name, Providers: []capability.Provider{p},
 		Modules: []capability.Module{{Extension: name, ID: name, Origin: "node", Contributions: []capability.Contribution{
@@ -47,7 +50,10 @@ func (r *rig) chat(action capability.Action, effect capability.Effect, accounts 
 		p := &fake{key: capability.NewProviderKey(domain, "chat", account)}
 		out[account] = p
 		b.Providers = append(b.Providers, p)
-		m.Contributions = append(m.Contributions, capability.Contribution{ID: "adapter", Kind: "adapter.runtime", Action: action, Effect: effect, Provider: p.key})
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: "adapter", Kind: "adapter.runtime", Action: action, Effect: effect,
+			Provider: p.key,
+		})
 	}
 	b.Modules = []capability.Module{m}
 	if _, _, err := r.catalog.Replace(b); err != nil {
@@ -72,15 +78,30 @@ func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 		fails   error
 		stopped bool
 	}{
-		"a veto":                     {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, `{"veto":true,"reason":"bob owns the thread"}`, nil, true},
-		"a glob":                     {capability.Augment{Effect: "veto", Targets: []string{"message.*"}}, `{"veto":true}`, nil, true},
-		"no veto":                    {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, `{"veto":false}`, nil, false},
-		"another action":             {capability.Augment{Effect: "veto", Targets: []string{"message.reply"}}, `{"veto":true}`, nil, false},
-		"who only looks on":          {capability.Augment{Effect: "observe-only", Targets: []string{"message.send"}}, `{"veto":true}`, nil, false},
-		"a failure, open":            {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, "", errors.New("broken"), false},
-		"a failure, closed":          {capability.Augment{Effect: "veto", Targets: []string{"message.send"}, FailureMode: "fail-closed"}, "", errors.New("broken"), true},
-		"an answer that is none":     {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, `7`, nil, false},
-		"an answer that is none, cl": {capability.Augment{Effect: "veto", Targets: []string{"message.send"}, FailureMode: "fail-closed"}, `7`, nil, true},
+		"a veto": {
+			capability.Augment{Effect: "veto", Targets: []string{"message.send"}},
+			`{"veto":true,"reason":"bob owns the thread"}`, nil, true,
+		},
+		"a glob":         {capability.Augment{Effect: "veto", Targets: []string{"message.*"}}, `{"veto":true}`, nil, true},
+		"no veto":        {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, `{"veto":false}`, nil, false},
+		"another action": {capability.Augment{Effect: "veto", Targets: []string{"message.reply"}}, `{"veto":true}`, nil, false},
+		"who only looks on": {
+			capability.Augment{Effect: "observe-only", Targets: []string{"message.send"}},
+			`{"veto":true}`, nil,
+			false,
+		},
+		"a failure, open": {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, "", errors.New("broken"), false},
+		"a failure, closed": {
+			capability.Augment{Effect: "veto", Targets: []string{"message.send"}, FailureMode: "fail-closed"},
+			"",
+			errors.New("broken"), true,
+		},
+		"an answer that is none": {capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, `7`, nil, false},
+		"an answer that is none, cl": {
+			capability.Augment{Effect: "veto", Targets: []string{"message.send"}, FailureMode: "fail-closed"},
+			`7`,
+			nil, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +111,8 @@ func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 			}})
 			accounts := r.chat("message.send", capability.EffectExternal, "work", "home")
 			r.augmenter("owner", tt.augment, func(question string) (string, error) {
-				if !strings.Contains(question, `"stage":"egress.preparing"`) || !strings.Contains(question, `"thread":"T1"`) || !strings.Contains(question, "hello") {
+				if !strings.Contains(question, `"stage":"egress.preparing"`) || !strings.Contains(question, `"thread":"T1"`) ||
+					!strings.Contains(question, "hello") {
 					t.Errorf("asked %s", question)
 				}
 				return tt.answer, tt.fails
@@ -103,7 +125,8 @@ func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 				return
 			}
 			fails(t, err, capability.CodeDenied, "route_vetoed")
-			if n := accounts["work"].calls.Load() + accounts["home"].calls.Load(); n != 0 || !strings.HasPrefix(told, "owner/veto: ") || reply.State != invoke.StateFailed {
+			if n := accounts["work"].calls.Load() + accounts["home"].calls.Load(); n != 0 || !strings.HasPrefix(told, "owner/veto: ") ||
+				reply.State != invoke.StateFailed {
 				t.Errorf("%d calls, told %q, %s", n, told, reply.State)
 			}
 		})
@@ -114,7 +137,8 @@ func TestAReadIsNotAsked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{rules: `permit (principal, action, resource);`})
 	r.chat("message.read", capability.EffectRead, "work")
-	p := r.augmenter("owner", capability.Augment{Effect: "veto", Targets: []string{"*"}}, func(string) (string, error) { return `{"veto":true}`, nil })
+	p := r.augmenter("owner", capability.Augment{Effect: "veto", Targets: []string{"*"}},
+		func(string) (string, error) { return `{"veto":true}`, nil })
 	inv := send()
 	inv.Target.Action = "message.read"
 	inv.Input = json.RawMessage(`{}`)
@@ -139,7 +163,10 @@ func TestAllAsksEveryProviderOnce(t *testing.T) {
 			return capability.Result{Value: json.RawMessage(fmt.Sprintf(`{"matches":[%q]}`, p))}, nil
 		}
 	}
-	inv := capability.Invocation{Principal: operator(), Target: capability.Target{Action: "directory.lookup"}, Input: json.RawMessage(`{"query":"ann","all":true}`)}
+	inv := capability.Invocation{
+		Principal: operator(), Target: capability.Target{Action: "directory.lookup"},
+		Input: json.RawMessage(`{"query":"ann","all":true}`),
+	}
 	reply, err := r.engine.Invoke(t.Context(), inv)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 	const op = "grants.create"
 	if named(g.Action) && !named(g.Module) {
 		g.Module = owner(g.Action, snap)
-		if !named(g.Module) && strings.HasPrefix(g.Action, "ext.") && !strings.HasPrefix(g.Action, "ext."+remote) && len(snap.Action(capability.Action(g.Action))) == 0 {
+		if !named(g.Module) && strings.HasPrefix(g.Action, "ext.") && !strings.HasPrefix(g.Action, "ext."+remote) &&
+			len(snap.Action(capability.Action(g.Action))) == 0 {
 			return Grant{}, capability.Errorf(capability.CodeNotFound, op, "nothing that is installed here has the action %q", g.Action).
 				With("", "junctor catalog lists what there is")
 		}
@@ -30,7 +31,8 @@ func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 	case !ok && (g.ContentHash != "" || strings.HasPrefix(g.Module, remote)):
 		return g, nil
 	case !ok:
-		return Grant{}, capability.Errorf(capability.CodeNotFound, op, "no extension or module %q is installed here, so there is nothing to grant", g.Module).
+		return Grant{}, capability.Errorf(capability.CodeNotFound, op,
+			"no extension or module %q is installed here, so there is nothing to grant", g.Module).
 			With("extension_not_found", "install it first; junctor modules list names all that there are")
 	case m.Origin != extensionOrigin:
 		return g, nil

@@ -22,7 +22,8 @@ func kit(t *testing.T, digest string) *catalog.Snapshot {
 	}
 	change, _, err := catalogtest.New(t).Replace(capability.Batch{Source: "s", Modules: []capability.Module{
 		{Extension: "tools.kit", ID: "tools.kit", Origin: "extension", Digest: digest, Contributions: []capability.Contribution{
-			c("command.kit.hi.run", "capability.rpc", "kit.hi"), c("command.kit.bye.run", "capability.rpc", "kit.bye"), c("tool.kit.hi", "capability.agent-tool", "kit_hi"),
+			c("command.kit.hi.run", "capability.rpc", "kit.hi"), c("command.kit.bye.run", "capability.rpc", "kit.bye"),
+			c("tool.kit.hi", "capability.agent-tool", "kit_hi"),
 		}},
 		{Extension: "remote.far", ID: "far", Origin: "endpoint", Contributions: []capability.Contribution{
 			{ID: "work", Kind: "capability.agent-tool", Effect: capability.EffectExternal, Provider: "ext:endpoint:far"},

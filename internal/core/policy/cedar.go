@@ -47,7 +47,8 @@ func parseRules(docs []Document) (*rules, error) {
 	for _, d := range docs {
 		list, err := cedar.NewPolicyListFromBytes(d.Name, d.Text)
 		if err != nil {
-			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy %s cannot be read: %s", d.Name, place(err)).With("", "correct the file in the policy folder of the home, or remove it")
+			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy %s cannot be read: %s", d.Name, place(err)).With("",
+				"correct the file in the policy folder of the home, or remove it")
 		}
 		for i, p := range list {
 			id := cedar.PolicyID(fmt.Sprintf("%s#%d", strings.TrimSuffix(d.Name, ".cedar"), i))
@@ -60,7 +61,8 @@ func parseRules(docs []Document) (*rules, error) {
 				case ChannelClient, ChannelOperator, ChannelDevice:
 					r.consent[id] = Channel(c)
 				default:
-					return nil, capability.Errorf(capability.CodeInvalidInput, "policy", `%s: policy %s: @consent(%q) must be "client", "operator" or "device"`, d.Name, id, string(c))
+					return nil, capability.Errorf(capability.CodeInvalidInput, "policy",
+						`%s: policy %s: @consent(%q) must be "client", "operator" or "device"`, d.Name, id, string(c))
 				}
 				if p.Effect() == cedar.Forbid {
 					return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: policy %s: @consent belongs on a permit", d.Name, id)
@@ -71,7 +73,8 @@ func parseRules(docs []Document) (*rules, error) {
 				err = errors.New(s.fault)
 			}
 			if err != nil {
-				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the rule %s at line %d cannot work: %w", d.Name, id, p.Position().Line, err).
+				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the rule %s at line %d cannot work: %w", d.Name, id,
+					p.Position().Line, err).
 					With("", "correct the file in the policy folder of the home, or remove it")
 			}
 			r.names = append(r.names, s.names...)

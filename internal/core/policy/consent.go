@@ -94,7 +94,8 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	}
 	if created {
 		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
-			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)}, audit.Attr{Key: "channel", Value: string(got.Channel)})
+			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)},
+			audit.Attr{Key: "channel", Value: string(got.Channel)})
 	}
 	asks := capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
@@ -166,7 +167,8 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) 
 func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
 	const op = "confirmations.decide"
 	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
-		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, session, timed, always or deny", d)
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op,
+			"%q is not a decision; use once, session, timed, always or deny", d)
 	}
 	if err := p.Require(ctx, by, op, capability.RoleAdmin, capability.RoleOperator); err != nil {
 		return Approval{}, nil, err
@@ -209,7 +211,8 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 // decide answers an approval by a principal that may answer it.
 func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
 	if d == DecideSession && a.Session == "" {
-		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide", "%s was asked outside a session, so it cannot be granted for one", a.ID).
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide",
+			"%s was asked outside a session, so it cannot be granted for one", a.ID).
 			With("", "use once, timed or always")
 	}
 	now := p.now().UTC()
@@ -218,7 +221,8 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 		return Approval{}, nil, err
 	}
 	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
-		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)}, audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
+		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)},
+		audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})
 	if d == DecideOnce || d == DecideDeny {
 		return a, nil, nil
 	}

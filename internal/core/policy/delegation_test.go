@@ -68,7 +68,8 @@ func TestATaskAgentHasNoMoreThanItsCreatorByDefault(t *testing.T) {
 	read := entry(t, capability.Contribution{Effect: capability.EffectRead})
 	for name, by := range map[string]capability.Principal{"of-wide": wide, "of-narrow": narrow} {
 		child, _ := r.child(t, name, by)
-		if got := r.Authorize(child, read).Permitted; got != (by.ID == wide.ID) || child.OnBehalfOf != by.ID || !cmp.Equal(child.Labels, by.Labels) {
+		if got := r.Authorize(child, read).Permitted; got != (by.ID == wide.ID) || child.OnBehalfOf != by.ID ||
+			!cmp.Equal(child.Labels, by.Labels) {
 			t.Errorf("%+v: %v", child, got)
 		}
 		// What it starts has the same bound, and outlives it.
@@ -82,7 +83,11 @@ func TestATaskAgentHasNoMoreThanItsCreatorByDefault(t *testing.T) {
 		if v := r.Authorize(child, read); v.Permitted {
 			t.Errorf("its own token is gone: %+v", v)
 		}
-		if _, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleTask, Name: name + "-third", OnBehalfOf: &child}); capability.CodeOf(err) != capability.CodeUnauthenticated {
+		if _, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin),
+			policy.TokenRequest{
+				Role: capability.RoleTask, Name: name + "-third",
+				OnBehalfOf: &child,
+			}); capability.CodeOf(err) != capability.CodeUnauthenticated {
 			t.Errorf("on behalf of who is gone: %v", err)
 		}
 	}
@@ -138,9 +143,13 @@ func TestATaskAgentsTokenEndsWithItsCreators(t *testing.T) {
 func TestOnBehalfOfALoginElsewhere(t *testing.T) {
 	t.Parallel()
 	r := open(t)
-	child, value := r.child(t, "pty-1", capability.Principal{ID: "agent:oidc/ann", Role: capability.RoleAgent, Scoped: true, Most: capability.EffectRead})
+	child, value := r.child(t, "pty-1", capability.Principal{
+		ID: "agent:oidc/ann", Role: capability.RoleAgent, Scoped: true,
+		Most: capability.EffectRead,
+	})
 	got, err := r.Authenticate(value.Reveal())
-	if err != nil || !cmp.Equal(got, child) || got.OnBehalfOf != "agent:oidc/ann" || got.Covers(capability.EffectWrite) || !got.Covers(capability.EffectRead) {
+	if err != nil || !cmp.Equal(got, child) || got.OnBehalfOf != "agent:oidc/ann" || got.Covers(capability.EffectWrite) ||
+		!got.Covers(capability.EffectRead) {
 		t.Errorf("%+v %v", got, err)
 	}
 	if !r.Authorize(child, entry(t, capability.Contribution{Effect: capability.EffectRead})).Permitted {
@@ -162,7 +171,11 @@ func TestGrantsOfTaskAgents(t *testing.T) {
 	}{
 		{"none", capability.RoleAgent, nil, false},
 		{"to its role, of an agent that would be asked", capability.RoleAgent, []policy.Grant{{Role: "task", Module: "remote.tools"}}, false},
-		{"to both roles", capability.RoleAgent, []policy.Grant{{Role: "task", Module: "remote.tools"}, {Role: "agent", Module: "remote.tools"}}, true},
+		{
+			"to both roles", capability.RoleAgent,
+			[]policy.Grant{{Role: "task", Module: "remote.tools"}, {Role: "agent", Module: "remote.tools"}},
+			true,
+		},
 		{"to everybody", capability.RoleAgent, []policy.Grant{{Module: "remote.tools"}}, true},
 		{"to its role, of a person", capability.RoleOperator, []policy.Grant{{Role: "task", Module: "remote.tools"}}, true},
 		{"to itself", capability.RoleAgent, []policy.Grant{{Principal: "task:pty-1", Module: "remote.tools"}}, true},

@@ -37,7 +37,10 @@ func installed(t *testing.T, origin, digest string, permissions ...string) *cata
 	t.Helper()
 	change, _, err := catalogtest.New(t).Replace(capability.Batch{Source: "s", Modules: []capability.Module{{
 		Extension: "tools.postman", ID: "tools.postman", Origin: origin, Digest: digest, Contributions: []capability.Contribution{
-			{ID: "run", Kind: "capability.agent-tool", Effect: capability.EffectExternal, Provider: "ext:extension:tools.postman", Permissions: permissions},
+			{
+				ID: "run", Kind: "capability.agent-tool", Effect: capability.EffectExternal, Provider: "ext:extension:tools.postman",
+				Permissions: permissions,
+			},
 		},
 	}}})
 	if err != nil {
@@ -57,7 +60,11 @@ func TestTheDeploymentModeComesBeforeTheRules(t *testing.T) {
 	}{
 		{"open", policy.LocalOpen, "extension", []string{"exec", "filesystem.write"}, nil},
 		{"locked", policy.LocalLocked, "extension", []string{"exec", "network", "filesystem.write"}, []string{"exec", "filesystem.write"}},
-		{"exposed", policy.RemoteExposed, "extension", []string{"db.write", "exec.interpreter", "browser", "network.raw"}, []string{"exec.interpreter", "browser", "db.write", "network.raw"}},
+		{
+			"exposed", policy.RemoteExposed, "extension",
+			[]string{"db.write", "exec.interpreter", "browser", "network.raw"},
+			[]string{"exec.interpreter", "browser", "db.write", "network.raw"},
+		},
 		{"harmless permissions", policy.RemoteExposed, "extension", []string{"network", "filesystem.read", "llm"}, nil},
 		{"what the operator configured", policy.RemoteExposed, "endpoint", []string{"exec"}, nil},
 		{"a default", "", "extension", []string{"exec"}, nil},
@@ -88,7 +95,8 @@ func TestAnAdministratorMayGiveBackWhatTheModeWithholds(t *testing.T) {
 	}
 	grant(policy.Grant{Module: "tools.other", Permissions: []string{"*"}})
 	grant(policy.Grant{Module: "tools.postman"}) // for calls that ask, not for permissions
-	if _, err := r.CreateGrant(t.Context(), who(capability.RoleOperator), policy.Grant{Module: "tools.postman", Permissions: []string{"*"}}); err != nil {
+	if _, err := r.CreateGrant(t.Context(), who(capability.RoleOperator),
+		policy.Grant{Module: "tools.postman", Permissions: []string{"*"}}); err != nil {
 		t.Fatal(err)
 	}
 	if v := r.Authorize(agent, e); v.Permitted {
@@ -98,7 +106,10 @@ func TestAnAdministratorMayGiveBackWhatTheModeWithholds(t *testing.T) {
 	if v := r.Authorize(agent, e); !slices.Equal(v.Withheld, []string{"filesystem.write"}) {
 		t.Errorf("%+v", v)
 	}
-	whole := grant(policy.Grant{Module: "tools.postman", Permissions: []string{"filesystem.write"}, ContentHash: e.ContentHash(), Expires: r.now().Add(time.Hour)})
+	whole := grant(policy.Grant{
+		Module: "tools.postman", Permissions: []string{"filesystem.write"}, ContentHash: e.ContentHash(),
+		Expires: r.now().Add(time.Hour),
+	})
 	if v := r.Authorize(agent, e); !v.Permitted {
 		t.Errorf("%+v", v)
 	}

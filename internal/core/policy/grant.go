@@ -18,7 +18,8 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 		for _, exact := range []bool{true, false} {
 			for i := range live {
 				g := &live[i]
-				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) || !p.reaches(g, a, now) {
+				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) ||
+					!p.reaches(g, a, now) {
 					continue
 				}
 				if g.MaxUses > 0 {
@@ -114,7 +115,8 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a scope; use session, user or global", g.Scope)
 	}
 	if g.Scope != "global" && g.ScopeID == "" {
-		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope).With("", "give the principal or session that is meant: --scope-id")
+		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant of scope %s needs its scope_id", g.Scope).With("",
+			"give the principal or session that is meant: --scope-id")
 	}
 	if g.MaxUses < 0 || (!g.Expires.IsZero() && !g.Expires.After(now)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "the grant would be over before it begins")
@@ -122,7 +124,10 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	if g.Role != "*" && !slices.Contains(capability.Roles(), capability.Role(g.Role)) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", g.Role)
 	}
-	if g.Effect != "" && !slices.Contains([]capability.Effect{capability.EffectRead, capability.EffectWrite, capability.EffectExternal, capability.EffectAdmin}, g.Effect) {
+	if g.Effect != "" && !slices.Contains([]capability.Effect{
+		capability.EffectRead, capability.EffectWrite, capability.EffectExternal,
+		capability.EffectAdmin,
+	}, g.Effect) {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not an effect; use read, write, external or admin", g.Effect)
 	}
 	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
@@ -136,7 +141,8 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	}
 	p.changeGrants(g)
 	p.record(ctx, audit.GrantCreated, by, true, audit.Synced,
-		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "principal", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module}, audit.Attr{Key: "action", Value: g.Action}, audit.Attr{Key: "scope", Value: g.Scope})
+		audit.Attr{Key: "grant", Value: g.ID}, audit.Attr{Key: "principal", Value: g.Principal}, audit.Attr{Key: "module", Value: g.Module},
+		audit.Attr{Key: "action", Value: g.Action}, audit.Attr{Key: "scope", Value: g.Scope})
 	return g, nil
 }
 

@@ -50,7 +50,10 @@ func TestGrantsCoverNoMoreThanTheySay(t *testing.T) {
 			if _, err := r.CreateGrant(t.Context(), who(capability.RoleAdmin), tt.grant); err != nil {
 				t.Fatal(err)
 			}
-			c, err := r.Consent(t.Context(), policy.Asked{Principal: who(capability.RoleAgent), Session: "s", Entry: entry(t, capability.Contribution{Effect: tt.effect})})
+			c, err := r.Consent(t.Context(), policy.Asked{
+				Principal: who(capability.RoleAgent), Session: "s",
+				Entry: entry(t, capability.Contribution{Effect: tt.effect}),
+			})
 			if (c.Grant != "") != tt.want || (err == nil) != tt.want {
 				t.Errorf("%+v %v", c, err)
 			}
@@ -83,7 +86,10 @@ func TestNarrowGrantsAreUsedFirstAndSpentOnesSkipped(t *testing.T) {
 	session := create(policy.Grant{Principal: "agent:x", Scope: "session", ScopeID: "s", MaxUses: 2})
 	var used []string
 	for range 4 {
-		c, err := r.Consent(t.Context(), policy.Asked{Principal: who(capability.RoleAgent), Session: "s", Entry: entry(t, capability.Contribution{Effect: capability.EffectWrite})})
+		c, err := r.Consent(t.Context(), policy.Asked{
+			Principal: who(capability.RoleAgent), Session: "s",
+			Entry: entry(t, capability.Contribution{Effect: capability.EffectWrite}),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

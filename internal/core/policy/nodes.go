@@ -112,7 +112,8 @@ func (p *Policy) Token(value string) (Token, error) {
 	}
 	t, ok := p.tokens.Load().hashes[secret.Hash(value)]
 	if !ok { // it was revoked in this moment
-		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate", "this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
+		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate",
+			"this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
 	}
 	return t, nil
 }
@@ -140,5 +141,6 @@ func (p *Policy) Standing(id string) (capability.Principal, error) {
 }
 
 func notStanding(id string) error {
-	return capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more", id).With("invalid_token", "")
+	return capability.Errorf(capability.CodeUnauthenticated, "authenticate", "the token of %s is not valid any more",
+		id).With("invalid_token", "")
 }

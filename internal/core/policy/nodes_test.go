@@ -16,7 +16,8 @@ func annsNode(t *testing.T) (read, write *catalog.Entry) {
 	m := capability.Module{Extension: "node.a", ID: "node.a", Origin: "node", Users: []string{"ann"}}
 	for name, effect := range map[string]capability.Effect{"look": capability.EffectRead, "set": capability.EffectWrite} {
 		m.Contributions = append(m.Contributions, capability.Contribution{
-			ID: name, Kind: "capability.agent-tool", Action: capability.Action("fn." + name), Effect: effect, Member: capability.Member{Module: "node.a", Kind: "function", Name: name},
+			ID: name, Kind: "capability.agent-tool", Action: capability.Action("fn." + name), Effect: effect,
+			Member: capability.Member{Module: "node.a", Kind: "function", Name: name},
 		})
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: "node/a", Modules: []capability.Module{m}}); err != nil {
@@ -42,16 +43,25 @@ func TestANodeOfAUserIsThatUsers(t *testing.T) {
 		look, write bool
 		knows       bool
 	}{
-		"by name":                {who: capability.Principal{ID: "agent:ann", Role: capability.RoleAgent}, look: true, write: true, knows: true},
-		"by label":               {who: capability.Principal{ID: "agent:x", Role: capability.RoleAgent, Labels: []string{"user:ann"}}, look: true, write: true, knows: true},
-		"another label":          {who: capability.Principal{ID: "agent:x", Role: capability.RoleAgent, Labels: []string{"team:ann", "user:anna"}}},
-		"operator":               {who: who(capability.RoleOperator), look: true, write: true, knows: true},
-		"stranger":               {who: bob},
-		"grant for the module":   {who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a"}, look: true, write: true, knows: true},
-		"grant for one function": {who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a", Action: "fn.set"}, write: true, knows: true},
-		"grant for everything":   {who: bob, grant: policy.Grant{Principal: "agent:bob"}},
-		"grant of another":       {who: bob, grant: policy.Grant{Principal: "agent:eve", Module: "node.a"}},
-		"grant for a session":    {who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a", Scope: "session", ScopeID: "s"}},
+		"by name": {who: capability.Principal{ID: "agent:ann", Role: capability.RoleAgent}, look: true, write: true, knows: true},
+		"by label": {
+			who:  capability.Principal{ID: "agent:x", Role: capability.RoleAgent, Labels: []string{"user:ann"}},
+			look: true, write: true, knows: true,
+		},
+		"another label": {who: capability.Principal{
+			ID: "agent:x", Role: capability.RoleAgent,
+			Labels: []string{"team:ann", "user:anna"},
+		}},
+		"operator":             {who: who(capability.RoleOperator), look: true, write: true, knows: true},
+		"stranger":             {who: bob},
+		"grant for the module": {who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a"}, look: true, write: true, knows: true},
+		"grant for one function": {
+			who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a", Action: "fn.set"}, write: true,
+			knows: true,
+		},
+		"grant for everything": {who: bob, grant: policy.Grant{Principal: "agent:bob"}},
+		"grant of another":     {who: bob, grant: policy.Grant{Principal: "agent:eve", Module: "node.a"}},
+		"grant for a session":  {who: bob, grant: policy.Grant{Principal: "agent:bob", Module: "node.a", Scope: "session", ScopeID: "s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -150,7 +150,8 @@ func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict
 	s.action, s.resource = entryEntities(e)
 	v := r.judge(&s)
 	if v.Fault != "" {
-		p.logger.Error("policy evaluation failed, so the call is denied", "cap", string(e.ID), "principal", principal.ID, "policies", v.Policies, "fault", v.Fault)
+		p.logger.Error("policy evaluation failed, so the call is denied", "cap", string(e.ID), "principal", principal.ID, "policies", v.Policies,
+			"fault", v.Fault)
 	}
 	p.cache.put(r, principal, e, v)
 	return v

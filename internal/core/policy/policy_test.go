@@ -99,7 +99,10 @@ func TestDefaultRulesByRoleAndEffect(t *testing.T) {
 		"root":                  {no, no, no, no},
 	}
 	for role, row := range want {
-		for i, effect := range []capability.Effect{capability.EffectRead, capability.EffectWrite, capability.EffectExternal, capability.EffectAdmin} {
+		for i, effect := range []capability.Effect{
+			capability.EffectRead, capability.EffectWrite, capability.EffectExternal,
+			capability.EffectAdmin,
+		} {
 			v := r.Authorize(who(role), entry(t, capability.Contribution{Effect: effect}))
 			got := no
 			if v.Permitted {
@@ -130,10 +133,23 @@ func TestSeveralRulesThatMatch(t *testing.T) {
 		want  policy.Verdict
 	}{
 		{"nothing permits", []string{`permit (principal == Principal::"nobody", action, resource);`}, policy.Verdict{}},
-		{"plain beats consent", []string{operator, plain, client}, policy.Verdict{Permitted: true, Policies: []string{"client", "operator", "plain"}}},
-		{"operator beats client", []string{client, operator}, policy.Verdict{Permitted: true, Consent: "operator", Policies: []string{"client", "operator"}}},
-		{"operator beats device", []string{device, operator}, policy.Verdict{Permitted: true, Consent: "operator", Policies: []string{"device", "operator"}}},
-		{"device beats client", []string{client, device}, policy.Verdict{Permitted: true, Consent: "device", Policies: []string{"client", "device"}}},
+		{
+			"plain beats consent",
+			[]string{operator, plain, client},
+			policy.Verdict{Permitted: true, Policies: []string{"client", "operator", "plain"}},
+		},
+		{"operator beats client", []string{client, operator}, policy.Verdict{
+			Permitted: true, Consent: "operator",
+			Policies: []string{"client", "operator"},
+		}},
+		{"operator beats device", []string{device, operator}, policy.Verdict{
+			Permitted: true, Consent: "operator",
+			Policies: []string{"device", "operator"},
+		}},
+		{"device beats client", []string{client, device}, policy.Verdict{
+			Permitted: true, Consent: "device",
+			Policies: []string{"client", "device"},
+		}},
 		{"forbid beats all", []string{plain, `@id("stop") forbid (principal, action, resource);`}, policy.Verdict{Policies: []string{"stop"}}},
 		{
 			"a forbid that errs denies",
@@ -148,9 +164,12 @@ func TestSeveralRulesThatMatch(t *testing.T) {
 		{
 			"attributes and parents can be asked for",
 			[]string{`@id("all") permit (principal in Role::"agent", action in Action::"write", resource in Module::"remote.tools") when {
-				resource in Provider::"ext:endpoint:cloud" && resource.effect == "write" && resource.module == "remote.tools" && resource.origin == "endpoint" &&
-				resource.permissions.contains("network") && resource.tags.contains("beta") && principal.labels.contains("tenant:a") && principal.role == "agent" &&
-				action == Action::"ext.remote.tools.tool" && resource.action == "ext.remote.tools.tool" && resource.provider == "ext:endpoint:cloud" };`},
+				resource in Provider::"ext:endpoint:cloud" && resource.effect == "write" && resource.module == "remote.tools" &&
+				resource.origin == "endpoint" &&
+				resource.permissions.contains("network") && resource.tags.contains("beta") && principal.labels.contains("tenant:a") &&
+				principal.role == "agent" &&
+				action == Action::"ext.remote.tools.tool" && resource.action == "ext.remote.tools.tool" && resource.provider ==
+				"ext:endpoint:cloud" };`},
 			policy.Verdict{Permitted: true, Policies: []string{"all"}},
 		},
 	}
@@ -206,7 +225,10 @@ func TestTokensFromCradleToGrave(t *testing.T) {
 	t.Parallel()
 	r := open(t)
 	admin := who(capability.RoleAdmin)
-	tok, value, err := r.CreateToken(t.Context(), admin, policy.TokenRequest{Role: capability.RoleAgent, Name: "claude", Labels: []string{"tenant:a"}, View: "search", Expires: time.Hour})
+	tok, value, err := r.CreateToken(t.Context(), admin, policy.TokenRequest{
+		Role: capability.RoleAgent, Name: "claude",
+		Labels: []string{"tenant:a"}, View: "search", Expires: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +322,10 @@ func TestTokensAndGrantsComeBackAfterARestart(t *testing.T) {
 	if _, err := again.Authenticate(revoked.Reveal()); err == nil {
 		t.Error("a restart revived a revoked token")
 	}
-	c, err := again.Consent(t.Context(), policy.Asked{Principal: who(capability.RoleAgent), Entry: entry(t, capability.Contribution{Effect: capability.EffectWrite})})
+	c, err := again.Consent(t.Context(), policy.Asked{
+		Principal: who(capability.RoleAgent),
+		Entry:     entry(t, capability.Contribution{Effect: capability.EffectWrite}),
+	})
 	if err != nil || c.Grant != g.ID {
 		t.Errorf("%+v %v", c, err)
 	}

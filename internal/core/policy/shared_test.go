@@ -39,7 +39,10 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			var p [2]*policy.Policy
 			for i, db := range dbs {
 				var err error
-				p[i], err = policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "d.cedar", Text: []byte(policy.DefaultRules())}}, Store: db})
+				p[i], err = policy.New(t.Context(), policy.Config{
+					Documents: []policy.Document{{Name: "d.cedar", Text: []byte(policy.DefaultRules())}},
+					Store:     db,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +92,8 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 				wg.Wait()
 				return int(won.Load())
 			}
-			if _, err := p[0].CreateGrant(t.Context(), who(capability.RoleAdmin), policy.Grant{Principal: "agent:x", Action: "*", MaxUses: 3}); err != nil {
+			if _, err := p[0].CreateGrant(t.Context(), who(capability.RoleAdmin),
+				policy.Grant{Principal: "agent:x", Action: "*", MaxUses: 3}); err != nil {
 				t.Fatal(err)
 			}
 			refresh()
@@ -100,14 +104,16 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			if err != nil || len(open) != 1 {
 				t.Fatalf("16 callers asked %d questions (%v)", len(open), err)
 			}
-			if _, _, err := p[1].Decide(t.Context(), capability.Principal{ID: "operator:o", Role: capability.RoleOperator}, open[0].ID, policy.DecideOnce); err != nil {
+			if _, _, err := p[1].Decide(t.Context(), capability.Principal{ID: "operator:o", Role: capability.RoleOperator}, open[0].ID,
+				policy.DecideOnce); err != nil {
 				t.Fatal(err)
 			}
 			if n := race(); n != 1 {
 				t.Errorf("an approval for once was used %d times", n)
 			}
 			// A store that does not answer leaves what was known.
-			_, token, err = p[0].CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleAgent, Name: "bob", Expires: time.Hour})
+			_, token, err = p[0].CreateToken(t.Context(), who(capability.RoleAdmin),
+				policy.TokenRequest{Role: capability.RoleAgent, Name: "bob", Expires: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,8 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req TokenRequest) (Token, secret.Value, error) {
 	const op = "tokens.create"
 	if !slices.Contains(capability.Roles(), req.Role) {
-		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a role; use admin, operator, agent, node or task", req.Role)
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
+			"%q is not a role; use admin, operator, agent, node or task", req.Role)
 	}
 	if req.Expires < 0 {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the expiry %s lies in the past", req.Expires)
@@ -44,7 +45,8 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 		t.Name = t.ID
 	}
 	if !tokenName.MatchString(t.Name) {
-		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
+			"the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
 	}
 	if req.OnBehalfOf != nil {
 		d, err := p.delegation(*req.OnBehalfOf)
@@ -99,13 +101,15 @@ func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 			With("", "send the header Authorization: Bearer <token>; junctor tokens create makes one")
 	}
 	if !secret.WellFormed(token) {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this is not a junctor token: its checksum is wrong").
+		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op,
+			"this is not a junctor token: its checksum is wrong").
 			With("malformed_token", "copy the whole token, from jct_ to its last character")
 	}
 	m := p.tokens.Load()
 	t, ok := m.hashes[secret.Hash(token)]
 	if !ok || !m.good(t, p.now()) {
-		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op, "this token is not valid here: unknown, expired or revoked").
+		return capability.Principal{}, capability.Errorf(capability.CodeUnauthenticated, op,
+			"this token is not valid here: unknown, expired or revoked").
 			With("invalid_token", "make a new one with: junctor tokens create")
 	}
 	return t.Principal(), nil

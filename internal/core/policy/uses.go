@@ -55,10 +55,12 @@ func (p *Policy) SaveUses(ctx context.Context) (err error) {
 // recordUse records the call that used a grant.
 func (p *Policy) recordUse(ctx context.Context, a Asked, grant string) {
 	rec := audit.Record{
-		Event: audit.GrantUsed, Extension: a.Entry.Module.Extension, Action: string(a.Entry.Action), Session: a.Session, User: a.Principal.ID, Success: audit.OutcomeSuccess,
+		Event: audit.GrantUsed, Extension: a.Entry.Module.Extension, Action: string(a.Entry.Action), Session: a.Session, User: a.Principal.ID,
+		Success: audit.OutcomeSuccess,
 		Metadata: audit.Metadata{
-			RunID: a.Run, Principal: audit.Principal{ID: a.Principal.ID, Role: a.Principal.Role, OnBehalfOf: a.Principal.OnBehalfOf}, CapabilityID: string(a.Entry.ID),
-			Attrs: []audit.Attr{{Key: "grant", Value: grant}},
+			RunID: a.Run, Principal: audit.Principal{ID: a.Principal.ID, Role: a.Principal.Role, OnBehalfOf: a.Principal.OnBehalfOf},
+			CapabilityID: string(a.Entry.ID),
+			Attrs:        []audit.Attr{{Key: "grant", Value: grant}},
 		},
 	}
 	if command, action, ok := strings.Cut(typed(a.Entry), "."); ok {

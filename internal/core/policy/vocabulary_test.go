@@ -34,7 +34,8 @@ func TestARuleAboutWhatNoRequestHasIsRefused(t *testing.T) {
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", text, err)
-		case want != "" && (capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "a.cedar")):
+		case want != "" && (capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "a.cedar")):
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -122,7 +122,8 @@ func (q *Queue) Enter(ctx context.Context, job Job) (leave func(), err error) {
 	}
 	if len(q.waiting) >= q.limits.Length {
 		q.mu.Unlock()
-		e := capability.Errorf(capability.CodeOverloaded, "queue", "%d runs are waiting already; no more are taken", q.limits.Length).With("queue_full", "try again later")
+		e := capability.Errorf(capability.CodeOverloaded, "queue", "%d runs are waiting already; no more are taken",
+			q.limits.Length).With("queue_full", "try again later")
 		e.RetryAfter = time.Second
 		return nil, e
 	}
@@ -137,7 +138,8 @@ func (q *Queue) Enter(ctx context.Context, job Job) (leave func(), err error) {
 	case <-ctx.Done():
 		err = q.withdraw(w, ctx.Err())
 	case <-timer.C:
-		e := capability.Errorf(capability.CodeOverloaded, "queue", "no place became free within %s", q.limits.Wait).With("queue_timeout", "try again later, or stop what is running")
+		e := capability.Errorf(capability.CodeOverloaded, "queue", "no place became free within %s", q.limits.Wait).With("queue_timeout",
+			"try again later, or stop what is running")
 		e.RetryAfter = time.Second
 		err = q.withdraw(w, e)
 	}

@@ -249,7 +249,10 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	for i := range 400 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
-			job := queue.Job{User: fmt.Sprint(rng.IntN(4)), Extension: fmt.Sprint(rng.IntN(3)), Session: fmt.Sprint(rng.IntN(8)), Priority: queue.Priority(rng.IntN(4))}
+			job := queue.Job{
+				User: fmt.Sprint(rng.IntN(4)), Extension: fmt.Sprint(rng.IntN(3)), Session: fmt.Sprint(rng.IntN(8)),
+				Priority: queue.Priority(rng.IntN(4)),
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if rng.IntN(4) == 0 {
@@ -275,7 +278,10 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 
 func TestPriorities(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]queue.Priority{"low": queue.Low, "": queue.Normal, "normal": queue.Normal, "high": queue.High, "critical": queue.Critical} {
+	for in, want := range map[string]queue.Priority{
+		"low": queue.Low, "": queue.Normal, "normal": queue.Normal, "high": queue.High,
+		"critical": queue.Critical,
+	} {
 		if got, err := queue.ParsePriority(in); err != nil || got != want {
 			t.Errorf("%q: %d %v", in, got, err)
 		}

@@ -65,7 +65,8 @@ func (l *Limiter) Take(user, extension, action string) error {
 	for _, r := range taken {
 		r.CancelAt(now)
 	}
-	e := capability.Errorf(capability.CodeOverloaded, "queue", "%s has been asked too often; the next run may begin in %s", extension, wait.Round(time.Millisecond)).
+	e := capability.Errorf(capability.CodeOverloaded, "queue", "%s has been asked too often; the next run may begin in %s", extension,
+		wait.Round(time.Millisecond)).
 		With("rate_limited", "wait that long")
 	e.RetryAfter = wait
 	return e

@@ -50,7 +50,8 @@ func (s *Messages) Append(ctx context.Context, o Owner, role, text string, metad
 		return Message{}, err
 	}
 	if !slices.Contains([]string{RoleUser, RoleAssistant, RoleSystem}, role) {
-		return Message{}, capability.Errorf(capability.CodeInvalidInput, op, "the role of a message is %s, %s or %s", RoleUser, RoleAssistant, RoleSystem)
+		return Message{}, capability.Errorf(capability.CodeInvalidInput, op, "the role of a message is %s, %s or %s", RoleUser, RoleAssistant,
+			RoleSystem)
 	}
 	if role == RoleUser && (len(text) > MaxMessageText || !utf8.ValidString(text)) {
 		return Message{}, capability.Errorf(capability.CodeTooLarge, op, "a message is UTF-8 text of at most %d bytes", MaxMessageText)

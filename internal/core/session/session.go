@@ -41,10 +41,12 @@ func (o Owner) Check() error {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the session has no principal, or one beyond %d bytes", maxPrincipal)
 	}
 	if o.Session == "" {
-		return capability.Errorf(capability.CodeInvalidInput, op, "this needs a session, and none is named (--session ID, session_id)").With("invalid_params", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "this needs a session, and none is named (--session ID, session_id)").
+			With("invalid_params", "")
 	}
 	if !ValidID(o.Session) {
-		return capability.Errorf(capability.CodeInvalidInput, op, "a session id is 1 to %d letters, digits or any of . _ : @ -", maxID).With("invalid_params", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "a session id is 1 to %d letters, digits or any of . _ : @ -",
+			maxID).With("invalid_params", "")
 	}
 	return nil
 }

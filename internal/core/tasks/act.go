@@ -31,16 +31,20 @@ func (m *Manager) own(ctx context.Context, owner, id string) (*entry, error) {
 	case err != nil:
 		return nil, err
 	case t.State.Terminal():
-		return nil, capability.Errorf(capability.CodeConflict, "tasks", "the task has ended: it is %s", t.State).With("task_ended", "start another one")
+		return nil, capability.Errorf(capability.CodeConflict, "tasks", "the task has ended: it is %s", t.State).With("task_ended",
+			"start another one")
 	}
-	return nil, capability.Errorf(capability.CodeUnavailable, "tasks", "the task is carried by another gateway").With("other_gateway", "ask that one")
+	return nil, capability.Errorf(capability.CodeUnavailable, "tasks", "the task is carried by another gateway").With("other_gateway",
+		"ask that one")
 }
 
 // Answer records the owner's answer to an open question, the result of its method in MCP,
 // and appends documents to the history. An empty key selects the only question. Questions
 // about an approval accept {"action":"accept","content":{"decision":"once"}}; other actions
 // deny. Errors: not_found; conflict if the task has not asked; the errors of Decide.
-func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage, docs ...json.RawMessage) (Task, error) {
+func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage,
+	docs ...json.RawMessage,
+) (Task, error) {
 	e, err := m.own(ctx, who.ID, id)
 	if err != nil {
 		return Task{}, err
@@ -51,7 +55,8 @@ func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key 
 	defer e.mu.Unlock()
 	r, ok := e.task.Request(key)
 	if !ok || e.task.State == AuthRequired {
-		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s", e.task.State).With("not_asked", "")
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s",
+			e.task.State).With("not_asked", "")
 	}
 	if !e.task.called() {
 		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task has no call yet").With("no_call", "")

@@ -28,8 +28,10 @@ func (m *Manager) Adopt(ctx context.Context, cancel context.CancelCauseFunc, inv
 		keep = TaskTTL
 	}
 	t := Task{
-		ID: NewID(), Kind: KindCall, Owner: inv.Principal.ID, State: Working, Status: o.Status, Surface: inv.Surface, Context: o.Context, Invocation: inv.ID,
-		Created: now, Updated: now, Keep: min(keep, maxTaskTTL), Version: 1, History: o.History, Gateway: m.cfg.Gateway, Call: callOf(&inv), Input: inv.Input,
+		ID: NewID(), Kind: KindCall, Owner: inv.Principal.ID, State: Working, Status: o.Status, Surface: inv.Surface, Context: o.Context,
+		Invocation: inv.ID,
+		Created:    now, Updated: now, Keep: min(keep, maxTaskTTL), Version: 1, History: o.History, Gateway: m.cfg.Gateway, Call: callOf(&inv),
+		Input: inv.Input,
 	}
 	t.Expires = now.Add(t.Keep)
 	if err := m.enter(t.Owner); err != nil {

@@ -118,7 +118,8 @@ func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (
 	case hold < 0 || hold > MaxHoldTTL:
 		return HeldCall{}, capability.Errorf(capability.CodeInvalidInput, op, "a call is held for at most %s, not %s", MaxHoldTTL, hold)
 	case len(c.Arguments) > MaxHeldInput:
-		return HeldCall{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d", len(c.Arguments), MaxHeldInput)
+		return HeldCall{}, capability.Errorf(capability.CodeTooLarge, op, "the arguments have %d bytes; a call is held with at most %d",
+			len(c.Arguments), MaxHeldInput)
 	case hold == 0:
 		hold = DefaultHoldTTL
 	}
@@ -129,7 +130,8 @@ func (k *HeldKeeper) Hold(ctx context.Context, c HeldCall, hold time.Duration) (
 	c.ID, c.State, c.Created, c.Expires = "hld_"+ids.Text()[:24], HeldWaiting, now, now.Add(hold)
 	ok, err := k.cfg.Store.HoldCall(ctx, c, MaxHeldOf, MaxHeldFor)
 	if err == nil && !ok {
-		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxHeldOf, MaxHeldFor, c.Node).With("queue_full", "cancel what is not wanted any more")
+		err = capability.Errorf(capability.CodeOverloaded, op, "%d calls of yours, or %d for %s, are held already", MaxHeldOf, MaxHeldFor,
+			c.Node).With("queue_full", "cancel what is not wanted any more")
 	}
 	if err != nil {
 		return HeldCall{}, err

@@ -68,7 +68,8 @@ func parseCursor(s string) (time.Time, string, error) {
 	at, id, ok := strings.Cut(string(data), ".")
 	n, bad := strconv.ParseInt(at, 10, 64)
 	if err != nil || bad != nil || !ok || len(s) > 128 || !strings.HasPrefix(id, "tsk_") {
-		return time.Time{}, "", capability.Errorf(capability.CodeInvalidInput, "tasks.list", "the page token is not one of ours").With("invalid_cursor", "begin at the first page")
+		return time.Time{}, "", capability.Errorf(capability.CodeInvalidInput, "tasks.list",
+			"the page token is not one of ours").With("invalid_cursor", "begin at the first page")
 	}
 	return time.Unix(0, n), id, nil
 }

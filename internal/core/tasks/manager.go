@@ -79,7 +79,8 @@ func New(cfg Config) *Manager {
 	}
 	m := &Manager{
 		cfg: cfg, wake: make(chan struct{}, 1),
-		open: make(map[string]*entry), running: make(map[string]int), asking: make(map[string]int), seen: make(map[string]seen), absent: make(map[string]bool),
+		open: make(map[string]*entry), running: make(map[string]int), asking: make(map[string]int), seen: make(map[string]seen),
+		absent: make(map[string]bool),
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	return m
@@ -137,7 +138,8 @@ func (t *Task) called() bool {
 func (t *Task) interrupt() {
 	t.State, t.Requests = Failed, nil
 	t.Status = "the server stopped while this was under way; whether its work was done is not known"
-	t.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", t.Status).With("interrupted", "look at what it was to change before you start it again")
+	t.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", t.Status).With("interrupted",
+		"look at what it was to change before you start it again")
 }
 
 func (m *Manager) adopt(t Task) *entry {
@@ -201,7 +203,8 @@ func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Option
 func (m *Manager) create(ctx context.Context, t Task) error {
 	ok, err := m.cfg.Store.CreateTask(ctx, t, Bounds{Open: MaxOpenOf, Ended: MaxEndedOf, Bytes: MaxBytesOf})
 	if err == nil && !ok {
-		err = capability.Errorf(capability.CodeOverloaded, "tasks.start", "%d of your tasks have not ended", MaxOpenOf).With("queue_full", "cancel what is not wanted any more, or answer what waits")
+		err = capability.Errorf(capability.CodeOverloaded, "tasks.start", "%d of your tasks have not ended", MaxOpenOf).With("queue_full",
+			"cancel what is not wanted any more, or answer what waits")
 	}
 	if err != nil {
 		return wrap(err)
@@ -218,7 +221,8 @@ func wrap(err error) error {
 
 func callOf(inv *capability.Invocation) Call {
 	return Call{
-		Target: inv.Target, Client: inv.Client, Session: inv.Session, Context: inv.Context, Timeout: inv.Timeout, Key: inv.IdempotencyKey, Audience: inv.Audience,
+		Target: inv.Target, Client: inv.Client, Session: inv.Session, Context: inv.Context, Timeout: inv.Timeout, Key: inv.IdempotencyKey,
+		Audience: inv.Audience,
 	}
 }
 
@@ -229,7 +233,8 @@ func checkHistory(docs []json.RawMessage) error {
 	}
 	switch {
 	case len(docs) > MaxHistory:
-		return capability.Errorf(capability.CodeTooLarge, "tasks", "a task holds %d messages at most", MaxHistory).With("too_many_messages", "start another one")
+		return capability.Errorf(capability.CodeTooLarge, "tasks", "a task holds %d messages at most", MaxHistory).With("too_many_messages",
+			"start another one")
 	case size > MaxDocuments:
 		return capability.Errorf(capability.CodeTooLarge, "tasks", "the messages of a task have %d bytes at most", MaxDocuments)
 	}
@@ -244,7 +249,8 @@ func (m *Manager) enter(owner string) error {
 	case m.closed:
 		return capability.Errorf(capability.CodeUnavailable, "tasks", "the server is stopping")
 	case m.total >= MaxRunning || m.running[owner] >= MaxRunningOf:
-		err := capability.Errorf(capability.CodeOverloaded, "tasks", "%d tasks of yours, or %d in all, are at work already", MaxRunningOf, MaxRunning).With("queue_full", "")
+		err := capability.Errorf(capability.CodeOverloaded, "tasks", "%d tasks of yours, or %d in all, are at work already", MaxRunningOf,
+			MaxRunning).With("queue_full", "")
 		err.RetryAfter = time.Second
 		return err
 	}
@@ -266,7 +272,8 @@ func (m *Manager) leave(owner string) {
 
 // notFound returns the error for a missing task and for one of another owner.
 func notFound(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With(ReasonNotFound, "list them with: junctor tasks list")
+	return capability.Errorf(capability.CodeNotFound, "tasks", "there is no task %.64q of yours", id).With(ReasonNotFound,
+		"list them with: junctor tasks list")
 }
 
 func (m *Manager) entry(id string) *entry {

@@ -91,7 +91,8 @@ func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
 		return true
 	}
 	code := capability.CodeOf(err)
-	if e.until.IsZero() || code != capability.CodeUnavailable && code != capability.CodeUnknownCapability && code != capability.CodeOverloaded {
+	if e.until.IsZero() || code != capability.CodeUnavailable && code != capability.CodeUnknownCapability &&
+		code != capability.CodeOverloaded {
 		return false
 	}
 	now := m.cfg.Now()

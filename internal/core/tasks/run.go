@@ -90,7 +90,8 @@ func (m *Manager) ask(ctx context.Context, e *entry, q capability.Question) (jso
 	}
 	m.mu.Unlock()
 	if full {
-		return nil, capability.Errorf(capability.CodeUnavailable, "tasks.ask", "%d tasks wait for an answer of theirs already", MaxAsking).With("queue_full", "")
+		return nil, capability.Errorf(capability.CodeUnavailable, "tasks.ask", "%d tasks wait for an answer of theirs already",
+			MaxAsking).With("queue_full", "")
 	}
 	defer func() {
 		m.mu.Lock()
@@ -209,7 +210,8 @@ func (t *Task) outcome(ctx context.Context, err error, now time.Time) {
 		t.Requests = []Request{r}
 	case capability.CodeCancelled:
 		t.State, t.Error, t.Status = Cancelled, nil, "cancelled"
-	case capability.CodeDenied, capability.CodeInvalidInput, capability.CodeUnknownCapability, capability.CodeSelectionRequired, capability.CodeTooLarge:
+	case capability.CodeDenied, capability.CodeInvalidInput, capability.CodeUnknownCapability, capability.CodeSelectionRequired,
+		capability.CodeTooLarge:
 		t.State = Rejected
 		if t.Provider != "" && t.Result != nil {
 			t.State = Failed
@@ -225,7 +227,10 @@ func consentForm(failure *capability.Error) json.RawMessage {
 		"message": failure.Message,
 		"requestedSchema": map[string]any{
 			"type": "object", "required": []string{"decision"},
-			"properties": map[string]any{"decision": map[string]any{"type": "string", "enum": []policy.Decision{policy.DecideOnce, policy.DecideTimed, policy.DecideAlways, policy.DecideDeny}}},
+			"properties": map[string]any{"decision": map[string]any{
+				"type": "string",
+				"enum": []policy.Decision{policy.DecideOnce, policy.DecideTimed, policy.DecideAlways, policy.DecideDeny},
+			}},
 		},
 	})
 	if err != nil {
@@ -268,13 +273,15 @@ func (m *Manager) look(ctx context.Context) {
 		case a.State == policy.ApprovalDenied:
 			m.fail(ctx, e, t.Version, rejection(a.ID))
 		case a.State != policy.ApprovalPending || !m.cfg.Now().Before(a.Expires):
-			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeDenied, "tasks", "nobody approved it in time").With("confirmation_expired", "start it again to ask again"))
+			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeDenied, "tasks", "nobody approved it in time").With("confirmation_expired",
+				"start it again to ask again"))
 		}
 	}
 }
 
 func rejection(approval string) *capability.Error {
-	return capability.Errorf(capability.CodeDenied, "tasks", "this call was rejected (%s)", approval).With("confirmation_rejected", "do something else, or ask an operator for a grant")
+	return capability.Errorf(capability.CodeDenied, "tasks", "this call was rejected (%s)", approval).With("confirmation_rejected",
+		"do something else, or ask an operator for a grant")
 }
 
 // fail ends a task that waits, unless it has changed since.

@@ -286,7 +286,8 @@ func (r *Runs) List(who capability.Principal, f RunFilter) []Run {
 	r.mu.Lock()
 	r.forget()
 	keep := func(one *Run) {
-		if runVisible(who, one) && (f.Extension == "" || f.Extension == one.Extension) && (f.Session == "" || f.Session == one.Session) && (f.Status == "" || f.Status == one.Status) {
+		if runVisible(who, one) && (f.Extension == "" || f.Extension == one.Extension) && (f.Session == "" || f.Session == one.Session) &&
+			(f.Status == "" || f.Status == one.Status) {
 			run := *one
 			run.Result = nil
 			out = append(out, run)

@@ -85,19 +85,22 @@ func TestWhatPollersAreTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &runEngine{value: `{"output":"x"}`, fail: tt.fail, hold: make(chan struct{})}
 				r := tasks.NewRuns(e, time.Now)
-				begun, err := r.Start(capability.Invocation{Principal: runCaller(), Session: "s"}, tasks.RunLabel{Extension: "tools.x", Command: "/x", Action: "a"})
+				begun, err := r.Start(capability.Invocation{Principal: runCaller(), Session: "s"},
+					tasks.RunLabel{Extension: "tools.x", Command: "/x", Action: "a"})
 				if err != nil || begun.Status.Over() || begun.ID != "run_001" {
 					t.Fatalf(`begun = %v, err = %v, want err == nil && !begun.Status.Over() && begun.ID == "run_001"`, begun, err)
 				}
 				synctest.Wait()
 				half, err := r.Get(runCaller(), begun.ID)
-				if err != nil || half.Status != tasks.RunRunning || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" || half.Command != "/x" {
+				if err != nil || half.Status != tasks.RunRunning || half.Stage != "EXECUTING" || half.Progress != 60 || half.Message != "half way" ||
+					half.Command != "/x" {
 					t.Errorf("%+v %v", half, err)
 				}
 				close(e.hold)
 				synctest.Wait()
 				end, err := r.Get(runCaller(), begun.ID)
-				if err != nil || end.Status != tt.status || end.Stage != "DONE" || end.Progress != 100 || end.Ended.IsZero() || (end.Error == nil) != (tt.fail == nil) {
+				if err != nil || end.Status != tt.status || end.Stage != "DONE" || end.Progress != 100 || end.Ended.IsZero() ||
+					(end.Error == nil) != (tt.fail == nil) {
 					t.Errorf("%+v %v", end, err)
 				}
 				if tt.fail == nil && string(end.Result) != e.value {
@@ -174,7 +177,8 @@ func TestWhatNobodyWaitsForIsBounded(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("time.Since(began) = %v, want %v", took, 10*time.Second)
 		}
-		if _, err := r.Start(capability.Invocation{Principal: runCaller()}, tasks.RunLabel{}); capability.CodeOf(err) != capability.CodeUnavailable {
+		if _, err := r.Start(capability.Invocation{Principal: runCaller()},
+			tasks.RunLabel{}); capability.CodeOf(err) != capability.CodeUnavailable {
 			t.Error(err)
 		}
 		for _, one := range r.List(runCaller(), tasks.RunFilter{Limit: 1000}) {

@@ -237,7 +237,8 @@ func TestHowTasksEnd(t *testing.T) {
 		}
 		got := r.until(t, begun.ID, tt.want)
 		stored, err := r.Get(t.Context(), "agent:ann", begun.ID)
-		if err != nil || string(got.Result) != tt.result || string(stored.Result) != tt.result || stored.State != tt.want || capability.CodeOf(asError(stored.Error)) != tt.code || stored.Invocation != "run_x" {
+		if err != nil || string(got.Result) != tt.result || string(stored.Result) != tt.result || stored.State != tt.want ||
+			capability.CodeOf(asError(stored.Error)) != tt.code || stored.Invocation != "run_x" {
 			t.Errorf("%s: %+v %+v %v", tt.action, got, stored, err)
 		}
 		if _, err := r.Cancel(t.Context(), "agent:ann", begun.ID); capability.CodeOf(err) != capability.CodeConflict {
@@ -261,13 +262,15 @@ func TestQuestionsWaitForAnswers(t *testing.T) {
 	if asked.Status != "which?" || len(asked.Requests) != 1 || string(asked.Requests[0].Params) != `{"message":"which?"}` {
 		t.Errorf("%+v", asked)
 	}
-	if _, err := r.Answer(t.Context(), capability.Principal{ID: "agent:ben"}, begun.ID, "", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeNotFound {
+	if _, err := r.Answer(t.Context(), capability.Principal{ID: "agent:ben"}, begun.ID, "",
+		json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Error("a stranger answered:", err)
 	}
 	if _, err := r.Answer(t.Context(), ann(), begun.ID, "q9", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)
 	}
-	if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`), json.RawMessage(`{"said":1}`)); err != nil {
+	if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`),
+		json.RawMessage(`{"said":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	if end := r.until(t, begun.ID, tasks.Completed); string(end.Result) != `{"action":"accept"}` || len(end.History) != 1 {
@@ -296,7 +299,8 @@ func TestApprovals(t *testing.T) {
 				if waits.Requests[0].Approval != "cnf_1" {
 					t.Errorf("%+v", waits)
 				}
-				if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(err) != capability.CodeConflict {
+				if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(
+					err) != capability.CodeConflict {
 					t.Error("the caller answered for the operator:", err)
 				}
 				r.decide(tt.yes)
@@ -400,7 +404,8 @@ func TestBounds(t *testing.T) {
 		t.Error(err)
 	}
 	inv.Principal.ID, inv.Target.Action = "agent:ben", "ok"
-	if _, err := r.Start(t.Context(), inv, tasks.Options{History: make([]json.RawMessage, tasks.MaxHistory+1)}); capability.CodeOf(err) != capability.CodeTooLarge {
+	if _, err := r.Start(t.Context(), inv, tasks.Options{History: make([]json.RawMessage,
+		tasks.MaxHistory+1)}); capability.CodeOf(err) != capability.CodeTooLarge {
 		t.Error(err)
 	}
 	if _, err := r.Start(t.Context(), inv, tasks.Options{}); err != nil {
@@ -423,7 +428,8 @@ func TestOnlyMayBeAskedSoOften(t *testing.T) {
 func TestATaskCanBeginLater(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	got, err := r.Start(t.Context(), capability.Invocation{Surface: "a2a", Principal: ann()}, tasks.Options{Request: &tasks.Request{Key: "capability"}, Status: "which one?"})
+	got, err := r.Start(t.Context(), capability.Invocation{Surface: "a2a", Principal: ann()},
+		tasks.Options{Request: &tasks.Request{Key: "capability"}, Status: "which one?"})
 	if err != nil || got.State != tasks.InputRequired {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -454,7 +460,10 @@ func TestARestart(t *testing.T) {
 	first.until(t, works.ID, tasks.Working)
 	first.until(t, done.ID, tasks.Completed)
 	second := newRig(t, first.db) // as if the first had been killed
-	for id, want := range map[string]tasks.State{asks.ID: tasks.Failed, works.ID: tasks.Failed, waits.ID: tasks.AuthRequired, done.ID: tasks.Completed} {
+	for id, want := range map[string]tasks.State{
+		asks.ID: tasks.Failed, works.ID: tasks.Failed, waits.ID: tasks.AuthRequired,
+		done.ID: tasks.Completed,
+	} {
 		got, err := second.Get(t.Context(), "agent:ann", id)
 		if err != nil || got.State != want || want == tasks.Failed && got.Error.Reason != "interrupted" {
 			t.Errorf("%+v %v", got, err)
@@ -613,7 +622,8 @@ func TestAStopIsAnInterruption(t *testing.T) {
 	if err != nil || got.State != tasks.Failed || got.Error.Reason != "interrupted" {
 		t.Errorf("%+v %v", got, err)
 	}
-	if _, err := r.Start(t.Context(), capability.Invocation{Principal: ann()}, tasks.Options{}); capability.CodeOf(err) != capability.CodeUnavailable {
+	if _, err := r.Start(t.Context(), capability.Invocation{Principal: ann()},
+		tasks.Options{}); capability.CodeOf(err) != capability.CodeUnavailable {
 		t.Error(err)
 	}
 }

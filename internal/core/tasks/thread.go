@@ -64,7 +64,8 @@ func (m *Manager) MoveThread(ctx context.Context, id string, to Movement) (moved
 	defer e.mu.Unlock()
 	same := func(a, b Request) bool { return a.Key == b.Key && string(a.Params) == string(b.Params) }
 	t := &e.task
-	if t.Kind != KindThread || t.State.Terminal() || t.State == to.State && t.Status == to.Status && slices.EqualFunc(t.Requests, to.Requests, same) {
+	if t.Kind != KindThread || t.State.Terminal() || t.State == to.State && t.Status == to.Status &&
+		slices.EqualFunc(t.Requests, to.Requests, same) {
 		return false, nil
 	}
 	now := m.cfg.Now().UTC()
@@ -106,7 +107,8 @@ func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e 
 	r, ok := before.Request(key)
 	if !ok {
 		e.mu.Unlock()
-		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s", before.State).With("not_asked", "")
+		return Task{}, capability.Errorf(capability.CodeConflict, "tasks.answer", "the task does not wait for an answer of yours: it is %s",
+			before.State).With("not_asked", "")
 	}
 	err := m.change(ctx, e, func(t *Task) {
 		t.Requests = slices.DeleteFunc(slices.Clone(t.Requests), func(o Request) bool { return o.Key == r.Key })
@@ -123,7 +125,10 @@ func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e 
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.task.Version == version {
-			back := m.change(context.WithoutCancel(ctx), e, func(t *Task) { t.State, t.Status, t.Requests = before.State, before.Status, before.Requests })
+			back := m.change(context.WithoutCancel(ctx), e, func(t *Task) {
+				t.State, t.Status, t.Requests = before.State, before.Status,
+					before.Requests
+			})
 			if back != nil {
 				m.cfg.Logger.Error("a question whose answer was not taken is not asked again", "task", before.ID, "err", back)
 			}

@@ -25,7 +25,10 @@ func (thread) Stop(context.Context, string, string) error { return nil }
 // the same one asked again meanwhile nor one whose answer was not taken.
 func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 	t.Parallel()
-	asks := tasks.Movement{State: tasks.InputRequired, Requests: []tasks.Request{{Key: "s1", Method: "elicitation/create", Params: json.RawMessage(`{"message":"Go on?"}`)}}}
+	asks := tasks.Movement{State: tasks.InputRequired, Requests: []tasks.Request{{
+		Key: "s1", Method: "elicitation/create",
+		Params: json.RawMessage(`{"message":"Go on?"}`),
+	}}}
 	refused := errors.New("that is no answer")
 	for name, c := range map[string]struct {
 		meanwhile *tasks.Movement
@@ -83,7 +86,8 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 				t.Errorf("%+v", task)
 			}
 			if c.open == 0 {
-				if _, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(err) != capability.CodeConflict && capability.CodeOf(err) != capability.CodeNotFound {
+				if _, err := r.Answer(t.Context(), ann(), id, "s1", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(
+					err) != capability.CodeConflict && capability.CodeOf(err) != capability.CodeNotFound {
 					t.Error(err)
 				}
 			}

@@ -45,7 +45,8 @@ func (ep *Endpoint) circuit() error {
 	if left == 0 {
 		return nil
 	}
-	e := capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s broke %d calls in a row; it is left alone for a moment", ep.id, breakAfter).
+	e := capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s broke %d calls in a row; it is left alone for a moment",
+		ep.id, breakAfter).
 		With(reasonOpen, "see its state with: junctor endpoints show "+ep.id)
 	e.RetryAfter = left
 	return e

@@ -75,7 +75,8 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 		}
 		fails(t, call(), capability.CodeFailed, "connection_failed")
 	}
-	if st, _ := r.Show("e"); st.State != capability.StateUnavailable || !strings.Contains(st.Reason, "circuit open") || r.events(audit.EndpointDown) != 1 {
+	if st, _ := r.Show("e"); st.State != capability.StateUnavailable || !strings.Contains(st.Reason, "circuit open") ||
+		r.events(audit.EndpointDown) != 1 {
 		t.Errorf("%+v", st)
 	}
 	n := calls.Load()

@@ -56,7 +56,10 @@ func TestEverySurfaceWorksThroughTheEngine(t *testing.T) {
 			t.Errorf("%s cannot be called", e.ID)
 		}
 	}
-	for _, kind := range []string{"function", "action", "provider", "evaluator", "responseHandlerEvaluator", "responseHandlerFieldEvaluator", "event", "model", "service", "route", "lifecycle", "appBridge", "view"} {
+	for _, kind := range []string{
+		"function", "action", "provider", "evaluator", "responseHandlerEvaluator", "responseHandlerFieldEvaluator",
+		"event", "model", "service", "route", "lifecycle", "appBridge", "view",
+	} {
 		if !seen[kind] {
 			t.Errorf("no entry of kind %s", kind)
 		}
@@ -115,10 +118,16 @@ func TestARestartedEndpointServesTheNextCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	h, other := device(t), device(t)
-	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "other", BaseURL: other.url(), Token: secret.New(token), AllowedModules: []string{"device-tools"}}); err != nil {
+	if _, _, err := r.Connect(t.Context(), endpoint.Request{
+		ID: "other", BaseURL: other.url(), Token: secret.New(token),
+		AllowedModules: []string{"device-tools"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "h", BaseURL: h.url(), Token: secret.New(token), AllowedModules: []string{"field-notes"}}); err != nil {
+	if _, _, err := r.Connect(t.Context(), endpoint.Request{
+		ID: "h", BaseURL: h.url(), Token: secret.New(token),
+		AllowedModules: []string{"field-notes"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"field-notes:provider:NOTES_RECENT", "field-notes:action:NOTE_ADD"} {

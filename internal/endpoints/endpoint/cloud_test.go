@@ -75,23 +75,49 @@ func TestCloudEndpoints(t *testing.T) {
 		polls   int // at most
 		removed int
 	}{
-		"ready at once": {map[string][]string{agents: {`201{"id":"a1"}`}, provision: {`200{"data":{"bridge_url":"URL","token":"t0ken"}}`}}, "", "", 0, 0},
+		"ready at once": {
+			map[string][]string{agents: {`201{"id":"a1"}`}, provision: {`200{"data":{"bridge_url":"URL","token":"t0ken"}}`}},
+			"",
+			"", 0, 0,
+		},
 		"after a job": {map[string][]string{
 			agents: {made}, provision: {`200{"data":{"jobId":"j1"}}`},
 			job: {pending, `500`, `429`, pending, `200{"data":{"status":"completed","result":{"capabilityRouterUrl":"URL","capabilityRouterToken":"t0ken"}}}`},
 		}, "", "", 5, 0},
-		"no agent":                {map[string][]string{agents: {`401{}`}}, capability.CodeFailed, "401", 0, 0},
-		"an agent without id":     {map[string][]string{agents: {`200{}`}}, capability.CodeFailed, "id", 0, 0},
-		"no provision":            {map[string][]string{agents: {made}, provision: {`500`}, remove: {`204`}}, capability.CodeFailed, "500", 0, 1},
-		"neither URL nor job":     {map[string][]string{agents: {made}, provision: {`200{}`}, remove: {`204`}}, capability.CodeFailed, "job", 0, 1},
-		"refused while polling":   {map[string][]string{agents: {made}, provision: {queued}, job: {pending, `404`}, remove: {`204`}}, capability.CodeFailed, "404", 2, 1},
-		"completed without a URL": {map[string][]string{agents: {made}, provision: {queued}, job: {`200{"status":"completed"}`}, remove: {`204`}}, capability.CodeFailed, "URL", 1, 1},
-		"a failed job":            {map[string][]string{agents: {made}, provision: {queued}, job: {`200{"status":"failed","error":"no room"}`}, remove: {`500`}}, capability.CodeFailed, "no room", 1, 1},
-		"never ready":             {map[string][]string{agents: {made}, provision: {queued}, job: {pending}, remove: {`204`}}, capability.CodeTimeout, "j1", 1000, 1},
-		"the wrong token":         {map[string][]string{agents: {made}, provision: {`200{"bridgeUrl":"URL","token":"wrong"}`}, remove: {`204`}}, capability.CodeFailed, "", 0, 1},
-		"nobody there":            {map[string][]string{agents: {made}, provision: {`200{"bridgeUrl":"http://127.0.0.1:1"}`}, remove: {`204`}}, capability.CodeTimeout, "127.0.0.1:1", 0, 1},
-		"not JSON":                {map[string][]string{agents: {`200<html>`}}, capability.CodeFailed, "JSON", 0, 0},
-		"a redirect":              {map[string][]string{agents: {`302`}}, capability.CodeFailed, "302", 0, 0},
+		"no agent":            {map[string][]string{agents: {`401{}`}}, capability.CodeFailed, "401", 0, 0},
+		"an agent without id": {map[string][]string{agents: {`200{}`}}, capability.CodeFailed, "id", 0, 0},
+		"no provision":        {map[string][]string{agents: {made}, provision: {`500`}, remove: {`204`}}, capability.CodeFailed, "500", 0, 1},
+		"neither URL nor job": {
+			map[string][]string{agents: {made}, provision: {`200{}`}, remove: {`204`}},
+			capability.CodeFailed, "job", 0,
+			1,
+		},
+		"refused while polling": {
+			map[string][]string{agents: {made}, provision: {queued}, job: {pending, `404`}, remove: {`204`}},
+			capability.CodeFailed, "404", 2, 1,
+		},
+		"completed without a URL": {map[string][]string{
+			agents: {made}, provision: {queued}, job: {`200{"status":"completed"}`},
+			remove: {`204`},
+		}, capability.CodeFailed, "URL", 1, 1},
+		"a failed job": {map[string][]string{
+			agents: {made}, provision: {queued}, job: {`200{"status":"failed","error":"no room"}`},
+			remove: {`500`},
+		}, capability.CodeFailed, "no room", 1, 1},
+		"never ready": {
+			map[string][]string{agents: {made}, provision: {queued}, job: {pending}, remove: {`204`}},
+			capability.CodeTimeout, "j1", 1000, 1,
+		},
+		"the wrong token": {
+			map[string][]string{agents: {made}, provision: {`200{"bridgeUrl":"URL","token":"wrong"}`}, remove: {`204`}},
+			capability.CodeFailed, "", 0, 1,
+		},
+		"nobody there": {
+			map[string][]string{agents: {made}, provision: {`200{"bridgeUrl":"http://127.0.0.1:1"}`}, remove: {`204`}},
+			capability.CodeTimeout, "127.0.0.1:1", 0, 1,
+		},
+		"not JSON":   {map[string][]string{agents: {`200<html>`}}, capability.CodeFailed, "JSON", 0, 0},
+		"a redirect": {map[string][]string{agents: {`302`}}, capability.CodeFailed, "302", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +145,8 @@ func TestCloudEndpoints(t *testing.T) {
 				t.Errorf("removed %d times: %v", n, fake.asked)
 			}
 			if c.code != "" {
-				if e := capability.AsError(err); err == nil || e.Code != c.code || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "cloud-key") {
+				if e := capability.AsError(err); err == nil || e.Code != c.code || !strings.Contains(e.Message, c.says) ||
+					strings.Contains(e.Message, "cloud-key") {
 					t.Errorf("%v", err)
 				}
 				if len(r.List()) != 0 || r.vault.len() != 0 {
@@ -130,7 +157,8 @@ func TestCloudEndpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if status.ID != "cloud-capability" || status.Provider != "cloud" || done.AgentID != "a1" || len(synced.Registered) != 2 || !status.HasToken {
+			if status.ID != "cloud-capability" || status.Provider != "cloud" || done.AgentID != "a1" || len(synced.Registered) != 2 ||
+				!status.HasToken {
 				t.Errorf("%+v %+v %+v", status, synced, done)
 			}
 			if !strings.Contains(fake.asked[0], `{"agentConfig":{"bio":["b"]},"agentName":"n","statefulRuntime":true}`) {
@@ -145,10 +173,16 @@ func TestCloudEndpoints(t *testing.T) {
 func TestACloudEndpointThatCannotConnectIsRemoved(t *testing.T) {
 	t.Parallel()
 	h := device(t)
-	fake := &cloud{answers: map[string][]string{agents: {`200{"id":"a1"}`}, provision: {`200{"bridgeUrl":"` + h.url() + `"}`}, remove: {`204`}}}
+	fake := &cloud{answers: map[string][]string{
+		agents: {`200{"id":"a1"}`}, provision: {`200{"bridgeUrl":"` + h.url() + `"}`},
+		remove: {`204`},
+	}}
 	base := serve(t, fake).url()
 	r := newRig(t, nil)
-	_, _, _, err := r.ConnectCloud(t.Context(), endpoint.CloudRequest{APIBase: base, AuthToken: secret.New("cloud-key"), Name: "n", Token: secret.New(token), PollInterval: time.Millisecond},
+	_, _, _, err := r.ConnectCloud(t.Context(), endpoint.CloudRequest{
+		APIBase: base, AuthToken: secret.New("cloud-key"), Name: "n",
+		Token: secret.New(token), PollInterval: time.Millisecond,
+	},
 		endpoint.Request{TrustPolicy: newSigner(t).policy()})
 	if fails(t, err, capability.CodeDenied, "module_not_trusted"); fake.count(remove) != 1 || len(r.List()) != 0 {
 		t.Errorf("%v %+v", fake.asked, r.List())

@@ -167,7 +167,8 @@ func (c *CloudClient) Until(ctx context.Context, what string, done func() (bool,
 }
 
 func failed(message string) error {
-	return capability.Errorf(capability.CodeFailed, "endpoints.connect", "%s", message).With("provisioning_failed", "look at the agent in the cloud's console")
+	return capability.Errorf(capability.CodeFailed, "endpoints.connect", "%s", message).With("provisioning_failed",
+		"look at the agent in the cloud's console")
 }
 
 // call is one request. What the caller did wrong (4xx) is final; that the cloud

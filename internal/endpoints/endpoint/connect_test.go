@@ -120,10 +120,13 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := endpoint.Synced{Registered: []string{"more"}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{"tools"}, TrustDecisions: []router.TrustDecision{
-		{ModuleID: "more", PluginName: "more", EndpointID: "two", Trusted: true, Reason: "allowed"},
-		{ModuleID: "tools", PluginName: "tools", EndpointID: "two", Reason: "module-not-allowed"},
-	}}
+	want := endpoint.Synced{
+		Registered: []string{"more"}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{"tools"},
+		TrustDecisions: []router.TrustDecision{
+			{ModuleID: "more", PluginName: "more", EndpointID: "two", Trusted: true, Reason: "allowed"},
+			{ModuleID: "tools", PluginName: "tools", EndpointID: "two", Reason: "module-not-allowed"},
+		},
+	}
 	if d := cmp.Diff(want, synced); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}

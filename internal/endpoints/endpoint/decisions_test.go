@@ -21,28 +21,39 @@ func TestDecisionsCanBeRead(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	one, a := scripted(t, manifest("m", oneAction+`,"routes":[{"method":"GET","path":"/x"}]`), manifest("left-out", oneAction))
-	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "one", BaseURL: one.url(), AllowedModules: []string{"m", "late"}}); err != nil {
+	if _, _, err := r.Connect(t.Context(), endpoint.Request{
+		ID: "one", BaseURL: one.url(),
+		AllowedModules: []string{"m", "late"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	two, _ := scripted(t, manifest("other", `"routes":[{"method":"GET","path":"/x"}]`))
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "two", BaseURL: two.url(), Provider: "e2b"})
 	fails(t, err, capability.CodeConflict, "registration_conflict")
 	strict, _ := scripted(t, manifest("strict", oneAction))
-	_, _, err = r.Connect(t.Context(), endpoint.Request{ID: "three", BaseURL: strict.url(), TrustPolicy: &router.TrustPolicy{StrictNames: true}})
+	_, _, err = r.Connect(t.Context(), endpoint.Request{
+		ID: "three", BaseURL: strict.url(),
+		TrustPolicy: &router.TrustPolicy{StrictNames: true},
+	})
 	fails(t, err, capability.CodeConflict, "registration_conflict")
-	_, _, err = r.Connect(t.Context(), endpoint.Request{ID: "four", BaseURL: strict.url(), TrustPolicy: &router.TrustPolicy{RequireSignedProvenance: true}})
+	_, _, err = r.Connect(t.Context(), endpoint.Request{
+		ID: "four", BaseURL: strict.url(),
+		TrustPolicy: &router.TrustPolicy{RequireSignedProvenance: true},
+	})
 	fails(t, err, capability.CodeDenied, "module_not_trusted")
 	list := r.TrustAudit()
 	if len(list) != 5 {
 		t.Fatalf("%+v", list)
 	}
-	if rec := list[2]; rec.Mode != "e2b" || rec.Collision == nil || rec.Collision.Kind != "route" || rec.Collision.Key != "GET /x" || len(rec.Collision.Owners) != 2 || len(rec.Registered) != 0 {
+	if rec := list[2]; rec.Mode != "e2b" || rec.Collision == nil || rec.Collision.Kind != "route" || rec.Collision.Key != "GET /x" ||
+		len(rec.Collision.Owners) != 2 || len(rec.Registered) != 0 {
 		t.Errorf("%+v", rec)
 	}
 	if rec := list[3]; rec.Collision == nil || rec.Collision.Kind != "action" {
 		t.Errorf("%+v", rec)
 	}
-	if rec := list[4]; rec.Collision != nil || rec.Error.Code != capability.CodeDenied || rec.TrustDecisions[0].Reason != "missing-provenance" {
+	if rec := list[4]; rec.Collision != nil || rec.Error.Code != capability.CodeDenied ||
+		rec.TrustDecisions[0].Reason != "missing-provenance" {
 		t.Errorf("%+v", rec)
 	}
 	// An endpoint's status has its own, a failed sync among them.
@@ -67,7 +78,8 @@ func TestDecisionsCanBeRead(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	doc, err := json.Marshal(r.List())
-	if err != nil || !strings.Contains(string(doc), `"history":[{"recordedAt":`) || !strings.Contains(string(doc), `"collision":{"kind":"event"`) {
+	if err != nil || !strings.Contains(string(doc), `"history":[{"recordedAt":`) ||
+		!strings.Contains(string(doc), `"collision":{"kind":"event"`) {
 		t.Errorf("%s %v", doc, err)
 	}
 }
@@ -79,14 +91,19 @@ func TestKeysThatCannotBeUsedAreRefused(t *testing.T) {
 	r := newRig(t, nil)
 	h, _ := scripted(t, s.sign(t, "m", oneAction, ""))
 	for name, key := range map[string]string{
-		"no PEM": "nonsense", "escaped newlines": strings.ReplaceAll(s.pem, "\n", `\n`), "not a key": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+		"no PEM": "nonsense", "escaped newlines": strings.ReplaceAll(s.pem, "\n", `\n`),
+		"not a key":    "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
 		"another kind": rsa, "two": s.pem + s.pem,
 	} {
-		doc, err := json.Marshal(map[string]any{"requireVerifiedProvenance": true, "trustedProvenancePublicKeys": map[string]string{"builder": key}})
+		doc, err := json.Marshal(map[string]any{
+			"requireVerifiedProvenance":   true,
+			"trustedProvenancePublicKeys": map[string]string{"builder": key},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err = endpoint.ParseTrustPolicy(doc); capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), `"builder"`) {
+		if _, _, err = endpoint.ParseTrustPolicy(doc); capability.CodeOf(err) != capability.CodeInvalidInput ||
+			!strings.Contains(err.Error(), `"builder"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 		policy := s.policy()

@@ -180,7 +180,8 @@ func (ep *Endpoint) status() Status {
 	s := Status{
 		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
 		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
-		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy, TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
+		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy,
+		TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
 	}
 	ep.mu.Lock()
 	s.Synced = ep.synced
@@ -216,10 +217,12 @@ func (p *providerOf) ReturnsPromptly() {}
 func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	b, ok := (*p.ep.bindings.Load())[c.Member]
 	if !ok {
-		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id, c.Member).With("capability_retracted", "list what it offers now")
+		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "endpoint", "endpoint %s no longer offers %s", p.ep.id,
+			c.Member).With("capability_retracted", "list what it offers now")
 	}
 	if b.Undeclared != "" {
-		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint", "%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.Undeclared).
+		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "endpoint",
+			"%s is not there: the manifest of module %s does not declare %s", c.Member, c.Member.Module, b.Undeclared).
 			With("phase_not_declared", "call the phases that it declares")
 	}
 	if err := p.ep.circuit(); err != nil {

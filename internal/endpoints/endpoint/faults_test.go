@@ -304,7 +304,10 @@ func TestASyncThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:parall
 // A restart that fails anywhere shows an endpoint as it was or not at all, keeps
 // what is saved, and repairs by itself.
 func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:paralleltest // counts goroutines
-	for _, at := range []string{atAvailability, atList, atDecode, atCollision, atInit, atInitNotOK, atStore, atCatalog, "store read", "secret read"} {
+	for _, at := range []string{
+		atAvailability, atList, atDecode, atCollision, atInit, atInitNotOK, atStore, atCatalog, "store read",
+		"secret read",
+	} {
 		t.Run(at, func(t *testing.T) { //nolint:paralleltest // counts goroutines
 			s := newStage(t)
 			if err := s.try("e"); err != nil {

@@ -117,7 +117,8 @@ func (r *Registry) callHook(ctx context.Context, ep *Endpoint, m *router.Module,
 	err := ep.lifecycle(ctx, m, hook)
 	out := HookOutcome{ModuleID: m.ID, Hook: hook, OK: err == nil, At: r.cfg.Now().UTC()}
 	rec := audit.Record{
-		Logger: "endpoint", Event: audit.CapabilityExecuted, Extension: offered.ExtensionID(m.ID), Action: "plugin.lifecycle.call", Runner: "endpoint",
+		Logger: "endpoint", Event: audit.CapabilityExecuted, Extension: offered.ExtensionID(m.ID), Action: "plugin.lifecycle.call",
+		Runner:  "endpoint",
 		Success: audit.OutcomeOf(err == nil), Duration: r.cfg.Now().Sub(began),
 	}
 	rec.Metadata.Effect = capability.EffectExternal
@@ -146,7 +147,8 @@ func (ep *Endpoint) lifecycle(ctx context.Context, m *router.Module, hook string
 	}{m.ID, ep.id, hook, nil}
 	failed := func(message string, err error) error {
 		return capability.Wrap(capability.CodeFailed, "endpoints.lifecycle", message, err).
-			With("lifecycle_failed", "look at the module's own log, then sync or connect the endpoint again").Detail("moduleId", m.ID).Detail("hook", hook)
+			With("lifecycle_failed", "look at the module's own log, then sync or connect the endpoint again").Detail("moduleId",
+			m.ID).Detail("hook", hook)
 	}
 	var err error
 	if params.Config, err = hookConfig(m, ep.id); err != nil {

@@ -51,7 +51,8 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 	})
 	a.offer(withHooks("two", `"priority":2`, "init", "dispose"))
 	reports, err := r.Sync(t.Context(), admin(), "e")
-	if err != nil || !slices.Equal(reports[0].Sync.Reloaded, []string{"two"}) || !slices.Equal(reports[0].Sync.Unloaded, []string{"one", "plain"}) {
+	if err != nil || !slices.Equal(reports[0].Sync.Reloaded, []string{"two"}) ||
+		!slices.Equal(reports[0].Sync.Unloaded, []string{"one", "plain"}) {
 		t.Fatalf("%+v %v", reports, err)
 	}
 	hk.want(t, "dispose two", "init two", "dispose one")
@@ -161,7 +162,8 @@ func TestAModuleThatDoesNotStartIsLeftOutOfASync(t *testing.T) {
 			hk.took()
 			hk.set("init m", how)
 			hk.set("init late", how)
-			a.offer(withHooks("late", "", "init"), withHooks("m", `"priority":1`, "init", "dispose"), manifest("other", oneAction), manifest("new", oneAction))
+			a.offer(withHooks("late", "", "init"), withHooks("m", `"priority":1`, "init", "dispose"), manifest("other", oneAction),
+				manifest("new", oneAction))
 			reports, err := r.Sync(t.Context(), admin(), "e")
 			if err != nil || reports[0].Sync == nil {
 				t.Fatalf("%+v %v", reports, err)
@@ -180,7 +182,8 @@ func TestAModuleThatDoesNotStartIsLeftOutOfASync(t *testing.T) {
 			}
 			r.must("other:action:GO", `{}`)
 			r.must("new:action:GO", `{}`)
-			if st, _ := r.Show("e"); st.State != capability.StateDegraded || !strings.Contains(st.Reason, "late") || len(st.History) == 0 || len(st.History[len(st.History)-1].Failed) != 2 {
+			if st, _ := r.Show("e"); st.State != capability.StateDegraded || !strings.Contains(st.Reason, "late") || len(st.History) == 0 ||
+				len(st.History[len(st.History)-1].Failed) != 2 {
 				t.Errorf("%+v", st)
 			}
 			hk.set("init m", "")

@@ -58,7 +58,8 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 			continue
 		}
 		if len(m.Contributions) == 0 {
-			add("model.invoke", "", capability.NewProviderKey("ext", "node", "local"), stackRank, capability.Availability{State: capability.StateReady})
+			add("model.invoke", "", capability.NewProviderKey("ext", "node", "local"), stackRank,
+				capability.Availability{State: capability.StateReady})
 		}
 		add("model.invoke.of."+offered.EscapeID(ep.id, 90), ep.id, ep.providers["ext"].key, 0, ep.availability())
 	}
@@ -110,8 +111,10 @@ func (p *modelProvider) Invoke(ctx context.Context, c capability.Call) (capabili
 	}
 	stack := p.r.models(in.ModelType, p.endpoint)
 	if len(stack) == 0 {
-		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "model.invoke", "no connected module offers a model of type %s", in.ModelType).
-			With("no_provider", "connect an endpoint that does; see what there is with: junctor endpoints list").Detail("modelTypes", p.r.modelTypes(p.endpoint))
+		return capability.Result{}, capability.Errorf(capability.CodeUnavailable, "model.invoke",
+			"no connected module offers a model of type %s", in.ModelType).
+			With("no_provider", "connect an endpoint that does; see what there is with: junctor endpoints list").Detail("modelTypes",
+			p.r.modelTypes(p.endpoint))
 	}
 	var last error
 	for _, one := range stack {
@@ -171,7 +174,8 @@ func (r *Registry) models(modelType, endpoint string) []stacked {
 		return 1
 	}
 	slices.SortStableFunc(out, func(a, b stacked) int {
-		return cmp.Or(cmp.Compare(ready(a), ready(b)), cmp.Compare(b.priority, a.priority), strings.Compare(offered.ExtensionID(a.module), offered.ExtensionID(b.module)))
+		return cmp.Or(cmp.Compare(ready(a), ready(b)), cmp.Compare(b.priority, a.priority),
+			strings.Compare(offered.ExtensionID(a.module), offered.ExtensionID(b.module)))
 	})
 	return out
 }

@@ -140,7 +140,8 @@ func (r *Registry) running() (func(capability.Batch) error, error) {
 }
 
 func errStopped() error {
-	return capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+	return capability.Errorf(capability.CodeUnavailable, "endpoints", "the server is starting or stopping").With("service_unavailable",
+		"try again in a moment")
 }
 
 func (r *Registry) get(id string) (*Endpoint, bool) {

@@ -42,8 +42,11 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 	unchanged, _ := scripted(t, manifest("unchanged", oneAction))
 	for id, req := range map[string]endpoint.Request{
 		"down": {BaseURL: down.url()}, "fewer": {BaseURL: fewer.url(), AllowedModules: []string{"fewer"}},
-		"signed":    {BaseURL: signed.url(), TrustPolicy: s.policy()},
-		"changed":   {BaseURL: changed.url(), Token: secret.New("first"), TrustPolicy: &router.TrustPolicy{StrictNames: false, AllowSharedModelTypes: true}},
+		"signed": {BaseURL: signed.url(), TrustPolicy: s.policy()},
+		"changed": {
+			BaseURL: changed.url(), Token: secret.New("first"),
+			TrustPolicy: &router.TrustPolicy{StrictNames: false, AllowSharedModelTypes: true},
+		},
 		"unchanged": {BaseURL: unchanged.url()},
 	} {
 		req.ID, req.Persist, req.By = id, true, admin()
@@ -52,7 +55,10 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 		}
 	}
 	// The token is rotated in place.
-	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "changed", BaseURL: changed.url(), Token: secret.New("second"), Persist: true}); err != nil {
+	if _, _, err := r.Connect(t.Context(), endpoint.Request{
+		ID: "changed", BaseURL: changed.url(), Token: secret.New("second"),
+		Persist: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := make(map[string]endpoint.Status)
@@ -152,7 +158,8 @@ func TestConfiguredEndpointsAreThereFromTheStart(t *testing.T) {
 		}
 	})
 	r.eventually("all were asked", func() bool {
-		return r.state("primary") == capability.StateReady && r.state("remote-1") == capability.StateUnavailable && r.state("remote-2") == capability.StateUnconfigured
+		return r.state("primary") == capability.StateReady && r.state("remote-1") == capability.StateUnavailable &&
+			r.state("remote-2") == capability.StateUnconfigured
 	})
 	if st, _ := r.Show("primary"); !st.Primary || st.Persisted || len(r.List()) != 3 {
 		t.Errorf("%+v", r.List())

@@ -99,7 +99,10 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 // store of the machine it was connected on: where that is another one, the
 // endpoint is there and asked nothing.
 func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
-	req := Request{ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout, KeepMissing: s.KeepMissing}
+	req := Request{
+		ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout,
+		KeepMissing: s.KeepMissing,
+	}
 	distrust := s.Damaged
 	if len(s.TrustPolicy) > 0 {
 		var unknown []string
@@ -116,7 +119,8 @@ func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 		var err error
 		if req.Token, err = r.cfg.Secrets.Get(s.TokenName); err != nil {
 			tokenless, state.State, state.Reason = true, capability.StateUnauthorized, noToken(s.TokenName)
-			r.cfg.Logger.Error("an endpoint's token is not in the secret store of this machine, so it is not asked", "endpoint", s.ID, "secret", s.TokenName, "err", err)
+			r.cfg.Logger.Error("an endpoint's token is not in the secret store of this machine, so it is not asked", "endpoint", s.ID, "secret",
+				s.TokenName, "err", err)
 		}
 	}
 	ep, err := r.newEndpoint(req)

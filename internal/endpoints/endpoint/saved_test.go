@@ -147,7 +147,10 @@ func keepsTheOrder(t *testing.T, s *endpoint.SQLStore) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := []endpoint.Saved{
 		{ID: "z", BaseURL: "http://z", Provider: "direct", Connected: at},
-		{ID: "m", BaseURL: "http://m", Provider: "e2b", TokenName: "endpoint.m.token", AllowedModules: []string{"x"}, Timeout: time.Second, Connected: at.Add(1)},
+		{
+			ID: "m", BaseURL: "http://m", Provider: "e2b", TokenName: "endpoint.m.token", AllowedModules: []string{"x"}, Timeout: time.Second,
+			Connected: at.Add(1),
+		},
 		{ID: "a", BaseURL: "http://a", Provider: "direct", Connected: at.Add(100 * time.Millisecond)},
 	}
 	for _, i := range []int{2, 0, 1, 1} {

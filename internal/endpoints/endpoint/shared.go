@@ -41,7 +41,8 @@ func (r *Registry) Refresh(ctx context.Context) error {
 		old, there := r.get(s.ID)
 		switch {
 		case there && !old.saved:
-			r.cfg.Logger.Warn("another server saved an endpoint under the id of one that is connected here alone; it is left as it is", "endpoint", s.ID)
+			r.cfg.Logger.Warn("another server saved an endpoint under the id of one that is connected here alone; it is left as it is", "endpoint",
+				s.ID)
 		case there && old.record.Connected.Equal(s.Connected) && old.baseURL == s.BaseURL:
 		default:
 			if ep, ok := r.restoreOne(s); ok {

@@ -148,7 +148,8 @@ func TestAnEndpointIsNotAskedWithoutItsToken(t *testing.T) {
 		t.Fatalf("%+v %v", s, err)
 	}
 	reports, err := b.Sync(t.Context(), admin(), "far")
-	if err != nil || reports[0].Error == nil || reports[0].Error.Reason != "invalid_credentials" || b.state("far") != capability.StateUnauthorized {
+	if err != nil || reports[0].Error == nil || reports[0].Error.Reason != "invalid_credentials" ||
+		b.state("far") != capability.StateUnauthorized {
 		t.Errorf("%+v %v", reports, err)
 	}
 	if err := b.vault.Set(name, []byte(token)); err != nil {

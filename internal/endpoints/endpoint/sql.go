@@ -38,7 +38,8 @@ func (s *SQLStore) SaveOffer(ctx context.Context, e Saved) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.db.ExecContext(ctx, `UPDATE endpoints SET doc = ? WHERE id = ? AND connected = ?`, string(doc), e.ID, e.Connected.UTC().Format(sortable))
+	_, err = s.db.ExecContext(ctx, `UPDATE endpoints SET doc = ? WHERE id = ? AND connected = ?`, string(doc), e.ID,
+		e.Connected.UTC().Format(sortable))
 	if err != nil {
 		return fmt.Errorf("save what endpoint %s offers: %w", e.ID, err)
 	}

@@ -28,7 +28,8 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 	}
 	low := model("low", `{"modelType":"TEXT","priority":1},{"modelType":"ONLY"}`)
 	r.connect("low", low)
-	if out := r.must("model.invoke", `{"modelType":"TEXT","params":{"prompt":"hi"}}`); !strings.Contains(out, `"by":"low"`) || !strings.Contains(out, `"params":{"prompt":"hi"}`) {
+	if out := r.must("model.invoke", `{"modelType":"TEXT","params":{"prompt":"hi"}}`); !strings.Contains(out, `"by":"low"`) ||
+		!strings.Contains(out, `"params":{"prompt":"hi"}`) {
 		t.Errorf("r.must = %q, want it to contain \"\\\"by\\\":\\\"low\\\"\" and it to contain \"\\\"params\\\":{\\\"prompt\\\":\\\"hi\\\"}\"",
 			out)
 	}
@@ -101,7 +102,8 @@ func TestOnlyDeclaredPhasesAreCalled(t *testing.T) {
 		`"responseHandlerEvaluators":[{"name":"r"}]`))
 	var calls atomic.Int64
 	answer := map[string]string{
-		"plugin.evaluator.shouldRun": `{"shouldRun":true}`, "plugin.evaluator.prepare": `{"prepared":{"a":1}}`, "plugin.evaluator.prompt": `{"prompt":"p"}`,
+		"plugin.evaluator.shouldRun": `{"shouldRun":true}`, "plugin.evaluator.prepare": `{"prepared":{"a":1}}`,
+		"plugin.evaluator.prompt":  `{"prompt":"p"}`,
 		"plugin.evaluator.process": `{"result":{}}`, "plugin.responseHandlerFieldEvaluator.shouldRun": `{"shouldRun":true}`,
 		"plugin.responseHandlerFieldEvaluator.parse":  `{"softFail":true,"value":"left over"}`,
 		"plugin.responseHandlerFieldEvaluator.handle": `{"effect":{"patch":{"x":1},"preempt":{"mode":"ignore","reason":""},"debug":["d"]}}`,
@@ -149,7 +151,8 @@ func TestOnlyDeclaredPhasesAreCalled(t *testing.T) {
 func TestAViewWithAFrameOnlyHasItsAsset(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	h, _ := scripted(t, manifest("m", `"views":[{"id":"v","label":"v","framePath":"/frame/index.html"}]`), manifest("url", `"views":[{"id":"w","label":"w","frameUrl":"https://example.org/x"}]`))
+	h, _ := scripted(t, manifest("m", `"views":[{"id":"v","label":"v","framePath":"/frame/index.html"}]`),
+		manifest("url", `"views":[{"id":"w","label":"w","frameUrl":"https://example.org/x"}]`))
 	r.connect("e", h)
 	for module, want := range map[string]int{"m": 1, "url": 0} {
 		if n := len(r.catalog.Snapshot().Member(capability.Member{Module: module, Kind: "view", Name: "asset"})); n != want {
@@ -183,7 +186,10 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	h, a, hk := living(t, withHooks("gone", "", "init", "dispose"), manifest("stay", oneAction))
 	connect := func(keep bool, allowed ...string) endpoint.Synced {
 		t.Helper()
-		_, synced, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), KeepMissing: keep, AllowedModules: allowed, Persist: true})
+		_, synced, err := r.Connect(t.Context(), endpoint.Request{
+			ID: "e", BaseURL: h.url(), KeepMissing: keep, AllowedModules: allowed,
+			Persist: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +232,10 @@ func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *endpoint.Config) { c.Primary = "main" })
 	for id, module := range map[string]string{"main": "device-tools", "other": "field-notes"} {
-		_, _, err := r.Connect(t.Context(), endpoint.Request{ID: id, BaseURL: device(t).url(), Token: secret.New(token), AllowedModules: []string{module}, By: admin()})
+		_, _, err := r.Connect(t.Context(), endpoint.Request{
+			ID: id, BaseURL: device(t).url(), Token: secret.New(token),
+			AllowedModules: []string{module}, By: admin(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +261,10 @@ func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 		t.Errorf(`ask(notes) = %q, want "ext:endpoint:other"`, got)
 	}
 	notes.Select = capability.Selector{"endpoint": "main"} // it does not have it
-	_, err := r.engine.Invoke(t.Context(), capability.Invocation{Surface: "test", Principal: admin(), Audience: capability.AudienceInternal, Target: notes})
+	_, err := r.engine.Invoke(t.Context(), capability.Invocation{
+		Surface: "test", Principal: admin(), Audience: capability.AudienceInternal,
+		Target: notes,
+	})
 	fails(t, err, capability.CodeNotFound, "unknown_provider")
 	for _, e := range r.catalog.Snapshot().Action("fs.list") {
 		want := 0 // below this machine's own, which have 50

@@ -186,7 +186,10 @@ func refused(decisions []router.TrustDecision) error {
 // lists stay if the policy still accepts them. Decisions list the accepted modules
 // first. judge itself applies nothing.
 func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
-	s := Synced{Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{}, TrustDecisions: []router.TrustDecision{}}
+	s := Synced{
+		Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{},
+		TrustDecisions: []router.TrustDecision{},
+	}
 	if before == nil {
 		before = &offering{}
 	}

@@ -92,7 +92,10 @@ func TestTrustPoliciesAreReadStrictly(t *testing.T) {
 		}
 	}
 	got, warnings, err := endpoint.ParseTrustPolicy([]byte(`{"allowedModuleIds":[" a ","a","b"],"requireVerifiedProvenance":true,"z":1,"strictNames":false,"allowedModules":[]}`))
-	want := &router.TrustPolicy{AllowedModuleIDs: []string{"a", "b"}, RequireVerifiedProvenance: true, RequireProvenanceDigestMatch: true, RequireSignedProvenance: true}
+	want := &router.TrustPolicy{
+		AllowedModuleIDs: []string{"a", "b"}, RequireVerifiedProvenance: true, RequireProvenanceDigestMatch: true,
+		RequireSignedProvenance: true,
+	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
 	}
@@ -110,16 +113,31 @@ func TestAPolicyDecidesForItsEndpointAndNoOther(t *testing.T) {
 		allowed   []string
 		reason    string // of the refusal; "" let in
 	}{
-		"signed":                    {[]string{s.sign(t, "m", oneAction, "")}, s.policy(), nil, ""},
-		"unsigned":                  {[]string{manifest("m", oneAction)}, s.policy(), nil, router.TrustUnsigned},
-		"by a stranger":             {[]string{stranger.sign(t, "m", oneAction, "")}, s.policy(), nil, router.TrustInvalidSignature},
-		"changed after signing":     {[]string{s.sign(t, "m", oneAction, `,"priority":9`)}, s.policy(), nil, router.TrustInvalidDigest},
-		"no key":                    {[]string{s.sign(t, "m", oneAction, "")}, &router.TrustPolicy{RequireVerifiedProvenance: true}, nil, router.TrustNoKey},
-		"another issuer":            {[]string{s.sign(t, "m", oneAction, "")}, &router.TrustPolicy{AllowedProvenanceIssuers: []string{"x"}}, nil, router.TrustIssuer},
-		"another endpoint's policy": {[]string{manifest("m", oneAction)}, &router.TrustPolicy{AllowedEndpointIDs: []string{"other"}}, nil, router.TrustEndpoint},
+		"signed":                {[]string{s.sign(t, "m", oneAction, "")}, s.policy(), nil, ""},
+		"unsigned":              {[]string{manifest("m", oneAction)}, s.policy(), nil, router.TrustUnsigned},
+		"by a stranger":         {[]string{stranger.sign(t, "m", oneAction, "")}, s.policy(), nil, router.TrustInvalidSignature},
+		"changed after signing": {[]string{s.sign(t, "m", oneAction, `,"priority":9`)}, s.policy(), nil, router.TrustInvalidDigest},
+		"no key": {
+			[]string{s.sign(t, "m", oneAction, "")},
+			&router.TrustPolicy{RequireVerifiedProvenance: true}, nil,
+			router.TrustNoKey,
+		},
+		"another issuer": {
+			[]string{s.sign(t, "m", oneAction, "")},
+			&router.TrustPolicy{AllowedProvenanceIssuers: []string{"x"}}, nil,
+			router.TrustIssuer,
+		},
+		"another endpoint's policy": {
+			[]string{manifest("m", oneAction)},
+			&router.TrustPolicy{AllowedEndpointIDs: []string{"other"}}, nil,
+			router.TrustEndpoint,
+		},
 		"one of two is unsigned":    {[]string{s.sign(t, "m", oneAction, ""), manifest("n", oneAction)}, s.policy(), nil, router.TrustUnsigned},
 		"the unsigned one left out": {[]string{s.sign(t, "m", oneAction, ""), manifest("n", oneAction)}, s.policy(), []string{"m"}, ""},
-		"with a bundle path":        {[]string{s.sign(t, "m", oneAction+`,"views":[{"id":"v","label":"v","bundlePath":"/v.js"}]`, "")}, s.policy(), nil, ""},
+		"with a bundle path": {
+			[]string{s.sign(t, "m", oneAction+`,"views":[{"id":"v","label":"v","bundlePath":"/v.js"}]`, "")},
+			s.policy(), nil, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +146,10 @@ func TestAPolicyDecidesForItsEndpointAndNoOther(t *testing.T) {
 			r.connect("free", free)
 			h, _ := scripted(t, c.manifests...)
 			before := r.catalog.Snapshot().Etag
-			_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), TrustPolicy: c.policy, AllowedModules: c.allowed, Persist: true, By: admin()})
+			_, _, err := r.Connect(t.Context(), endpoint.Request{
+				ID: "e", BaseURL: h.url(), TrustPolicy: c.policy, AllowedModules: c.allowed,
+				Persist: true, By: admin(),
+			})
 			r.must("free:action:GO", `{}`)
 			if c.reason == "" {
 				if err != nil {
@@ -166,7 +187,8 @@ func TestAModuleThatLosesItsTrustIsUnloadedAndComesBackWithIt(t *testing.T) {
 	}
 	a.offer(s.sign(t, "m", oneAction, `,"priority":1`), s.sign(t, "n", oneAction, ""))
 	reports, err := r.Sync(t.Context(), admin(), "e")
-	if err != nil || reports[0].Error != nil || !slices.Equal(reports[0].Sync.Unloaded, []string{"m"}) || !slices.Equal(reports[0].Sync.Skipped, []string{"n"}) {
+	if err != nil || reports[0].Error != nil || !slices.Equal(reports[0].Sync.Unloaded, []string{"m"}) ||
+		!slices.Equal(reports[0].Sync.Skipped, []string{"n"}) {
 		t.Fatalf("%+v %v", reports[0], err)
 	}
 	_, err = r.call("m:action:GO", `{}`)
@@ -199,7 +221,10 @@ func TestAPolicyThatCannotBeReadDeniesEverything(t *testing.T) {
 			h := device(t)
 			r.connect("other", h)
 			bad, _ := scripted(t, s.sign(t, "m", oneAction, ""))
-			if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "bad", BaseURL: bad.url(), TrustPolicy: s.policy(), Persist: true}); err != nil {
+			if _, _, err := r.Connect(t.Context(), endpoint.Request{
+				ID: "bad", BaseURL: bad.url(), TrustPolicy: s.policy(),
+				Persist: true,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			good, _ := scripted(t, manifest("g", oneAction))
@@ -222,11 +247,15 @@ func TestAPolicyThatCannotBeReadDeniesEverything(t *testing.T) {
 			if len(st.Modules) != 0 || len(st.TrustDecisions) != 1 || st.TrustDecisions[0].Trusted {
 				t.Errorf("%+v", st)
 			}
-			if name != "an empty allow-list" && (st.State != capability.StateUnconfigured || st.TrustDecisions[0].Reason != endpoint.TrustUnreadable || !strings.Contains(st.Reason, "cannot be read")) {
+			if name != "an empty allow-list" && (st.State != capability.StateUnconfigured ||
+				st.TrustDecisions[0].Reason != endpoint.TrustUnreadable || !strings.Contains(st.Reason, "cannot be read")) {
 				t.Errorf("it does not show: %+v", st)
 			}
 			// Connecting it again repairs it.
-			if _, _, err := again.Connect(t.Context(), endpoint.Request{ID: "bad", BaseURL: bad.url(), TrustPolicy: s.policy(), Persist: true}); err != nil {
+			if _, _, err := again.Connect(t.Context(), endpoint.Request{
+				ID: "bad", BaseURL: bad.url(), TrustPolicy: s.policy(),
+				Persist: true,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			again.must("m:action:GO", `{}`)
@@ -244,13 +273,15 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 	r.connect("e", h)
 	etag := r.catalog.Snapshot().Etag
 	generation := r.catalog.Snapshot().Generation
-	if reports, err := r.Sync(t.Context(), admin(), "e"); err != nil || reports[0].Error != nil || !slices.Equal(reports[0].Sync.Skipped, []string{"m"}) {
+	if reports, err := r.Sync(t.Context(), admin(), "e"); err != nil || reports[0].Error != nil ||
+		!slices.Equal(reports[0].Sync.Skipped, []string{"m"}) {
 		t.Errorf("%+v %v", reports, err)
 	}
 	if s := r.catalog.Snapshot(); s.Etag != etag || s.Generation != generation {
 		t.Error("a sync of what has not changed changed the catalog")
 	}
-	if s := r.connect("e", h); !slices.Equal(s.Skipped, []string{"m"}) || s.Registered == nil || len(s.Registered)+len(s.Unloaded)+len(s.Reloaded) != 0 {
+	if s := r.connect("e", h); !slices.Equal(s.Skipped, []string{"m"}) || s.Registered == nil ||
+		len(s.Registered)+len(s.Unloaded)+len(s.Reloaded) != 0 {
 		t.Errorf("%+v", s)
 	}
 	r.connect("f", h) // by its URL
@@ -262,7 +293,8 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 		other, _ := scripted(t, manifest("other", members), manifest("fine", ""))
 		before := r.catalog.Snapshot().Etag
 		_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "o", BaseURL: other.url(), Persist: true})
-		if e := fails(t, err, capability.CodeConflict, "registration_conflict"); e.Details["kind"] != kind || !strings.Contains(e.Message, "endpoint/f") || !strings.Contains(e.Message, "endpoint/o") {
+		if e := fails(t, err, capability.CodeConflict, "registration_conflict"); e.Details["kind"] != kind ||
+			!strings.Contains(e.Message, "endpoint/f") || !strings.Contains(e.Message, "endpoint/o") {
 			t.Errorf("%s: %v", kind, e)
 		}
 		if r.catalog.Snapshot().Etag != before || len(r.List()) != 1 {
@@ -270,7 +302,10 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 		}
 	}
 	stacked, _ := scripted(t, manifest("other", `"models":[{"modelType":"TEXT","priority":7}]`))
-	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "o", BaseURL: stacked.url(), TrustPolicy: &router.TrustPolicy{AllowSharedModelTypes: true}}); err != nil {
+	if _, _, err := r.Connect(t.Context(), endpoint.Request{
+		ID: "o", BaseURL: stacked.url(),
+		TrustPolicy: &router.TrustPolicy{AllowSharedModelTypes: true},
+	}); err != nil {
 		t.Error(err)
 	}
 	strict, _ := scripted(t, manifest("strict", oneAction))
@@ -280,7 +315,8 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 	late, l := scripted(t, manifest("late", oneAction))
 	r.connect("late", late)
 	l.offer(manifest("late", oneAction+`,"routes":[{"method":"GET","path":"/x"}]`))
-	if reports, err := r.Sync(t.Context(), admin(), "late"); err != nil || reports[0].Error == nil || reports[0].Error.Code != capability.CodeConflict {
+	if reports, err := r.Sync(t.Context(), admin(), "late"); err != nil || reports[0].Error == nil ||
+		reports[0].Error.Code != capability.CodeConflict {
 		t.Errorf("%+v %v", reports, err)
 	}
 	r.must("late:action:GO", `{}`)

@@ -311,7 +311,10 @@ func TestConcurrentCallersLoseNothing(t *testing.T) {
 	for range callers {
 		wg.Go(func() {
 			for range each {
-				for _, p := range []string{`{"moduleId":"device-tools","action":"DEVICE_PING"}`, `{"moduleId":"field-notes","action":"NOTE_ADD","content":{"text":"x"}}`} {
+				for _, p := range []string{
+					`{"moduleId":"device-tools","action":"DEVICE_PING"}`,
+					`{"moduleId":"field-notes","action":"NOTE_ADD","content":{"text":"x"}}`,
+				} {
 					if _, err := e.Invoke(context.Background(), "plugin.action.invoke", json.RawMessage(p)); err != nil {
 						t.Error(err)
 					}

@@ -38,18 +38,21 @@ func TestFilesStayBeneathTheRoot(t *testing.T) {
 
 func TestFilesAreWrittenReadAndListed(t *testing.T) {
 	r := start(t)
-	if out := r.call("fs.writeText", "", `"path":"docs/été.txt","text":"déjà vu"`); out["bytesWritten"] != 9.0 || out["path"] != "docs/été.txt" {
+	if out := r.call("fs.writeText", "", `"path":"docs/été.txt","text":"déjà vu"`); out["bytesWritten"] != 9.0 ||
+		out["path"] != "docs/été.txt" {
 		t.Errorf("%v", out)
 	}
 	if _, err := r.try("fs.writeText", "", `"path":"docs/été.txt","text":"x","overwrite":false`); codeOf(t, err) != capability.CodeConflict {
 		t.Errorf("%v", err)
 	}
 	r.call("fs.writeText", "", `"path":"new.txt","text":"x","overwrite":false`)
-	if _, err := r.try("fs.writeText", "", `"path":"no/such/x","text":"x","createDirectories":false`); codeOf(t, err) != capability.CodeNotFound {
+	if _, err := r.try("fs.writeText", "", `"path":"no/such/x","text":"x","createDirectories":false`); codeOf(t,
+		err) != capability.CodeNotFound {
 		t.Errorf("%v", err)
 	}
 	// The cut would fall inside a letter.
-	if out := r.call("fs.readText", "", `"path":"docs/été.txt","maxBytes":2`); out["text"] != "d" || out["truncated"] != true || out["size"] != 9.0 {
+	if out := r.call("fs.readText", "", `"path":"docs/été.txt","maxBytes":2`); out["text"] != "d" || out["truncated"] != true ||
+		out["size"] != 9.0 {
 		t.Errorf("%v", out)
 	}
 	if out := r.call("fs.readText", "", `"path":"`+filepath.ToSlash(r.root)+`/new.txt"`); out["text"] != "x" || out["path"] != "new.txt" {

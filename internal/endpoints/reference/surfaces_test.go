@@ -20,16 +20,19 @@ func TestDeviceStateFollowsTheCalls(t *testing.T) {
 	if out["text"] != "ahoy" || at(out, "values.count") != 2.0 {
 		t.Errorf("%v", out)
 	}
-	if _, err := r.try("plugin.lifecycle.call", deviceID, `"hook":"applyConfig","config":{"greeting":"x","noticeLimit":"many"}`); codeOf(t, err) != capability.CodeInvalidInput {
+	if _, err := r.try("plugin.lifecycle.call", deviceID, `"hook":"applyConfig","config":{"greeting":"x","noticeLimit":"many"}`); codeOf(t,
+		err) != capability.CodeInvalidInput {
 		t.Errorf("%v", err)
 	}
 	r.call("plugin.event.handle", deviceID, `"eventName":"DEVICE_NOTICE","payload":{"topic":"door","text":"open"}`)
 	out = r.call("plugin.provider.get", deviceID, `"provider":"DEVICE_STATUS","state":{"verbose":true}`)
-	if at(out, "values.greeting") != "ahoy" || at(out, "values.notices") != 1.0 || at(out, "data.topics.door") != 1.0 || at(out, "values.ready") != true {
+	if at(out, "values.greeting") != "ahoy" || at(out, "values.notices") != 1.0 || at(out, "data.topics.door") != 1.0 ||
+		at(out, "values.ready") != true {
 		t.Errorf("%v", out)
 	}
 	r.call("plugin.lifecycle.call", deviceID, `"hook":"dispose"`)
-	if out = r.call("plugin.provider.get", deviceID, `"provider":"DEVICE_STATUS"`); at(out, "values.pings") != 0.0 || at(out, "values.ready") != false {
+	if out = r.call("plugin.provider.get", deviceID, `"provider":"DEVICE_STATUS"`); at(out, "values.pings") != 0.0 ||
+		at(out, "values.ready") != false {
 		t.Errorf("%v", out)
 	}
 }
@@ -64,13 +67,15 @@ func TestFieldEvaluatorUnderstandsOrFailsSoftly(t *testing.T) {
 			if out["softFail"] != true {
 				t.Errorf("%s: %v", tt.value, out)
 			}
-			if out = r.call("plugin.responseHandlerFieldEvaluator.handle", deviceID, `"field":"urgency","value":`+tt.value); at(out, "effect.patch") != nil {
+			if out = r.call("plugin.responseHandlerFieldEvaluator.handle", deviceID, `"field":"urgency","value":`+tt.value); at(out,
+				"effect.patch") != nil {
 				t.Errorf("%s: %v", tt.value, out)
 			}
 			continue
 		}
 		parsed, _ := jsonx.Marshal(out["value"])
-		out = r.call("plugin.responseHandlerFieldEvaluator.handle", deviceID, fmt.Sprintf(`"field":"urgency","value":%s,"parsed":%s`, tt.value, parsed))
+		out = r.call("plugin.responseHandlerFieldEvaluator.handle", deviceID,
+			fmt.Sprintf(`"field":"urgency","value":%s,"parsed":%s`, tt.value, parsed))
 		mode, _ := at(out, "effect.preempt.mode").(string)
 		if at(out, "effect.patch.urgency") != tt.level || mode != tt.mode {
 			t.Errorf("%s: %v", tt.value, out)
@@ -84,11 +89,13 @@ func TestNotesOverRoutesActionsAndEvaluator(t *testing.T) {
 		out := r.call("plugin.route.call", notesID, members)
 		return out["status"].(float64), out["body"]
 	}
-	if code, body := route(`"method":"POST","path":"/notes","body":{"text":"buy milk","tags":["home"]}`); code != 201 || at(body, "id") != "n1" {
+	if code, body := route(`"method":"POST","path":"/notes","body":{"text":"buy milk","tags":["home"]}`); code != 201 ||
+		at(body, "id") != "n1" {
 		t.Errorf("%v %v", code, body)
 	}
 	r.call("plugin.action.invoke", notesID, `"action":"NOTE_ADD","content":{"text":"call the plumber"}`)
-	if _, err := r.try("plugin.action.invoke", notesID, `"action":"NOTE_ADD","content":{"text":" "}`); codeOf(t, err) != capability.CodeInvalidInput {
+	if _, err := r.try("plugin.action.invoke", notesID, `"action":"NOTE_ADD","content":{"text":" "}`); codeOf(t,
+		err) != capability.CodeInvalidInput {
 		t.Errorf("%v", err)
 	}
 	for members, want := range map[string]float64{
@@ -108,11 +115,13 @@ func TestNotesOverRoutesActionsAndEvaluator(t *testing.T) {
 		t.Errorf("%v", out)
 	}
 	prepared, _ := jsonx.Marshal(r.call("plugin.evaluator.prepare", notesID, message)["prepared"])
-	if out := r.call("plugin.evaluator.prompt", notesID, message+`,"prepared":`+string(prepared)); !strings.Contains(out["prompt"].(string), "plumber") {
+	if out := r.call("plugin.evaluator.prompt", notesID, message+`,"prepared":`+string(prepared)); !strings.Contains(out["prompt"].(string),
+		"plumber") {
 		t.Errorf("%v", out)
 	}
 	for _, want := range []float64{3, 3} { // the second time it is known already
-		if out := r.call("plugin.evaluator.process", notesID, message+`,"output":"no json","prepared":`+string(prepared)); at(out, "result.total") != want {
+		if out := r.call("plugin.evaluator.process", notesID, message+`,"output":"no json","prepared":`+string(prepared)); at(out,
+			"result.total") != want {
 			t.Errorf("%v", out)
 		}
 	}
@@ -134,7 +143,8 @@ func TestServicesCheckTheirArguments(t *testing.T) {
 		return out["result"], err
 	}
 	for _, members := range []string{
-		`"method":"set","args":["k"]`, `"method":"set","args":[1,2]`, `"method":"get","args":[" "]`, `"method":"list","args":[{"prefix":1}]`, `"method":"list","args":["x"]`,
+		`"method":"set","args":["k"]`, `"method":"set","args":[1,2]`, `"method":"get","args":[" "]`, `"method":"list","args":[{"prefix":1}]`,
+		`"method":"list","args":["x"]`,
 	} {
 		if _, err := call(members); codeOf(t, err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", members, err)
@@ -164,7 +174,8 @@ func TestModelsDependOnTheirInput(t *testing.T) {
 	r := start(t)
 	text := "Otters hold hands. Otters sleep on water, and otters dive in water. Rain fell. Nobody minded."
 	params, _ := jsonx.Marshal(map[string]any{"prompt": text, "sentences": 1})
-	if out := r.call("plugin.model.invoke", deviceID, `"modelType":"TEXT_SMALL","params":`+string(params)); out["result"] != "Otters sleep on water, and otters dive in water." {
+	if out := r.call("plugin.model.invoke", deviceID, `"modelType":"TEXT_SMALL","params":`+
+		string(params)); out["result"] != "Otters sleep on water, and otters dive in water." {
 		t.Errorf("%v", out)
 	}
 	vector := func(s string) []any {
@@ -177,10 +188,12 @@ func TestModelsDependOnTheirInput(t *testing.T) {
 		return sum
 	}
 	milk := vector("buy milk today")
-	if len(milk) != embeddingSize || product(milk, milk) < 0.999 || product(milk, vector("milk today")) <= product(milk, vector("otters dive")) {
+	if len(milk) != embeddingSize || product(milk, milk) < 0.999 ||
+		product(milk, vector("milk today")) <= product(milk, vector("otters dive")) {
 		t.Errorf("%v", milk)
 	}
-	if _, err := r.try("plugin.model.invoke", deviceID, `"modelType":"TEXT_SMALL","params":{}`); codeOf(t, err) != capability.CodeInvalidInput {
+	if _, err := r.try("plugin.model.invoke", deviceID, `"modelType":"TEXT_SMALL","params":{}`); codeOf(t,
+		err) != capability.CodeInvalidInput {
 		t.Errorf("%v", err)
 	}
 }

@@ -44,7 +44,8 @@ func (s *Surface) asset(w http.ResponseWriter, r *http.Request, who capability.P
 		return notAllowed(w, r, "GET, HEAD")
 	}
 	if platform := mobile(r.Header); platform != "" {
-		return capability.Errorf(capability.CodeDenied, opAsset, "code of views is not handed out on %s, whose store forbids loading code", platform).
+		return capability.Errorf(capability.CodeDenied, opAsset, "code of views is not handed out on %s, whose store forbids loading code",
+			platform).
 			With("platform_restricted", "open the view on a desktop or on the web")
 	}
 	endpoint, module, assetPath, err := parseAsset(strings.TrimPrefix(r.URL.EscapedPath(), assetBase))
@@ -83,7 +84,8 @@ func (s *Surface) asset(w http.ResponseWriter, r *http.Request, who capability.P
 	}
 	for _, integrity := range want {
 		if integrity != "" && !router.MatchesIntegrity(file.Body, integrity) {
-			return statusError{capability.Errorf(capability.CodeFailed, opAsset, "%s of module %s is not what its integrity value promises", assetPath, module).
+			return statusError{capability.Errorf(capability.CodeFailed, opAsset, "%s of module %s is not what its integrity value promises",
+				assetPath, module).
 				With("integrity_mismatch", "the file was changed after the manifest was written; deploy both again"), http.StatusBadGateway}
 		}
 	}

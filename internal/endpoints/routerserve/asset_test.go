@@ -34,14 +34,17 @@ func TestAnAssetIsServedAsAStrangersFile(t *testing.T) {
 		t.Errorf("the endpoint was asked for %v", params)
 	}
 	tag := got.header.Get("Etag")
-	if again := rg.do("GET", base+"far/shop/assets/main.js", rg.agent, "", "If-None-Match", `"x", W/`+tag); tag == "" || again.status != http.StatusNotModified || again.body != "" {
+	if again := rg.do("GET", base+"far/shop/assets/main.js", rg.agent, "", "If-None-Match", `"x", W/`+tag); tag == "" ||
+		again.status != http.StatusNotModified || again.body != "" {
 		t.Errorf("with the tag %s: %d %s", tag, again.status, again.body)
 	}
-	if head := rg.do("HEAD", base+"far/shop/assets/main.js", rg.agent, ""); head.status != 200 || head.header.Get("Content-Length") != "17" || head.body != "" {
+	if head := rg.do("HEAD", base+"far/shop/assets/main.js", rg.agent, ""); head.status != 200 || head.header.Get("Content-Length") != "17" ||
+		head.body != "" {
 		t.Errorf("HEAD: %d %v %q", head.status, head.header, head.body)
 	}
 	for declared, want := range map[string]string{
-		"text/html": "text/html", "image/svg+xml": "image/svg+xml", "text/javascript2": "text/javascript2", "nonsense;;": "application/octet-stream",
+		"text/html": "text/html", "image/svg+xml": "image/svg+xml", "text/javascript2": "text/javascript2",
+		"nonsense;;": "application/octet-stream",
 	} {
 		rg.say("plugin.asset.get", assetResult("/assets/page", declared, "<script>", ""))
 		page := rg.do("GET", base+"far/shop/assets/page", rg.agent, "")
@@ -142,7 +145,8 @@ func TestTheModuleListDropsOnlyAFaultyBundleURL(t *testing.T) {
 		{"id":"good","label":"Good","bundleUrl":"https://cdn.example/good.js"},
 		{"id":"file","label":"File","bundlePath":"assets/a b.js"}]`)
 	got := rg.do("POST", router.PathInvoke, rg.admin, `{"method":"plugin.modules.list","params":{}}`)
-	got.want(t, "list", 200, `"bundleUrl":"https://cdn.example/good.js"`, `"bundlePath":"assets/a b.js"`, `"bundlePath":"assets/bad.js"`, `"viewErrors":[{"endpointId":"far","moduleId":"shop","viewId":"bad"`)
+	got.want(t, "list", 200, `"bundleUrl":"https://cdn.example/good.js"`, `"bundlePath":"assets/a b.js"`, `"bundlePath":"assets/bad.js"`,
+		`"viewErrors":[{"endpointId":"far","moduleId":"shop","viewId":"bad"`)
 	if strings.Contains(got.body, `"/local.js"`) {
 		t.Errorf("the faulty URL is passed on: %s", got.body)
 	}

@@ -209,7 +209,8 @@ func (b *backend) unrouted(action capability.Action) (capability.Selector, error
 		}
 	}
 	if local == nil && len(entries) > 0 {
-		return nil, capability.Errorf(capability.CodeUnavailable, "route", "%s names no endpoint, none is configured as the primary, and this machine does not offer it", action).
+		return nil, capability.Errorf(capability.CodeUnavailable, "route",
+			"%s names no endpoint, none is configured as the primary, and this machine does not offer it", action).
 			With("no_primary", "give an endpointId, or set router.primary")
 	}
 	return local, nil

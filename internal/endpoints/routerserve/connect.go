@@ -205,7 +205,8 @@ func (c *cloudBody) read(req *ConnectRequest) (err error) {
 			return refuse("cloud.%s is needed and must not be blank", f.name)
 		}
 	}
-	out.APIBase, out.AuthToken, out.Name = strings.TrimSpace(c.CloudAPIBase), secret.New(strings.TrimSpace(c.AuthToken)), strings.TrimSpace(c.Name)
+	out.APIBase, out.AuthToken, out.Name = strings.TrimSpace(c.CloudAPIBase), secret.New(strings.TrimSpace(c.AuthToken)),
+		strings.TrimSpace(c.Name)
 	if req.ID, err = notBlank("cloud.endpointId", c.EndpointID); err != nil {
 		return err
 	}

@@ -36,7 +36,8 @@ func (r *registry) Connect(_ context.Context, _ capability.Principal, req router
 }
 
 func (r *registry) Show(id string) (endpoint.Status, error) {
-	return endpoint.Status{}, capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q", id).With("endpoint_not_found", "list them")
+	return endpoint.Status{}, capability.Errorf(capability.CodeNotFound, "endpoints", "no endpoint %q", id).With("endpoint_not_found",
+		"list them")
 }
 
 // TestUnloadMissingIsPassedOn: only what is literally false keeps modules that an
@@ -116,12 +117,21 @@ func TestConnectAnswersInTheOriginalsForm(t *testing.T) {
 		`{"endpoint":{"baseUrl":"http://h"},"provider":"direct","persist":false}`: {"mode": "endpoint", "persisted": false},
 		`{"endpoint":{"baseUrl":"http://h"},"provider":null,"persist":"no"}`:      {"mode": "endpoint", "persisted": true},
 		`{"endpoint":{"baseUrl":"http://h"},"provider":"e2b"}`:                    {"mode": "e2b", "provider": "e2b", "persisted": true},
-		`{"endpoint":{"baseUrl":"http://h"},"provider":"home-machine"}`:           {"mode": "home-machine", "provider": "home-machine", "persisted": true},
+		`{"endpoint":{"baseUrl":"http://h"},"provider":"home-machine"}`: {
+			"mode": "home-machine", "provider": "home-machine",
+			"persisted": true,
+		},
 		`{` + cloud + `}}`: {"mode": "cloud", "agentId": "a1", "jobId": "j1", "persisted": true},
-		`{"endpoint":{"baseUrl":"http://h","colour":1}}`: {"mode": "endpoint", "persisted": true, "warnings": []any{"ignored: /endpoint/colour: is not a known field"}},
+		`{"endpoint":{"baseUrl":"http://h","colour":1}}`: {
+			"mode": "endpoint", "persisted": true,
+			"warnings": []any{"ignored: /endpoint/colour: is not a known field"},
+		},
 	} {
 		r := newRig(t)
-		r.done = routerserve.Connected{ID: "e", BaseURL: "http://h", HasToken: true, AgentID: "a1", JobID: "j1", Sync: endpoint.Synced{Registered: []string{"p"}}}
+		r.done = routerserve.Connected{
+			ID: "e", BaseURL: "http://h", HasToken: true, AgentID: "a1", JobID: "j1",
+			Sync: endpoint.Synced{Registered: []string{"p"}},
+		}
 		want["success"], want["endpoint"], want["sync"] = true, at, sync
 		status, got := r.ask(http.MethodPost, connectPath, r.admin, body)
 		if d := cmp.Diff(want, got); status != http.StatusOK || d != "" {
@@ -135,12 +145,14 @@ func TestConnectPassesOnWhatWasAsked(t *testing.T) {
 	r := newRig(t)
 	r.ask(http.MethodPost, connectPath, r.admin, `{"endpoint":{"id":" e ","baseUrl":"http://h","token":" t "},"requestTimeoutMs":1500,"allowedModuleIds":["m"],"trustPolicy":{"strictNames":true}}`)
 	got := r.got
-	if got.ID != "e" || got.BaseURL != "http://h" || got.Token.Reveal() != "t" || got.Timeout != 1500*time.Millisecond || string(got.AllowedModuleIDs) != `["m"]` || string(got.TrustPolicy) != `{"strictNames":true}` {
+	if got.ID != "e" || got.BaseURL != "http://h" || got.Token.Reveal() != "t" || got.Timeout != 1500*time.Millisecond ||
+		string(got.AllowedModuleIDs) != `["m"]` || string(got.TrustPolicy) != `{"strictNames":true}` {
 		t.Errorf("%+v", got)
 	}
 	r.ask(http.MethodPost, connectPath, r.admin, `{"cloud":{"cloudApiBase":"https://c","authToken":"k","name":"n","bio":["b"],"endpointId":"i","token":"t","timeoutMs":5,"pollIntervalMs":6,"allowedModuleIds":["m"],"trustPolicy":{}}}`)
 	got = r.got
-	if c := got.Cloud; c == nil || c.APIBase != "https://c" || c.AuthToken.Reveal() != "k" || c.Name != "n" || len(c.Bio) != 1 || c.Timeout != 5*time.Millisecond || c.PollInterval != 6*time.Millisecond ||
+	if c := got.Cloud; c == nil || c.APIBase != "https://c" || c.AuthToken.Reveal() != "k" || c.Name != "n" || len(c.Bio) != 1 ||
+		c.Timeout != 5*time.Millisecond || c.PollInterval != 6*time.Millisecond ||
 		got.ID != "i" || got.Token.Reveal() != "t" || string(got.AllowedModuleIDs) != `["m"]` || string(got.TrustPolicy) != `{}` {
 		t.Errorf("%+v", got)
 	}
@@ -187,7 +199,8 @@ func TestConnectRefusesWhatItCannotRead(t *testing.T) {
 	if r.got.BaseURL != "" || r.got.Cloud != nil {
 		t.Errorf("one of them got through: %+v", r.got)
 	}
-	if status, got := r.ask(http.MethodPost, connectPath, r.admin, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`); status != http.StatusRequestEntityTooLarge || got["code"] != "too_large" {
+	if status, got := r.ask(http.MethodPost, connectPath, r.admin, `{"x":"`+strings.Repeat("x", 1<<20)+
+		`"}`); status != http.StatusRequestEntityTooLarge || got["code"] != "too_large" {
 		t.Errorf("%d %v", status, got)
 	}
 }

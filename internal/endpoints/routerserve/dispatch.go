@@ -51,7 +51,8 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 	view := s.view()
 	name, path, declared := view.find(module, in.method, in.path)
 	in.path = path
-	if bridge := (capability.Member{Module: module, Kind: "appBridge", Name: "handleAppRoutes"}); !declared && len(view.snap.Member(bridge)) > 0 {
+	if bridge := (capability.Member{Module: module, Kind: "appBridge", Name: "handleAppRoutes"}); !declared &&
+		len(view.snap.Member(bridge)) > 0 {
 		inv.Target.Member = bridge
 		return s.bridge(w, r, inv, in)
 	}
@@ -111,7 +112,8 @@ func (s *Surface) undeclared(w http.ResponseWriter, r *http.Request, inv capabil
 func refuseMethod(w http.ResponseWriter, r *http.Request, verbs []string) {
 	methods := strings.Join(verbs, ", ")
 	w.Header().Set("Allow", methods)
-	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed", "use "+methods)
+	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed",
+		"use "+methods)
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
@@ -135,7 +137,8 @@ func (s *Surface) bridge(w http.ResponseWriter, r *http.Request, inv capability.
 		return badAnswer("the app bridge's answer is not a response", err)
 	}
 	if !handled {
-		return capability.Errorf(capability.CodeNotFound, opRoute, "module %s serves nothing at %s %s", inv.Target.Member.Module, in.method, in.path)
+		return capability.Errorf(capability.CodeNotFound, opRoute, "module %s serves nothing at %s %s", inv.Target.Member.Module, in.method,
+			in.path)
 	}
 	return s.write(w, r, inv.Target.Member.Module, done)
 }
@@ -171,7 +174,8 @@ func (s *Surface) read(w http.ResponseWriter, r *http.Request, path string) (in 
 // string. Without a Content-Type it must be JSON.
 func readRouteBody(w http.ResponseWriter, r *http.Request, limit int64) (json.RawMessage, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, capability.Errorf(capability.CodeInvalidInput, opRoute, "a body in Content-Encoding %q cannot be passed on", coding).With("", "send it as it is")
+		return nil, capability.Errorf(capability.CodeInvalidInput, opRoute, "a body in Content-Encoding %q cannot be passed on", coding).With("",
+			"send it as it is")
 	}
 	body, err := httpapi.ReadBody(w, r, limit)
 	if err != nil || len(body) == 0 {

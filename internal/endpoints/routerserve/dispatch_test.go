@@ -81,7 +81,8 @@ func TestTheRemoteSeesTheRequestWithoutOurSecrets(t *testing.T) {
 	rg.say("plugin.route.call", `{"status":200}`)
 	rg.do("POST", "/api/modules/shop/items?one=1&many=a&many=b", rg.admin, `{"n":9007199254740993}`,
 		"Content-Type", "application/json; charset=utf-8", "Cookie", "c=1", "X-Api-Key", "k", "X-Csrf-Token", "t", "X-Forwarded-For", "192.0.2.1",
-		"X-Forwarded-Anything", "x", "Forwarded", "for=x", "Connection", "X-Hop", "X-Hop", "h", "X-Mine", "a", "X-Mine", "b", "X-Server-Token", "s").
+		"X-Forwarded-Anything", "x", "Forwarded", "for=x", "Connection", "X-Hop", "X-Hop", "h", "X-Mine", "a", "X-Mine", "b", "X-Server-Token",
+		"s").
 		want(t, "post", 200)
 	_, params := rg.last()
 	want := map[string]any{"content-type": "application/json; charset=utf-8", "user-agent": "Go-http-client/1.1", "x-mine": "a, b"}
@@ -113,23 +114,44 @@ func TestTheAnswerIsAStrangers(t *testing.T) {
 	}{
 		{
 			"an object", `{"status":201,"headers":{"content-type":"text/html","x-own":"1"},"body":{"a":1}}`, `{"a":1}`, 201,
-			map[string]string{"Content-Type": "application/json", "X-Own": "1", "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff", "Content-Length": "7"},
+			map[string]string{
+				"Content-Type": "application/json", "X-Own": "1", "Content-Security-Policy": "sandbox",
+				"X-Content-Type-Options": "nosniff", "Content-Length": "7",
+			},
 		},
-		{"JSON of its own type", `{"status":200,"headers":{"Content-Type":"application/problem+json"},"body":[1]}`, `[1]`, 200, map[string]string{"Content-Type": "application/problem+json"}},
+		{
+			"JSON of its own type", `{"status":200,"headers":{"Content-Type":"application/problem+json"},"body":[1]}`, `[1]`, 200,
+			map[string]string{"Content-Type": "application/problem+json"},
+		},
 		{"text", `{"status":200,"body":"hi"}`, "hi", 200, map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
-		{"a page", `{"status":200,"headers":{"content-type":"text/html"},"body":"<p>"}`, "<p>", 200, map[string]string{"Content-Type": "text/html", "Content-Security-Policy": "sandbox"}},
-		{"a length that lies", `{"status":200,"headers":{"content-length":"9999","transfer-encoding":"chunked"},"body":"hi"}`, "hi", 200, map[string]string{"Content-Length": "2"}},
+		{
+			"a page", `{"status":200,"headers":{"content-type":"text/html"},"body":"<p>"}`, "<p>", 200,
+			map[string]string{"Content-Type": "text/html", "Content-Security-Policy": "sandbox"},
+		},
+		{
+			"a length that lies", `{"status":200,"headers":{"content-length":"9999","transfer-encoding":"chunked"},"body":"hi"}`, "hi", 200,
+			map[string]string{"Content-Length": "2"},
+		},
 		{"nothing", `{"status":200}`, "", 200, map[string]string{"Content-Length": "0", "Content-Type": ""}},
 		{"no content", `{"status":204,"body":"x"}`, "", 204, map[string]string{"Content-Length": ""}},
 		{
 			"what governs our origin", `{"status":200,"headers":{"set-cookie":"a=b","access-control-allow-origin":"*","content-security-policy":"default-src *","clear-site-data":"*","X-Junctor-Invocation":"forged","refresh":"0;url=//x","strict-transport-security":"max-age=1"}}`, "", 200,
-			map[string]string{"Set-Cookie": "", "Access-Control-Allow-Origin": "", "Content-Security-Policy": "sandbox", "Clear-Site-Data": "", "Refresh": "", "Strict-Transport-Security": ""},
+			map[string]string{
+				"Set-Cookie": "", "Access-Control-Allow-Origin": "", "Content-Security-Policy": "sandbox", "Clear-Site-Data": "",
+				"Refresh": "", "Strict-Transport-Security": "",
+			},
 		},
 		{"a foreign place", `{"status":302,"headers":{"location":"https://evil.example/x"}}`, "", 302, map[string]string{"Location": ""}},
-		{"a foreign place without scheme", `{"status":302,"headers":{"location":"//evil.example/x"}}`, "", 302, map[string]string{"Location": ""}},
+		{
+			"a foreign place without scheme", `{"status":302,"headers":{"location":"//evil.example/x"}}`, "", 302,
+			map[string]string{"Location": ""},
+		},
 		{"a foreign place in disguise", `{"status":302,"headers":{"location":"/\\evil.example/x"}}`, "", 302, map[string]string{"Location": ""}},
 		{"a script as a place", `{"status":302,"headers":{"location":"javascript:alert(1)"}}`, "", 302, map[string]string{"Location": ""}},
-		{"a place of the module", `{"status":303,"headers":{"Location":"/items/1"}}`, "", 303, map[string]string{"Location": "/api/modules/shop/items/1"}},
+		{
+			"a place of the module", `{"status":303,"headers":{"Location":"/items/1"}}`, "", 303,
+			map[string]string{"Location": "/api/modules/shop/items/1"},
+		},
 		{"a place beside", `{"status":303,"headers":{"Location":"2?x=1"}}`, "", 303, map[string]string{"Location": "2?x=1"}},
 		{"a status of its own", `{"status":418,"body":"tea"}`, "tea", 418, nil},
 		{"a status that is none of an answer", `{"status":101}`, "", 502, nil},
@@ -146,7 +168,8 @@ func TestTheAnswerIsAStrangers(t *testing.T) {
 					t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
 				}
 			}
-			if run := got.header.Get("X-Junctor-Invocation"); !strings.HasPrefix(run, "run_") || len(got.header.Values("X-Junctor-Invocation")) != 1 {
+			if run := got.header.Get("X-Junctor-Invocation"); !strings.HasPrefix(run, "run_") ||
+				len(got.header.Values("X-Junctor-Invocation")) != 1 {
 				t.Errorf("the invocation is %q", run)
 			}
 		})
@@ -161,7 +184,11 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 		status             int
 		headers            map[string]string
 	}{
-		{"handled", `{"handled":true,"status":202,"headers":{"x-n":7,"x-b":true,"x-drop":{"a":1},"set-cookie":"a"},"body":{"ok":1}}`, `{"ok":1}`, 202, map[string]string{"X-N": "7", "X-B": "true", "X-Drop": "", "Set-Cookie": ""}},
+		{
+			"handled", `{"handled":true,"status":202,"headers":{"x-n":7,"x-b":true,"x-drop":{"a":1},"set-cookie":"a"},"body":{"ok":1}}`, `{"ok":1}`,
+			202,
+			map[string]string{"X-N": "7", "X-B": "true", "X-Drop": "", "Set-Cookie": ""},
+		},
 		{"without a status", `{"handled":true,"body":"text"}`, "text", 200, nil},
 		{"a status that is no number", `{"handled":true,"status":"500"}`, "", 200, nil},
 		{"not handled", `{"handled":false}`, "", 404, nil},
@@ -194,7 +221,8 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 	if err := json.Unmarshal(raw, &context); err != nil {
 		t.Fatal(err)
 	}
-	if context.Method != "POST" || context.Pathname != "/any/where" || context.Path != "/any/where" || context.Query["q"] != "1" || context.Body["in"] != 1.0 || context.Headers["authorization"] != "" {
+	if context.Method != "POST" || context.Pathname != "/any/where" || context.Path != "/any/where" || context.Query["q"] != "1" ||
+		context.Body["in"] != 1.0 || context.Headers["authorization"] != "" {
 		t.Errorf("the bridge was given %s", raw)
 	}
 	rg.do(http.MethodGet, "/api/modules/shop/own", rg.agent, "").want(t, "a declared route goes first", 200, "route")
@@ -215,7 +243,8 @@ func TestWhoMayNotCallLearnsNothing(t *testing.T) {
 	} {
 		there, absent := rg.do(test.method, test.path, rg.node, ""), rg.do(test.method, test.absent, rg.node, "")
 		neutral := strings.NewReplacer("shed", "shop", "/items/:id", "/items/1")
-		if there.status != absent.status || neutral.Replace(there.body) != neutral.Replace(absent.body) || !strings.Contains(there.body, "unknown_capability") {
+		if there.status != absent.status || neutral.Replace(there.body) != neutral.Replace(absent.body) ||
+			!strings.Contains(there.body, "unknown_capability") {
 			t.Errorf("%s %s: %d %s, but of what is not there %d %s", test.method, test.path, there.status, there.body, absent.status, absent.body)
 		}
 		if there.header.Get("Allow") != "" {

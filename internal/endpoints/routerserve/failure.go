@@ -49,7 +49,8 @@ func (e statusError) Unwrap() error { return e.error }
 // clients of elizaOS expect, except for a body that is too large and a server that stops.
 func badConnect(err error) error {
 	e := capability.AsError(err)
-	if e.Code == capability.CodeTooLarge && e.Op == "read" || e.Reason == capability.ReasonServiceUnavailable || e.Code == capability.CodeInternal {
+	if e.Code == capability.CodeTooLarge && e.Op == "read" || e.Reason == capability.ReasonServiceUnavailable ||
+		e.Code == capability.CodeInternal {
 		return err
 	}
 	return statusError{e, http.StatusBadRequest}

@@ -123,7 +123,8 @@ func (s *Surface) answerable(r *http.Request, module string, headers map[string]
 	var out [][2]string
 	for name, value := range router.FilterHeaders(headers) {
 		switch lower := strings.ToLower(name); {
-		case strings.HasPrefix(lower, "access-control-"), strings.HasPrefix(lower, "content-security-policy"), strings.HasPrefix(lower, "x-junctor-"),
+		case strings.HasPrefix(lower, "access-control-"), strings.HasPrefix(lower, "content-security-policy"),
+			strings.HasPrefix(lower, "x-junctor-"),
 			named(s.WithheldFromCallers, name):
 			continue
 		case slices.Contains([]string{

@@ -16,7 +16,15 @@ const publicRoutes = `"routes":[
 
 func open(far string) func(*routerserve.Config) {
 	return func(c *routerserve.Config) {
-		for _, r := range [][2]string{{"GET", "/menu"}, {"GET", "/menu/:day"}, {"GET", "/prices"}, {"GET", "/blank"}, {"POST", "/orders"}, {"POST", "/reviews"}, {"GET", "/none"}} {
+		for _, r := range [][2]string{
+			{"GET", "/menu"},
+			{"GET", "/menu/:day"},
+			{"GET", "/prices"},
+			{"GET", "/blank"},
+			{"POST", "/orders"},
+			{"POST", "/reviews"},
+			{"GET", "/none"},
+		} {
 			c.Public = append(c.Public, routerserve.PublicRoute{Endpoint: far, Module: "shop", Method: r[0], Path: r[1]})
 		}
 	}

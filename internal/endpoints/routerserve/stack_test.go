@@ -118,7 +118,10 @@ func newStack(t *testing.T, members string, options ...func(*routerserve.Config)
 	ok(t, err)
 	rg := &stack{T: t, log: log, remote: &remote{manifest: manifestHead + members + "}", answer: make(map[string]string)}}
 	root := capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
-	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &rg.admin, capability.RoleAgent: &rg.agent, capability.RoleNode: &rg.node} {
+	for role, to := range map[capability.Role]*string{
+		capability.RoleAdmin: &rg.admin, capability.RoleAgent: &rg.agent,
+		capability.RoleNode: &rg.node,
+	} {
 		_, value, err := pol.CreateToken(t.Context(), root, policy.TokenRequest{Role: role, Name: string(role)})
 		ok(t, err)
 		*to = value.Reveal()

@@ -15,10 +15,13 @@ func TestOnlyAConfiguredPrimaryTakesUnroutedCalls(t *testing.T) {
 		offers map[capability.ProviderKey]int // → rank
 		want   string                         // the selector's value; "" for none, "!" for a refusal
 	}{
-		"nobody":                           {nil, ""},
-		"this machine":                     {map[capability.ProviderKey]int{"fs:node:local": 50}, "local"},
-		"an endpoint beside this machine":  {map[capability.ProviderKey]int{"fs:node:local": 50, "fs:endpoint:a": 0}, "local"},
-		"a primary beside both":            {map[capability.ProviderKey]int{"fs:node:local": 50, "fs:endpoint:a": 0, "fs:endpoint:b": 100}, "fs:endpoint:b"},
+		"nobody":                          {nil, ""},
+		"this machine":                    {map[capability.ProviderKey]int{"fs:node:local": 50}, "local"},
+		"an endpoint beside this machine": {map[capability.ProviderKey]int{"fs:node:local": 50, "fs:endpoint:a": 0}, "local"},
+		"a primary beside both": {
+			map[capability.ProviderKey]int{"fs:node:local": 50, "fs:endpoint:a": 0, "fs:endpoint:b": 100},
+			"fs:endpoint:b",
+		},
 		"one endpoint that is not primary": {map[capability.ProviderKey]int{"fs:endpoint:a": 0}, "!"},
 		"another node":                     {map[capability.ProviderKey]int{"fs:node:phone": 200}, "!"},
 		"a primary that is alone":          {map[capability.ProviderKey]int{"fs:endpoint:b": 100}, "fs:endpoint:b"},

@@ -211,13 +211,15 @@ func (t *Tree) Package() (*Tree, error) {
 		for i := range out.members {
 			first, rest, nested := strings.Cut(out.members[i].Path, "/")
 			if !nested || top != "" && first != top {
-				return nil, broken("manifest.json is neither at the top nor in the one folder there").With(ReasonInvalid, "give the folder that holds manifest.json; junctor extensions new NAME makes a whole one")
+				return nil, broken("manifest.json is neither at the top nor in the one folder there").With(ReasonInvalid,
+					"give the folder that holds manifest.json; junctor extensions new NAME makes a whole one")
 			}
 			top, out.members[i].Path = first, rest
 		}
 	}
 	if !out.Has("manifest.json") {
-		return nil, broken("there is no manifest.json").With(ReasonInvalid, "give the folder that holds manifest.json; junctor extensions new NAME makes a whole one")
+		return nil, broken("there is no manifest.json").With(ReasonInvalid,
+			"give the folder that holds manifest.json; junctor extensions new NAME makes a whole one")
 	}
 	for i := range out.members {
 		name := out.members[i].Path
@@ -289,7 +291,8 @@ func missing(name string) *capability.Error {
 }
 
 func unwritten(name string, err error) error {
-	return capability.Wrap(capability.CodeFailed, "archive", fmt.Sprintf("%s could not be written", shown(name)), err).With("extract_failed", "")
+	return capability.Wrap(capability.CodeFailed, "archive", fmt.Sprintf("%s could not be written", shown(name)), err).With("extract_failed",
+		"")
 }
 
 func shown(name string) string { return fmt.Sprintf("%.120q", name) }

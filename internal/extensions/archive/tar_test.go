@@ -44,7 +44,8 @@ func TestTarFilesFollowTheSameRules(t *testing.T) {
 		why, want string
 		data      []byte
 	}{
-		{"good", "", tarball(t, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./a/", Typeflag: tar.TypeDir}, file("./a/b"), file("c"))},
+		{"good", "", tarball(t, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./a/", Typeflag: tar.TypeDir}, file("./a/b"),
+			file("c"))},
 		{"parent", archive.ReasonViolation, tarball(t, file("../x"))},
 		{"absolute", archive.ReasonViolation, tarball(t, file("/x"))},
 		{"link", archive.ReasonViolation, tarball(t, tar.Header{Name: "x", Typeflag: tar.TypeSymlink, Linkname: "/etc"})},

@@ -130,7 +130,10 @@ func tool(a *compile.Action) map[string]any {
 }
 
 func (w *world) selects(c *capability.Context, ask Ask) map[string]any {
-	sel, err := w.compiler.Compile(c).Select(arbitration.Request{Action: ask.Action, Selector: ask.Selector, Caller: arbitration.Caller(ask.Caller)})
+	sel, err := w.compiler.Compile(c).Select(arbitration.Request{
+		Action: ask.Action, Selector: ask.Selector,
+		Caller: arbitration.Caller(ask.Caller),
+	})
 	out := map[string]any{"step": sel.Step, "rejected": rejected(sel)}
 	if err != nil {
 		out["error"] = sel.Err.Reason

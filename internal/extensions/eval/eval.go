@@ -79,7 +79,8 @@ func bad(format string, args ...any) *capability.Error {
 func ParseFixtures(data []byte) (Fixtures, error) {
 	var f Fixtures
 	if len(data) > maxBytes {
-		return Fixtures{}, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the fixtures have %d bytes; the limit is %d", len(data), maxBytes)
+		return Fixtures{}, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the fixtures have %d bytes; the limit is %d", len(data),
+			maxBytes)
 	}
 	if err := jsonx.UnmarshalStrict(data, &f); err != nil {
 		return Fixtures{}, bad("the fixtures are not what they must be: %s", err)
@@ -99,7 +100,8 @@ func Parse(data []byte) ([]Scenario, error) {
 		return nil, bad("it is not an array of scenarios: %s", err)
 	}
 	if len(list) > maxScenarios {
-		return nil, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the file has %d scenarios; the limit is %d", len(list), maxScenarios)
+		return nil, capability.Errorf(capability.CodeTooLarge, "catalog.eval", "the file has %d scenarios; the limit is %d", len(list),
+			maxScenarios)
 	}
 	seen := make(map[string]bool, len(list))
 	for i := range list {
@@ -123,10 +125,12 @@ func operations() []string {
 
 func (s *Scenario) check() error {
 	if n := len(s.Use) + len(s.Extensions); n > maxExtensions {
-		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s has %d extensions; the limit is %d", s.ID, n, maxExtensions)
+		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s has %d extensions; the limit is %d", s.ID, n,
+			maxExtensions)
 	}
 	if len(s.Ask) > maxAsks {
-		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s asks %d questions; the limit is %d", s.ID, len(s.Ask), maxAsks)
+		return capability.Errorf(capability.CodeTooLarge, "catalog.eval", "scenario %s asks %d questions; the limit is %d", s.ID, len(s.Ask),
+			maxAsks)
 	}
 	for i, ask := range s.Ask {
 		switch {

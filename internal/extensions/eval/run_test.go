@@ -91,7 +91,8 @@ func TestErrorsSayWhere(t *testing.T) {
 func TestAFullPipeIsAnError(t *testing.T) {
 	t.Parallel()
 	full := errors.New("full")
-	if _, err := eval.RunFiles(eval.Fixtures{}, []eval.File{{Name: "f", Data: scenario(`"ask":[{"op":"boot"}]`)}}, writer(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
+	if _, err := eval.RunFiles(eval.Fixtures{}, []eval.File{{Name: "f", Data: scenario(`"ask":[{"op":"boot"}]`)}},
+		writer(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
 		t.Error(err)
 	}
 }

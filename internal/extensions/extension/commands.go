@@ -200,7 +200,8 @@ func CheckRunner(runner string) error {
 	family, rest, dotted := strings.Cut(runner, ".")
 	ok := family != "" && len(runner) <= 80 && strings.Trim(family, "abcdefghijklmnopqrstuvwxyz_") == ""
 	if dotted {
-		ok = ok && rest != "" && len(rest) <= 64 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" &&
+		ok = ok && rest != "" && len(rest) <= 64 && strings.Trim(rest,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" &&
 			strings.IndexByte("._+-", rest[0]) < 0 && !strings.Contains(rest, "..")
 	}
 	if !ok {
@@ -232,7 +233,8 @@ func (c *Command) check() error {
 	k.hold(showable(c.Description, maxText), "the description is longer than %d characters or holds some that are not shown", maxText)
 	k.hold(len(c.Examples) <= maxItems && len(c.Aliases) <= maxItems, "it has more than %d examples or aliases", maxItems)
 	for _, e := range c.Examples {
-		k.hold(e.Command != "" && line(e.Command, maxText) && showable(e.Description, maxText), "an example is empty, too long, or cannot be shown")
+		k.hold(e.Command != "" && line(e.Command, maxText) && showable(e.Description, maxText),
+			"an example is empty, too long, or cannot be shown")
 	}
 	k.confirm(c.Confirm)
 	k.permissions(&c.Permissions)
@@ -305,12 +307,14 @@ func (a *Action) check(k *commandChecker) {
 	k.one("stdin", a.Stdin, "none", "args", "last_response")
 	k.one("output.format", a.Output.Format, "text", "json", "binary")
 	k.hold(0 <= a.Output.MaxBytes && a.Output.MaxBytes <= 16<<20, "output.max_bytes is between 0 and 16777216")
-	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && showable(a.Command, maxText), "base_url, headers, dsn_ref or command is too long")
+	k.hold(len(a.BaseURL) <= 2048 && len(a.Headers) <= 64 && len(a.DSNRef) <= 128 && showable(a.Command, maxText),
+		"base_url, headers, dsn_ref or command is too long")
 	k.hold(a.Entrypoint == "" || inPackage(a.Entrypoint), "the entrypoint is not a path in the package")
 	k.hold(a.Script == "" || inPackage(a.Script), "the script is not a path in the package")
 	k.hold(a.Runner != "exec.entrypoint" || a.Entrypoint != "", "exec.entrypoint needs an entrypoint: a program of the package")
 	for _, name := range a.Sensitive {
-		k.hold(slices.ContainsFunc(append(slices.Clip(a.Args), a.Flags...), func(x Argument) bool { return x.Name == name }), "sensitive names %.60q, which is neither an argument nor a flag", name)
+		k.hold(slices.ContainsFunc(append(slices.Clip(a.Args), a.Flags...), func(x Argument) bool { return x.Name == name }),
+			"sensitive names %.60q, which is neither an argument nor a flag", name)
 	}
 }
 

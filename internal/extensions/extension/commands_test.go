@@ -37,15 +37,23 @@ func TestTheCurrentShape(t *testing.T) {
 	}
 	three := "3"
 	want := []extension.Command{{
-		Name: "/postman", Summary: "Try an API", DefaultAction: "get", Runner: "exec.postman_cli", Aliases: []string{"/pm"}, Permissions: []string{"exec"}, Confirm: "always",
-		Capability: "tools.postman", Examples: []extension.Example{{Command: "/postman get https://a.test"}, {Command: "/postman test x.json", Description: "Run a collection"}},
+		Name: "/postman", Summary: "Try an API", DefaultAction: "get", Runner: "exec.postman_cli", Aliases: []string{"/pm"},
+		Permissions: []string{"exec"}, Confirm: "always",
+		Capability: "tools.postman", Examples: []extension.Example{
+			{Command: "/postman get https://a.test"},
+			{Command: "/postman test x.json", Description: "Run a collection"},
+		},
 		Actions: []extension.Action{
 			{
-				ID: "get", Runner: "exec.postman_cli", Summary: "Fetch", Description: "Fetch", Sensitive: []string{"url"}, CacheSec: 5, Priority: "high", AgentVisible: true,
+				ID: "get", Runner: "exec.postman_cli", Summary: "Fetch", Description: "Fetch", Sensitive: []string{"url"}, CacheSec: 5,
+				Priority: "high", AgentVisible: true,
 				Args:  []extension.Argument{{Name: "url", Required: true, Pattern: "^https?://"}},
 				Flags: []extension.Argument{{Name: "verbose", Short: "v", Type: "boolean"}, {Name: "n", Type: "integer", Default: &three}},
 			},
-			{ID: "explain", Runner: "analyze.response", Argv: []string{"a", "1", "true"}, Output: extension.Output{Format: "json", MaxBytes: 10, Store: true}},
+			{
+				ID: "explain", Runner: "analyze.response", Argv: []string{"a", "1", "true"},
+				Output: extension.Output{Format: "json", MaxBytes: 10, Store: true},
+			},
 		},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
@@ -69,12 +77,18 @@ commands:
 `))
 	want := []extension.Command{
 		{Name: "/hello", Summary: "Say hello", Description: "Say hello", Runner: "exec.entrypoint", Actions: []extension.Action{
-			{ID: "default", Runner: "exec.entrypoint", Description: "Say hello", Entrypoint: "scripts/hello", Args: []extension.Argument{{Name: "who"}}},
+			{
+				ID: "default", Runner: "exec.entrypoint", Description: "Say hello", Entrypoint: "scripts/hello",
+				Args: []extension.Argument{{Name: "who"}},
+			},
 		}},
-		{Name: "/deploy", Summary: "Deploy it.", Description: "Deploy it.\nTo somewhere.\n", Runner: "builtin", DefaultAction: "staging", Actions: []extension.Action{
-			{ID: "staging", Runner: "builtin", Description: "Deploy it.\nTo somewhere.\n", Args: []extension.Argument{{Name: "tag"}}},
-			{ID: "production", Runner: "builtin", Description: "Deploy it.\nTo somewhere.\n", Args: []extension.Argument{{Name: "tag"}}},
-		}},
+		{
+			Name: "/deploy", Summary: "Deploy it.", Description: "Deploy it.\nTo somewhere.\n", Runner: "builtin", DefaultAction: "staging",
+			Actions: []extension.Action{
+				{ID: "staging", Runner: "builtin", Description: "Deploy it.\nTo somewhere.\n", Args: []extension.Argument{{Name: "tag"}}},
+				{ID: "production", Runner: "builtin", Description: "Deploy it.\nTo somewhere.\n", Args: []extension.Argument{{Name: "tag"}}},
+			},
+		},
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("err = %v, want nil; diff (-want +got):\n%s", err, d)
@@ -87,25 +101,37 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		return "slash_commands: [{name: /x, summary: s, actions: [" + action + "]}]"
 	}
 	for why, tt := range map[string]struct{ doc, want string }{
-		"path as runner":     {one("{id: a, runner: exec./bin/sh}"), extension.ReasonRunner},
-		"way up as runner":   {one("{id: a, runner: exec.../../bin/sh}"), extension.ReasonRunner},
-		"no runner":          {one("{id: a}"), extension.ReasonRunner},
-		"option as id":       {one("{id: -c, runner: exec.x}"), extension.ReasonCommands},
-		"id twice":           {one("{id: a, runner: exec.x}, {id: a, runner: exec.x}"), extension.ReasonCommands},
-		"permission":         {one("{id: a, runner: exec.x, permissions: [root]}"), extension.ReasonCommands},
-		"confirm":            {one("{id: a, runner: exec.x, confirm: maybe}"), extension.ReasonCommands},
-		"pattern":            {one("{id: a, runner: exec.x, args: [{name: b, pattern: '('}]}"), extension.ReasonCommands},
-		"sensitive":          {one("{id: a, runner: exec.x, sensitive: [b]}"), extension.ReasonCommands},
-		"timeout":            {one("{id: a, runner: exec.x, timeout_sec: 4000}"), extension.ReasonCommands},
-		"entrypoint":         {one("{id: a, runner: exec.entrypoint, entrypoint: ../x}"), extension.ReasonCommands},
-		"no action":          {"slash_commands: [{name: /x, summary: s}]", extension.ReasonCommands},
-		"no summary":         {"slash_commands: [{name: /x, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
-		"two lines":          {`slash_commands: [{name: /x, summary: "a\nb", actions: [{id: a, runner: exec.x}]}]`, extension.ReasonCommands},
-		"bidi":               {`slash_commands: [{name: /x, summary: "a` + "\u202e" + `b", actions: [{id: a, runner: exec.x}]}]`, extension.ReasonCommands},
-		"name":               {"slash_commands: [{name: /1x, summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
-		"long name":          {"slash_commands: [{name: /" + strings.Repeat("x", 33) + ", summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
-		"default":            {"slash_commands: [{name: /x, summary: s, default_action: b, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
-		"alias twice":        {"slash_commands: [{name: /x, summary: s, aliases: [x], actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
+		"path as runner":   {one("{id: a, runner: exec./bin/sh}"), extension.ReasonRunner},
+		"way up as runner": {one("{id: a, runner: exec.../../bin/sh}"), extension.ReasonRunner},
+		"no runner":        {one("{id: a}"), extension.ReasonRunner},
+		"option as id":     {one("{id: -c, runner: exec.x}"), extension.ReasonCommands},
+		"id twice":         {one("{id: a, runner: exec.x}, {id: a, runner: exec.x}"), extension.ReasonCommands},
+		"permission":       {one("{id: a, runner: exec.x, permissions: [root]}"), extension.ReasonCommands},
+		"confirm":          {one("{id: a, runner: exec.x, confirm: maybe}"), extension.ReasonCommands},
+		"pattern":          {one("{id: a, runner: exec.x, args: [{name: b, pattern: '('}]}"), extension.ReasonCommands},
+		"sensitive":        {one("{id: a, runner: exec.x, sensitive: [b]}"), extension.ReasonCommands},
+		"timeout":          {one("{id: a, runner: exec.x, timeout_sec: 4000}"), extension.ReasonCommands},
+		"entrypoint":       {one("{id: a, runner: exec.entrypoint, entrypoint: ../x}"), extension.ReasonCommands},
+		"no action":        {"slash_commands: [{name: /x, summary: s}]", extension.ReasonCommands},
+		"no summary":       {"slash_commands: [{name: /x, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
+		"two lines":        {`slash_commands: [{name: /x, summary: "a\nb", actions: [{id: a, runner: exec.x}]}]`, extension.ReasonCommands},
+		"bidi": {
+			`slash_commands: [{name: /x, summary: "a` + "\u202e" + `b", actions: [{id: a, runner: exec.x}]}]`,
+			extension.ReasonCommands,
+		},
+		"name": {"slash_commands: [{name: /1x, summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonCommands},
+		"long name": {
+			"slash_commands: [{name: /" + strings.Repeat("x", 33) + ", summary: s, actions: [{id: a, runner: exec.x}]}]",
+			extension.ReasonCommands,
+		},
+		"default": {
+			"slash_commands: [{name: /x, summary: s, default_action: b, actions: [{id: a, runner: exec.x}]}]",
+			extension.ReasonCommands,
+		},
+		"alias twice": {
+			"slash_commands: [{name: /x, summary: s, aliases: [x], actions: [{id: a, runner: exec.x}]}]",
+			extension.ReasonCommands,
+		},
 		"nothing":            {"", extension.ReasonCommands},
 		"shape":              {"slash_commands: 1", extension.ReasonCommands},
 		"key twice":          {"slash_commands: []\nslash_commands: []", extension.ReasonCommands},

@@ -127,8 +127,9 @@ type wireArg struct {
 
 func (w *wireCommand) plain() Command {
 	c := Command{
-		Name: CommandName(w.Name), Summary: w.Summary, Description: w.Description, Examples: examples(w.Examples), Runner: w.Runner, DefaultAction: w.DefaultAction,
-		Capability: w.MapsTo.Capability, Hidden: w.Hidden, Permissions: w.Permissions, Confirm: string(w.Confirm),
+		Name: CommandName(w.Name), Summary: w.Summary, Description: w.Description, Examples: examples(w.Examples), Runner: w.Runner,
+		DefaultAction: w.DefaultAction,
+		Capability:    w.MapsTo.Capability, Hidden: w.Hidden, Permissions: w.Permissions, Confirm: string(w.Confirm),
 	}
 	for _, a := range w.Aliases {
 		c.Aliases = append(c.Aliases, CommandName(a))
@@ -145,10 +146,13 @@ func (w *wireCommand) plain() Command {
 
 func (w *wireAction) plain() Action {
 	a := Action{
-		ID: string(w.ID), Aliases: words(w.Aliases), Runner: w.Runner, Summary: w.Summary, Description: cmp.Or(w.Description, w.Summary), Argv: words(w.Argv),
-		Args: arguments(w.Args), Flags: arguments(w.Flags), TimeoutSec: w.TimeoutSec, Permissions: w.Permissions, Confirm: string(w.Confirm), Sensitive: w.Sensitive,
-		CacheSec: w.Cache.TTL, Priority: priority(string(w.Priority)), Stdin: w.Stdin, Output: w.Output, BaseURL: w.BaseURL, DSNRef: w.DSNRef,
-		Command: w.Command, Entrypoint: strings.TrimPrefix(w.Entrypoint, "./"), Script: strings.TrimPrefix(w.Script, "./"), AgentVisible: w.AgentVisible || w.AgentSnake,
+		ID: string(w.ID), Aliases: words(w.Aliases), Runner: w.Runner, Summary: w.Summary, Description: cmp.Or(w.Description, w.Summary),
+		Argv: words(w.Argv),
+		Args: arguments(w.Args), Flags: arguments(w.Flags), TimeoutSec: w.TimeoutSec, Permissions: w.Permissions, Confirm: string(w.Confirm),
+		Sensitive: w.Sensitive,
+		CacheSec:  w.Cache.TTL, Priority: priority(string(w.Priority)), Stdin: w.Stdin, Output: w.Output, BaseURL: w.BaseURL, DSNRef: w.DSNRef,
+		Command: w.Command, Entrypoint: strings.TrimPrefix(w.Entrypoint, "./"), Script: strings.TrimPrefix(w.Script, "./"),
+		AgentVisible: w.AgentVisible || w.AgentSnake,
 	}
 	if len(w.Headers) > 0 {
 		a.Headers = make(map[string]string, len(w.Headers))
@@ -172,8 +176,9 @@ func arguments(list []wireArg) []Argument {
 	for i := range list {
 		w := &list[i]
 		x := Argument{
-			Name: strings.TrimLeft(string(w.Name), "-"), Short: strings.TrimLeft(string(w.Short), "-"), Description: w.Description, Type: w.Type, Required: w.Required,
-			Choices: words(w.Choices), Pattern: w.Pattern, TakesValue: w.TakesValue, AllowDash: w.AllowDash, Default: (*string)(w.Default),
+			Name: strings.TrimLeft(string(w.Name), "-"), Short: strings.TrimLeft(string(w.Short), "-"), Description: w.Description, Type: w.Type,
+			Required: w.Required,
+			Choices:  words(w.Choices), Pattern: w.Pattern, TakesValue: w.TakesValue, AllowDash: w.AllowDash, Default: (*string)(w.Default),
 		}
 		switch x.Type {
 		case "int":
@@ -206,7 +211,10 @@ func (w *wireLegacy) modern() (Command, error) {
 		return Command{}, badCommands("%.60s needs a description", CommandName(w.Name))
 	}
 	summary, _, _ := strings.Cut(strings.TrimSpace(w.Description), "\n")
-	c := Command{Name: CommandName(w.Name), Summary: text.CutRunes(summary, maxSummary), Description: w.Description, Examples: examples(w.Examples), Runner: "builtin"}
+	c := Command{
+		Name: CommandName(w.Name), Summary: text.CutRunes(summary, maxSummary), Description: w.Description,
+		Examples: examples(w.Examples), Runner: "builtin",
+	}
 	entry := strings.TrimPrefix(w.Entrypoint, "./")
 	if entry != "" {
 		c.Runner = "exec.entrypoint"

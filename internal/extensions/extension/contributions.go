@@ -152,9 +152,11 @@ func bare(name string) string {
 
 func commandContribution(c *Command, id, name string) manifest.Contribution {
 	return manifest.Contribution{
-		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)), Permissions: c.Permissions,
+		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)),
+		Permissions: c.Permissions,
 		Command: &manifest.Command{
-			Name: name, Description: summary(cmp.Or(c.Summary, c.Description)), AcceptsArgs: true, UsageDoc: "docs/USAGE.md", Runner: c.Runner, ActionID: c.DefaultAction,
+			Name: name, Description: summary(cmp.Or(c.Summary, c.Description)), AcceptsArgs: true, UsageDoc: "docs/USAGE.md", Runner: c.Runner,
+			ActionID: c.DefaultAction,
 		},
 	}
 }
@@ -172,7 +174,8 @@ func (p *Package) tool(c *Command, a *Action, qualified string) manifest.Contrib
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}
 	return manifest.Contribution{
-		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified), Description: summary(cmp.Or(a.Description, a.Summary, c.Description, c.Summary)),
+		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified),
+		Description: summary(cmp.Or(a.Description, a.Summary, c.Description, c.Summary)),
 		Permissions: permissions,
 		Tool: &manifest.Tool{
 			Name: qualified, Effect: effect, InputSchema: inputOf(a), Approval: cmp.Or(a.Confirm, c.Confirm) == "always",

@@ -73,10 +73,14 @@ func TestPackageMapsToContributions(t *testing.T) {
 	p := &extension.Package{
 		Manifest: extension.Manifest{ID: "tools.postman", Name: "Postman", Version: "1.0.0"}, Permissions: []string{"filesystem.read"},
 		Commands: []extension.Command{{
-			Name: "/Postman", Summary: "Runs collections", Runner: "builtin", DefaultAction: "list", Aliases: []string{"/pm"}, Actions: []extension.Action{
+			Name: "/Postman", Summary: "Runs collections", Runner: "builtin", DefaultAction: "list", Aliases: []string{"/pm"},
+			Actions: []extension.Action{
 				{ID: "list", AgentVisible: true, Args: []extension.Argument{{Name: "filter", Choices: []string{"a", "b"}}}},
 				{ID: "save", AgentVisible: true, Permissions: []string{"db.write", "db.read"}},
-				{ID: "run", AgentVisible: true, Runner: "exec.run", Confirm: "always", Args: []extension.Argument{{Name: "collection", Required: true}}, Flags: []extension.Argument{{Name: "verbose", TakesValue: &off}}},
+				{
+					ID: "run", AgentVisible: true, Runner: "exec.run", Confirm: "always",
+					Args: []extension.Argument{{Name: "collection", Required: true}}, Flags: []extension.Argument{{Name: "verbose", TakesValue: &off}},
+				},
 				{ID: "sync", Permissions: []string{"network"}},
 				{ID: "hidden"},
 			},
@@ -84,7 +88,10 @@ func TestPackageMapsToContributions(t *testing.T) {
 	}
 	visible := []string{"postman.sync"}
 	x := must(t)(p.Extension("INSTALLED", true, visible))
-	same(t, []string{"command.postman", "command.postman.pm", "tool.postman.list", "tool.postman.run", "tool.postman.save", "tool.postman.sync"}, ids(x))
+	same(t, []string{
+		"command.postman", "command.postman.pm", "tool.postman.list", "tool.postman.run", "tool.postman.save",
+		"tool.postman.sync",
+	}, ids(x))
 	same(t, []string{"postman.list", "postman.run", "postman.save", "postman.sync"}, tools(t, x))
 	effects := make(map[string]capability.Effect)
 	for _, c := range x.Contributions {
@@ -92,7 +99,10 @@ func TestPackageMapsToContributions(t *testing.T) {
 			effects[c.Tool.Name] = c.Tool.Effect
 		}
 	}
-	same(t, map[string]capability.Effect{"postman.list": "read", "postman.save": "write", "postman.run": "external", "postman.sync": "external"}, effects)
+	same(t, map[string]capability.Effect{
+		"postman.list": "read", "postman.save": "write", "postman.run": "external",
+		"postman.sync": "external",
+	}, effects)
 	run := x.Contributions[3].Tool
 	same(t, `{"type":"object","properties":{"collection":{"type":"string"},"verbose":{"type":"boolean"}},"required":["collection"],"additionalProperties":false}`, string(run.InputSchema))
 	if !run.Approval {
@@ -103,14 +113,16 @@ func TestPackageMapsToContributions(t *testing.T) {
 			t.Errorf("%s: stage = %v, active = %v; want %v, inactive", status, x.Stage, x.Active(), want)
 		}
 	}
-	if x := must(t)(p.Extension("INSTALLED", false, visible)); x.Active() || len(x.Contributions) == 0 || x.Module().Stage != capability.StageDisabled {
+	if x := must(t)(p.Extension("INSTALLED", false, visible)); x.Active() || len(x.Contributions) == 0 ||
+		x.Module().Stage != capability.StageDisabled {
 		t.Errorf("stage = %v, active = %v, %d contributions; want disabled, inactive, some", x.Stage, x.Active(), len(x.Contributions))
 	}
 	if x := must(t)(p.Extension("UNINSTALLED", false, visible)); len(x.Contributions) > 0 {
 		t.Errorf("len(x.Contributions) = %v, want at most 0; ids(x) = %q", len(x.Contributions), ids(x))
 	}
 	p.Commands = append(p.Commands, extension.Command{Name: "/a b"})
-	if x, diagnostics, err := p.Extension("INSTALLED", true, []string{"all"}); err != nil || len(diagnostics) != 1 || len(x.Contributions) != 7 {
+	if x, diagnostics, err := p.Extension("INSTALLED", true, []string{"all"}); err != nil || len(diagnostics) != 1 ||
+		len(x.Contributions) != 7 {
 		t.Errorf("contributions = %v, diagnostics = %q, err = %v; want 7 contributions and one diagnostic", ids(x), diagnostics, err)
 	}
 }

@@ -84,7 +84,8 @@ func Read(files Files, rules Rules) (*Package, error) {
 	if rules.NoExternalBins {
 		if code := RuntimePolicy(raw); code != PolicyCompliant {
 			return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids it: %s", code).
-				With(ReasonPolicy, "declare runtime and an empty external_bins, or turn extensions.no_external_bins off").Detail("policy_code", string(code))
+				With(ReasonPolicy, "declare runtime and an empty external_bins, or turn extensions.no_external_bins off").Detail("policy_code",
+				string(code))
 		}
 	}
 	if err := p.fits(rules); err != nil {
@@ -112,8 +113,10 @@ func Read(files Files, rules Rules) (*Package, error) {
 	p.warnOfNeeds()
 	p.warnOfClaims()
 	if programs := p.Programs(); rules.NoExternalBins && len(programs) > 0 {
-		return nil, capability.Errorf(capability.CodeDenied, "extension", "the runtime policy forbids programs of the machine, and its commands run %s", programs[0]).
-			With(ReasonPolicy, "bring the program in the package, or turn extensions.no_external_bins off").Detail("policy_code", string(PolicyBinaryForbidden))
+		return nil, capability.Errorf(capability.CodeDenied, "extension",
+			"the runtime policy forbids programs of the machine, and its commands run %s", programs[0]).
+			With(ReasonPolicy, "bring the program in the package, or turn extensions.no_external_bins off").Detail("policy_code",
+			string(PolicyBinaryForbidden))
 	}
 	if err := p.readPlan(files); err != nil {
 		return nil, err
@@ -135,10 +138,12 @@ func (p *Package) warn(format string, args ...any) {
 func (p *Package) fits(rules Rules) error {
 	m := &p.Manifest
 	if rules.OS != "" && !slices.Contains(m.Platforms, "all") && !slices.Contains(m.Platforms, rules.OS) {
-		return capability.Errorf(capability.CodeConflict, "extension", "%s runs on %s, not on %s", m.ID, strings.Join(m.Platforms, ", "), rules.OS).With(ReasonPlatform, "")
+		return capability.Errorf(capability.CodeConflict, "extension", "%s runs on %s, not on %s", m.ID, strings.Join(m.Platforms, ", "),
+			rules.OS).With(ReasonPlatform, "")
 	}
 	if v := strings.TrimPrefix(rules.Version, "v"); m.MinAgentVersion != "" && ValidVersion(v) && CompareVersions(v, m.MinAgentVersion) < 0 {
-		return capability.Errorf(capability.CodeConflict, "extension", "%s needs version %s or later of this server, which is %s", m.ID, m.MinAgentVersion, v).With(ReasonPlatform, "update the server")
+		return capability.Errorf(capability.CodeConflict, "extension", "%s needs version %s or later of this server, which is %s", m.ID,
+			m.MinAgentVersion, v).With(ReasonPlatform, "update the server")
 	}
 	return nil
 }
@@ -166,7 +171,8 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 		c := &p.Commands[i]
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
 			if bare := strings.TrimPrefix(name, "/"); rules.Reserved != nil && rules.Reserved(bare) {
-				return capability.Errorf(capability.CodeDenied, "extension", "%s belongs to the server", name).With(ReasonReserved, "give the command another name")
+				return capability.Errorf(capability.CodeDenied, "extension", "%s belongs to the server", name).With(ReasonReserved,
+					"give the command another name")
 			}
 		}
 		for j := range c.Actions {
@@ -204,7 +210,8 @@ func (p *Package) formB() {
 				a.Command = c.AllowedCommands[0]
 			}
 			p.Commands = append(p.Commands, Command{
-				Name: c.Command, Summary: text.CutRunes(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions, Actions: []Action{a},
+				Name: c.Command, Summary: text.CutRunes(summary, 256), Description: c.Description, Runner: c.Runner, Permissions: c.Permissions,
+				Actions: []Action{a},
 			})
 			continue
 		}
@@ -259,7 +266,8 @@ func (p *Package) delivered(files Files) error {
 			return bad("the tool %s: %.120s cannot be read", t.Name, t.Path)
 		}
 		if sum != t.SHA256 {
-			return capability.Errorf(capability.CodeFailed, "extension", "the tool %s is not the one the manifest describes: its sha256 is %s", t.Name, sum).With(plan.ReasonVerification, "")
+			return capability.Errorf(capability.CodeFailed, "extension", "the tool %s is not the one the manifest describes: its sha256 is %s",
+				t.Name, sum).With(plan.ReasonVerification, "")
 		}
 	}
 	if icon := p.Manifest.Icon; icon != "" {

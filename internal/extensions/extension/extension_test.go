@@ -80,7 +80,8 @@ func TestTheSmallExamplesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := hello.Commands[0]; c.Name != "/hello" || c.Runner != "exec.entrypoint" || c.Actions[0].ID != "default" || c.Actions[0].Entrypoint != "scripts/hello" || len(hello.Warnings) != 3 {
+	if c := hello.Commands[0]; c.Name != "/hello" || c.Runner != "exec.entrypoint" || c.Actions[0].ID != "default" ||
+		c.Actions[0].Entrypoint != "scripts/hello" || len(hello.Warnings) != 3 {
 		t.Errorf("%+v %q", c, hello.Warnings)
 	}
 	strict := rules()
@@ -241,11 +242,20 @@ func TestPartsOfAPackage(t *testing.T) {
 		{"no guide", "docs/USAGE.md", "-", extension.ReasonManifest},
 		{"no plan", "install/plan.yaml", "-", extension.ReasonManifest},
 		{"no commands", "commands/commands.yaml", "-", extension.ReasonManifest},
-		{"reserved", "commands/commands.yaml", "slash_commands: [{name: /Help, summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonReserved},
+		{
+			"reserved", "commands/commands.yaml", "slash_commands: [{name: /Help, summary: s, actions: [{id: a, runner: exec.x}]}]",
+			extension.ReasonReserved,
+		},
 		{"reserved alias", "commands/commands.yaml", "slash_commands: [{name: /b, aliases: [status], summary: s, actions: [{id: a, runner: exec.x}]}]", extension.ReasonReserved},
 		{"no entrypoint", "commands/commands.yaml", "commands: [{name: /b, description: d, entrypoint: scripts/x}]", extension.ReasonManifest},
-		{"an entrypoint that is not named", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: exec.entrypoint}]}]", "invalid_commands"},
-		{"no script", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.js}]}]", extension.ReasonManifest},
+		{
+			"an entrypoint that is not named", "commands/commands.yaml",
+			"slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: exec.entrypoint}]}]", "invalid_commands",
+		},
+		{
+			"no script", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.js}]}]",
+			extension.ReasonManifest,
+		},
 		{"script of another kind", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.wasm, script: docs/USAGE.md}]}]", extension.ReasonManifest},
 		{"script outside", "commands/commands.yaml", "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: script.js, script: ../x.js}]}]", "invalid_commands"},
 		{"plan asks for more", "install/plan.yaml", "steps: [{type: exec.shell, command: x}]", "permission_denied"},
@@ -277,7 +287,8 @@ func TestFormBJoinsTheCommands(t *testing.T) {
 	if d := cmp.Diff([]string{"exec", "network"}, p.Permissions); d != "" || len(p.Warnings) != 2 || len(p.Commands) != 2 {
 		t.Fatalf("diff (-want +got):\n%s; p = %+v, want len(p.Warnings) = 2 and len(p.Commands) = 2; p.Warnings = %q", d, p, p.Warnings)
 	}
-	if b, c := p.Commands[0], p.Commands[1]; b.Actions[0].TimeoutSec != 9 || b.Permissions[0] != "network" || c.Name != "/c" || c.Actions[0].Command != "git log {n}" || c.Summary != "Log" {
+	if b, c := p.Commands[0], p.Commands[1]; b.Actions[0].TimeoutSec != 9 || b.Permissions[0] != "network" || c.Name != "/c" ||
+		c.Actions[0].Command != "git log {n}" || c.Summary != "Log" {
 		t.Errorf("%+v", p.Commands)
 	}
 }
@@ -291,7 +302,8 @@ func TestAnActionThatCanNeverRunIsTold(t *testing.T) {
 			t.Fatalf("err = %v, want nil; runner = %q", err, runner)
 		}
 		found := strings.Join(p.Warnings, "\n")
-		if want == "" && strings.Contains(found, "cannot run") || want != "" && !strings.Contains(found, "/z default cannot run: its runner needs the permission "+want) {
+		if want == "" && strings.Contains(found, "cannot run") || want != "" &&
+			!strings.Contains(found, "/z default cannot run: its runner needs the permission "+want) {
 			t.Errorf("%s: %s", runner, found)
 		}
 	}
@@ -313,14 +325,18 @@ func TestRuntimePolicy(t *testing.T) {
 	}
 	on := rules()
 	on.NoExternalBins = true
-	if _, err := extension.Read(minimal(), on); err == nil || capability.AsError(err).Details["policy_code"] != "POLICY_RUNTIME_FIELD_MISSING" {
+	if _, err := extension.Read(minimal(), on); err == nil || capability.AsError(
+		err).Details["policy_code"] != "POLICY_RUNTIME_FIELD_MISSING" {
 		t.Error(err)
 	}
 }
 
 func TestVersionsAreOrdered(t *testing.T) {
 	t.Parallel()
-	list := []string{"0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1", "1.10.0", "2.0.0+b"}
+	list := []string{
+		"0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0",
+		"1.0.1", "1.10.0", "2.0.0+b",
+	}
 	for i, a := range list {
 		for j, b := range list {
 			got := extension.CompareVersions(a, b)
@@ -362,14 +378,16 @@ func TestScriptsAreFound(t *testing.T) {
 	} {
 		f := minimal()
 		f[tt.file] = "code"
-		f["commands/commands.yaml"] = "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: " + tt.runner + ", script: '" + tt.script + "'}]}]"
+		f["commands/commands.yaml"] = "slash_commands: [{name: /b, summary: s, actions: [{id: a, runner: " + tt.runner + ", script: '" +
+			tt.script + "'}]}]"
 		p, err := extension.Read(f, rules())
 		if err != nil {
 			t.Errorf("%+v: %v", tt, err)
 			continue
 		}
 		a := p.Commands[0].Actions[0]
-		if hashed := tt.want == "" && a.ScriptSHA256 == "" || tt.want != "" && len(a.ScriptSHA256) == 64; a.Script != tt.want && tt.runner != "builtin" || !hashed {
+		if hashed := tt.want == "" && a.ScriptSHA256 == "" || tt.want != "" && len(a.ScriptSHA256) == 64; a.Script != tt.want &&
+			tt.runner != "builtin" || !hashed {
 			t.Errorf("%+v: %q %q", tt, a.Script, a.ScriptSHA256)
 		}
 	}

@@ -18,7 +18,10 @@ func FuzzExtension(f *testing.F) {
 	f.Add("message.send", "tag")
 	f.Fuzz(func(t *testing.T, name, words string) {
 		p := extension.Package{Manifest: extension.Manifest{ID: "local.x"}, Commands: []extension.Command{
-			{Name: name, Summary: words, Aliases: []string{words}, Actions: []extension.Action{{ID: words, Args: []extension.Argument{{Name: name, Description: words}}}, {ID: "ok"}}}, {Name: words},
+			{Name: name, Summary: words, Aliases: []string{words}, Actions: []extension.Action{{
+				ID:   words,
+				Args: []extension.Argument{{Name: name, Description: words}},
+			}, {ID: "ok"}}}, {Name: words},
 		}}
 		x, _, err := p.Extension("INSTALLED", true, []string{"all"})
 		if err != nil {

@@ -145,7 +145,8 @@ type Env struct {
 // reason invalid_manifest.
 func ParseManifest(data []byte) (m *Manifest, warnings []string, err error) {
 	if len(data) > MaxManifest {
-		return nil, nil, capability.Errorf(capability.CodeTooLarge, "extension", "manifest.json has more than %d bytes", MaxManifest).With(ReasonManifest, "")
+		return nil, nil, capability.Errorf(capability.CodeTooLarge, "extension", "manifest.json has more than %d bytes",
+			MaxManifest).With(ReasonManifest, "")
 	}
 	m = &Manifest{}
 	if err := jsonx.Unmarshal(data, m); err != nil {
@@ -232,12 +233,14 @@ func shows(s string, limit int, lines bool) bool {
 }
 
 func inPackage(p string) bool {
-	return p != "" && len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\\\x00")
+	return p != "" && len(p) <= 240 && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../") &&
+		!strings.ContainsAny(p, "\\\x00")
 }
 
 func (m *Manifest) check(k *checker) {
 	k.hold(ValidID(m.ID), "%.130q is not an extension's id: category.name of letters, digits, '.', '_' and '-', at most 120, beginning with none of the server's own names", m.ID)
-	k.hold(strings.TrimSpace(m.Name) != "" && shows(m.Name, 128, false), "the name is missing, longer than 128 characters, or holds some that are not shown")
+	k.hold(strings.TrimSpace(m.Name) != "" && shows(m.Name, 128, false),
+		"the name is missing, longer than 128 characters, or holds some that are not shown")
 	k.hold(ValidVersion(m.Version), "%.60q is not a version: X.Y.Z, then -pre and +build if wanted", m.Version)
 	for _, t := range []struct {
 		name  string
@@ -245,7 +248,8 @@ func (m *Manifest) check(k *checker) {
 		limit int
 	}{{"description", m.Description, 4096}, {"author", m.Author, 256}, {"license", m.License, 128}} {
 		k.hold(t.text != nil, "%s is missing", t.name)
-		k.hold(t.text == nil || shows(*t.text, t.limit, true), "%s is longer than %d characters, or holds some that are not shown", t.name, t.limit)
+		k.hold(t.text == nil || shows(*t.text, t.limit, true), "%s is longer than %d characters, or holds some that are not shown", t.name,
+			t.limit)
 	}
 	k.hold(len(m.Capabilities) > 0 && len(m.Capabilities) <= 100, "capabilities needs between 1 and 100 entries")
 	for i := range m.Capabilities {
@@ -291,7 +295,10 @@ func (m *Manifest) asks(k *checker) {
 		k.warn("network lists hosts, but permissions_required does not ask for network")
 	}
 	l := m.Limits
-	for _, v := range []int64{int64(l.TimeoutSec), l.MaxOutputBytes, int64(l.MemoryMB), int64(l.CPUSeconds), int64(l.MaxProcesses), int64(l.DiskMB)} {
+	for _, v := range []int64{
+		int64(l.TimeoutSec), l.MaxOutputBytes, int64(l.MemoryMB), int64(l.CPUSeconds), int64(l.MaxProcesses),
+		int64(l.DiskMB),
+	} {
 		k.hold(v >= 0, "a limit is negative")
 	}
 	k.hold(len(m.Env.Pass)+len(m.Env.Set)+len(m.Env.Secrets) <= 128, "env names more than 128 variables")
@@ -299,10 +306,12 @@ func (m *Manifest) asks(k *checker) {
 		k.hold(variable(name), "%.60q is not the name of a variable", name)
 	}
 	for name, value := range m.Env.Set {
-		k.hold(variable(name) && len(value) <= 64<<10 && !strings.ContainsRune(value, 0), "env.set: %.60q is not the name of a variable, or its value is too long", name)
+		k.hold(variable(name) && len(value) <= 64<<10 && !strings.ContainsRune(value, 0),
+			"env.set: %.60q is not the name of a variable, or its value is too long", name)
 	}
 	for name, key := range m.Env.Secrets {
-		k.hold(variable(name) && key != "" && shows(key, 128, false), "env.secrets: %.60q is not the name of a variable, or names no setting", name)
+		k.hold(variable(name) && key != "" && shows(key, 128, false), "env.secrets: %.60q is not the name of a variable, or names no setting",
+			name)
 	}
 }
 
@@ -311,9 +320,11 @@ func (m *Manifest) runs(k *checker) {
 	if m.Runtime == "" {
 		m.Runtime = "declarative"
 	}
-	k.hold(slices.Contains([]string{"declarative", "script", "wasm", "python"}, m.Runtime), "the runtime %.40q is none of declarative, script, wasm and python", m.Runtime)
+	k.hold(slices.Contains([]string{"declarative", "script", "wasm", "python"}, m.Runtime),
+		"the runtime %.40q is none of declarative, script, wasm and python", m.Runtime)
 	if m.Runtime == "python" {
-		k.hold(m.Python != nil && regexp.MustCompile(`^\d{1,2}\.\d{1,3}$`).MatchString(m.Python.Version), "runtime python needs python.version, as X.Y")
+		k.hold(m.Python != nil && regexp.MustCompile(`^\d{1,2}\.\d{1,3}$`).MatchString(m.Python.Version),
+			"runtime python needs python.version, as X.Y")
 	}
 	k.hold(len(m.ExternalBins) <= 64, "external_bins has more than 64 names")
 	for _, name := range m.ExternalBins {
@@ -326,20 +337,24 @@ func (m *Manifest) runs(k *checker) {
 		t.SHA256 = strings.ToLower(t.SHA256)
 		k.hold(command.IsToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
 		seen[t.Name] = true
-		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()), "the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
+		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()),
+			"the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
 		k.hold(len(t.SHA256) == 64 && strings.Trim(t.SHA256, "0123456789abcdef") == "", "the sha256 of the tool %.64s is not one", t.Name)
 	}
 	if m.Icon != "" {
 		ext := strings.ToLower(path.Ext(m.Icon))
-		k.hold(inPackage(m.Icon) && slices.Contains([]string{".png", ".svg", ".webp", ".jpg"}, ext), "the icon is not a path in the package that ends in png, svg, webp or jpg")
+		k.hold(inPackage(m.Icon) && slices.Contains([]string{".png", ".svg", ".webp", ".jpg"}, ext),
+			"the icon is not a path in the package that ends in png, svg, webp or jpg")
 	}
 	k.hold(len(m.ConfigSchema) == 0 || m.ConfigSchema[0] == '{', "config_schema is not an object")
 }
 
 func (c *Capability) check(k *checker, i int) {
-	k.hold(shows(c.Description, 4096, true) && shows(c.Summary, 256, false), "capabilities/%d: a text is too long, or holds characters that are not shown", i)
+	k.hold(shows(c.Description, 4096, true) && shows(c.Summary, 256, false),
+		"capabilities/%d: a text is too long, or holds characters that are not shown", i)
 	if c.Command == "" {
-		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type), "capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
+		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type),
+			"capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
 		command := strings.HasPrefix(c.Name, "/") && ValidCommandName(CommandName(c.Name))
 		k.hold(command || dottedName(c.Name, 128), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
 		return
@@ -353,12 +368,15 @@ func (c *Capability) check(k *checker, i int) {
 	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, manifest.PermissionNames())
 	k.hold(len(list) > 0, "capabilities/%d: permissions needs at least one", i)
 	c.Permissions = list
-	k.hold(c.TimeoutSec >= 0 && c.TimeoutSec <= 3600 && c.MaxOutputSize >= 0, "capabilities/%d: timeout_sec or max_output_size is out of bounds", i)
+	k.hold(c.TimeoutSec >= 0 && c.TimeoutSec <= 3600 && c.MaxOutputSize >= 0,
+		"capabilities/%d: timeout_sec or max_output_size is out of bounds", i)
 	k.hold(len(c.ArgsSchema) == 0 || c.ArgsSchema[0] == '{', "capabilities/%d: args_schema is not an object", i)
 	if c.Runner == "exec.shell" {
-		k.hold(len(c.AllowedCommands) > 0 && len(c.AllowedCommands) <= 100, "capabilities/%d: exec.shell needs between 1 and 100 allowed_commands", i)
+		k.hold(len(c.AllowedCommands) > 0 && len(c.AllowedCommands) <= 100,
+			"capabilities/%d: exec.shell needs between 1 and 100 allowed_commands", i)
 		for _, t := range c.AllowedCommands {
-			k.hold(len(t) <= 4096 && shows(t, 4096, false) && !strings.ContainsAny(t, ";|$><`\n") && !strings.Contains(t, "&&"), "capabilities/%d: the template %.80q holds what only a shell would read", i, t)
+			k.hold(len(t) <= 4096 && shows(t, 4096, false) && !strings.ContainsAny(t, ";|$><`\n") && !strings.Contains(t, "&&"),
+				"capabilities/%d: the template %.80q holds what only a shell would read", i, t)
 		}
 		for name := range c.EnvExtras {
 			k.hold(variable(name), "capabilities/%d: %.60q is not the name of a variable", i, name)
@@ -367,7 +385,8 @@ func (c *Capability) check(k *checker, i int) {
 }
 
 func variable(name string) bool {
-	return name != "" && len(name) <= 256 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789") == "" && (name[0] < '0' || name[0] > '9')
+	return name != "" && len(name) <= 256 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789") == "" &&
+		(name[0] < '0' || name[0] > '9')
 }
 
 // validHost holds the patterns the egress proxy matches, in lower case ASCII:
@@ -382,7 +401,8 @@ func validHost(p string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(host, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 			return false
 		}
 	}

@@ -20,12 +20,29 @@ func TestProgramsAreThoseThatCommandsRun(t *testing.T) {
 		want              []string
 		warning           string
 	}{
-		"runners name them":               {`{id: a, runner: exec.wc}, {id: c, runner: exec.echo}, {id: d, runner: exec.wc}`, `{}`, []string{"echo", "wc"}, ""},
-		"one that goes by another name":   {`{id: a, runner: exec.postman_cli}`, `{}`, []string{"postman"}, ""},
-		"a template names one":            {`{id: a, runner: exec.shell, command: "git log"}`, `{"capabilities":[{"command":"/b","runner":"exec.shell","permissions":["exec"],"allowed_commands":["git log"]}]}`, []string{"git"}, ""},
-		"other families run none":         {`{id: a, runner: analyze.response}`, `{}`, nil, ""},
-		"one that is named and never run": {`{id: a, runner: exec.echo}`, `{"external_bins":["curl"]}`, []string{"echo"}, "external_bins names curl"},
-		"a purpose of no action":          {`{id: a, runner: exec.echo}`, `{"permissions":{"exec":{"reason":"r","actions":["a","b.a","get"]}}}`, []string{"echo"}, "what get needs exec for"},
+		"runners name them": {
+			`{id: a, runner: exec.wc}, {id: c, runner: exec.echo}, {id: d, runner: exec.wc}`, `{}`,
+			[]string{"echo", "wc"},
+			"",
+		},
+		"one that goes by another name": {`{id: a, runner: exec.postman_cli}`, `{}`, []string{"postman"}, ""},
+		"a template names one": {
+			`{id: a, runner: exec.shell, command: "git log"}`,
+			`{"capabilities":[{"command":"/b","runner":"exec.shell","permissions":["exec"],"allowed_commands":["git log"]}]}`,
+			[]string{"git"},
+			"",
+		},
+		"other families run none": {`{id: a, runner: analyze.response}`, `{}`, nil, ""},
+		"one that is named and never run": {
+			`{id: a, runner: exec.echo}`, `{"external_bins":["curl"]}`,
+			[]string{"echo"},
+			"external_bins names curl",
+		},
+		"a purpose of no action": {
+			`{id: a, runner: exec.echo}`, `{"permissions":{"exec":{"reason":"r","actions":["a","b.a","get"]}}}`,
+			[]string{"echo"},
+			"what get needs exec for",
+		},
 	} {
 		f := with(t, with(t, minimal(), `{"permissions_required":["exec"]}`), c.manifest)
 		f["commands/commands.yaml"] = head + c.actions + "]}]"
@@ -37,7 +54,8 @@ func TestProgramsAreThoseThatCommandsRun(t *testing.T) {
 		if d := cmp.Diff(c.want, p.External()); d != "" {
 			t.Errorf("diff (-want +got):\n%s; name = %q", d, name)
 		}
-		if said := strings.Join(p.Warnings, "\n"); c.warning == "" && strings.Contains(said, "external_bins") || !strings.Contains(said, c.warning) {
+		if said := strings.Join(p.Warnings, "\n"); c.warning == "" && strings.Contains(said, "external_bins") ||
+			!strings.Contains(said, c.warning) {
 			t.Errorf("%s: %q", name, said)
 		}
 	}

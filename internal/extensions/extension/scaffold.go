@@ -31,15 +31,18 @@ func Scaffold(dir, name string, reserved func(string) bool) (string, error) {
 	last := id[strings.LastIndexByte(id, '.')+1:]
 	command := strings.Trim(strings.ToLower(last), "_-")
 	if !ValidID(id) || !ValidCommandName("/"+command) {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "%.130q cannot be an extension's name", name).With(ReasonManifest, "use category.name, such as tools.weather, in letters, digits, - and _")
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "%.130q cannot be an extension's name", name).With(ReasonManifest,
+			"use category.name, such as tools.weather, in letters, digits, - and _")
 	}
 	if reserved != nil && reserved(command) {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "/%s belongs to the server", command).With(ReasonReserved, "choose another name")
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "/%s belongs to the server", command).With(ReasonReserved,
+			"choose another name")
 	}
 	to := filepath.Join(dir, id)
 	if err := os.Mkdir(to, 0o755); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return "", capability.Errorf(capability.CodeConflict, op, "there is a %s already", id).With("exists", "choose another name, or remove it")
+			return "", capability.Errorf(capability.CodeConflict, op, "there is a %s already", id).With("exists",
+				"choose another name, or remove it")
 		}
 		return "", capability.Wrap(capability.CodeFailed, op, "the folder cannot be made here", err)
 	}

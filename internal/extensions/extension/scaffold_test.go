@@ -33,7 +33,8 @@ func TestWhatANewAuthorGetsIsAPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"exec", "network", "llm"}, p.Permissions); d != "" || p.Commands[0].Name != "/httpcheck" || len(p.Plan.Steps) != 2 || len(p.Manifest.Network.Allow) != 2 {
+	if d := cmp.Diff([]string{"exec", "network", "llm"}, p.Permissions); d != "" || p.Commands[0].Name != "/httpcheck" ||
+		len(p.Plan.Steps) != 2 || len(p.Manifest.Network.Allow) != 2 {
 		t.Errorf("package = %+v, want /httpcheck, 2 steps, 2 hosts; diff (-want +got):\n%s", p, d)
 	}
 	if _, err := extension.Scaffold(dir, "tools.httpcheck", nil); capability.CodeOf(err) != capability.CodeConflict {

@@ -90,13 +90,18 @@ type ScreenStep struct {
 func NewScreen(p *Package, treeHash, source, tier string, chosen []string) Screen {
 	m := &p.Manifest
 	s := Screen{
-		ID: m.ID, Name: m.Name, Version: m.Version, Description: textOf(m.Description), Author: textOf(m.Author), License: textOf(m.License), TreeHash: treeHash, Source: source,
-		Tier: tier, Limits: m.Limits, Permissions: []ScreenPermission{}, Environment: m.Env.Pass, Steps: screenSteps(p.Plan.Steps), Uninstall: screenSteps(p.Plan.Uninstall),
+		ID: m.ID, Name: m.Name, Version: m.Version, Description: textOf(m.Description), Author: textOf(m.Author), License: textOf(m.License),
+		TreeHash: treeHash, Source: source,
+		Tier: tier, Limits: m.Limits, Permissions: []ScreenPermission{}, Environment: m.Env.Pass, Steps: screenSteps(p.Plan.Steps),
+		Uninstall: screenSteps(p.Plan.Uninstall),
 	}
 	for _, name := range p.Permissions {
 		row, _ := manifest.LookupPermission(name)
 		why := m.Permissions[name]
-		s.Permissions = append(s.Permissions, ScreenPermission{Name: name, Grants: row.Grants, Risk: row.Risk, Reason: why.Reason, Actions: why.Actions})
+		s.Permissions = append(s.Permissions, ScreenPermission{
+			Name: name, Grants: row.Grants, Risk: row.Risk, Reason: why.Reason,
+			Actions: why.Actions,
+		})
 	}
 	if slices.Contains(p.Permissions, "network") {
 		s.Hosts = slices.Sorted(slices.Values(m.Network.Allow))
@@ -208,7 +213,10 @@ type Consent struct {
 
 // Consent returns the record of an operator's consent to the whole screen.
 func (s *Screen) Consent(by string, at time.Time) Consent {
-	g := Consent{By: by, At: at.UTC(), TreeHash: s.TreeHash, Permissions: []string{}, Hosts: s.Hosts, Environment: s.Environment, AgentTools: s.agentTools()}
+	g := Consent{
+		By: by, At: at.UTC(), TreeHash: s.TreeHash, Permissions: []string{}, Hosts: s.Hosts, Environment: s.Environment,
+		AgentTools: s.agentTools(),
+	}
 	for _, p := range s.Permissions {
 		g.Permissions = append(g.Permissions, p.Name)
 	}
@@ -273,7 +281,8 @@ func CompareScreens(from, to *Screen) ScreenChanges {
 	return ScreenChanges{
 		From: from.Version, To: to.Version, FromHash: from.TreeHash, ToHash: to.TreeHash,
 		Permissions: difference(from.Consent("", time.Time{}).Permissions, to.Consent("", time.Time{}).Permissions),
-		Hosts:       difference(from.Hosts, to.Hosts), Binaries: difference(from.binaries(), to.binaries()), Commands: difference(from.actions(), to.actions()),
+		Hosts:       difference(from.Hosts, to.Hosts), Binaries: difference(from.binaries(), to.binaries()),
+		Commands:   difference(from.actions(), to.actions()),
 		AgentTools: difference(from.agentTools(), to.agentTools()), Steps: difference(from.steps(), to.steps()),
 	}
 }

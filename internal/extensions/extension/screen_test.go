@@ -89,7 +89,10 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 	q.Manifest.Env.Pass = []string{"EDITOR"}
 	q.Commands[0].Actions = q.Commands[0].Actions[:2]
 	after := extension.NewScreen(q, strings.Repeat("cd", 32), "folder", "T3", []string{"postman.test"})
-	want := []string{"permission browser", "host evil.test", "program of this machine curl", "secret API_TICKET=other", "variable EDITOR", "tool for agents postman.test"}
+	want := []string{
+		"permission browser", "host evil.test", "program of this machine curl", "secret API_TICKET=other", "variable EDITOR",
+		"tool for agents postman.test",
+	}
 	if d := cmp.Diff(want, kept.Beyond(&after)); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
@@ -98,9 +101,12 @@ func TestWhatGoesBeyondAYesIsNamed(t *testing.T) {
 		From: "0.3.0", To: "0.4.0", FromHash: treeHash, ToHash: strings.Repeat("cd", 32),
 		Permissions: extension.Difference{Added: []string{"browser"}},
 		Hosts:       extension.Difference{Added: []string{"evil.test"}, Removed: []string{"*.example.org:443"}},
-		Binaries:    extension.Difference{Added: []string{"postman@" + strings.Repeat("ab", 32), "curl"}, Removed: []string{"postman@" + p.Manifest.Tools[0].SHA256}},
-		Commands:    extension.Difference{Removed: []string{"/postman explain"}},
-		AgentTools:  extension.Difference{Added: []string{"postman.test"}},
+		Binaries: extension.Difference{
+			Added:   []string{"postman@" + strings.Repeat("ab", 32), "curl"},
+			Removed: []string{"postman@" + p.Manifest.Tools[0].SHA256},
+		},
+		Commands:   extension.Difference{Removed: []string{"/postman explain"}},
+		AgentTools: extension.Difference{Added: []string{"postman.test"}},
 	}, changes); d != "" {
 		t.Errorf(`d = %q, want ""`, d)
 	}

@@ -41,7 +41,8 @@ func (s *Surface) staticCatalog(w http.ResponseWriter, r *http.Request, _ capabi
 	case "cli":
 		body["rows"] = all.CLI.Rows
 	default:
-		return capability.Errorf(capability.CodeNotFound, "catalog", "there is no static catalog %q; use install, onboarding, channels or cli", name)
+		return capability.Errorf(capability.CodeNotFound, "catalog", "there is no static catalog %q; use install, onboarding, channels or cli",
+			name)
 	}
 	return httpapi.WriteCatalog(w, r, s.Catalog.Snapshot().Generation, body)
 }

@@ -103,9 +103,11 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 	case part == "icon":
 		return s.icon(w, id)
 	case part != "screen" && part != "config" && part != "logs":
-		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no %q of an extension; there are icon, screen, config and logs", part)
+		return capability.Errorf(capability.CodeNotFound, "extensions",
+			"there is no %q of an extension; there are icon, screen, config and logs", part)
 	case !manages:
-		return capability.Errorf(capability.CodeDenied, "extensions."+part, "this needs a token of role admin or operator; yours has role %s", who.Role).With("forbidden", "")
+		return capability.Errorf(capability.CodeDenied, "extensions."+part, "this needs a token of role admin or operator; yours has role %s",
+			who.Role).With("forbidden", "")
 	case part == "screen":
 		screen, err := s.Extensions.Screen(r.Context(), id, visible(r))
 		return answer(w, map[string]any{"screen": screen, "text": screen.Text(), "asks": screen.Asks()}, err)
@@ -236,7 +238,8 @@ func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability
 		return err
 	}
 	if src.Size == 0 {
-		return capability.Errorf(capability.CodeInvalidInput, "install", "the request holds no package").With("", "send the zip file as the body, or as the part file of a form")
+		return capability.Errorf(capability.CodeInvalidInput, "install", "the request holds no package").With("",
+			"send the zip file as the body, or as the part file of a form")
 	}
 	rec, err := s.Extensions.Install(r.Context(), who, src, lifecycle.Options{Force: force})
 	return answer(w, rec, err)
@@ -276,7 +279,8 @@ func (s *Surface) save(to io.Writer, from io.Reader) (int64, error) {
 		return 0, capability.Wrap(capability.CodeInvalidInput, "install", "the upload is cut short", err)
 	}
 	if n > s.MaxPackage {
-		return 0, capability.Errorf(capability.CodeTooLarge, "install", "the package has more than %d MiB", s.MaxPackage>>20).With("archive_too_large", "")
+		return 0, capability.Errorf(capability.CodeTooLarge, "install", "the package has more than %d MiB",
+			s.MaxPackage>>20).With("archive_too_large", "")
 	}
 	return n, nil
 }
@@ -339,7 +343,10 @@ func (s *Surface) icon(w http.ResponseWriter, id string) error {
 	if err != nil {
 		return err
 	}
-	kind, ok := map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml", ".webp": "image/webp", ".ico": "image/x-icon"}[strings.ToLower(path.Ext(name))]
+	kind, ok := map[string]string{
+		".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml",
+		".webp": "image/webp", ".ico": "image/x-icon",
+	}[strings.ToLower(path.Ext(name))]
 	if !ok {
 		return capability.Errorf(capability.CodeNotFound, "icon", "the icon is of no kind that can be shown")
 	}

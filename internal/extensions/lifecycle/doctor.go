@@ -68,7 +68,8 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 			add(false, "package_warning", row.ID, w, "tell the author")
 		}
 		if err := m.cfg.Tier(m.tier(row)); err != nil && row.Enabled {
-			add(true, "sandbox_unavailable", row.ID, "it needs a sandbox of tier "+m.tier(row)+": "+capability.AsError(err).Message, "junctor sandbox status")
+			add(true, "sandbox_unavailable", row.ID, "it needs a sandbox of tier "+m.tier(row)+": "+capability.AsError(err).Message,
+				"junctor sandbox status")
 		}
 		for _, bin := range pkg.External() {
 			if has == nil {
@@ -88,7 +89,8 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 		if len(ids) > 1 {
 			slices.Sort(ids)
 			for _, id := range ids {
-				add(false, "command_conflict", id, name+" is also declared by "+strings.Join(slices.DeleteFunc(slices.Clone(ids), func(x string) bool { return x == id }), ", "), "use "+name+":"+id)
+				add(false, "command_conflict", id, name+" is also declared by "+
+					strings.Join(slices.DeleteFunc(slices.Clone(ids), func(x string) bool { return x == id }), ", "), "use "+name+":"+id)
 			}
 		}
 	}
@@ -123,7 +125,8 @@ func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func
 	}
 	for i := range open {
 		if rec := &open[i]; rec.Extension != "" {
-			add(true, "change_stuck", rec.Extension, rec.ID+" did not end and could not be undone", "restart the server; the log says what is in the way")
+			add(true, "change_stuck", rec.Extension, rec.ID+" did not end and could not be undone",
+				"restart the server; the log says what is in the way")
 		}
 	}
 	entries, err := fs.ReadDir(m.root.FS(), ".")
@@ -192,7 +195,9 @@ func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id str
 		secrets, schema = secretsOf(pkg), pkg.Manifest.ConfigSchema
 	}
 	if by.Role != capability.RoleAdmin && hasSecrets(next, secrets...) {
-		return nil, capability.Errorf(capability.CodeDenied, "settings", "a secret among the settings is an administrator's to change; yours is the role %s", by.Role).With("forbidden", "leave *** where it stands to keep the old value")
+		return nil, capability.Errorf(capability.CodeDenied, "settings",
+			"a secret among the settings is an administrator's to change; yours is the role %s", by.Role).With("forbidden",
+			"leave *** where it stands to keep the old value")
 	}
 	doc, err := mergeSettings(stored, next, secrets...)
 	if err != nil {

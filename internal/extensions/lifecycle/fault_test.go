@@ -28,7 +28,8 @@ func scenarios() []scenario {
 		r.enable("tools.sample")
 		work := filepath.Join(r.cfg.Dir, "tools.sample", "work")
 		for _, err := range []error{
-			os.Mkdir(filepath.Join(work, "kept"), 0o750), os.WriteFile(filepath.Join(work, "kept", "data"), []byte("mine"), 0o640), os.Symlink("/etc/passwd", filepath.Join(work, "link")),
+			os.Mkdir(filepath.Join(work, "kept"), 0o750), os.WriteFile(filepath.Join(work, "kept", "data"), []byte("mine"), 0o640),
+			os.Symlink("/etc/passwd", filepath.Join(work, "link")),
 		} {
 			if err != nil {
 				r.t.Fatal(err)
@@ -44,7 +45,8 @@ func scenarios() []scenario {
 			return err
 		}},
 		{"install beside another and over a stray folder", func(r *rig) {
-			r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.other").with("manifest.json", `["exec"]`, `["exec","llm"]`), lifecycle.Options{}))
+			r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.other").with("manifest.json", `["exec"]`,
+				`["exec","llm"]`), lifecycle.Options{}))
 			if err := os.MkdirAll(filepath.Join(r.cfg.Dir, "tools.sample", "x"), 0o755); err != nil {
 				r.t.Fatal(err)
 			}
@@ -133,7 +135,8 @@ func (r *rig) attempt(f func() error) (err error) {
 func without(state string) string {
 	var out []string
 	for line := range strings.Lines(state) {
-		if !strings.HasPrefix(line, "file tools.sample/"+archive.WorkDir+"/one ") && !strings.HasPrefix(line, "file .trash/kept."+archive.WorkDir+"/one ") {
+		if !strings.HasPrefix(line, "file tools.sample/"+archive.WorkDir+"/one ") &&
+			!strings.HasPrefix(line, "file .trash/kept."+archive.WorkDir+"/one ") {
 			out = append(out, line)
 		}
 	}

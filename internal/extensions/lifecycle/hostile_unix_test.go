@@ -18,8 +18,10 @@ func TestAHostileWorkingFolderIsCopiedWithoutBeingFollowed(t *testing.T) {
 	work := filepath.Join(r.cfg.Dir, "tools.sample", "work")
 	precious := filepath.Join(r.home, "precious")
 	for _, err := range []error{
-		os.WriteFile(precious, []byte("p"), 0o600), syscall.Mkfifo(filepath.Join(work, "pipe"), 0o600), os.Symlink(precious, filepath.Join(work, "file")), os.Symlink("/", filepath.Join(work, "root")),
-		os.Mkdir(filepath.Join(work, "locked"), 0o000), os.WriteFile(filepath.Join(work, "setuid"), nil, 0o600), os.Chmod(filepath.Join(work, "setuid"), 0o755|os.ModeSetuid),
+		os.WriteFile(precious, []byte("p"), 0o600), syscall.Mkfifo(filepath.Join(work, "pipe"), 0o600),
+		os.Symlink(precious, filepath.Join(work, "file")), os.Symlink("/", filepath.Join(work, "root")),
+		os.Mkdir(filepath.Join(work, "locked"), 0o000), os.WriteFile(filepath.Join(work, "setuid"), nil, 0o600),
+		os.Chmod(filepath.Join(work, "setuid"), 0o755|os.ModeSetuid),
 	} {
 		if err != nil {
 			t.Fatal(err)

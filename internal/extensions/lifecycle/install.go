@@ -116,9 +116,15 @@ func (in *install) event() audit.Event {
 }
 
 func (in *install) attrs() []audit.Attr {
-	out := []audit.Attr{{Key: "install", Value: in.rec.ID}, {Key: "version", Value: in.new.Version}, {Key: "tree_hash", Value: in.hash}, {Key: "sha256", Value: in.sha}}
+	out := []audit.Attr{
+		{Key: "install", Value: in.rec.ID},
+		{Key: "version", Value: in.new.Version},
+		{Key: "tree_hash", Value: in.hash},
+		{Key: "sha256", Value: in.sha},
+	}
 	if in.changes != nil {
-		out = append(out, audit.Attr{Key: "from_version", Value: in.changes.From}, audit.Attr{Key: "permissions_added", Value: strings.Join(in.changes.Permissions.Added, ",")},
+		out = append(out, audit.Attr{Key: "from_version", Value: in.changes.From},
+			audit.Attr{Key: "permissions_added", Value: strings.Join(in.changes.Permissions.Added, ",")},
 			audit.Attr{Key: "hosts_added", Value: strings.Join(in.changes.Hosts.Added, ",")})
 	}
 	return out
@@ -175,8 +181,10 @@ func (in *install) run(ctx context.Context) error {
 // tree opens the source as a checked tree. done releases what it reads from.
 func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), err error) {
 	done = func() {}
-	if in.src.SHA256 = strings.ToLower(in.src.SHA256); in.src.SHA256 != "" && (len(in.src.SHA256) != 64 || strings.Trim(in.src.SHA256, "0123456789abcdef") != "") {
-		return nil, done, capability.Errorf(capability.CodeInvalidInput, "extensions.install", "the sha256 is not one: 64 hex digits are").With(ReasonDigest, "")
+	if in.src.SHA256 = strings.ToLower(in.src.SHA256); in.src.SHA256 != "" &&
+		(len(in.src.SHA256) != 64 || strings.Trim(in.src.SHA256, "0123456789abcdef") != "") {
+		return nil, done, capability.Errorf(capability.CodeInvalidInput, "extensions.install",
+			"the sha256 is not one: 64 hex digits are").With(ReasonDigest, "")
 	}
 	switch {
 	case in.src.URL != "":
@@ -218,14 +226,17 @@ func plainURL(address string) string {
 
 func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {
 	if size > archive.MaxBytes {
-		return nil, capability.Errorf(capability.CodeTooLarge, "extensions.install", "the archive has more than %d bytes", archive.MaxBytes).With(archive.ReasonTooLarge, "")
+		return nil, capability.Errorf(capability.CodeTooLarge, "extensions.install", "the archive has more than %d bytes",
+			archive.MaxBytes).With(archive.ReasonTooLarge, "")
 	}
 	sum, err := archive.Digest(io.NewSectionReader(r, 0, size))
 	if err != nil {
 		return nil, err
 	}
 	if in.sha = sum; in.src.SHA256 != "" && sum != in.src.SHA256 {
-		return nil, capability.Errorf(capability.CodeFailed, "extensions.install", "this is not the archive that was announced: its sha256 is %s", sum).With(ReasonDigest, "ask the author; the file has changed, or somebody changed it")
+		return nil, capability.Errorf(capability.CodeFailed, "extensions.install",
+			"this is not the archive that was announced: its sha256 is %s", sum).With(ReasonDigest,
+			"ask the author; the file has changed, or somebody changed it")
 	}
 	return archive.ReadZip(r, size)
 }
@@ -235,7 +246,8 @@ func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {
 func (in *install) fetch(ctx context.Context) (*archive.Tree, func(), error) {
 	done := func() {}
 	if in.m.cfg.NeedDigest && in.src.SHA256 == "" {
-		return nil, done, capability.Errorf(capability.CodeInvalidInput, "extensions.install", "an install from an address needs the archive's sha256 here").With(ReasonUnsealed, "pass --sha256")
+		return nil, done, capability.Errorf(capability.CodeInvalidInput, "extensions.install",
+			"an install from an address needs the archive's sha256 here").With(ReasonUnsealed, "pass --sha256")
 	}
 	name := in.staging() + ".zip"
 	f, err := in.m.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -267,7 +279,8 @@ func broken(message string, err error) error {
 	if own, ok := errors.AsType[*capability.Error](err); ok {
 		return own
 	}
-	return capability.Wrap(capability.CodeFailed, "extensions", message, err).With("storage_failed", "look at the server's log; is the disk full?")
+	return capability.Wrap(capability.CodeFailed, "extensions", message, err).With("storage_failed",
+		"look at the server's log; is the disk full?")
 }
 
 // compare looks at what has the id now.
@@ -280,7 +293,8 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 		return err
 	}
 	if x.ID != pkg.Manifest.ID {
-		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s is installed, and differs in case only", x.ID).With("registration_conflict", "give the extension another id")
+		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s is installed, and differs in case only",
+			x.ID).With("registration_conflict", "give the extension another id")
 	}
 	if x.Status != Installed {
 		in.had = true
@@ -288,7 +302,8 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	}
 	in.old, in.rec.Operation = &x, OpUpgrade
 	if extension.CompareVersions(pkg.Manifest.Version, x.Version) < 0 && !in.opts.Force {
-		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s %s is installed; %s is older", x.ID, x.Version, pkg.Manifest.Version).With(ReasonVersion, "force it if you mean it")
+		return capability.Errorf(capability.CodeConflict, "extensions.install", "%s %s is installed; %s is older", x.ID, x.Version,
+			pkg.Manifest.Version).With(ReasonVersion, "force it if you mean it")
 	}
 	return nil
 }
@@ -318,7 +333,8 @@ func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extens
 		return err
 	}
 	if in.pkg.Manifest.ID != in.rec.Extension {
-		return capability.Errorf(capability.CodeConflict, "extensions.install", "the folder changed while it was read").With(ReasonState, "try again")
+		return capability.Errorf(capability.CodeConflict, "extensions.install", "the folder changed while it was read").With(ReasonState,
+			"try again")
 	}
 	in.same = in.old != nil && (in.sha != "" && in.sha == in.old.SHA256 || in.hash == in.old.TreeHash)
 	if in.same { // but only if it is still there as it was
@@ -346,7 +362,10 @@ func (in *install) fail(ctx context.Context, cause error) error {
 	}
 	event := audit.Record{
 		Event: audit.ExtensionInstallFailed, Extension: in.rec.Extension, User: in.by.ID, Success: audit.OutcomeFailure, Error: e.Message,
-		Metadata: audit.Metadata{Code: e.Code, Reason: e.Reason, Attrs: []audit.Attr{{Key: "install", Value: in.rec.ID}, {Key: "failed_step", Value: in.rec.FailedStep}}},
+		Metadata: audit.Metadata{Code: e.Code, Reason: e.Reason, Attrs: []audit.Attr{
+			{Key: "install", Value: in.rec.ID},
+			{Key: "failed_step", Value: in.rec.FailedStep},
+		}},
 	}
 	m.record(ctx, event, audit.Synced)
 	if e.Reason == archive.ReasonViolation {

@@ -18,12 +18,14 @@ const maxRecords = 1000
 // newInstallID returns "inst_" and 12 hex digits.
 func newInstallID() string { return ids.Hex("inst_", 6) }
 
-const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error, error_code, hint, failed_step, completed, was_enabled, keep_work`
+const recordColumns = `install_id, extension_id, operation, status, progress, current_step, started_at, ended_at, error,
+error_code, hint, failed_step, completed, was_enabled, keep_work`
 
 func scanRecord(s rowScanner) (rec Record, err error) {
 	var began, ended int64
 	var steps string
-	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code, &rec.Hint, &rec.FailedStep, &steps, &rec.WasEnabled, &rec.KeepWork)
+	err = s.Scan(&rec.ID, &rec.Extension, &rec.Operation, &rec.Status, &rec.Progress, &rec.Step, &began, &ended, &rec.Error, &rec.Code,
+		&rec.Hint, &rec.FailedStep, &steps, &rec.WasEnabled, &rec.KeepWork)
 	if err != nil {
 		return rec, err
 	}
@@ -33,10 +35,13 @@ func scanRecord(s rowScanner) (rec Record, err error) {
 
 func putRecord(ctx context.Context, db execer, rec *Record) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO extension_installs (`+recordColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (install_id) DO UPDATE SET extension_id = excluded.extension_id, operation = excluded.operation, status = excluded.status, progress = excluded.progress,
-		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error, error_code = excluded.error_code, hint = excluded.hint,
+		ON CONFLICT (install_id) DO UPDATE SET extension_id = excluded.extension_id, operation = excluded.operation,
+		status = excluded.status, progress = excluded.progress,
+		current_step = excluded.current_step, ended_at = excluded.ended_at, error = excluded.error,
+		error_code = excluded.error_code, hint = excluded.hint,
 		failed_step = excluded.failed_step, completed = excluded.completed, was_enabled = excluded.was_enabled, keep_work = excluded.keep_work`,
-		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, nanos(rec.Started), nanos(rec.Ended), rec.Error, rec.Code, rec.Hint, rec.FailedStep,
+		rec.ID, rec.Extension, string(rec.Operation), string(rec.Status), rec.Progress, rec.Step, nanos(rec.Started), nanos(rec.Ended),
+		rec.Error, rec.Code, rec.Hint, rec.FailedStep,
 		jsonText(append([]string{}, rec.Steps...)), rec.WasEnabled, rec.KeepWork)
 	if err != nil {
 		return fmt.Errorf("save install %s: %w", rec.ID, err)
@@ -50,7 +55,8 @@ func (r *Registry) SaveRecord(ctx context.Context, rec Record) error {
 	if err := putRecord(ctx, r.db, &rec); err != nil {
 		return err
 	}
-	_, err := r.db.ExecContext(ctx, `DELETE FROM extension_installs WHERE ended_at != 0 AND install_id NOT IN (SELECT install_id FROM extension_installs ORDER BY started_at DESC LIMIT ?)`, maxRecords)
+	_, err := r.db.ExecContext(ctx, `DELETE FROM extension_installs WHERE ended_at != 0 AND install_id NOT IN (SELECT install_id
+	FROM extension_installs ORDER BY started_at DESC LIMIT ?)`, maxRecords)
 	return err
 }
 
@@ -65,13 +71,15 @@ func (r *Registry) Record(ctx context.Context, id string) (Record, error) {
 
 // Records returns the newest of one extension ("" = all), at most limit.
 func (r *Registry) Records(ctx context.Context, extension string, limit int) ([]Record, error) {
-	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE ? = '' OR lower(extension_id) = ? ORDER BY started_at DESC, install_id LIMIT ?`, extension, fold(extension), limit)
+	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE ? = '' OR lower(extension_id) = ? ORDER BY
+	started_at DESC, install_id LIMIT ?`, extension, fold(extension), limit)
 }
 
 // Open returns the records of what did not end, newest first: what happened last
 // is undone first.
 func (r *Registry) Open(ctx context.Context) ([]Record, error) {
-	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE status IN (?, ?) ORDER BY started_at DESC`, string(Running), string(Uninstalling))
+	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE status IN (?, ?) ORDER BY started_at DESC`, string(Running),
+		string(Uninstalling))
 }
 
 func (r *Registry) records(ctx context.Context, query string, args ...any) (list []Record, err error) {

@@ -161,7 +161,8 @@ func (m *Manager) take(id string) (release func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.busy[key] {
-		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is being changed already", id).With(ReasonBusy, "wait until that is done")
+		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is being changed already", id).With(ReasonBusy,
+			"wait until that is done")
 	}
 	m.busy[key] = true
 	return func() {
@@ -175,7 +176,8 @@ func (m *Manager) take(id string) (release func(), err error) {
 func (m *Manager) open(id string) (*os.Root, error) {
 	dir, err := openDir(m.root, id)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeUnavailable, "extensions", "the files of "+id+" are missing", err).With("extension_damaged", "install it again, or uninstall it")
+		return nil, capability.Wrap(capability.CodeUnavailable, "extensions", "the files of "+id+" are missing", err).With("extension_damaged",
+			"install it again, or uninstall it")
 	}
 	return dir, nil
 }
@@ -259,13 +261,19 @@ func (m *Manager) verify(ctx context.Context) error {
 			continue
 		}
 		if capability.AsError(err).Reason == ReasonChanged {
-			m.record(ctx, audit.Record{Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(), Metadata: audit.Metadata{Reason: ReasonChanged}}, audit.Synced)
+			m.record(ctx, audit.Record{
+				Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(),
+				Metadata: audit.Metadata{Reason: ReasonChanged},
+			}, audit.Synced)
 		}
 		row.Enabled = false
 		if err := m.cfg.Registry.Apply(ctx, Change{Put: row, Raise: true}); err != nil {
 			return err
 		}
-		m.record(ctx, audit.Record{Event: audit.ExtensionDisabled, Extension: row.ID, Success: audit.OutcomeSuccess, Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "why", Value: capability.AsError(err).Message}}}}, audit.Synced)
+		m.record(ctx, audit.Record{
+			Event: audit.ExtensionDisabled, Extension: row.ID, Success: audit.OutcomeSuccess,
+			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "why", Value: capability.AsError(err).Message}}},
+		}, audit.Synced)
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -32,7 +32,8 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rec := r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
-	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != lifecycle.Completed || rec.Progress != 100 || rec.Extension != "tools.sample" {
+	if d := cmp.Diff([]string{"one", "set", "two"}, rec.Steps); d != "" || rec.Status != lifecycle.Completed || rec.Progress != 100 ||
+		rec.Extension != "tools.sample" {
 		t.Errorf("%+v", rec)
 	}
 	if again, err := r.Record(t.Context(), rec.ID); err != nil || again.Status != lifecycle.Completed {
@@ -46,13 +47,17 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	if capability.CodeOf(err) != capability.CodeConsentRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
 		t.Fatal(err)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: strings.Repeat("0", 64)}); capability.CodeOf(err) != capability.CodeConflict {
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
+		lifecycle.Answer{TreeHash: strings.Repeat("0", 64)}); capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.none"}}); capability.CodeOf(err) != capability.CodeInvalidInput {
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
+		lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.none"}}); capability.CodeOf(
+		err) != capability.CodeInvalidInput {
 		t.Error(err)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "Tools.Sample", lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.look"}}); err != nil {
+	if _, err := r.Enable(t.Context(), admin(), "Tools.Sample",
+		lifecycle.Answer{TreeHash: screen.TreeHash, AgentVisible: []string{"sample.look"}}); err != nil {
 		t.Fatal(err)
 	}
 	batch, diagnostics := r.View().Batch()
@@ -60,7 +65,8 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	for _, c := range batch.Modules[0].Contributions {
 		ids = append(ids, c.ID)
 	}
-	if d := cmp.Diff([]string{"command.sample", "tool.sample.look", "tool.sample.run"}, ids); d != "" || len(diagnostics) > 0 || batch.Modules[0].Stage != capability.StageActivated {
+	if d := cmp.Diff([]string{"command.sample", "tool.sample.look", "tool.sample.run"}, ids); d != "" || len(diagnostics) > 0 ||
+		batch.Modules[0].Stage != capability.StageActivated {
 		t.Errorf("diagnostics = %q, batch = %+v; want an activated module; diff (-want +got):\n%s", diagnostics, batch, d)
 	}
 	// Once said is said; more is asked for again.
@@ -73,11 +79,13 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{AgentVisible: []string{"all"}}); err != nil { // all was shown already
+	// all was shown already
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{AgentVisible: []string{"all"}}); err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		"extension_step_executed tools.sample", "extension_step_executed tools.sample", "extension_step_executed tools.sample", "extension_installed tools.sample",
+		"extension_step_executed tools.sample", "extension_step_executed tools.sample", "extension_step_executed tools.sample",
+		"extension_installed tools.sample",
 		"extension_enabled tools.sample", "extension_disabled tools.sample", "extension_enabled tools.sample", "extension_enabled tools.sample",
 	}
 	if d := cmp.Diff(want, r.log.take()); d != "" {
@@ -176,7 +184,8 @@ func TestUpgrades(t *testing.T) {
 		t.Errorf("r.Config(t.Context(), \"tools.sample\"): err = %v, want nil; string(config) = %q, want \"{\\\"mode\\\":\\\"1.0.0\\\"}\"",
 			err, string(config))
 	}
-	if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.Sample"), lifecycle.Options{}); reason(err) != "registration_conflict" {
+	if _, err := r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.Sample"),
+		lifecycle.Options{}); reason(err) != "registration_conflict" {
 		t.Error(err)
 	}
 	if !has(r.log.take(), "extension_upgraded tools.sample") {
@@ -192,14 +201,18 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 		files files
 		want  string
 	}{
-		"platform":       {sample("1.0.0").with("manifest.json", `["linux"]`, `["win32"]`), "platform_not_supported"},
-		"permission":     {sample("1.0.0").with("manifest.json", `["exec"]`, `["llm"]`), "permission_denied"},
-		"step fails":     {sample("1.0.0").with("install/plan.yaml", "write two", "fail"), "command_failed"},
-		"tampers":        {sample("1.0.0").with("install/plan.yaml", "write two", "tamper"), lifecycle.ReasonChanged},
-		"reserved":       {sample("1.0.0").with("commands/commands.yaml", "/sample", "/help"), "reserved_command"},
-		"kind of step":   {sample("1.0.0").with("install/plan.yaml", "exec.shell", "exec.python"), "invalid_step_type"},
-		"condition":      {sample("1.0.0").with("install/plan.yaml", "command: write two", "command: write two, when: '().x'"), "condition_error"},
-		"no such thing":  {sample("1.0.0").with("install/plan.yaml", "type: exec.shell, command: write two", "type: verify.command_exists, command: nothere"), "verification_failed"},
+		"platform":     {sample("1.0.0").with("manifest.json", `["linux"]`, `["win32"]`), "platform_not_supported"},
+		"permission":   {sample("1.0.0").with("manifest.json", `["exec"]`, `["llm"]`), "permission_denied"},
+		"step fails":   {sample("1.0.0").with("install/plan.yaml", "write two", "fail"), "command_failed"},
+		"tampers":      {sample("1.0.0").with("install/plan.yaml", "write two", "tamper"), lifecycle.ReasonChanged},
+		"reserved":     {sample("1.0.0").with("commands/commands.yaml", "/sample", "/help"), "reserved_command"},
+		"kind of step": {sample("1.0.0").with("install/plan.yaml", "exec.shell", "exec.python"), "invalid_step_type"},
+		"condition": {
+			sample("1.0.0").with("install/plan.yaml", "command: write two", "command: write two, when: '().x'"),
+			"condition_error",
+		},
+		"no such thing": {sample("1.0.0").with("install/plan.yaml", "type: exec.shell, command: write two",
+			"type: verify.command_exists, command: nothere"), "verification_failed"},
 		"commands":       {sample("1.0.0").with("commands/commands.yaml", "slash_commands", "slash"), "invalid_commands"},
 		"manifest":       {sample("1.0.0").with("manifest.json", "tools.sample", "core.sample"), "invalid_manifest"},
 		"shape":          {files{"a": "b"}, "invalid_archive"},
@@ -218,7 +231,8 @@ func TestWhatCannotBeInstalled(t *testing.T) {
 			t.Errorf("%s: %v", why, events)
 		}
 	}
-	if rec, _ := r.install(sample("1.0.0").with("install/plan.yaml", "write two", "fail"), lifecycle.Options{}); rec.FailedStep != "two" || rec.Steps[1] != "set" {
+	if rec, _ := r.install(sample("1.0.0").with("install/plan.yaml", "write two", "fail"), lifecycle.Options{}); rec.FailedStep != "two" ||
+		rec.Steps[1] != "set" {
 		t.Errorf("%+v", rec)
 	}
 	if _, err := r.install(sample("1.0.0"), lifecycle.Options{Record: "inst_none"}); capability.CodeOf(err) != capability.CodeNotFound {
@@ -280,7 +294,8 @@ func TestTheSandboxMustReachTheTier(t *testing.T) {
 	if at := r.row("tools.sample").SourceURL; at != "https://a.test/x.zip" {
 		t.Errorf(`at = %q, want "https://a.test/x.zip"`, at)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
+	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
+		lifecycle.Answer{TreeHash: r.row("tools.sample").TreeHash}); reason(err) != "sandbox_unavailable" {
 		t.Error(err)
 	}
 	if _, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{}); err != nil {
@@ -328,7 +343,8 @@ func TestRemovals(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	outside := filepath.Join(r.home, "precious")
-	if err := errors.Join(os.Mkdir(outside, 0o755), os.WriteFile(filepath.Join(outside, "x"), nil, 0o600), os.Symlink(outside, filepath.Join(r.cfg.Dir, "tools.sample", "work", "link"))); err != nil {
+	if err := errors.Join(os.Mkdir(outside, 0o755), os.WriteFile(filepath.Join(outside, "x"), nil, 0o600),
+		os.Symlink(outside, filepath.Join(r.cfg.Dir, "tools.sample", "work", "link"))); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{})
@@ -355,7 +371,8 @@ func TestRemovals(t *testing.T) {
 func TestNothingToAskForRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	quiet := sample("1.0.0").with("manifest.json", `["exec"]`, `[]`).with("manifest.json", `{"exec":{"reason":"runs its tool"}}`, "{}").with("commands/commands.yaml", "agentVisible: true", "agentVisible: false")
+	quiet := sample("1.0.0").with("manifest.json", `["exec"]`, `[]`).with("manifest.json", `{"exec":{"reason":"runs its tool"}}`,
+		"{}").with("commands/commands.yaml", "agentVisible: true", "agentVisible: false")
 	quiet["install/plan.yaml"] = "steps: []"
 	r.must(r.install(quiet, lifecycle.Options{}))
 	if !r.row("tools.sample").Enabled {
@@ -408,7 +425,8 @@ func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
-	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.twin").with("manifest.json", `"platforms"`, `"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.twin").with("manifest.json", `"platforms"`,
+		`"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
 	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.gone"), lifecycle.Options{}))
 	_ = os.RemoveAll(filepath.Join(r.cfg.Dir, "tools.gone"))
 	_ = os.Mkdir(filepath.Join(r.cfg.Dir, "tools.stray"), 0o755)
@@ -426,7 +444,8 @@ func TestDoctorSeesWhatDoesNotFit(t *testing.T) {
 		got = append(got, strings.TrimSpace(f.Extension+" "+f.Code))
 	}
 	want := []string{
-		"work_kept", "tools.gone row_without_files", "tools.sample command_conflict", "tools.sample program_missing", "tools.stray files_without_row",
+		"work_kept", "tools.gone row_without_files", "tools.sample command_conflict", "tools.sample program_missing",
+		"tools.stray files_without_row",
 		"tools.twin command_conflict", "tools.twin package_warning", "tools.twin program_missing",
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -443,7 +462,8 @@ func TestDoctorLeavesOutWhatIsBeingChanged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.must(r.install(sample("1.0.0"), lifecycle.Options{}))
-	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.whole").with("manifest.json", `"platforms"`, `"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
+	r.must(r.install(sample("1.0.0").with("manifest.json", "tools.sample", "tools.whole").with("manifest.json", `"platforms"`,
+		`"external_bins":["nothere"],"platforms"`), lifecycle.Options{}))
 	inside, leave := make(chan struct{}), make(chan struct{})
 	r.cfg = r.cfg.WithFault(func(point string) error {
 		if point == "files moved" {
@@ -532,7 +552,8 @@ func TestTheTemplateAndTheExampleInstall(t *testing.T) {
 		t.Errorf("err = %v, want nil; len(rows) = %v, want 1; rows = %+v", err, len(rows), rows)
 	}
 	// The example's shell step is not one the fake knows: its install fails whole.
-	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"}, lifecycle.Options{}); reason(err) != "command_failed" {
+	if _, err := r.Install(t.Context(), admin(), lifecycle.Source{Dir: "../extension/testdata/postman"},
+		lifecycle.Options{}); reason(err) != "command_failed" {
 		t.Error(err)
 	}
 }
@@ -594,7 +615,8 @@ func TestARegistryThatFailsChangesNothing(t *testing.T) {
 	if d := cmp.Diff(before, r.state()); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
-	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil || rec.Status != lifecycle.Failed {
+	if rec, err := r.Uninstall(t.Context(), admin(), "tools.sample", lifecycle.Removal{KeepWork: true}); err == nil ||
+		rec.Status != lifecycle.Failed {
 		t.Errorf("r.Uninstall: err = %v, want an error; rec.Status = %q, want lifecycle.Failed", err, rec.Status)
 	}
 	if d := cmp.Diff(without(before), without(r.state())); d != "" {

@@ -15,7 +15,8 @@ import (
 
 // making is a package whose plan makes the tool of its action.
 func making(version, sum string) files {
-	return sample(version).with("manifest.json", `"permissions_required"`, `"tools":[{"name":"sample","path":"work/two","sha256":"`+sum+`"}],"permissions_required"`)
+	return sample(version).with("manifest.json", `"permissions_required"`, `"tools":[{"name":"sample","path":"work/two","sha256":"`+sum+
+		`"}],"permissions_required"`)
 }
 
 func sumOf(text string) string {
@@ -63,7 +64,8 @@ func TestAToolThatThePlanMakesIsWhatTheManifestSays(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newRig(t).install(sample("1.0.0").add(archive.MadeDir+"/sample", "x"), lifecycle.Options{}); capability.AsError(err).Reason != archive.ReasonViolation {
+	if _, err := newRig(t).install(sample("1.0.0").add(archive.MadeDir+"/sample", "x"),
+		lifecycle.Options{}); capability.AsError(err).Reason != archive.ReasonViolation {
 		t.Errorf("delivered where tools are made: %v", err)
 	}
 }

@@ -132,7 +132,8 @@ func scanExtension(s rowScanner) (x Extension, err error) {
 		x.Consent = json.RawMessage(consent)
 	}
 	x.Capabilities = json.RawMessage(capabilities)
-	return x, errors.Join(jsonx.Unmarshal([]byte(permissions), &x.Permissions), jsonx.Unmarshal([]byte(metadata), &x.Metadata), jsonx.Unmarshal([]byte(visible), &x.AgentVisible))
+	return x, errors.Join(jsonx.Unmarshal([]byte(permissions), &x.Permissions), jsonx.Unmarshal([]byte(metadata), &x.Metadata),
+		jsonx.Unmarshal([]byte(visible), &x.AgentVisible))
 }
 
 func instant(n int64) time.Time {
@@ -179,7 +180,8 @@ func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
 func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
 	x, err := scanExtension(r.db.QueryRowContext(ctx, `SELECT `+extensionColumns+` FROM extensions WHERE folded = ?`, fold(id)))
 	if errors.Is(err, sql.ErrNoRows) {
-		return x, capability.Errorf(capability.CodeNotFound, "extensions", "there is no extension %.130q", id).With("extension_not_found", "list them with: junctor extensions list")
+		return x, capability.Errorf(capability.CodeNotFound, "extensions", "there is no extension %.130q", id).With("extension_not_found",
+			"list them with: junctor extensions list")
 	}
 	if err != nil {
 		return x, fmt.Errorf("read extension: %w", err)
@@ -215,7 +217,8 @@ func (r *Registry) Apply(ctx context.Context, c Change) error {
 	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
 	if c.Raise {
 		var n int64
-		if err := tx.QueryRowContext(ctx, `UPDATE extension_meta SET value = value + 1 WHERE key = 'generation' RETURNING value`).Scan(&n); err != nil {
+		if err := tx.QueryRowContext(ctx, `UPDATE extension_meta SET value = value + 1 WHERE key = 'generation' RETURNING value`).
+			Scan(&n); err != nil {
 			return err
 		}
 		if c.Put != nil {
@@ -248,13 +251,19 @@ func (r *Registry) Apply(ctx context.Context, c Change) error {
 }
 
 func putExtension(ctx context.Context, tx *sql.Tx, x *Extension) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO extensions (folded, `+extensionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, description = excluded.description, icon_path = excluded.icon_path,
-		installed_at = excluded.installed_at, enabled = excluded.enabled, status = excluded.status, sha256 = excluded.sha256, source = excluded.source,
-		source_url = excluded.source_url, permissions_required = excluded.permissions_required, capabilities = excluded.capabilities, metadata = excluded.metadata,
+	_, err := tx.ExecContext(ctx, `INSERT INTO extensions (folded, `+extensionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+	?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, description = excluded.description,
+		icon_path = excluded.icon_path,
+		installed_at = excluded.installed_at, enabled = excluded.enabled, status = excluded.status, sha256 = excluded.sha256,
+		source = excluded.source,
+		source_url = excluded.source_url, permissions_required = excluded.permissions_required,
+		capabilities = excluded.capabilities, metadata = excluded.metadata,
 		tree_hash = excluded.tree_hash, consent = excluded.consent, agent_visible = excluded.agent_visible, generation = excluded.generation`,
-		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source, x.SourceURL,
-		jsonText(x.Permissions), jsonText(x.Capabilities), jsonText(x.Metadata), x.TreeHash, string(x.Consent), jsonText(x.AgentVisible), x.Generation)
+		fold(x.ID), x.ID, x.Name, x.Version, x.Description, x.Icon, nanos(x.InstalledAt), x.Enabled, string(x.Status), x.SHA256, x.Source,
+		x.SourceURL,
+		jsonText(x.Permissions), jsonText(x.Capabilities), jsonText(x.Metadata), x.TreeHash, string(x.Consent), jsonText(x.AgentVisible),
+		x.Generation)
 	if err != nil {
 		return fmt.Errorf("save extension %s: %w", x.ID, err)
 	}
@@ -289,7 +298,8 @@ type execer interface {
 
 func putConfig(ctx context.Context, db execer, id string, doc []byte, at time.Time) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO extension_configs (extension_id, config_json, secrets_ref, updated_at) VALUES (?, ?, '', ?)
-		ON CONFLICT (extension_id) DO UPDATE SET config_json = excluded.config_json, updated_at = excluded.updated_at`, fold(id), string(doc), nanos(at))
+		ON CONFLICT (extension_id) DO UPDATE SET config_json = excluded.config_json, updated_at = excluded.updated_at`, fold(id),
+		string(doc), nanos(at))
 	return err
 }
 

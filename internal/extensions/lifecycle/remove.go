@@ -38,7 +38,8 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 		return Record{}, err
 	}
 	rec := Record{
-		ID: newInstallID(), Extension: row.ID, Operation: OpUninstall, Status: Uninstalling, Step: stepDisable, Started: m.cfg.Now().UTC(), Steps: []string{},
+		ID: newInstallID(), Extension: row.ID, Operation: OpUninstall, Status: Uninstalling, Step: stepDisable, Started: m.cfg.Now().UTC(),
+		Steps:      []string{},
 		WasEnabled: row.Enabled, KeepWork: how.KeepWork,
 	}
 	if err := m.uninstall(ctx, by, &row, &rec, how); err != nil {
@@ -49,14 +50,21 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 		}
 		m.record(ctx, audit.Record{
 			Event: audit.ExtensionInstallFailed, Extension: row.ID, User: by.ID, Success: audit.OutcomeFailure, Error: e.Message,
-			Metadata: audit.Metadata{Code: e.Code, Reason: e.Reason, Attrs: []audit.Attr{{Key: "install", Value: rec.ID}, {Key: "operation", Value: string(rec.Operation)}}},
+			Metadata: audit.Metadata{Code: e.Code, Reason: e.Reason, Attrs: []audit.Attr{
+				{Key: "install", Value: rec.ID},
+				{Key: "operation", Value: string(rec.Operation)},
+			}},
 		}, audit.Synced)
 		m.changed(ctx)
 		return rec, e
 	}
 	m.record(ctx, audit.Record{
 		Event: audit.ExtensionUninstalled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess,
-		Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "install", Value: rec.ID}, {Key: "version", Value: row.Version}, {Key: "failed_step", Value: rec.FailedStep}}},
+		Metadata: audit.Metadata{Attrs: []audit.Attr{
+			{Key: "install", Value: rec.ID},
+			{Key: "version", Value: row.Version},
+			{Key: "failed_step", Value: rec.FailedStep},
+		}},
 	}, audit.Synced)
 	m.changed(ctx)
 	return rec, nil
@@ -120,7 +128,8 @@ func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *Ext
 	}
 	defer dir.Close()
 	_, err = m.cfg.Steps.Run(ctx, plan.Job{
-		Extension: row.ID, Install: rec.ID, Steps: pkg.Plan.Uninstall, Package: filepath.Join(m.cfg.Dir, row.ID), Work: filepath.Join(m.cfg.Dir, work),
+		Extension: row.ID, Install: rec.ID, Steps: pkg.Plan.Uninstall, Package: filepath.Join(m.cfg.Dir, row.ID),
+		Work: filepath.Join(m.cfg.Dir, work),
 		Root: dir, Platform: m.cfg.Platform, Permissions: pkg.Permissions,
 		Done: func(r plan.Report) error {
 			m.recordStep(ctx, row.ID, rec.ID, by.ID, r)

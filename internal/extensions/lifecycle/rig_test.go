@@ -133,7 +133,8 @@ func rigIn(t *testing.T, home string) *rig {
 	}
 	r.reg = lifecycle.NewRegistry(r.db.SQL())
 	r.cfg = lifecycle.Config{
-		Dir: filepath.Join(r.home, "extensions"), Registry: r.reg, Steps: &plan.Engine{Programs: programs{}, Fetcher: fetcher{}}, Fetcher: fetcher{}, Log: r.log,
+		Dir: filepath.Join(r.home, "extensions"), Registry: r.reg, Steps: &plan.Engine{Programs: programs{}, Fetcher: fetcher{}},
+		Fetcher: fetcher{}, Log: r.log,
 		Rules: extension.Rules{Reserved: operator.ReservedCommand}, Platform: plan.Platform{OS: "linux", Arch: "x64"}, Executions: r.runs,
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	}

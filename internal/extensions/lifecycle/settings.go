@@ -42,7 +42,10 @@ func (n secretNames) secret(name string) bool { return secretMember(name) || sli
 // maskSettings replaces secret values by ***, however deep they are. declared are the names
 // that the manifest uses as secrets, here and below.
 func maskSettings(doc json.RawMessage, declared ...string) (json.RawMessage, error) {
-	return rewriteSettings(doc, declared, func(json.RawMessage) (json.RawMessage, bool) { return json.RawMessage(`"` + maskedValue + `"`), true })
+	return rewriteSettings(doc, declared, func(json.RawMessage) (json.RawMessage, bool) {
+		return json.RawMessage(`"` + maskedValue + `"`),
+			true
+	})
 }
 
 // publicSettings leaves secret values out: it is what an extension finds in its working
@@ -87,7 +90,9 @@ func rewriteSettings(doc json.RawMessage, is secretNames, f func(json.RawMessage
 	return walkSettings(doc, is, f, 0)
 }
 
-func walkSettings(doc json.RawMessage, is secretNames, f func(json.RawMessage) (json.RawMessage, bool), depth int) (json.RawMessage, error) {
+func walkSettings(doc json.RawMessage, is secretNames, f func(json.RawMessage) (json.RawMessage, bool),
+	depth int,
+) (json.RawMessage, error) {
 	if depth > maxSettingsDepth {
 		return nil, badSettings("the settings are more than %d deep", maxSettingsDepth)
 	}

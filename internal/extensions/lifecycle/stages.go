@@ -98,7 +98,8 @@ func (in *install) plan(ctx context.Context) error {
 	}
 	defer dir.Close()
 	result, err := m.cfg.Steps.Run(ctx, plan.Job{
-		Extension: in.new.ID, Install: in.rec.ID, Steps: in.pkg.Plan.Steps, Package: filepath.Join(m.cfg.Dir, in.staging()), Work: filepath.Join(m.cfg.Dir, work),
+		Extension: in.new.ID, Install: in.rec.ID, Steps: in.pkg.Plan.Steps, Package: filepath.Join(m.cfg.Dir, in.staging()),
+		Work: filepath.Join(m.cfg.Dir, work),
 		Root: dir, Platform: m.cfg.Platform, Permissions: in.pkg.Permissions,
 		Done: func(r plan.Report) error {
 			m.recordStep(ctx, in.new.ID, in.rec.ID, in.by.ID, r)
@@ -131,7 +132,9 @@ func (in *install) keepTools(work *os.Root) error {
 		}
 		sum, err := in.keepTool(work, t, made, &left)
 		if err == nil && sum != t.SHA256 {
-			err = capability.Errorf(capability.CodeFailed, "extensions.install", "the plan made another tool %s than the manifest describes: its sha256 is %s", t.Name, sum).With(plan.ReasonVerification, "ask the author")
+			err = capability.Errorf(capability.CodeFailed, "extensions.install",
+				"the plan made another tool %s than the manifest describes: its sha256 is %s", t.Name, sum).With(plan.ReasonVerification,
+				"ask the author")
 		}
 		if err != nil {
 			in.rec.FailedStep = "tool " + t.Name
@@ -144,7 +147,8 @@ func (in *install) keepTools(work *os.Root) error {
 func (in *install) keepTool(work *os.Root, t *extension.Tool, made string, left *int64) (sum string, err error) {
 	from, err := archive.OpenRegular(work, strings.TrimPrefix(t.Path, archive.WorkDir+"/"))
 	if err != nil {
-		return "", capability.Wrap(capability.CodeFailed, "extensions.install", "the plan did not make the tool "+t.Name+": "+t.Path+" is no file", err).With(plan.ReasonVerification, "ask the author")
+		return "", capability.Wrap(capability.CodeFailed, "extensions.install", "the plan did not make the tool "+t.Name+": "+t.Path+
+			" is no file", err).With(plan.ReasonVerification, "ask the author")
 	}
 	defer from.Close()
 	to, err := in.m.root.OpenFile(path.Join(made, t.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
@@ -165,7 +169,13 @@ func (in *install) keepTool(work *os.Root, t *extension.Tool, made string, left 
 func (m *Manager) recordStep(ctx context.Context, id, installID, by string, r plan.Report) {
 	rec := audit.Record{
 		Event: audit.ExtensionStepExecuted, Extension: id, User: by, Success: audit.OutcomeOf(r.Err == nil), Duration: r.Duration,
-		Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "install", Value: installID}, {Key: "step", Value: r.Step}, {Key: "type", Value: r.Type}, {Key: "status", Value: string(r.Status)}, {Key: "output", Value: r.Output}}},
+		Metadata: audit.Metadata{Attrs: []audit.Attr{
+			{Key: "install", Value: installID},
+			{Key: "step", Value: r.Step},
+			{Key: "type", Value: r.Type},
+			{Key: "status", Value: string(r.Status)},
+			{Key: "output", Value: r.Output},
+		}},
 	}
 	if r.Err != nil {
 		e := capability.AsError(r.Err)
@@ -187,7 +197,8 @@ func (in *install) swap(ctx context.Context) error {
 		return err
 	}
 	if hash != in.hash {
-		return capability.Errorf(capability.CodeDenied, "extensions.install", "a step of the install changed the package itself").With(ReasonChanged, "steps may write beneath work/ only")
+		return capability.Errorf(capability.CodeDenied, "extensions.install",
+			"a step of the install changed the package itself").With(ReasonChanged, "steps may write beneath work/ only")
 	}
 	if err := errors.Join(in.step(ctx, stepSwap, 95), m.at("swap begun")); err != nil {
 		return err

@@ -69,11 +69,15 @@ func first(list []string) string {
 // installed reads a package that is installed and what was installed.
 func (m *Manager) installed(ctx context.Context, row *Extension) (*extension.Package, error) {
 	if row.Status != Installed {
-		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is not installed: its state is %s", row.ID, row.Status).With(ReasonState, "install it again")
+		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is not installed: its state is %s", row.ID,
+			row.Status).With(ReasonState, "install it again")
 	}
 	if err := m.intact(ctx, row); err != nil {
 		if capability.AsError(err).Reason == ReasonChanged {
-			m.record(ctx, audit.Record{Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(), Metadata: audit.Metadata{Reason: ReasonChanged}}, audit.Synced)
+			m.record(ctx, audit.Record{
+				Event: audit.SecurityViolation, Extension: row.ID, Success: audit.OutcomeFailure, Error: err.Error(),
+				Metadata: audit.Metadata{Reason: ReasonChanged},
+			}, audit.Synced)
 		}
 		return nil, err
 	}
@@ -114,10 +118,12 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 	covered := had && given.TreeHash == row.TreeHash && len(screen.More) == 0
 	switch {
 	case a.TreeHash != "" && a.TreeHash != row.TreeHash:
-		return row, capability.Errorf(capability.CodeConflict, "extensions.enable", "%s is not the package that was shown any more", row.ID).With(ReasonState, "look at it again")
+		return row, capability.Errorf(capability.CodeConflict, "extensions.enable", "%s is not the package that was shown any more",
+			row.ID).With(ReasonState, "look at it again")
 	case !screen.Asks() || covered:
 	case a.TreeHash == "":
-		return row, capability.Errorf(capability.CodeConsentRequired, "extensions.enable", "%s asks for permissions that nobody has agreed to yet", row.ID).
+		return row, capability.Errorf(capability.CodeConsentRequired, "extensions.enable",
+			"%s asks for permissions that nobody has agreed to yet", row.ID).
 			With(ReasonConsent, "read what it asks for, then enable it with --yes").Detail("screen", screen)
 	}
 	if a.TreeHash != "" {
@@ -134,7 +140,11 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 	tools := screen.Consent("", m.cfg.Now()).AgentTools
 	m.record(ctx, audit.Record{
 		Event: audit.ExtensionEnabled, Extension: row.ID, User: by.ID, Success: audit.OutcomeSuccess,
-		Metadata: audit.Metadata{Permissions: pkg.Permissions, Attrs: []audit.Attr{{Key: "version", Value: row.Version}, {Key: "tree_hash", Value: row.TreeHash}, {Key: "agent_tools", Value: list(tools)}}},
+		Metadata: audit.Metadata{Permissions: pkg.Permissions, Attrs: []audit.Attr{
+			{Key: "version", Value: row.Version},
+			{Key: "tree_hash", Value: row.TreeHash},
+			{Key: "agent_tools", Value: list(tools)},
+		}},
 	}, audit.Synced)
 	m.changed(ctx)
 	return row, nil
@@ -273,7 +283,8 @@ func (m *Manager) Icon(id string) (data []byte, name string, err error) {
 func (m *Manager) file(id string, use func(*archive.Tree, *extension.Manifest) error) error {
 	x, ok := m.View().Find(id)
 	if !ok || x.Package == nil {
-		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no installed extension %.130q", id).With("extension_not_found", "")
+		return capability.Errorf(capability.CodeNotFound, "extensions", "there is no installed extension %.130q", id).With("extension_not_found",
+			"")
 	}
 	dir, err := m.open(x.ID)
 	if err != nil {

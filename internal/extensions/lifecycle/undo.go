@@ -177,7 +177,8 @@ func (m *Manager) repair(ctx context.Context) error {
 	stuck := make(map[string]bool)
 	for i := range open {
 		rec := &open[i]
-		interrupted := capability.Errorf(capability.CodeFailed, "extensions", "the server stopped in the middle of it").With("interrupted", "do it again")
+		interrupted := capability.Errorf(capability.CodeFailed, "extensions", "the server stopped in the middle of it").With("interrupted",
+			"do it again")
 		var err error
 		switch {
 		case rec.Operation != OpUninstall:
@@ -194,7 +195,11 @@ func (m *Manager) repair(ctx context.Context) error {
 		}
 		event := audit.Record{
 			Event: audit.ExtensionInstallFailed, Extension: rec.Extension, Success: audit.OutcomeFailure, Error: rec.Error,
-			Metadata: audit.Metadata{Reason: "interrupted", Attrs: []audit.Attr{{Key: "install", Value: rec.ID}, {Key: "operation", Value: string(rec.Operation)}, {Key: "status", Value: string(rec.Status)}}},
+			Metadata: audit.Metadata{Reason: "interrupted", Attrs: []audit.Attr{
+				{Key: "install", Value: rec.ID},
+				{Key: "operation", Value: string(rec.Operation)},
+				{Key: "status", Value: string(rec.Status)},
+			}},
 		}
 		if rec.Operation == OpUninstall && rec.Status == Completed {
 			event.Event, event.Success, event.Error = audit.ExtensionUninstalled, audit.OutcomeSuccess, ""
@@ -290,7 +295,9 @@ func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 }
 
 func tooMuch() error {
-	return capability.Errorf(capability.CodeTooLarge, "extensions", "the working folder is too large, or nested too deeply, to be kept through an upgrade").With(archive.ReasonTooLarge, "empty it, or uninstall first")
+	return capability.Errorf(capability.CodeTooLarge, "extensions",
+		"the working folder is too large, or nested too deeply, to be kept through an upgrade").With(archive.ReasonTooLarge,
+		"empty it, or uninstall first")
 }
 
 func copyFile(src, dst *os.Root, p string, mode fs.FileMode, left *int64) error {

@@ -32,7 +32,8 @@ func Channels(extensions []Extension) (list []Channel, diagnostics []string) {
 			}
 			now := row{ch, originStrength(x.origin()), x.ID, x.Version}
 			was, had := best[ch.ID]
-			if !had || now.strength > was.strength || now.strength == was.strength && (now.ext < was.ext || now.ext == was.ext && now.version > was.version) {
+			if !had || now.strength > was.strength || now.strength == was.strength &&
+				(now.ext < was.ext || now.ext == was.ext && now.version > was.version) {
 				best[ch.ID] = now
 			}
 		}

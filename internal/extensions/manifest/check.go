@@ -42,7 +42,8 @@ func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 		return ext, nil, capability.Errorf(capability.CodeTooLarge, "manifest", "the manifest has %d bytes; the limit is %d", len(data), MaxBytes)
 	}
 	if err := jsonx.Unmarshal(data, &ext); err != nil {
-		return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s", Clean(err.Error(), maxDescription)).
+		return Extension{}, nil, capability.Errorf(capability.CodeInvalidInput, "manifest", "the manifest does not fit: %s",
+			Clean(err.Error(), maxDescription)).
 			With("invalid_manifest", "")
 	}
 	for _, at := range unknown(data, reflect.TypeFor[Extension]()) {
@@ -62,7 +63,8 @@ func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 		}
 		for j, word := range c.Adapter.Actions {
 			if _, known := ActionOf(word); !known && !strings.Contains(word, ".") {
-				diagnostics = append(diagnostics, at+"/adapter/actions/"+strconv.Itoa(j)+": "+strconv.Quote(Clean(word, maxValue))+" is in no family; it stays a tool of its own")
+				diagnostics = append(diagnostics, at+"/adapter/actions/"+strconv.Itoa(j)+": "+strconv.Quote(Clean(word, maxValue))+
+					" is in no family; it stays a tool of its own")
 			}
 		}
 	}
@@ -77,7 +79,8 @@ type checker struct {
 
 func (k *checker) bad(format string, args ...any) {
 	if k.err == nil {
-		k.err = capability.Errorf(capability.CodeInvalidInput, "manifest", "%s: %s", k.where, fmt.Sprintf(format, args...)).With("invalid_manifest", "")
+		k.err = capability.Errorf(capability.CodeInvalidInput, "manifest", "%s: %s", k.where,
+			fmt.Sprintf(format, args...)).With("invalid_manifest", "")
 	}
 }
 

@@ -17,7 +17,8 @@ func (k *checker) surfaces(c *Contribution) {
 		k.one("route auth", r.Auth, "gateway plugin public")
 		k.one("route lifecycle", r.Lifecycle, "static dynamic")
 		tidy := path.Clean(r.Path)
-		if r.Method == "" || !strings.HasPrefix(r.Path, "/") || len(r.Path) > 1024 || tidy != r.Path && tidy+"/" != r.Path || strings.ContainsFunc(r.Path, unicode.IsControl) {
+		if r.Method == "" || !strings.HasPrefix(r.Path, "/") || len(r.Path) > 1024 || tidy != r.Path && tidy+"/" != r.Path ||
+			strings.ContainsFunc(r.Path, unicode.IsControl) {
 			k.bad("the route %s %q needs a method and a plain path that begins with /", Clean(r.Method, maxValue), Clean(r.Path, maxValue))
 		}
 	}

@@ -181,7 +181,8 @@ func (x *Extension) stage() string {
 // each action of each instance.
 func (x *Extension) Module() capability.Module {
 	m := capability.Module{
-		Extension: x.ID, ID: x.ID, Name: Clean(x.Name, maxTitle), Label: Clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(), Stage: x.stage(),
+		Extension: x.ID, ID: x.ID, Name: Clean(x.Name, maxTitle), Label: Clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(),
+		Stage: x.stage(),
 	}
 	for i := range x.Contributions {
 		m.Contributions = append(m.Contributions, x.Contributions[i].flatten(x)...)
@@ -192,7 +193,8 @@ func (x *Extension) Module() capability.Module {
 func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	base := capability.Contribution{
 		ID: c.ID, Kind: c.Kind, Title: Clean(c.Title, maxTitle), Description: Clean(c.Description, maxDescription), Permissions: c.Permissions,
-		Tags: c.Tags, Telemetry: c.TelemetryTags, Visibility: c.Visibility, Scope: normal(c.Scope), Depends: c.depends(), Availability: c.Availability.Availability,
+		Tags: c.Tags, Telemetry: c.TelemetryTags, Visibility: c.Visibility, Scope: normal(c.Scope), Depends: c.depends(),
+		Availability: c.Availability.Availability,
 	}
 	if c.Global {
 		base.Scope = nil
@@ -203,11 +205,15 @@ func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	}
 	if b := c.Backend; b != nil {
 		base.Backend = &capability.Backend{
-			Class: b.Class, ID: b.ID, Selectors: b.Selectors, Exclusive: b.Exclusivity == "exclusive", Health: b.health(), Capabilities: b.Capabilities,
+			Class: b.Class, ID: b.ID, Selectors: b.Selectors, Exclusive: b.Exclusivity == "exclusive", Health: b.health(),
+			Capabilities: b.Capabilities,
 		}
 	}
 	if a := c.Augment; a != nil {
-		base.Augment = &capability.Augment{Effect: a.Effect, Targets: a.Targets, Exclusive: a.Ownership == "exclusive", Priority: a.Priority, FailureMode: a.FailureMode}
+		base.Augment = &capability.Augment{
+			Effect: a.Effect, Targets: a.Targets, Exclusive: a.Ownership == "exclusive", Priority: a.Priority,
+			FailureMode: a.FailureMode,
+		}
 	}
 	list, tools := c.families()
 	if t := c.Tool; t != nil {

@@ -52,27 +52,41 @@ func TestEveryUnknownFieldIsNamedByItsPath(t *testing.T) {
 func TestParseIsStrict(t *testing.T) {
 	t.Parallel()
 	for name, doc := range map[string]string{
-		"twice": `{"id":"x","id":"y"}`, "not UTF-8": "{\"id\":\"x\",\"name\":\"\xff\"}", "trailing": `{"id":"x"}{}`, "no object": `[]`, "no id": `{}`,
-		"bad id": `{"id":"-x"}`, "long id": `{"id":"` + strings.Repeat("x", 129) + `"}`, "stage": `{"id":"x","stage":"flying"}`, "origin": `{"id":"x","origin":"mars"}`,
-		"choice": `{"id":"x","install":{"defaultChoice":"torrent"}}`, "label": `{"id":"x","label":"a\u202eb"}`, "channel": `{"id":"x","channels":[{"id":""}]}`,
-		"no kind": one(`{"id":"a"}`), "contribution id": one(`{"id":"a/b","kind":"k"}`), "title": one(`{"id":"a","kind":"k","title":"` + strings.Repeat("ü", 121) + `"}`),
+		"twice": `{"id":"x","id":"y"}`, "not UTF-8": "{\"id\":\"x\",\"name\":\"\xff\"}", "trailing": `{"id":"x"}{}`, "no object": `[]`,
+		"no id":  `{}`,
+		"bad id": `{"id":"-x"}`, "long id": `{"id":"` + strings.Repeat("x", 129) + `"}`, "stage": `{"id":"x","stage":"flying"}`,
+		"origin": `{"id":"x","origin":"mars"}`,
+		"choice": `{"id":"x","install":{"defaultChoice":"torrent"}}`, "label": `{"id":"x","label":"a\u202eb"}`,
+		"channel": `{"id":"x","channels":[{"id":""}]}`,
+		"no kind": one(`{"id":"a"}`), "contribution id": one(`{"id":"a/b","kind":"k"}`),
+		"title":      one(`{"id":"a","kind":"k","title":"` + strings.Repeat("ü", 121) + `"}`),
 		"visibility": one(`{"id":"a","kind":"k","visibility":"agnet"}`), "mode": one(`{"id":"a","kind":"k","permissionMode":"x"}`),
 		"gate": one(`{"id":"a","kind":"k","policy":{"failureMode":"fail"}}`), "selector": one(`{"id":"a","kind":"k","selectors":["colour"]}`),
 		"state": one(`{"id":"a","kind":"k","availability":"fine"}`), "requires": one(`{"id":"a","kind":"k","dependsOn":{"requires":["b"]}}`),
-		"tags": one(`{"id":"a","kind":"k","tags":["` + strings.Repeat(`t","`, 16) + `t"]}`), "empty tag": one(`{"id":"a","kind":"k","tags":[""]}`),
-		"telemetry key": one(`{"id":"a","kind":"k","telemetryTags":{"Team":"x"}}`), "telemetry long key": one(`{"id":"a","kind":"k","telemetryTags":{"` + strings.Repeat("k", 33) + `":"x"}}`),
-		"telemetry value": one(`{"id":"a","kind":"k","telemetryTags":{"team":"` + strings.Repeat("v", 65) + `"}}`),
-		"instance twice":  one(`{"id":"a","kind":"k","provider":{"instances":[{"id":"i"},{"id":"i"}]}}`), "blank instance": one(`{"id":"a","kind":"k","provider":{"instances":[{"id":" "}]}}`),
-		"instance state": one(`{"id":"a","kind":"k","provider":{"instances":[{"id":"i","availability":"x"}]}}`),
-		"schema":         one(`{"id":"a","kind":"k","tool":{"name":"t","inputSchema":[]}}`), "tool": one(`{"id":"a","kind":"k","tool":{}}`),
-		"backend": one(`{"id":"a","kind":"k","backend":{"class":"c"}}`), "health": one(`{"id":"a","kind":"k","backend":{"class":"c","id":"i","health":"ill"}}`),
-		"augment": one(`{"id":"a","kind":"k","augment":{"effect":"explode"}}`), "ownership": one(`{"id":"a","kind":"k","augment":{"effect":"veto","ownership":"mine"}}`),
-		"chat kind": one(`{"id":"a","kind":"k","adapter":{"conversationKinds":["opera"]}}`), "adapter action": one(`{"id":"a","kind":"k","adapter":{"actions":["a b"]}}`),
-		"route method": one(`{"id":"a","kind":"k","routes":[{"method":"BREW","path":"/"}]}`), "route path": one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"/a/../b"}]}`),
-		"relative route": one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"a"}]}`), "route auth": one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"/","auth":"none"}]}`),
-		"auth": one(`{"id":"a","kind":"k","auth":{"providerId":" "}}`), "auth kind": one(`{"id":"a","kind":"k","auth":{"providerId":"p","methods":[{"id":"m","kind":"magic"}]}}`),
-		"cli": one(`{"id":"a","kind":"k","cli":{"mode":"x"}}`), "setup": one(`{"id":"a","kind":"k","setup":{"target":"x"}}`), "setup mode": one(`{"id":"a","kind":"k","setup":{"modes":["x"]}}`),
-		"dock": one(`{"id":"a","kind":"k","adapter":{"dock":{"adapterId":"a","textChunkLimit":-1}}}`),
+		"tags":               one(`{"id":"a","kind":"k","tags":["` + strings.Repeat(`t","`, 16) + `t"]}`),
+		"empty tag":          one(`{"id":"a","kind":"k","tags":[""]}`),
+		"telemetry key":      one(`{"id":"a","kind":"k","telemetryTags":{"Team":"x"}}`),
+		"telemetry long key": one(`{"id":"a","kind":"k","telemetryTags":{"` + strings.Repeat("k", 33) + `":"x"}}`),
+		"telemetry value":    one(`{"id":"a","kind":"k","telemetryTags":{"team":"` + strings.Repeat("v", 65) + `"}}`),
+		"instance twice":     one(`{"id":"a","kind":"k","provider":{"instances":[{"id":"i"},{"id":"i"}]}}`),
+		"blank instance":     one(`{"id":"a","kind":"k","provider":{"instances":[{"id":" "}]}}`),
+		"instance state":     one(`{"id":"a","kind":"k","provider":{"instances":[{"id":"i","availability":"x"}]}}`),
+		"schema":             one(`{"id":"a","kind":"k","tool":{"name":"t","inputSchema":[]}}`), "tool": one(`{"id":"a","kind":"k","tool":{}}`),
+		"backend":        one(`{"id":"a","kind":"k","backend":{"class":"c"}}`),
+		"health":         one(`{"id":"a","kind":"k","backend":{"class":"c","id":"i","health":"ill"}}`),
+		"augment":        one(`{"id":"a","kind":"k","augment":{"effect":"explode"}}`),
+		"ownership":      one(`{"id":"a","kind":"k","augment":{"effect":"veto","ownership":"mine"}}`),
+		"chat kind":      one(`{"id":"a","kind":"k","adapter":{"conversationKinds":["opera"]}}`),
+		"adapter action": one(`{"id":"a","kind":"k","adapter":{"actions":["a b"]}}`),
+		"route method":   one(`{"id":"a","kind":"k","routes":[{"method":"BREW","path":"/"}]}`),
+		"route path":     one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"/a/../b"}]}`),
+		"relative route": one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"a"}]}`),
+		"route auth":     one(`{"id":"a","kind":"k","routes":[{"method":"GET","path":"/","auth":"none"}]}`),
+		"auth":           one(`{"id":"a","kind":"k","auth":{"providerId":" "}}`),
+		"auth kind":      one(`{"id":"a","kind":"k","auth":{"providerId":"p","methods":[{"id":"m","kind":"magic"}]}}`),
+		"cli":            one(`{"id":"a","kind":"k","cli":{"mode":"x"}}`), "setup": one(`{"id":"a","kind":"k","setup":{"target":"x"}}`),
+		"setup mode": one(`{"id":"a","kind":"k","setup":{"modes":["x"]}}`),
+		"dock":       one(`{"id":"a","kind":"k","adapter":{"dock":{"adapterId":"a","textChunkLimit":-1}}}`),
 	} {
 		if _, _, err := manifest.Parse([]byte(doc)); capability.AsError(err) == nil || capability.AsError(err).Reason != "invalid_manifest" {
 			t.Errorf("%s: %v", name, err)
@@ -116,8 +130,10 @@ func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	for _, stays := range []string{
-		`{"id":"a","kind":"adapter.runtime","scope":{"account":["*"]}}`, `{"id":"a","kind":"adapter.runtime","scope":{"channel":["a","b"],"account":["c"]}}`,
-		`{"id":"a","kind":"adapter.runtime","provider":{"instances":[{"id":"i"}]},"scope":{"account":["i"]}}`, `{"id":"a","kind":"capability.rpc","scope":{"account":["i"]}}`,
+		`{"id":"a","kind":"adapter.runtime","scope":{"account":["*"]}}`,
+		`{"id":"a","kind":"adapter.runtime","scope":{"channel":["a","b"],"account":["c"]}}`,
+		`{"id":"a","kind":"adapter.runtime","provider":{"instances":[{"id":"i"}]},"scope":{"account":["i"]}}`,
+		`{"id":"a","kind":"capability.rpc","scope":{"account":["i"]}}`,
 	} {
 		if parse(t, one(stays)).Contributions[0].Scope == nil {
 			t.Errorf("%s: scope = nil, want one", stays)
@@ -130,9 +146,12 @@ func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 func TestImportTable(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(`send sendAttachment sendWithEffect sticker x-post x-dm x-quote reply thread-reply x-reply broadcast poll poll-vote react x-like x-unlike
-		reactions edit delete unsend pin unpin list-pins thread-create thread-list topic-create topic-edit read x-timeline x-tweet-info search x-search download-file
-		channel-create channel-edit channel-delete channel-move category-create category-edit category-delete renameGroup setGroupIcon addParticipant removeParticipant
-		role-add role-remove timeout kick ban leaveGroup emoji-upload sticker-upload event-list event-create set-profile set-presence member-info role-info channel-info
+		reactions edit delete unsend pin unpin list-pins thread-create thread-list topic-create topic-edit read x-timeline
+		x-tweet-info search x-search download-file
+		channel-create channel-edit channel-delete channel-move category-create category-edit category-delete renameGroup
+		setGroupIcon addParticipant removeParticipant
+		role-add role-remove timeout kick ban leaveGroup emoji-upload sticker-upload event-list event-create set-profile
+		set-presence member-info role-info channel-info
 		permissions x-user-info x-me channel-list emoji-list sticker-search voice-status x-follow x-unfollow x-repost x-unrepost`)
 	slices.Sort(words)
 	if diff := cmp.Diff(words, manifest.ImportWords()); diff != "" {
@@ -183,8 +202,10 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 		got = append(got, fmt.Sprint(c.ID, " ", c.Action, c.Tool, " ", c.Provider, " ", c.Unsupported))
 	}
 	want := []string{
-		"a message.send messaging:x:i false", "a message.send messaging:x:j false", "a message.react messaging:x:i false", "a message.react messaging:x:j true",
-		"a.x-follow x-follow ext:x:i false", "a.x-follow x-follow ext:x:j true", "a.teleport teleport ext:x:i false", "a.teleport teleport ext:x:j false",
+		"a message.send messaging:x:i false", "a message.send messaging:x:j false", "a message.react messaging:x:i false",
+		"a message.react messaging:x:j true",
+		"a.x-follow x-follow ext:x:i false", "a.x-follow x-follow ext:x:j true", "a.teleport teleport ext:x:i false",
+		"a.teleport teleport ext:x:j false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -193,9 +214,13 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 
 func TestReloadNeeded(t *testing.T) {
 	t.Parallel()
-	r := &manifest.Reload{ConfigPrefixes: []string{"channels.slack", "channels.slack.ui.theme"}, NoopPrefixes: []string{"channels.slack.ui", "b"}}
+	r := &manifest.Reload{
+		ConfigPrefixes: []string{"channels.slack", "channels.slack.ui.theme"},
+		NoopPrefixes:   []string{"channels.slack.ui", "b"},
+	}
 	for key, want := range map[string]bool{
-		"channels.slack": true, "channels.slack.token": true, "channels.slacker": false, "channels.slack.ui": false, "channels.slack.ui.font": false,
+		"channels.slack": true, "channels.slack.token": true, "channels.slacker": false, "channels.slack.ui": false,
+		"channels.slack.ui.font":  false,
 		"channels.slack.ui.theme": true, "b.c": false, "": false,
 	} {
 		if got := r.Needed(key); got != want {

@@ -11,7 +11,10 @@ import (
 
 func TestOtherSpellingsMeanTheSame(t *testing.T) {
 	t.Parallel()
-	got, unknown := manifest.CanonicalPermissions([]string{"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin", "fs_read"})
+	got, unknown := manifest.CanonicalPermissions([]string{
+		"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin",
+		"fs_read",
+	})
 	if d := cmp.Diff([]string{"exec", "network", "filesystem.read", "filesystem.write", "builtin.exec"}, got); d != "" || unknown != "" {
 		t.Errorf(`d = %q, want ""; unknown = %q, want ""`, d, unknown)
 	}

@@ -39,21 +39,45 @@ func TestRoutes(t *testing.T) {
 		owners map[string]string
 		want   []catalog.Conflict
 	}{
-		"apart":                  {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/b", "", ""), route("c", "/ab", "prefix", "")}},
-		"equal":                  {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "prefix", "")}, want: []catalog.Conflict{record("/a", "unresolved", "", "a/r", "b/r")}},
-		"pinned":                 {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "", "")}, owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "operator_pin", "a/r", "a/r", "b/r")}},
-		"replaced":               {in: []manifest.Extension{route("a", "/a", "", ""), over}, want: []catalog.Conflict{record("/a", "supersedes", "b/r", "a/r", "b/r")}},
-		"mismatch":               {in: []manifest.Extension{route("a", "/a", "", "plugin"), route("b", "/a", "", "")}, owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r")}},
+		"apart": {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/b", "", ""), route("c", "/ab", "prefix", "")}},
+		"equal": {
+			in:   []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "prefix", "")},
+			want: []catalog.Conflict{record("/a", "unresolved", "", "a/r", "b/r")},
+		},
+		"pinned": {
+			in:     []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "", "")},
+			owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "operator_pin", "a/r", "a/r", "b/r")},
+		},
+		"replaced": {
+			in:   []manifest.Extension{route("a", "/a", "", ""), over},
+			want: []catalog.Conflict{record("/a", "supersedes", "b/r", "a/r", "b/r")},
+		},
+		"mismatch": {
+			in:     []manifest.Extension{route("a", "/a", "", "plugin"), route("b", "/a", "", "")},
+			owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r")},
+		},
 		"exact does not contain": {in: []manifest.Extension{route("a", "/a", "exact", ""), route("b", "/a/b", "prefix", "")}},
 		"nested twice": {
-			in:   []manifest.Extension{route("a", "/a", "prefix", ""), route("b", "/a/b", "prefix", ""), route("c", "/a/b/c", "", ""), route("d", "/a-b", "", "")},
+			in: []manifest.Extension{
+				route("a", "/a", "prefix", ""), route("b", "/a/b", "prefix", ""), route("c", "/a/b/c", "", ""),
+				route("d", "/a-b", "", ""),
+			},
 			want: []catalog.Conflict{record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a/b", "longest_prefix", "", "b/r", "c/r")},
 		},
 		"a nested one stays when its prefix is contested": {
-			in:   []manifest.Extension{route("a", "/a", "prefix", ""), route("b", "/a", "prefix", ""), route("c", "/a/c", "", ""), route("d", "/a/d", "", "public")},
-			want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r", "d/r"), record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a", "unresolved", "", "a/r", "b/r")},
+			in: []manifest.Extension{
+				route("a", "/a", "prefix", ""), route("b", "/a", "prefix", ""), route("c", "/a/c", "", ""),
+				route("d", "/a/d", "", "public"),
+			},
+			want: []catalog.Conflict{
+				record("/a", "fatal_auth_mismatch", "", "a/r", "b/r", "d/r"),
+				record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a", "unresolved", "", "a/r", "b/r"),
+			},
 		},
-		"root": {in: []manifest.Extension{route("a", "/", "prefix", ""), route("b", "/b", "", "")}, want: []catalog.Conflict{record("/", "longest_prefix", "", "a/r", "b/r")}},
+		"root": {
+			in:   []manifest.Extension{route("a", "/", "prefix", ""), route("b", "/b", "", "")},
+			want: []catalog.Conflict{record("/", "longest_prefix", "", "a/r", "b/r")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +96,10 @@ func TestRoutes(t *testing.T) {
 func TestIDsThatAreTaken(t *testing.T) {
 	t.Parallel()
 	ext := func(id, origin string) manifest.Extension {
-		return manifest.Extension{ID: id, Origin: origin, Contributions: []manifest.Contribution{{ID: "t", Kind: "capability.agent-tool", Tool: &manifest.Tool{Name: "t"}}}}
+		return manifest.Extension{ID: id, Origin: origin, Contributions: []manifest.Contribution{{
+			ID: "t", Kind: "capability.agent-tool",
+			Tool: &manifest.Tool{Name: "t"},
+		}}}
 	}
 	names := func(list []*manifest.Extension) (out []string) {
 		for _, x := range list {
@@ -80,7 +107,10 @@ func TestIDsThatAreTaken(t *testing.T) {
 		}
 		return out
 	}
-	in := []manifest.Extension{ext("a", "bundled"), ext("A", "workspace"), ext("a", "remote"), ext("b", "global"), ext("B", "global"), ext("c", ""), ext("d", "config")}
+	in := []manifest.Extension{
+		ext("a", "bundled"), ext("A", "workspace"), ext("a", "remote"), ext("b", "global"), ext("B", "global"),
+		ext("c", ""), ext("d", "config"),
+	}
 	in[5].Contributions = append(in[5].Contributions, in[5].Contributions[0])
 	for range 5 {
 		rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
@@ -88,14 +118,16 @@ func TestIDsThatAreTaken(t *testing.T) {
 		if diff := cmp.Diff([]string{"a (bundled)", "a (remote)"}, names(r.Shadowed)); diff != "" {
 			t.Errorf("diff (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(map[string]string{"B": manifest.ReasonConflict, "b": manifest.ReasonConflict, "c": manifest.ReasonConflict}, r.Failed); diff != "" {
+		if diff := cmp.Diff(map[string]string{"B": manifest.ReasonConflict, "b": manifest.ReasonConflict, "c": manifest.ReasonConflict},
+			r.Failed); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		if diff := cmp.Diff([]string{"A (workspace)", "B (global)", "c (bundled)", "d (config)"}, names(r.Extensions)); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		if diff := cmp.Diff([]catalog.Conflict{
-			{Class: "runtime_id", Key: "B", Members: []string{"B", "b"}, Resolution: "fatal"}, {Class: "runtime_id", Key: "c/t", Members: []string{"c/t"}, Resolution: "fatal"},
+			{Class: "runtime_id", Key: "B", Members: []string{"B", "b"}, Resolution: "fatal"},
+			{Class: "runtime_id", Key: "c/t", Members: []string{"c/t"}, Resolution: "fatal"},
 		}, conflicts(r)); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
@@ -106,11 +138,13 @@ func TestIDsThatAreTaken(t *testing.T) {
 // is refused, also after a restart.
 func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 	t.Parallel()
-	first, second := manifest.Extension{ID: "tools-x", Origin: "global", Version: "1"}, manifest.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
+	first, second := manifest.Extension{ID: "tools-x", Origin: "global", Version: "1"},
+		manifest.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
 	second.DisabledReason = manifest.ReasonConflict
 	for _, order := range [][]manifest.Extension{{first, second}, {second, first}} { // after a restart
 		r := manifest.Resolve(order, nil)
-		if len(r.Failed) > 0 || len(r.Conflicts) > 0 || len(r.Extensions) != 1 || r.Extensions[0].Version != "1" || !r.Extensions[0].Active() || len(r.Refused) != 1 {
+		if len(r.Failed) > 0 || len(r.Conflicts) > 0 || len(r.Extensions) != 1 || r.Extensions[0].Version != "1" || !r.Extensions[0].Active() ||
+			len(r.Refused) != 1 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -124,7 +158,10 @@ func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	need := func(id, on string) capability.Module {
-		x := manifest.Extension{ID: id, Contributions: []manifest.Contribution{{ID: "t", Kind: "capability.agent-tool", Tool: &manifest.Tool{Name: id}}}}
+		x := manifest.Extension{ID: id, Contributions: []manifest.Contribution{{
+			ID: "t", Kind: "capability.agent-tool",
+			Tool: &manifest.Tool{Name: id},
+		}}}
 		if on != "" {
 			x.Contributions[0].DependsOn = &capability.Depends{Requires: []string{on}}
 		}

@@ -43,7 +43,8 @@ func (r *Resolved) surfaces(owners map[string]string) {
 	}
 	// Sorted, whatever lies beneath a path follows it: no pair is looked at twice.
 	slices.SortFunc(all, func(a, b surface) int {
-		return cmp.Or(cmp.Compare(a.method, b.method), cmp.Compare(a.route.Path, b.route.Path), cmp.Compare(a.runtime, b.runtime), cmp.Compare(a.at, b.at))
+		return cmp.Or(cmp.Compare(a.method, b.method), cmp.Compare(a.route.Path, b.route.Path), cmp.Compare(a.runtime, b.runtime),
+			cmp.Compare(a.at, b.at))
 	})
 	type clash struct{ key, way string }
 	clashes := make(map[clash][]surface)

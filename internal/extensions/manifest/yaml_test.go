@@ -58,7 +58,8 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		"long":      strings.Repeat("#", manifest.MaxYAMLBytes+1),
 	} {
 		_, err := manifest.YAMLToJSON([]byte(in), "why")
-		if e := capability.AsError(err); e == nil || e.Reason != "why" || e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge {
+		if e := capability.AsError(err); e == nil || e.Reason != "why" || e.Code != capability.CodeInvalidInput &&
+			e.Code != capability.CodeTooLarge {
 			t.Errorf("%s: %v", why, err)
 		}
 	}

@@ -67,7 +67,10 @@ func (c *Catalog) register(list []*command) {
 			c.commands[name] = group[0]
 			continue
 		}
-		record := catalog.Conflict{Class: "operator_command", Key: name, Resolution: "labelled", Remediation: "use one of the longer names, or /" + name + ":<extension id>"}
+		record := catalog.Conflict{
+			Class: "operator_command", Key: name, Resolution: "labelled",
+			Remediation: "use one of the longer names, or /" + name + ":<extension id>",
+		}
 		for _, cmd := range group {
 			record.Members = append(record.Members, cmd.runtime)
 		}

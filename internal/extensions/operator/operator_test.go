@@ -45,14 +45,32 @@ func TestNamesOfCommands(t *testing.T) {
 		in   []manifest.Extension
 		want map[string]string
 	}{
-		"alone":                  {[]manifest.Extension{command("a", "c", " Deploy ")}, map[string]string{"a/c": "deploy"}},
-		"two":                    {[]manifest.Extension{command("x.a", "c", "deploy"), command("x.b", "c", "deploy")}, map[string]string{"x.a/c": "a-deploy", "x.b/c": "b-deploy"}},
-		"equal labels":           {[]manifest.Extension{command("x.a", "c", "deploy"), command("y.a", "c", "deploy")}, map[string]string{"x.a/c": "x-a-deploy", "y.a/c": "y-a-deploy"}},
-		"one extension":          {[]manifest.Extension{twice}, map[string]string{"a/c": "a-c-go", "a/d": "a-d-go"}},
-		"a long name is wanted":  {[]manifest.Extension{command("x.a", "c", "go"), command("b", "c", "go"), command("z", "c", "a-go")}, map[string]string{"x.a/c": "x-a-go", "b/c": "b-go", "z/c": "a-go"}},
-		"long names meet":        {[]manifest.Extension{command("a", "c", "b-go"), command("x", "c", "b-go"), command("n.a-b", "c", "go"), command("y", "c", "go")}, map[string]string{"a/c": "a-b-go", "x/c": "x-b-go", "n.a-b/c": "n-a-b-go", "y/c": "y-go"}},
-		"label of three":         {[]manifest.Extension{command("1pass", "c", "go"), labelled(command("b", "c", "go"), "Ünï.x"), command("c", "c", "go")}, map[string]string{"1pass/c": "x1pass-go", "b/c": "x--n---x-go", "c/c": "c-go"}},
-		"punctuation is nothing": {[]manifest.Extension{command("a.b", "c", "go"), command("a-b", "c", "go")}, map[string]string{"a.b/c": "b-go", "a-b/c": "a-b-go"}},
+		"alone": {[]manifest.Extension{command("a", "c", " Deploy ")}, map[string]string{"a/c": "deploy"}},
+		"two": {
+			[]manifest.Extension{command("x.a", "c", "deploy"), command("x.b", "c", "deploy")},
+			map[string]string{"x.a/c": "a-deploy", "x.b/c": "b-deploy"},
+		},
+		"equal labels": {
+			[]manifest.Extension{command("x.a", "c", "deploy"), command("y.a", "c", "deploy")},
+			map[string]string{"x.a/c": "x-a-deploy", "y.a/c": "y-a-deploy"},
+		},
+		"one extension": {[]manifest.Extension{twice}, map[string]string{"a/c": "a-c-go", "a/d": "a-d-go"}},
+		"a long name is wanted": {
+			[]manifest.Extension{command("x.a", "c", "go"), command("b", "c", "go"), command("z", "c", "a-go")},
+			map[string]string{"x.a/c": "x-a-go", "b/c": "b-go", "z/c": "a-go"},
+		},
+		"long names meet": {[]manifest.Extension{
+			command("a", "c", "b-go"), command("x", "c", "b-go"), command("n.a-b", "c", "go"),
+			command("y", "c", "go"),
+		}, map[string]string{"a/c": "a-b-go", "x/c": "x-b-go", "n.a-b/c": "n-a-b-go", "y/c": "y-go"}},
+		"label of three": {[]manifest.Extension{
+			command("1pass", "c", "go"), labelled(command("b", "c", "go"), "Ünï.x"),
+			command("c", "c", "go"),
+		}, map[string]string{"1pass/c": "x1pass-go", "b/c": "x--n---x-go", "c/c": "c-go"}},
+		"punctuation is nothing": {
+			[]manifest.Extension{command("a.b", "c", "go"), command("a-b", "c", "go")},
+			map[string]string{"a.b/c": "b-go", "a-b/c": "a-b-go"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +91,8 @@ func TestNobodyIsLostAmongManyCommands(t *testing.T) {
 	for range 200 {
 		var list []manifest.Extension
 		for i := range 12 {
-			x := command(fmt.Sprintf("%c%c.%c-%d", 'a'+rune(rng.IntN(2)), "._"[rng.IntN(2)], 'a'+rune(rng.IntN(2)), i), "c", []string{"a", "b", "a-b", "b-a"}[rng.IntN(4)])
+			x := command(fmt.Sprintf("%c%c.%c-%d", 'a'+rune(rng.IntN(2)), "._"[rng.IntN(2)], 'a'+rune(rng.IntN(2)), i), "c",
+				[]string{"a", "b", "a-b", "b-a"}[rng.IntN(4)])
 			x.Label = []string{"", "a", "b", "a-b", "a.b"}[rng.IntN(5)]
 			list = append(list, x)
 		}
@@ -93,7 +112,8 @@ func TestNobodyIsLostAmongManyCommands(t *testing.T) {
 
 func TestReservedAndInvalidNames(t *testing.T) {
 	t.Parallel()
-	c := build(command("a", "c", "Stop"), command("b", "c", "9lives"), command("d", "c", "a b"), command("e", "c", ""), command("f", "c", "fine"))
+	c := build(command("a", "c", "Stop"), command("b", "c", "9lives"), command("d", "c", "a b"), command("e", "c", ""),
+		command("f", "c", "fine"))
 	want := map[string]string{"a/c": "reserved_command", "b/c": "invalid_command", "d/c": "invalid_command", "e/c": "invalid_command"}
 	if diff := cmp.Diff(want, c.Rejected()); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -117,9 +137,12 @@ func TestMatch(t *testing.T) {
 	twice.Contributions = append(twice.Contributions, command("t", "d", "two").Contributions...)
 	c := build(quiet, twice, command("a.one", "c", "deploy"), command("b.two", "c", "deploy"), command("p", "c", "phone"))
 	for line, want := range map[string]string{
-		"/phone": "p/c ", "  /PHONE  ": "p/c ", "/phone on  10m ": "p/c on  10m", "/phone\ton": "p/c on", "/phone\non\n": "p/c on", "/phone@bot on": "p/c on", "/phone:p x": "p/c x",
-		"/phone:P@bot": "p/c ", "/phone a\x00b\x1bc\td": "p/c abc\td", "/ping": "q.x/c ", "/ping \x00 ": "q.x/c ", "/ping now": "", "/deploy": "", "/deploy:a.one x": "a.one/c x",
-		"/one-deploy:a.one": "", "/DEPLOY:B.TWO": "b.two/c ", "/one-deploy": "a.one/c ", "/two:t": "", "phone on": "", "//phone": "", "/ phone": "", "/": "", "": "", "/phone:": "", "/:p": "", "/phone:q.x": "",
+		"/phone": "p/c ", "  /PHONE  ": "p/c ", "/phone on  10m ": "p/c on  10m", "/phone\ton": "p/c on", "/phone\non\n": "p/c on",
+		"/phone@bot on": "p/c on", "/phone:p x": "p/c x",
+		"/phone:P@bot": "p/c ", "/phone a\x00b\x1bc\td": "p/c abc\td", "/ping": "q.x/c ", "/ping \x00 ": "q.x/c ", "/ping now": "",
+		"/deploy": "", "/deploy:a.one x": "a.one/c x",
+		"/one-deploy:a.one": "", "/DEPLOY:B.TWO": "b.two/c ", "/one-deploy": "a.one/c ", "/two:t": "", "phone on": "", "//phone": "",
+		"/ phone": "", "/": "", "": "", "/phone:": "", "/:p": "", "/phone:q.x": "",
 	} {
 		got := ""
 		if m, ok := c.Match(line); ok {
@@ -139,7 +162,8 @@ func TestMatch(t *testing.T) {
 	long := strings.Repeat("ü", limit)
 	for line, want := range map[string]int{"/phone " + long: limit, "/phone x" + long: limit - 1, "/phone " + long[:8000]: 8000} {
 		if m, _ := c.Match(line); len(m.Args) != want || !utf8.ValidString(m.Args) {
-			t.Errorf("Match(%.10q, %d bytes) has %d bytes of arguments (valid UTF-8: %v), want %d", line, len(line), len(m.Args), utf8.ValidString(m.Args), want)
+			t.Errorf("Match(%.10q, %d bytes) has %d bytes of arguments (valid UTF-8: %v), want %d", line, len(line), len(m.Args),
+				utf8.ValidString(m.Args), want)
 		}
 	}
 }
@@ -151,7 +175,8 @@ func TestNatives(t *testing.T) {
 		x.Contributions[0].Command.NativeNames, x.Contributions[0].Command.Description = native, "does "+name
 		return x
 	}
-	c := build(named("a", "phone", map[string]string{"discord": "phonectl", "default": "tel"}), named("b", "mail", map[string]string{"default": "tel"}),
+	c := build(named("a", "phone", map[string]string{"discord": "phonectl", "default": "tel"}),
+		named("b", "mail", map[string]string{"default": "tel"}),
 		named("c", "chat", map[string]string{"discord": "mail"}), named("d", "plain", nil))
 	got := func(provider string) (out []string) {
 		for _, n := range c.Natives(provider) {
@@ -159,10 +184,12 @@ func TestNatives(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]string{"chat c/c does chat", "tel b/c does mail", "phonectl a/c does phone", "plain d/c does plain"}, got("discord")); diff != "" {
+	if diff := cmp.Diff([]string{"chat c/c does chat", "tel b/c does mail", "phonectl a/c does phone", "plain d/c does plain"},
+		got("discord")); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
-	if diff := cmp.Diff([]string{"chat c/c does chat", "mail b/c does mail", "phone a/c does phone", "plain d/c does plain"}, got("telegram")); diff != "" {
+	if diff := cmp.Diff([]string{"chat c/c does chat", "mail b/c does mail", "phone a/c does phone", "plain d/c does plain"},
+		got("telegram")); diff != "" {
 		t.Error("two that want one native name keep their own", diff)
 	}
 }
@@ -171,12 +198,16 @@ func TestSelectAuth(t *testing.T) {
 	t.Parallel()
 	auth := func(ext, id, alias string, methods ...manifest.AuthMethod) manifest.Extension {
 		return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
-			ID: "auth", Kind: "capability.provider-integration", Auth: &manifest.Auth{ProviderID: id, Aliases: []string{alias}, Methods: methods, DiscoveryOrder: len(ext)},
+			ID: "auth", Kind: "capability.provider-integration", Auth: &manifest.Auth{
+				ProviderID: id, Aliases: []string{alias}, Methods: methods,
+				DiscoveryOrder: len(ext),
+			},
 		}}}
 	}
 	method := func(id string, rank int) manifest.AuthMethod { return manifest.AuthMethod{ID: id, Rank: rank} }
 	list := []manifest.Extension{
-		auth("z.first", "Gemini", "google", method("oauth", 5), method("api-key", 1)), auth("a.second", "gemini", "g", method("OAuth", 5), method("token", 9)),
+		auth("z.first", "Gemini", "google", method("oauth", 5), method("api-key", 1)),
+		auth("a.second", "gemini", "g", method("OAuth", 5), method("token", 9)),
 		auth("m", "google", "x", method("device", 0)), auth("off", "gemini", "", method("best", 99)),
 	}
 	disabled := false
@@ -210,11 +241,17 @@ func TestSelectAuth(t *testing.T) {
 func TestRowsFollowTheStage(t *testing.T) {
 	t.Parallel()
 	x := command("x", "cmd", "go")
-	for _, kind := range []string{"surface.setup", "surface.cli", "surface.config", "surface.status", "surface.http-route", "service.background", "capability.agent-tool"} {
+	for _, kind := range []string{
+		"surface.setup", "surface.cli", "surface.config", "surface.status", "surface.http-route",
+		"service.background", "capability.agent-tool",
+	} {
 		x.Contributions = append(x.Contributions, manifest.Contribution{ID: kind[strings.IndexByte(kind, '.')+1:], Kind: kind})
 	}
 	static := []string{"x/cli", "x/config", "x/setup", "x/status"}
-	for stage, want := range map[string][]string{"": append([]string{"x/cli", "x/cmd"}, static[1:]...), "declared": static, "policy-approved": static, "failed": nil} {
+	for stage, want := range map[string][]string{
+		"": append([]string{"x/cli", "x/cmd"}, static[1:]...), "declared": static,
+		"policy-approved": static, "failed": nil,
+	} {
 		x.Stage = stage
 		if diff := cmp.Diff(want, build(x).RuntimeIDs()); len(want)+len(build(x).RuntimeIDs()) > 0 && diff != "" {
 			t.Errorf("%v: diff (-want +got):\n%s", stage, diff)
@@ -226,8 +263,12 @@ func TestViewShowsWhatRuns(t *testing.T) {
 	t.Parallel()
 	list := []manifest.Extension{command("a.one", "c", "deploy"), command("b.two", "c", "deploy")}
 	slack := manifest.Extension{ID: "slack", Contributions: []manifest.Contribution{{
-		ID: "adapter", Kind: "adapter.runtime", Actions: []capability.Action{"message.send", "message.edit"}, Provider: &manifest.Provider{Kind: "slack", Instances: []manifest.Instance{
-			{ID: "up"}, {ID: "down", Availability: manifest.Availability{Availability: capability.Availability{State: "unavailable", Reason: "token expired"}}},
+		ID: "adapter", Kind: "adapter.runtime", Actions: []capability.Action{"message.send", "message.edit"},
+		Provider: &manifest.Provider{Kind: "slack", Instances: []manifest.Instance{
+			{ID: "up"}, {ID: "down", Availability: manifest.Availability{Availability: capability.Availability{
+				State:  "unavailable",
+				Reason: "token expired",
+			}}},
 		}},
 	}}}
 	view := func(list ...manifest.Extension) operator.View {
@@ -255,7 +296,8 @@ func TestViewShowsWhatRuns(t *testing.T) {
 		}
 	}
 	want := []string{
-		"diagnostic:conflict:operator_command:deploy:labelled ready", "diagnostic:provider:messaging:slack:down unavailable", "diagnostic:provider:messaging:slack:up ready",
+		"diagnostic:conflict:operator_command:deploy:labelled ready", "diagnostic:provider:messaging:slack:down unavailable",
+		"diagnostic:provider:messaging:slack:up ready",
 		"diagnostic:slot:context-engine unavailable", "diagnostic:slot:memory unavailable",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -280,7 +322,8 @@ func FuzzMatch(f *testing.F) {
 		if !ok {
 			return
 		}
-		if !strings.HasPrefix(strings.TrimSpace(line), "/") || len(m.Args) > 1<<20 || !utf8.ValidString(m.Args) || strings.TrimSpace(m.Args) != m.Args {
+		if !strings.HasPrefix(strings.TrimSpace(line), "/") || len(m.Args) > 1<<20 || !utf8.ValidString(m.Args) ||
+			strings.TrimSpace(m.Args) != m.Args {
 			t.Fatalf("%q: %+v", line, m)
 		}
 		if again, ok := c.Match("/" + m.Name + " " + m.Args); !ok || again.Runtime != m.Runtime || again.Args != m.Args {

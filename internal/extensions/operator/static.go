@@ -190,7 +190,8 @@ func (c *StaticCatalogs) contribution(x *manifest.Extension, d *manifest.Contrib
 		row := CLI{Path: runtime, RuntimeID: runtime, Description: d.Description, Mode: "subcommand"}
 		if s := d.CLI; s != nil {
 			row = CLI{
-				Path: cmp.Or(s.Path, runtime), RuntimeID: runtime, Description: cmp.Or(s.Description, d.Description), Mode: cmp.Or(s.Mode, "subcommand"),
+				Path: cmp.Or(s.Path, runtime), RuntimeID: runtime, Description: cmp.Or(s.Description, d.Description),
+				Mode:        cmp.Or(s.Mode, "subcommand"),
 				Interactive: s.Interactive, NonInteractive: s.NonInteractive,
 			}
 		}
@@ -205,10 +206,12 @@ func (c *StaticCatalogs) channels(extensions []manifest.Extension) {
 	c.Diagnostics = append(c.Diagnostics, diagnostics...)
 	for _, ch := range channels {
 		c.Channels.Rows = append(c.Channels.Rows, Channel{
-			ID: ch.ID, Label: ch.Label, SelectionLabel: ch.SelectionLabel, DetailLabel: ch.DetailLabel, DocsPath: ch.DocsPath, DocsLabel: ch.DocsLabel,
-			Blurb: ch.Blurb, Order: ch.Order, Aliases: list(ch.Aliases), PreferOver: list(ch.PreferOver), SystemImage: ch.SystemImage,
-			SelectionDocsPrefix: ch.SelectionDocsPrefix, SelectionDocsOmitLabel: ch.SelectionDocsOmitLabel, SelectionExtras: list(ch.SelectionExtras),
-			ShowConfigured: ch.ShowConfigured, QuickstartAllowFrom: ch.QuickstartAllowFrom, ForceAccountBinding: ch.ForceAccountBinding,
+			ID: ch.ID, Label: ch.Label, SelectionLabel: ch.SelectionLabel, DetailLabel: ch.DetailLabel, DocsPath: ch.DocsPath,
+			DocsLabel: ch.DocsLabel,
+			Blurb:     ch.Blurb, Order: ch.Order, Aliases: list(ch.Aliases), PreferOver: list(ch.PreferOver), SystemImage: ch.SystemImage,
+			SelectionDocsPrefix: ch.SelectionDocsPrefix, SelectionDocsOmitLabel: ch.SelectionDocsOmitLabel,
+			SelectionExtras: list(ch.SelectionExtras),
+			ShowConfigured:  ch.ShowConfigured, QuickstartAllowFrom: ch.QuickstartAllowFrom, ForceAccountBinding: ch.ForceAccountBinding,
 			PreferSessionLookupForAnnounceTarget: ch.PreferSessionLookupForAnnounceTarget, Install: ch.Install, Dock: ch.Dock,
 		})
 		if ch.Dock != nil {

@@ -90,13 +90,15 @@ func TestAWarmRebuildReadsWhatChanged(t *testing.T) {
 	s := thousand()
 	b := builder(s)
 	cold := buildStatic(t, b)
-	if n := len(s.take()); n != 1000 || len(cold.Install.Rows) != 1000 || len(cold.Onboarding.Rows) != 1000 || len(cold.CLI.Rows) != 1000 || len(cold.Channels.Rows) != 1000 {
+	if n := len(s.take()); n != 1000 || len(cold.Install.Rows) != 1000 || len(cold.Onboarding.Rows) != 1000 || len(cold.CLI.Rows) != 1000 ||
+		len(cold.Channels.Rows) != 1000 {
 		t.Fatalf("n = %d, %d rows to install, diagnostics = %q; want 1000 rows in each list", n, len(cold.Install.Rows), cold.Diagnostics)
 	}
 	if again := buildStatic(t, b); len(s.take()) != 0 || again.Install.Etag != cold.Install.Etag || again.Channels.Etag != cold.Channels.Etag {
 		t.Error("it read again, or says something else")
 	}
-	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1), noon.Add(-time.Minute))
+	s.MapFS["ext0500/extension.json"] = file(strings.Replace(string(s.MapFS["ext0500/extension.json"].Data), `"1"`, `"2"`, 1),
+		noon.Add(-time.Minute))
 	changed := buildStatic(t, b)
 	if diff := cmp.Diff([]string{"ext0500/extension.json"}, s.take()); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -133,10 +135,16 @@ func TestNothingIsActivated(t *testing.T) {
 	if diff := cmp.Diff([]string{"boom/extension.json"}, s.take()); diff != "" {
 		t.Error("opened more than the manifest", diff)
 	}
-	if diff := cmp.Diff(operator.Install{ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"}, LocalPath: "boom", DefaultChoice: "local"}, c.Install.Rows[0]); diff != "" {
+	if diff := cmp.Diff(operator.Install{
+		ExtensionID: "boom", Name: "Boom", Origin: "bundled", Entries: []string{"main.js"},
+		LocalPath: "boom", DefaultChoice: "local",
+	}, c.Install.Rows[0]); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
-	if diff := cmp.Diff(operator.Onboarding{FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{}, Phases: []string{"ask"}, Outputs: []string{}}, c.Onboarding.Rows[0]); diff != "" {
+	if diff := cmp.Diff(operator.Onboarding{
+		FlowID: "f", RuntimeID: "boom/setup", Target: "setup-ui", Modes: []string{},
+		Phases: []string{"ask"}, Outputs: []string{},
+	}, c.Onboarding.Rows[0]); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if diff := cmp.Diff(operator.CLI{Path: "boom", RuntimeID: "boom/cli", Mode: "subcommand", Interactive: true}, c.CLI.Rows[0]); diff != "" {
@@ -202,7 +210,8 @@ func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	// A channel without values has every field too, with defaults.
-	empty := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`, noon)}})).Channels.Rows[0]
+	empty := buildStatic(t, builder(&spy{MapFS: fstest.MapFS{"x.json": file(`{"id":"x","channels":[{"id":"c","label":"C"}]}`,
+		noon)}})).Channels.Rows[0]
 	for name := range got {
 		if _, there := members(empty)[name]; !there {
 			t.Errorf("%s is left out", name)
@@ -221,7 +230,8 @@ func TestTheStrongestOriginWins(t *testing.T) {
 	}}
 	workspace := &spy{MapFS: fstest.MapFS{
 		"s/extension.json": file(`{"id":"SLACK","version":"2","channels":[{"id":"slack","label":"Slack (patched)","order":2}]}`, noon),
-		"bad.json":         file(`{"id":`, noon), "d1.json": file(`{"id":"dup"}`, noon), "d2.json": file(`{"id":"dup"}`, noon), "odd.json": file(`{"id":"odd","colour":1}`, noon),
+		"bad.json":         file(`{"id":`, noon), "d1.json": file(`{"id":"dup"}`, noon), "d2.json": file(`{"id":"dup"}`, noon),
+		"odd.json": file(`{"id":"odd","colour":1}`, noon),
 	}}
 	c := buildStatic(t, builder(bundled, workspace))
 	var channels, installs []string
@@ -238,7 +248,8 @@ func TestTheStrongestOriginWins(t *testing.T) {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	want := []string{
-		"0/slack.json: its origin is bundled, where it lies, not config", "1/bad.json: ", "1/odd.json: /colour is not a known field", "channel nameless of slack has no label",
+		"0/slack.json: its origin is bundled, where it lies, not config", "1/bad.json: ", "1/odd.json: /colour is not a known field",
+		"channel nameless of slack has no label",
 		"extension dup is not listed: registration-conflict", "package slack (bundled) stands behind one of a stronger origin",
 	}
 	if len(c.Diagnostics) != len(want) {
@@ -276,12 +287,18 @@ func TestOnDisk(t *testing.T) {
 	write(filepath.Join(home, "big.json"), strings.Repeat(" ", manifest.MaxBytes+1))
 	write(filepath.Join(home, "empty", "readme"), "")
 	write(filepath.Join(home, ".hidden.json"), `}`)
-	for name, target := range map[string]string{"link.json": filepath.Join(outside, "secret.json"), "dir": outside, "inside.json": "good/extension.json", "nowhere.json": "gone"} {
+	for name, target := range map[string]string{
+		"link.json": filepath.Join(outside, "secret.json"), "dir": outside,
+		"inside.json": "good/extension.json", "nowhere.json": "gone",
+	} {
 		if err := os.Symlink(target, filepath.Join(home, name)); err != nil {
 			t.Skip(err)
 		}
 	}
-	b := operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{{Path: home, Origin: "global"}, {Path: filepath.Join(home, "missing"), Origin: "config"}}})
+	b := operator.NewStaticBuilder(operator.StaticConfig{Dirs: []operator.Dir{
+		{Path: home, Origin: "global"},
+		{Path: filepath.Join(home, "missing"), Origin: "config"},
+	}})
 	c := buildStatic(t, b)
 	for _, x := range c.Extensions {
 		if x.ID != "good" {
@@ -311,7 +328,10 @@ func TestDockHints(t *testing.T) {
 	if diff := cmp.Diff([]string{"Use mrkdwn."}, d.PromptHints()); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"u123", "*", "c9"}, d.AllowFrom([]string{" slack:USER:U123", "*", "", "user:", "u123", "SLACK: c9 "})); diff != "" {
+	if diff := cmp.Diff([]string{"u123", "*", "c9"}, d.AllowFrom([]string{
+		" slack:USER:U123", "*", "", "user:", "u123",
+		"SLACK: c9 ",
+	})); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	if got := d.StripMentions("<@U1> hello <@U2>"); got != "hello" {

@@ -91,7 +91,8 @@ func Diagnostics(s *catalog.Snapshot, conflicts []catalog.Conflict) []Row {
 		if c.Winner == "" && c.Resolution != "labelled" && c.Resolution != "longest_prefix" {
 			state = capability.StateDegraded
 		}
-		out = append(out, diagnostic("conflict:"+c.Class+":"+c.Key+":"+c.Resolution, c.Winner, "Conflict over "+c.Key, cmp.Or(c.Remediation, c.Resolution), state, c))
+		out = append(out, diagnostic("conflict:"+c.Class+":"+c.Key+":"+c.Resolution, c.Winner, "Conflict over "+c.Key,
+			cmp.Or(c.Remediation, c.Resolution), state, c))
 	}
 	slices.SortStableFunc(out, func(a, b Row) int { return cmp.Compare(a.RowID, b.RowID) })
 	return out
@@ -138,7 +139,8 @@ func providers(s *catalog.Snapshot) []Row {
 		if state != "" && h.Eligible > 0 {
 			state = capability.StateDegraded
 		}
-		out = append(out, diagnostic("provider:"+string(key), "", "Provider "+string(key), fmt.Sprintf("%d of %d capabilities can be called", h.Eligible, h.Entries), state, h))
+		out = append(out, diagnostic("provider:"+string(key), "", "Provider "+string(key),
+			fmt.Sprintf("%d of %d capabilities can be called", h.Eligible, h.Entries), state, h))
 	}
 	return out
 }
@@ -154,7 +156,8 @@ func backends(s *catalog.Snapshot) []Row {
 		case capability.HealthDegraded:
 			state = capability.StateDegraded
 		}
-		out = append(out, diagnostic("backend:"+b.Class+":"+e.Runtime, e.Runtime, "Backend "+b.Class+" "+b.ID, cmp.Or(string(b.Health), "no word on its health"), state,
+		out = append(out, diagnostic("backend:"+b.Class+":"+e.Runtime, e.Runtime, "Backend "+b.Class+" "+b.ID,
+			cmp.Or(string(b.Health), "no word on its health"), state,
 			BackendHealth{Class: b.Class, ID: b.ID, Health: b.Health}))
 	}
 	return out

@@ -42,9 +42,12 @@ func TestConditions(t *testing.T) {
 func TestMalformedConditionsAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"().__class__", "platform", "platform.os", `platform.os = "linux"`, `"linux" == platform.os`, `platform.os == linux`, `platform.os in "linux"`, `platform.os in []`,
-		`platform.os in ["a"`, `platform.os in ["a",]`, "true true", "not", "not not true", "and", "true and", "(true", "true)", `platform.os == "x`, "__import__('os')", "true;", "TRUE",
-		`platform.os == "linux" # yes`, "env.HOME == 'x'", `platform.os not "x"`, strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100), strings.Repeat(" ", 2000) + "true",
+		"().__class__", "platform", "platform.os", `platform.os = "linux"`, `"linux" == platform.os`, `platform.os == linux`,
+		`platform.os in "linux"`, `platform.os in []`,
+		`platform.os in ["a"`, `platform.os in ["a",]`, "true true", "not", "not not true", "and", "true and", "(true", "true)",
+		`platform.os == "x`, "__import__('os')", "true;", "TRUE",
+		`platform.os == "linux" # yes`, "env.HOME == 'x'", `platform.os not "x"`, strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100),
+		strings.Repeat(" ", 2000) + "true",
 	} {
 		_, err := plan.ParseCondition(text)
 		if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput || e.Reason != plan.ReasonCondition {
@@ -54,7 +57,10 @@ func TestMalformedConditionsAreErrors(t *testing.T) {
 }
 
 func FuzzParseCondition(f *testing.F) {
-	for _, s := range []string{`platform.os in ["linux", 'darwin'] and not (platform_arch == "x64" or false)`, "().__class__", "not not", `"'`, "((((", "platform.os not in ['a']"} {
+	for _, s := range []string{
+		`platform.os in ["linux", 'darwin'] and not (platform_arch == "x64" or false)`, "().__class__", "not not",
+		`"'`, "((((", "platform.os not in ['a']",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

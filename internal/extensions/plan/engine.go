@@ -158,7 +158,8 @@ func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output string, err error) {
 	defer func() { // a step runs what others wrote
 		if p := recover(); p != nil {
-			err = capability.Wrap(capability.CodeInternal, "plan", "the step broke inside junctor", fmt.Errorf("%v\n%s", p, debug.Stack())).With(ReasonUnknown, "")
+			err = capability.Wrap(capability.CodeInternal, "plan", "the step broke inside junctor",
+				fmt.Errorf("%v\n%s", p, debug.Stack())).With(ReasonUnknown, "")
 		}
 	}()
 	if e.Programs == nil && (s.Type == Shell || s.Type == PowerShell || s.Type == VerifyCommand) {
@@ -181,7 +182,8 @@ func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output s
 		var there bool
 		there, err = e.Programs.Exists(ctx, j.Extension, name)
 		if err == nil && !there {
-			err = capability.Errorf(capability.CodeFailed, "plan", "%s is not installed on this machine", name).With(ReasonVerification, "install "+name+", then install the extension again")
+			err = capability.Errorf(capability.CodeFailed, "plan", "%s is not installed on this machine", name).With(ReasonVerification,
+				"install "+name+", then install the extension again")
 		}
 	case VerifyHTTP:
 		err = e.Fetcher.Check(ctx, s.URL)
@@ -191,7 +193,8 @@ func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output s
 		err = capability.Errorf(capability.CodeInvalidInput, "plan", "%.40q is not a kind of step", s.Type).With(ReasonStepType, "")
 	}
 	if err != nil && ctx.Err() != nil && outer.Err() == nil {
-		err = capability.Wrap(capability.CodeTimeout, "plan", fmt.Sprintf("the step took longer than %s", s.Timeout), err).With(ReasonTimeout, "raise the step's timeout, or split it")
+		err = capability.Wrap(capability.CodeTimeout, "plan", fmt.Sprintf("the step took longer than %s", s.Timeout), err).With(ReasonTimeout,
+			"raise the step's timeout, or split it")
 	}
 	return output, err
 }
@@ -205,7 +208,8 @@ func (e *Engine) run(ctx context.Context, j *Job, s *Step) (string, error) {
 	if err == nil && out.ExitCode != 0 {
 		last := strings.TrimSpace(out.Output)
 		last = outputOf(last[strings.LastIndexByte(last, '\n')+1:])
-		err = capability.Errorf(capability.CodeFailed, "plan", "the command ended with exit code %d: %s", out.ExitCode, last).With(ReasonCommand, "").Detail("exit_code", out.ExitCode)
+		err = capability.Errorf(capability.CodeFailed, "plan", "the command ended with exit code %d: %s", out.ExitCode, last).With(ReasonCommand,
+			"").Detail("exit_code", out.ExitCode)
 	}
 	return out.Output, err
 }
@@ -246,7 +250,8 @@ func (e *Engine) download(ctx context.Context, j *Job, s *Step) (string, error) 
 		return failed(err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); s.SHA256 != "" && got != s.SHA256 {
-		return "", capability.Errorf(capability.CodeFailed, "plan", "what came is not what was announced: its sha256 is %s", got).With(ReasonVerification, "ask the author; the file has changed, or somebody changed it")
+		return "", capability.Errorf(capability.CodeFailed, "plan", "what came is not what was announced: its sha256 is %s",
+			got).With(ReasonVerification, "ask the author; the file has changed, or somebody changed it")
 	}
 	if err := errors.Join(f.Chmod(0o644), j.Root.Rename(part, s.Target)); err != nil {
 		return failed(err)
@@ -272,7 +277,8 @@ func extract(ctx context.Context, j *Job, s *Step) error {
 	// source may be anything.
 	f, err := archive.OpenRegular(j.Root, s.Source)
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "plan", s.Source+" is not there, or no file", err).With(ReasonUnknown, "download it in an earlier step")
+		return capability.Wrap(capability.CodeFailed, "plan", s.Source+" is not there, or no file", err).With(ReasonUnknown,
+			"download it in an earlier step")
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -93,7 +93,8 @@ func (c *HTTPFetcher) admit(address string) error {
 	if public(ip) || c.cfg.Allow(ip) {
 		return nil
 	}
-	return refusedURL("the address leads into a private network").With(ReasonDownload, "give an address that everybody can reach, or install the file: junctor extensions install FILE.zip")
+	return refusedURL("the address leads into a private network").With(ReasonDownload,
+		"give an address that everybody can reach, or install the file: junctor extensions install FILE.zip")
 }
 
 func public(ip netip.Addr) bool {
@@ -102,7 +103,10 @@ func public(ip netip.Addr) bool {
 	}
 	// Shared, documentation, benchmark and reserved space, and the ways to write an
 	// IPv4 address in IPv6.
-	for _, p := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2001:db8::/32", "::/96"} {
+	for _, p := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2001:db8::/32", "::/96",
+	} {
 		if netip.MustParsePrefix(p).Contains(ip) {
 			return false
 		}
@@ -197,7 +201,8 @@ func (c *HTTPFetcher) get(ctx context.Context, address string) (*http.Response, 
 	if own, ok := errors.AsType[*capability.Error](err); ok {
 		return nil, own
 	}
-	return nil, capability.Wrap(capability.CodeFailed, "fetch", fmt.Sprintf("%.120s cannot be reached", u.Host), err).With(ReasonDownload, "check the address and the network")
+	return nil, capability.Wrap(capability.CodeFailed, "fetch", fmt.Sprintf("%.120s cannot be reached", u.Host), err).With(ReasonDownload,
+		"check the address and the network")
 }
 
 // Check reports whether the address answers with 2xx or 3xx. Reason

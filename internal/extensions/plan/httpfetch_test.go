@@ -67,7 +67,8 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/down", "/gone", "/meta", "/file", "/hop/xxxxxx"} {
-		if _, err := get(t, local(), s.URL+path, 100); capability.CodeOf(err) != capability.CodeFailed || capability.AsError(err).Reason != "download_failed" {
+		if _, err := get(t, local(), s.URL+path, 100); capability.CodeOf(err) != capability.CodeFailed ||
+			capability.AsError(err).Reason != "download_failed" {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -87,8 +88,10 @@ func TestOnlyPublicAddressesAreReached(t *testing.T) {
 	s := server(t)
 	c := plan.NewHTTPFetcher(plan.FetchConfig{})
 	for _, address := range []string{
-		s.URL + "/ok", "https://127.0.0.1:1/", "https://[::1]:1/", "https://10.0.0.1/", "https://169.254.169.254/", "https://[::ffff:127.0.0.1]/", "https://100.64.0.1/", "https://0.0.0.0/",
-		"https://[64:ff9b::7f00:1]/", "https://user@example.com/", "ftp://example.com/", "http://example.com/", "https:///x", ":", "https://localhost:1/",
+		s.URL + "/ok", "https://127.0.0.1:1/", "https://[::1]:1/", "https://10.0.0.1/", "https://169.254.169.254/",
+		"https://[::ffff:127.0.0.1]/", "https://100.64.0.1/", "https://0.0.0.0/",
+		"https://[64:ff9b::7f00:1]/", "https://user@example.com/", "ftp://example.com/", "http://example.com/", "https:///x", ":",
+		"https://localhost:1/",
 	} {
 		if _, err := get(t, c, address, 10); capability.CodeOf(err) != capability.CodeFailed {
 			t.Errorf("%s: %v", address, err)

@@ -13,8 +13,11 @@ import (
 func (c *checker) modern(w *wire) (string, error) {
 	kind := cmp.Or(w.Type, w.Action)
 	of := map[string]string{
-		"check_dependency": VerifyCommand, "download_binary": Download, "install_binary": Shell, "create_symlink": Shell, "verify_installation": Shell,
-		"set_config": WriteConfig, "detect_platform": DetectPlatform, "write_config": WriteConfig, "verify_command_exists": VerifyCommand, "test_command": Shell,
+		"check_dependency": VerifyCommand, "download_binary": Download, "install_binary": Shell, "create_symlink": Shell,
+		"verify_installation": Shell,
+		"set_config":          WriteConfig, "detect_platform": DetectPlatform, "write_config": WriteConfig,
+		"verify_command_exists": VerifyCommand,
+		"test_command":          Shell,
 	}[kind]
 	if of == "" {
 		return kind, nil

@@ -230,7 +230,10 @@ func (c *checker) step(w *wire) (s Step, err error) {
 	if _, known := needs(w.Type); !known {
 		return s, bad(ReasonStepType, "%.40q is not a kind of step", w.Type)
 	}
-	s = Step{ID: w.ID, Type: w.Type, URL: w.URL, Target: w.Target, SHA256: strings.ToLower(w.SHA256), Source: w.Source, Command: w.Command, Key: w.Key, Value: w.Value}
+	s = Step{
+		ID: w.ID, Type: w.Type, URL: w.URL, Target: w.Target, SHA256: strings.ToLower(w.SHA256), Source: w.Source, Command: w.Command,
+		Key: w.Key, Value: w.Value,
+	}
 	switch v := w.When.(type) {
 	case nil:
 	case bool:
@@ -323,7 +326,8 @@ func digest(sum string) error {
 	}
 	plain := len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
 	if !plain || strings.Trim(sum, sum[:1]) == "" {
-		return capability.Errorf(capability.CodeInvalidInput, "plan", "the sha256 %.80q is a placeholder, not a hash", sum).With(ReasonVerification, "put the real SHA-256 of the file there")
+		return capability.Errorf(capability.CodeInvalidInput, "plan", "the sha256 %.80q is a placeholder, not a hash",
+			sum).With(ReasonVerification, "put the real SHA-256 of the file there")
 	}
 	return nil
 }
@@ -341,12 +345,14 @@ func checkURL(text string) error {
 func confined(p *string) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(*p, "./"), "work/")
 	out := func() error {
-		return capability.Errorf(capability.CodeDenied, "plan", "%.120q is not beneath the extension's working folder", *p).With(ReasonTarget, "name a path relative to work/")
+		return capability.Errorf(capability.CodeDenied, "plan", "%.120q is not beneath the extension's working folder", *p).With(ReasonTarget,
+			"name a path relative to work/")
 	}
 	if name == "" || name == "work" {
 		name = "."
 	}
-	if path.IsAbs(name) || len(name) > 240 || strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) || len(name) > 1 && name[1] == ':' {
+	if path.IsAbs(name) || len(name) > 240 || strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) ||
+		len(name) > 1 && name[1] == ':' {
 		return out()
 	}
 	for part := range strings.SplitSeq(name, "/") {

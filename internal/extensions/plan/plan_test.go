@@ -78,15 +78,20 @@ func TestPlansAreCheckedBeforeAnyStepRuns(t *testing.T) {
 			t.Errorf("%s: %v", tt.why, err)
 		}
 	}
-	for permission, step := range map[string]string{"network": "{type: verify.http, url: 'https://a.test/'}", "exec": "{type: exec.powershell, command: x}", "filesystem.write": "{type: extract.zip, source: x}"} {
-		if _, _, err := plan.Parse([]byte("steps: ["+step+"]"), "", nil); reason(err) != plan.ReasonPermission || capability.AsError(err).Details["denied_permission"] != permission {
+	for permission, step := range map[string]string{
+		"network": "{type: verify.http, url: 'https://a.test/'}",
+		"exec":    "{type: exec.powershell, command: x}", "filesystem.write": "{type: extract.zip, source: x}",
+	} {
+		if _, _, err := plan.Parse([]byte("steps: ["+step+"]"), "", nil); reason(err) != plan.ReasonPermission ||
+			capability.AsError(err).Details["denied_permission"] != permission {
 			t.Errorf("%s: %v", permission, err)
 		}
 	}
 	if _, _, err := plan.Parse([]byte("id: other.x"), "tools.x", nil); reason(err) != plan.ReasonPlan {
 		t.Error(err)
 	}
-	if _, _, err := plan.Parse([]byte("steps: [{id: a, type: detect.platform}, {id: a, type: detect.platform}]"), "", nil); capability.AsError(err).Details["failed_step"] != "a" {
+	if _, _, err := plan.Parse([]byte("steps: [{id: a, type: detect.platform}, {id: a, type: detect.platform}]"), "",
+		nil); capability.AsError(err).Details["failed_step"] != "a" {
 		t.Error(err)
 	}
 }
@@ -202,11 +207,15 @@ func TestStepsRunInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"1/8 step_1 completed", "2/8 get completed", "3/8 unpack completed", "4/8 sh completed", "5/8 mac skipped", "6/8 has completed", "7/8 up completed", "8/8 conf completed"}
+	want := []string{
+		"1/8 step_1 completed", "2/8 get completed", "3/8 unpack completed", "4/8 sh completed", "5/8 mac skipped",
+		"6/8 has completed", "7/8 up completed", "8/8 conf completed",
+	}
 	if d := cmp.Diff(want, *reports); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]string{"echo hi"}, progs.ran); d != "" || string(r.Config["retries"]) != `{"n":3}` || len(r.Completed) != 7 || len(r.Skipped) != 1 {
+	if d := cmp.Diff([]string{"echo hi"}, progs.ran); d != "" || string(r.Config["retries"]) != `{"n":3}` || len(r.Completed) != 7 ||
+		len(r.Skipped) != 1 {
 		t.Errorf("result = %+v, want 7 steps completed and one skipped; diff (-want +got):\n%s", r, d)
 	}
 	if data, err := os.ReadFile(filepath.Join(j.Work, "tool/bin/tool")); err != nil || string(data) != "x" {
@@ -231,7 +240,10 @@ func TestAFailedStepEndsTheRunAndIsNamed(t *testing.T) {
 	}{
 		{"{id: s, type: exec.shell, command: x}", plan.ReasonCommand, plan.Engine{Programs: &programs{exit: 3}}},
 		{"{id: s, type: verify.command_exists, command: nothere}", plan.ReasonVerification, plan.Engine{Programs: &programs{}}},
-		{"{id: s, type: download.http, url: 'https://a.test/', target: x, sha256: " + wrong + "}", plan.ReasonVerification, plan.Engine{Fetcher: fetcher{}}},
+		{
+			"{id: s, type: download.http, url: 'https://a.test/', target: x, sha256: " + wrong + "}", plan.ReasonVerification,
+			plan.Engine{Fetcher: fetcher{}},
+		},
 		{"{id: s, type: extract.zip, source: x}", plan.ReasonUnknown, plan.Engine{}},
 	} {
 		j, reports := job(t, []byte("steps: ["+tt.step+", {type: detect.platform}]"), everything())

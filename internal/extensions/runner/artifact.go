@@ -145,7 +145,8 @@ func (b *ArtifactsBefore) walk(visit func(root *os.Root, name string, info fs.Fi
 
 // nameable keeps names out that cannot be shown or asked for.
 func nameable(name string) bool {
-	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' })
+	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name,
+		func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' })
 }
 
 // openArtifact opens what was seen, or nothing.

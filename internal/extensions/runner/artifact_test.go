@@ -52,7 +52,10 @@ func TestOnlyWhatTheRunMadeOrChanged(t *testing.T) {
 	write(t, work, "artifacts/plain", "<html>x")
 	write(t, work, "elsewhere.txt", "not one")
 	got, omitted := found(t, b)
-	want := []string{"changed.txt: text/plain; charset=utf-8: after it", "deep/new.json: application/json: {}", "plain: text/html; charset=utf-8: <html>x"}
+	want := []string{
+		"changed.txt: text/plain; charset=utf-8: after it", "deep/new.json: application/json: {}",
+		"plain: text/html; charset=utf-8: <html>x",
+	}
 	if d := cmp.Diff(want, got); d != "" || omitted != nil {
 		t.Errorf("diff (-want +got):\n%s; omitted = %q, want nil", d, omitted)
 	}
@@ -108,7 +111,8 @@ func TestMuchIsLeftOutAndSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, omitted := found(t, b)
-	if len(got) != runner.MaxArtifacts || len(omitted) != 4 || !strings.Contains(omitted[0], "more than 32 MiB") || !strings.Contains(omitted[3], "at most 64") {
+	if len(got) != runner.MaxArtifacts || len(omitted) != 4 || !strings.Contains(omitted[0], "more than 32 MiB") ||
+		!strings.Contains(omitted[3], "at most 64") {
 		t.Errorf("%d %q", len(got), omitted)
 	}
 }

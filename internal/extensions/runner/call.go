@@ -145,7 +145,8 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 			Text: cmp.Or(out.Stored, out.Output), Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
 		if capability.CodeOf(err) == capability.CodeUnavailable { // which would say that nothing was done
-			err = capability.Wrap(capability.CodeFailed, "runner", "the run is over, but its result could not be kept: "+capability.AsError(err).Message, err).
+			err = capability.Wrap(capability.CodeFailed, "runner", "the run is over, but its result could not be kept: "+
+				capability.AsError(err).Message, err).
 				With("result_not_kept", "look at what it did before you repeat it")
 		}
 		if err != nil {
@@ -160,7 +161,8 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 		metadata["artifacts_omitted"] = omitted
 	}
 	value, err := jsonx.Marshal(Reply{
-		Success: true, Output: out.Output, Metadata: metadata, Artifacts: kept, Run: c.Invocation, Started: start.UTC(), Ended: end.UTC(), Seconds: end.Sub(start).Seconds(),
+		Success: true, Output: out.Output, Metadata: metadata, Artifacts: kept, Run: c.Invocation, Started: start.UTC(), Ended: end.UTC(),
+		Seconds: end.Sub(start).Seconds(),
 	})
 	if err != nil {
 		return nil, ran, capability.Wrap(capability.CodeInternal, "runner", "the result could not be written", err)
@@ -170,7 +172,8 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 
 // watch begins to look for what an action that may write makes for others.
 func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []string, error) {
-	if p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(), func(name string) bool { return name == "filesystem.write" || name == "browser" }) {
+	if p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(),
+		func(name string) bool { return name == "filesystem.write" || name == "browser" }) {
 		return p.cfg.Artifacts(p.id)
 	}
 	return func(context.Context, Run) ([]Artifact, []string, error) { return nil, nil, nil }

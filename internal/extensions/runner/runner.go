@@ -138,7 +138,10 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 func (s *Source) batch() capability.Batch {
 	b := capability.Batch{Source: capability.OriginExtension}
 	for _, x := range s.list() {
-		p := &provider{cfg: s.cfg, key: capability.NewProviderKey("ext", capability.OriginExtension, x.Module.Extension), id: x.Module.Extension, digest: x.Module.Digest}
+		p := &provider{
+			cfg: s.cfg, key: capability.NewProviderKey("ext", capability.OriginExtension, x.Module.Extension), id: x.Module.Extension,
+			digest: x.Module.Digest,
+		}
 		b.Modules = append(b.Modules, p.module(x))
 		b.Providers = append(b.Providers, p)
 	}

@@ -44,7 +44,10 @@ func (r *recorder) Execute(ctx context.Context, run runner.Run) (runner.Outcome,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, run)
-	return runner.Outcome{Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Ran: capability.Ran{Tool: "t"}, Metadata: map[string]any{"exit_code": 0}}, r.fail
+	return runner.Outcome{
+		Output: fmt.Sprintf("%q", run.Route.Args), Kept: true, Ran: capability.Ran{Tool: "t"},
+		Metadata: map[string]any{"exit_code": 0},
+	}, r.fail
 }
 
 func (r *recorder) count() int {
@@ -93,7 +96,11 @@ func sample() runner.Extension {
 		},
 		Commands: []command.Command{{
 			Name: "sample", Permissions: []string{"exec"}, DefaultAction: "get", Actions: []command.Action{
-				{ID: "get", Runner: "exec.curl", Args: []command.Arg{{Name: "url", Required: true}, {Name: "depth", Type: "integer", Default: "1"}, {Name: "note"}}, Flags: []command.Flag{flag("head", true), flag("quiet", false)}, Timeout: time.Second},
+				{ID: "get", Runner: "exec.curl", Args: []command.Arg{
+					{Name: "url", Required: true},
+					{Name: "depth", Type: "integer", Default: "1"},
+					{Name: "note"},
+				}, Flags: []command.Flag{flag("head", true), flag("quiet", false)}, Timeout: time.Second},
 				{ID: "keep", Runner: "exec.curl", Cache: time.Minute, Permissions: []string{"network"}},
 				{ID: "sure", Runner: "exec.curl", Confirm: "always"},
 				{ID: "change", Runner: "db.exec"},
@@ -107,7 +114,10 @@ func sample() runner.Extension {
 
 func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 	t.Helper()
-	r := &rig{TB: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}), batches: make(chan capability.Batch)}
+	r := &rig{
+		TB: t, exec: exec, entries: make(map[string]capability.Contribution), news: make(chan struct{}),
+		batches: make(chan capability.Batch),
+	}
 	r.results = session.NewResults(session.ResultsConfig{Store: &leaving{Store: sessiontest.NewMemory(), away: &r.away}})
 	effect := func(permissions []string) capability.Effect {
 		if slices.Contains(permissions, "network") {
@@ -117,7 +127,8 @@ func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 	}
 	src := runner.New(runner.Config{
 		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec, "db": exec},
-		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results, Running: &r.running, QueueWait: time.Minute, Effect: effect,
+		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results,
+		Running: &r.running, QueueWait: time.Minute, Effect: effect,
 	}, func() []runner.Extension { return []runner.Extension{sample()} }, r.news)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -141,8 +152,9 @@ func (r *rig) take() {
 func (r *rig) call(kind, name, input string) (runner.Reply, error) {
 	r.Helper()
 	out, err := r.by.Invoke(r.Context(), capability.Call{
-		Invocation: "run_1", Member: capability.Member{Module: "tools.sample", Kind: kind, Name: name}, Session: "s", Principal: capability.Principal{ID: "agent:x"},
-		Input: json.RawMessage(input), Progress: func(capability.Chunk) {},
+		Invocation: "run_1", Member: capability.Member{Module: "tools.sample", Kind: kind, Name: name}, Session: "s",
+		Principal: capability.Principal{ID: "agent:x"},
+		Input:     json.RawMessage(input), Progress: func(capability.Chunk) {},
 	})
 	var reply runner.Reply
 	if err == nil {
@@ -171,7 +183,8 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 		"command:sample.refused": {capability.StateUnconfigured, capability.EffectExternal, false, 0},
 	} {
 		c := r.entries[name]
-		if c.Availability.State != want.state || c.Effect != want.effect || c.Approval != want.confirm || c.Timeout != want.time || c.Provider != r.by.Key() {
+		if c.Availability.State != want.state || c.Effect != want.effect || c.Approval != want.confirm || c.Timeout != want.time ||
+			c.Provider != r.by.Key() {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -179,7 +192,10 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c := catalogtest.New(t)
-	if _, _, err := c.Replace(capability.Batch{Source: "extension", Modules: []capability.Module{r.module}, Providers: []capability.Provider{r.by}}); err != nil {
+	if _, _, err := c.Replace(capability.Batch{
+		Source: "extension", Modules: []capability.Module{r.module},
+		Providers: []capability.Provider{r.by},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if rejected := c.Snapshot().Rejected(); len(rejected) != 0 {
@@ -190,7 +206,8 @@ func TestEachActionHasAnEntryAndToolsTheirWay(t *testing.T) {
 func TestWhatARunnerNeedsMustBeDeclared(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, &recorder{needs: []string{"exec"}}, queue.Rates{})
-	if _, err := r.call("command", "sample.keep", `{}`); capability.AsError(err).Reason != "permission_denied" || !strings.Contains(err.Error(), "exec") || r.exec.count() != 0 {
+	if _, err := r.call("command", "sample.keep", `{}`); capability.AsError(err).Reason != "permission_denied" ||
+		!strings.Contains(err.Error(), "exec") || r.exec.count() != 0 {
 		t.Error(err)
 	}
 	if _, err := r.call("command", "sample.get", `{"args":["https://a"]}`); err != nil {
@@ -203,7 +220,10 @@ func TestWordsAndObjectsMeanTheSame(t *testing.T) {
 	for _, tt := range []struct{ name, kind, member, input, want, code string }{
 		{"words", "command", "sample.get", `{"args":["https://a","2"]}`, `["https://a" "2"]`, ""},
 		{"a word stays one, whatever it holds", "command", "sample.get", `{"args":["a b; $(c) 'd' \"e\" \\"]}`, `["a b; $(c) 'd' \"e\" \\"]`, ""},
-		{"an object", "contribution", "tool.sample.get", `{"url":"a b","head":"x y","quiet":true,"depth":3}`, `["--head=x y" "--quiet" "a b" "3"]`, ""},
+		{
+			"an object", "contribution", "tool.sample.get", `{"url":"a b","head":"x y","quiet":true,"depth":3}`,
+			`["--head=x y" "--quiet" "a b" "3"]`, "",
+		},
 		{"a switch that is off", "contribution", "tool.sample.get", `{"url":"a","quiet":false}`, `["a"]`, ""},
 		{"a default between", "contribution", "tool.sample.get", `{"url":"a","note":"n"}`, `["a" "1" "n"]`, ""},
 		{"a large number", "contribution", "tool.sample.get", `{"url":"a","depth":9007199254740993}`, `["a" "9007199254740993"]`, ""},
@@ -285,7 +305,8 @@ func TestAFailureLeavesNothing(t *testing.T) {
 	if exec.count() != 2 {
 		t.Error("a failure was kept")
 	}
-	if _, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"}, session.Reader{Extension: "tools.sample"}); capability.CodeOf(err) != capability.CodeNotFound {
+	if _, err := r.results.Last(t.Context(), session.Owner{Principal: "agent:x", Session: "s"},
+		session.Reader{Extension: "tools.sample"}); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Error(err)
 	}
 }

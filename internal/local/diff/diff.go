@@ -63,7 +63,8 @@ func (r *renderer) render(ctx context.Context, c capability.Call) (capability.Re
 	}
 	for _, side := range []struct{ name, text string }{{"before", p.Before}, {"after", p.After}} {
 		if len(side.text) > MaxText {
-			return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opRender, "%s has %d bytes; the limit is %d", side.name, len(side.text), MaxText)
+			return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opRender, "%s has %d bytes; the limit is %d", side.name,
+				len(side.text), MaxText)
 		}
 	}
 	a, b := split(p.Before), split(p.After)

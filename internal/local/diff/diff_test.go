@@ -107,7 +107,8 @@ func TestRefusals(t *testing.T) {
 		before, format string
 		code           capability.Code
 	}{
-		"large": {strings.Repeat("x", MaxText+1), "", capability.CodeTooLarge}, "png": {"x", "png", capability.CodeInvalidInput}, "other": {"x", "pdf", capability.CodeInvalidInput},
+		"large": {strings.Repeat("x", MaxText+1), "", capability.CodeTooLarge}, "png": {"x", "png", capability.CodeInvalidInput},
+		"other": {"x", "pdf", capability.CodeInvalidInput},
 	} {
 		if _, err := call(t, Config{}, c.before, "y", c.format); err == nil || capability.AsError(err).Code != c.code {
 			t.Errorf("%s: %v", name, err)
@@ -126,7 +127,8 @@ func TestKeep(t *testing.T) {
 		name, media = n, m
 		return "blob:1", nil
 	}}, "x\n", "y\nz\n", "html")
-	if err != nil || out.ArtifactRef != "blob:1" || out.URL != "" || name != "changes.html" || media != "text/html; charset=utf-8" || out.Added != 2 || out.Removed != 1 {
+	if err != nil || out.ArtifactRef != "blob:1" || out.URL != "" || name != "changes.html" || media != "text/html; charset=utf-8" ||
+		out.Added != 2 || out.Removed != 1 {
 		t.Errorf("out = %+v, name = %q, media = %q, err = %v; want blob:1, changes.html, HTML, 2 added, 1 removed", out, name, media, err)
 	}
 }

@@ -58,7 +58,8 @@ func page(a, b []string, ops []op, counts result) []byte {
 	rows, hidden := 0, 0
 	for _, h := range hunks(a, b, ops) {
 		if rows < maxRows {
-			fmt.Fprintf(&out, "<tr class=\"hunk\"><td class=\"n\"></td><td class=\"n\"></td><td>@@ -%s +%s @@</td></tr>\n", span(h.a0, h.a1), span(h.b0, h.b1))
+			fmt.Fprintf(&out, "<tr class=\"hunk\"><td class=\"n\"></td><td class=\"n\"></td><td>@@ -%s +%s @@</td></tr>\n", span(h.a0, h.a1),
+				span(h.b0, h.b1))
 		}
 		h.each(a, b, func(sign byte, before, after int, text string) {
 			if rows++; rows > maxRows {
@@ -70,7 +71,8 @@ func page(a, b []string, ops []op, counts result) []byte {
 			if short {
 				text += "…"
 			}
-			fmt.Fprintf(&out, "<tr class=\"%s\"><td class=\"n\">%s</td><td class=\"n\">%s</td><td>%c%s</td></tr>\n", class, digits(before), digits(after), sign, html.EscapeString(visible(text)))
+			fmt.Fprintf(&out, "<tr class=\"%s\"><td class=\"n\">%s</td><td class=\"n\">%s</td><td>%c%s</td></tr>\n", class, digits(before),
+				digits(after), sign, html.EscapeString(visible(text)))
 		})
 	}
 	out.WriteString("</table>\n")

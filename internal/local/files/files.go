@@ -121,7 +121,8 @@ func openRegular(op string, p roots.Place) (*os.File, fs.FileInfo, error) {
 	case err != nil:
 		return nil, nil, roots.Explain(op, p.Rel, err)
 	case info.IsDir():
-		return nil, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s is a directory", p.Rel).With("is_a_directory", "list it with fs.list")
+		return nil, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s is a directory", p.Rel).With("is_a_directory",
+			"list it with fs.list")
 	}
 	return nil, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s is not a regular file", p.Rel).With("not_a_file", "")
 }

@@ -51,7 +51,10 @@ func setup(t *testing.T) *fixture {
 	if err := syscall.Mkfifo(filepath.Join(base, "work/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := roots.Open([]roots.Root{{ID: "work", Path: filepath.Join(base, "work")}, {ID: "fixed", Path: filepath.Join(base, "fixed"), ReadOnly: true}})
+	set, err := roots.Open([]roots.Root{
+		{ID: "work", Path: filepath.Join(base, "work")},
+		{ID: "fixed", Path: filepath.Join(base, "fixed"), ReadOnly: true},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,12 +287,21 @@ func TestRefusals(t *testing.T) {
 		{"list through a link", "fs.list", `{"path":"out"}`, capability.CodeDenied, violation},
 		{"list a file", "fs.list", `{"path":"b.txt"}`, capability.CodeInvalidInput, "not_a_directory"},
 		{"list an unknown root", "fs.list", `{"rootId":"nope"}`, capability.CodeNotFound, "unknown_root"},
-		{"list with too many patterns", "fs.list", `{"ignore":[` + strings.Repeat(`"x",`, maxPatterns) + `"x"]}`, capability.CodeInvalidInput, ""},
+		{
+			"list with too many patterns", "fs.list", `{"ignore":[` + strings.Repeat(`"x",`, maxPatterns) + `"x"]}`, capability.CodeInvalidInput,
+			"",
+		},
 		{"write by traversal", "fs.writeText", `{"path":"../x","text":"","createDirectories":true}`, capability.CodeDenied, violation},
 		{"write through a link", "fs.writeText", `{"path":"secret","text":""}`, capability.CodeDenied, violation},
 		{"write through a link inside", "fs.writeText", `{"path":"inner","text":""}`, capability.CodeDenied, violation},
-		{"write below a linked directory", "fs.writeText", `{"path":"out/new/x","text":"","createDirectories":true}`, capability.CodeDenied, violation},
-		{"write into a git directory", "fs.writeText", `{"path":"dir/.GIT/config","text":"","createDirectories":true}`, capability.CodeDenied, violation},
+		{
+			"write below a linked directory", "fs.writeText", `{"path":"out/new/x","text":"","createDirectories":true}`, capability.CodeDenied,
+			violation,
+		},
+		{
+			"write into a git directory", "fs.writeText", `{"path":"dir/.GIT/config","text":"","createDirectories":true}`, capability.CodeDenied,
+			violation,
+		},
 		{"write without the directory", "fs.writeText", `{"path":"no/x","text":""}`, capability.CodeNotFound, "not_found"},
 		{"write over an existing file", "fs.writeText", `{"path":"b.txt","text":"","overwrite":false}`, capability.CodeConflict, "exists"},
 		{"write over a directory", "fs.writeText", `{"path":"dir","text":""}`, capability.CodeInvalidInput, "is_a_directory"},
@@ -298,7 +310,10 @@ func TestRefusals(t *testing.T) {
 		{"write over a protected file", "fs.writeText", `{"path":"a.go","text":""}`, capability.CodeFailed, "permission_denied"},
 		{"write into a read-only root", "fs.writeText", `{"rootId":"fixed","path":"x","text":""}`, capability.CodeDenied, "read_only"},
 		{"write what is not UTF-8", "fs.writeText", "{\"path\":\"x\",\"text\":\"\xff\"}", capability.CodeInvalidInput, ""},
-		{"write too much", "fs.writeText", `{"path":"x","text":"` + strings.Repeat("x", maxText+1) + `"}`, capability.CodeTooLarge, "text_too_large"},
+		{
+			"write too much", "fs.writeText", `{"path":"x","text":"` + strings.Repeat("x", maxText+1) + `"}`, capability.CodeTooLarge,
+			"text_too_large",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

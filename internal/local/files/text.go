@@ -119,7 +119,8 @@ func (f *files) writeText(ctx context.Context, c capability.Call) (capability.Re
 		return capability.Result{}, err
 	}
 	if len(p.Text) > maxText {
-		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opWrite, "the text is larger than %d bytes", maxText).With("text_too_large", "")
+		return capability.Result{}, capability.Errorf(capability.CodeTooLarge, opWrite, "the text is larger than %d bytes",
+			maxText).With("text_too_large", "")
 	}
 	place, err := f.named(opWrite, p.RootID, p.Path)
 	if err != nil {

@@ -157,7 +157,8 @@ func (g *gitops) read(ctx context.Context, op string, t tree, args ...string) (s
 	if result.ExitCode == 0 {
 		return result.Stdout, nil
 	}
-	return sandbox.Output{}, capability.Errorf(capability.CodeFailed, op, "git failed: %s", firstLine(t.hide(result.Stderr.Text()))).With("git_failed", "")
+	return sandbox.Output{}, capability.Errorf(capability.CodeFailed, op, "git failed: %s",
+		firstLine(t.hide(result.Stderr.Text()))).With("git_failed", "")
 }
 
 // operation is GitOperation on the wire. stdout holds both streams in the order

@@ -97,13 +97,16 @@ func Functions(cfg Config) []host.Function {
 	if cfg.DB == nil {
 		unavailable = "this server has no database"
 	}
-	function := func(id capability.Action, effect capability.Effect, permission string, handle func(context.Context, string, json.RawMessage) (any, error)) host.Function {
+	function := func(id capability.Action, effect capability.Effect, permission string,
+		handle func(context.Context, string, json.RawMessage) (any, error),
+	) host.Function {
 		return host.Function{
 			ID: string(id), Action: id, Effect: effect, Permissions: []string{permission}, Timeout: handleTimeout, Unavailable: unavailable,
 			Handle: func(ctx context.Context, c capability.Call) (capability.Result, error) {
 				workspace := m.cfg.Workspace(ctx, c)
 				if workspace == "" {
-					return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, string(id), "the call belongs to no workspace, so there is no memory for it")
+					return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, string(id),
+						"the call belongs to no workspace, so there is no memory for it")
 				}
 				value, err := handle(ctx, workspace, c.Input)
 				if err != nil {
@@ -167,7 +170,8 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 		return nil, err
 	}
 	if len(p.Text) > MaxText {
-		return nil, capability.Errorf(capability.CodeTooLarge, op, "the text has %d bytes; the limit is %d", len(p.Text), MaxText).With("text_too_large", "store a summary, or several items")
+		return nil, capability.Errorf(capability.CodeTooLarge, op, "the text has %d bytes; the limit is %d", len(p.Text),
+			MaxText).With("text_too_large", "store a summary, or several items")
 	}
 	if strings.TrimSpace(p.Text) == "" {
 		return nil, invalid(op, "there is nothing in the text to remember")
@@ -239,9 +243,11 @@ func (m *memory) get(ctx context.Context, workspace string, input json.RawMessag
 	}
 	var it item
 	var tags string
-	err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT id, text, tags FROM memory_items WHERE id = ? AND workspace = ?`, id, workspace).Scan(&it.ID, &it.Text, &tags)
+	err = m.cfg.DB.SQL().QueryRowContext(ctx, `SELECT id, text, tags FROM memory_items WHERE id = ? AND workspace = ?`, id,
+		workspace).Scan(&it.ID, &it.Text, &tags)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, capability.Errorf(capability.CodeNotFound, op, "there is no memory %q", short(id)).With("memory_not_found", "find its id with memory.search")
+		return nil, capability.Errorf(capability.CodeNotFound, op, "there is no memory %q", short(id)).With("memory_not_found",
+			"find its id with memory.search")
 	}
 	if err == nil {
 		err = jsonx.Unmarshal([]byte(tags), &it.Tags)

@@ -48,7 +48,10 @@ func on(t testing.TB, db *store.DB, limit int) rig {
 		t.Fatal(err)
 	}
 	h := host.New(host.Config{})
-	if err := h.Register(memory.Functions(memory.Config{DB: db, Limit: limit, Now: func() time.Time { return time.Unix(1, 0) }})...); err != nil {
+	if err := h.Register(memory.Functions(memory.Config{
+		DB: db, Limit: limit,
+		Now: func() time.Time { return time.Unix(1, 0) },
+	})...); err != nil {
 		t.Fatal(err)
 	}
 	return rig{t, h}
@@ -129,7 +132,8 @@ func TestStoreSearchGetForget(t *testing.T) {
 		if !strings.HasPrefix(id, "mem_") || len(id) != 36 || id == other {
 			t.Errorf(`id = %q, want it to begin with "mem_" and other than %q; len(id) = %v, want 36`, id, other, len(id))
 		}
-		if diff := cmp.Diff(found{ID: id, Text: "The café opens at nine", Tags: []string{"hours", "place"}}, r.do("a", "memory.get", in{"id": id}).Item); diff != "" {
+		if diff := cmp.Diff(found{ID: id, Text: "The café opens at nine", Tags: []string{"hours", "place"}},
+			r.do("a", "memory.get", in{"id": id}).Item); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
 		hits := r.do("a", "memory.search", in{"query": "when does the CAFE open, opens?"}).Items
@@ -139,7 +143,8 @@ func TestStoreSearchGetForget(t *testing.T) {
 		if again := r.do("a", "memory.search", in{"query": "when does the CAFE open, opens?"}).Items; !cmp.Equal(hits, again) {
 			t.Error("the ranking changed")
 		}
-		if hits := r.do("a", "memory.search", in{"query": "opens", "filter": in{"tags": []string{"hours", "place"}}}).Items; len(hits) != 1 || hits[0].ID != id {
+		if hits := r.do("a", "memory.search", in{"query": "opens", "filter": in{"tags": []string{"hours", "place"}}}).Items; len(hits) != 1 ||
+			hits[0].ID != id {
 			t.Errorf("%+v", hits)
 		}
 		if hits := r.do("a", "memory.search", in{"query": "opens", "limit": 1}).Items; len(hits) != 1 {
@@ -183,12 +188,17 @@ func TestWorkspacesDoNotSeeEachOther(t *testing.T) {
 func TestQueriesAreWordsOnly(t *testing.T) {
 	each(t, func(t *testing.T, open opener) {
 		r := open(t, 0)
-		for _, text := range []string{"alpha beta", "NEAR the river", "日本語のメモ", "Straße nach Łódź", "привет МИР", "e\u0301clair", strings.Repeat("long", 100), "under_score x:y", "tags workspace words"} {
+		for _, text := range []string{
+			"alpha beta", "NEAR the river", "日本語のメモ", "Straße nach Łódź", "привет МИР",
+			"e\u0301clair", strings.Repeat("long", 100), "under_score x:y", "tags workspace words",
+		} {
 			r.do("a", "memory.store", in{"text": text})
 		}
 		for query, want := range map[string]int{
-			`alpha" OR "zeta`: 1, `NOT alpha`: 1, `alpha AND gamma`: 1, `NEAR(alpha beta, 1)`: 2, `alph*`: 0, `words : alpha`: 2, `^alpha`: 1, `-alpha`: 1, `"`: 0, `'; DROP TABLE memory_items; --`: 0,
-			`()`: 0, `日本`: 1, `メモ`: 1, `strasse lodz`: 1, `ПРИВЕТ`: 1, `éclair`: 1, strings.Repeat("LONG", 100): 1, `score`: 1, "\x00alpha\x00": 1, `{workspace tags} : x`: 2, `   `: 0,
+			`alpha" OR "zeta`: 1, `NOT alpha`: 1, `alpha AND gamma`: 1, `NEAR(alpha beta, 1)`: 2, `alph*`: 0, `words : alpha`: 2, `^alpha`: 1,
+			`-alpha`: 1, `"`: 0, `'; DROP TABLE memory_items; --`: 0,
+			`()`: 0, `日本`: 1, `メモ`: 1, `strasse lodz`: 1, `ПРИВЕТ`: 1, `éclair`: 1, strings.Repeat("LONG", 100): 1, `score`: 1,
+			"\x00alpha\x00": 1, `{workspace tags} : x`: 2, `   `: 0,
 		} {
 			if got := r.search("a", query); len(got) != want {
 				t.Errorf("%q finds %q", query, got)
@@ -263,7 +273,10 @@ func TestUnavailableWithoutADatabase(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := open(t, 0).host.Invoke(ctx, capability.Call{Action: "memory.search", Principal: capability.Principal{ID: "a"}, Input: []byte(`{"query":"x"}`)})
+	_, err := open(t, 0).host.Invoke(ctx, capability.Call{
+		Action: "memory.search", Principal: capability.Principal{ID: "a"},
+		Input: []byte(`{"query":"x"}`),
+	})
 	if err == nil || errors.Is(err, context.Canceled) && capability.AsError(err).Code != capability.CodeCancelled {
 		t.Error(err)
 	}

@@ -126,7 +126,8 @@ func (m *memory) candidates(ctx context.Context, workspace string, tags, terms [
 		JOIN memory_items i ON i.rowid = r`, ""
 	if m.cfg.DB.Shared() {
 		statement = `SELECT i.id, i.text, i.tags FROM
-			(SELECT rowid AS r FROM memory_index, CAST(CAST(?1 AS text) AS tsquery) q WHERE words @@ q ORDER BY ts_rank(words, q) DESC, rowid LIMIT ?2) AS c
+			(SELECT rowid AS r FROM memory_index, CAST(CAST(?1 AS text) AS tsquery) q WHERE words @@ q ORDER BY ts_rank(words,
+			q) DESC, rowid LIMIT ?2) AS c
 			JOIN memory_items i ON i.rowid = r`
 		query = lexemes(workspace, tags, terms)
 	} else {

@@ -72,7 +72,8 @@ const storeTimeout = 2 * time.Second
 func (a *Admission) nodeToken(value string) (policy.Token, error) {
 	t, err := a.tokens.Token(value)
 	if err == nil && t.Role != capability.RoleNode {
-		err = capability.Errorf(capability.CodeDenied, "nodes.join", "this token has the role %s, and devices join with one of role node", t.Role).
+		err = capability.Errorf(capability.CodeDenied, "nodes.join", "this token has the role %s, and devices join with one of role node",
+			t.Role).
 			With("denied", "make one with: junctor tokens create --role node")
 	}
 	return t, err
@@ -157,7 +158,8 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 			return messaging.Identity{}, err
 		}
 		if !ok {
-			return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "this key is not enrolled").With("unknown_key", "")
+			return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join",
+				"this key is not enrolled").With("unknown_key", "")
 		}
 	} else {
 		t, err := a.nodeToken(c.Token.Reveal())
@@ -171,7 +173,8 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 	if _, ok, err := a.standing(ctx, n); err != nil {
 		return messaging.Identity{}, err
 	} else if !ok {
-		return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "the token that let %s in has ended", n.ID).With("invalid_token", "")
+		return messaging.Identity{}, capability.Errorf(capability.CodeUnauthenticated, "nodes.join", "the token that let %s in has ended",
+			n.ID).With("invalid_token", "")
 	}
 	subscribe, publish := wire.Permissions(n.ID)
 	return messaging.Identity{ID: n.ID, Subscribe: subscribe, Publish: publish}, nil
@@ -202,7 +205,8 @@ func (a *Admission) token(ctx context.Context, node string) (policy.Token, error
 	if err != nil || ok && stands {
 		return t, err
 	}
-	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more", node).With("invalid_token", "")
+	return policy.Token{}, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s is not admitted any more",
+		node).With("invalid_token", "")
 }
 
 // Gone reports whether a node is certainly not admitted any more: its row or its token
@@ -271,7 +275,8 @@ func (a *Admission) Key(ctx context.Context, node string) (ed25519.PublicKey, er
 		return nil, err
 	}
 	if !ok || n.Key == "" {
-		return nil, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s has no key", node).With("unknown_key", "it shows its token instead")
+		return nil, capability.Errorf(capability.CodeUnauthenticated, "nodes", "the node %s has no key", node).With("unknown_key",
+			"it shows its token instead")
 	}
 	return wire.PublicKey(n.Key)
 }

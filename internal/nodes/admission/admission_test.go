@@ -38,7 +38,10 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { _ = db.Close() })
 	r.db = db
 	now := func() time.Time { return r.now }
-	if r.policy, err = policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}}, Store: db, Now: now}); err != nil {
+	if r.policy, err = policy.New(t.Context(), policy.Config{
+		Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}},
+		Store:     db, Now: now,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.Admission = admission.New(admission.NewSQLStore(db), r.policy, now)
@@ -47,7 +50,8 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) token(role capability.Role, expires time.Duration, labels ...string) (id, value string) {
 	r.Helper()
-	t, v, err := r.policy.CreateToken(r.Context(), capability.Principal{ID: "admin:x", Role: capability.RoleAdmin}, policy.TokenRequest{Role: role, Labels: labels, Expires: expires})
+	t, v, err := r.policy.CreateToken(r.Context(), capability.Principal{ID: "admin:x", Role: capability.RoleAdmin},
+		policy.TokenRequest{Role: role, Labels: labels, Expires: expires})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -79,12 +83,14 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	id, token := r.token(capability.RoleNode, time.Hour, "user:ann")
 	e := wire.Enrol{NodeID: "a.1", PublicKey: keyA}
 	for range 2 { // again is the same
-		if reply, err := r.Enrol(t.Context(), token, e); err != nil || reply.NodeID != "a.1" || !slices.Equal(reply.Labels, []string{"user:ann"}) {
+		if reply, err := r.Enrol(t.Context(), token, e); err != nil || reply.NodeID != "a.1" ||
+			!slices.Equal(reply.Labels, []string{"user:ann"}) {
 			t.Fatalf("%+v %v", reply, err)
 		}
 	}
 	who, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA, Name: "whatever"})
-	if err != nil || who.ID != "a.1" || !slices.Contains(who.Subscribe, "v1.host.a=2E1.>") || slices.ContainsFunc(slices.Concat(who.Publish, who.Subscribe), func(s string) bool { return !strings.Contains(s, "a=2E1") }) {
+	if err != nil || who.ID != "a.1" || !slices.Contains(who.Subscribe, "v1.host.a=2E1.>") ||
+		slices.ContainsFunc(slices.Concat(who.Publish, who.Subscribe), func(s string) bool { return !strings.Contains(s, "a=2E1") }) {
 		t.Errorf("%+v %v", who, err)
 	}
 	// What has a key is not let in by the token any more.
@@ -252,7 +258,10 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	other, err := policy.New(t.Context(), policy.Config{Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}}, Store: r.db, Now: func() time.Time { return r.now }})
+	other, err := policy.New(t.Context(), policy.Config{
+		Documents: []policy.Document{{Name: "x", Text: []byte(policy.DefaultRules())}},
+		Store:     r.db, Now: func() time.Time { return r.now },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,13 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 		var probe json.RawMessage
 		switch {
 		case jsonx.Unmarshal(body, &probe) != nil:
-			httpapi.WriteJSON(w, http.StatusOK, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: jsonrpc.CodeParse, Message: "the body is not JSON", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
+			httpapi.WriteJSON(w, http.StatusOK, &answer{
+				JSONRPC: "2.0", ID: jsonx.Raw("null"),
+				Error: &fault{
+					Code: jsonrpc.CodeParse, Message: "the body is not JSON",
+					Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"},
+				},
+			})
 			return nil
 		case body[0] != '[':
 			write(w, one(body))
@@ -122,7 +128,10 @@ func (s *Surface) serve(protocol string, do method) httpapi.Handler {
 		}
 		var batch []json.RawMessage
 		if err := jsonx.Unmarshal(body, &batch); err != nil || len(batch) == 0 || len(batch) > maxBatch {
-			write(w, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{Code: jsonrpc.CodeInvalidRequest, Message: "a batch has 1 to 64 requests", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"}}})
+			write(w, &answer{JSONRPC: "2.0", ID: jsonx.Raw("null"), Error: &fault{
+				Code:    jsonrpc.CodeInvalidRequest,
+				Message: "a batch has 1 to 64 requests", Data: map[string]any{"protocol": protocol, "method": "", "error_type": "ValueError"},
+			}})
 			return nil
 		}
 		answers, held := []*answer{}, 0
@@ -218,7 +227,10 @@ func read(raw json.RawMessage) (c *call, notified bool, f *fault) {
 func faultOf(err error) *fault {
 	e := capability.AsError(err)
 	w := cmp.FromError(err, "", "", false)
-	f := &fault{Code: jsonrpc.CodeServer, Message: e.Message, Data: map[string]any{"error_type": w.Type, "code": w.Code, "retryable": w.Retryable}}
+	f := &fault{Code: jsonrpc.CodeServer, Message: e.Message, Data: map[string]any{
+		"error_type": w.Type, "code": w.Code,
+		"retryable": w.Retryable,
+	}}
 	if e.Code == capability.CodeInvalidInput || e.Code == capability.CodeTooLarge || e.Code == capability.CodeSelectionRequired {
 		f.Code = jsonrpc.CodeInvalidParams
 	}
@@ -276,7 +288,8 @@ func (s *Surface) carry(ctx context.Context, c *call, q request) (json.RawMessag
 		inv.Target.Select = capability.Selector{"node": "all"}
 	case b.On:
 		inv.Balance = &capability.Balance{
-			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,
+			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU,
+			MinMemory: b.MinMemory,
 		}
 	}
 	if q.stream {

@@ -82,9 +82,13 @@ func newStack(t testing.TB) *stack {
 	must(err)
 	log, err := audit.Open(ctx, audit.Config{Segments: segments, Key: make([]byte, 32)})
 	must(err)
-	pol, err := policy.New(ctx, policy.Config{Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log})
+	pol, err := policy.New(ctx, policy.Config{
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}},
+		Store:     db, Log: log,
+	})
 	must(err)
-	_, value, err := pol.CreateToken(ctx, capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}, policy.TokenRequest{Role: capability.RoleAgent, Name: "claude"})
+	_, value, err := pol.CreateToken(ctx, capability.Principal{ID: "admin:root", Role: capability.RoleAdmin},
+		policy.TokenRequest{Role: capability.RoleAgent, Name: "claude"})
 	must(err)
 	s := &stack{TB: t, token: value.Reveal()}
 	c := catalogtest.New(t)
@@ -105,7 +109,8 @@ func newStack(t testing.TB) *stack {
 		}
 		for _, f := range names {
 			m.Contributions = append(m.Contributions, capability.Contribution{
-				ID: f, Kind: "capability.agent-tool", Action: capability.Action("fn." + f), Tool: f, Provider: p.key, Effect: capability.EffectRead, Tags: []string{"t-" + node},
+				ID: f, Kind: "capability.agent-tool", Action: capability.Action("fn." + f), Tool: f, Provider: p.key, Effect: capability.EffectRead,
+				Tags:   []string{"t-" + node},
 				Member: capability.Member{Module: m.Extension, Kind: "function", Name: f},
 			})
 		}
@@ -178,7 +183,10 @@ func TestEnvelope(t *testing.T) {
 		{"ping", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, `{"jsonrpc":"2.0","id":null,"result":{"pong":true}}`},
 		{"notification", `{"jsonrpc":"2.0","method":"ping"}`, ``},
 		{"a batch of notifications", `[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","method":"nonsense"}]`, ``},
-		{"a mixed batch", `[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","id":7,"method":"ping"}]`, `[{"jsonrpc":"2.0","id":7,"result":{"pong":true}}]`},
+		{
+			"a mixed batch", `[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","id":7,"method":"ping"}]`,
+			`[{"jsonrpc":"2.0","id":7,"result":{"pong":true}}]`,
+		},
 	} {
 		for _, protocol := range []string{"mcp", "a2a"} {
 			status, got := s.post(protocol, c.body)
@@ -193,8 +201,14 @@ func TestCalls(t *testing.T) {
 	s := newStack(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	for _, c := range []struct{ name, protocol, method, params, want, node string }{
-		{"MCP, object", "mcp", "tools/call", `{"name":"echo","arguments":{"x":1},"node_id":"b"}`, `{"content":[{"json":{"x":1},"type":"json"}]}`, "b"},
-		{"MCP, old name", "mcp", "mcp.tools/call", `{"tool":"echo","arguments":[1],"node_id":" b "}`, `{"content":[{"json":[1],"type":"json"}]}`, "b"},
+		{
+			"MCP, object", "mcp", "tools/call", `{"name":"echo","arguments":{"x":1},"node_id":"b"}`, `{"content":[{"json":{"x":1},"type":"json"}]}`,
+			"b",
+		},
+		{
+			"MCP, old name", "mcp", "mcp.tools/call", `{"tool":"echo","arguments":[1],"node_id":" b "}`, `{"content":[{"json":[1],"type":"json"}]}`,
+			"b",
+		},
 		{"MCP, text", "mcp", "tools/call", `{"name":"text"}`, `{"content":[{"text":"said","type":"text"}]}`, "a"},
 		{"MCP, no value", "mcp", "tools/call", `{"name":"nothing"}`, `{"content":[{"json":null,"type":"json"}]}`, "a"},
 		{"MCP, stream", "mcp", "tools/call", `{"name":"stream","stream":true}`, `"json":{"chunkCount":2,"chunks":[1,2],"mode":"stream"}`, "a"},
@@ -208,8 +222,14 @@ func TestCalls(t *testing.T) {
 		{"MCP, no such node", "mcp", "tools/call", `{"name":"echo","node_id":"z"}`, `"code":-32000`, ""},
 		{"MCP, somebody else's", "mcp", "tools/call", `{"name":"secret"}`, `"error_type":"FunctionNotFoundError"`, ""},
 		{"MCP, failure", "mcp", "tools/call", `{"name":"fails"}`, `"error_type":"RemoteExecutionError"`, "a"},
-		{"A2A, task", "a2a", "task.execute", `{"task":{"id":"t1","function":"echo","input":{"x":1},"node_id":"b"}}`, `{"task":{"id":"t1","output":{"x":1},"status":"completed"}}`, "b"},
-		{"A2A, flat", "a2a", "tasks/send", `{"name":"echo","arguments":5,"target_node":"b","task_id":9}`, `{"task":{"id":9,"output":5,"status":"completed"}}`, "b"},
+		{
+			"A2A, task", "a2a", "task.execute", `{"task":{"id":"t1","function":"echo","input":{"x":1},"node_id":"b"}}`,
+			`{"task":{"id":"t1","output":{"x":1},"status":"completed"}}`, "b",
+		},
+		{
+			"A2A, flat", "a2a", "tasks/send", `{"name":"echo","arguments":5,"target_node":"b","task_id":9}`,
+			`{"task":{"id":9,"output":5,"status":"completed"}}`, "b",
+		},
 		{"A2A, id of the request", "a2a", "task.send", `{"tool":"text"}`, `{"task":{"id":1,"output":"said","status":"completed"}}`, "a"},
 		{"A2A, stream of the task", "a2a", "task.send", `{"stream":true,"task":{"function":"stream","stream":false}}`, `"output":[1,2]`, "a"},
 		{"A2A, stream", "a2a", "task.send", `{"stream":true,"task":{"function":"stream"}}`, `"output":{"chunkCount":2`, "a"},
@@ -238,14 +258,16 @@ func TestLists(t *testing.T) {
 	_, tools := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	_, agent := s.post("a2a", `{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`)
 	for _, got := range []string{tools, agent} {
-		if !strings.Contains(got, `"nodes":["a","b"]`) || !strings.Contains(got, `"tags":["t-a","t-b"]`) || !strings.Contains(got, "EasyRemote distributed function") {
+		if !strings.Contains(got, `"nodes":["a","b"]`) || !strings.Contains(got, `"tags":["t-a","t-b"]`) ||
+			!strings.Contains(got, "EasyRemote distributed function") {
 			t.Errorf("tools = %q, want nodes a and b, tags t-a and t-b, and the description", got)
 		}
 		if strings.Contains(got, "anns") || strings.Contains(got, "secret") {
 			t.Errorf("it tells of somebody else's node: %s", got)
 		}
 	}
-	if _, got := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"mcp.initialize"}`); !strings.Contains(got, `"protocolVersion":"2024-11-05"`) {
+	if _, got := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"mcp.initialize"}`); !strings.Contains(got,
+		`"protocolVersion":"2024-11-05"`) {
 		t.Errorf("s.post: got = %q, want it to contain \"\\\"protocolVersion\\\":\\\"2024-11-05\\\"\"", got)
 	}
 }
@@ -279,7 +301,10 @@ func TestStranger(t *testing.T) {
 
 // FuzzRead: whatever comes, the envelope is read within its rules.
 func FuzzRead(f *testing.F) {
-	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","method":"m","params":{"a":[1]}}`, `{"id":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":null,"method":"x","params":null}`, `{"jsonrpc":"2.0","jsonrpc":"2.0"}`} {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","method":"m","params":{"a":[1]}}`,
+		`{"id":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":null,"method":"x","params":null}`, `{"jsonrpc":"2.0","jsonrpc":"2.0"}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -404,7 +404,8 @@ func TestABurstIsSpreadOverTheBetterHalf(t *testing.T) {
 		}
 		seen[list[0].ID]++
 	}
-	if len(seen) < 5 || seen["n00"] <= seen["n08"] || slices.ContainsFunc([]string{"n10", "n15", "n19"}, func(id string) bool { return seen[id] > 0 }) {
+	if len(seen) < 5 || seen["n00"] <= seen["n08"] || slices.ContainsFunc([]string{"n10", "n15", "n19"},
+		func(id string) bool { return seen[id] > 0 }) {
 		t.Errorf("calls by node = %v, want at least 5 nodes, n00 before n08, and none of n10, n15, n19", seen)
 	}
 }
@@ -461,7 +462,11 @@ func TestWhoCannotTakeACallSaysWhy(t *testing.T) {
 		{"nobody offers it", nil, fleet.Request{Function: "other"}, "function_not_found"},
 		{"the named one does not", nil, fleet.Request{Function: "other", Node: "a"}, "function_not_found"},
 		{"there is no such node", nil, fleet.Request{Function: "f", Node: "b"}, "node_not_found"},
-		{"it is not for the caller to see", nil, fleet.Request{Function: "f", Node: "a", Visible: func(*fleet.Node) bool { return false }}, "node_not_found"},
+		{
+			"it is not for the caller to see", nil,
+			fleet.Request{Function: "f", Node: "a", Visible: func(*fleet.Node) bool { return false }},
+			"node_not_found",
+		},
 		{"a label is missing", nil, fleet.Request{Function: "f", Labels: []string{"gpu"}}, "no_available_nodes"},
 		{"a tag is missing", nil, fleet.Request{Function: "f", Tags: []string{"x"}}, "no_available_nodes"},
 		{"it has no GPU", nil, fleet.Request{Function: "f", NeedsGPU: true}, "no_available_nodes"},

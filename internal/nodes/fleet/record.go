@@ -40,7 +40,8 @@ type Codec struct{ writers sync.Pool }
 func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "nodes.join", "what the node offers cannot be written", err).With("bad_encoding", "")
+		return nil, capability.Wrap(capability.CodeInvalidInput, "nodes.join", "what the node offers cannot be written",
+			err).With("bad_encoding", "")
 	}
 	plain := len(data)
 	if plain > compressAbove && plain <= maxRecord {
@@ -60,7 +61,8 @@ func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 		data = out.Bytes()
 	}
 	if len(data) > limit || plain > maxRecord {
-		return nil, capability.Errorf(capability.CodeTooLarge, "nodes.join", "what the node offers has %d bytes, %d compressed; the limits are %d and %d", plain, len(data), maxRecord, limit).
+		return nil, capability.Errorf(capability.CodeTooLarge, "nodes.join",
+			"what the node offers has %d bytes, %d compressed; the limits are %d and %d", plain, len(data), maxRecord, limit).
 			With("payload_too_large", "offer fewer functions, or shorter schemas and descriptions")
 	}
 	return data, nil
@@ -69,7 +71,8 @@ func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 // Decode reads what Encode wrote.
 func (c *Codec) Decode(data []byte) (Record, error) {
 	bad := func(err error) (Record, error) {
-		return Record{}, capability.Wrap(capability.CodeInvalidInput, "nodes.table", "an entry of the table of nodes cannot be read", err).With("bad_encoding", "")
+		return Record{}, capability.Wrap(capability.CodeInvalidInput, "nodes.table", "an entry of the table of nodes cannot be read",
+			err).With("bad_encoding", "")
 	}
 	if len(data) > 0 && data[0] == 0x1f {
 		r, err := gzip.NewReader(bytes.NewReader(data))

@@ -129,7 +129,8 @@ func large(schema func(i int) string) fleet.Member {
 	m := member("large")
 	for i := range 1024 {
 		m.Functions = append(m.Functions, fleet.Function{
-			Name: fmt.Sprintf("tools.function_%04d", i), Description: "Does what number " + fmt.Sprint(i) + " does to a file.", Tags: []string{"files"}, Version: "1.0.0",
+			Name: fmt.Sprintf("tools.function_%04d", i), Description: "Does what number " + fmt.Sprint(i) + " does to a file.",
+			Tags: []string{"files"}, Version: "1.0.0",
 			Effect: "write", Timeout: 30 * time.Second, Input: json.RawMessage(schema(i)),
 		})
 	}
@@ -176,7 +177,10 @@ func TestRecordsComeBackAndFitIntoAnEntry(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, data := range map[string]string{"nothing": "", "no object": "[]", "nobody": "{}", "no epoch": `{"ID":"a","Session":"s"}`, "half": "\x1f\x8b\x08", "not compressed": "\x1f..."} {
+	for name, data := range map[string]string{
+		"nothing": "", "no object": "[]", "nobody": "{}", "no epoch": `{"ID":"a","Session":"s"}`,
+		"half": "\x1f\x8b\x08", "not compressed": "\x1f...",
+	} {
 		if r, err := c.Decode([]byte(data)); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %+v %v", name, r, err)
 		}
@@ -186,7 +190,10 @@ func TestRecordsComeBackAndFitIntoAnEntry(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	m := member("n")
 	for i := range 20 {
-		m.Functions = append(m.Functions, fleet.Function{Name: fmt.Sprint("tools.f", i), Description: "Does something to a file.", Version: "1.0.0", Input: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`)})
+		m.Functions = append(m.Functions, fleet.Function{
+			Name: fmt.Sprint("tools.f", i), Description: "Does something to a file.",
+			Version: "1.0.0", Input: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
+		})
 	}
 	rec, err := fleet.New(fleet.Config{}).Propose(m)
 	if err != nil {

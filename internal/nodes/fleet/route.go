@@ -27,7 +27,8 @@ func ParseStrategy(name string) (s Strategy, ok bool) {
 		return RoundRobin, true
 	case "random":
 		return Random, true
-	case "", "adaptive", "load_balanced", "resource_aware", "resource", "smart", "smart_adaptive", "dynamic", "latency_based", "cost_aware", "ml_adaptive":
+	case "", "adaptive", "load_balanced", "resource_aware", "resource", "smart", "smart_adaptive", "dynamic", "latency_based", "cost_aware",
+		"ml_adaptive":
 		return ResourceAware, true
 	}
 	return ResourceAware, false
@@ -85,12 +86,15 @@ func (t *Table) Pick(r Request) ([]Node, error) {
 	}
 	switch {
 	case seen == 0:
-		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "no node offers the function %s", r.Function).With("function_not_found", "list them with: junctor nodes list")
+		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "no node offers the function %s",
+			r.Function).With("function_not_found", "list them with: junctor nodes list")
 	case len(able) == 0 && full:
-		err := capability.Errorf(capability.CodeOverloaded, "nodes.route", "the function %s exists but all candidate nodes are currently overloaded", r.Function).With("node_overloaded", "try again in a moment")
+		err := capability.Errorf(capability.CodeOverloaded, "nodes.route",
+			"the function %s exists but all candidate nodes are currently overloaded", r.Function).With("node_overloaded", "try again in a moment")
 		return nil, err
 	case len(able) == 0:
-		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "no live node that offers %s can take this call", r.Function).With("no_available_nodes", "")
+		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "no live node that offers %s can take this call",
+			r.Function).With("no_available_nodes", "")
 	}
 	ordered := t.order(able, r)
 	out := make([]Node, 0, maxTries)
@@ -106,11 +110,14 @@ func (t *Table) named(r Request) (*Node, error) {
 	case n == nil || r.Visible != nil && !r.Visible(n):
 		return nil, unknown(r.Node)
 	case n.offers[r.Function] == nil:
-		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "the node %s does not offer the function %s", r.Node, r.Function).With("function_not_found", "junctor nodes show "+r.Node)
+		return nil, capability.Errorf(capability.CodeUnknownCapability, "nodes.route", "the node %s does not offer the function %s", r.Node,
+			r.Function).With("function_not_found", "junctor nodes show "+r.Node)
 	case n.Status == Disconnected:
-		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "the node %s is not connected", r.Node).With("no_available_nodes", "")
+		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "the node %s is not connected",
+			r.Node).With("no_available_nodes", "")
 	case n.Status == Draining: // one that is busy has a queue, and says itself when that is full
-		return nil, capability.Errorf(capability.CodeOverloaded, "nodes.route", "the node %s takes nothing new at the moment", r.Node).With("node_overloaded", "try again in a moment")
+		return nil, capability.Errorf(capability.CodeOverloaded, "nodes.route", "the node %s takes nothing new at the moment",
+			r.Node).With("node_overloaded", "try again in a moment")
 	}
 	return n, nil
 }
@@ -131,7 +138,8 @@ func (r *Request) fits(n *Node) bool {
 // has under way counts at once; the node's own count is up to a heartbeat old.
 func (n *Node) busy(function string) bool {
 	f := n.offers[function]
-	return !n.Load.Accepting || n.MaxConcurrent > 0 && n.active() >= n.MaxConcurrent || f.MaxConcurrent > 0 && n.running[function] >= f.MaxConcurrent
+	return !n.Load.Accepting || n.MaxConcurrent > 0 && n.active() >= n.MaxConcurrent || f.MaxConcurrent > 0 &&
+		n.running[function] >= f.MaxConcurrent
 }
 
 func (n *Node) active() int { return max(n.InFlight, n.Load.Active) }

@@ -34,7 +34,10 @@ type Table struct {
 
 // New returns an empty table.
 func New(cfg Config) *Table {
-	for d, def := range map[*time.Duration]time.Duration{&cfg.Lease: 30 * time.Second, &cfg.Grace: 5 * time.Second, &cfg.Drain: 30 * time.Second} {
+	for d, def := range map[*time.Duration]time.Duration{
+		&cfg.Lease: 30 * time.Second, &cfg.Grace: 5 * time.Second,
+		&cfg.Drain: 30 * time.Second,
+	} {
 		if *d <= 0 {
 			*d = def
 		}
@@ -42,7 +45,10 @@ func New(cfg Config) *Table {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Table{cfg: cfg, nodes: make(map[string]*Node), offering: make(map[string][]*Node), sessions: make(map[string]*Node), turn: make(map[string]uint64)}
+	return &Table{
+		cfg: cfg, nodes: make(map[string]*Node), offering: make(map[string][]*Node), sessions: make(map[string]*Node),
+		turn: make(map[string]uint64),
+	}
 }
 
 // Grace is how long a node whose session has ended has to come back.
@@ -65,7 +71,8 @@ func check(m *Member) error {
 			return bad("a label has %d bytes; %d are the most", len(l), MaxLabel)
 		}
 		if l = strings.TrimSpace(l); reservedLabel(l) && !slices.Contains(m.Granted, l) {
-			return capability.Errorf(capability.CodeDenied, "nodes.join", "the label %s is not granted to this node", l).With("denied", "labels of users and tenants come with the node's token")
+			return capability.Errorf(capability.CodeDenied, "nodes.join", "the label %s is not granted to this node", l).With("denied",
+				"labels of users and tenants come with the node's token")
 		}
 	}
 	seen := make(map[string]bool, len(m.Functions))
@@ -174,7 +181,8 @@ func (t *Table) take(r Record) (events []Event) {
 	n.take(r.Member)
 	n.Gateway, n.Joined = r.Gateway, r.Joined
 	if n.Epoch != r.Epoch { // calls of an earlier session have failed already
-		n.Epoch, n.Status, n.LastBeat, n.gap, n.InFlight, n.running, n.until = r.Epoch, Connected, t.cfg.Now(), 0, 0, make(map[string]int), time.Time{}
+		n.Epoch, n.Status, n.LastBeat, n.gap, n.InFlight, n.running, n.until = r.Epoch, Connected, t.cfg.Now(), 0, 0, make(map[string]int),
+			time.Time{}
 		n.Load.Accepting = true
 	}
 	if r.Draining && n.Status == Connected {
@@ -225,7 +233,9 @@ func (t *Table) withdraw(n *Node) {
 // that is not newer than the table's. Nothing has changed before the record is taken.
 // Errors: those of Propose; conflict, reason superseded, for an older epoch;
 // not_found.
-func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string, functions []Function) (r Record, changed bool, err error) {
+func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string,
+	functions []Function,
+) (r Record, changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.of(id, epoch)
@@ -258,7 +268,8 @@ func (t *Table) of(id string, epoch int64) (*Node, error) {
 }
 
 func unknown(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "nodes", "there is no node %q", id).With("node_not_found", "list them with: junctor nodes list")
+	return capability.Errorf(capability.CodeNotFound, "nodes", "there is no node %q", id).With("node_not_found",
+		"list them with: junctor nodes list")
 }
 
 // Verdict is what a node is told after a heartbeat.

@@ -96,7 +96,10 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func call(b *testing.B, g *gateway.Gateway) {
-	r, err := g.Call(b.Context(), gateway.Request{Node: "a", Function: "f", Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`1`)}}})
+	r, err := g.Call(b.Context(), gateway.Request{
+		Node: "a", Function: "f",
+		Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`1`)}},
+	})
 	if err != nil || len(r.Value) == 0 {
 		b.Fatal(err)
 	}

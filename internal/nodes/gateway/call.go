@@ -127,7 +127,8 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 	deadline, _ := ctx.Deadline()
 	out := wire.Call{
 		Epoch: c.epoch, CallID: c.id, Function: r.Function, Args: r.Arguments.Args, Kwargs: r.Arguments.Kwargs, Stream: r.Stream, Window: window,
-		DeadlineMS: min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds()), IdempotencyKey: r.IdempotencyKey, Caller: r.Caller, Trace: wire.Trace{Parent: r.Trace},
+		DeadlineMS: min(max(time.Until(deadline).Milliseconds(), 1), time.Hour.Milliseconds()), IdempotencyKey: r.IdempotencyKey,
+		Caller: r.Caller, Trace: wire.Trace{Parent: r.Trace},
 	}
 	data, err := g.encode(ctx, c.node, &out, r)
 	if err != nil {

@@ -388,10 +388,13 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ctx: limited(t), heartbeat: 200 * time.Millisecond, brokers: []messaging.Broker{b}, dial: func(ctx context.Context, o messaging.DialOptions) (messaging.Conn, error) {
-		o.PingInterval = 200 * time.Millisecond
-		return dial(ctx, o)
-	}}
+	w := &world{
+		t: t, ctx: limited(t), heartbeat: 200 * time.Millisecond, brokers: []messaging.Broker{b},
+		dial: func(ctx context.Context, o messaging.DialOptions) (messaging.Conn, error) {
+			o.PingInterval = 200 * time.Millisecond
+			return dial(ctx, o)
+		},
+	}
 	g := w.gateway()
 	d := w.device("a", "i1")
 	w.served("a")
@@ -553,7 +556,10 @@ func TestArgumentsTooLargeForAMessageAreAnAsset(t *testing.T) {
 		n := r.dial("a")
 		n.join(nil)
 		big := json.RawMessage(`"` + strings.Repeat("x", 600<<10) + `"`)
-		done := r.call(t.Context(), gateway.Request{Node: "a", Function: "f", Arguments: cmp.Arguments{Kwargs: map[string]json.RawMessage{"big": big}}})
+		done := r.call(t.Context(), gateway.Request{
+			Node: "a", Function: "f",
+			Arguments: cmp.Arguments{Kwargs: map[string]json.RawMessage{"big": big}},
+		})
 		c, answer := n.called()
 		if c.Kwargs != nil || !strings.Contains(string(c.Arguments), `"$asset"`) {
 			t.Errorf("%.200s", c.Arguments)
@@ -570,7 +576,10 @@ func TestArgumentsTooLargeForAMessageAreAnAsset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := joined(t)
 		big := json.RawMessage(`"` + strings.Repeat("x", 600<<10) + `"`)
-		if _, err := r.Call(t.Context(), gateway.Request{Node: "a", Function: "f", Arguments: cmp.Arguments{Args: []json.RawMessage{big}}}); reason(err) != cmp.ReasonTooLarge {
+		if _, err := r.Call(t.Context(), gateway.Request{
+			Node: "a", Function: "f",
+			Arguments: cmp.Arguments{Args: []json.RawMessage{big}},
+		}); reason(err) != cmp.ReasonTooLarge {
 			t.Error(err)
 		}
 	})

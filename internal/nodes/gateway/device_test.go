@@ -56,7 +56,8 @@ func (w *world) device(id, instance string, change ...func(*device)) *device {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
 	d := &device{
-		t: w.t, id: id, instance: instance, beats: w.heartbeat, stop: stop, labels: []string{"gpu", "user:" + id}, offers: strings.Fields(defaultOffers),
+		t: w.t, id: id, instance: instance, beats: w.heartbeat, stop: stop, labels: []string{"gpu", "user:" + id},
+		offers:  strings.Fields(defaultOffers),
 		running: make(map[string]*run), ran: make(map[string]int), ended: make(map[string]int), keys: make(map[string]json.RawMessage),
 	}
 	for _, c := range change {
@@ -124,7 +125,10 @@ func (d *device) start(ctx context.Context) {
 
 // listen receives calls and control messages.
 func (d *device) listen(ctx context.Context) {
-	for pattern, take := range map[string]func(context.Context, messaging.Message){wire.SubjectCall(d.id): d.called, wire.SubjectControl(d.id): d.told} {
+	for pattern, take := range map[string]func(context.Context, messaging.Message){
+		wire.SubjectCall(d.id):    d.called,
+		wire.SubjectControl(d.id): d.told,
+	} {
 		sub, err := d.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: pattern})
 		if err != nil {
 			if ctx.Err() == nil {
@@ -148,7 +152,8 @@ func (d *device) listen(ctx context.Context) {
 func (d *device) join(ctx context.Context) {
 	d.mu.Lock()
 	j := wire.Join{
-		Proto: 1, NodeID: d.id, Instance: d.instance, Epoch: d.last, Labels: d.labels, Revision: 1, Accepting: true, Software: wire.Software{Name: "device", Version: "1"},
+		Proto: 1, NodeID: d.id, Instance: d.instance, Epoch: d.last, Labels: d.labels, Revision: 1, Accepting: true,
+		Software: wire.Software{Name: "device", Version: "1"},
 	}
 	for _, f := range d.offers {
 		j.Functions = append(j.Functions, cmp.Function{Name: f, Version: "1.0.0", Priority: 5, ExecutionMode: "normal", Tags: []string{}})
@@ -281,7 +286,8 @@ func (d *device) called(ctx context.Context, m messaging.Message) {
 	d.mu.Unlock()
 	if refuse {
 		cancel()
-		answer(wire.Frame{Type: wire.FrameError, Error: cmp.FromError(cmp.Errorf(cmp.ReasonOverloaded, "the queue is full"), d.id, c.Function, false)})
+		answer(wire.Frame{Type: wire.FrameError, Error: cmp.FromError(cmp.Errorf(cmp.ReasonOverloaded, "the queue is full"), d.id, c.Function,
+			false)})
 		return
 	}
 	d.all.Go(func() {

@@ -83,7 +83,8 @@ func (g *Gateway) persist(ctx context.Context, n *fleet.Node, r Request) (Result
 		if e, ok := errors.AsType[*capability.Error](err); ok {
 			reason = e.Reason
 		}
-		if err == nil || !reached || heard || r.IdempotencyKey == "" || i == repeats || reason != cmp.ReasonNodeLost && reason != cmp.ReasonConnection {
+		if err == nil || !reached || heard || r.IdempotencyKey == "" || i == repeats || reason != cmp.ReasonNodeLost &&
+			reason != cmp.ReasonConnection {
 			return result, reached, err
 		}
 		again, ok := g.back(ctx, n)

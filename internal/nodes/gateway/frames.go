@@ -67,7 +67,8 @@ func (c *call) push(data []byte) {
 	}
 	waiting := len(c.frames) - c.head
 	if waiting >= maxFrames || c.bytes+len(data) > c.limit+envelope*waiting {
-		c.err = cmp.Errorf(cmp.ReasonOverloaded, "the node %s sent more than it may: %d frames of %d bytes wait for their reader", c.node, waiting, c.bytes)
+		c.err = cmp.Errorf(cmp.ReasonOverloaded, "the node %s sent more than it may: %d frames of %d bytes wait for their reader", c.node,
+			waiting, c.bytes)
 		c.signal()
 		return
 	}
@@ -188,7 +189,8 @@ func (g *Gateway) attend(ctx context.Context) error {
 
 // failNode fails what a node that is gone will not answer.
 func (g *Gateway) failNode(node string, of func(epoch int64) bool) {
-	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the node %s was lost while the call ran", node), func(c *call) bool { return c.node == node && of(c.epoch) })
+	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the node %s was lost while the call ran", node),
+		func(c *call) bool { return c.node == node && of(c.epoch) })
 }
 
 func (g *Gateway) failThose(err *capability.Error, those func(*call) bool) {

@@ -118,9 +118,11 @@ func New(cfg Config) *Gateway {
 	}
 	cfg.Fleet.Gateway = ids.Text()[:16]
 	g := &Gateway{
-		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(), breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
-		wake: make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call), streams: make(map[string]*streams),
-		feed: messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
+		cfg: cfg, instance: cfg.Fleet.Gateway, table: fleet.New(cfg.Fleet), conn: cfg.Broker.Conn(),
+		breaker: newBreaker(cfg.Breaker, cfg.Fleet.Now),
+		wake:    make(chan struct{}, 1), older: make(chan older, 1024), sessions: make(map[string][]string), calls: make(map[string]*call),
+		streams: make(map[string]*streams),
+		feed:    messaging.Feed[Sight]{Lost: Sight{Kind: sightLost}},
 	}
 	g.shared = &shared{g: g, rows: make(map[string]*row)}
 	for i := range g.lanes {

@@ -232,14 +232,18 @@ func TestJoinedIsListedAndCalled(t *testing.T) {
 		if len(list) != 1 || list[0].ID != "laptop.1" || !slices.Equal(list[0].Labels, []string{"gpu", "user:ann"}) {
 			t.Fatalf("%+v", list)
 		}
-		done := r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "f", Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`7`)}}, Caller: wire.Caller{Kind: "agent", ID: "agent:x"}})
+		done := r.call(t.Context(), gateway.Request{
+			Node: "laptop.1", Function: "f",
+			Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`7`)}}, Caller: wire.Caller{Kind: "agent", ID: "agent:x"},
+		})
 		c, answer := n.called()
 		if c.Function != "f" || string(c.Args[0]) != "7" || c.Caller.ID != "agent:x" || c.DeadlineMS <= 299_000 {
 			t.Errorf("%+v", c)
 		}
 		answer(wire.Frame{Type: wire.FrameAck})
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`{"a":1}`), ExecMS: 3})
-		if o := <-done; o.err != nil || string(o.result.Value) != `{"a":1}` || o.result.Exec != 3*time.Millisecond || o.result.Node != "laptop.1" {
+		if o := <-done; o.err != nil || string(o.result.Value) != `{"a":1}` || o.result.Exec != 3*time.Millisecond ||
+			o.result.Node != "laptop.1" {
 			t.Errorf("%+v", o)
 		}
 		if d := r.told(); !slices.Equal(d, []string{"node.joined laptop.1"}) {
@@ -265,7 +269,10 @@ func TestWhoMayNotJoinIsToldWhy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, gateway.Config{})
 				n := r.dial(tt.id)
-				j := wire.Join{Proto: 1, NodeID: tt.id, Instance: "i", Revision: 1, Labels: []string{}, Functions: []cmp.Function{{Name: "f", Priority: 5}}}
+				j := wire.Join{
+					Proto: 1, NodeID: tt.id, Instance: "i", Revision: 1, Labels: []string{},
+					Functions: []cmp.Function{{Name: "f", Priority: 5}},
+				}
 				if tt.change != nil {
 					tt.change(&j)
 				}
@@ -449,7 +456,10 @@ func TestTheEndOfACallReachesItsNode(t *testing.T) {
 				r, n := joined(t)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				done := r.call(ctx, gateway.Request{Node: "a", Function: "f", Stream: true, Chunk: func(json.RawMessage) error { return errors.New("enough") }})
+				done := r.call(ctx, gateway.Request{
+					Node: "a", Function: "f", Stream: true,
+					Chunk: func(json.RawMessage) error { return errors.New("enough") },
+				})
 				c, answer := n.called()
 				tt.end(cancel, answer)
 				if o := <-done; o.err == nil || tt.reason != "" && reason(o.err) != tt.reason {
@@ -489,7 +499,8 @@ func TestStreamsHaveLimits(t *testing.T) {
 				reason(o.err), o.err)
 		}
 		running = append(running, open("b"))
-		if o := <-open("b"); reason(o.err) != cmp.ReasonOverloaded || !strings.Contains(o.err.Error(), "stream capacity exceeded. active=3, limit=3") {
+		if o := <-open("b"); reason(o.err) != cmp.ReasonOverloaded ||
+			!strings.Contains(o.err.Error(), "stream capacity exceeded. active=3, limit=3") {
 			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "stream capacity exceeded. active=3, limit=3"`,
 				reason(o.err), o.err)
 		}

@@ -72,7 +72,8 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	propose := func() (fleet.Record, bool, error) {
 		if n, ok := g.table.Get(node); ok && n.Session != member.Session && j.Epoch != 0 && j.Epoch < n.Epoch {
 			// It was disconnected before that could reach it: admitted again, the two would chase each other.
-			return fleet.Record{}, false, capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one", node).With("superseded", "")
+			return fleet.Record{}, false, capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one",
+				node).With("superseded", "")
 		}
 		r, err := g.table.Propose(member)
 		return r, true, err
@@ -219,7 +220,10 @@ func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 }
 
 func (g *Gateway) rule(ctx context.Context, node string, epoch int64, v fleet.Verdict) {
-	if say := map[fleet.Verdict]string{fleet.Superseded: wire.ControlSuperseded, fleet.Rejoin: wire.ControlRejoin, fleet.Outdated: wire.ControlUpdate}[v]; say != "" {
+	if say := map[fleet.Verdict]string{
+		fleet.Superseded: wire.ControlSuperseded, fleet.Rejoin: wire.ControlRejoin,
+		fleet.Outdated: wire.ControlUpdate,
+	}[v]; say != "" {
 		g.control(ctx, node, wire.Control{Epoch: epoch, Type: say})
 	}
 }

@@ -24,7 +24,8 @@ func anybody(_ context.Context, c messaging.Credential) (messaging.Identity, err
 
 func options(id string) messaging.DialOptions {
 	return messaging.DialOptions{
-		Name: id, Token: secret.New(id), Inbox: "_INBOX." + wire.Escape(id), ReconnectWait: 50 * time.Millisecond, ReconnectMax: 400 * time.Millisecond,
+		Name: id, Token: secret.New(id), Inbox: "_INBOX." + wire.Escape(id), ReconnectWait: 50 * time.Millisecond,
+		ReconnectMax: 400 * time.Millisecond,
 	}
 }
 

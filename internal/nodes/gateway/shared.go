@@ -132,7 +132,9 @@ func (s *shared) tidy(r *row) {
 // write puts a record into the bucket and then into the table. propose is asked again
 // when another gateway was faster; ok is false when there is nothing left to do.
 // written receives the record before subscribers are notified; may be nil.
-func (s *shared) write(ctx context.Context, node string, propose func() (r fleet.Record, ok bool, err error), written func(fleet.Record)) error {
+func (s *shared) write(ctx context.Context, node string, propose func() (r fleet.Record, ok bool, err error),
+	written func(fleet.Record),
+) error {
 	defer s.busy(node)()
 	for range attempts {
 		// The revision comes first: the table has then what it stands for, and the
@@ -168,11 +170,13 @@ func (s *shared) write(ctx context.Context, node string, propose func() (r fleet
 		s.know(node, revision)
 		return nil
 	}
-	return capability.Errorf(capability.CodeUnavailable, "nodes.table", "the entry of the node %s is being changed by others all the time", node).With("", "try again in a moment")
+	return capability.Errorf(capability.CodeUnavailable, "nodes.table", "the entry of the node %s is being changed by others all the time",
+		node).With("", "try again in a moment")
 }
 
 func (s *shared) unavailable(err error) error {
-	return capability.Wrap(capability.CodeUnavailable, "nodes.table", "the table of nodes cannot be written at the moment", err).With("", "it is tried again: the message bus has to come back first")
+	return capability.Wrap(capability.CodeUnavailable, "nodes.table", "the table of nodes cannot be written at the moment", err).With("",
+		"it is tried again: the message bus has to come back first")
 }
 
 // learn reads a node's entry into the table; there is false if it does not exist.
@@ -267,5 +271,6 @@ func (s *shared) remove(ctx context.Context, d fleet.Due) error {
 		drop(true)
 		return nil
 	}
-	return capability.Errorf(capability.CodeUnavailable, "nodes.table", "the entry of the node %s is being changed by others all the time", d.Node)
+	return capability.Errorf(capability.CodeUnavailable, "nodes.table", "the entry of the node %s is being changed by others all the time",
+		d.Node)
 }

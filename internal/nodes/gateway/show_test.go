@@ -170,7 +170,8 @@ func TestANamedNodeMustOfferTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, gateway.Config{})
 		r.dial("n00").join(nil)
-		if _, err := r.Do(t.Context(), fleet.Request{Node: "n00"}, gateway.Request{Function: "other"}); reason(err) != cmp.ReasonFunctionNotFound {
+		if _, err := r.Do(t.Context(), fleet.Request{Node: "n00"},
+			gateway.Request{Function: "other"}); reason(err) != cmp.ReasonFunctionNotFound {
 			t.Error(err)
 		}
 	})

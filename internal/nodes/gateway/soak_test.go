@@ -81,7 +81,8 @@ func TestSoakAThousandNodes(t *testing.T) {
 			for _, g := range w.gateways {
 				w.eventually("both gateways know them all", time.Minute, func() bool { return g.Fleet().Len() == count })
 			}
-			t.Logf("both gateways know them after %s; %d KiB for each node, two tables and the bucket", time.Since(began), (inUse()-before)/count>>10)
+			t.Logf("both gateways know them after %s; %d KiB for each node, two tables and the bucket", time.Since(began),
+				(inUse()-before)/count>>10)
 			bucket, err := brokers[0].Bucket(ctx, messaging.BucketOptions{Name: "nodes"})
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +122,8 @@ func TestSoakAThousandNodes(t *testing.T) {
 				}
 				return true
 			})
-			t.Logf("%d heartbeats, each to two gateways and a judge: %s, %s of processor each, nodes and bus in it", 12*count, time.Since(began), (used()-cpu)/(12*count))
+			t.Logf("%d heartbeats, each to two gateways and a judge: %s, %s of processor each, nodes and bus in it", 12*count, time.Since(began),
+				(used()-cpu)/(12*count))
 			for _, g := range w.gateways {
 				if s := g.said("n7", false); s != "joined" && s != "joined resumed" { // the bucket may show it late
 					t.Errorf("node n7 = %q, want joined, or joined resumed", s)
@@ -133,7 +135,8 @@ func TestSoakAThousandNodes(t *testing.T) {
 			t.Logf("a gateway that starts knows them all after %s", time.Since(began))
 			beat(12) // they are asked for it, and here the request is not answered
 			w.eventually("it has heard them all", time.Minute, func() bool {
-				return !slices.ContainsFunc(third.Fleet().List(fleet.Filter{Suspect: true}), func(n fleet.Node) bool { return n.Status == fleet.Disconnected })
+				return !slices.ContainsFunc(third.Fleet().List(fleet.Filter{Suspect: true}),
+					func(n fleet.Node) bool { return n.Status == fleet.Disconnected })
 			})
 			began = time.Now()
 			for range 1000 {
@@ -153,7 +156,8 @@ func joinLarge(ctx context.Context, t testing.TB, c messaging.Conn, id string) i
 	j := wire.Join{Proto: 1, NodeID: id, Instance: "i", Labels: []string{"gpu"}, Revision: 1, Accepting: true}
 	for i := range 20 {
 		j.Functions = append(j.Functions, cmp.Function{
-			Name: fmt.Sprint("tools.f", i), Version: "1.0.0", Description: "Does something to a file of " + id + ".", Priority: 5, ExecutionMode: "normal", Tags: []string{"files"},
+			Name: fmt.Sprint("tools.f", i), Version: "1.0.0", Description: "Does something to a file of " + id + ".", Priority: 5,
+			ExecutionMode: "normal", Tags: []string{"files"},
 			InputSchema: []byte(fmt.Sprintf(`{"type":"object","properties":{"path":{"type":"string","description":"where it is, %d"},"mode":{"enum":["r","w"]}},"required":["path"]}`, i)),
 		})
 	}

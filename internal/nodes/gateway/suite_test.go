@@ -303,13 +303,16 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 		slow, first := make(chan error, 1), make(chan struct{})
 		var chunks int
 		go func() {
-			r, err := ask(w, w.gateways[0], gateway.Request{Function: "stream", Arguments: number("40"), Stream: true, Chunk: func(json.RawMessage) error {
-				if chunks++; chunks == 1 {
-					close(first)
-				}
-				<-release
-				return nil
-			}})
+			r, err := ask(w, w.gateways[0], gateway.Request{
+				Function: "stream", Arguments: number("40"), Stream: true,
+				Chunk: func(json.RawMessage) error {
+					if chunks++; chunks == 1 {
+						close(first)
+					}
+					<-release
+					return nil
+				},
+			})
 			if err == nil && r.Chunks != 40 {
 				err = errors.New("chunks are missing")
 			}
@@ -317,14 +320,17 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 		}()
 		<-first
 		next := 0
-		r, err := ask(w, w.gateways[1], gateway.Request{Function: "stream", Arguments: number("40"), Stream: true, Chunk: func(v json.RawMessage) error {
-			var s string
-			if err := json.Unmarshal(v, &s); err != nil || !strings.HasPrefix(s, strings.Repeat("0", 6)) || s[:8] != pad(next) {
-				w.t.Errorf("chunk %d is %.20s", next, v)
-			}
-			next++
-			return nil
-		}})
+		r, err := ask(w, w.gateways[1], gateway.Request{
+			Function: "stream", Arguments: number("40"), Stream: true,
+			Chunk: func(v json.RawMessage) error {
+				var s string
+				if err := json.Unmarshal(v, &s); err != nil || !strings.HasPrefix(s, strings.Repeat("0", 6)) || s[:8] != pad(next) {
+					w.t.Errorf("chunk %d is %.20s", next, v)
+				}
+				next++
+				return nil
+			},
+		})
 		if err != nil || r.Chunks != 40 || r.Bytes != 40*(32<<10+10) {
 			w.t.Errorf("err = %v, want nil; r.Chunks = %v, want 40; r.Bytes = %v, want 40*(32<<10+10)", err, r.Chunks, r.Bytes)
 		}
@@ -339,7 +345,8 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 		if err := <-slow; err != nil {
 			w.t.Error(err)
 		}
-		if r, err := ask(w, w.gateways[0], gateway.Request{Function: "stream", Arguments: number("3")}); err != nil || len(r.Value) < 3*32<<10 || r.Value[0] != '[' {
+		if r, err := ask(w, w.gateways[0], gateway.Request{Function: "stream", Arguments: number("3")}); err != nil || len(r.Value) < 3*32<<10 ||
+			r.Value[0] != '[' {
 			w.t.Error("a plain call of a stream:", len(r.Value), err)
 		}
 	})
@@ -362,7 +369,10 @@ func TestANodeHasSoManyStreams(t *testing.T) {
 		var open sync.WaitGroup
 		for range 4 {
 			open.Go(func() {
-				_, _ = w.gateways[0].Do(ctx, fleet.Request{}, gateway.Request{Function: "endless", Stream: true, Chunk: func(json.RawMessage) error { <-ctx.Done(); return ctx.Err() }})
+				_, _ = w.gateways[0].Do(ctx, fleet.Request{}, gateway.Request{
+					Function: "endless", Stream: true,
+					Chunk: func(json.RawMessage) error { <-ctx.Done(); return ctx.Err() },
+				})
 			})
 		}
 		w.eventually("four are open", w.patience(), func() bool { return d.count(d.ran, "endless") == 4 })
@@ -409,7 +419,8 @@ func TestNothingIsRepeatedWithoutAKey(t *testing.T) {
 		w.device("b", "i1", func(d *device) { d.offers = []string{"f"} })
 		w.listed("a", fleet.Connected)
 		d.set(func() { d.thrown = 1 })
-		if _, err := ask(w, w.gateways[0], gateway.Request{Function: "keyed"}); reason(err) != cmp.ReasonConnection || d.count(d.ran, "keyed") != 1 {
+		if _, err := ask(w, w.gateways[0], gateway.Request{Function: "keyed"}); reason(err) != cmp.ReasonConnection ||
+			d.count(d.ran, "keyed") != 1 {
 			w.t.Errorf(`ask: reason(err) = %q, want cmp.ReasonConnection; d.count(d.ran, "keyed") = %v, want 1`,
 				reason(err), d.count(d.ran, "keyed"))
 		}
@@ -438,7 +449,10 @@ func TestFailingCallsOfOneFunctionBlockNoOther(t *testing.T) {
 		}
 		d.set(func() { d.full = true })
 		for range 5 {
-			if _, err := ask(w, w.gateways[0], gateway.Request{Node: "a", Function: "slow", Arguments: number("0")}); reason(err) != cmp.ReasonOverloaded {
+			if _, err := ask(w, w.gateways[0], gateway.Request{
+				Node: "a", Function: "slow",
+				Arguments: number("0"),
+			}); reason(err) != cmp.ReasonOverloaded {
 				w.t.Error(err)
 			}
 		}

@@ -208,7 +208,8 @@ func (w *world) open(i int) *natsbus.Broker {
 		urls = append(urls, "nats://"+w.servers[(i+k)%len(w.servers)].address)
 	}
 	for {
-		b, err := natsbus.Open(w.ctx, natsbus.Cluster{URL: strings.Join(urls, ","), Secret: clusterSecret(), Replicas: 3}, natsbus.Config{Authorize: anybody})
+		b, err := natsbus.Open(w.ctx, natsbus.Cluster{URL: strings.Join(urls, ","), Secret: clusterSecret(), Replicas: 3},
+			natsbus.Config{Authorize: anybody})
 		if err == nil {
 			w.t.Cleanup(b.Close)
 			return b

@@ -45,7 +45,8 @@ func ErrDisconnected(op string) error {
 
 // ErrBroken means that the session broke while a request waited for its answer.
 func ErrBroken(subject string) error {
-	return capability.Errorf(capability.CodeFailed, "bus.request", "the connection to the message bus broke before an answer came on %s", subject).
+	return capability.Errorf(capability.CodeFailed, "bus.request", "the connection to the message bus broke before an answer came on %s",
+		subject).
 		With(ReasonDisconnected, "it may have been carried out")
 }
 
@@ -57,7 +58,8 @@ func ErrClosed(op string) error {
 // ErrLost means that a subscription dropped n messages because they were not read
 // in time.
 func ErrLost(pattern string, n int) error {
-	return capability.Errorf(capability.CodeOverloaded, "bus.next", "%d messages on %s were dropped because they were not read in time", n, pattern).
+	return capability.Errorf(capability.CodeOverloaded, "bus.next", "%d messages on %s were dropped because they were not read in time", n,
+		pattern).
 		With(ReasonLost, "").Detail("lost", n)
 }
 
@@ -69,7 +71,8 @@ func ErrRefused(cause error) error {
 
 // ErrSubscriptions means that a session has as many subscriptions as it may have.
 func ErrSubscriptions(limit int) error {
-	return capability.Errorf(capability.CodeOverloaded, "bus.subscribe", "a session may have at most %d subscriptions", limit).With(ReasonSubscriptions, "")
+	return capability.Errorf(capability.CodeOverloaded, "bus.subscribe", "a session may have at most %d subscriptions",
+		limit).With(ReasonSubscriptions, "")
 }
 
 // ErrKeyAbsent means that a bucket has no such key.

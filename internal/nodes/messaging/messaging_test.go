@@ -60,7 +60,10 @@ func FuzzEscape(f *testing.F) {
 
 func TestSubjectsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", ".", "a.", ".a", "a..b", "a b", "a.*", "a.>", "$SYS.x", "a\x00", "a\r\nPUB", "a*b", strings.Repeat("a", MaxSubject+1)} {
+	for _, bad := range []string{
+		"", ".", "a.", ".a", "a..b", "a b", "a.*", "a.>", "$SYS.x", "a\x00", "a\r\nPUB", "a*b",
+		strings.Repeat("a", MaxSubject+1),
+	} {
 		if err := CheckSubject(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("CheckSubject(%q) = %v", bad, err)
 		}
@@ -98,7 +101,10 @@ func TestMessagesAboveTheLimitsAreRefused(t *testing.T) {
 
 func TestKeysAndBucketsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	for key, ok := range map[string]bool{"a": true, "a.b": true, Escape("a.b/c"): true, "": false, "a.": false, "=": false, "a b": false, "a.*": false, "a/b": false} {
+	for key, ok := range map[string]bool{
+		"a": true, "a.b": true, Escape("a.b/c"): true, "": false, "a.": false, "=": false, "a b": false,
+		"a.*": false, "a/b": false,
+	} {
 		if err := CheckEntry(key, nil); (err == nil) != ok {
 			t.Errorf("CheckEntry(%q) = %v", key, err)
 		}
@@ -172,7 +178,8 @@ func TestPausesGrowByHalfAndAreSpread(t *testing.T) {
 func TestAnswersGoToTheSendersInboxOnly(t *testing.T) {
 	t.Parallel()
 	for reply, ok := range map[string]bool{
-		"_INBOX.n1.a.1": true, "_INBOX.n1": false, "_INBOX.n10.a": false, "": false, "v1.host.n2.call": false, "_INBOX.n1.>": false, "_INBOX.n1.a b": false, "$SYS.REQ.SERVER.PING": false,
+		"_INBOX.n1.a.1": true, "_INBOX.n1": false, "_INBOX.n10.a": false, "": false, "v1.host.n2.call": false, "_INBOX.n1.>": false,
+		"_INBOX.n1.a b": false, "$SYS.REQ.SERVER.PING": false,
 	} {
 		if err := CheckReply(Message{Subject: "v1.gw.n1.join", Reply: reply}, "_INBOX.n1"); (err == nil) != ok {
 			t.Errorf("%q: %v", reply, err)

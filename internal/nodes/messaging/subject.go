@@ -81,7 +81,8 @@ func CheckQueue(name string) error {
 	if name == "" || len(name) <= 64 && Escape(name) == name {
 		return nil
 	}
-	return capability.Errorf(capability.CodeInvalidInput, "bus.subscribe", "%.100q cannot name a queue: use 1 to 64 of A-Z, a-z, 0-9, _ and -", name)
+	return capability.Errorf(capability.CodeInvalidInput, "bus.subscribe",
+		"%.100q cannot name a queue: use 1 to 64 of A-Z, a-z, 0-9, _ and -", name)
 }
 
 // CheckMessage refuses what is above the limits or cannot travel.
@@ -100,7 +101,8 @@ func CheckMessage(m Message) error {
 	sum := 0
 	for k, v := range m.Header {
 		sum += len(k) + len(v)
-		if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) || strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v {
+		if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) ||
+			strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v {
 			return capability.Errorf(capability.CodeInvalidInput, "bus.publish", "the header %.100q has a name or value that cannot travel", k)
 		}
 	}
@@ -118,7 +120,8 @@ func CheckReply(m Message, inbox string) error {
 	if strings.HasPrefix(m.Reply, inbox+".") && CheckSubject(m.Reply) == nil {
 		return nil
 	}
-	return capability.Errorf(capability.CodeDenied, "bus.answer", "the answer to %s is wanted on %.100q, which is not below %s", m.Subject, m.Reply, inbox).
+	return capability.Errorf(capability.CodeDenied, "bus.answer", "the answer to %s is wanted on %.100q, which is not below %s", m.Subject,
+		m.Reply, inbox).
 		With(ReasonSubjectDenied, "")
 }
 
@@ -130,7 +133,8 @@ func tooLarge(format string, limit, n int) error {
 // CheckBucket refuses options that cannot be a bucket's.
 func CheckBucket(o BucketOptions) error {
 	if o.Name == "" || len(o.Name) > 64 || Escape(o.Name) != o.Name {
-		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "%.100q cannot name a bucket: use 1 to 64 of A-Z, a-z, 0-9, _ and -", o.Name)
+		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "%.100q cannot name a bucket: use 1 to 64 of A-Z, a-z, 0-9, _ and -",
+			o.Name)
 	}
 	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Second {
 		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "entries live for at least a second, not %s", o.TTL)

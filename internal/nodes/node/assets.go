@@ -39,7 +39,8 @@ func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, w
 		return value, nil
 	}
 	if n.cfg.Put == nil {
-		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the %s has %d bytes; the limit is %d, and this node has no way to send larger ones", what, len(value), limit)
+		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the %s has %d bytes; the limit is %d, and this node has no way to send larger ones", what,
+			len(value), limit)
 	}
 	if len(value) > cmp.MaxAsset {
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the %s has %d bytes; the limit is %d", what, len(value), cmp.MaxAsset)

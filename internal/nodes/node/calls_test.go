@@ -89,7 +89,10 @@ func TestAllStreamsTogetherKeepToFourMiB(t *testing.T) {
 		cancel()
 		close(hold)
 		synctest.Wait()
-		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "count", Stream: true, Chunk: func(json.RawMessage) error { return nil }}); o.err != nil {
+		if o := <-r.call(t.Context(), gateway.Request{
+			Node: "a", Function: "count", Stream: true,
+			Chunk: func(json.RawMessage) error { return nil },
+		}); o.err != nil {
 			t.Error("what cancelled streams had on the way is not free:", o.err)
 		}
 	})
@@ -179,7 +182,8 @@ func TestAFullQueueAndAPanicAreTheFailureOfOneCall(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 		}
-		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "break"}); reason(o.err) != cmp.ReasonExecution || strings.Contains(o.err.Error(), "secret") {
+		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "break"}); reason(o.err) != cmp.ReasonExecution ||
+			strings.Contains(o.err.Error(), "secret") {
 			t.Errorf(`reason(o.err) = %q, want cmp.ReasonExecution; o.err = %v, want it not to contain "secret"`, reason(o.err), o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "slow"}); o.err != nil {
@@ -197,7 +201,8 @@ func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
 			return json.RawMessage(fmt.Sprint(ran.Add(1))), nil
 		})
 		for range 3 {
-			if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "once", IdempotencyKey: "k"}); o.err != nil || string(o.Value) != "1" {
+			if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "once", IdempotencyKey: "k"}); o.err != nil ||
+				string(o.Value) != "1" {
 				t.Errorf("%+v", o)
 			}
 		}
@@ -234,21 +239,31 @@ func TestLargeValuesAreAssets(t *testing.T) {
 		synctest.Wait()
 		o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "large"})
 		a, ok, err := cmp.ReadAsset(o.Value)
-		if o.err != nil || !ok || err != nil || a.Size != int64(len(large)) || a.MediaType != "application/json" || string(kept[a.Digest]) != large {
+		if o.err != nil || !ok || err != nil || a.Size != int64(len(large)) || a.MediaType != "application/json" ||
+			string(kept[a.Digest]) != large {
 			t.Errorf("%.200s %v %v", o.Value, o.err, err)
 		}
 		var chunks []string
-		o = <-r.call(t.Context(), gateway.Request{Node: "a", Function: "bytes", Stream: true, Chunk: func(v json.RawMessage) error { chunks = append(chunks, string(v)); return nil }})
+		o = <-r.call(t.Context(), gateway.Request{
+			Node: "a", Function: "bytes", Stream: true,
+			Chunk: func(v json.RawMessage) error { chunks = append(chunks, string(v)); return nil },
+		})
 		if o.err != nil || len(chunks) != 1 || !strings.Contains(chunks[0], `"size":131072`) || !strings.Contains(chunks[0], "octet-stream") {
 			t.Errorf("chunks = %q, err = %v; want one asset of 131072 bytes", chunks, o.err)
 		}
 		// And back: as one argument.
-		o = <-r.call(t.Context(), gateway.Request{Node: "a", Function: "size", Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}}})
+		o = <-r.call(t.Context(), gateway.Request{
+			Node: "a", Function: "size",
+			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
+		})
 		if o.err != nil || string(o.Value) != fmt.Sprint(len(large)) {
 			t.Errorf("%.100s %v", o.Value, o.err)
 		}
 		a.Digest = "sha256:" + strings.Repeat("9", 64)
-		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "size", Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}}}); o.err == nil {
+		if o := <-r.call(t.Context(), gateway.Request{
+			Node: "a", Function: "size",
+			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
+		}); o.err == nil {
 			t.Error("an asset that is not there was found")
 		}
 	})
@@ -257,7 +272,8 @@ func TestLargeValuesAreAssets(t *testing.T) {
 		d.let("large", false, func(context.Context, functions.Call) (json.RawMessage, error) {
 			return json.RawMessage(`"` + strings.Repeat("x", wire.MaxInline) + `"`), nil
 		})
-		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "large"}); reason(o.err) != cmp.ReasonTooLarge || !strings.Contains(o.err.Error(), "limit") {
+		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "large"}); reason(o.err) != cmp.ReasonTooLarge ||
+			!strings.Contains(o.err.Error(), "limit") {
 			t.Errorf(`reason(o.err) = %q, want cmp.ReasonTooLarge; o.err = %v, want it to contain "limit"`, reason(o.err), o.err)
 		}
 	})
@@ -285,7 +301,10 @@ func TestFramesAsTheyTravel(t *testing.T) {
 			t.Helper()
 			data, err := json.Marshal(c)
 			if err == nil {
-				err = r.bus.Conn().Publish(t.Context(), messaging.Message{Subject: wire.SubjectCall("a"), Reply: wire.SubjectReply("a", "me", "c1"), Data: data})
+				err = r.bus.Conn().Publish(t.Context(), messaging.Message{
+					Subject: wire.SubjectCall("a"), Reply: wire.SubjectReply("a", "me", "c1"),
+					Data: data,
+				})
 			}
 			if err != nil {
 				t.Fatal(err)

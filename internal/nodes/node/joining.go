@@ -42,7 +42,8 @@ func (n *Node) ask(ctx context.Context, last int64) joinResult {
 	list, revision := n.cfg.Functions.List(false)
 	j := &wire.Join{
 		Proto: wire.Proto, NodeID: n.cfg.ID, Instance: n.instance, Software: n.cfg.Software, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Labels: n.cfg.Labels, Location: n.cfg.Location, Functions: list, Revision: revision, Epoch: last, MaxConcurrent: n.cfg.MaxConcurrent, Accepting: true,
+		Labels: n.cfg.Labels, Location: n.cfg.Location, Functions: list, Revision: revision, Epoch: last, MaxConcurrent: n.cfg.MaxConcurrent,
+		Accepting: true,
 	}
 	if n.cfg.HostStatus != nil {
 		j.HostStatus = marshal(n.cfg.HostStatus())
@@ -53,7 +54,8 @@ func (n *Node) ask(ctx context.Context, last int64) joinResult {
 		data, err = wire.Encode(j)
 	}
 	if err != nil {
-		return joinResult{err: capability.Wrap(capability.CodeOf(err), "node.join", "this node cannot be announced: "+capability.AsError(err).Message, err), final: true}
+		return joinResult{err: capability.Wrap(capability.CodeOf(err), "node.join", "this node cannot be announced: "+
+			capability.AsError(err).Message, err), final: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
 	defer cancel()

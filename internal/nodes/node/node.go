@@ -259,7 +259,8 @@ func (n *Node) Refresh(ctx context.Context) error {
 }
 
 func errNotJoined() error {
-	return cmp.Errorf(cmp.ReasonConnection, "the node has no session with its gateway at the moment").With(cmp.ReasonConnection, "it is tried again by itself")
+	return cmp.Errorf(cmp.ReasonConnection, "the node has no session with its gateway at the moment").With(cmp.ReasonConnection,
+		"it is tried again by itself")
 }
 
 // order is a request to the session.

@@ -34,10 +34,14 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 		if len(list) != 1 || list[0].ID != "laptop.1" {
 			t.Fatalf("%+v", list)
 		}
-		if s := d.Status(); s.State != node.Connected || s.Epoch == 0 || !slices.Equal(s.RejectedLabels, []string{"user:ben"}) || s.Joins != 1 || !s.Accepting {
+		if s := d.Status(); s.State != node.Connected || s.Epoch == 0 || !slices.Equal(s.RejectedLabels, []string{"user:ben"}) || s.Joins != 1 ||
+			!s.Accepting {
 			t.Errorf("%+v", s)
 		}
-		o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo", Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`7`)}}, Caller: wire.Caller{Kind: "agent", ID: "agent:x"}})
+		o := <-r.call(t.Context(), gateway.Request{
+			Node: "laptop.1", Function: "echo",
+			Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`7`)}}, Caller: wire.Caller{Kind: "agent", ID: "agent:x"},
+		})
 		if o.err != nil || string(o.Value) != `{"args":1,"caller":"agent:x"}` {
 			t.Errorf("%+v %v", o, o.err)
 		}
@@ -46,7 +50,8 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 		}
 		synctest.Wait()
 		d.mu.Lock()
-		if len(d.records) != 2 || d.records[0].Effect != cmp.EffectWrite || d.records[0].Outcome != "" || d.records[1].Outcome != cmp.ReasonFunctionNotFound {
+		if len(d.records) != 2 || d.records[0].Effect != cmp.EffectWrite || d.records[0].Outcome != "" ||
+			d.records[1].Outcome != cmp.ReasonFunctionNotFound {
 			t.Errorf("%+v", d.records)
 		}
 		d.mu.Unlock()
@@ -99,7 +104,8 @@ func TestWhoMayNotJoinStopsAndSaysWhy(t *testing.T) {
 func TestABadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]node.Config{
-		"id": {ID: "a b", Token: secret.New("x")}, "credential": {ID: "a"}, "label": {ID: "a", Token: secret.New("x"), Labels: []string{strings.Repeat("x", 200)}},
+		"id": {ID: "a b", Token: secret.New("x")}, "credential": {ID: "a"},
+		"label": {ID: "a", Token: secret.New("x"), Labels: []string{strings.Repeat("x", 200)}},
 	} {
 		if _, err := node.New(cfg); err == nil {
 			t.Errorf("node.New(cfg): err = nil, want an error; name = %q", name)

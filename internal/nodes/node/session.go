@@ -369,7 +369,8 @@ func (s *session) tell(ctx context.Context) {
 	accepting := !s.drains && s.strained < strainedBeats && queued < s.cfg.Queue
 	s.seq++
 	data, err := wire.Encode(&wire.Beat{
-		Epoch: epoch, Seq: s.seq, Revision: s.cfg.Functions.Revision(), CPU: cpu, Memory: mem, GPU: gpu, Active: active, Queued: queued, Accepting: accepting,
+		Epoch: epoch, Seq: s.seq, Revision: s.cfg.Functions.Revision(), CPU: cpu, Memory: mem, GPU: gpu, Active: active, Queued: queued,
+		Accepting: accepting,
 	})
 	if err == nil {
 		err = s.conn.Publish(ctx, messaging.Message{Subject: wire.SubjectBeat(s.cfg.ID), Data: data})

@@ -51,7 +51,8 @@ func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, erro
 	case errors.Is(err, context.Canceled):
 		return nil, cmp.Errorf(cmp.ReasonCancelled, "the call was cancelled")
 	case messaging.Is(err, messaging.ReasonNoResponders), messaging.Is(err, messaging.ReasonSubjectDenied):
-		return nil, cmp.Errorf(cmp.ReasonDenied, "this gateway takes no calls of nodes").With(cmp.ReasonDenied, "its operator decides that with the node's token")
+		return nil, cmp.Errorf(cmp.ReasonDenied, "this gateway takes no calls of nodes").With(cmp.ReasonDenied,
+			"its operator decides that with the node's token")
 	case err != nil:
 		return nil, err
 	}

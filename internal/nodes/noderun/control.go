@@ -160,9 +160,12 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request) {
 // reason node_not_running.
 func Ask(ctx context.Context, home, method, path string, body any) (json.RawMessage, error) {
 	socket := Socket(home)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -180,7 +183,8 @@ func Ask(ctx context.Context, home, method, path string, body any) (json.RawMess
 		if ctx.Err() != nil {
 			return nil, capability.AsError(ctx.Err())
 		}
-		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running", "start one with: junctor node join URL --node-token-file FILE")
+		return nil, capability.Wrap(capability.CodeUnavailable, "node", "no node runs in the home "+home, err).With("node_not_running",
+			"start one with: junctor node join URL --node-token-file FILE")
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxControl))

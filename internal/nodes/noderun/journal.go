@@ -120,7 +120,10 @@ func (j *journal) write(ctx context.Context, r audit.Record) {
 
 // skill records what happens to skills.
 func (j *journal) skill(ctx context.Context, e device.SkillEvent) {
-	r := audit.Record{Logger: "skill", Event: audit.Event(e.Name), User: e.Caller, Metadata: audit.Metadata{Node: audit.Node{Skill: e.Skill, PayloadDigest: e.Digest}}}
+	r := audit.Record{
+		Logger: "skill", Event: audit.Event(e.Name), User: e.Caller,
+		Metadata: audit.Metadata{Node: audit.Node{Skill: e.Skill, PayloadDigest: e.Digest}},
+	}
 	if e.Outcome != "" {
 		r.Metadata.Attrs = append(r.Metadata.Attrs, audit.Attr{Key: "outcome", Value: e.Outcome})
 	}
@@ -173,7 +176,8 @@ func (j *journal) state(s device.Status) {
 	default:
 		return
 	}
-	r := audit.Record{Logger: "node", Event: event, Metadata: audit.Metadata{Node: audit.Node{Epoch: uint64(max(s.Epoch, 0))}}} // #nosec G115 -- not negative
+	// #nosec G115 -- not negative
+	r := audit.Record{Logger: "node", Event: event, Metadata: audit.Metadata{Node: audit.Node{Epoch: uint64(max(s.Epoch, 0))}}}
 	if s.Error != "" {
 		r.Error = s.Error
 	}

@@ -70,7 +70,10 @@ func Open(ctx context.Context, cfg Config) (_ *Process, err error) {
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	p.code = pushcode.New(pushcode.Config{
 		Languages: cfg.Languages, CacheFile: filepath.Join(dir, "sandbox.json"),
-		Private: []string{dir, filepath.Join(cfg.Home, "state"), filepath.Join(cfg.Home, "secrets"), filepath.Join(cfg.Home, "audit"), filepath.Join(cfg.Home, "logs"), filepath.Join(cfg.Home, "run")},
+		Private: []string{
+			dir, filepath.Join(cfg.Home, "state"), filepath.Join(cfg.Home, "secrets"), filepath.Join(cfg.Home, "audit"),
+			filepath.Join(cfg.Home, "logs"), filepath.Join(cfg.Home, "run"),
+		},
 	})
 	d := cfg.Device
 	d.Dir, d.Code, d.Isolation, d.Logger = dir, p.code, p.code.Isolation(), cfg.Logger

@@ -23,7 +23,10 @@ func opened(t *testing.T) (*Process, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(home) })
-	p, err := Open(t.Context(), Config{Home: home, Device: device.Config{Gateway: "http://127.0.0.1:1", Token: secret.New("jct_n_secret"), ID: "a"}})
+	p, err := Open(t.Context(), Config{Home: home, Device: device.Config{
+		Gateway: "http://127.0.0.1:1", Token: secret.New("jct_n_secret"),
+		ID: "a",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,8 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 		}
 	}
 	var r Report
-	if err := json.Unmarshal(raw, &r); err != nil || r.ID != "a" || r.PID != os.Getpid() || r.State != "connecting" || r.Audit != "ok" || r.Host == nil {
+	if err := json.Unmarshal(raw, &r); err != nil || r.ID != "a" || r.PID != os.Getpid() || r.State != "connecting" || r.Audit != "ok" ||
+		r.Host == nil {
 		t.Errorf("%s %v", raw, err)
 	}
 	if strings.Contains(string(raw), "jct_n_secret") {
@@ -52,7 +56,8 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 	if info, err := os.Stat(Socket(home)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("os.Stat(Socket(home)): err = %v, want nil; info = %+v, want info.Mode().Perm() = 0o600", err, info)
 	}
-	if _, err := Open(t.Context(), Config{Home: home, Device: device.Config{Gateway: "http://127.0.0.1:1"}}); capability.AsError(err).Reason != "node_running" {
+	if _, err := Open(t.Context(), Config{Home: home, Device: device.Config{Gateway: "http://127.0.0.1:1"}}); capability.AsError(
+		err).Reason != "node_running" {
 		t.Error(err)
 	}
 	for path, code := range map[string]capability.Code{"/consent/cnf_x": capability.CodeNotFound, "/drain": capability.CodeUnavailable} {
@@ -77,7 +82,10 @@ func TestTheJournalHoldsWhatMatters(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	j := p.journal
-	j.skill(ctx, device.SkillEvent{Name: "skill_installed", Skill: "photos", Digest: "abc", Caller: "agent:a", Modules: map[string]string{"m": "d1"}})
+	j.skill(ctx, device.SkillEvent{
+		Name: "skill_installed", Skill: "photos", Digest: "abc", Caller: "agent:a",
+		Modules: map[string]string{"m": "d1"},
+	})
 	for _, r := range []device.Record{
 		{CallID: "c1", Function: "look", Effect: cmp.EffectRead},
 		{CallID: "c2", Function: "open.door", Effect: cmp.EffectExecute, Caller: wire.Caller{ID: "agent:a"}},
@@ -98,7 +106,10 @@ func TestTheJournalHoldsWhatMatters(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{`"event": "skill_installed"`, `"event": "capability_executed"`, `"event": "permission_denied"`, `"event": "capability_timeout"`, `"event": "node_joined"`, "open.door", "m=d1", `"gateway": "a"`} {
+	for _, want := range []string{
+		`"event": "skill_installed"`, `"event": "capability_executed"`, `"event": "permission_denied"`,
+		`"event": "capability_timeout"`, `"event": "node_joined"`, "open.door", "m=d1", `"gateway": "a"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in %s", want, text)
 		}

@@ -48,7 +48,8 @@ func newQuestions(interactive bool) *questions {
 
 // same reports whether one answer would do for both questions.
 func (q *question) same(other device.Question) bool {
-	return q.SkillName == other.SkillName && q.SHA256 == other.SHA256 && q.Call == other.Call && slices.Equal(aliases(q.Question), aliases(other))
+	return q.SkillName == other.SkillName && q.SHA256 == other.SHA256 && q.Call == other.Call &&
+		slices.Equal(aliases(q.Question), aliases(other))
 }
 
 func aliases(q device.Question) []string {
@@ -103,7 +104,8 @@ func (s *questions) put(asked device.Question) (*question, error) {
 		}
 	}
 	if len(s.open) >= maxQuestions {
-		return nil, capability.Errorf(capability.CodeOverloaded, "node.consent", "%d questions wait for this machine's owner, which is the limit", maxQuestions)
+		return nil, capability.Errorf(capability.CodeOverloaded, "node.consent",
+			"%d questions wait for this machine's owner, which is the limit", maxQuestions)
 	}
 	q := &question{Question: asked, ids: []string{asked.RequestID}, until: s.now().Add(questionTTL), waits: 1, done: make(chan struct{})}
 	s.open = append(s.open, q)
@@ -138,7 +140,8 @@ func (s *questions) left(q *question) {
 }
 
 func notAsked(id string) error {
-	return capability.Errorf(capability.CodeNotFound, "node.consent", "no question %.100q waits for an answer", id).With("", "junctor node consent list")
+	return capability.Errorf(capability.CodeNotFound, "node.consent", "no question %.100q waits for an answer", id).With("",
+		"junctor node consent list")
 }
 
 // answer gives the first answer.

@@ -33,7 +33,8 @@ func (u *unproven) enter(from netip.Prefix) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.by[from] >= maxUnproven || u.all >= maxAllUnproven {
-		err := capability.Errorf(capability.CodeOverloaded, "nodes.connect", "too many connections have not shown yet whose they are: %d of one address and %d of all are the most", maxUnproven, maxAllUnproven).
+		err := capability.Errorf(capability.CodeOverloaded, "nodes.connect",
+			"too many connections have not shown yet whose they are: %d of one address and %d of all are the most", maxUnproven, maxAllUnproven).
 			With("node_overloaded", "try again in a few seconds")
 		err.RetryAfter = proofTimeout
 		return nil, err

@@ -66,7 +66,10 @@ func (s *Surface) hold(w http.ResponseWriter, r *http.Request, who capability.Pr
 		}
 		*d.to = v
 	}
-	c, err := s.Held.Hold(r.Context(), tasks.HeldCall{Node: id, Function: in.Function, Arguments: json.RawMessage(in.Args), Principal: who.ID, Timeout: timeout}, hold)
+	c, err := s.Held.Hold(r.Context(), tasks.HeldCall{
+		Node: id, Function: in.Function, Arguments: json.RawMessage(in.Args), Principal: who.ID,
+		Timeout: timeout,
+	}, hold)
 	if err != nil {
 		return err
 	}
@@ -79,7 +82,8 @@ func (s *Surface) own(r *http.Request, who capability.Principal) (tasks.HeldCall
 	id := r.PathValue("id")
 	c, ok, err := s.Held.Call(r.Context(), id)
 	if err == nil && (!ok || c.Principal != who.ID && !people(who)) {
-		err = capability.Errorf(capability.CodeNotFound, "calls", "there is no held call %q", id).With("", "what has ended is forgotten after a day")
+		err = capability.Errorf(capability.CodeNotFound, "calls", "there is no held call %q", id).With("",
+			"what has ended is forgotten after a day")
 	}
 	return c, err
 }

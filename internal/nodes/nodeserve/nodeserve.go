@@ -141,7 +141,8 @@ func (s *Surface) admit(r *http.Request) error {
 	}
 	who, err := s.Door.Principal(r)
 	if err == nil && who.Role != capability.RoleNode {
-		err = capability.Errorf(capability.CodeDenied, "nodes.connect", "this token has the role %s, and devices join with one of role node", who.Role)
+		err = capability.Errorf(capability.CodeDenied, "nodes.connect", "this token has the role %s, and devices join with one of role node",
+			who.Role)
 	}
 	return err
 }
@@ -239,7 +240,8 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	switch status {
 	case "", fleet.Connected, fleet.Disconnected, fleet.Draining:
 	default:
-		return capability.Errorf(capability.CodeInvalidInput, "nodes.list", "%q is not a state of a node; use connected, disconnected or draining", status)
+		return capability.Errorf(capability.CodeInvalidInput, "nodes.list",
+			"%q is not a state of a node; use connected, disconnected or draining", status)
 	}
 	cursor := q.Get("cursor")
 	all := s.Gateway.Fleet().List(fleet.Filter{

@@ -151,11 +151,15 @@ func newStack(t testing.TB) *stack {
 	must(err)
 	log, err := audit.Open(ctx, audit.Config{Segments: segments, Key: make([]byte, 32)})
 	must(err)
-	pol, err := policy.New(ctx, policy.Config{Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log})
+	pol, err := policy.New(ctx, policy.Config{
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}},
+		Store:     db, Log: log,
+	})
 	must(err)
 	s := &stack{TB: t, fleet: fleet.New(fleet.Config{Gateway: "g"}), tokens: make(map[capability.Role]string)}
 	for _, role := range []capability.Role{capability.RoleOperator, capability.RoleAgent, capability.RoleNode} {
-		_, value, err := pol.CreateToken(ctx, capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}, policy.TokenRequest{Role: role, Name: string(role) + "1"})
+		_, value, err := pol.CreateToken(ctx, capability.Principal{ID: "admin:root", Role: capability.RoleAdmin},
+			policy.TokenRequest{Role: role, Name: string(role) + "1"})
 		must(err)
 		s.tokens[role] = value.Reveal()
 	}
@@ -163,7 +167,8 @@ func newStack(t testing.TB) *stack {
 	p := provider{s}
 	_, _, err = c.Replace(capability.Batch{Source: "local", Providers: []capability.Provider{p}, Modules: []capability.Module{{
 		Extension: "local", ID: "local", Origin: "local", Contributions: []capability.Contribution{{
-			ID: "stat", Kind: "capability.agent-tool", Action: "fs.list", Effect: capability.EffectRead, Provider: p.Key(), Member: capability.Member{Module: "local", Kind: "tool", Name: "stat"},
+			ID: "stat", Kind: "capability.agent-tool", Action: "fs.list", Effect: capability.EffectRead, Provider: p.Key(),
+			Member: capability.Member{Module: "local", Kind: "tool", Name: "stat"},
 		}},
 	}}})
 	must(err)
@@ -303,12 +308,17 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 			t.Errorf("%s %s: %d %v %q", c.role, c.query, status, got, next)
 		}
 	}
-	for query, reason := range map[string]string{"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?status=tired": "not a state"} {
-		if status, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes"+query); status != http.StatusBadRequest || !strings.Contains(body, reason) {
+	for query, reason := range map[string]string{
+		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit",
+		"?status=tired": "not a state",
+	} {
+		if status, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes"+query); status != http.StatusBadRequest ||
+			!strings.Contains(body, reason) {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
 	}
-	if _, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes?functions=full"); !strings.Contains(body, `"timeout_seconds":1.5`) || !strings.Contains(body, `"tags":[]`) {
+	if _, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes?functions=full"); !strings.Contains(body,
+		`"timeout_seconds":1.5`) || !strings.Contains(body, `"tags":[]`) {
 		t.Errorf("s.as: body = %q, want it to contain \"\\\"timeout_seconds\\\":1.5\" and it to contain \"\\\"tags\\\":[]\"", body)
 	}
 	var nowhere string
@@ -322,14 +332,17 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 			t.Errorf("%s: %d %s", id, status, body)
 		}
 	}
-	if status, body := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/away"); status != http.StatusOK || !strings.Contains(body, `"health_score":0`) || strings.Contains(body, `"Load"`) {
+	if status, body := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/away"); status != http.StatusOK ||
+		!strings.Contains(body, `"health_score":0`) || strings.Contains(body, `"Load"`) {
 		t.Errorf("%d %s", status, body)
 	}
 	_, watched := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes/watch")
-	if strings.Contains(watched, "anns") || strings.Contains(watched, "away") || strings.Count(watched, `"node_id":"a"`) < 2 || !strings.Contains(watched, fleet.NodeLeft) {
+	if strings.Contains(watched, "anns") || strings.Contains(watched, "away") || strings.Count(watched, `"node_id":"a"`) < 2 ||
+		!strings.Contains(watched, fleet.NodeLeft) {
 		t.Errorf("watched = %q, want node a joining and leaving, and no other node", watched)
 	}
-	if _, watched := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/watch"); !strings.Contains(watched, "anns") || !strings.Contains(watched, "away") {
+	if _, watched := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/watch"); !strings.Contains(watched, "anns") ||
+		!strings.Contains(watched, "away") {
 		t.Errorf(`s.as: watched = %q, want it to contain "anns" and it to contain "away"`, watched)
 	}
 }
@@ -348,12 +361,14 @@ func TestOnlyPeopleEndNodes(t *testing.T) {
 	if status, body := s.as(capability.RoleOperator, http.MethodPost, "/api/v1/nodes/a/drain"); status != http.StatusOK {
 		t.Errorf("s.as: status = %v, want http.StatusOK; body = %q", status, body)
 	}
-	if status, body := s.as(capability.RoleOperator, http.MethodDelete, "/api/v1/nodes/a?forget=true"); status != http.StatusOK || fmt.Sprint(s.removed) != "[session credential session]" {
+	if status, body := s.as(capability.RoleOperator, http.MethodDelete, "/api/v1/nodes/a?forget=true"); status != http.StatusOK ||
+		fmt.Sprint(s.removed) != "[session credential session]" {
 		t.Errorf(`s.as: status = %v, want http.StatusOK; fmt.Sprint(s.removed) = %q, want "[session credential session]"; body = %q`,
 			status, fmt.Sprint(s.removed), body)
 	}
 	for _, path := range []string{"/api/v1/nodes/a", "/api/v1/nodes/a?forget=true"} {
-		if status, body := s.as(capability.RoleOperator, http.MethodDelete, path); status == http.StatusOK || !strings.Contains(body, "node_not_found") {
+		if status, body := s.as(capability.RoleOperator, http.MethodDelete, path); status == http.StatusOK ||
+			!strings.Contains(body, "node_not_found") {
 			t.Errorf(`s.as: status = %v, want other than http.StatusOK; body = %q, want it to contain "node_not_found"; path = %q`,
 				status, body, path)
 		}
@@ -383,7 +398,11 @@ func TestWhoComesIn(t *testing.T) {
 	enrol := `{"node_id":"a","public_key":"` + "x" + `"}`
 	for _, c := range []struct {
 		name, authorization, body string
-	}{{"too large", "Bearer good", `{"node_id":"` + strings.Repeat("x", 5000) + `"}`}, {"nonsense", "Bearer good", `{`}, {"a key that is none", "Bearer good", enrol}} {
+	}{
+		{"too large", "Bearer good", `{"node_id":"` + strings.Repeat("x", 5000) + `"}`},
+		{"nonsense", "Bearer good", `{`},
+		{"a key that is none", "Bearer good", enrol},
+	} {
 		if status, body, _ := s.do(c.authorization, http.MethodPost, wire.EnrolPath, c.body); status < 400 || status >= 500 {
 			t.Errorf("%s: %d %s", c.name, status, body)
 		}
@@ -412,9 +431,14 @@ func TestAssets(t *testing.T) {
 	for _, c := range []struct {
 		name, authorization string
 		want                int
-	}{{"nobody", "", http.StatusUnauthorized}, {"an agent", "Bearer " + s.tokens[capability.RoleAgent], http.StatusOK}, {"a proof that is none", wire.ProofScheme + " x.y", http.StatusUnauthorized}} {
+	}{
+		{"nobody", "", http.StatusUnauthorized},
+		{"an agent", "Bearer " + s.tokens[capability.RoleAgent], http.StatusOK},
+		{"a proof that is none", wire.ProofScheme + " x.y", http.StatusUnauthorized},
+	} {
 		status, body, h := s.do(c.authorization, http.MethodGet, path, "")
-		if status != c.want || status == http.StatusOK && (body != "<script>" || h.Get("Content-Disposition") != "attachment" || h.Get("X-Content-Type-Options") != "nosniff") {
+		if status != c.want || status == http.StatusOK && (body != "<script>" || h.Get("Content-Disposition") != "attachment" ||
+			h.Get("X-Content-Type-Options") != "nosniff") {
 			t.Errorf("get, %s: %d %s %v", c.name, status, body, h)
 		}
 	}
@@ -433,7 +457,9 @@ func TestUpward(t *testing.T) {
 		t.Fatalf("%+v %+v", r, r.Error)
 	}
 	for what, body := range map[string]string{
-		"nonsense": `{`, "no action": `{"call_id":"0123456789abcdef0123456789abcdef"}`, "a deadline beyond all": call(`,"deadline_ms":9223372036854775807`), "a deadline in the past": call(`,"deadline_ms":-1`), "nobody's": call(`,"select":"node=z"`),
+		"nonsense": `{`, "no action": `{"call_id":"0123456789abcdef0123456789abcdef"}`,
+		"a deadline beyond all": call(`,"deadline_ms":9223372036854775807`), "a deadline in the past": call(`,"deadline_ms":-1`),
+		"nobody's": call(`,"select":"node=z"`),
 	} {
 		if r := ask("a", body); r.OK || r.Error == nil {
 			t.Errorf("%s: %+v", what, r)

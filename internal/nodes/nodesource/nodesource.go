@@ -91,7 +91,10 @@ func New(cfg Config) *Source {
 	if cfg.Told == nil {
 		cfg.Told = func(string, *capability.NodeRan) {}
 	}
-	return &Source{cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), out: make(map[string]string), done: make(chan struct{})}
+	return &Source{
+		cfg: cfg, wake: make(chan struct{}, 1), dirty: make(map[string]bool), out: make(map[string]string),
+		done: make(chan struct{}),
+	}
 }
 
 // Changed reports that a node has come, gone or changed. It never blocks.
@@ -232,7 +235,8 @@ func (s *Source) batch(id string) capability.Batch {
 	}
 	users, trusted := UsersOf(n.Granted), slices.Contains(n.Granted, TrustEffects)
 	own := capability.Module{
-		Extension: ExtensionOf(id), ID: ExtensionOf(id), Name: id, Label: id, Origin: Kind, Version: n.Software, Endpoint: "node:" + id, Users: users,
+		Extension: ExtensionOf(id), ID: ExtensionOf(id), Name: id, Label: id, Origin: Kind, Version: n.Software, Endpoint: "node:" + id,
+		Users: users,
 	}
 	functions, device := capability.NewProviderKey("fn", Kind, id), capability.NewProviderKey("device", Kind, id)
 	skills := make(map[string]*capability.Module)
@@ -242,7 +246,10 @@ func (s *Source) batch(id string) capability.Batch {
 		if skill, is := strings.CutPrefix(f.Owner, "skill:"); is && !cmp.IsReserved(f.Name) {
 			if skills[skill] == nil {
 				ext := skillExtension(id, skill)
-				skills[skill] = &capability.Module{Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: capability.OriginSkill, Endpoint: own.Endpoint, Users: users}
+				skills[skill] = &capability.Module{
+					Extension: ext, ID: wireID(ext), Name: skill, Label: id, Origin: capability.OriginSkill,
+					Endpoint: own.Endpoint, Users: users,
+				}
 			}
 			to = skills[skill]
 		}
@@ -310,7 +317,9 @@ func reserved(function string) (capability.Action, bool) {
 	return "", false
 }
 
-func contribution(f *fleet.Function, module string, state capability.Availability, functions, device capability.ProviderKey) capability.Contribution {
+func contribution(f *fleet.Function, module string, state capability.Availability, functions,
+	device capability.ProviderKey,
+) capability.Contribution {
 	c := capability.Contribution{
 		ID: escape(f.Name), Kind: toolKind, Action: capability.Action("fn." + f.Name), Tool: f.Name, Title: f.Name, Description: f.Description,
 		Member: capability.Member{Module: module, Kind: memberKind, Name: f.Name}, Provider: functions, Effect: cmp.EngineEffect(f.Effect),

@@ -155,15 +155,23 @@ func TestUsersAreThoseOfTheCredential(t *testing.T) {
 func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
 	r := newRig(t, nodesource.Config{})
 	r.join(fleet.Member{ID: "a", Functions: []fleet.Function{
-		{Name: "invoke", Owner: "node"}, {Name: "device.function.invoke", Owner: "node"}, {Name: "fs.list", Owner: "node"}, {Name: "f", Owner: "skill:b.c"},
+		{Name: "invoke", Owner: "node"},
+		{Name: "device.function.invoke", Owner: "node"},
+		{Name: "fs.list", Owner: "node"},
+		{Name: "f", Owner: "skill:b.c"},
 	}})
-	r.join(fleet.Member{ID: "a.b", Functions: []fleet.Function{{Name: "f", Owner: "skill:c"}, {Name: "f2", Owner: "skill:c~2e"}, {Name: "f3", Owner: "skill:c."}}})
+	r.join(fleet.Member{ID: "a.b", Functions: []fleet.Function{
+		{Name: "f", Owner: "skill:c"},
+		{Name: "f2", Owner: "skill:c~2e"},
+		{Name: "f3", Owner: "skill:c."},
+	}})
 	if refused := r.source.Refused(); len(refused) != 0 {
 		t.Fatalf("len(refused) = %v, want 0; refused = %v", len(refused), refused)
 	}
 	got := r.entries()
 	for _, want := range []string{
-		"node.a/invoke", "node.a/fs.list", "skill.a.b~2ec/f", "skill.a.b.c/f", "skill.a.b.c~7e2e/f2", "skill.a.b.c~2e/f3", "node.a.b/device.function.invoke",
+		"node.a/invoke", "node.a/fs.list", "skill.a.b~2ec/f", "skill.a.b.c/f", "skill.a.b.c~7e2e/f2", "skill.a.b.c~2e/f3",
+		"node.a.b/device.function.invoke",
 	} {
 		if got[want] == nil {
 			t.Errorf("%s is not in the catalog", want)
@@ -226,8 +234,9 @@ func (r *rig) call(name, input string, progress func(capability.Chunk)) (capabil
 		r.Fatalf("no function %s", name)
 	}
 	c := capability.Call{
-		Member: e.Contribution.Member, Input: json.RawMessage(input), Principal: capability.Principal{ID: "agent:claude", Role: capability.RoleAgent},
-		Watched: progress != nil, Progress: progress,
+		Member: e.Contribution.Member, Input: json.RawMessage(input),
+		Principal: capability.Principal{ID: "agent:claude", Role: capability.RoleAgent},
+		Watched:   progress != nil, Progress: progress,
 	}
 	if progress == nil {
 		c.Progress = func(capability.Chunk) {}
@@ -244,9 +253,11 @@ func TestCall(t *testing.T) {
 			asked = q
 			switch q.Function {
 			case "large":
-				return gateway.Result{Value: json.RawMessage(`{"$asset":{"digest":"sha256:` + strings.Repeat("a", 64) + `","size":14,"media_type":"application/json"}}`)}, nil
+				return gateway.Result{Value: json.RawMessage(`{"$asset":{"digest":"sha256:` + strings.Repeat("a", 64) +
+					`","size":14,"media_type":"application/json"}}`)}, nil
 			case "larger":
-				return gateway.Result{Value: json.RawMessage(`{"$asset":{"digest":"sha256:` + strings.Repeat("a", 64) + `","size":101,"media_type":"application/json"}}`)}, nil
+				return gateway.Result{Value: json.RawMessage(`{"$asset":{"digest":"sha256:` + strings.Repeat("a", 64) +
+					`","size":101,"media_type":"application/json"}}`)}, nil
 			case "lost":
 				return gateway.Result{}, cmp.Errorf(cmp.ReasonNodeLost, "gone")
 			case "stream":
@@ -276,7 +287,8 @@ func TestCall(t *testing.T) {
 
 	t.Run("arguments by place", func(t *testing.T) {
 		got, err := r.call("f", `[1,"two"]`, nil)
-		if err != nil || string(got.Value) != `"done"` || len(asked.Arguments.Args) != 2 || asked.Caller.ID != "agent:claude" || asked.Caller.Kind != "agent" {
+		if err != nil || string(got.Value) != `"done"` || len(asked.Arguments.Args) != 2 || asked.Caller.ID != "agent:claude" ||
+			asked.Caller.Kind != "agent" {
 			t.Fatalf("value = %s, err = %v, call = %+v; want done, two arguments, caller agent:claude", got.Value, err, asked)
 		}
 		if got.Ran == nil || got.Ran.Node.ID != "n" || got.Ran.Node.Function != "f" {

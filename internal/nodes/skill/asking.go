@@ -99,7 +99,8 @@ func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller 
 	q.RequestID, q.NodeID = ids.Hex("cnf_", 12), a.Node
 	required := func() error {
 		return wire.Errorf(wire.ReasonConsentRequired, "the device's owner must agree to the skill %s, and cannot be asked now", q.SkillName).
-			With(wire.ReasonConsentRequired, "ask again once the owner has answered, or with wait_for_consent_seconds").Detail("request_id", q.RequestID)
+			With(wire.ReasonConsentRequired, "ask again once the owner has answered, or with wait_for_consent_seconds").Detail("request_id",
+			q.RequestID)
 	}
 	a.Told(ctx, q, Requested, caller)
 	if a.Owner == nil && a.Auto {
@@ -130,7 +131,8 @@ func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller 
 		return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner could not be asked about the skill %s", q.SkillName)
 	}
 	if asking.Err() != nil {
-		return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner did not answer about the skill %s within %s", q.SkillName, wait)
+		return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner did not answer about the skill %s within %s", q.SkillName,
+			wait)
 	}
 	return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner refused the skill %s", q.SkillName)
 }

@@ -76,7 +76,8 @@ func (d *Binder) decide(p *payload.Payload, c payload.Capability) (b *Binding, w
 	}
 	_, local := d.Actions.Get(b.Action)
 	code, bound := c.Code()
-	valid := code.Export != "" && slices.ContainsFunc(p.Modules, func(m payload.Module) bool { return m.ModuleID == code.ModuleID && code.ModuleID != "" })
+	valid := code.Export != "" && slices.ContainsFunc(p.Modules,
+		func(m payload.Module) bool { return m.ModuleID == code.ModuleID && code.ModuleID != "" })
 	wants := d.PreferCode && d.AllowCode && bound
 	switch {
 	case local && !wants, local && !valid:
@@ -95,7 +96,8 @@ func (d *Binder) decide(p *payload.Payload, c payload.Capability) (b *Binding, w
 
 // BadBinding is the error of a binding to what the skill does not have.
 func BadBinding(alias string, code wire.CodeBinding) error {
-	return wire.Errorf(wire.ReasonBinding, "%s is bound to %.80q of the module %.80q, which the skill does not have", alias, code.Export, code.ModuleID)
+	return wire.Errorf(wire.ReasonBinding, "%s is bound to %.80q of the module %.80q, which the skill does not have", alias, code.Export,
+		code.ModuleID)
 }
 
 // problems is one error of many: the first, with all in its details.
@@ -131,7 +133,10 @@ func (d *Binder) Plan(p *payload.Payload, of []payload.Capability) (out []*Bindi
 }
 
 func fellBack(b *Binding) wire.Warning {
-	return wire.Warning{Code: wire.ReasonBinding, Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName, Message: "its code cannot be bound; the device's own action was taken"}
+	return wire.Warning{
+		Code: wire.ReasonBinding, Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName,
+		Message: "its code cannot be bound; the device's own action was taken",
+	}
 }
 
 // NeedsCode reports whether something is to be bound to code.
@@ -142,7 +147,9 @@ func NeedsCode(of []*Binding) bool {
 // Load fetches and loads the code that is planned for, and resolves each export. It
 // returns nil if the skill has no such binding. code is what came by reference, which is added to
 // kept.
-func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Source, kept map[string][]byte) (Program, []wire.Warning, error) {
+func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Source,
+	kept map[string][]byte,
+) (Program, []wire.Warning, error) {
 	if !NeedsCode(of) {
 		return nil, nil, nil
 	}
@@ -154,7 +161,8 @@ func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Sour
 		code, there := kept[s.SHA256]
 		if !there {
 			if d.Assets == nil {
-				return nil, nil, wire.Errorf(wire.ReasonPayload, "the code of the module %.80q is in an asset, and this device can fetch none", s.ModuleID)
+				return nil, nil, wire.Errorf(wire.ReasonPayload, "the code of the module %.80q is in an asset, and this device can fetch none",
+					s.ModuleID)
 			}
 			var err error
 			if code, err = d.Assets(ctx, *s.Asset); err != nil {
@@ -194,7 +202,10 @@ func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Sour
 			continue
 		}
 		err := BadBinding(b.Capability.Alias, b.Code)
-		bad = append(bad, wire.Warning{Code: wire.ReasonBinding, Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName, Message: capability.AsError(err).Message})
+		bad = append(bad, wire.Warning{
+			Code: wire.ReasonBinding, Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName,
+			Message: capability.AsError(err).Message,
+		})
 		first = cmp.Or(first, err)
 	}
 	if first != nil {
@@ -246,7 +257,8 @@ func (b *Binding) Function(skill string) functions.Function {
 		description = "Transferred runtime code from remote agent"
 	}
 	f := functions.Function{
-		Name: c.FunctionName, Description: cmp.Or(c.Description, description), Tags: tags, Stream: b.Streams, Effect: c.Effect, Owner: functions.OwnedBy(skill),
+		Name: c.FunctionName, Description: cmp.Or(c.Description, description), Tags: tags, Stream: b.Streams, Effect: c.Effect,
+		Owner: functions.OwnedBy(skill),
 		Alias: c.Alias, MediaType: c.MediaType, InputSchema: c.InputSchema, OutputSchema: c.OutputSchema, Digest: b.Digest, Handle: b.Handle,
 	}
 	if c.Timeout != nil {
@@ -258,7 +270,10 @@ func (b *Binding) Function(skill string) functions.Function {
 // Record is what the capability's record says, before it is known who owns the name.
 func (b *Binding) Record() wire.CapabilityRecord {
 	c := &b.Capability
-	r := wire.CapabilityRecord{FunctionName: c.FunctionName, BindingMode: b.Mode, Stream: c.Stream, MediaType: c.MediaType, Metadata: c.Metadata}
+	r := wire.CapabilityRecord{
+		FunctionName: c.FunctionName, BindingMode: b.Mode, Stream: c.Stream, MediaType: c.MediaType,
+		Metadata: c.Metadata,
+	}
 	if b.Mode == wire.BoundToCode {
 		code := b.Code
 		r.CodeBinding = &code

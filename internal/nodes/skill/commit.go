@@ -46,7 +46,10 @@ func (h *Host) settle(w *work) (change, *installed) {
 			}
 		default:
 			r.Conflict = true
-			c.warnings = append(c.warnings, wire.Warning{Code: "function_name_taken", Alias: b.Capability.Alias, FunctionName: r.FunctionName, Message: "the name belongs to " + owner + " and was left to it"})
+			c.warnings = append(c.warnings, wire.Warning{
+				Code: "function_name_taken", Alias: b.Capability.Alias, FunctionName: r.FunctionName,
+				Message: "the name belongs to " + owner + " and was left to it",
+			})
 		}
 		next.Record.Capabilities[b.Capability.Alias] = r
 		next.From[b.Capability.Alias] = w.digest
@@ -69,7 +72,8 @@ func (h *Host) settle(w *work) (change, *installed) {
 func (w *work) record(h *Host) *installed {
 	now := wire.Time(h.cfg.Now())
 	r := wire.Record{
-		Source: cmp.Or(w.Source, DefaultSource), InstalledAt: now, UpdatedAt: now, Capabilities: make(map[string]wire.CapabilityRecord), SkillName: w.p.SkillName,
+		Source: cmp.Or(w.Source, DefaultSource), InstalledAt: now, UpdatedAt: now, Capabilities: make(map[string]wire.CapabilityRecord),
+		SkillName:    w.p.SkillName,
 		SkillVersion: w.p.SkillVersion, SHA256: w.digest, State: wire.StateActive, Consent: w.consent, Revision: 1,
 	}
 	next := &installed{

@@ -57,7 +57,10 @@ func TestScenario22NobodyToAsk(t *testing.T) {
 
 func TestScenario23TheOwnerDecides(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]string{"deny": wire.ReasonConsentDenied, "": wire.ReasonConsentDenied, "perhaps": wire.ReasonConsentDenied, "grant": "", "grant_once": ""} {
+	for answer, want := range map[string]string{
+		"deny": wire.ReasonConsentDenied, "": wire.ReasonConsentDenied,
+		"perhaps": wire.ReasonConsentDenied, "grant": "", "grant_once": "",
+	} {
 		r := device(t, func(c *skill.Config) { c.AutoConsent, c.Owner = true, &owner{answer: answer} })
 		r.action("a", "x")
 		_, err := r.install(pack("s", consenting()))
@@ -75,11 +78,13 @@ func TestScenario24AskedBeforeCodeIsLoaded(t *testing.T) {
 			t.Error("code was loaded before the owner was asked")
 		}
 	}
-	p := pack("s", consenting(), entry("b", "f.b", "requires_user_consent", true, "code_binding", code("x")), entry("c", "f.c", "code_binding", code("x")), module("x: 1"))
+	p := pack("s", consenting(), entry("b", "f.b", "requires_user_consent", true, "code_binding", code("x")),
+		entry("c", "f.c", "code_binding", code("x")), module("x: 1"))
 	r.action("a", "x")
 	r.must(p)
 	q := o.questions()
-	if len(q) != 1 || len(q[0].Capabilities) != 2 || len(q[0].Code) != 1 || q[0].Code[0].Bytes != 4 || q[0].NodeID != "n1" || q[0].SHA256 == "" || q[0].RequestID == "" || !q[0].ExpiresAt.After(time.Now()) {
+	if len(q) != 1 || len(q[0].Capabilities) != 2 || len(q[0].Code) != 1 || q[0].Code[0].Bytes != 4 || q[0].NodeID != "n1" ||
+		q[0].SHA256 == "" || q[0].RequestID == "" || !q[0].ExpiresAt.After(time.Now()) {
 		t.Fatalf("%+v", q)
 	}
 	r.must(p)
@@ -201,7 +206,8 @@ func TestScenario26MissingFolder(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "missing"), file} {
 		r.actions.TryLoad(t.Context(), deviceaction.Folder{Path: path})
 		s, _ := r.status(nil)
-		if b := s.Sandbox; !b.Attempted || b.Loaded || b.ErrorType == nil || *b.ErrorType != "NotADirectoryError" || *b.Path != filepath.Base(path) || b.AttemptedAt == nil || b.Error == nil {
+		if b := s.Sandbox; !b.Attempted || b.Loaded || b.ErrorType == nil || *b.ErrorType != "NotADirectoryError" ||
+			*b.Path != filepath.Base(path) || b.AttemptedAt == nil || b.Error == nil {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -220,7 +226,8 @@ func TestScenario28IncludeFlags(t *testing.T) {
 		actions, skills bool
 	}{
 		"none": {nil, false, false}, "actions": {map[string]any{"include_actions": true}, true, false},
-		"skills": {map[string]any{"include_installed_skills": "true"}, false, true}, "both": {map[string]any{"include_actions": 1, "include_installed_skills": true}, true, true},
+		"skills": {map[string]any{"include_installed_skills": "true"}, false, true},
+		"both":   {map[string]any{"include_actions": 1, "include_installed_skills": true}, true, true},
 	} {
 		s, members := r.status(c.kwargs)
 		_, actions := members["actions"]
@@ -256,7 +263,8 @@ func TestScenario29ListsFunctions(t *testing.T) {
 	}
 	for _, reserved := range wire.Reserved() {
 		at := slices.Index(names, reserved.Name)
-		if at < 0 || out.Functions[at].Owner != "host" || out.Functions[at].Effect != reserved.Effect || !slices.Equal(out.Functions[at].Tags, reserved.Tags) {
+		if at < 0 || out.Functions[at].Owner != "host" || out.Functions[at].Effect != reserved.Effect ||
+			!slices.Equal(out.Functions[at].Tags, reserved.Tags) {
 			t.Errorf("%s: %+v", reserved.Name, out.Functions)
 		}
 	}

@@ -109,7 +109,10 @@ func (h *Host) prepare(w *work) (err error) {
 		of = slices.DeleteFunc(slices.Clone(of), func(c payload.Capability) bool { return w.works(c.Alias) })
 		for _, c := range w.p.Capabilities {
 			if w.works(c.Alias) {
-				w.warnings = append(w.warnings, wire.Warning{Code: "kept", Alias: c.Alias, FunctionName: c.FunctionName, Message: "it is installed already and stays as it is"})
+				w.warnings = append(w.warnings, wire.Warning{
+					Code: "kept", Alias: c.Alias, FunctionName: c.FunctionName,
+					Message: "it is installed already and stays as it is",
+				})
 			}
 		}
 		if _, known := w.old.Payloads[w.digest]; !known && len(w.old.Payloads) >= maxLayers {
@@ -164,7 +167,10 @@ func (h *Host) carryOut(ctx context.Context, w *work) (err error) {
 			return err
 		}
 		if b.Streams != b.Capability.Stream {
-			w.warnings = append(w.warnings, wire.Warning{Code: "stream_mismatch", Alias: b.Capability.Alias, FunctionName: b.Capability.FunctionName, Message: "what it is bound to streams, or does not, other than declared"})
+			w.warnings = append(w.warnings, wire.Warning{
+				Code: "stream_mismatch", Alias: b.Capability.Alias,
+				FunctionName: b.Capability.FunctionName, Message: "what it is bound to streams, or does not, other than declared",
+			})
 		}
 	}
 	return h.commit(ctx, w)

@@ -54,7 +54,8 @@ func (d *Binder) Runnable(sources []payload.Source) error {
 			if !known {
 				why = "the language is not known"
 			}
-			return wire.Errorf(wire.ReasonLanguage, "the module %.80q is in %.40q, which is not run here: %s; what runs is %s", s.ModuleID, s.Language, why, cmp.Or(strings.Join(can, ", "), "none"))
+			return wire.Errorf(wire.ReasonLanguage, "the module %.80q is in %.40q, which is not run here: %s; what runs is %s", s.ModuleID,
+				s.Language, why, cmp.Or(strings.Join(can, ", "), "none"))
 		}
 	}
 	return nil

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 		status = again
 	}
 	b.close()
-	if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")); err != nil && status == 0 {
+	if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1
 	}
@@ -82,7 +83,9 @@ func openBus() (*bus, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	broker, err := natsbus.Embed(ctx, dir, natsbus.Config{Authorize: func(_ context.Context, c messaging.Credential) (messaging.Identity, error) {
+	broker, err := natsbus.Embed(ctx, dir, natsbus.Config{Authorize: func(_ context.Context, c messaging.Credential) (messaging.Identity,
+		error,
+	) {
 		subscribe, publish := wire.Permissions(c.Name)
 		return messaging.Identity{ID: c.Name, Subscribe: subscribe, Publish: publish}, nil
 	}})
@@ -118,7 +121,8 @@ func (b *bus) carry(r *rig) {
 		r.t.Fatal(err)
 	}
 	r.session, err = node.New(node.Config{
-		Dial: dial, Token: secret.New("any"), ID: r.busID, Software: wire.Software{Name: "test", Version: "1"}, Functions: r.functions, Executor: r.exec, Fetch: b.fetch,
+		Dial: dial, Token: secret.New("any"), ID: r.busID, Software: wire.Software{Name: "test", Version: "1"}, Functions: r.functions,
+		Executor: r.exec, Fetch: b.fetch,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -152,7 +156,10 @@ func (r *rig) callOverBus(function string, args cmp.Arguments) (json.RawMessage,
 	if err := r.session.Refresh(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	out, err := r.bus.gateway.Call(r.t.Context(), gateway.Request{Node: r.busID, Function: function, Arguments: args, Caller: wire.Caller{Kind: "agent", ID: "agent:a"}})
+	out, err := r.bus.gateway.Call(r.t.Context(), gateway.Request{
+		Node: r.busID, Function: function, Arguments: args,
+		Caller: wire.Caller{Kind: "agent", ID: "agent:a"},
+	})
 	return out.Value, err
 }
 

@@ -71,7 +71,8 @@ func described(name string) string {
 }
 
 const (
-	argPayload, argReplace, argDigest, argDry, argKey, argWait = "skill_payload", "replace_existing_skill", "expected_sha256", "dry_run", "idempotency_key", "wait_for_consent_seconds"
+	argPayload, argReplace, argDigest, argDry, argKey, argWait = "skill_payload", "replace_existing_skill", "expected_sha256", "dry_run",
+		"idempotency_key", "wait_for_consent_seconds"
 
 	argSkill, argUnregister = "skill_name", "unregister_functions"
 	argActions, argSkills   = "include_actions", "include_installed_skills"

@@ -25,7 +25,8 @@ func TestScenario01BoundToAnAction(t *testing.T) {
 	r.action("cam", "photo")
 	out := r.must(pack("s", entry("take", "user.take", "device_action", "cam", "tags", []string{"b", "a"})))
 	rec := out.InstalledSkills["s"].Capabilities["take"]
-	if rec.ActionName == nil || *rec.ActionName != "cam" || rec.BindingMode != "device_action" || !rec.Registered || rec.CodeBinding != nil || rec.MediaType != "application/json" {
+	if rec.ActionName == nil || *rec.ActionName != "cam" || rec.BindingMode != "device_action" || !rec.Registered || rec.CodeBinding != nil ||
+		rec.MediaType != "application/json" {
 		t.Errorf("%+v", rec)
 	}
 	same(t, "answer", r.answers("user.take"), `"photo"`)
@@ -76,7 +77,8 @@ func TestScenario04BoundToCode(t *testing.T) {
 	out := r.must(pack("s", entry("a", "f.a", "code_binding", code("x")), module("x: hi")))
 	s := out.InstalledSkills["s"]
 	c := s.Capabilities["a"]
-	if c.BindingMode != "code_transfer" || c.ActionName != nil || c.CodeBinding == nil || *c.CodeBinding != (wire.CodeBinding{ModuleID: "m", Export: "x"}) {
+	if c.BindingMode != "code_transfer" || c.ActionName != nil || c.CodeBinding == nil ||
+		*c.CodeBinding != (wire.CodeBinding{ModuleID: "m", Export: "x"}) {
 		t.Errorf("%+v", c)
 	}
 	same(t, "modules", s.Metadata.RuntimeModules, []string{"m"})
@@ -144,7 +146,8 @@ func TestScenario05WhoWins(t *testing.T) {
 func TestScenario06SecondCapabilityFails(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]map[string]any{
-		"no action": entry("b", "f.b"), "export not there": entry("b", "f.b", "code_binding", code("y")), "reserved": entry("b", wire.HostStatus, "device_action", "a"),
+		"no action": entry("b", "f.b"), "export not there": entry("b", "f.b", "code_binding", code("y")),
+		"reserved": entry("b", wire.HostStatus, "device_action", "a"),
 	} {
 		r := device(t, allow)
 		r.action("a", "x")
@@ -230,13 +233,15 @@ func TestScenario10KeepsWhatIsThere(t *testing.T) {
 	r.action("gone", "stays")
 	r.must(pack("s", entry("a", "f.a"), entry("gone", "f.gone")))
 	r.action("a", "new")
-	out := r.must(pack("s", entry("a", "f.a"), entry("b", "f.b", "code_binding", code("x")), module("x: added")), "replace_existing_skill", false)
+	out := r.must(pack("s", entry("a", "f.a"), entry("b", "f.b", "code_binding", code("x")), module("x: added")), "replace_existing_skill",
+		false)
 	same(t, "answers", []string{r.answers("f.a"), r.answers("f.gone"), r.answers("f.b")}, []string{`"old"`, `"stays"`, `"added"`})
 	if len(out.InstalledSkills["s"].Capabilities) != 3 || len(out.Warnings) != 1 || out.Warnings[0].Code != "kept" {
 		t.Errorf("%+v", out)
 	}
 	again := restarted(t, r.dir, r.actions, allow)
-	same(t, "after a restart", []string{again.answers("f.a"), again.answers("f.gone"), again.answers("f.b")}, []string{`"new"`, `"stays"`, `"added"`})
+	same(t, "after a restart", []string{again.answers("f.a"), again.answers("f.gone"), again.answers("f.b")},
+		[]string{`"new"`, `"stays"`, `"added"`})
 	gone := again.uninstall("s")
 	same(t, "functions", gone.NodeFunctions, five())
 }
@@ -250,7 +255,8 @@ func TestScenario11NameOfTheNode(t *testing.T) {
 	}
 	out := r.must(pack("s", entry("a", "f.a"), entry("twin", "f.twin", "device_action", "a"), entry("twin2", "f.twin", "device_action", "a")))
 	caps := out.InstalledSkills["s"].Capabilities
-	if c := caps["a"]; c.Registered || !c.Conflict || len(out.Warnings) != 1 || out.Warnings[0].Code != "function_name_taken" || !strings.Contains(out.Warnings[0].Message, "node") {
+	if c := caps["a"]; c.Registered || !c.Conflict || len(out.Warnings) != 1 || out.Warnings[0].Code != "function_name_taken" ||
+		!strings.Contains(out.Warnings[0].Message, "node") {
 		t.Errorf("%+v", out)
 	}
 	if !caps["twin"].Registered || caps["twin2"].Registered || caps["twin2"].Conflict {
@@ -270,7 +276,8 @@ func TestScenario12ReservedName(t *testing.T) {
 	t.Parallel()
 	r := device(t, nil)
 	r.action("a", "x")
-	if err := r.functions.Register(functions.Function{Name: "device.own", Owner: functions.OwnerHost, Handle: says("host")}, false); err != nil {
+	if err := r.functions.Register(functions.Function{Name: "device.own", Owner: functions.OwnerHost, Handle: says("host")},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range append(five(), "device.own") {
@@ -354,8 +361,10 @@ func TestScenario15NoCodeRan(t *testing.T) {
 		modules []map[string]any
 		want    string
 	}{
-		"hash": {[]map[string]any{wrong}, wire.ReasonDigest}, "nine": {nine, wire.ReasonCodeTooLarge}, "large": {[]map[string]any{large}, wire.ReasonCodeTooLarge},
-		"total": {five, wire.ReasonCodeTooLarge}, "cobol": {[]map[string]any{cobol}, wire.ReasonLanguage}, "python by default": {[]map[string]any{python}, wire.ReasonLanguage},
+		"hash": {[]map[string]any{wrong}, wire.ReasonDigest}, "nine": {nine, wire.ReasonCodeTooLarge},
+		"large": {[]map[string]any{large}, wire.ReasonCodeTooLarge},
+		"total": {five, wire.ReasonCodeTooLarge}, "cobol": {[]map[string]any{cobol}, wire.ReasonLanguage},
+		"python by default": {[]map[string]any{python}, wire.ReasonLanguage},
 	} {
 		r := device(t, prefer)
 		id := c.modules[0]["module_id"]
@@ -390,7 +399,8 @@ func TestScenario16TwoInstallsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if _, err := r.install(pack(fmt.Sprint("s", i), entry("a", fmt.Sprint("f.", i), "code_binding", code("x")), module("x: hi"))); err != nil {
+			if _, err := r.install(pack(fmt.Sprint("s", i), entry("a", fmt.Sprint("f.", i), "code_binding", code("x")),
+				module("x: hi"))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -422,13 +432,16 @@ func TestScenario17Restart(t *testing.T) {
 	less := restarted(t, r.dir, later.actions, func(c *skill.Config) { c.Owner = o }) // the action b and code are gone
 	one, two := less.host.Installed()["one"], less.host.Installed()["two"]
 	same(t, "states", []string{one.State, two.State}, []string{"degraded", "degraded"})
-	same(t, "errors", []string{one.Capabilities["b"].Error.Code, two.Capabilities["c"].Error.Code}, []string{wire.ReasonUnknownAction, wire.ReasonCodeDisabled})
-	same(t, "others", []any{less.answers("f.a"), less.answers("f.b"), one.Capabilities["a"].Error == nil}, []any{`"here"`, wire.ReasonFunctionNotFound, true})
+	same(t, "errors", []string{one.Capabilities["b"].Error.Code, two.Capabilities["c"].Error.Code},
+		[]string{wire.ReasonUnknownAction, wire.ReasonCodeDisabled})
+	same(t, "others", []any{less.answers("f.a"), less.answers("f.b"), one.Capabilities["a"].Error == nil},
+		[]any{`"here"`, wire.ReasonFunctionNotFound, true})
 	same(t, "status", less.host.Status(false, false).DegradedSkills, []string{"one", "two"})
 
 	less.action("b", "back")
 	out := less.must(pack("one", entry("a", "f.a", "requires_user_consent", true), entry("b", "f.b")))
-	same(t, "mended", []any{out.Changed, out.InstalledSkills["one"].State, less.answers("f.b"), len(o.questions())}, []any{true, "active", `"back"`, 1})
+	same(t, "mended", []any{out.Changed, out.InstalledSkills["one"].State, less.answers("f.b"), len(o.questions())},
+		[]any{true, "active", `"back"`, 1})
 }
 
 func TestScenario18Uninstall(t *testing.T) {
@@ -566,7 +579,8 @@ func TestStreamMismatchIsAWarning(t *testing.T) {
 	e["stream"], e["timeout"] = true, 1.5
 	out := r.must(pack("s", e))
 	f, _ := r.functions.Get("f.a")
-	if len(out.Warnings) != 1 || out.Warnings[0].Code != "stream_mismatch" || f.Stream || !slices.Contains(f.Tags, "stream") || f.Timeout != 1500*time.Millisecond || !out.InstalledSkills["s"].Capabilities["a"].Stream {
+	if len(out.Warnings) != 1 || out.Warnings[0].Code != "stream_mismatch" || f.Stream || !slices.Contains(f.Tags, "stream") ||
+		f.Timeout != 1500*time.Millisecond || !out.InstalledSkills["s"].Capabilities["a"].Stream {
 		t.Errorf("%+v %+v", out.Warnings, f.Function)
 	}
 }

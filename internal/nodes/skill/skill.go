@@ -112,12 +112,16 @@ func New(cfg Config) *Host {
 	if cfg.Event == nil {
 		cfg.Event = func(context.Context, Event) {}
 	}
-	h := &Host{cfg: cfg, limits: wire.DefaultLimits(), change: make(chan struct{}, 1), skills: make(map[string]*installed), orphans: make(map[string][]Program)}
+	h := &Host{
+		cfg: cfg, limits: wire.DefaultLimits(), change: make(chan struct{}, 1), skills: make(map[string]*installed),
+		orphans: make(map[string][]Program),
+	}
 	if cfg.Limits != nil {
 		h.limits = *cfg.Limits
 	}
 	h.binder = Binder{
-		Functions: cfg.Functions, Actions: cfg.Actions, Runtime: cfg.Runtime, AllowCode: cfg.AllowCode, PreferCode: cfg.PreferCode, Limits: h.limits, Assets: cfg.Assets,
+		Functions: cfg.Functions, Actions: cfg.Actions, Runtime: cfg.Runtime, AllowCode: cfg.AllowCode, PreferCode: cfg.PreferCode,
+		Limits: h.limits, Assets: cfg.Assets,
 	}
 	h.asker = Asker{Node: cfg.Node, Owner: cfg.Owner, Auto: cfg.AutoConsent, Told: h.asked, Now: cfg.Now}
 	return h

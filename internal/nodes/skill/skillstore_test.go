@@ -18,9 +18,13 @@ func stored(name string, revision int) skill.Stored {
 	return skill.Stored{
 		Record: cmp.Record{
 			SkillName: name, Revision: revision, State: cmp.StateActive, SHA256: "d", Metadata: cmp.RecordMetadata{RuntimeModules: []string{"m"}},
-			Capabilities: map[string]cmp.CapabilityRecord{"x": {FunctionName: "f", ActionName: &action, Registered: true, Metadata: json.RawMessage(`{"k":1}`)}},
+			Capabilities: map[string]cmp.CapabilityRecord{"x": {
+				FunctionName: "f", ActionName: &action, Registered: true,
+				Metadata: json.RawMessage(`{"k":1}`),
+			}},
 		},
-		Payloads: map[string]json.RawMessage{"d": json.RawMessage(`{"unknown":1.50}`)}, From: map[string]string{"x": "d"}, Code: map[string][]byte{"c": {0, 255}},
+		Payloads: map[string]json.RawMessage{"d": json.RawMessage(`{"unknown":1.50}`)}, From: map[string]string{"x": "d"},
+		Code: map[string][]byte{"c": {0, 255}},
 	}
 }
 
@@ -75,7 +79,10 @@ func TestAFileThatIsNoSkillIsSetAside(t *testing.T) {
 	if err := f.Put(t.Context(), stored("good", 1)); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"torn.json": `{"record":`, "stranger.json": `{"record":{"skill_name":"good"}}`, ".123.tmp": "half", "notes.txt": "x"} {
+	for name, content := range map[string]string{
+		"torn.json": `{"record":`, "stranger.json": `{"record":{"skill_name":"good"}}`,
+		".123.tmp": "half", "notes.txt": "x",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

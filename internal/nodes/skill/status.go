@@ -12,11 +12,13 @@ func (h *Host) Status(withActions, withSkills bool) wire.Status {
 	actions, skills := h.cfg.Actions.List(), h.Installed()
 	s := wire.Status{
 		Flags: wire.Flags{
-			AutoRefreshRegistration: !h.cfg.NoAutoRefresh, PreferTransferredCode: h.cfg.PreferCode, AllowTransferredCode: h.cfg.AllowCode, AutoConsent: h.cfg.AutoConsent,
+			AutoRefreshRegistration: !h.cfg.NoAutoRefresh, PreferTransferredCode: h.cfg.PreferCode, AllowTransferredCode: h.cfg.AllowCode,
+			AutoConsent:        h.cfg.AutoConsent,
 			ConsentInteractive: h.cfg.Owner != nil && h.cfg.Owner.Interactive(),
 		},
 		ActionCount: len(actions), InstalledSkillCount: len(skills), Languages: h.binder.Languages(), Limits: h.limits,
-		OS: runtime.GOOS, Arch: runtime.GOARCH, Version: h.cfg.Version, ProtocolVersion: 1, Isolation: h.cfg.Isolation, DegradedSkills: []string{},
+		OS: runtime.GOOS, Arch: runtime.GOARCH, Version: h.cfg.Version, ProtocolVersion: 1, Isolation: h.cfg.Isolation,
+		DegradedSkills: []string{},
 	}
 	if h.cfg.Node != "" {
 		node := h.cfg.Node

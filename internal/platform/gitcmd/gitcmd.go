@@ -148,7 +148,8 @@ func (g *Git) Version(ctx context.Context) (string, error) {
 		return "", capability.Errorf(capability.CodeUnavailable, "git.version", "the configured program is not git").With("git_missing", "")
 	}
 	if older(fields[2], MinVersion) {
-		return fields[2], capability.Errorf(capability.CodeUnavailable, "git.version", "git %s is too old: %s or newer is needed", fields[2], MinVersion).
+		return fields[2], capability.Errorf(capability.CodeUnavailable, "git.version", "git %s is too old: %s or newer is needed", fields[2],
+			MinVersion).
 			With("git_too_old", "upgrade git")
 	}
 	return fields[2], nil

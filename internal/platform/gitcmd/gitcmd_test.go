@@ -169,8 +169,16 @@ func TestHostileRepositoriesExecuteNothing(t *testing.T) {
 			r.plain(r.dir, "config", "merge.x.driver", evil)
 			r.write("repo/.gitattributes", "*.txt merge=x\n")
 		}, []string{"merge", "b"}, -2},
-		{"archive filter", func(r *repository) { r.plain(r.dir, "config", "tar.boom.command", evil) }, []string{"archive", "--format=boom", "HEAD"}, -2},
-		{"credential helper", func(r *repository) { r.plain(r.dir, "config", "credential.helper", r.dir+"/evil.sh") }, []string{"credential", "fill"}, 128},
+		{
+			"archive filter", func(r *repository) { r.plain(r.dir, "config", "tar.boom.command", evil) },
+			[]string{"archive", "--format=boom", "HEAD"},
+			-2,
+		},
+		{
+			"credential helper", func(r *repository) { r.plain(r.dir, "config", "credential.helper", r.dir+"/evil.sh") },
+			[]string{"credential", "fill"},
+			128,
+		},
 		{"filter inside a submodule", func(r *repository) {
 			r.plain(r.dir, "init", "-q", "sub")
 			r.write("repo/sub/f.txt", "one\n")
@@ -332,7 +340,10 @@ func TestSettingsOfTheCallerHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := g.Run(t.Context(), Command{Dir: r.dir, Root: r.root, Args: []string{"config", "user.name"}, Settings: []Setting{{"user.name", "ours"}}})
+	got, err := g.Run(t.Context(), Command{
+		Dir: r.dir, Root: r.root, Args: []string{"config", "user.name"},
+		Settings: []Setting{{"user.name", "ours"}},
+	})
 	if err != nil || got.Stdout.Text() != "ours\n" {
 		t.Errorf("%q, %v", got.Stdout.Text(), err)
 	}

@@ -70,7 +70,8 @@ func (c *conn) Read(b []byte) (int, error) {
 // RoundTrip implements [http.RoundTripper]. The body of the answer must be closed; its
 // connection serves on if it was read to its end.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > maxBody || req.Method == http.MethodConnect || !canLook || t.Rest.DialContext == nil {
+	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > maxBody || req.Method == http.MethodConnect || !canLook ||
+		t.Rest.DialContext == nil {
 		return t.Rest.RoundTrip(req)
 	}
 	resp, err := t.roundTrip(req)

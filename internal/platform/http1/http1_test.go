@@ -363,17 +363,20 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := make(chan time.Duration, 1)
 		began := time.Now()
-		transport := &http1.Transport{Rest: &http.Transport{IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 1 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go func() {
-				in := bufio.NewReader(far)
-				for readRequest(in) {
-					_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-				}
-				closed <- time.Since(began)
-			}()
-			return near, nil
-		}}}
+		transport := &http1.Transport{Rest: &http.Transport{
+			IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 1 << 10,
+			DialContext: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() {
+					in := bufio.NewReader(far)
+					for readRequest(in) {
+						_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+					}
+					closed <- time.Since(began)
+				}()
+				return near, nil
+			},
+		}}
 		resp, err := (&http.Client{Transport: transport}).Post("http://far", "text/plain", bytes.NewReader([]byte("?")))
 		if err != nil {
 			t.Fatal(err)

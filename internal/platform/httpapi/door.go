@@ -99,7 +99,8 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 	p, err := d.bearerOf(r)
 	if err == nil && p.Role == capability.RoleTask && surfaceOf(r.URL.Path) != "mcp" {
-		return capability.Principal{}, capability.Errorf(capability.CodeDenied, "authenticate", "the token of a session is good for /mcp, its own hooks and what its parent knows").With("task_token", "")
+		return capability.Principal{}, capability.Errorf(capability.CodeDenied, "authenticate",
+			"the token of a session is good for /mcp, its own hooks and what its parent knows").With("task_token", "")
 	}
 	return p, err
 }

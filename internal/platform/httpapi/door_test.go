@@ -55,7 +55,10 @@ func newRig(t *testing.T) rig {
 		t.Fatal(err)
 	}
 	r := rig{Door: httpapi.New(p, log, nil), log: log}
-	for role, to := range map[capability.Role]*string{capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent, capability.RoleTask: &r.task} {
+	for role, to := range map[capability.Role]*string{
+		capability.RoleAdmin: &r.admin, capability.RoleAgent: &r.agent,
+		capability.RoleTask: &r.task,
+	} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: role, Name: string(role)})
 		if err != nil {
 			t.Fatal(err)
@@ -121,11 +124,15 @@ func TestOnlyAGoodTokenOpensTheDoor(t *testing.T) {
 	})
 	for _, scheme := range []string{"Bearer ", "bearer ", "BEARER  "} {
 		w := get(h, http.MethodGet, scheme+r.agent, "")
-		if w.Code != http.StatusCreated || got.ID != "agent:agent" || w.Body.String() != `{"a":2,"b":1}` || w.Header().Get("Content-Type") != "application/json" {
+		if w.Code != http.StatusCreated || got.ID != "agent:agent" || w.Body.String() != `{"a":2,"b":1}` ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%d %s %+v", w.Code, w.Body, got)
 		}
 	}
-	for _, auth := range []string{"", "Bearer", "Bearer ", "Basic " + r.agent, r.agent, "Bearer " + secret.NewToken('a'), "Bearer " + r.agent + "x", "Bearer x y"} {
+	for _, auth := range []string{
+		"", "Bearer", "Bearer ", "Basic " + r.agent, r.agent, "Bearer " + secret.NewToken('a'),
+		"Bearer " + r.agent + "x", "Bearer x y",
+	} {
 		if w := get(h, http.MethodGet, auth, ""); w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%q: %d %s", auth, w.Code, w.Body)
 		}
@@ -148,7 +155,8 @@ func TestTheTokenOfASession(t *testing.T) {
 	r := newRig(t)
 	any := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { return nil })
 	for path, want := range map[string]int{
-		"/mcp": 200, "/mcp/coder": 200, "/mcpx": 403, "/api/mcp": 403, "/v1/capabilities": 403, "/a2a": 403, "/api/v1/status": 403, "/api/cmp/mcp": 403, "//mcp": 403, "/": 403,
+		"/mcp": 200, "/mcp/coder": 200, "/mcpx": 403, "/api/mcp": 403, "/v1/capabilities": 403, "/a2a": 403, "/api/v1/status": 403,
+		"/api/cmp/mcp": 403, "//mcp": 403, "/": 403,
 	} {
 		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)
 		req.Header.Set("Authorization", "Bearer "+r.task)
@@ -184,8 +192,10 @@ func TestRolesAreAskedForBeforeTheHandler(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ran := 0
-	h := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { ran++; return nil }, capability.RoleAdmin, capability.RoleOperator)
-	if w := get(h, http.MethodPost, "Bearer "+r.agent, ""); w.Code != http.StatusForbidden || ran != 0 || r.count(t, audit.PermissionDenied) != 1 {
+	h := r.Guard(func(http.ResponseWriter, *http.Request, capability.Principal) error { ran++; return nil }, capability.RoleAdmin,
+		capability.RoleOperator)
+	if w := get(h, http.MethodPost, "Bearer "+r.agent, ""); w.Code != http.StatusForbidden || ran != 0 ||
+		r.count(t, audit.PermissionDenied) != 1 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := get(h, http.MethodPost, "Bearer "+r.admin, ""); w.Code != http.StatusOK || ran != 1 {

@@ -99,7 +99,8 @@ func (g HostGuard) Wrap(h http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.Loopback && !localHost(r.Host) && (public == "" || !strings.EqualFold(r.Host, public)) {
-			WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed", "use 127.0.0.1 or localhost in the URL, or set public_url to the address of the proxy in front"))
+			WriteError(w, capability.Errorf(capability.CodeDenied, "host", "this server answers to local names only").With("host_not_allowed",
+				"use 127.0.0.1 or localhost in the URL, or set public_url to the address of the proxy in front"))
 			return
 		}
 		inner.ServeHTTP(w, r)

@@ -63,7 +63,8 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 		return &transient{err, after}
 	case s >= 500:
 		return &transient{fault(capability.CodeUnavailable, "the model service is out of order", said, ""), pause(res.Header.Get("Retry-After"))}
-	case s == http.StatusBadRequest && c.cfg.Kind == OpenAI && bytes.Contains(body, []byte("max_completion_tokens")) && !c.newTokens.Swap(true):
+	case s == http.StatusBadRequest && c.cfg.Kind == OpenAI && bytes.Contains(body, []byte("max_completion_tokens")) &&
+		!c.newTokens.Swap(true):
 		return &transient{fault(capability.CodeFailed, "the model service wants the newer form of a request", said, "model_refused"), 0}
 	}
 	return fault(capability.CodeFailed, "the model service does not want the request", said, "model_refused")

@@ -90,7 +90,8 @@ func (c *Client) openAIEvent(data []byte, a *answer, key secret.Value) (bool, er
 		return true, unreadable(err)
 	}
 	if len(w.Error) > 0 && string(w.Error) != "null" {
-		return true, &transient{fault(capability.CodeUnavailable, "the model service failed while it answered", redact(string(w.Error), key), ""), 0}
+		return true, &transient{fault(capability.CodeUnavailable, "the model service failed while it answered", redact(string(w.Error), key),
+			""), 0}
 	}
 	if w.Model != "" {
 		a.model = w.Model
@@ -149,7 +150,8 @@ func (c *Client) anthropicEvent(data []byte, a *answer, key secret.Value) (bool,
 		a.done = true
 		return true, nil
 	case "error":
-		return true, &transient{fault(capability.CodeUnavailable, "the model service failed while it answered", redact(string(w.Error), key), ""), 0}
+		return true, &transient{fault(capability.CodeUnavailable, "the model service failed while it answered", redact(string(w.Error), key),
+			""), 0}
 	}
 	return false, nil // pings, and what is not known
 }

@@ -77,7 +77,8 @@ type Client struct {
 // New checks the configuration; a fault is invalid_input.
 func New(cfg Config) (*Client, error) {
 	invalid := func(format string, args ...any) (*Client, error) {
-		return nil, capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args", "correct the llm section of the configuration")
+		return nil, capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args",
+			"correct the llm section of the configuration")
 	}
 	if cfg.Kind != OpenAI && cfg.Kind != Anthropic {
 		return invalid("the kind of a model service is %s or %s", OpenAI, Anthropic)
@@ -124,7 +125,11 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, url: base + path, places: make(chan struct{}, cfg.AtOnce),
-		http: &http.Client{Transport: cfg.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{Transport: cfg.Transport, CheckRedirect: func(*http.Request,
+			[]*http.Request,
+		) error {
+			return http.ErrUseLastResponse
+		}},
 	}, nil
 }
 

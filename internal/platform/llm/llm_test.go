@@ -158,7 +158,8 @@ func TestBothWireForms(t *testing.T) {
 			MaxTokens: 10,
 			Turns:     []llm.Turn{{llm.User, []string{"hi"}}, {llm.Assistant, []string{"ho"}}, {llm.User, []string{"hu"}}},
 		}, func(p string) error { pieces = append(pieces, p); return nil })
-		if want := (llm.Reply{Text: "hello é", Model: "tiny-1-2026", In: 7, Out: 2}); got != want || err != nil || strings.Join(pieces, "|") != "hel|lo é" {
+		if want := (llm.Reply{Text: "hello é", Model: "tiny-1-2026", In: 7, Out: 2}); got != want || err != nil ||
+			strings.Join(pieces, "|") != "hel|lo é" {
 			t.Errorf("%s: %+v %q %v", c.kind, got, pieces, err)
 		}
 		if s.bodies[0] != c.asked || s.bodies[1] != c.flowing || s.paths[0] != c.path {
@@ -178,7 +179,8 @@ func TestFailuresHaveCodesAndNoKeys(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
 		401: "unavailable model_credentials 1", 403: "unavailable model_credentials 1", 404: "unavailable model_unknown 1",
-		400: "failed model_refused 1", 413: "too_large  1", 429: "overloaded rate_limited 3", 500: "unavailable  3", 529: "unavailable  3", 302: "failed model_refused 1",
+		400: "failed model_refused 1", 413: "too_large  1", 429: "overloaded rate_limited 3", 500: "unavailable  3", 529: "unavailable  3",
+		302: "failed model_refused 1",
 	} {
 		s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
@@ -191,7 +193,8 @@ func TestFailuresHaveCodesAndNoKeys(t *testing.T) {
 		if got := fmt.Sprintf("%s %s %d", e.Code, e.Reason, len(s.bodies)); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)
 		}
-		if all := fmt.Sprintf("%v %+v %v", err, e, errors.Unwrap(e)); strings.Contains(all, key) || strings.Contains(all, "sk-proj") || strings.Contains(all, "xyz") {
+		if all := fmt.Sprintf("%v %+v %v", err, e, errors.Unwrap(e)); strings.Contains(all, key) || strings.Contains(all, "sk-proj") ||
+			strings.Contains(all, "xyz") {
 			t.Errorf("%d tells a key: %s", status, all)
 		}
 		if status == 429 && e.RetryAfter != 7*time.Second {
@@ -226,7 +229,8 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
-	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); capability.CodeOf(err) != capability.CodeOverloaded || len(s.bodies) != 1 {
+	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); capability.CodeOf(err) != capability.CodeOverloaded ||
+		len(s.bodies) != 1 {
 		t.Error("an hour is not waited for:", err, len(s.bodies))
 	}
 
@@ -238,7 +242,8 @@ func TestAttemptsAreMadeAgainWhereThatHelps(t *testing.T) {
 		}
 		write(w, "application/json", openAIBody)
 	})
-	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); err != nil || !strings.Contains(s.bodies[1], `"max_completion_tokens":2048`) || strings.Contains(s.bodies[1], `"max_tokens"`) {
+	if _, _, err := s.client(t, llm.Config{}).Complete(t.Context(), "", "x"); err != nil ||
+		!strings.Contains(s.bodies[1], `"max_completion_tokens":2048`) || strings.Contains(s.bodies[1], `"max_tokens"`) {
 		t.Errorf("bodies = %s, error %v, want the second to have max_completion_tokens instead of max_tokens", s.bodies, err)
 	}
 }
@@ -250,28 +255,41 @@ func TestStreamsThatBreak(t *testing.T) {
 		stream string
 		want   string // code, requests
 	}{
-		"nothing came":          {llm.OpenAI, ": hm\n\n", "unavailable 3"},
-		"broken after a piece":  {llm.OpenAI, `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", "unavailable 1"},
-		"no JSON":               {llm.OpenAI, "data: nonsense\n\n", "failed 1"},
-		"an error in it":        {llm.OpenAI, `data: {"error":{"message":"` + key + `"}}` + "\n\n", "unavailable 3"},
-		"an error of Anthropic": {llm.Anthropic, `data: {"type":"error","error":{"type":"overloaded_error","message":"` + key + `"}}` + "\n\n", "unavailable 3"},
-		"no end of Anthropic":   {llm.Anthropic, `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}` + "\n\n", "unavailable 1"},
-		"a line without end":    {llm.OpenAI, "data: " + strings.Repeat("x", 1<<20+1), "failed 1"},
-		"refused":               {llm.OpenAI, `data: {"choices":[{"delta":{},"finish_reason":"content_filter"}]}` + "\n\ndata: [DONE]\n\n", "failed 1"},
+		"nothing came":         {llm.OpenAI, ": hm\n\n", "unavailable 3"},
+		"broken after a piece": {llm.OpenAI, `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", "unavailable 1"},
+		"no JSON":              {llm.OpenAI, "data: nonsense\n\n", "failed 1"},
+		"an error in it":       {llm.OpenAI, `data: {"error":{"message":"` + key + `"}}` + "\n\n", "unavailable 3"},
+		"an error of Anthropic": {
+			llm.Anthropic, `data: {"type":"error","error":{"type":"overloaded_error","message":"` + key + `"}}` + "\n\n",
+			"unavailable 3",
+		},
+		"no end of Anthropic": {
+			llm.Anthropic, `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}` + "\n\n",
+			"unavailable 1",
+		},
+		"a line without end": {llm.OpenAI, "data: " + strings.Repeat("x", 1<<20+1), "failed 1"},
+		"refused": {
+			llm.OpenAI, `data: {"choices":[{"delta":{},"finish_reason":"content_filter"}]}` + "\n\ndata: [DONE]\n\n",
+			"failed 1",
+		},
 	} {
 		s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", c.stream) })
-		_, err := s.client(t, llm.Config{Kind: c.kind}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}}, func(string) error { return nil })
-		if got := fmt.Sprintf("%s %d", capability.CodeOf(err), len(s.bodies)); got != c.want || strings.Contains(fmt.Sprintf("%+v %v", err, errors.Unwrap(err)), key) {
+		_, err := s.client(t, llm.Config{Kind: c.kind}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+			func(string) error { return nil })
+		if got := fmt.Sprintf("%s %d", capability.CodeOf(err), len(s.bodies)); got != c.want ||
+			strings.Contains(fmt.Sprintf("%+v %v", err, errors.Unwrap(err)), key) {
 			t.Errorf("%s: %s, want %s (%v)", name, got, c.want, err)
 		}
 	}
 	stop := errors.New("the reader has gone")
 	s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "text/event-stream", openAIStream) })
-	if _, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}}, func(string) error { return stop }); !errors.Is(err, stop) {
+	if _, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+		func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)
 	}
 	s = serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) { write(w, "application/json", openAIBody) })
-	got, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}}, func(string) error { return nil })
+	got, err := s.client(t, llm.Config{}).Ask(t.Context(), llm.Request{Turns: []llm.Turn{{llm.User, []string{"x"}}}},
+		func(string) error { return nil })
 	if got.Text != "hello é" || err != nil {
 		t.Error("a service that does not stream:", got, err)
 	}
@@ -330,7 +348,10 @@ func TestEverythingIsBounded(t *testing.T) {
 			t.Errorf("cfg.BaseURL = %v, err = %v, want capability.CodeOf(err) == capability.CodeInvalidInput", cfg.BaseURL, err)
 		}
 	}
-	unread, err := llm.New(llm.Config{Kind: llm.Anthropic, BaseURL: "https://a/v1/", Model: "m", Key: func() (secret.Value, error) { return secret.Value{}, errors.New("no file") }})
+	unread, err := llm.New(llm.Config{
+		Kind: llm.Anthropic, BaseURL: "https://a/v1/", Model: "m",
+		Key: func() (secret.Value, error) { return secret.Value{}, errors.New("no file") },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,8 @@ func (c *Client) whole(body io.Reader, a *answer, key secret.Value) error {
 }
 
 func unreadable(err error) error {
-	return capability.Wrap(capability.CodeFailed, op, "the model service answered something else than an answer", err).With("output_parse_error", "")
+	return capability.Wrap(capability.CodeFailed, op, "the model service answered something else than an answer",
+		err).With("output_parse_error", "")
 }
 
 type usage struct {

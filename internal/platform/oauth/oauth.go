@@ -78,7 +78,8 @@ func New(cfg Config) (*Server, error) {
 			continue
 		}
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())) {
+		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" &&
+			(u.Scheme != "http" || !local(u.Hostname())) {
 			return nil, fmt.Errorf("oauth.%s: %q is no https URL; http is for this machine only", what, text)
 		}
 	}
@@ -192,7 +193,8 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 		loaded := s.loaded
 		s.mu.Unlock()
 		if !loaded && strings.Contains(cause.Error(), "fetching keys") {
-			e := capability.Wrap(capability.CodeUnavailable, "oauth", "the keys of the authorization server cannot be had", cause).With("issuer_unavailable", "try again in a minute")
+			e := capability.Wrap(capability.CodeUnavailable, "oauth", "the keys of the authorization server cannot be had",
+				cause).With("issuer_unavailable", "try again in a minute")
 			e.RetryAfter = keysFetchInterval
 			return capability.Principal{}, e
 		}
@@ -223,7 +225,8 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 	if claims.NotBefore > float64(s.cfg.Now().Add(clockSkewGrace).Unix()) {
 		return refused(errors.New("it is not valid yet"))
 	}
-	if checked.Subject == "" || len(checked.Subject) > maxSubject || strings.ContainsFunc(checked.Subject, func(r rune) bool { return r == ' ' || r == 0xFFFD || !unicode.IsPrint(r) }) {
+	if checked.Subject == "" || len(checked.Subject) > maxSubject ||
+		strings.ContainsFunc(checked.Subject, func(r rune) bool { return r == ' ' || r == 0xFFFD || !unicode.IsPrint(r) }) {
 		return refused(errors.New("its subject is none that can be written down"))
 	}
 	// Names of the server's own tokens never have a slash, so the two cannot be confused.

@@ -48,7 +48,10 @@ func newIssuer(t *testing.T) *issuer {
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		i.fetches.Add(1)
 		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []map[string]string{
-			{"kty": "EC", "crv": "P-256", "kid": "e", "alg": "ES256", "x": b64(i.ec.X.FillBytes(make([]byte, 32))), "y": b64(i.ec.Y.FillBytes(make([]byte, 32)))},
+			{
+				"kty": "EC", "crv": "P-256", "kid": "e", "alg": "ES256", "x": b64(i.ec.X.FillBytes(make([]byte, 32))),
+				"y": b64(i.ec.Y.FillBytes(make([]byte, 32))),
+			},
 			{"kty": "RSA", "kid": "r", "n": b64(i.rsa.N.Bytes()), "e": b64(big.NewInt(int64(i.rsa.E)).Bytes())},
 		}})
 	})
@@ -104,7 +107,11 @@ func (i *issuer) claims(change map[string]any) map[string]any {
 
 func (i *issuer) server(change func(*Config)) *Server {
 	i.t.Helper()
-	cfg := Config{Issuer: i.url, Resource: resource, Scopes: []Scope{{"j.read", capability.EffectRead}, {"j.write", capability.EffectWrite}, {"j.all", capability.EffectExternal}}}
+	cfg := Config{Issuer: i.url, Resource: resource, Scopes: []Scope{
+		{"j.read", capability.EffectRead},
+		{"j.write", capability.EffectWrite},
+		{"j.all", capability.EffectExternal},
+	}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -221,9 +228,11 @@ func TestAnIssuerThatIsAwayIsNoVerdict(t *testing.T) {
 func TestWhatCannotBeConfigured(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{
-		"plain http": {Issuer: "http://issuer.example", Resource: resource}, "no issuer": {Resource: resource}, "user": {Issuer: "https://a:b@issuer.example", Resource: resource},
-		"none": {Issuer: "https://issuer.example", Resource: resource, Algorithms: []string{"none"}}, "shared key": {Issuer: "https://issuer.example", Resource: resource, Algorithms: []string{"HS256"}},
-		"admin": {Issuer: "https://issuer.example", Resource: resource, Role: capability.RoleAdmin},
+		"plain http": {Issuer: "http://issuer.example", Resource: resource}, "no issuer": {Resource: resource},
+		"user":       {Issuer: "https://a:b@issuer.example", Resource: resource},
+		"none":       {Issuer: "https://issuer.example", Resource: resource, Algorithms: []string{"none"}},
+		"shared key": {Issuer: "https://issuer.example", Resource: resource, Algorithms: []string{"HS256"}},
+		"admin":      {Issuer: "https://issuer.example", Resource: resource, Role: capability.RoleAdmin},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s is taken", name)

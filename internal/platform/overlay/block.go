@@ -114,7 +114,8 @@ func linkedInfo(dotGit string) string {
 	}
 	config, _ := os.ReadFile(filepath.Join(own, "config")) // a submodule
 	for line := range strings.Lines(string(config)) {
-		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "worktree" && same(from(own, strings.TrimSpace(value)), filepath.Dir(dotGit)) {
+		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "worktree" &&
+			same(from(own, strings.TrimSpace(value)), filepath.Dir(dotGit)) {
 			return filepath.Join(own, "info")
 		}
 	}

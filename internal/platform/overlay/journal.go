@@ -42,7 +42,8 @@ type journalFile struct{ *os.File }
 func createJournal(path string) (*journalFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "the journal %s is there already", path).With("overlay_exists", "undo the session that it is of")
+		return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "the journal %s is there already", path).With("overlay_exists",
+			"undo the session that it is of")
 	}
 	if err == nil {
 		err = syncFolder(filepath.Dir(path))

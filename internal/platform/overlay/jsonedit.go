@@ -256,7 +256,8 @@ func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 	}
 	for _, e := range edits {
 		if len(e.Keys) == 0 || !jsonx.Valid(e.Value) {
-			return nil, nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "an edit has at least one key and a JSON value").With("overlay_invalid", "")
+			return nil, nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply",
+				"an edit has at least one key and a JSON value").With("overlay_invalid", "")
 		}
 		var d done
 		if doc, d, err = e.apply(doc); err != nil {

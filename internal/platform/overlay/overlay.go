@@ -76,7 +76,8 @@ type Edit struct {
 // overlay_special, overlay_busy and overlay_invalid.
 func Apply(ctx context.Context, journal, owner string, changes []Change) error {
 	if !ownerForm.MatchString(owner) || len(changes) > MaxChanges {
-		return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "a session has a plain name and at most %d changes", MaxChanges).With("overlay_invalid", "")
+		return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "a session has a plain name and at most %d changes",
+			MaxChanges).With("overlay_invalid", "")
 	}
 	j, err := createJournal(journal)
 	if err != nil {
@@ -156,7 +157,8 @@ func applyOwn(j *journalFile, c *Change) error {
 func applyBlock(ctx context.Context, j *journalFile, root, path string, b block) error {
 	return applyShared(ctx, j, root, path, func(before []byte) (entry, []byte, error) {
 		if b.in(before) {
-			return entry{}, nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "%s still has a block of this session", path).With("overlay_exists", "undo the session first")
+			return entry{}, nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "%s still has a block of this session",
+				path).With("overlay_exists", "undo the session first")
 		}
 		return entry{Kind: Block, Block: &b}, b.appendTo(before), nil
 	})
@@ -207,7 +209,8 @@ func applyShared(ctx context.Context, j *journalFile, root, path string, change 
 }
 
 func outside(path string) error {
-	return capability.Errorf(capability.CodeDenied, "overlay.apply", "%s does not lie where it must, or symbolic links lead out of there", path).
+	return capability.Errorf(capability.CodeDenied, "overlay.apply", "%s does not lie where it must, or symbolic links lead out of there",
+		path).
 		With("overlay_outside", "a session's files stay in its own folders, the workspace and the user's settings")
 }
 

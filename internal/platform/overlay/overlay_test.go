@@ -137,7 +137,10 @@ func (g *ground) all() []overlay.Change {
 		{Kind: overlay.Ignore, Root: g.work, Path: g.work, Text: ".task-agents/"},
 	}
 	list[2].Target = filepath.Join(g.home, "auth.json")
-	list[3].Edits = []overlay.Edit{set(`true`, "projects", g.work, "hasTrustDialogAccepted"), set(`9`, "numStartups"), add(`"x"`, "hooks"), add(`"k"`, "made", "approved")}
+	list[3].Edits = []overlay.Edit{
+		set(`true`, "projects", g.work, "hasTrustDialogAccepted"), set(`9`, "numStartups"), add(`"x"`, "hooks"),
+		add(`"k"`, "made", "approved"),
+	}
 	list[4].Edits = []overlay.Edit{set(`"TRUST_FOLDER"`, g.work)}
 	return list
 }
@@ -154,12 +157,15 @@ func TestEverythingIsUndoneToTheByte(t *testing.T) {
 		"\""+g.work+"\":{\"hasTrustDialogAccepted\": true} },\n\t\"hooks\" : [ 1,\n  2,\n  \"x\" ],\n\t\"made\" : {\"approved\": [\"k\"]}\n}\n\n" {
 		t.Errorf("%s", got)
 	}
-	if got := g.read(filepath.Join(g.work, "CLAUDE.md")); !strings.HasPrefix(got, "the project's\nown text\n<!-- junctor pty-1-ab") || !strings.Contains(got, "\nours\n<!--") {
+	if got := g.read(filepath.Join(g.work, "CLAUDE.md")); !strings.HasPrefix(got, "the project's\nown text\n<!-- junctor pty-1-ab") ||
+		!strings.Contains(got, "\nours\n<!--") {
 		t.Errorf("%s", got)
 	}
 	for path, mode := range map[string]fs.FileMode{
-		filepath.Join(g.own, "a"): fs.ModeDir | 0o700, filepath.Join(g.own, "a", "b", "secret.json"): 0o600, filepath.Join(g.own, "codex-home"): fs.ModeDir | 0o700,
-		filepath.Join(g.home, ".claude.json"): 0o640, filepath.Join(g.home, ".gemini", "trustedFolders.json"): 0o600, filepath.Join(g.work, "CLAUDE.md"): 0o644, g.journal: 0o600,
+		filepath.Join(g.own, "a"): fs.ModeDir | 0o700, filepath.Join(g.own, "a", "b", "secret.json"): 0o600,
+		filepath.Join(g.own, "codex-home"):    fs.ModeDir | 0o700,
+		filepath.Join(g.home, ".claude.json"): 0o640, filepath.Join(g.home, ".gemini", "trustedFolders.json"): 0o600,
+		filepath.Join(g.work, "CLAUDE.md"): 0o644, g.journal: 0o600,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v %v", path, info.Mode(), err)
@@ -222,7 +228,8 @@ func TestAFailureUndoesWhatCameBefore(t *testing.T) {
 	changes := g.all()
 	g.write(filepath.Join(g.home, "broken.json"), `{"a": 1,, }`, 0o600)
 	before := g.tree()
-	err := overlay.Apply(t.Context(), g.journal, "s", append(changes, overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "broken.json"), Edits: []overlay.Edit{set("1", "b")}}))
+	err := overlay.Apply(t.Context(), g.journal, "s", append(changes,
+		overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "broken.json"), Edits: []overlay.Edit{set("1", "b")}}))
 	if e := capability.AsError(err); e == nil || e.Reason != "overlay_broken" {
 		t.Errorf("%v", err)
 	}
@@ -248,25 +255,37 @@ func TestNobodyElsesFilesAreReached(t *testing.T) {
 		"a folder that leads out": {func(g *ground) {
 			g.must(os.Symlink(g.home, filepath.Join(g.work, ".claude")))
 		}, func(g *ground) overlay.Change {
-			return overlay.Change{Kind: overlay.Merge, Root: g.work, Path: filepath.Join(g.work, ".claude", "settings.json"), Edits: []overlay.Edit{set("1", "a")}}
+			return overlay.Change{
+				Kind: overlay.Merge, Root: g.work, Path: filepath.Join(g.work, ".claude", "settings.json"),
+				Edits: []overlay.Edit{set("1", "a")},
+			}
 		}, "overlay_outside"},
 		"a link that leads nowhere": {func(g *ground) {
 			g.must(os.Symlink("nowhere", filepath.Join(g.work, "CLAUDE.md")))
 		}, func(g *ground) overlay.Change {
 			return overlay.Change{Kind: overlay.Block, Root: g.work, Path: filepath.Join(g.work, "CLAUDE.md"), Text: "x"}
 		}, "overlay_outside"},
-		"a file of ours that is there": {func(g *ground) { g.write(filepath.Join(g.work, "TASK"), "somebody's", 0o600) }, func(g *ground) overlay.Change {
-			return overlay.Change{Kind: overlay.Private, Root: g.work, Path: filepath.Join(g.work, "TASK"), Text: "x"}
-		}, "overlay_exists"},
+		"a file of ours that is there": {
+			func(g *ground) { g.write(filepath.Join(g.work, "TASK"), "somebody's", 0o600) },
+			func(g *ground) overlay.Change {
+				return overlay.Change{Kind: overlay.Private, Root: g.work, Path: filepath.Join(g.work, "TASK"), Text: "x"}
+			}, "overlay_exists",
+		},
 		"a pipe": {func(g *ground) { g.must(syscall.Mkfifo(filepath.Join(g.work, "CLAUDE.md"), 0o600)) }, func(g *ground) overlay.Change {
 			return overlay.Change{Kind: overlay.Block, Root: g.work, Path: filepath.Join(g.work, "CLAUDE.md"), Text: "x"}
 		}, "overlay_special"},
 		"an array": {func(g *ground) { g.write(filepath.Join(g.home, "a.json"), "[]", 0o600) }, func(g *ground) overlay.Change {
 			return overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "a.json"), Edits: []overlay.Edit{set("1", "a")}}
 		}, "overlay_broken"},
-		"text in place of an object": {func(g *ground) { g.write(filepath.Join(g.home, "a.json"), `{"a":{"b":"c"}}`, 0o600) }, func(g *ground) overlay.Change {
-			return overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "a.json"), Edits: []overlay.Edit{set("1", "a", "b", "c")}}
-		}, "overlay_broken"},
+		"text in place of an object": {
+			func(g *ground) { g.write(filepath.Join(g.home, "a.json"), `{"a":{"b":"c"}}`, 0o600) },
+			func(g *ground) overlay.Change {
+				return overlay.Change{
+					Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, "a.json"),
+					Edits: []overlay.Edit{set("1", "a", "b", "c")},
+				}
+			}, "overlay_broken",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -290,7 +309,10 @@ func TestLinksInsideAreFollowedAndStay(t *testing.T) {
 	g.write(filepath.Join(g.home, "dotfiles", "claude.json"), "{}", 0o600)
 	g.must(os.Symlink(filepath.Join(g.home, "dotfiles", "claude.json"), filepath.Join(g.home, ".claude.json")))
 	before := g.tree()
-	g.apply(overlay.Change{Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, ".claude.json"), Edits: []overlay.Edit{set("true", "a")}})
+	g.apply(overlay.Change{
+		Kind: overlay.Merge, Root: g.home, Path: filepath.Join(g.home, ".claude.json"),
+		Edits: []overlay.Edit{set("true", "a")},
+	})
 	if got := g.read(filepath.Join(g.home, "dotfiles", "claude.json")); got != `{"a": true}` {
 		t.Errorf("%s", got)
 	}
@@ -324,7 +346,8 @@ func TestAWorktreeIgnoresInItsRepository(t *testing.T) {
 	g := newGround(t)
 	git := func(dir string, args ...string) {
 		t.Helper()
-		if out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"},
+			args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -363,7 +386,10 @@ func TestASubmoduleIgnoresInItsOwnFolder(t *testing.T) {
 	g := newGround(t)
 	git := func(dir string, args ...string) {
 		t.Helper()
-		if out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always"}, args...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("git", append([]string{
+			"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "-c",
+			"protocol.file.allow=always",
+		}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}

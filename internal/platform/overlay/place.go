@@ -27,7 +27,8 @@ type place struct {
 // a link in its place or on the way to it is an error.
 func openPlace(root, path string, own bool) (*place, error) {
 	if !filepath.IsAbs(root) || !filepath.IsAbs(path) {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "%q in %q: both must be absolute", path, root).With("overlay_invalid", "")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "%q in %q: both must be absolute", path,
+			root).With("overlay_invalid", "")
 	}
 	realRoot, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -208,7 +209,8 @@ func (p *place) lock(ctx context.Context) (unlock func(), err error) {
 		}
 		select {
 		case <-limit.Done():
-			return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "another program holds %s for too long", strings.TrimSuffix(filepath.Join(p.rootPath, name), ".lock")).
+			return nil, capability.Errorf(capability.CodeConflict, "overlay.apply", "another program holds %s for too long",
+				strings.TrimSuffix(filepath.Join(p.rootPath, name), ".lock")).
 				With("overlay_busy", "remove the folder of the same name with .lock behind it if no program is using it")
 		case <-time.After(lookInterval):
 		}

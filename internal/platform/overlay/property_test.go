@@ -187,7 +187,8 @@ func TestABlockLeavesEveryLineOfTheUsers(t *testing.T) {
 				t.Fatalf("seed %d: %q is not in %q", seed, line, got)
 			}
 		}
-		if strings.Count(got, "line of the project\n") != want || strings.Contains(got, "junctor") || strings.Contains(got, "two") || strings.Count(got, "\n") > want+len(added)+1 {
+		if strings.Count(got, "line of the project\n") != want || strings.Contains(got, "junctor") || strings.Contains(got, "two") ||
+			strings.Count(got, "\n") > want+len(added)+1 {
 			t.Fatalf("seed %d: %q", seed, got)
 		}
 	}
@@ -196,7 +197,10 @@ func TestABlockLeavesEveryLineOfTheUsers(t *testing.T) {
 // FuzzMerge: whatever a settings file holds, it is changed and becomes what it was, or it
 // is an error and stays.
 func FuzzMerge(f *testing.F) {
-	for _, doc := range []string{settings, "", "{}", "{ }\n", `{"a":{}}`, `{"a":{"b":[]}}`, `{"a":{"b":[1, 2]}}`, `{"a":{"b":{"c":1}}}`, "{\r\n\t\"\\u0061\" : { } }", `[]`, `{"a":1}x`, `{"a":"\\\"{"}`, "\ufeff{}"} {
+	for _, doc := range []string{
+		settings, "", "{}", "{ }\n", `{"a":{}}`, `{"a":{"b":[]}}`, `{"a":{"b":[1, 2]}}`, `{"a":{"b":{"c":1}}}`,
+		"{\r\n\t\"\\u0061\" : { } }", `[]`, `{"a":1}x`, `{"a":"\\\"{"}`, "\ufeff{}",
+	} {
 		f.Add(doc, "a", "b", `{"c":[1]}`, false)
 		f.Add(doc, "a", "b", `"v"`, true)
 	}
@@ -206,7 +210,10 @@ func FuzzMerge(f *testing.F) {
 		g.write(path, doc, 0o600)
 		before := g.tree()
 		e := overlay.Edit{Keys: []string{one, two}, Value: json.RawMessage(value), Append: appended}
-		if err := overlay.Apply(t.Context(), g.journal, "s", []overlay.Change{{Kind: overlay.Merge, Root: g.home, Path: path, Edits: []overlay.Edit{e}}}); err != nil {
+		if err := overlay.Apply(t.Context(), g.journal, "s", []overlay.Change{{
+			Kind: overlay.Merge, Root: g.home, Path: path,
+			Edits: []overlay.Edit{e},
+		}}); err != nil {
 			g.same(before)
 			return
 		}

@@ -86,7 +86,8 @@ func start(spec Spec, words io.Writer) (*Process, error) {
 	go p.run(started)
 	if err := <-started; err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return nil, capability.Wrap(capability.CodeInvalidInput, op, "the program or the folder it is to work in cannot be used", err).With("program_missing", "")
+			return nil, capability.Wrap(capability.CodeInvalidInput, op, "the program or the folder it is to work in cannot be used",
+				err).With("program_missing", "")
 		}
 		return nil, capability.Wrap(capability.CodeFailed, op, "the program could not be started", err)
 	}

@@ -320,7 +320,8 @@ func TestWhatAProgramSaysOnItsStandardErrorIsThereAtItsEnd(t *testing.T) {
 		t.Errorf("%+v, %q", exit, words.String())
 	}
 	_ = p.Close()
-	if _, err := process.StartPiped(process.Spec{Argv: []string{self + "-not"}, Dir: t.TempDir()}, &words); err == nil || capability.AsError(err).Reason != "program_missing" {
+	if _, err := process.StartPiped(process.Spec{Argv: []string{self + "-not"}, Dir: t.TempDir()}, &words); err == nil ||
+		capability.AsError(err).Reason != "program_missing" {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }

@@ -117,7 +117,8 @@ func (s *Set) Resolve(rootID, p string) (Place, error) {
 	case strings.ContainsRune(p, 0):
 		return Place{}, capability.Errorf(capability.CodeInvalidInput, "roots.resolve", "the path holds a NUL byte").With("invalid_path", "")
 	case len(p) > maxPath:
-		return Place{}, capability.Errorf(capability.CodeInvalidInput, "roots.resolve", "the path is longer than %d bytes", maxPath).With("invalid_path", "")
+		return Place{}, capability.Errorf(capability.CodeInvalidInput, "roots.resolve", "the path is longer than %d bytes",
+			maxPath).With("invalid_path", "")
 	}
 	candidates := s.roots
 	if rootID != "" {
@@ -166,7 +167,8 @@ func (p Place) Directory() (dir, root string, err error) {
 		return "", "", Explain("roots.directory", p.Rel, err)
 	}
 	if !info.IsDir() {
-		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.directory", "%s is not a directory", p.Rel).With("not_a_directory", "")
+		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.directory", "%s is not a directory", p.Rel).With("not_a_directory",
+			"")
 	}
 	dir, err = filepath.EvalSymlinks(filepath.Join(p.real, filepath.FromSlash(p.Rel)))
 	if err != nil {
@@ -184,7 +186,8 @@ func (p Place) Directory() (dir, root string, err error) {
 // workdir_outside_allowed; invalid_input for a path that is not absolute or not a directory.
 func (s *Set) Workdir(path string) (dir, root string, err error) {
 	if !filepath.IsAbs(path) || len(path) > maxPath || strings.ContainsRune(path, 0) {
-		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.workdir", "a working directory is an absolute path of at most %d bytes", maxPath).With("invalid_path", "")
+		return "", "", capability.Errorf(capability.CodeInvalidInput, "roots.workdir",
+			"a working directory is an absolute path of at most %d bytes", maxPath).With("invalid_path", "")
 	}
 	dir, err = filepath.EvalSymlinks(path)
 	if err != nil {

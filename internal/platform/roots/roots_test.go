@@ -143,7 +143,8 @@ func TestWorkdirIsWhereItReallyIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Symlink(filepath.Join(base, "a/sub"), filepath.Join(base, "elsewhere")), os.WriteFile(filepath.Join(base, "a/file"), nil, 0o600), os.Mkdir(filepath.Join(base, "ab"), 0o700)); err != nil {
+	if err := errors.Join(os.Symlink(filepath.Join(base, "a/sub"), filepath.Join(base, "elsewhere")),
+		os.WriteFile(filepath.Join(base, "a/file"), nil, 0o600), os.Mkdir(filepath.Join(base, "ab"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct{ name, path, dir, root, reason string }{

@@ -102,7 +102,8 @@ func unavailable(facts Facts, tier, want Tier) *capability.Error {
 	if why == "" {
 		why, remedy = "a stronger one is excluded", "raise the tier this run is allowed to use"
 	}
-	return capability.Errorf(capability.CodeUnavailable, "sandbox.place", "the sandbox reaches tier %s and this needs %s: %s", tier, want, why).
+	return capability.Errorf(capability.CodeUnavailable, "sandbox.place", "the sandbox reaches tier %s and this needs %s: %s", tier, want,
+		why).
 		With("sandbox_unavailable", remedy+"; or lower sandbox.min_tier for this extension").
 		Detail("tier", tier.String()).Detail("required", want.String()).Detail("missing", facts.Missing)
 }
@@ -152,7 +153,8 @@ func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error
 		p.Network = NetworkUnfiltered
 	}
 	if p.Network == NetworkUnfiltered && !c.AllowUnfiltered {
-		return Placement{}, capability.Errorf(capability.CodeConsentRequired, "sandbox.place", "at tier %s the network cannot be limited to the hosts that were declared", tier).
+		return Placement{}, capability.Errorf(capability.CodeConsentRequired, "sandbox.place",
+			"at tier %s the network cannot be limited to the hosts that were declared", tier).
 			With("confirmation_required", "confirm that it may reach every host, or run where tier T3 works")
 	}
 	return p, nil

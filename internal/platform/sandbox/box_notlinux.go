@@ -18,7 +18,10 @@ func ComputeOnly() error { return errors.New("there are no walls for " + runtime
 func (b *Box) probe() Facts {
 	why := "there are no walls for " + runtime.GOOS + " yet"
 	f := Facts{Tier: T1, Layers: []string{LayerHygiene}, Missing: map[string]string{}, NoT3: why, NoT2: why}
-	for _, layer := range []string{LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup, LayerUser, LayerNamespaces, LayerRoot, LayerProc, LayerNetwork} {
+	for _, layer := range []string{
+		LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup, LayerUser, LayerNamespaces,
+		LayerRoot, LayerProc, LayerNetwork,
+	} {
 		f.Missing[layer] = why
 	}
 	return f

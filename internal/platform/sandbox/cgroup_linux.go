@@ -159,10 +159,12 @@ func (g *group) settings(l Limits, spare int) []setting {
 	bytes := strconv.FormatInt(l.Memory+helperMemory, 10)
 	v1 := g.version == "v1"
 	if l.Memory > 0 && v1 {
-		list = append(list, setting{"memory", "memory.limit_in_bytes", bytes, false}, setting{"memory", "memory.memsw.limit_in_bytes", bytes, true})
+		list = append(list, setting{"memory", "memory.limit_in_bytes", bytes, false},
+			setting{"memory", "memory.memsw.limit_in_bytes", bytes, true})
 	}
 	if l.Memory > 0 && !v1 {
-		list = append(list, setting{"memory", "memory.max", bytes, false}, setting{"memory", "memory.swap.max", "0", true}, setting{"memory", "memory.oom.group", "1", true})
+		list = append(list, setting{"memory", "memory.max", bytes, false}, setting{"memory", "memory.swap.max", "0", true},
+			setting{"memory", "memory.oom.group", "1", true})
 	}
 	if l.Processes > 0 {
 		list = append(list, setting{"pids", "pids.max", strconv.Itoa(l.Processes + spare), false})

@@ -56,9 +56,11 @@ func TestTheCanaryGetsOutWhereThereIsNoWall(t *testing.T) {
 	}
 	for _, act := range []string{
 		"read an outside file", "read it by a relative path", "write an outside file", "make a file outside", "list an outside directory",
-		"read through a symbolic link", "read through a chain of links", "truncate through a link", "move a file out", "set an attribute of an outside file",
+		"read through a symbolic link", "read through a chain of links", "truncate through a link", "move a file out",
+		"set an attribute of an outside file",
 		"connect to the machine's loopback", "send a datagram out", "connect to an outside unix socket", "connect to an abstract unix socket",
-		"open a netlink socket", "signal a foreign process", "set a foreign process's priority", "set a foreign process's affinity", "set a foreign process's limits",
+		"open a netlink socket", "signal a foreign process", "set a foreign process's priority", "set a foreign process's affinity",
+		"set a foreign process's limits",
 		"read another process's environment", "list /sys", "read the server's environment variables", "switch off address randomisation",
 	} {
 		if !broken[act] {

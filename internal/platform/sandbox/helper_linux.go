@@ -25,7 +25,8 @@ type kind struct {
 }
 
 func (r *confined) kind() kind {
-	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped(), bare: r.p.Tier == T3 && r.c.Bare}
+	k := kind{isolate: r.p.Tier == T3, rawNet: r.p.Tier == T3 && r.p.Network == NetworkRaw, grouped: r.grouped(), bare: r.p.Tier == T3 &&
+		r.c.Bare}
 	_, k.noProc = r.p.Missing[LayerProc]
 	return k
 }

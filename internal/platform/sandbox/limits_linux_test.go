@@ -61,7 +61,10 @@ func attacker(t *testing.T, args ...string) Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Spec{Path: self, Args: append([]string{"attack"}, args...), Env: []string{"GORACE=atexit_sleep_ms=0"}, Grace: 200 * time.Millisecond}
+	return Spec{
+		Path: self, Args: append([]string{"attack"}, args...), Env: []string{"GORACE=atexit_sleep_ms=0"},
+		Grace: 200 * time.Millisecond,
+	}
 }
 
 // attackMain runs in the sandbox.
@@ -135,7 +138,8 @@ func TestTwoSandboxesDoNotStarveEachOther(t *testing.T) {
 		_, _ = box.Run(ctx, hostile(`while :; do sleep 30 & done; touch full; sleep 30`), greedy)
 	}()
 	for range 3 {
-		r, err := box.Run(t.Context(), hostile("for i in 1 2 3 4 5; do sleep 0.01 & done; wait; echo fine"), Confinement{Work: workDir(t), Limits: Limits{Processes: 40}})
+		r, err := box.Run(t.Context(), hostile("for i in 1 2 3 4 5; do sleep 0.01 & done; wait; echo fine"),
+			Confinement{Work: workDir(t), Limits: Limits{Processes: 40}})
 		if err != nil || r.Stdout.Text() != "fine\n" {
 			t.Errorf("got %q, %v, %s", r.Stdout.Text(), err, r.Stderr.Text())
 		}
@@ -270,7 +274,8 @@ func TestNoDaemonSurvives(t *testing.T) {
 	t.Parallel()
 	eachTier(t, func(t *testing.T, box *Box, _ Tier, c Confinement) {
 		mark := "junctor-daemon-" + filepath.Base(filepath.Dir(c.Work)) + t.Name()
-		daemons := `for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'trap "" TERM; : $0; while :; do sleep 1; done' "` + mark + `" </dev/null >/dev/null 2>&1 &) ; done; setsid sh -c ': $0; sleep 60; :' "` + mark + `" & `
+		daemons := `for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'trap "" TERM; : $0; while :; do sleep 1; done' "` + mark +
+			`" </dev/null >/dev/null 2>&1 &) ; done; setsid sh -c ': $0; sleep 60; :' "` + mark + `" & `
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if _, err := box.Run(ctx, hostile(daemons+"sleep 60"), c); !errors.Is(err, context.DeadlineExceeded) {

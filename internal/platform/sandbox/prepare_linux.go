@@ -243,7 +243,8 @@ func (r *confined) furnish() {
 	}
 	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
 	j.Files = map[string]string{
-		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n", "/etc/hostname": "sandbox\n",
+		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n",
+		"/etc/hostname": "sandbox\n",
 	}
 	if r.p.Network != NetworkRaw {
 		j.Files["/etc/hosts"] = "127.0.0.1 localhost sandbox\n::1 localhost\n"
@@ -358,7 +359,8 @@ func (r *confined) fixTool() error {
 		err = unix.Fstat(int(r.spec.Program.Fd()), &st)
 	}
 	if err != nil {
-		return capability.Wrap(capability.CodeUnavailable, "sandbox.run", "the program is not there", err).With("tool_not_found", "install it, or say where it is")
+		return capability.Wrap(capability.CodeUnavailable, "sandbox.run", "the program is not there", err).With("tool_not_found",
+			"install it, or say where it is")
 	}
 	r.job.ToolDev, r.job.ToolIno = st.Dev, st.Ino
 	r.job.Path = path
@@ -371,7 +373,8 @@ func (r *confined) fixTool() error {
 		r.job.Path = jail.WorkDir + strings.TrimPrefix(path, r.c.Work)
 	case beneath(path, r.c.Package):
 		r.job.Path = jail.PackageDir + strings.TrimPrefix(path, r.c.Package)
-	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly), func(dir string) bool { return beneath(path, dir) }):
+	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly),
+		func(dir string) bool { return beneath(path, dir) }):
 	default:
 		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)
 		r.show(path, r.job.Path)

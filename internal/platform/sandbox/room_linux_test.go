@@ -54,7 +54,8 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 		},
 	}
 	host := server.Listener.Addr().String()
-	spec := attacker(t, "fetch", "http://a.test/", "http://b.test/", "http://inside.test/", "http://93.184.216.34/", "http://127.0.0.1:3128/", "http://"+host+"/", "direct http://a.test/", "direct http://"+host+"/", "direct http://93.184.216.34/")
+	spec := attacker(t, "fetch", "http://a.test/", "http://b.test/", "http://inside.test/", "http://93.184.216.34/", "http://127.0.0.1:3128/",
+		"http://"+host+"/", "direct http://a.test/", "direct http://"+host+"/", "direct http://93.184.216.34/")
 	r, err := box.Run(t.Context(), spec, c)
 	if err != nil {
 		t.Fatalf("err = %v, r.Stderr.Text() = %v, want err == nil", err, r.Stderr.Text())
@@ -72,7 +73,8 @@ func TestOnlyTheDeclaredHostIsReached(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if events := strings.Join(heard, ", "); !strings.HasPrefix(events, "egress_allowed a.test, egress_denied b.test, egress_denied inside.test, egress_denied 93.184.216.34") {
+	if events := strings.Join(heard, ", "); !strings.HasPrefix(events,
+		"egress_allowed a.test, egress_denied b.test, egress_denied inside.test, egress_denied 93.184.216.34") {
 		t.Errorf("heard %s", events)
 	}
 	if r.Placement.Network != NetworkProxy {
@@ -164,7 +166,8 @@ func TestSwitchedOffLayers(t *testing.T) {
 			c.MinTier = best + 1
 			r, err = box.Run(t.Context(), hostile("echo ran"), c)
 			e, ok := errors.AsType[*capability.Error](err)
-			if !ok || e.Reason != "sandbox_unavailable" || e.Code != capability.CodeUnavailable || e.Hint == "" || !strings.Contains(e.Message, "by the test") || len(r.Stdout.Bytes()) != 0 {
+			if !ok || e.Reason != "sandbox_unavailable" || e.Code != capability.CodeUnavailable || e.Hint == "" ||
+				!strings.Contains(e.Message, "by the test") || len(r.Stdout.Bytes()) != 0 {
 				t.Errorf("below the demanded tier: %v, %q", err, r.Stdout.Text())
 			}
 		})

@@ -359,9 +359,12 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 	}
 	switch {
 	case r.flooded:
-		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program wrote more than %d times the %d bytes that are kept of its output", floodFactor, limit(r.spec.StdoutLimit, DefaultStdoutLimit)).With("output_limit", "")
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run",
+			"the program wrote more than %d times the %d bytes that are kept of its output", floodFactor,
+			limit(r.spec.StdoutLimit, DefaultStdoutLimit)).With("output_limit", "")
 	case r.limit != "":
-		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program went over its %s limit%s", strings.ReplaceAll(r.limit, "_", " "), r.c.Limits.text(r.limit)).
+		return result, capability.Errorf(capability.CodeFailed, "sandbox.run", "the program went over its %s limit%s",
+			strings.ReplaceAll(r.limit, "_", " "), r.c.Limits.text(r.limit)).
 			With("resource_limit", "raise the limit in the extension's manifest, up to the operator's ceiling").Detail("kind", r.limit)
 	case stopped:
 		return result, ctx.Err()

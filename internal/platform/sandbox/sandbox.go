@@ -199,10 +199,12 @@ type pumps struct {
 
 func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error) {
 	if len(spec.Stdin) > MaxStdin {
-		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program's input may have %d bytes, and this has %d", MaxStdin, len(spec.Stdin))
+		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program's input may have %d bytes, and this has %d", MaxStdin,
+			len(spec.Stdin))
 	}
 	if len(spec.Files) > MaxFiles {
-		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program may be given %d descriptors beside its streams, and this has %d", MaxFiles, len(spec.Files))
+		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run",
+			"a program may be given %d descriptors beside its streams, and this has %d", MaxFiles, len(spec.Files))
 	}
 	p := &pumps{done: make(chan struct{})}
 	pipe := func(to io.Writer) (*os.File, error) {

@@ -137,7 +137,8 @@ func bare(args []string) int {
 	if box.Facts(); tier.UnmarshalText([]byte(args[0])) != nil || os.Remove(args[1]) != nil {
 		return 2
 	}
-	r, err := box.Run(context.Background(), Spec{Self: true, Args: []string{"attack", "bare"}}, Confinement{Bare: true, MinTier: tier, MaxTier: tier})
+	r, err := box.Run(context.Background(), Spec{Self: true, Args: []string{"attack", "bare"}},
+		Confinement{Bare: true, MinTier: tier, MaxTier: tier})
 	fmt.Print(r.Stdout.Text(), r.Stderr.Text())
 	if err != nil {
 		fmt.Println(err)

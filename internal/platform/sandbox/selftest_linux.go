@@ -285,7 +285,8 @@ func traces(v canary.Victims, victim *victimProcess) string {
 	if err != nil || !bytes.Equal(data, []byte(canary.Secret)) {
 		return "the outside file was changed"
 	}
-	if info, err := os.Stat(v.File); err != nil || info.Mode().Perm() != 0o666 || info.Sys().(*syscall.Stat_t).Nlink != 1 || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
+	if info, err := os.Stat(v.File); err != nil || info.Mode().Perm() != 0o666 || info.Sys().(*syscall.Stat_t).Nlink != 1 ||
+		int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 		return "the outside file's attributes were changed"
 	}
 	entries, err := os.ReadDir(v.Dir)

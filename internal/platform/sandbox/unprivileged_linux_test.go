@@ -34,7 +34,8 @@ func TestAllOfItAsAnUnprivilegedServer(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
 	out, err := cmd.CombinedOutput()
 	for line := range bytes.Lines(out) {
-		if text := strings.TrimSpace(string(line)); strings.Contains(text, "SKIPPED") || strings.Contains(text, "RESIDUAL") || strings.Contains(text, "acts held") {
+		if text := strings.TrimSpace(string(line)); strings.Contains(text, "SKIPPED") || strings.Contains(text, "RESIDUAL") ||
+			strings.Contains(text, "acts held") {
 			t.Log("unprivileged: " + text)
 		}
 	}

@@ -20,7 +20,8 @@ func systemDirs() []string {
 func systemFiles() []string {
 	return []string{
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/mime.types",
-		"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/protocols", "/etc/services",
+		"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/protocols",
+		"/etc/services",
 	}
 }
 
@@ -41,7 +42,10 @@ func procFiles() []string {
 
 // credentialDirs are never shown, even where an operator lists them.
 func credentialDirs() []string {
-	return []string{".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube", ".docker", ".mozilla", ".config/google-chrome", ".config/chromium", ".netrc", ".azure", ".password-store"}
+	return []string{
+		".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube", ".docker", ".mozilla", ".config/google-chrome", ".config/chromium",
+		".netrc", ".azure", ".password-store",
+	}
 }
 
 // system is the part of the machine that every private root shows.

@@ -21,7 +21,8 @@ func TestLogger(t *testing.T) {
 	}
 	l.Info("quiet")
 	l.Warn("loud", "n", 1)
-	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, `{"time":`) || !strings.Contains(got, `"msg":"loud","n":1`) {
+	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, `{"time":`) ||
+		!strings.Contains(got, `"msg":"loud","n":1`) {
 		t.Errorf("%s", got)
 	}
 	if _, err := telemetry.NewLogger(&out, "shout", "text"); err == nil {
@@ -32,7 +33,10 @@ func TestLogger(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := telemetry.NewMetrics()
 	m.Gauge("junctor_things", "How many things.", func() float64 { return 3 })
-	m.Finished(invoke.Ended{Surface: "http", ProviderKind: "node", Effect: capability.EffectRead, State: invoke.StateCompleted, Duration: time.Millisecond})
+	m.Finished(invoke.Ended{
+		Surface: "http", ProviderKind: "node", Effect: capability.EffectRead, State: invoke.StateCompleted,
+		Duration: time.Millisecond,
+	})
 	m.Finished(invoke.Ended{Surface: "mcp", State: invoke.StateFailed, Code: capability.CodeDenied})
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

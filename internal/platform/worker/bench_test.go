@@ -26,7 +26,10 @@ func BenchmarkCall(b *testing.B) {
 				b.Skipf("SKIPPED: %s", f.NoT3)
 			}
 			r := worker.New(worker.Config{Walls: at{box, sandbox.T3}})
-			job := worker.Job{Language: "js", Code: []byte("function main(i) { return i.args.length }"), Input: json.RawMessage(`{"args":[1,2]}`), Floor: sandbox.T3}
+			job := worker.Job{
+				Language: "js", Code: []byte("function main(i) { return i.args.length }"), Input: json.RawMessage(`{"args":[1,2]}`),
+				Floor: sandbox.T3,
+			}
 			var with, plain []time.Duration
 			for b.Loop() {
 				began := time.Now()

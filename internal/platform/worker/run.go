@@ -127,7 +127,10 @@ func (r *Runner) spec(job *Job, files []*os.File) sandbox.Spec {
 		return s
 	}
 	s.Self, s.Args = true, []string{workerName}
-	s.Env = []string{"GORACE=atexit_sleep_ms=0", "GOTRACEBACK=none", "GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=" + strconv.FormatInt(job.Memory+overhead/2, 10)}
+	s.Env = []string{
+		"GORACE=atexit_sleep_ms=0", "GOTRACEBACK=none", "GOMAXPROCS=2", "GOGC=off",
+		"GOMEMLIMIT=" + strconv.FormatInt(job.Memory+overhead/2, 10),
+	}
 	return s
 }
 

@@ -125,8 +125,9 @@ func (t *talk) run(ctx context.Context) {
 // send writes the job.
 func (t *talk) send() error {
 	o := order{
-		Language: t.job.Language, Entry: t.job.Entry, Handler: t.job.Handler, Calls: []string{}, Memory: t.job.Memory, Timeout: t.job.Timeout.Milliseconds(),
-		Code: len(t.job.Code), Input: len(t.job.Input),
+		Language: t.job.Language, Entry: t.job.Entry, Handler: t.job.Handler, Calls: []string{}, Memory: t.job.Memory,
+		Timeout: t.job.Timeout.Milliseconds(),
+		Code:    len(t.job.Code), Input: len(t.job.Input),
 	}
 	if t.pkg != "" {
 		o.Path = path.Join(t.pkg, t.job.Import)
@@ -187,7 +188,8 @@ func (t *talk) chunk(data jsonx.Raw) (done bool) {
 	case t.bytes > MaxAllChunks:
 		t.breaks(fault.OutputLimit(MaxAllChunks))
 	case t.chunks > MaxChunks:
-		t.breaks(capability.Errorf(capability.CodeFailed, "worker", "it sent more than %d chunks", MaxChunks).With("output_limit", "send fewer and larger ones"))
+		t.breaks(capability.Errorf(capability.CodeFailed, "worker", "it sent more than %d chunks", MaxChunks).With("output_limit",
+			"send fewer and larger ones"))
 	default:
 		if t.job.Chunk != nil {
 			t.job.Chunk(json.RawMessage(data))
@@ -202,7 +204,8 @@ func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 	t.calls++
 	switch {
 	case t.calls > MaxCalls:
-		t.breaks(capability.Errorf(capability.CodeFailed, "worker", "it made more than %d host calls", MaxCalls).With("resource_limit", "").Detail("kind", "calls"))
+		t.breaks(capability.Errorf(capability.CodeFailed, "worker", "it made more than %d host calls", MaxCalls).With("resource_limit",
+			"").Detail("kind", "calls"))
 		return true
 	case len(l.Params) > MaxRequest:
 		t.breaks(fault.OutputLimit(MaxRequest))

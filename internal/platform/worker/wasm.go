@@ -26,7 +26,8 @@ const wasmPage = 64 << 10
 func webAssembly(c *conn, deadline time.Time) (jsonx.Raw, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(c.order.Memory/wasmPage)).WithCloseOnContextDone(true))
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(c.order.Memory/wasmPage)).
+		WithCloseOnContextDone(true))
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, rt); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,8 @@ func webAssembly(c *conn, deadline time.Time) (jsonx.Raw, error) {
 		return nil, fmt.Errorf("it is no module that runs here: %w", err)
 	}
 	out, stderr := &lines{c: c}, &head{}
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithArgs("module", c.order.Entry).WithStdin(bytes.NewReader(c.input)).WithStdout(out).WithStderr(stderr).
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithArgs("module",
+		c.order.Entry).WithStdin(bytes.NewReader(c.input)).WithStdout(out).WithStderr(stderr).
 		WithSysNanotime().WithSysNanosleep().WithRandSource(rand.Reader)
 	value, err := call(ctx, rt, compiled, config, c.order.Entry)
 	switch {
@@ -65,7 +67,9 @@ func webAssembly(c *conn, deadline time.Time) (jsonx.Raw, error) {
 }
 
 // call runs the exported function of the name, else _start.
-func call(ctx context.Context, rt wazero.Runtime, compiled wazero.CompiledModule, config wazero.ModuleConfig, name string) (jsonx.Raw, error) {
+func call(ctx context.Context, rt wazero.Runtime, compiled wazero.CompiledModule, config wazero.ModuleConfig,
+	name string,
+) (jsonx.Raw, error) {
 	exports := compiled.ExportedFunctions()
 	own, ok := exports[name]
 	if ok && len(own.ParamTypes()) > 0 {
@@ -159,7 +163,8 @@ func hostModule(ctx context.Context, rt wazero.Runtime, c *conn) error {
 		}
 		return int32(n)
 	}
-	_, err := rt.NewHostModuleBuilder("junctor").NewFunctionBuilder().WithFunc(ask).Export("call").NewFunctionBuilder().WithFunc(fetch).Export("reply").Instantiate(ctx)
+	_, err := rt.NewHostModuleBuilder("junctor").NewFunctionBuilder().WithFunc(ask).Export("call").NewFunctionBuilder().WithFunc(fetch).
+		Export("reply").Instantiate(ctx)
 	return err
 }
 

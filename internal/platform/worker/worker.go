@@ -195,7 +195,8 @@ func (r *Runner) check(job *Job) error {
 			}
 		}
 		slices.Sort(can)
-		return capability.Errorf(capability.CodeInvalidInput, "worker", "code in %.40q is not run here: %s; what runs is %s", job.Language, cmp.Or(why, "the language is not known"), strings.Join(can, ", ")).
+		return capability.Errorf(capability.CodeInvalidInput, "worker", "code in %.40q is not run here: %s; what runs is %s", job.Language,
+			cmp.Or(why, "the language is not known"), strings.Join(can, ", ")).
 			With(ReasonLanguage, "send it in one of those, or have the operator allow the language").Detail("languages", can)
 	}
 	job.Language, job.Entry = name, cmp.Or(job.Entry, "main")
@@ -211,7 +212,8 @@ func (r *Runner) check(job *Job) error {
 	case len(job.Input) > MaxInput:
 		return tooLarge("", "the input has %d bytes; the limit is %d", len(job.Input), MaxInput)
 	case !identifier.MatchString(job.Entry):
-		return capability.Errorf(capability.CodeInvalidInput, "worker", "%.80q is not the name of a function", job.Entry).With("bad_code_binding", "")
+		return capability.Errorf(capability.CodeInvalidInput, "worker", "%.80q is not the name of a function",
+			job.Entry).With("bad_code_binding", "")
 	}
 	return nil
 }

@@ -87,7 +87,10 @@ func eachTier(t *testing.T, test func(t *testing.T, r *worker.Runner)) {
 			if why != "" {
 				t.Skipf("SKIPPED: %s", why)
 			}
-			test(t, worker.New(worker.Config{Walls: at{box, tier}, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: "/usr/bin/python3"}))
+			test(t, worker.New(worker.Config{
+				Walls: at{box, tier}, Languages: []string{worker.JavaScript, worker.WASM, worker.Python},
+				Python: "/usr/bin/python3",
+			}))
 		})
 	}
 }
@@ -134,28 +137,81 @@ func TestJavaScriptAnswers(t *testing.T) {
 			code, entry, handler string
 			want                 outcome
 		}{
-			"a string":           {"function main(i) { return `${i.args[0]} ${i.kwargs.k} ${i.context.session_id}` }", "", "", outcome{value: `"a true s"`}},
-			"json":               {"function main(i) { return {n: i.args[1] + 1, s: '\\u00e9\"\\n'} }", "", "", outcome{value: `{"n":3,"s":"é\"\n"}`}},
-			"nothing":            {"function main() {}", "", "", outcome{value: "null"}},
-			"another function":   {"const twice = (i) => i.args[1] * 2", "twice", "", outcome{value: "4"}},
-			"a handler":          {"const handlers = {hello(i) { return this.word + i.args[0] }, word: 'hi '}; function main() { return 'main' }", "", "hello", outcome{value: `"hi a"`}},
-			"no such handler":    {"const handlers = {hello() {}}; function main() { return 'main' }", "", "bye", outcome{value: `"main"`}},
-			"inherited handler":  {"const handlers = {}; function main() { return 'main' }", "", "toString", outcome{value: `"main"`}},
-			"async":              {"async function main(i) { await null; return await Promise.all([1, Promise.resolve(2)]) }", "", "", outcome{value: "[1,2]"}},
-			"generator":          {"function* main() { yield 1; yield {a: 2}; return 'end' }", "", "", outcome{value: `"end"`, chunks: []string{"1", `{"a":2}`}}},
-			"async generator":    {"async function* main() { yield await Promise.resolve(1); host.chunk('x') }", "", "", outcome{value: "null", chunks: []string{"1", `"x"`}}},
-			"nothing to log to":  {"function main() { console.log('x'); return 1 }", "", "", outcome{value: "1"}},
-			"changed globals":    {"JSON.parse = JSON.stringify = String = eval = Promise = undefined; function main(i) { return i.args }", "", "", outcome{value: `["a",2]`}},
-			"an error":           {"function main() { throw new TypeError('wrong') }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "TypeError: wrong (at main"}},
-			"a thrown string":    {"async function main() { throw 'so' }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "the script failed: so"}},
-			"syntax":             {"function main( {", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "SyntaxError"}},
-			"no function":        {"let x = 1", "", "run", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "no function main, and no handlers with run"}},
-			"no name":            {"let x = 1", "a b", "", outcome{code: capability.CodeInvalidInput, reason: "bad_code_binding", message: "not the name"}},
-			"never settled":      {"function main() { return new Promise(() => {}) }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "never settled"}},
-			"no JSON":            {"function main() { return 1n }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "BigInt"}},
-			"hostile error":      {"function main() { throw {get message() { for(;;); }, toString: 1} }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed"}},
-			"no calls":           {"function main() { host.fetch({url: 'https://a.test'}) }", "", "", outcome{code: capability.CodeFailed, reason: "execution_failed", message: `the host call "fetch" is not allowed here`}},
-			"no module":          {"import('fs').catch(String); async function main() { return String(await import('fs').catch((e) => 'none')) }", "", "", outcome{value: `"none"`}},
+			"a string": {
+				"function main(i) { return `${i.args[0]} ${i.kwargs.k} ${i.context.session_id}` }", "", "",
+				outcome{value: `"a true s"`},
+			},
+			"json": {
+				"function main(i) { return {n: i.args[1] + 1, s: '\\u00e9\"\\n'} }", "", "",
+				outcome{value: `{"n":3,"s":"é\"\n"}`},
+			},
+			"nothing":          {"function main() {}", "", "", outcome{value: "null"}},
+			"another function": {"const twice = (i) => i.args[1] * 2", "twice", "", outcome{value: "4"}},
+			"a handler": {
+				"const handlers = {hello(i) { return this.word + i.args[0] }, word: 'hi '}; function main() { return 'main' }",
+				"", "hello",
+				outcome{value: `"hi a"`},
+			},
+			"no such handler":   {"const handlers = {hello() {}}; function main() { return 'main' }", "", "bye", outcome{value: `"main"`}},
+			"inherited handler": {"const handlers = {}; function main() { return 'main' }", "", "toString", outcome{value: `"main"`}},
+			"async": {
+				"async function main(i) { await null; return await Promise.all([1, Promise.resolve(2)]) }", "", "",
+				outcome{value: "[1,2]"},
+			},
+			"generator": {
+				"function* main() { yield 1; yield {a: 2}; return 'end' }", "", "",
+				outcome{value: `"end"`, chunks: []string{"1", `{"a":2}`}},
+			},
+			"async generator": {
+				"async function* main() { yield await Promise.resolve(1); host.chunk('x') }", "", "",
+				outcome{value: "null", chunks: []string{"1", `"x"`}},
+			},
+			"nothing to log to": {"function main() { console.log('x'); return 1 }", "", "", outcome{value: "1"}},
+			"changed globals": {
+				"JSON.parse = JSON.stringify = String = eval = Promise = undefined; function main(i) { return i.args }", "", "",
+				outcome{value: `["a",2]`},
+			},
+			"an error": {
+				"function main() { throw new TypeError('wrong') }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: "TypeError: wrong (at main"},
+			},
+			"a thrown string": {
+				"async function main() { throw 'so' }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: "the script failed: so"},
+			},
+			"syntax": {"function main( {", "", "", outcome{
+				code: capability.CodeFailed, reason: "execution_failed",
+				message: "SyntaxError",
+			}},
+			"no function": {"let x = 1", "", "run", outcome{
+				code: capability.CodeFailed, reason: "execution_failed",
+				message: "no function main, and no handlers with run",
+			}},
+			"no name": {"let x = 1", "a b", "", outcome{
+				code: capability.CodeInvalidInput, reason: "bad_code_binding",
+				message: "not the name",
+			}},
+			"never settled": {
+				"function main() { return new Promise(() => {}) }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: "never settled"},
+			},
+			"no JSON": {
+				"function main() { return 1n }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: "BigInt"},
+			},
+			"hostile error": {
+				"function main() { throw {get message() { for(;;); }, toString: 1} }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed"},
+			},
+			"no calls": {
+				"function main() { host.fetch({url: 'https://a.test'}) }", "", "",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: `the host call "fetch" is not allowed here`},
+			},
+			"no module": {
+				"import('fs').catch(String); async function main() { return String(await import('fs').catch((e) => 'none')) }",
+				"", "",
+				outcome{value: `"none"`},
+			},
 			"no standard things": {"function main() { return [typeof require, typeof process, typeof std, typeof os, typeof setTimeout, typeof __call, typeof __emit] }", "", "", outcome{value: `["undefined","undefined","undefined","undefined","undefined","undefined","undefined"]`}},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -180,24 +236,30 @@ func TestJavaScriptIsBounded(t *testing.T) {
 			code string
 			want outcome
 		}{
-			"endless loop":             {"function main() { for (;;); }", timeout},
-			"endless loop, caught":     {"function main() { for (;;) try { for (;;); } catch {} finally { for (;;); } }", timeout},
-			"endless loop at the top":  {"for (;;);", timeout},
-			"endless jobs":             {"async function main() { for (;;) await null }", timeout},
-			"catastrophic regex":       {"function main() { return /^(a+)+$/.test('a'.repeat(40) + 'b') }", timeout},
-			"a loop of the engine":     {"function main() { return Array(4294967295).indexOf(1) }", timeout},
-			"memory":                   {"function main() { const l = []; for (;;) l.push(new Array(1000).fill(1)) }", memory},
-			"memory, caught":           {"function main() { const l = []; for (;;) try { l.push('x'.repeat(1 << 20) + l.length) } catch (e) { return e.message } }", outcome{value: `"out of memory"`}},
-			"one large string":         {"function main() { return 'x'.repeat(1 << 28) }", memory},
-			"one large buffer":         {"function main() { return new ArrayBuffer(1 << 30) }", memory},
-			"deep recursion":           {"function main() { return main() }", outcome{code: capability.CodeFailed, reason: "execution_failed", message: "stack overflow"}},
-			"deep json":                {"function main() { let a = []; for (let i = 0; i < 100000; i++) a = [a]; return a }", failed},
-			"a large result":           {"function main() { return 'x'.repeat(17 << 20) }", output},
-			"a large chunk":            {"function main() { host.chunk('x'.repeat(1 << 20)) }", output},
-			"a large chunk, caught":    {"function main() { try { host.chunk('x'.repeat(1 << 20)) } catch {} return 1 }", output},
-			"chunks without end":       {"function* main() { for (;;) yield 1 }", output},
-			"many large chunks":        {"function* main() { for (;;) yield 'x'.repeat(1 << 19) }", output},
-			"host calls without end":   {"function main() { for (;;) try { host.log(1) } catch {} }", outcome{code: capability.CodeFailed, reason: "resource_limit", message: "1000 host calls"}},
+			"endless loop":            {"function main() { for (;;); }", timeout},
+			"endless loop, caught":    {"function main() { for (;;) try { for (;;); } catch {} finally { for (;;); } }", timeout},
+			"endless loop at the top": {"for (;;);", timeout},
+			"endless jobs":            {"async function main() { for (;;) await null }", timeout},
+			"catastrophic regex":      {"function main() { return /^(a+)+$/.test('a'.repeat(40) + 'b') }", timeout},
+			"a loop of the engine":    {"function main() { return Array(4294967295).indexOf(1) }", timeout},
+			"memory":                  {"function main() { const l = []; for (;;) l.push(new Array(1000).fill(1)) }", memory},
+			"memory, caught":          {"function main() { const l = []; for (;;) try { l.push('x'.repeat(1 << 20) + l.length) } catch (e) { return e.message } }", outcome{value: `"out of memory"`}},
+			"one large string":        {"function main() { return 'x'.repeat(1 << 28) }", memory},
+			"one large buffer":        {"function main() { return new ArrayBuffer(1 << 30) }", memory},
+			"deep recursion": {
+				"function main() { return main() }",
+				outcome{code: capability.CodeFailed, reason: "execution_failed", message: "stack overflow"},
+			},
+			"deep json":             {"function main() { let a = []; for (let i = 0; i < 100000; i++) a = [a]; return a }", failed},
+			"a large result":        {"function main() { return 'x'.repeat(17 << 20) }", output},
+			"a large chunk":         {"function main() { host.chunk('x'.repeat(1 << 20)) }", output},
+			"a large chunk, caught": {"function main() { try { host.chunk('x'.repeat(1 << 20)) } catch {} return 1 }", output},
+			"chunks without end":    {"function* main() { for (;;) yield 1 }", output},
+			"many large chunks":     {"function* main() { for (;;) yield 'x'.repeat(1 << 19) }", output},
+			"host calls without end": {
+				"function main() { for (;;) try { host.log(1) } catch {} }",
+				outcome{code: capability.CodeFailed, reason: "resource_limit", message: "1000 host calls"},
+			},
 			"a sort that never ends":   {"function main() { const a = Array.from({length: 1e5}, Math.random); for (;;) a.sort(() => Math.random() - 0.5) }", timeout},
 			"a getter that never ends": {"function main() { return {get x() { for (;;); }} }", timeout},
 		} {
@@ -224,10 +286,22 @@ func TestCodeIsRefusedBeforeItRuns(t *testing.T) {
 		change func(*worker.Job)
 		want   outcome
 	}{
-		"unknown language": {func(j *worker.Job) { j.Language = "cobol" }, outcome{code: capability.CodeInvalidInput, reason: "unsupported_language", message: "what runs is javascript, wasm"}},
-		"python unlisted":  {func(j *worker.Job) { j.Language = "py" }, outcome{code: capability.CodeInvalidInput, reason: "unsupported_language", message: "not among the languages"}},
-		"too much code":    {func(j *worker.Job) { j.Code = make([]byte, worker.MaxCode+1) }, outcome{code: capability.CodeTooLarge, reason: "code_too_large"}},
-		"too much input":   {func(j *worker.Job) { j.Input = make([]byte, worker.MaxInput+1) }, outcome{code: capability.CodeTooLarge, message: "4194304"}},
+		"unknown language": {
+			func(j *worker.Job) { j.Language = "cobol" },
+			outcome{code: capability.CodeInvalidInput, reason: "unsupported_language", message: "what runs is javascript, wasm"},
+		},
+		"python unlisted": {
+			func(j *worker.Job) { j.Language = "py" },
+			outcome{code: capability.CodeInvalidInput, reason: "unsupported_language", message: "not among the languages"},
+		},
+		"too much code": {
+			func(j *worker.Job) { j.Code = make([]byte, worker.MaxCode+1) },
+			outcome{code: capability.CodeTooLarge, reason: "code_too_large"},
+		},
+		"too much input": {
+			func(j *worker.Job) { j.Input = make([]byte, worker.MaxInput+1) },
+			outcome{code: capability.CodeTooLarge, message: "4194304"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -136,7 +136,10 @@ func (c *caller) invocation() capability.Invocation {
 }
 
 func (c *caller) lease() compile.LeaseKey {
-	return compile.LeaseKey{Token: strings.Join(append([]string{surfaceName, c.who.ID, string(c.who.Role)}, c.who.Labels...), "\x00"), View: c.who.View}
+	return compile.LeaseKey{
+		Token: strings.Join(append([]string{surfaceName, c.who.ID, string(c.who.Role)}, c.who.Labels...), "\x00"),
+		View:  c.who.View,
+	}
 }
 
 // spelling returns the form of skill ids. It is the form of tool names over MCP, so that an

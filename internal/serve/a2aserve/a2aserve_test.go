@@ -18,10 +18,12 @@ func TestAMessageBecomesACall(t *testing.T) {
 	st := newStack(t)
 	echo := st.skill(st.one, "echo")
 	got := st.send(st.one, call(echo, `{"n":9007199254740993,"x":1.10,"s":"\ud800"}`)+`,"metadata":{"big":9007199254740993}`, "")
-	if got.Status.State != a2awire.StateCompleted || len(got.Artifacts) != 1 || string(got.Artifacts[0].Parts[0].Data) != `{"n":9007199254740993,"x":1.10,"s":"\ud800"}` {
+	if got.Status.State != a2awire.StateCompleted || len(got.Artifacts) != 1 ||
+		string(got.Artifacts[0].Parts[0].Data) != `{"n":9007199254740993,"x":1.10,"s":"\ud800"}` {
 		t.Errorf("%+v", got)
 	}
-	if len(got.History) != 1 || !strings.Contains(string(got.History[0].Metadata), "9007199254740993") || got.ContextID == "" || len(got.ID) != 36 {
+	if len(got.History) != 1 || !strings.Contains(string(got.History[0].Metadata), "9007199254740993") || got.ContextID == "" ||
+		len(got.ID) != 36 {
 		t.Errorf("%+v", got)
 	}
 	// By metadata, with the arguments as the data part; and by action.
@@ -34,7 +36,10 @@ func TestAMessageBecomesACall(t *testing.T) {
 			t.Errorf("%s: %+v", message, got)
 		}
 	}
-	for name, want := range map[string]a2awire.State{st.skill(st.one, "fails"): a2awire.StateFailed, "no_such_thing": a2awire.StateRejected, "hidden": a2awire.StateRejected} {
+	for name, want := range map[string]a2awire.State{
+		st.skill(st.one, "fails"): a2awire.StateFailed, "no_such_thing": a2awire.StateRejected,
+		"hidden": a2awire.StateRejected,
+	} {
 		if got := st.send(st.one, call(name, `{}`), ""); got.Status.State != want || got.Status.Message == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -100,13 +105,14 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 		t.Fatalf("list = %v, want len(list) == 1", list)
 	}
 	var states []string
-	st.stream(st.one, "/a2a", "1.0", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"`+waits.ID+`"}}`, func(data string) bool {
-		if states = append(states, data); len(states) == 1 { // a task that has ended has no stream
-			_, _, err := st.policy.Decide(t.Context(), st.admin, list[0].ID, policy.DecideOnce)
-			ok(t, err)
-		}
-		return true
-	})
+	st.stream(st.one, "/a2a", "1.0", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"`+waits.ID+`"}}`,
+		func(data string) bool {
+			if states = append(states, data); len(states) == 1 { // a task that has ended has no stream
+				_, _, err := st.policy.Decide(t.Context(), st.admin, list[0].ID, policy.DecideOnce)
+				ok(t, err)
+			}
+			return true
+		})
 	if last := states[len(states)-1]; !strings.Contains(last, "TASK_STATE_COMPLETED") {
 		t.Errorf(`states = %v, want strings.Contains(last, "TASK_STATE_COMPLETED")`, states)
 	}
@@ -135,7 +141,8 @@ func TestTheVersionIsTheHeadersAlone(t *testing.T) {
 		code := 0
 		if a.Error != nil {
 			code = a.Error.Code
-			if len(a.Error.Data) != 1 || a.Error.Data[0]["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || a.Error.Data[0]["domain"] != "a2a-protocol.org" || a.Error.Data[0]["reason"] == "" {
+			if len(a.Error.Data) != 1 || a.Error.Data[0]["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" ||
+				a.Error.Data[0]["domain"] != "a2a-protocol.org" || a.Error.Data[0]["reason"] == "" {
 				t.Errorf("%+v", a.Error)
 			}
 		}
@@ -143,11 +150,13 @@ func TestTheVersionIsTheHeadersAlone(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", tt.version, tt.method, code, tt.code)
 		}
 	}
-	if code, _, body := st.do("POST", "/a2a?A2A-Version=1.0", st.one, `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`); code != 200 || !strings.Contains(body, `"nextPageToken":""`) {
+	if code, _, body := st.do("POST", "/a2a?A2A-Version=1.0", st.one, `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`); code != 200 ||
+		!strings.Contains(body, `"nextPageToken":""`) {
 		t.Errorf("ListTasks = %d %s, want 200 with an empty nextPageToken", code, body)
 	}
 	for version, want := range map[string]int{"": 200, "1.0": 200, "0.3": 400, "2.0": 400} {
-		if code, _, body := st.do("GET", "/a2a/tasks", st.one, "", "A2A-Version", version); code != want || want == 400 && !strings.Contains(body, "VERSION_NOT_SUPPORTED") {
+		if code, _, body := st.do("GET", "/a2a/tasks", st.one, "", "A2A-Version", version); code != want || want == 400 &&
+			!strings.Contains(body, "VERSION_NOT_SUPPORTED") {
 			t.Errorf(`version = %v, st.do(...) = %v, body = %v, want code == want && !(want == 400 && !strings.Contains(body, "VERSION_NOT_SUPPORTED"))`, version, code, body)
 		}
 	}
@@ -175,7 +184,10 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"SendMessage", message(`"parts":[{"text":"x"}],"taskId":"tsk_0"`), -32001},
 		{"SendMessage", message(`"parts":[{"text":"x"}],"taskId":"` + done.ID + `"`), -32004},
 		{"SendMessage", message(`"parts":[{"text":"x"}],"contextId":"other","taskId":"` + done.ID + `"`), -32602},
-		{"SendMessage", strings.TrimSuffix(message(`"parts":[{"text":"x"}]`), "}") + `,"configuration":{"acceptedOutputModes":["image/png"]}}`, -32005},
+		{
+			"SendMessage", strings.TrimSuffix(message(`"parts":[{"text":"x"}]`), "}") + `,"configuration":{"acceptedOutputModes":["image/png"]}}`,
+			-32005,
+		},
 		{"SendMessage", strings.TrimSuffix(message(`"parts":[{"text":"x"}]`), "}") + `,"configuration":{"historyLength":-1}}`, -32602},
 		{"SendStreamingMessage", message(`"parts":[{"text":"x"}],"taskId":"tsk_0"`), -32001},
 		{"GetTask", `{}`, -32602},
@@ -244,7 +256,8 @@ func TestNobodySeesTheTasksOfOthers(t *testing.T) {
 	} {
 		foreign := st.rpc(st.two, "1.0", tt.method, strings.ReplaceAll(tt.params, "ID", mine.ID))
 		unknown := st.rpc(st.two, "1.0", tt.method, strings.ReplaceAll(tt.params, "ID", absent))
-		if foreign.Error == nil || foreign.Error.Code != -32001 || foreign.Error.Code != unknown.Error.Code || strings.ReplaceAll(foreign.Error.Message, mine.ID, absent) != unknown.Error.Message {
+		if foreign.Error == nil || foreign.Error.Code != -32001 || foreign.Error.Code != unknown.Error.Code ||
+			strings.ReplaceAll(foreign.Error.Message, mine.ID, absent) != unknown.Error.Message {
 			t.Errorf("%s: %+v %+v", tt.method, foreign.Error, unknown.Error)
 		}
 	}
@@ -334,7 +347,8 @@ func TestVersion03(t *testing.T) {
 	t.Parallel()
 	st := newStack(t)
 	echo := st.skill(st.one, "echo")
-	message := `"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"capability":"` + echo + `","arguments":{"n":9007199254740993}}}]}`
+	message := `"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"capability":"` + echo +
+		`","arguments":{"n":9007199254740993}}}]}`
 	a := st.rpc(st.one, "0.3", "message/send", `{`+message+`}`)
 	for _, want := range []string{`"kind":"task"`, `"state":"completed"`, `"data":{"n":9007199254740993}`, `"role":"user"`} {
 		if !strings.Contains(string(a.Result), want) {
@@ -343,17 +357,22 @@ func TestVersion03(t *testing.T) {
 	}
 	var got struct{ ID string }
 	ok(t, json.Unmarshal(a.Result, &got))
-	if a := st.rpc(st.one, "", "tasks/get", `{"id":"`+got.ID+`","historyLength":0}`); !strings.Contains(string(a.Result), got.ID) || strings.Contains(string(a.Result), "history") {
+	if a := st.rpc(st.one, "", "tasks/get", `{"id":"`+got.ID+`","historyLength":0}`); !strings.Contains(string(a.Result), got.ID) ||
+		strings.Contains(string(a.Result), "history") {
 		t.Errorf("%s %+v", a.Result, a.Error)
 	}
 	var events []string
-	st.stream(st.one, "/a2a", "0.3", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{`+message+`}}`, func(data string) bool { events = append(events, data); return true })
-	if last := events[len(events)-1]; len(events) > 1 && (!strings.Contains(last, `"final":true`) || !strings.Contains(last, `"kind":"status-update"`)) || !strings.Contains(events[0], `"kind":"task"`) {
+	st.stream(st.one, "/a2a", "0.3", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{`+message+`}}`,
+		func(data string) bool { events = append(events, data); return true })
+	if last := events[len(events)-1]; len(events) > 1 && (!strings.Contains(last, `"final":true`) ||
+		!strings.Contains(last, `"kind":"status-update"`)) || !strings.Contains(events[0], `"kind":"task"`) {
 		t.Errorf("events = %v, want a task first and a final status-update last", events)
 	}
-	slow := st.rpc(st.one, "0.3", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"capability":"`+st.skill(st.one, "slow")+`"}}]},"configuration":{"blocking":false}}`)
+	slow := st.rpc(st.one, "0.3", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"capability":"`+
+		st.skill(st.one, "slow")+`"}}]},"configuration":{"blocking":false}}`)
 	ok(t, json.Unmarshal(slow.Result, &got))
-	set := st.rpc(st.one, "0.3", "tasks/pushNotificationConfig/set", `{"taskId":"`+got.ID+`","pushNotificationConfig":{"id":"p","url":"https://example.com/x","token":"t","authentication":{"schemes":["Bearer"],"credentials":"secret"}}}`)
+	set := st.rpc(st.one, "0.3", "tasks/pushNotificationConfig/set",
+		`{"taskId":"`+got.ID+`","pushNotificationConfig":{"id":"p","url":"https://example.com/x","token":"t","authentication":{"schemes":["Bearer"],"credentials":"secret"}}}`)
 	if !strings.Contains(string(set.Result), `"pushNotificationConfig":{`) || strings.Contains(string(set.Result), "secret") {
 		t.Errorf("%s %+v", set.Result, set.Error)
 	}

@@ -160,7 +160,10 @@ func alsoLegacy(form map[string]any) map[string]any {
 }
 
 func (s *Surface) jws(payload []byte) (map[string]any, error) {
-	header, err := jsonx.Marshal(map[string]string{"alg": "ES256", "typ": "JOSE", "kid": keyID(&s.cfg.Key.PublicKey), "jku": s.cfg.URL + "/.well-known/jwks.json"})
+	header, err := jsonx.Marshal(map[string]string{
+		"alg": "ES256", "typ": "JOSE", "kid": keyID(&s.cfg.Key.PublicKey),
+		"jku": s.cfg.URL + "/.well-known/jwks.json",
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,10 @@ func TestTheOfficialClient(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			call := func(tool string) *a2a.Message {
-				return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"capability": st.skill(st.one, tool), "arguments": map[string]any{"a": 1}}))
+				return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{
+					"capability": st.skill(st.one, tool),
+					"arguments":  map[string]any{"a": 1},
+				}))
 			}
 			sent, err := c.SendMessage(ctx, &a2a.SendMessageRequest{Message: call("echo")})
 			ok(t, err)
@@ -72,10 +75,14 @@ func TestTheOfficialClient(t *testing.T) {
 			}
 			list, err := c.ListTasks(ctx, &a2a.ListTasksRequest{PageSize: 1})
 			ok(t, err)
-			if list.TotalSize != 2 || len(list.Tasks) != 1 || list.Tasks[0].ID != id || list.NextPageToken == "" || len(list.Tasks[0].Artifacts) != 0 {
+			if list.TotalSize != 2 || len(list.Tasks) != 1 || list.Tasks[0].ID != id || list.NextPageToken == "" ||
+				len(list.Tasks[0].Artifacts) != 0 {
 				t.Errorf("%+v", list)
 			}
-			list, err = c.ListTasks(ctx, &a2a.ListTasksRequest{PageSize: 1, PageToken: list.NextPageToken, IncludeArtifacts: true, Status: a2a.TaskStateCompleted})
+			list, err = c.ListTasks(ctx, &a2a.ListTasksRequest{
+				PageSize: 1, PageToken: list.NextPageToken, IncludeArtifacts: true,
+				Status: a2a.TaskStateCompleted,
+			})
 			ok(t, err)
 			if len(list.Tasks) != 1 || list.Tasks[0].ID != done.ID || list.NextPageToken != "" || len(list.Tasks[0].Artifacts) != 1 {
 				t.Errorf("%+v", list)
@@ -140,7 +147,8 @@ func TestTheCard(t *testing.T) {
 	for _, i := range card.SupportedInterfaces {
 		versions = append(versions, string(i.ProtocolBinding)+" "+string(i.ProtocolVersion))
 	}
-	if strings.Join(versions, ", ") != "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3" || len(card.Skills) != 1 || !card.Capabilities.ExtendedAgentCard {
+	if strings.Join(versions, ", ") != "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3" || len(card.Skills) != 1 ||
+		!card.Capabilities.ExtendedAgentCard {
 		t.Errorf("%v %+v", versions, card)
 	}
 	for _, want := range []string{`"url":"` + st.url + `/a2a"`, `"preferredTransport":"JSONRPC"`, `"protocolVersion":"0.3.0"`} {
@@ -154,7 +162,9 @@ func TestTheCard(t *testing.T) {
 	if code, _, _ := st.do("GET", "/a2a/extendedAgentCard", "", ""); code != 401 {
 		t.Errorf("st.do(...) = %v, want %v", code, 401)
 	}
-	if mine, boss := st.rpc(st.one, "1.0", "GetExtendedAgentCard", `{}`), st.rpc(st.root, "1.0", "GetExtendedAgentCard", `{}`); strings.Contains(string(mine.Result), "hidden") || !strings.Contains(string(boss.Result), "hidden") {
+	if mine, boss := st.rpc(st.one, "1.0", "GetExtendedAgentCard", `{}`),
+		st.rpc(st.root, "1.0", "GetExtendedAgentCard", `{}`); strings.Contains(string(mine.Result), "hidden") ||
+		!strings.Contains(string(boss.Result), "hidden") {
 		t.Error("the extended card is not the caller's own")
 	}
 }
@@ -203,7 +213,8 @@ func TestARestartKeepsWhatWaits(t *testing.T) {
 	st := stackIn(t, dir)
 	waits := st.send(st.one, call(st.skill(st.one, "writes"), `{"a":1}`), "")
 	done := st.send(st.one, call(st.skill(st.one, "echo"), `{}`), "")
-	if a := st.rpc(st.one, "1.0", "CreateTaskPushNotificationConfig", `{"taskId":"`+waits.ID+`","id":"p","url":"https://example.com/"}`); a.Error != nil {
+	if a := st.rpc(st.one, "1.0", "CreateTaskPushNotificationConfig", `{"taskId":"`+waits.ID+
+		`","id":"p","url":"https://example.com/"}`); a.Error != nil {
 		t.Fatalf("a.Error = %v, want %v", a.Error, nil)
 	}
 	// Another process over the same file, while the first is still there: as after a kill.

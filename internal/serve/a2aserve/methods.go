@@ -60,7 +60,10 @@ func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (
 	inv := c.invocation()
 	inv.Session = "a2a:" + m.ContextID
 	if !named {
-		o.Request, o.Status = &tasks.Request{Key: askCapability, Method: methodElicit, Params: mustMarshal(map[string]string{"message": howToName})}, howToName
+		o.Request, o.Status = &tasks.Request{
+			Key: askCapability, Method: methodElicit,
+			Params: mustMarshal(map[string]string{"message": howToName}),
+		}, howToName
 		return s.cfg.Tasks.Start(ctx, inv, o)
 	}
 	if err := s.aim(c, &inv, w); err != nil {
@@ -252,7 +255,9 @@ func (s *Surface) subscribe(ctx context.Context, c *caller, p *a2awire.TaskParam
 	return s.follow(ctx, c, t.ID, shown{artifacts: true, history: p.HistoryLength}, func(t *tasks.Task) bool { return t.State.Terminal() })
 }
 
-func (s *Surface) follow(ctx context.Context, c *caller, id string, want shown, over func(*tasks.Task) bool) (iter.Seq[a2awire.Event], error) {
+func (s *Surface) follow(ctx context.Context, c *caller, id string, want shown,
+	over func(*tasks.Task) bool,
+) (iter.Seq[a2awire.Event], error) {
 	seq, err := s.cfg.Tasks.Watch(ctx, c.who.ID, id)
 	if err != nil {
 		return nil, err
@@ -320,7 +325,10 @@ func (s *Surface) cancel(ctx context.Context, c *caller, p *a2awire.TaskParams) 
 
 func (s *Surface) list(ctx context.Context, c *caller, p *a2awire.ListParams) (*a2awire.TaskList, error) {
 	bad := func(text string) error { return refuse(a2a.ErrInvalidParams, text) }
-	q := tasks.Query{Owner: c.who.ID, Context: p.ContextID, Cursor: p.PageToken, Limit: 50, Results: p.IncludeArtifacts, History: p.HistoryLength == nil || *p.HistoryLength > 0}
+	q := tasks.Query{
+		Owner: c.who.ID, Context: p.ContextID, Cursor: p.PageToken, Limit: 50, Results: p.IncludeArtifacts,
+		History: p.HistoryLength == nil || *p.HistoryLength > 0,
+	}
 	switch {
 	case p.Tenant != "":
 		return nil, bad("there is no tenant of that name here")

@@ -110,7 +110,8 @@ func statusMessage(t *tasks.Task) *a2awire.Message {
 		return nil
 	}
 	m := &a2awire.Message{
-		ID: t.ID + "-" + strconv.FormatInt(t.Version, 10), TaskID: t.ID, ContextID: contextOf(t), Role: a2awire.RoleAgent, Parts: []a2awire.Part{a2awire.TextPart(text)},
+		ID: t.ID + "-" + strconv.FormatInt(t.Version, 10), TaskID: t.ID, ContextID: contextOf(t), Role: a2awire.RoleAgent,
+		Parts: []a2awire.Part{a2awire.TextPart(text)},
 	}
 	if about != nil {
 		m.Parts = append(m.Parts, a2awire.DataPart(about))
@@ -204,7 +205,10 @@ func events(before, now *tasks.Task, want shown) []a2awire.Event {
 	var out []a2awire.Event
 	if now.State.Terminal() && !before.State.Terminal() {
 		for _, a := range artifactsOf(now) {
-			out = append(out, a2awire.Event{ArtifactUpdate: &a2awire.ArtifactUpdate{TaskID: now.ID, ContextID: contextOf(now), Artifact: a, LastChunk: true}})
+			out = append(out, a2awire.Event{ArtifactUpdate: &a2awire.ArtifactUpdate{
+				TaskID: now.ID, ContextID: contextOf(now), Artifact: a,
+				LastChunk: true,
+			}})
 		}
 	}
 	if now.State != before.State || now.Status != before.Status || len(now.Requests) != len(before.Requests) {

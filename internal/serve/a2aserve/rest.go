@@ -19,7 +19,8 @@ import (
 )
 
 // handler is one path of the HTTP+JSON form.
-type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
+type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[a2awire.Event],
+	err error)
 
 // paths returns the handlers of the HTTP+JSON binding of A2A v1.0. Its paths have no /v1
 // prefix and contain colons, so the last segment is split here.
@@ -64,9 +65,12 @@ func (s *Surface) paths() map[string]handler {
 		"POST /a2a/message:stream":   rpc("SendStreamingMessage", nil),
 		"GET /a2a/extendedAgentCard": rpc("GetExtendedAgentCard", func(*http.Request) map[string]any { return map[string]any{} }),
 		"GET /a2a/tasks": rpc("ListTasks", func(r *http.Request) map[string]any {
-			return query(r, map[string]any{}, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter", "includeArtifacts", "tenant")
+			return query(r, map[string]any{}, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter",
+				"includeArtifacts", "tenant")
 		}),
-		"GET /a2a/tasks/{id}": func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
+		"GET /a2a/tasks/{id}": func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (any, iter.Seq[a2awire.Event],
+			error,
+		) {
 			if strings.HasSuffix(r.PathValue("id"), ":subscribe") {
 				return tasksAction(ctx, s, c, r, body)
 			}

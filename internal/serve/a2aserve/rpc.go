@@ -179,7 +179,9 @@ func method03(name string) (method, bool) {
 }
 
 // getPush03 accepts a missing configuration id if there is only one configuration.
-func getPush03(s *Surface, ctx context.Context, c *caller, p *a2awire.PushParams03) (any, error) { //nolint:revive // the order of the methods that one takes
+func getPush03(s *Surface, ctx context.Context, c *caller,
+	p *a2awire.PushParams03,
+) (any, error) {
 	if p.Config == "" {
 		list, err := s.listPush(ctx, c, &a2awire.PushParams{TaskID: p.ID})
 		if err != nil {

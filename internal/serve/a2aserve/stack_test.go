@@ -79,9 +79,15 @@ func stackWith(t testing.TB, dir, audits string) *stack {
 	ok(t, err)
 	log, err := audit.Open(ctx, audit.Config{Segments: segments, Key: make([]byte, 32)})
 	ok(t, err)
-	pol, err := policy.New(ctx, policy.Config{Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db, Log: log})
+	pol, err := policy.New(ctx, policy.Config{
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}},
+		Store:     db, Log: log,
+	})
 	ok(t, err)
-	st := &stack{t: t, policy: pol, admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}, fake: &fake{release: make(chan struct{})}}
+	st := &stack{
+		t: t, policy: pol, admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin},
+		fake: &fake{release: make(chan struct{})},
+	}
 	for _, tok := range []struct {
 		name string
 		role capability.Role
@@ -117,7 +123,8 @@ func stackWith(t testing.TB, dir, audits string) *stack {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ok(t, err)
 	st.surface = New(Config{
-		Door: httpapi.New(pol, log, nil), Engine: engine, Tasks: st.tasks, Push: sender, Key: key, URL: server.URL, Version: "test", Beat: 20 * time.Millisecond,
+		Door: httpapi.New(pol, log, nil), Engine: engine, Tasks: st.tasks, Push: sender, Key: key, URL: server.URL, Version: "test",
+		Beat: 20 * time.Millisecond,
 	})
 	st.surface.Routes(mux)
 	st.url = server.URL
@@ -162,7 +169,10 @@ func (f *fake) Invoke(ctx context.Context, c capability.Call) (capability.Result
 			return capability.Result{Value: json.RawMessage(`"done"`)}, nil
 		}
 	case "asks":
-		a, err := c.Ask(ctx, capability.Question{Method: methodElicit, Params: json.RawMessage(`{"message":"which colour?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}`)})
+		a, err := c.Ask(ctx, capability.Question{
+			Method: methodElicit,
+			Params: json.RawMessage(`{"message":"which colour?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}`),
+		})
 		return capability.Result{Value: a}, err
 	}
 	return capability.Result{Value: append(json.RawMessage(nil), c.Input...)}, nil
@@ -170,12 +180,18 @@ func (f *fake) Invoke(ctx context.Context, c capability.Call) (capability.Result
 
 func (f *fake) batch() capability.Batch {
 	tool := func(id string, effect capability.Effect) capability.Contribution {
-		return capability.Contribution{ID: id, Kind: "capability.agent-tool", Tool: id, Description: "does " + id, Provider: f.Key(), Effect: effect}
+		return capability.Contribution{
+			ID: id, Kind: "capability.agent-tool", Tool: id, Description: "does " + id, Provider: f.Key(),
+			Effect: effect,
+		}
 	}
 	read := capability.EffectRead
 	return capability.Batch{Source: "fake", Modules: []capability.Module{{
 		Extension: "test.one", ID: "one", Name: "One", Origin: "local",
-		Contributions: []capability.Contribution{tool("echo", read), tool("fails", read), tool("slow", read), tool("asks", read), tool("writes", capability.EffectWrite), tool("hidden", capability.EffectAdmin)},
+		Contributions: []capability.Contribution{
+			tool("echo", read), tool("fails", read), tool("slow", read), tool("asks", read),
+			tool("writes", capability.EffectWrite), tool("hidden", capability.EffectAdmin),
+		},
 	}}, Providers: []capability.Provider{f}}
 }
 
@@ -217,7 +233,8 @@ func (st *stack) rpc(token, version, method, params string) answer {
 	}
 	code, h, body := st.do("POST", "/a2a", token, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":`+params+`}`, headers...)
 	var a answer
-	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || h.Get("Content-Type") != "application/json" || string(a.ID) != "7" {
+	if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 || h.Get("Content-Type") != "application/json" ||
+		string(a.ID) != "7" {
 		st.t.Fatalf("%s: %d %s %v", method, code, body, err)
 	}
 	return a
@@ -262,7 +279,10 @@ func (st *stack) client(token string, binding a2a.TransportProtocol) *a2aclient.
 	if binding == a2a.TransportProtocolHTTPJSON {
 		opt = a2aclient.WithRESTTransport(h)
 	}
-	c, err := a2aclient.NewFromEndpoints(st.t.Context(), []*a2a.AgentInterface{{URL: st.url + "/a2a", ProtocolBinding: binding, ProtocolVersion: "1.0"}}, a2aclient.WithDefaultsDisabled(), opt)
+	c, err := a2aclient.NewFromEndpoints(st.t.Context(), []*a2a.AgentInterface{{
+		URL: st.url + "/a2a", ProtocolBinding: binding,
+		ProtocolVersion: "1.0",
+	}}, a2aclient.WithDefaultsDisabled(), opt)
 	ok(st.t, err)
 	st.t.Cleanup(func() { _ = c.Destroy() })
 	return c

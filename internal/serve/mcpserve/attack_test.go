@@ -42,7 +42,8 @@ func TestATemplateOfAnUpstreamCannotStopTheServer(t *testing.T) {
 		bad = append(bad, one)
 	}
 	st.offer(u.batch("mcp.bad", bad...))
-	if r := st.asModern(st.agent, "resources/read", "x:y", `"uri":"x:y",`, canElicit); r.status != 400 || !strings.Contains(r.body, "unknown resource") {
+	if r := st.asModern(st.agent, "resources/read", "x:y", `"uri":"x:y",`, canElicit); r.status != 400 ||
+		!strings.Contains(r.body, "unknown resource") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
@@ -62,7 +63,8 @@ func TestAForbiddenResourceIsNotReadByATemplate(t *testing.T) {
 
 func TestASessionKeepsLittleOfItsClient(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	body := strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`, `"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)
+	body := strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`,
+		`"capabilities":{"experimental":{"x":{"y":"`+strings.Repeat("z", maxInitialize)+`"}}}`, 1)
 	if r := st.do("POST", st.agent, body); r.status != 413 || r.header.Get(mcpwire.HeaderSession) != "" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
@@ -275,7 +277,8 @@ func TestBatchesHaveABound(t *testing.T) {
 	ping := func(n int) string {
 		return "[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, n-1) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`
 	}
-	if r := st.do("POST", st.agent, ping(maxBatch+1), mcpwire.HeaderSession, id); r.status != 400 || !strings.Contains(r.body, "100 messages") {
+	if r := st.do("POST", st.agent, ping(maxBatch+1), mcpwire.HeaderSession, id); r.status != 400 ||
+		!strings.Contains(r.body, "100 messages") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if longBatch([]byte(ping(maxBatch))) || longBatch([]byte(`[`)) || longBatch([]byte(`[{]`)) {

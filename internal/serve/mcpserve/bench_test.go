@@ -24,9 +24,15 @@ func BenchmarkDoor(b *testing.B) {
 		headers []string
 	}{
 		"legacy call": {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","arguments":{"query":"what is in the lab?","limit":10}}}`, []string{mcpwire.HeaderSession, session}},
-		"modern call": {modernBody("tools/call", `"name":"plain","arguments":{"query":"what is in the lab?","limit":10},`), []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "plain"}},
+		"modern call": {
+			modernBody("tools/call", `"name":"plain","arguments":{"query":"what is in the lab?","limit":10},`),
+			[]string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "plain"},
+		},
 		"legacy list": {`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, []string{mcpwire.HeaderSession, session}},
-		"modern list": {modernBody("tools/list", ""), []string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/list"}},
+		"modern list": {modernBody("tools/list", ""), []string{
+			mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod,
+			"tools/list",
+		}},
 	} {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
 			b.ReportAllocs()
@@ -51,7 +57,8 @@ func BenchmarkDoor(b *testing.B) {
 func BenchmarkCall(b *testing.B) {
 	st := newStack(b, stackOptions{})
 	id := st.open(st.agent, mcpwire.Version20250618)
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"path":"a/b","text":"` + strings.Repeat("x", 200) + `"}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"path":"a/b","text":"` +
+		strings.Repeat("x", 200) + `"}}}`
 	b.ReportAllocs()
 	for b.Loop() {
 		req, _ := http.NewRequestWithContext(b.Context(), "POST", st.url, strings.NewReader(body))

@@ -87,7 +87,10 @@ func (s *Surface) carryApart(ctx context.Context, c caller, m *mcpwire.Message, 
 		}
 		s.cfg.Logger.Error("a call broke", "method", m.Method, "panic", broken, "stack", string(debug.Stack()))
 		p.ended(invoke.Reply{}, capability.Errorf(capability.CodeInternal, "mcp", "the server made a mistake in this call"))
-		out = exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusInternalServerError, Code: jsonrpc.CodeInternal, Message: "the server made a mistake in this call"}}
+		out = exchange.Outcome{Fault: &mcpwire.Fault{
+			Status: http.StatusInternalServerError, Code: jsonrpc.CodeInternal,
+			Message: "the server made a mistake in this call",
+		}}
 	}()
 	return s.carry(ctx, c, m, e, v)
 }
@@ -158,7 +161,9 @@ func (s *Surface) target(c caller, p *mcpwire.Params) (capability.Target, json.R
 // invoke runs the call through the engine. If the call requires an approval that the caller
 // itself may give, invoke requests it from the caller. For a modern client that ends this
 // round of the call, and out is set.
-func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice, inv capability.Invocation) (reply invoke.Reply, out *exchange.Outcome, err error) {
+func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v voice,
+	inv capability.Invocation,
+) (reply invoke.Reply, out *exchange.Outcome, err error) {
 	inv.Progress, inv.Ask, inv.Relay = v.heard, v.ask, v.relay
 	m.Params.Meta.PassOn(&inv, m.Traceparent)
 	if v.began != nil {
@@ -217,7 +222,9 @@ func (s *Surface) decide(ctx context.Context, c caller, approval string, answer 
 
 // consented processes the answer that a modern client sends; over reports whether the call
 // ends with it. Without an answer the call continues, and the question is sent again.
-func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, st requestState) (out exchange.Outcome, over bool) {
+func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era,
+	st requestState,
+) (out exchange.Outcome, over bool) {
 	answer := responseTo(m.Params.Responses)
 	if answer == nil {
 		return exchange.Outcome{}, false
@@ -255,10 +262,12 @@ func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e 
 		if dst, ok := appendUpstreamResult(make([]byte, 0, len(value)+len(value)/8+320), value, e, invocationMeta(reply)); ok {
 			return exchange.Outcome{Result: dst}
 		}
-		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the upstream's answer is not a result").With("output_schema_violation", ""))
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp",
+			"the upstream's answer is not a result").With("output_schema_violation", ""))
 	case !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)):
 		s.cfg.Logger.Error("a provider answered with something that is not JSON", "inv", reply.Invocation, "cap", string(reply.Capability))
-		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp", "the provider's answer is not JSON").With("output_schema_violation", ""))
+		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp",
+			"the provider's answer is not JSON").With("output_schema_violation", ""))
 	case value[0] != '{' && s.listOf(c).output[p.Name]:
 		return s.failed(ctx, p, e, reply, capability.Errorf(capability.CodeFailed, "mcp",
 			"the call was carried out, but its result is not the object that the tool promises: %.200s", value).With("output_schema_violation", ""))
@@ -289,7 +298,10 @@ func (s *Surface) failed(ctx context.Context, p *mcpwire.Params, e mcpwire.Era, 
 	case capability.CodeDenied:
 		if failure.Reason == invoke.ReasonScope {
 			effect, _ := failure.Details["effect"].(string)
-			return exchange.Outcome{Narrow: capability.Effect(effect), Fault: &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message}}
+			return exchange.Outcome{
+				Narrow: capability.Effect(effect),
+				Fault:  &mcpwire.Fault{Status: http.StatusForbidden, Code: codeRefused, Message: failure.Message},
+			}
 		}
 	case capability.CodeInternal:
 		f := &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: failure.Message}

@@ -33,7 +33,8 @@ func openCursor(key []byte, viewer, method string, raw json.RawMessage) (last st
 	if !isText || err != nil || len(data) < fixed {
 		return "", false
 	}
-	if !hmac.Equal(data[:cursorMAC], macOf(key, viewer, method, data[cursorMAC:])) || string(data[cursorMAC:cursorMAC+len(cursorKind)]) != cursorKind {
+	if !hmac.Equal(data[:cursorMAC], macOf(key, viewer, method, data[cursorMAC:])) ||
+		string(data[cursorMAC:cursorMAC+len(cursorKind)]) != cursorKind {
 		return "", false
 	}
 	return string(data[fixed:]), true

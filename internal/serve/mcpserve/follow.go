@@ -77,7 +77,8 @@ func (s *Surface) follow(v *viewer) func(context.Context, *mcp.SubscribeRequest)
 			return nil
 		}
 		if full {
-			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing, maxFollowed))
+			return wireError(mcpwire.InvalidParams("a session subscribes to %d resources at most, all of a principal to %d", maxFollowing,
+				maxFollowed))
 		}
 		stop, err := s.cfg.Updates.Subscribe(ctx, entry.Module.Extension, uri, func() { s.resourceUpdated(freshness{v, uri}) })
 		s.mu.Lock()

@@ -22,27 +22,33 @@ func TestDoor(t *testing.T) {
 		status int
 		text   string
 	}{
-		"no token":           {st.do("POST", "", list), 401, "unauthenticated"},
-		"wrong token":        {st.do("POST", wrong, list), 401, "unauthenticated"},
-		"unknown view":       {st.doTo(st.url+"/other", "POST", st.agent, list), 404, "no view"},
-		"too large":          {st.do("POST", st.agent, `{"a":"`+strings.Repeat("x", 5<<20)+`"}`), 413, "larger than"},
-		"broken":             {st.do("POST", st.agent, `{"jsonrpc":"2.0",}`), 400, "byte 16"},
-		"ends early":         {st.do("POST", st.agent, `{"jsonrpc":"2.0"`), 400, "-32700"},
-		"duplicate":          {st.do("POST", st.agent, `{"id":1,"id":2}`), 400, "duplicate"},
-		"nested duplicate":   {st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"a":{"b":1,"b":2}}}}`), 400, "duplicate"},
-		"not utf-8":          {st.do("POST", st.agent, "{\"a\":\"\xff\"}"), 400, "byte 6"},
-		"trailing":           {st.do("POST", st.agent, list+" {}"), 400, "-32700"},
-		"empty":              {st.do("POST", st.agent, ""), 400, "-32700"},
-		"number":             {st.do("POST", st.agent, "1"), 400, "must be a JSON object"},
-		"null id":            {st.do("POST", st.agent, `{"jsonrpc":"2.0","id":null,"method":"x"}`), 400, "id must be"},
-		"version 1":          {st.do("POST", st.agent, `{"jsonrpc":"1.0","id":3,"method":"x"}`), 400, `"id":3`},
-		"params array":       {st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}`), 400, "-32602"},
-		"batch outside":      {st.do("POST", st.agent, "["+list+"]"), 400, "session"},
-		"no session":         {st.do("POST", st.agent, list), 400, "initialize"},
-		"get outside":        {st.do("GET", st.agent, ""), 405, "session"},
-		"content type":       {st.do("POST", st.agent, list, "Content-Type", "text/plain"), 415, "application/json"},
-		"unknown session":    {st.do("POST", st.agent, list, mcpwire.HeaderSession, "none"), 404, "session not found"},
-		"default view named": {st.doTo(st.url+"/default", "POST", st.agent, strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)), 200, "serverInfo"},
+		"no token":     {st.do("POST", "", list), 401, "unauthenticated"},
+		"wrong token":  {st.do("POST", wrong, list), 401, "unauthenticated"},
+		"unknown view": {st.doTo(st.url+"/other", "POST", st.agent, list), 404, "no view"},
+		"too large":    {st.do("POST", st.agent, `{"a":"`+strings.Repeat("x", 5<<20)+`"}`), 413, "larger than"},
+		"broken":       {st.do("POST", st.agent, `{"jsonrpc":"2.0",}`), 400, "byte 16"},
+		"ends early":   {st.do("POST", st.agent, `{"jsonrpc":"2.0"`), 400, "-32700"},
+		"duplicate":    {st.do("POST", st.agent, `{"id":1,"id":2}`), 400, "duplicate"},
+		"nested duplicate": {
+			st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"a":{"b":1,"b":2}}}}`), 400,
+			"duplicate",
+		},
+		"not utf-8":       {st.do("POST", st.agent, "{\"a\":\"\xff\"}"), 400, "byte 6"},
+		"trailing":        {st.do("POST", st.agent, list+" {}"), 400, "-32700"},
+		"empty":           {st.do("POST", st.agent, ""), 400, "-32700"},
+		"number":          {st.do("POST", st.agent, "1"), 400, "must be a JSON object"},
+		"null id":         {st.do("POST", st.agent, `{"jsonrpc":"2.0","id":null,"method":"x"}`), 400, "id must be"},
+		"version 1":       {st.do("POST", st.agent, `{"jsonrpc":"1.0","id":3,"method":"x"}`), 400, `"id":3`},
+		"params array":    {st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}`), 400, "-32602"},
+		"batch outside":   {st.do("POST", st.agent, "["+list+"]"), 400, "session"},
+		"no session":      {st.do("POST", st.agent, list), 400, "initialize"},
+		"get outside":     {st.do("GET", st.agent, ""), 405, "session"},
+		"content type":    {st.do("POST", st.agent, list, "Content-Type", "text/plain"), 415, "application/json"},
+		"unknown session": {st.do("POST", st.agent, list, mcpwire.HeaderSession, "none"), 404, "session not found"},
+		"default view named": {
+			st.doTo(st.url+"/default", "POST", st.agent, strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1)),
+			200, "serverInfo",
+		},
 	} {
 		if c.r.status != c.status || !strings.Contains(c.r.body, c.text) {
 			t.Errorf("%s: %d %s; want %d %q", name, c.r.status, c.r.body, c.status, c.text)
@@ -56,11 +62,13 @@ func TestDoor(t *testing.T) {
 func TestNegotiation(t *testing.T) {
 	st := newStack(t, stackOptions{})
 	for asked, got := range map[string]string{
-		mcpwire.Version20251125: mcpwire.Version20251125, mcpwire.Version20250618: mcpwire.Version20250618, mcpwire.Version20250326: mcpwire.Version20250326,
-		"2024-11-05": mcpwire.Version20251125, "garbage": mcpwire.Version20251125, mcpwire.Version20260728: mcpwire.Version20251125,
+		mcpwire.Version20251125: mcpwire.Version20251125, mcpwire.Version20250618: mcpwire.Version20250618,
+		mcpwire.Version20250326: mcpwire.Version20250326,
+		"2024-11-05":            mcpwire.Version20251125, "garbage": mcpwire.Version20251125, mcpwire.Version20260728: mcpwire.Version20251125,
 	} {
 		r := st.do("POST", st.agent, strings.Replace(initialize, "VERSION", asked, 1))
-		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") { // this surface does not have updates
+		// this surface does not have updates
+		if r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"`+got+`"`) || strings.Contains(r.body, "subscribe") {
 			t.Errorf("%s: %d %s", asked, r.status, r.body)
 		}
 	}
@@ -125,7 +133,8 @@ func (st *stack) call(name, arguments string, check func(t *testing.T, r reply, 
 	}
 	id := st.open(st.agent, mcpwire.Version20250618)
 	t.Run(name+" legacy", func(t *testing.T) {
-		r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{`+strings.TrimSuffix(rest, ",")+`}}`, mcpwire.HeaderSession, id)
+		r := st.do("POST", st.agent, `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{`+strings.TrimSuffix(rest, ",")+`}}`,
+			mcpwire.HeaderSession, id)
 		check(t, r, r.decode(t), false)
 	})
 	t.Run(name+" modern", func(t *testing.T) {
@@ -144,7 +153,8 @@ func TestBytesSurvive(t *testing.T) {
 		if !strings.Contains(r.body, `"structuredContent":`+arguments) {
 			t.Errorf("not the same bytes: %s", r.body)
 		}
-		if modern != (a.Result.ResultType == "complete") || modern != strings.Contains(string(a.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"junctor"`) {
+		if modern != (a.Result.ResultType == "complete") || modern != strings.Contains(
+			string(a.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"junctor"`) {
 			t.Errorf("wrong era: %s", r.body)
 		}
 	})
@@ -177,7 +187,8 @@ func TestFailures(t *testing.T) {
 	}
 	toolError := func(code, text string) func(*testing.T, reply, answer, bool) {
 		return func(t *testing.T, r reply, a answer, _ bool) {
-			if !a.Result.IsError || r.status != 200 || !strings.Contains(string(a.Result.Meta["junctor/error"]), `"code":"`+code+`"`) || !strings.Contains(a.Result.Content[0].Text, text) {
+			if !a.Result.IsError || r.status != 200 || !strings.Contains(string(a.Result.Meta["junctor/error"]), `"code":"`+code+`"`) ||
+				!strings.Contains(a.Result.Content[0].Text, text) {
 				t.Errorf("%d %s", r.status, r.body)
 			}
 		}
@@ -199,7 +210,8 @@ func TestFailures(t *testing.T) {
 	st.call("big", `{}`, toolError("too_large", "1048576"))
 	st.call("down", `{}`, toolError("unavailable", "asleep"))
 	st.call("scalar", `{}`, toolError("failed", "9007199254740993"))
-	st.call("fs_writeText", `{"path":"x","text":"y","selector":{"endpoint":"a"}}`, toolError("consent_required", "junctor confirmations approve cnf_"))
+	st.call("fs_writeText", `{"path":"x","text":"y","selector":{"endpoint":"a"}}`,
+		toolError("consent_required", "junctor confirmations approve cnf_"))
 	st.call("fs_readText", `{"path":"x","selector":{"endpoint":"zzz"}}`, toolError("not_found", "selector.endpoint to one of: a, b"))
 	st.call("fs_readText", `{"path":"x","selector":"a"}`, toolError("invalid_input", "selector"))
 	st.call("fs_readText", `{"path":"x","selector":{"endpoint":"b"}}`, func(t *testing.T, r reply, a answer, _ bool) {
@@ -241,10 +253,12 @@ func TestList(t *testing.T) {
 			}
 		}
 	}
-	if !slices.IsSorted(names) || slices.Contains(names, "hidden") || slices.Contains(names, "down") || slices.Contains(names, "listless") || !slices.Contains(names, "echo") {
+	if !slices.IsSorted(names) || slices.Contains(names, "hidden") || slices.Contains(names, "down") || slices.Contains(names, "listless") ||
+		!slices.Contains(names, "echo") {
 		t.Errorf(`names = %v, want slices.IsSorted(names) && !slices.Contains(names, "hidden") && !slices.Contains(names, "down") && !slices.Contains(names, "listless") && slices.Contains(names, "echo")`, names)
 	}
-	if a.Result.TTLMs == nil || *a.Result.TTLMs != 5000 || a.Result.CacheScope != "private" || a.Result.ResultType != "complete" || a.Result.NextCursor != nil {
+	if a.Result.TTLMs == nil || *a.Result.TTLMs != 5000 || a.Result.CacheScope != "private" || a.Result.ResultType != "complete" ||
+		a.Result.NextCursor != nil {
 		t.Errorf("%+v", a.Result)
 	}
 	id := st.open(st.agent, mcpwire.Version20251125)
@@ -300,18 +314,27 @@ func TestModernRules(t *testing.T) {
 		status  int
 		code    int
 	}{
-		"no version header":   {list, []string{mcpwire.HeaderMethod, "tools/list"}, 400, -32020},
-		"no method header":    {list, []string{mcpwire.HeaderVersion, mcpwire.Version20260728}, 400, -32020},
-		"other method":        {list, h(mcpwire.Version20260728, "tools/call"), 400, -32020},
-		"other version":       {version("2026-07-29"), h(mcpwire.Version20260728, "tools/list"), 400, -32020},
-		"unknown version":     {version("2099-01-01"), h("2099-01-01", "tools/list"), 400, -32022},
-		"legacy version":      {version(mcpwire.Version20251125), h(mcpwire.Version20251125, "tools/list"), 400, -32022},
-		"no meta":             {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, h(mcpwire.Version20260728, "tools/list"), 400, -32602},
-		"no capabilities":     {strings.Replace(list, "clientCapabilities", "other", 1), h(mcpwire.Version20260728, "tools/list"), 400, -32602},
-		"no name header":      {modernBody("tools/call", `"name":"echo",`), h(mcpwire.Version20260728, "tools/call"), 400, -32020},
-		"other name":          {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "slow"), 400, -32020},
-		"bad base64":          {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?!?="), 400, -32020},
-		"wrapped name":        {modernBody("tools/call", `"name":"echo",`), append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?ZWNobw==?="), 200, 0},
+		"no version header": {list, []string{mcpwire.HeaderMethod, "tools/list"}, 400, -32020},
+		"no method header":  {list, []string{mcpwire.HeaderVersion, mcpwire.Version20260728}, 400, -32020},
+		"other method":      {list, h(mcpwire.Version20260728, "tools/call"), 400, -32020},
+		"other version":     {version("2026-07-29"), h(mcpwire.Version20260728, "tools/list"), 400, -32020},
+		"unknown version":   {version("2099-01-01"), h("2099-01-01", "tools/list"), 400, -32022},
+		"legacy version":    {version(mcpwire.Version20251125), h(mcpwire.Version20251125, "tools/list"), 400, -32022},
+		"no meta":           {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, h(mcpwire.Version20260728, "tools/list"), 400, -32602},
+		"no capabilities":   {strings.Replace(list, "clientCapabilities", "other", 1), h(mcpwire.Version20260728, "tools/list"), 400, -32602},
+		"no name header":    {modernBody("tools/call", `"name":"echo",`), h(mcpwire.Version20260728, "tools/call"), 400, -32020},
+		"other name": {
+			modernBody("tools/call", `"name":"echo",`),
+			append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "slow"), 400, -32020,
+		},
+		"bad base64": {
+			modernBody("tools/call", `"name":"echo",`),
+			append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?!?="), 400, -32020,
+		},
+		"wrapped name": {
+			modernBody("tools/call", `"name":"echo",`),
+			append(h(mcpwire.Version20260728, "tools/call"), mcpwire.HeaderName, "=?base64?ZWNobw==?="), 200, 0,
+		},
 		"initialize":          {modernBody("initialize", ""), h(mcpwire.Version20260728, "initialize"), 404, -32601},
 		"ping":                {modernBody("ping", ""), h(mcpwire.Version20260728, "ping"), 404, -32601},
 		"unknown method":      {modernBody("tools/none", ""), h(mcpwire.Version20260728, "tools/none"), 404, -32601},
@@ -329,14 +352,17 @@ func TestModernRules(t *testing.T) {
 		if r.status != c.status || code != c.code || len(a.ID) == 0 || string(a.ID) == "null" {
 			t.Errorf("%s: %d %s; want %d %d", name, r.status, r.body, c.status, c.code)
 		}
-		if code == -32022 && (!strings.Contains(string(a.Error.Data), `"supported":["2026-07-28"`) || !strings.Contains(string(a.Error.Data), `"requested":"20`)) {
+		if code == -32022 && (!strings.Contains(string(a.Error.Data), `"supported":["2026-07-28"`) ||
+			!strings.Contains(string(a.Error.Data), `"requested":"20`)) {
 			t.Errorf("%s: %s", name, a.Error.Data)
 		}
-		if name == "discover" && (!strings.Contains(r.body, `"cacheScope":"private"`) || !strings.Contains(r.body, mcpwire.Version20250326) || strings.Contains(r.body, "2024")) {
+		if name == "discover" && (!strings.Contains(r.body, `"cacheScope":"private"`) || !strings.Contains(r.body, mcpwire.Version20250326) ||
+			strings.Contains(r.body, "2024")) {
 			t.Errorf("discover: %s", r.body)
 		}
 	}
-	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, mcpwire.HeaderVersion, mcpwire.Version20260728); r.status != http.StatusAccepted {
+	if r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, mcpwire.HeaderVersion,
+		mcpwire.Version20260728); r.status != http.StatusAccepted {
 		t.Errorf("notification: %d %s", r.status, r.body)
 	}
 }
@@ -346,7 +372,8 @@ func TestBatch(t *testing.T) {
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":9007199254740993}}},{"jsonrpc":"2.0","id":2,"method":"tools/list"},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"hidden"}}]`
 	id := st.open(st.agent, mcpwire.Version20250326)
 	r := st.do("POST", st.agent, batch, mcpwire.HeaderSession, id)
-	if r.status != 200 || !strings.Contains(r.body, `"n":9007199254740993`) || !strings.Contains(r.body, `"name":"fs_list"`) || !strings.Contains(r.body, `unknown tool`) || strings.Contains(r.body, hidden) {
+	if r.status != 200 || !strings.Contains(r.body, `"n":9007199254740993`) || !strings.Contains(r.body, `"name":"fs_list"`) ||
+		!strings.Contains(r.body, `unknown tool`) || strings.Contains(r.body, hidden) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	id = st.open(st.agent, mcpwire.Version20250618)

@@ -31,13 +31,17 @@ type island struct{ name string }
 func (i island) Key() capability.ProviderKey { return capability.ProviderKey("ext:mcp:" + i.name) }
 
 func (i island) Invoke(_ context.Context, c capability.Call) (capability.Result, error) {
-	return capability.Result{Value: json.RawMessage(`{"content":[],"messages":[],"contents":[],"completion":{"values":["of ` + i.name + `"]}}`)}, nil
+	return capability.Result{Value: json.RawMessage(`{"content":[],"messages":[],"contents":[],"completion":{"values":["of ` + i.name +
+		`"]}}`)}, nil
 }
 
 func (i island) batch() capability.Batch {
 	mark := func(kind string, k int) string { return fmt.Sprintf("zq%s%s%dz", i.name, kind, k) }
 	m := capability.Module{Extension: "mcp." + i.name, ID: "mcp." + i.name, Name: i.name, Label: i.name, Origin: "mcp"}
-	for k, effect := range []capability.Effect{capability.EffectRead, capability.EffectRead, capability.EffectWrite, capability.EffectExternal} {
+	for k, effect := range []capability.Effect{
+		capability.EffectRead, capability.EffectRead, capability.EffectWrite,
+		capability.EffectExternal,
+	} {
 		c := declared(mark("t", k), `,"description":"shared word of `+mark("t", k)+`"`)
 		c.Effect, c.Description = effect, "shared word"
 		m.Contributions = append(m.Contributions, c)
@@ -50,7 +54,8 @@ func (i island) batch() capability.Batch {
 	completion := thing(kindCompletion, "capability.rpc", "complete", "")
 	completion.Definition = nil
 	m.Contributions = append(m.Contributions, completion,
-		thing(kindTemplate, "capability.context-augmenter", "island://"+mark("u", 0)+"/{x}", `{"uriTemplate":"island://`+mark("u", 0)+`/{x}","name":"u"}`))
+		thing(kindTemplate, "capability.context-augmenter", "island://"+mark("u", 0)+"/{x}", `{"uriTemplate":"island://`+mark("u", 0)+
+			`/{x}","name":"u"}`))
 	for n := range m.Contributions {
 		m.Contributions[n].Provider, m.Contributions[n].Member.Module = i.Key(), m.Extension
 	}
@@ -110,8 +115,14 @@ type isles struct {
 
 func newIsles(t *testing.T) *isles {
 	t.Helper()
-	st := newStack(t, stackOptions{own: &kept{m: make(map[string]string)}, views: map[string]View{"some": {Modules: []string{"mcp.a", "core"}}, "rest": {Modules: []string{"mcp.[bc]", "core"}, OwnNames: true}}})
-	is := &isles{stack: st, mux: http.NewServeMux(), agents: map[string]string{"agent:one": st.agent, "agent:two": st.agent2}, opened: map[string]string{}}
+	st := newStack(t, stackOptions{
+		own:   &kept{m: make(map[string]string)},
+		views: map[string]View{"some": {Modules: []string{"mcp.a", "core"}}, "rest": {Modules: []string{"mcp.[bc]", "core"}, OwnNames: true}},
+	})
+	is := &isles{
+		stack: st, mux: http.NewServeMux(), agents: map[string]string{"agent:one": st.agent, "agent:two": st.agent2},
+		opened: map[string]string{},
+	}
 	st.surface.Routes(is.mux)
 	for _, name := range []string{"a", "b", "c"} {
 		st.offer(island{name}.batch())
@@ -152,14 +163,20 @@ func (is *isles) policy(random *rand.Rand) (seen map[string]map[*catalog.Entry]b
 			e := is.entries[random.IntN(len(is.entries))]
 			r := rule{principal: who, forbid: random.IntN(4) == 0, consent: []string{"", "", "client", "operator"}[random.IntN(4)]}
 			r.scope = []string{"module", "module", "action", "effect", "capability"}[random.IntN(5)]
-			r.value = map[string]string{"module": e.Module.Extension, "action": string(e.Action), "effect": string(e.Effect), "capability": string(e.ID)}[r.scope]
+			r.value = map[string]string{
+				"module": e.Module.Extension, "action": string(e.Action), "effect": string(e.Effect),
+				"capability": string(e.ID),
+			}[r.scope]
 			rules = append(rules, r)
 		}
 	}
 	for n, r := range rules {
 		text += r.cedar(n)
 	}
-	ok(is.t, is.stack.policy.SetRules([]policy.Document{{Name: "random.cedar", Text: []byte(text + `@id("core") permit (principal, action, resource in Module::"core");`)}}))
+	ok(is.t, is.stack.policy.SetRules([]policy.Document{{
+		Name: "random.cedar",
+		Text: []byte(text + `@id("core") permit (principal, action, resource in Module::"core");`),
+	}}))
 	is.surface.CatalogChanged()
 	seen = map[string]map[*catalog.Entry]bool{}
 	for who := range is.agents {
@@ -247,7 +264,8 @@ func TestNobodySeesWhatAnotherMay(t *testing.T) {
 			}
 			fail := func(format string, args ...any) {
 				t.Helper()
-				t.Fatalf("ISOLATION_SEED=%d round %d: %s in view %q, legacy %v: %s\nunder\n%s", seed, round, who, view, legacy, fmt.Sprintf(format, args...), text)
+				t.Fatalf("ISOLATION_SEED=%d round %d: %s in view %q, legacy %v: %s\nunder\n%s", seed, round, who, view, legacy,
+					fmt.Sprintf(format, args...), text)
 			}
 			tools := 0
 			for _, e := range is.entries {
@@ -302,12 +320,14 @@ func TestNobodySeesWhatAnotherMay(t *testing.T) {
 					fail("catalog_describe of %s: %s\nand of what is not there: %s", m, got, want)
 				}
 			}
-			if found := strings.Count(bodies["search"], `shared word`) / 2; found != min(tools, 3) && strings.Contains(bodies["search"], "structuredContent") {
+			if found := strings.Count(bodies["search"], `shared word`) / 2; found != min(tools, 3) &&
+				strings.Contains(bodies["search"], "structuredContent") {
 				fail("%d found of %d tools: %s", found, tools, bodies["search"])
 			}
 		}
 	}
-	t.Logf("seed %d: %d policies in %s, %d times hidden, %d times visible", seed, policies, time.Since(began).Round(time.Millisecond), hidden, visible)
+	t.Logf("seed %d: %d policies in %s, %d times hidden, %d times visible", seed, policies, time.Since(began).Round(time.Millisecond), hidden,
+		visible)
 	if hidden == 0 || visible == 0 {
 		t.Error("nothing was tried")
 	}
@@ -345,7 +365,8 @@ func TestNobodyHearsOfWhatAnotherGets(t *testing.T) {
 		if random.IntN(2) == 0 {
 			who, other = other, who
 		}
-		rules[who] = fmt.Sprintf("@id(%q) permit (principal == Principal::%q, action == Action::%q, resource);\n", "r"+who, who, fmt.Sprintf("ext.mcp.a.zqat%dz", round%4))
+		rules[who] = fmt.Sprintf("@id(%q) permit (principal == Principal::%q, action == Action::%q, resource);\n", "r"+who, who,
+			fmt.Sprintf("ext.mcp.a.zqat%dz", round%4))
 		if round%4 == random.IntN(4) {
 			rules[who] = ""
 		}

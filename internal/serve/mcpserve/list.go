@@ -138,7 +138,10 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 
 // render writes the tools out, in order of their names.
 func render(tools []tool) *rendered {
-	l := &rendered{output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam), onlyTask: make(map[string]bool)}
+	l := &rendered{
+		output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam),
+		onlyTask: make(map[string]bool),
+	}
 	for _, t := range tools {
 		text, output, ok := toolDefinition(t.Action, t.wire)
 		if !ok {

@@ -59,7 +59,8 @@ func TestProgress(t *testing.T) {
 		// The first notices are out or waiting; the last comes with the answer.
 		close(st.fake.release)
 	}()
-	lines, resp := st.stream(t.Context(), "POST", body, mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "steps")
+	lines, resp := st.stream(t.Context(), "POST", body, mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call",
+		mcpwire.HeaderName, "steps")
 	if resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("X-Accel-Buffering") != "no" {
 		t.Errorf("%v", resp.Header)
 	}
@@ -87,7 +88,7 @@ func TestProgress(t *testing.T) {
 		last = n.Params.Progress
 		notices++
 	}
-	if !answered || notices > exchange.ProgressMost+2 {
+	if !answered || notices > exchange.MaxProgress+2 {
 		t.Errorf("answered %v after %d notices", answered, notices)
 	}
 	<-done
@@ -175,7 +176,10 @@ func TestCancelModern(t *testing.T) {
 		defer close(gone)
 		req, err := http.NewRequestWithContext(ctx, "POST", st.url, strings.NewReader(modernBody("tools/call", `"name":"slow",`)))
 		ok(t, err)
-		for k, v := range map[string]string{"Authorization": "Bearer " + st.agent, "Content-Type": "application/json", mcpwire.HeaderVersion: mcpwire.Version20260728, mcpwire.HeaderMethod: "tools/call", mcpwire.HeaderName: "slow"} {
+		for k, v := range map[string]string{
+			"Authorization": "Bearer " + st.agent, "Content-Type": "application/json",
+			mcpwire.HeaderVersion: mcpwire.Version20260728, mcpwire.HeaderMethod: "tools/call", mcpwire.HeaderName: "slow",
+		} {
 			req.Header.Set(k, v)
 		}
 		if resp, err := http.DefaultClient.Do(req); err == nil {
@@ -267,7 +271,8 @@ func TestOfficialClientAndListChanged(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	lines, resp := st.stream(t.Context(), "POST", modernBody("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://b"]},`),
+	lines, resp := st.stream(t.Context(), "POST", modernBody("subscriptions/listen",
+		`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://b"]},`),
 		mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "subscriptions/listen")
 	if resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
 		t.Fatalf(`resp.Status = %v, want resp.StatusCode == 200 && resp.Header.Get("X-Accel-Buffering") == "no"`, resp.Status)
@@ -308,7 +313,10 @@ func extraTool(id string, effect capability.Effect) capability.Contribution {
 
 func TestOnlyThoseConcernedAreTold(t *testing.T) {
 	st := newStack(t, stackOptions{})
-	v, done := st.surface.viewer(caller{who: st.principal(), key: viewerKey(st.principal(), st.surface.views[defaultView]), view: st.surface.views[defaultView]})
+	v, done := st.surface.viewer(caller{
+		who: st.principal(), key: viewerKey(st.principal(), st.surface.views[defaultView]),
+		view: st.surface.views[defaultView],
+	})
 	defer done()
 	offer := func(tools ...capability.Contribution) bool {
 		before := v.announced

@@ -203,7 +203,10 @@ func (s *Surface) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusMethodNotAllowed, Code: jsonrpc.CodeInvalidRequest, Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize"})
+		exchange.WriteFault(w, nil, &mcpwire.Fault{
+			Status: http.StatusMethodNotAllowed, Code: jsonrpc.CodeInvalidRequest,
+			Message: "GET and DELETE need the Mcp-Session-Id of a session; open one with a POST of initialize",
+		})
 		return
 	}
 	body, m, f := s.read(w, r)
@@ -235,7 +238,10 @@ func (c caller) digest() string { return digest([]byte(c.key)) }
 // for the error response.
 func (s *Surface) read(w http.ResponseWriter, r *http.Request) ([]byte, mcpwire.Message, *mcpwire.Fault) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, mcpwire.Message{}, &mcpwire.Fault{Status: http.StatusUnsupportedMediaType, Code: jsonrpc.CodeInvalidRequest, Message: "the Content-Type must be application/json"}
+		return nil, mcpwire.Message{}, &mcpwire.Fault{
+			Status: http.StatusUnsupportedMediaType, Code: jsonrpc.CodeInvalidRequest,
+			Message: "the Content-Type must be application/json",
+		}
 	}
 	body, err := httpapi.ReadBody(w, r, s.cfg.MaxBody)
 	if err != nil {

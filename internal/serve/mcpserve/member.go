@@ -253,7 +253,8 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 	if entry == nil {
 		return exchange.Outcome{Fault: mcpwire.InvalidParams("params.ref names no prompt and no resource that is known here")}
 	}
-	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension), func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
+	if !slices.ContainsFunc(l.agent.Snapshot().ModuleEntries(entry.Module.Extension),
+		func(e *catalog.Entry) bool { return e.Contribution.Member.Kind == kindCompletion }) {
 		dst, _ := appendUpstreamResult(nil, json.RawMessage(`{"completion":{"values":[]}}`), e, nil) // its upstream completes nothing
 		return exchange.Outcome{Result: dst}
 	}
@@ -268,7 +269,9 @@ func (s *Surface) complete(ctx context.Context, c caller, m *mcpwire.Message, e 
 
 // passed runs a call whose result is already an MCP result. Its failure is a protocol
 // error, because these methods do not have results with isError.
-func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice, inv capability.Invocation) exchange.Outcome {
+func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mcpwire.Era, v voice,
+	inv capability.Invocation,
+) exchange.Outcome {
 	reply, out, err := s.invoke(ctx, c, m, v, inv)
 	if out != nil {
 		return *out
@@ -280,7 +283,10 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	skip := []string{"cacheScope"}
 	dst, ok := appendUpstreamResult(nil, result, e, invocationMeta(reply), skip...)
 	if !ok {
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadGateway, Code: jsonrpc.CodeInternal, Message: "the upstream's answer is not a result"}}
+		return exchange.Outcome{Fault: &mcpwire.Fault{
+			Status: http.StatusBadGateway, Code: jsonrpc.CodeInternal,
+			Message: "the upstream's answer is not a result",
+		}}
 	}
 	if e.Modern && m.Method == "resources/read" {
 		dst = dst[:len(dst)-1]
@@ -337,7 +343,10 @@ func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	data, _ := failure.Details["data"].(json.RawMessage)
 	switch {
 	case code == mcpwire.CodeMissingCapability && e.Modern:
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability, Message: failure.Message, Data: data}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{
+			Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability,
+			Message: failure.Message, Data: data,
+		}}, true
 	case code == jsonrpc.CodeInvalidParams, code == mcpwire.CodeResourceNotFound:
 		f := &mcpwire.Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeInvalidParams, Message: failure.Message, Data: data}
 		if code == mcpwire.CodeResourceNotFound && !e.Modern {

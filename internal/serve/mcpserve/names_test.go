@@ -35,7 +35,8 @@ func (st *stack) listed(id string) string {
 
 func (st *stack) calls(id, name, arguments string) string {
 	st.t.Helper()
-	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`, mcpwire.HeaderSession, id).body
+	return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`,
+		mcpwire.HeaderSession, id).body
 }
 
 // TestANameMeansWhatItMeantWhenItWasShown requires that a listed name never redirects to
@@ -52,7 +53,8 @@ func TestANameMeansWhatItMeantWhenItWasShown(t *testing.T) {
 		t.Errorf("the session that was shown the name: %s", got)
 	}
 	after := st.open(st.agent, mcpwire.Version20250618)
-	if list := st.listed(after); !strings.Contains(list, "github__create_branch") || !strings.Contains(list, "neon__create_branch") || strings.Contains(list, `"name":"create_branch"`) {
+	if list := st.listed(after); !strings.Contains(list, "github__create_branch") || !strings.Contains(list, "neon__create_branch") ||
+		strings.Contains(list, `"name":"create_branch"`) {
 		t.Errorf("a new session: %s", list)
 	}
 	if got := st.calls(after, "create_branch", `{}`); !strings.Contains(got, "unknown tool") {
@@ -81,7 +83,8 @@ func TestAModelCorrectsItselfInOneStep(t *testing.T) {
 		}}})
 	}
 	id := st.open(st.agent, mcpwire.Version20250618)
-	if list := st.listed(id); !strings.Contains(list, `"channel":{"enum":["discord","slack","telegram"],"type":"string"}`) && !strings.Contains(list, `"enum":["discord","slack","telegram"]`) {
+	if list := st.listed(id); !strings.Contains(list, `"channel":{"enum":["discord","slack","telegram"],"type":"string"}`) &&
+		!strings.Contains(list, `"enum":["discord","slack","telegram"]`) {
 		t.Errorf("the selector is not shown: %s", list)
 	}
 	refused := st.calls(id, "message_send", `{"text":"hi"}`)
@@ -90,7 +93,8 @@ func TestAModelCorrectsItselfInOneStep(t *testing.T) {
 			t.Errorf("%q is not in %s", want, refused)
 		}
 	}
-	if got := st.calls(id, "message_send", `{"text":"hi","selector":{"channel":"telegram"}}`); !strings.Contains(got, "messaging:telegram:me") || strings.Contains(got, "selector") {
+	if got := st.calls(id, "message_send", `{"text":"hi","selector":{"channel":"telegram"}}`); !strings.Contains(got,
+		"messaging:telegram:me") || strings.Contains(got, "selector") {
 		t.Errorf("the corrected call: %s", got)
 	}
 }

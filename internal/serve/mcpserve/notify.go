@@ -107,9 +107,10 @@ func (v *viewer) toggle(changed, there [3]bool) {
 	switch {
 	case !changed[2]:
 	case there[2]:
-		v.server.AddResource(&mcp.Resource{Name: hidden, URI: hiddenURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return nil, wireError(unknownResource(hiddenURI, mcpwire.Era{}))
-		})
+		v.server.AddResource(&mcp.Resource{Name: hidden, URI: hiddenURI},
+			func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+				return nil, wireError(unknownResource(hiddenURI, mcpwire.Era{}))
+			})
 	default:
 		v.server.RemoveResources(hiddenURI)
 	}

@@ -34,14 +34,18 @@ func TestChallengesSayWhereToGetAWiderToken(t *testing.T) {
 		want int
 		says []string
 	}{
-		"none":          {st.modern("", "tools/list", "", ""), 401, []string{where, `scope="j.read"`}},
-		"wrong":         {st.modern("other", "tools/list", "", ""), 401, []string{where, `error="invalid_token"`, `scope="j.read"`}},
-		"ours":          {st.modern(st.agent, "tools/list", "", ""), 200, nil},
-		"wide enough":   {st.modern("reader", "tools/call", "raw", `"name":"raw",`), 200, nil},
-		"too narrow":    {st.modern("reader", "tools/call", "write", `"name":"write",`), 403, []string{where, `error="insufficient_scope"`, `scope="j.write"`}},
-		"for nothing":   {st.modern("nothing", "tools/call", "raw", `"name":"raw",`), 403, []string{`scope="j.read"`}},
-		"in the query":  {st.doTo(st.url+"?access_token=reader", "POST", "", modernBody("tools/list", "")), 401, []string{where}},
-		"in a session":  {st.do("POST", "reader", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}`, mcpwire.HeaderSession, openAs(st, "reader")), 403, []string{`scope="j.write"`}},
+		"none":        {st.modern("", "tools/list", "", ""), 401, []string{where, `scope="j.read"`}},
+		"wrong":       {st.modern("other", "tools/list", "", ""), 401, []string{where, `error="invalid_token"`, `scope="j.read"`}},
+		"ours":        {st.modern(st.agent, "tools/list", "", ""), 200, nil},
+		"wide enough": {st.modern("reader", "tools/call", "raw", `"name":"raw",`), 200, nil},
+		"too narrow": {
+			st.modern("reader", "tools/call", "write", `"name":"write",`), 403,
+			[]string{where, `error="insufficient_scope"`, `scope="j.write"`},
+		},
+		"for nothing":  {st.modern("nothing", "tools/call", "raw", `"name":"raw",`), 403, []string{`scope="j.read"`}},
+		"in the query": {st.doTo(st.url+"?access_token=reader", "POST", "", modernBody("tools/list", "")), 401, []string{where}},
+		"in a session": {st.do("POST", "reader", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}`,
+			mcpwire.HeaderSession, openAs(st, "reader")), 403, []string{`scope="j.write"`}},
 		"hidden things": {st.modern("reader", "tools/call", "hidden", `"name":"hidden",`), 400, nil},
 	} {
 		if tt.r.status != tt.want {

@@ -69,7 +69,8 @@ func (s *Surface) ownResources(l *rendered, permitted func(*catalog.Entry) bool)
 	}
 	l.resources.insert(uriMine, []byte(`{"uri":"`+uriMine+`","name":"my calls","title":"My calls","description":"The latest calls of this principal, newest first.","mimeType":"application/json"}`))
 	l.templates.insert("junctor://calls/{id}/result", []byte(`{"uriTemplate":"junctor://calls/{id}/result","name":"result","title":"Result of a call","description":"The whole result of a call whose answer was cut, for 15 minutes.","mimeType":"application/json"}`))
-	l.templates.insert("junctor://capabilities/{id}/usage", []byte(`{"uriTemplate":"junctor://capabilities/{id}/usage","name":"usage","title":"Usage of a capability","description":"The usage document of the module behind a capability; id is junctor/capabilityId of the tool, percent-encoded.","mimeType":"text/markdown"}`))
+	l.templates.insert("junctor://capabilities/{id}/usage", []byte(
+		`{"uriTemplate":"junctor://capabilities/{id}/usage","name":"usage","title":"Usage of a capability","description":"The usage document of the module behind a capability; id is junctor/capabilityId of the tool, percent-encoded.","mimeType":"text/markdown"}`))
 }
 
 // readOwn reads one of the server's own resources; ok is false for other addresses.
@@ -105,7 +106,10 @@ func (s *Surface) readOwn(ctx context.Context, c caller, uri string, e mcpwire.E
 	case capability.CodeOf(err) == capability.CodeNotFound:
 		return exchange.Outcome{Fault: unknownResource(uri, e)}, true
 	case err != nil:
-		return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: jsonrpc.CodeInternal, Message: capability.AsError(err).Message}}, true
+		return exchange.Outcome{Fault: &mcpwire.Fault{
+			Status: http.StatusOK, Code: jsonrpc.CodeInternal,
+			Message: capability.AsError(err).Message,
+		}}, true
 	}
 	dst := jsonx.AppendString([]byte(`{"contents":[{"uri":`), uri)
 	dst = append(dst, `,"mimeType":"`+kind+`","text":`...)
@@ -159,7 +163,9 @@ func (s *Surface) visibleEntry(c caller, id capability.ID) *catalog.Entry {
 
 // tooLarge answers with the beginning of a result and the address of the rest. The flag
 // promised reports whether the tool declares an object, which a part of one is not.
-func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage, promised bool) (exchange.Outcome, bool) {
+func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply invoke.Reply, value json.RawMessage,
+	promised bool,
+) (exchange.Outcome, bool) {
 	if s.cfg.Own == nil || reply.Invocation == "" {
 		return exchange.Outcome{}, false
 	}
@@ -168,7 +174,8 @@ func (s *Surface) tooLarge(ctx context.Context, c caller, e mcpwire.Era, reply i
 		return exchange.Outcome{}, false
 	}
 	shown := strings.ToValidUTF8(string(value[:shownResult]), "\uFFFD")
-	note := "\n… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " + uriResult(reply.Invocation) + " for 15 minutes."
+	note := "\n… cut: the result has " + strconv.Itoa(len(value)) + " bytes. All of it can be read as the resource " +
+		uriResult(reply.Invocation) + " for 15 minutes."
 	dst := jsonx.AppendString([]byte(`{"content":[{"type":"text","text":`), shown+note)
 	dst = append(dst, `},{"type":"resource_link","name":"result","uri":`...)
 	dst = jsonx.AppendString(dst, uriResult(reply.Invocation))

@@ -40,11 +40,13 @@ func (*kept) Usage(extension string) (string, error) { return "# " + extension, 
 func TestOurOwnResources(t *testing.T) {
 	own := &kept{m: make(map[string]string)}
 	st, u := newUpstreamStack(t, stackOptions{own: own})
-	st.offer(u.batch("mcp.posing", thing(kindResource, "capability.context-augmenter", "junctor://audit/mine", `{"uri":"junctor://audit/mine","name":"posing"}`)))
+	st.offer(u.batch("mcp.posing", thing(kindResource, "capability.context-augmenter", "junctor://audit/mine",
+		`{"uri":"junctor://audit/mine","name":"posing"}`)))
 	list := st.modern(st.agent, "resources/list", "", "").body
 	wants(t, list, `"file:///a"`, `"junctor://audit/mine"`)
 	if strings.Contains(list, "posing") || strings.Index(list, "file:///a") > strings.Index(list, "junctor://") {
-		t.Errorf(`list = %v, want !strings.Contains(list, "posing") && strings.Index(list, "file:///a") <= strings.Index(list, "junctor://")`, list)
+		t.Errorf(`list = %v, want !strings.Contains(list, "posing") && strings.Index(list, "file:///a") <= strings.Index(list, "junctor://")`,
+			list)
 	}
 	wants(t, st.modern(st.agent, "resources/templates/list", "", "").body, "junctor://calls/{id}/result", "junctor://capabilities/{id}/usage")
 	read := func(token, uri string) string {
@@ -63,7 +65,8 @@ func TestOurOwnResources(t *testing.T) {
 		t.Errorf("%d bytes of %s", len(whole), link)
 	}
 	foreign, unknown := read(st.agent2, link), read(st.agent2, "junctor://calls/run_0/result")
-	if strings.ReplaceAll(foreign, link, "") != strings.ReplaceAll(unknown, "junctor://calls/run_0/result", "") || !strings.Contains(foreign, "-32602") {
+	if strings.ReplaceAll(foreign, link, "") != strings.ReplaceAll(unknown, "junctor://calls/run_0/result", "") ||
+		!strings.Contains(foreign, "-32602") {
 		t.Errorf("somebody else's and nobody's differ:\n%s\n%s", foreign, unknown)
 	}
 
@@ -92,7 +95,9 @@ func TestOurOwnTexts(t *testing.T) {
 		}
 	}
 	for _, own := range []Own{nil, &kept{m: make(map[string]string)}} {
-		st := newStack(t, stackOptions{own: own, texts: []Text{text("open", "fs.list"), text("broken", "fs.readText"), text("closed", "fs.writeText"), text("absent", "git.diff")}, only: `
+		st := newStack(t, stackOptions{own: own, texts: []Text{
+			text("open", "fs.list"), text("broken", "fs.readText"), text("closed", "fs.writeText"), text("absent", "git.diff"),
+		}, only: `
 			@id("no") forbid (principal in Role::"agent", action == Action::"fs.writeText", resource);`})
 		list := st.modern(st.agent, "resources/list", "", "").body
 		wants(t, list, `"junctor://texts/open"`, `"title":"\"quoted\""`, `"junctor://texts/broken"`)

@@ -212,7 +212,8 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 			present = context.AfterFunc(r.Context(), func() { p.cancel(errWithdrawn) })
 		case a := <-p.questions:
 			if !s.mayPark(p.owner) {
-				a.answer <- answered{err: capability.Errorf(capability.CodeOverloaded, "mcp", "%d calls of this caller wait for answers already", maxParked).With("queue_full", "answer them first")}
+				a.answer <- answered{err: capability.Errorf(capability.CodeOverloaded, "mcp", "%d calls of this caller wait for answers already",
+					maxParked).With("queue_full", "answer them first")}
 				continue
 			}
 			if !present() {
@@ -390,6 +391,9 @@ func (s *Surface) relayed(c caller, m *mcpwire.Message, of capability.ID, result
 		return exchange.Outcome{}, false
 	}
 	dst = append(dst, `,"requestState":`...)
-	dst = append(dst, s.sealer.Seal(requestState{Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of), Inner: jsonx.Raw(inner)})...)
+	dst = append(dst, s.sealer.Seal(requestState{
+		Kind: stateRelayed, Who: c.digest(), Call: callDigest(m), Of: string(of),
+		Inner: jsonx.Raw(inner),
+	})...)
 	return exchange.Outcome{Result: s.closeAsking(dst)}, true
 }

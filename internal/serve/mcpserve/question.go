@@ -113,7 +113,8 @@ func (s *Surface) asker(sess *session, x *exchange.Exchange) capability.Asker {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "the provider's question was not answered within %s", humanAnswerTimeout).With("timeout", "")
+		return nil, capability.Errorf(capability.CodeTimeout, "mcp", "the provider's question was not answered within %s",
+			humanAnswerTimeout).With("timeout", "")
 	}
 }
 
@@ -154,7 +155,8 @@ func answerOf(m *mcpwire.Message) (json.RawMessage, error) {
 	if len(m.Result) > 0 && m.Result[0] == '{' {
 		return bytes.Clone(m.Result), nil
 	}
-	return nil, capability.Errorf(capability.CodeFailed, "mcp", "the client could not answer the provider's question").With("question_failed", "")
+	return nil, capability.Errorf(capability.CodeFailed, "mcp", "the client could not answer the provider's question").With("question_failed",
+		"")
 }
 
 // confirmation returns the form by which a person is asked for approval.

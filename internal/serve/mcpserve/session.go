@@ -232,7 +232,8 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 	}
 	switch {
 	case m.Batch && sess.version != mcpwire.Version20250326:
-		exchange.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326, sess.version))
+		exchange.WriteFault(w, nil, mcpwire.BadRequest("batches exist only in protocol version %s; this session has %s", mcpwire.Version20250326,
+			sess.version))
 		return
 	case m.Batch && longBatch(body):
 		exchange.WriteFault(w, nil, mcpwire.BadRequest("a batch has %d messages at most", maxBatch))
@@ -240,7 +241,10 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 	case m.Batch && !sameScope(c, sess.viewer.caller):
 		// The elements of a batch run as the viewer, and another token of the same principal may
 		// be wider than this one.
-		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest, Message: "a batch cannot be sent with this access token: send its requests one by one"})
+		exchange.WriteFault(w, nil, &mcpwire.Fault{
+			Status: http.StatusForbidden, Code: jsonrpc.CodeInvalidRequest,
+			Message: "a batch cannot be sent with this access token: send its requests one by one",
+		})
 		return
 	case m.Batch:
 	case m.Method == "" && m.ID != nil && sess.answered(&m):
@@ -290,7 +294,10 @@ func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller
 		sess.mu.Lock()
 		delete(sess.calls, key)
 		sess.mu.Unlock()
-		exchange.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls)})
+		exchange.WriteFault(w, m.ID, &mcpwire.Fault{
+			Status: http.StatusOK, Code: codeRefused,
+			Message: fmt.Sprintf("%d calls of this principal are running, which is the most: wait for some of them, or cancel them", maxCalls),
+		})
 		return
 	}
 	defer s.done(sess.viewer)
@@ -321,11 +328,15 @@ func (sess *session) withdraw(key string) bool {
 // initialize.
 func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method != "initialize" || m.ID == nil {
-		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request", mcpwire.HeaderSession))
+		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request",
+			mcpwire.HeaderSession))
 		return
 	}
 	if len(body) > maxInitialize {
-		exchange.WriteFault(w, m.ID, &mcpwire.Fault{Status: http.StatusRequestEntityTooLarge, Code: jsonrpc.CodeInvalidRequest, Message: "initialize may have 64 KiB at most"})
+		exchange.WriteFault(w, m.ID, &mcpwire.Fault{
+			Status: http.StatusRequestEntityTooLarge, Code: jsonrpc.CodeInvalidRequest,
+			Message: "initialize may have 64 KiB at most",
+		})
 		return
 	}
 	c.client, c.abilities = m.Params.Client, readAbilities(m.Params.Abilities)
@@ -374,7 +385,10 @@ func (o *opening) WriteHeader(status int) {
 		if !o.bind(id) {
 			o.refused = true
 			o.Header().Del(mcpwire.HeaderSession)
-			exchange.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{Status: http.StatusServiceUnavailable, Code: jsonrpc.CodeInternal, Message: "too many sessions are open; end some with DELETE"})
+			exchange.WriteFault(o.ResponseWriter, nil, &mcpwire.Fault{
+				Status: http.StatusServiceUnavailable, Code: jsonrpc.CodeInternal,
+				Message: "too many sessions are open; end some with DELETE",
+			})
 			return
 		}
 	}

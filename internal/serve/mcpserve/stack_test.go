@@ -76,7 +76,10 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(rules)}}, Store: db, Log: log,
 	})
 	ok(t, err)
-	st := &stack{t: t, policy: pol, catalog: catalogtest.New(t), fake: newFake(), admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}}
+	st := &stack{
+		t: t, policy: pol, catalog: catalogtest.New(t), fake: newFake(),
+		admin: capability.Principal{ID: "admin:root", Role: capability.RoleAdmin},
+	}
 	for name, to := range map[string]*string{"one": &st.agent, "two": &st.agent2} {
 		_, value, err := pol.CreateToken(ctx, st.admin, policy.TokenRequest{Role: capability.RoleAgent, Name: name})
 		ok(t, err)
@@ -104,7 +107,8 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 		manager = m
 	}
 	st.surface = New(Config{
-		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates, Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter,
+		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates,
+		Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter,
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())
@@ -200,7 +204,10 @@ func (p provider) Invoke(ctx context.Context, c capability.Call) (capability.Res
 func (f *fake) batch() capability.Batch {
 	single := capability.NewProviderKey("tool", "test", "one")
 	tool := func(id string, effect capability.Effect) capability.Contribution {
-		return capability.Contribution{ID: id, Kind: "capability.agent-tool", Tool: id, Description: "does " + id, Provider: single, Effect: effect}
+		return capability.Contribution{
+			ID: id, Kind: "capability.agent-tool", Tool: id, Description: "does " + id, Provider: single,
+			Effect: effect,
+		}
 	}
 	read := capability.EffectRead
 	echo := tool("echo", read)
@@ -304,7 +311,8 @@ func (st *stack) modern(token, method, name, rest string, headers ...string) rep
 }
 
 func modernBody(method, rest string) string {
-	return `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":{` + rest + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"m","version":"1"}}}}`
+	return `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":{` + rest +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"m","version":"1"}}}}`
 }
 
 // answer is a decoded JSON-RPC response.

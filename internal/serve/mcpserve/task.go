@@ -49,8 +49,9 @@ func taskOnly(definition json.RawMessage) bool {
 // needsTasks returns the error for a call of such a tool by a client without task support.
 func needsTasks() *mcpwire.Fault {
 	return &mcpwire.Fault{
-		Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability, Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
-		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
+		Status: http.StatusBadRequest, Code: mcpwire.CodeMissingCapability,
+		Message: "this tool runs as a task: the client has to declare the extension " + extensionTasks,
+		Data:    json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extensionTasks + `":{}}}}`),
 	}
 }
 
@@ -138,7 +139,8 @@ func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpw
 	if t.Status != "" {
 		dst = jsonx.AppendString(append(dst, `,"statusMessage":`...), t.Status)
 	}
-	dst = append(dst, `,"createdAt":"`+t.Created.UTC().Format(time.RFC3339Nano)+`","lastUpdatedAt":"`+t.Updated.UTC().Format(time.RFC3339Nano)+`","ttlMs":`...)
+	dst = append(dst, `,"createdAt":"`+t.Created.UTC().Format(time.RFC3339Nano)+`","lastUpdatedAt":"`+
+		t.Updated.UTC().Format(time.RFC3339Nano)+`","ttlMs":`...)
 	dst = strconv.AppendInt(dst, max(0, t.Expires.Sub(t.Created).Milliseconds()), 10)
 	dst = append(dst, `,"pollIntervalMs":`...)
 	dst = strconv.AppendInt(dst, taskPollInterval.Milliseconds(), 10)

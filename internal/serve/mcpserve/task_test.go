@@ -130,7 +130,8 @@ func TestQuestionsOfATask(t *testing.T) {
 		t.Fatalf("%+v", asked)
 	}
 	for key := range asked.Result.InputRequests {
-		st.task(st.agent, "tasks/update", task.Result.TaskID, `"inputResponses":{"odd":{},"`+key+`":{"action":"accept","content":{"n":9007199254740993}}},`)
+		st.task(st.agent, "tasks/update", task.Result.TaskID, `"inputResponses":{"odd":{},"`+key+
+			`":{"action":"accept","content":{"n":9007199254740993}}},`)
 	}
 	wants(t, string(st.until(task.Result.TaskID, "completed").Result.Result), `"n":9007199254740993`)
 }

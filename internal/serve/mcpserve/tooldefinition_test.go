@@ -42,7 +42,10 @@ func FuzzDefinitions(f *testing.F) {
 		if !valid(definition) || definition[0] != '{' || jsonx.Members(definition, func(string, []byte) {}) != nil {
 			return // it was judged before it got here
 		}
-		e := &catalog.Entry{Effect: capability.EffectExternal, Contribution: &capability.Contribution{Definition: definition}, Module: &capability.Module{}}
+		e := &catalog.Entry{
+			Effect: capability.EffectExternal, Contribution: &capability.Contribution{Definition: definition},
+			Module: &capability.Module{},
+		}
 		if out := memberDefinition(e, "named"); !valid(out) {
 			t.Errorf("%s becomes %s", definition, out)
 		}

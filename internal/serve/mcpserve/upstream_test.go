@@ -35,7 +35,8 @@ func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	value := func(s string) (capability.Result, error) { return capability.Result{Value: json.RawMessage(s)}, nil }
 	switch c.Member.Name {
 	case "raw":
-		return value(`{"content":[{"type":"odd","n":9007199254740993}],"structuredContent":{"z":1.10,"a":` + string(c.Input) + `},"later":true,"_meta":{"x/y":1,"io.modelcontextprotocol/serverInfo":{"name":"posing"},"junctor/invocation":"posing"},"resultType":"complete"}`)
+		return value(`{"content":[{"type":"odd","n":9007199254740993}],"structuredContent":{"z":1.10,"a":` + string(c.Input) +
+			`},"later":true,"_meta":{"x/y":1,"io.modelcontextprotocol/serverInfo":{"name":"posing"},"junctor/invocation":"posing"},"resultType":"complete"}`)
 	case "says no":
 		return capability.Result{Value: json.RawMessage(`{"content":[{"type":"text","text":"no such file"}],"isError":true}`)},
 			capability.Errorf(capability.CodeFailed, "up", "no such file").With("tool_error", "")
@@ -46,7 +47,10 @@ func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Re
 		if c.Ask == nil {
 			return value(`{"content":[{"type":"text","text":"nobody to ask"}]}`)
 		}
-		answer, err := c.Ask(ctx, capability.Question{Method: "elicitation/create", Params: json.RawMessage(`{"message":"Which?","requestedSchema":{"type":"object","properties":{}}}`)})
+		answer, err := c.Ask(ctx, capability.Question{
+			Method: "elicitation/create",
+			Params: json.RawMessage(`{"message":"Which?","requestedSchema":{"type":"object","properties":{}}}`),
+		})
 		if err != nil {
 			u.ended <- err
 			return capability.Result{}, err
@@ -76,7 +80,10 @@ func (u *upstream) Invoke(ctx context.Context, c capability.Call) (capability.Re
 }
 
 func (u *upstream) batch(extension string, tools ...capability.Contribution) capability.Batch {
-	m := capability.Module{Extension: extension, ID: extension, Name: extension, Label: strings.TrimPrefix(extension, "mcp."), Origin: "mcp", Contributions: tools}
+	m := capability.Module{
+		Extension: extension, ID: extension, Name: extension, Label: strings.TrimPrefix(extension, "mcp."), Origin: "mcp",
+		Contributions: tools,
+	}
 	for i := range m.Contributions {
 		m.Contributions[i].Provider = u.Key()
 		m.Contributions[i].Member.Module = extension
@@ -89,13 +96,15 @@ func declared(name, rest string) capability.Contribution {
 	id := strings.ReplaceAll(name, " ", "-")
 	return capability.Contribution{
 		ID: id, Kind: "capability.agent-tool", Tool: name, Effect: capability.EffectRead, Member: capability.Member{Kind: "tool", Name: name},
-		InputSchema: json.RawMessage(`{"type":"object"}`), Definition: json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}` + rest + `}`),
+		InputSchema: json.RawMessage(`{"type":"object"}`), Definition: json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}` +
+			rest + `}`),
 	}
 }
 
 func thing(kind, as, name, definition string) capability.Contribution {
 	return capability.Contribution{
-		ID: kind + "." + strings.NewReplacer("/", "", ":", "", "{", "", "}", "").Replace(name), Kind: as, Tool: map[bool]string{true: name}[kind == kindPrompt], Effect: capability.EffectRead,
+		ID: kind + "." + strings.NewReplacer("/", "", ":", "", "{", "", "}", "").Replace(name), Kind: as,
+		Tool: map[bool]string{true: name}[kind == kindPrompt], Effect: capability.EffectRead,
 		Visibility: capability.VisibleNone, Member: capability.Member{Kind: kind, Name: name}, Definition: json.RawMessage(definition),
 	}
 }
@@ -112,7 +121,8 @@ func newUpstreamStack(t *testing.T, opts stackOptions) (*stack, *upstream) {
 	completion.Definition = nil
 	st.offer(u.batch("mcp.up",
 		declared("raw", `,"title":"Raw","icons":[{"src":"x"}],"outputSchema":{"type":"object","$defs":{"n":{"const":9007199254740993}}},"annotations":{"readOnlyHint":true,"odd":1},"_meta":{"x":1,"io.modelcontextprotocol/serverInfo":1,"junctor/provider":"posing"}`),
-		declared("says no", ""), declared("ask", ""), declared("askslow", ""), declared("relay", ""), declared("log", ""), declared("missing", ""), marked, write,
+		declared("says no", ""), declared("ask", ""), declared("askslow", ""), declared("relay", ""), declared("log", ""),
+		declared("missing", ""), marked, write,
 		thing(kindPrompt, "capability.interaction", "greet", `{"name":"greet","arguments":[{"name":"who"}]}`),
 		thing(kindResource, "capability.context-augmenter", "file:///a", `{"uri":"file:///a","name":"a"}`),
 		thing(kindTemplate, "capability.context-augmenter", "file:///{name}", `{"uriTemplate":"file:///{name}","name":"any"}`),
@@ -148,7 +158,8 @@ func TestDefinitionsAndResultsPassAsBytes(t *testing.T) {
 		"modern": st.modern(st.agent, "tools/list", "", "").body,
 		"legacy": st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, mcpwire.HeaderSession, id).body,
 	} {
-		wants(t, list, `"icons":[{"src":"x"}]`, `"$defs":{"n":{"const":9007199254740993}}`, `"annotations":{"odd":1,"readOnlyHint":true,"destructiveHint":false}`, `"x":1,"junctor/action"`)
+		wants(t, list, `"icons":[{"src":"x"}]`, `"$defs":{"n":{"const":9007199254740993}}`,
+			`"annotations":{"odd":1,"readOnlyHint":true,"destructiveHint":false}`, `"x":1,"junctor/action"`)
 		if strings.Contains(list, "posing") || strings.Contains(list, `"io.modelcontextprotocol/serverInfo":1`) {
 			t.Errorf("%s: an upstream poses as us: %s", name, list)
 		}
@@ -156,9 +167,11 @@ func TestDefinitionsAndResultsPassAsBytes(t *testing.T) {
 	input := `{"b":9007199254740993,"a":"\u0000\ud800"}`
 	for name, r := range map[string]reply{
 		"modern": st.modern(st.agent, "tools/call", "raw", `"name":"raw","arguments":`+input+`,`),
-		"legacy": st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"raw","arguments":`+input+`}}`, mcpwire.HeaderSession, id),
+		"legacy": st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"raw","arguments":`+input+`}}`,
+			mcpwire.HeaderSession, id),
 	} {
-		wants(t, r.body, `"content":[{"type":"odd","n":9007199254740993}],"structuredContent":{"z":1.10,"a":`+input+`},"later":true`, `"x/y":1`, `"junctor/invocation":"run_`)
+		wants(t, r.body, `"content":[{"type":"odd","n":9007199254740993}],"structuredContent":{"z":1.10,"a":`+input+`},"later":true`, `"x/y":1`,
+			`"junctor/invocation":"run_`)
 		if strings.Contains(r.body, "posing") || (name == "modern") != strings.Contains(r.body, `"resultType":"complete"`) {
 			t.Errorf("%s: %s", name, r.body)
 		}
@@ -177,16 +190,19 @@ func TestPromptsResourcesAndCompletion(t *testing.T) {
 	legacy := func(method, params string) string {
 		return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`, mcpwire.HeaderSession, id).body
 	}
-	wants(t, st.modern(st.agent, "prompts/list", "", "").body, `"prompts":[{"name":"greet","arguments":[{"name":"who"}],"_meta":`, `"cacheScope":"private"`)
+	wants(t, st.modern(st.agent, "prompts/list", "", "").body, `"prompts":[{"name":"greet","arguments":[{"name":"who"}],"_meta":`,
+		`"cacheScope":"private"`)
 	wants(t, legacy("resources/list", ""), `"resources":[{"uri":"file:///a","name":"a","_meta":`)
 	wants(t, legacy("resources/templates/list", ""), `"resourceTemplates":[{"uriTemplate":"file:///{name}"`)
 	wants(t, legacy("prompts/get", `"name":"greet","arguments":{"who":"you"}`), `"description":{"arguments":{"who":"you"}}`)
-	wants(t, st.modern(st.agent, "resources/read", "file:///a", `"uri":"file:///a",`).body, `{'uri':'file:///a'}`, `"ttlMs":7`, `"cacheScope":"private"`)
+	wants(t, st.modern(st.agent, "resources/read", "file:///a", `"uri":"file:///a",`).body, `{'uri':'file:///a'}`, `"ttlMs":7`,
+		`"cacheScope":"private"`)
 	wants(t, legacy("resources/read", `"uri":"file:///b"`), `{'uri':'file:///b'}`)
 	wants(t, legacy("resources/read", `"uri":"other://b"`), `-32002`)
 	wants(t, st.modern(st.agent, "resources/read", "other://b", `"uri":"other://b",`).body, `-32602`, `"uri":"other://b"`)
 	wants(t, legacy("prompts/get", `"name":"nobody"`), `-32602`)
-	wants(t, legacy("completion/complete", `"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"y"}`), `"total":9007199254740993`, `"ref":{"type":"ref/prompt","name":"greet"}`)
+	wants(t, legacy("completion/complete", `"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"y"}`),
+		`"total":9007199254740993`, `"ref":{"type":"ref/prompt","name":"greet"}`)
 	wants(t, legacy("completion/complete", `"ref":{"type":"ref/prompt","name":"other"},"argument":{"name":"who","value":"y"}`), `-32602`)
 	wants(t, legacy("completion/complete", `"ref":{"type":"ref/prompt","name":"hidden"},"argument":{"name":"who","value":"y"}`), `"values":[]`)
 }
@@ -222,7 +238,8 @@ func TestAnUpstreamsNeedOfAnAbilityReachesModernClients(t *testing.T) {
 	}
 	wants(t, r.body, `-32021`, `"data":{"requiredCapabilities":{"sampling":{}}}`)
 	id := st.open(st.agent, mcpwire.Version20251125)
-	wants(t, st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"missing"}}`, mcpwire.HeaderSession, id).body, `"isError":true`)
+	wants(t, st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"missing"}}`, mcpwire.HeaderSession,
+		id).body, `"isError":true`)
 }
 
 const canElicit = `{"elicitation":{"form":{}}}`
@@ -231,9 +248,13 @@ const canElicit = `{"elicitation":{"form":{}}}`
 // reply makes of the question; it returns the response.
 func (st *stack) asked(session, name string, reply func(question string) string) string {
 	st.t.Helper()
-	req, err := http.NewRequestWithContext(st.t.Context(), "POST", st.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":{"p":1}}}`))
+	req, err := http.NewRequestWithContext(st.t.Context(), "POST", st.url,
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":{"p":1}}}`))
 	ok(st.t, err)
-	for k, v := range map[string]string{"Authorization": "Bearer " + st.agent, "Content-Type": "application/json", "Accept": "application/json, text/event-stream", mcpwire.HeaderSession: session} {
+	for k, v := range map[string]string{
+		"Authorization": "Bearer " + st.agent, "Content-Type": "application/json",
+		"Accept": "application/json, text/event-stream", mcpwire.HeaderSession: session,
+	} {
 		req.Header.Set(k, v)
 	}
 	resp, err := http.DefaultClient.Do(req)
@@ -259,7 +280,8 @@ func (st *stack) asked(session, name string, reply func(question string) string)
 
 func (st *stack) openAble(able string) string {
 	st.t.Helper()
-	r := st.do("POST", st.agent, strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`, `"capabilities":`+able, 1))
+	r := st.do("POST", st.agent, strings.Replace(strings.Replace(initialize, "VERSION", mcpwire.Version20251125, 1), `"capabilities":{}`,
+		`"capabilities":`+able, 1))
 	return r.header.Get(mcpwire.HeaderSession)
 }
 
@@ -270,7 +292,8 @@ func TestQuestionsReachTheClientOfASession(t *testing.T) {
 		return `"result":{"action":"accept","content":{"n":9007199254740993}}`
 	})
 	wants(t, got, `"got":{"action":"accept","content":{"n":9007199254740993}}`)
-	wants(t, st.asked(st.openAble(canElicit), "ask", func(string) string { return `"error":{"code":-1,"message":"no"}` }), `"isError":true`, "could not answer")
+	wants(t, st.asked(st.openAble(canElicit), "ask", func(string) string { return `"error":{"code":-1,"message":"no"}` }), `"isError":true`,
+		"could not answer")
 	wants(t, st.asked(st.openAble(`{}`), "ask", nil), "nobody to ask")
 	wants(t, st.asked(st.openAble(`{"sampling":{}}`), "ask", nil), "caller_cannot_answer")
 }
@@ -304,10 +327,11 @@ func TestQuestionsReachAModernClientInRounds(t *testing.T) {
 			for name, r := range map[string]reply{
 				"tampered":        call(st.agent, answer+`"requestState":"`+string(tampered)+`",`),
 				"somebody else's": call(st.agent2, answer+`"requestState":"`+state+`",`),
-				"another call":    st.asModern(st.agent, "tools/call", tool, `"name":"`+tool+`","arguments":{"p":2},`+answer+`"requestState":"`+state+`",`, canElicit),
-				"no answers":      call(st.agent, `"inputResponses":null,`),
-				"no answer":       call(st.agent, `"inputResponses":{"k1":7},`),
-				"no string":       call(st.agent, answer+`"requestState":7,`),
+				"another call": st.asModern(st.agent, "tools/call", tool, `"name":"`+tool+`","arguments":{"p":2},`+answer+`"requestState":"`+state+
+					`",`, canElicit),
+				"no answers": call(st.agent, `"inputResponses":null,`),
+				"no answer":  call(st.agent, `"inputResponses":{"k1":7},`),
+				"no string":  call(st.agent, answer+`"requestState":7,`),
 			} {
 				if r.status != 400 || !strings.Contains(r.body, "-32602") {
 					t.Errorf("%s: %d %s", name, r.status, r.body)
@@ -376,7 +400,8 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 				})
 			}
 			got := legacy()
-			if denied := strings.Contains(got, "confirmation_rejected"); denied != (decision == policy.DecideDeny) || denied == (len(u.inputs) == 1) {
+			if denied := strings.Contains(got, "confirmation_rejected"); denied != (decision == policy.DecideDeny) ||
+				denied == (len(u.inputs) == 1) {
 				t.Errorf("%s after %v", got, u.inputs)
 			}
 			legacy()
@@ -401,10 +426,12 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 	wants(t, st.asked(st.openAble(`{}`), "write", nil), "confirmation_required", "cnf_")
 	other, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, 10)
 	ok(t, err)
-	if _, _, err := st.policy.Answer(t.Context(), capability.Principal{ID: "agent:two", Role: capability.RoleAgent}, other[0].ID, policy.DecideOnce); capability.CodeOf(err) != capability.CodeNotFound {
+	if _, _, err := st.policy.Answer(t.Context(), capability.Principal{ID: "agent:two", Role: capability.RoleAgent}, other[0].ID,
+		policy.DecideOnce); capability.CodeOf(err) != capability.CodeNotFound {
 		t.Errorf("somebody else answers: %v", err)
 	}
-	wants(t, st.asked(st.openAble(canElicit), "write", func(string) string { return `"result":{"action":"decline"}` }), "confirmation_rejected")
+	wants(t, st.asked(st.openAble(canElicit), "write", func(string) string { return `"result":{"action":"decline"}` }),
+		"confirmation_rejected")
 }
 
 func TestLogLinesOfUpstreams(t *testing.T) {
@@ -414,7 +441,8 @@ func TestLogLinesOfUpstreams(t *testing.T) {
 		return st.do("POST", st.agent, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"log"}}`, mcpwire.HeaderSession, id).body
 	}
 	wants(t, call(), `"level":"debug"`, `"level":"error"`)
-	wants(t, st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"warning"}}`, mcpwire.HeaderSession, id).body, `"result":{}`)
+	wants(t, st.do("POST", st.agent, `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"warning"}}`,
+		mcpwire.HeaderSession, id).body, `"result":{}`)
 	if got := call(); strings.Contains(got, `"level":"debug"`) || !strings.Contains(got, `"level":"error"`) {
 		t.Errorf("log messages = %s, want level error without level debug", got)
 	}
@@ -446,7 +474,8 @@ func TestMetaAndTracePassToTheProvider(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	call := func(meta string, headers ...string) string {
 		body := strings.Replace(modernBody("tools/call", `"name":"raw",`), `"_meta":{`, `"_meta":{`+meta, 1)
-		h := append([]string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "raw"}, headers...)
+		h := append([]string{mcpwire.HeaderVersion, mcpwire.Version20260728, mcpwire.HeaderMethod, "tools/call", mcpwire.HeaderName, "raw"},
+			headers...)
 		if r := st.do("POST", st.agent, body, h...); r.status != 200 {
 			t.Fatalf("r.body = %v, want r.status == 200", r.body)
 		}

@@ -82,7 +82,8 @@ func (s *Surface) confirmations(w http.ResponseWriter, r *http.Request, _ capabi
 	switch state {
 	case "", policy.ApprovalPending, policy.ApprovalApproved, policy.ApprovalDenied, policy.ApprovalExpired, policy.ApprovalSuperseded:
 	default:
-		return capability.Errorf(capability.CodeInvalidInput, "confirmations.list", "%q is not a state; use pending, approved, denied, expired or superseded", state)
+		return capability.Errorf(capability.CodeInvalidInput, "confirmations.list",
+			"%q is not a state; use pending, approved, denied, expired or superseded", state)
 	}
 	list, err := s.Policy.Approvals(r.Context(), state, 500)
 	if err != nil {
@@ -144,7 +145,8 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	if req.Module == "" && req.Action == "" {
-		return capability.Errorf(capability.CodeInvalidInput, "grants.create", "a grant that names neither an action nor a module would be a yes to everything").
+		return capability.Errorf(capability.CodeInvalidInput, "grants.create",
+			"a grant that names neither an action nor a module would be a yes to everything").
 			With("grant_unbounded", "name what it is for, with --action or --module; --action '*' is everything, if that is meant")
 	}
 	expires, err := optionalDuration("expires", req.Expires)

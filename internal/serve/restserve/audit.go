@@ -95,7 +95,8 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 				return q, false, bad(key, "a number from 1 to 10000")
 			}
 		default:
-			return q, false, capability.Errorf(capability.CodeInvalidInput, "audit.query", "%q is not a filter; use ext, event, session, user, run, cap, level, since, until, success, denied, before or limit", key)
+			return q, false, capability.Errorf(capability.CodeInvalidInput, "audit.query",
+				"%q is not a filter; use ext, event, session, user, run, cap, level, since, until, success, denied, before or limit", key)
 		}
 	}
 	return q, denied, nil

@@ -100,7 +100,8 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 			entries = append(entries, s.wire(who, doc, e))
 		}
 	}
-	return httpapi.WriteCatalog(w, r, agent.Snapshot().Generation, page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
+	return httpapi.WriteCatalog(w, r, agent.Snapshot().Generation,
+		page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
 }
 
 // internalCatalog is every entry, reachable or not.
@@ -123,7 +124,10 @@ func (s *Surface) internalCatalog(w http.ResponseWriter, r *http.Request, who ca
 		one.Withheld = snap.Withheld(e)
 		entries = append(entries, one)
 	}
-	return httpapi.WriteCatalog(w, r, snap.Generation, page.mark(map[string]any{"audience": capability.AudienceInternal, "entries": entries, "rejected": snap.Rejected()}))
+	return httpapi.WriteCatalog(w, r, snap.Generation, page.mark(map[string]any{
+		"audience": capability.AudienceInternal, "entries": entries,
+		"rejected": snap.Rejected(),
+	}))
 }
 
 func (s *Surface) conflicts(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
@@ -183,5 +187,6 @@ func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.
 		httpapi.WriteJSON(w, http.StatusOK, body)
 		return nil
 	}
-	return capability.Errorf(capability.CodeNotFound, "modules.show", "no module %q", id).With("module_not_found", "list them with: junctor modules list")
+	return capability.Errorf(capability.CodeNotFound, "modules.show", "no module %q", id).With("module_not_found",
+		"list them with: junctor modules list")
 }

@@ -85,7 +85,8 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 		Input: json.RawMessage(q.Input), IdempotencyKey: q.IdempotencyKey,
 	}
 	if q.Session != "" && !validSession(q.Session) {
-		return inv, capability.Errorf(capability.CodeInvalidInput, "decode", "session: %q must be 1 to 128 letters, digits, '.', '_', ':', '@' or '-'", q.Session)
+		return inv, capability.Errorf(capability.CodeInvalidInput, "decode",
+			"session: %q must be 1 to 128 letters, digits, '.', '_', ':', '@' or '-'", q.Session)
 	}
 	b, err := cmp.ParseBalancing(json.RawMessage(q.LoadBalancing))
 	if err != nil {
@@ -97,7 +98,8 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 		inv.Target.Select = capability.Selector{"node": "all"}
 	case b.On:
 		inv.Balance = &capability.Balance{
-			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU, MinMemory: b.MinMemory,
+			Strategy: b.Strategy, Preferred: b.Preferred, Excluded: b.Excluded, Labels: b.Labels, Tags: b.Tags, NeedsGPU: b.NeedsGPU,
+			MinMemory: b.MinMemory,
 		}
 	}
 	if q.Timeout != "" {

@@ -39,12 +39,21 @@ func TestListingsNameWhereEachThingIsFrom(t *testing.T) {
 	down := object{"state": "ready"}
 	for path, want := range map[string][]object{
 		"views": {
-			{"id": "cdn", "label": "C", "viewType": "tui", "bundleUrl": "https://cdn.example/x.js", "bundlePath": "b.js", "module": "shop", "endpoint": "far", "availability": down},
-			{"id": "main", "label": "Main", "viewType": "gui", "bundlePath": "a.js", "bundleUrl": "/assets/far/shop/a.js", "framePath": "f.html", "frameUrl": "/assets/far/shop/f.html", "module": "shop", "endpoint": "far", "availability": down},
+			{
+				"id": "cdn", "label": "C", "viewType": "tui", "bundleUrl": "https://cdn.example/x.js", "bundlePath": "b.js", "module": "shop",
+				"endpoint": "far", "availability": down,
+			},
+			{
+				"id": "main", "label": "Main", "viewType": "gui", "bundlePath": "a.js", "bundleUrl": "/assets/far/shop/a.js", "framePath": "f.html",
+				"frameUrl": "/assets/far/shop/f.html", "module": "shop", "endpoint": "far", "availability": down,
+			},
 		},
-		"widgets": {{"id": "w", "slot": "wallet", "label": "W", "order": 3.0, "pluginId": "@acme/shop", "module": "shop", "endpoint": "far", "availability": down}},
-		"nav":     {{"id": "tab", "label": "T", "path": "/t", "viewKind": "release", "module": "shop", "endpoint": "far", "availability": down}},
-		"apps":    {{"id": "shop", "displayName": "Shop", "launchUrl": nil, "module": "shop", "endpoint": "far", "availability": down}},
+		"widgets": {{
+			"id": "w", "slot": "wallet", "label": "W", "order": 3.0, "pluginId": "@acme/shop", "module": "shop", "endpoint": "far",
+			"availability": down,
+		}},
+		"nav":  {{"id": "tab", "label": "T", "path": "/t", "viewKind": "release", "module": "shop", "endpoint": "far", "availability": down}},
+		"apps": {{"id": "shop", "displayName": "Shop", "launchUrl": nil, "module": "shop", "endpoint": "far", "availability": down}},
 	} {
 		if diff := cmp.Diff(want, st.listed(path, capability.RoleAgent)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
@@ -66,7 +75,8 @@ func TestAFaultyViewSpoilsNoOther(t *testing.T) {
 	st := newStack(t, "")
 	st.offer("far", "shop", `,"views":[{"id":"bad","label":"B","bundleUrl":"/x.js","bundlePath":"x.js"},{"id":"good","label":"G","bundlePath":"y.js"}]`, capability.StateReady)
 	list := st.listed("views", capability.RoleAdmin)
-	if len(list) != 2 || list[0]["fault"] == nil || list[0]["bundleUrl"] != nil || list[1]["fault"] != nil || list[1]["bundleUrl"] != "/assets/far/shop/y.js" {
+	if len(list) != 2 || list[0]["fault"] == nil || list[0]["bundleUrl"] != nil || list[1]["fault"] != nil ||
+		list[1]["bundleUrl"] != "/assets/far/shop/y.js" {
 		t.Errorf("%v", list)
 	}
 }

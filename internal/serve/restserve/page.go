@@ -38,7 +38,8 @@ func pageOf(r *http.Request, generation uint64) (*page, error) {
 	g, err := strconv.ParseUint(made, 10, 64)
 	n, err2 := strconv.Atoi(place)
 	if err != nil || err2 != nil || n < 0 || p.limit == 0 {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "decode", "cursor: %q is not one of this list; a cursor goes with a limit", cursor)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "decode", "cursor: %q is not one of this list; a cursor goes with a limit",
+			cursor)
 	}
 	if g != generation {
 		return nil, capability.Errorf(capability.CodeConflict, "catalog", "the catalog has changed since this list was begun").

@@ -50,7 +50,10 @@ func TestACatalogIsReadInPages(t *testing.T) {
 	if status, a := get("?limit=2&cursor=" + first.Next); status != http.StatusConflict || a.Error.Reason != "stale_cursor" {
 		t.Errorf("%d %+v", status, a)
 	}
-	for _, bad := range []string{"?limit=0", "?limit=x", "?limit=10001", "?cursor=1.2", "?limit=2&cursor=x", "?limit=2&cursor=1.-1", fmt.Sprintf("?limit=2&cursor=%s", "99999999999999999999.1")} {
+	for _, bad := range []string{
+		"?limit=0", "?limit=x", "?limit=10001", "?cursor=1.2", "?limit=2&cursor=x", "?limit=2&cursor=1.-1",
+		fmt.Sprintf("?limit=2&cursor=%s", "99999999999999999999.1"),
+	} {
 		if status, a := get(bad); status != http.StatusBadRequest || a.Error.Code != "invalid_input" {
 			t.Errorf("%s: %d %+v", bad, status, a)
 		}

@@ -28,7 +28,8 @@ func TestAnEventReachesEveryModuleThatDeclaresIt(t *testing.T) {
 	st.offer("d", "dull", "", capability.StateReady, "BELL")
 	st.offer("e", "deaf", "", capability.StateReady, "OTHER")
 	var out published
-	if status := st.do("POST", "/api/v1/events/publish", capability.RoleOperator, `{"event":"BELL","payload":{"n":9007199254740993}}`, &out); status != 200 || out.Event != "BELL" || out.Delivered != 2 {
+	if status := st.do("POST", "/api/v1/events/publish", capability.RoleOperator, `{"event":"BELL","payload":{"n":9007199254740993}}`,
+		&out); status != 200 || out.Event != "BELL" || out.Delivered != 2 {
 		t.Fatalf("%d %+v", status, out)
 	}
 	type row struct {
@@ -48,7 +49,12 @@ func TestAnEventReachesEveryModuleThatDeclaresIt(t *testing.T) {
 			t.Errorf("%s is not on record as %s: %v", r.Module, r.Invocation, err)
 		}
 	}
-	want := []row{{"away", "c", false, false, "unavailable"}, {"broken", "b", false, false, "failed"}, {"dull", "d", true, false, ""}, {"keen", "a", true, true, ""}}
+	want := []row{
+		{"away", "c", false, false, "unavailable"},
+		{"broken", "b", false, false, "failed"},
+		{"dull", "d", true, false, ""},
+		{"keen", "a", true, true, ""},
+	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -83,10 +89,12 @@ func TestPublishingRefusesWhatIsNoEvent(t *testing.T) {
 		t.Errorf("a refused event was delivered: %v", st.told)
 	}
 	var out published
-	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"NOBODY"}`, &out); status != 200 || out.Delivered != 0 || out.Results == nil {
+	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"NOBODY"}`, &out); status != 200 ||
+		out.Delivered != 0 || out.Results == nil {
 		t.Errorf("an event nobody declares: %d %+v", status, out)
 	}
-	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"BELL"}`, &out); status != 200 || st.told["keen"] != "{}" {
+	if status := st.do("POST", "/api/v1/events/publish", capability.RoleAdmin, `{"event":"BELL"}`, &out); status != 200 ||
+		st.told["keen"] != "{}" {
 		t.Errorf("no payload: %d, told %v", status, st.told)
 	}
 }

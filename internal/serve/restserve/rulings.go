@@ -76,7 +76,8 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 	findings := append([]compile.Finding{}, agent.Lint()...)
 	for _, n := range s.Policy.Unknown(s.Catalog.Snapshot()) {
 		findings = append(findings, compile.Finding{
-			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf("the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
+			Code: "rule_unknown", Subject: n.Rule, Message: fmt.Sprintf(
+				"the rule %s speaks of %s::%q, which nobody here has: it is misspelt, or its provider is away", n.Rule, n.Type, n.ID),
 		})
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"findings": findings})
@@ -87,7 +88,8 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	x, ok := s.Explanation(r.PathValue("id"))
 	if !ok {
-		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are", r.PathValue("id"))
+		return capability.Errorf(capability.CodeNotFound, "catalog.explanation", "no explanation %q is kept; the last 1,024 are",
+			r.PathValue("id"))
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"explanation": x, "text": x.Text()})
 	return nil

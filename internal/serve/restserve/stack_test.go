@@ -54,7 +54,10 @@ func newStack(t *testing.T, rules string) *stack {
 		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules() + rules)}}, Store: db, Log: log,
 	})
 	ok(t, err)
-	st := &stack{T: t, catalog: catalogtest.New(t), policy: pol, log: log, tokens: map[capability.Role]string{"": ""}, told: make(map[string]string)}
+	st := &stack{
+		T: t, catalog: catalogtest.New(t), policy: pol, log: log, tokens: map[capability.Role]string{"": ""},
+		told: make(map[string]string),
+	}
 	root := capability.Principal{ID: "admin:root", Role: capability.RoleAdmin}
 	for _, role := range []capability.Role{capability.RoleAdmin, capability.RoleOperator, capability.RoleAgent, capability.RoleNode} {
 		_, value, err := pol.CreateToken(t.Context(), root, policy.TokenRequest{Role: role, Name: string(role)})
@@ -103,9 +106,13 @@ func (st *stack) offer(endpoint, module, members string, state capability.State,
 		},
 	}
 	for _, name := range events {
-		m.Contributions = append(m.Contributions, contribution("event."+name, "capability.event-handler", capability.EffectExternal, capability.Member{Module: module, Kind: "event", Name: name}))
+		m.Contributions = append(m.Contributions, contribution("event."+name, "capability.event-handler", capability.EffectExternal,
+			capability.Member{Module: module, Kind: "event", Name: name}))
 	}
-	_, _, err := st.catalog.Replace(capability.Batch{Source: "endpoint/" + endpoint, Modules: []capability.Module{m}, Providers: []capability.Provider{teller{st, key}}})
+	_, _, err := st.catalog.Replace(capability.Batch{
+		Source: "endpoint/" + endpoint, Modules: []capability.Module{m},
+		Providers: []capability.Provider{teller{st, key}},
+	})
 	ok(st, err)
 	st.policy.CatalogChanged()
 }
@@ -125,7 +132,8 @@ func (p teller) Invoke(_ context.Context, c capability.Call) (capability.Result,
 	if c.Member.Module == "broken" {
 		return capability.Result{}, capability.Errorf(capability.CodeFailed, "teller", "the disk is full")
 	}
-	return capability.Result{Value: json.RawMessage(`{"handled":` + map[bool]string{true: "true", false: "false"}[c.Member.Module == "keen"] + `}`)}, nil
+	return capability.Result{Value: json.RawMessage(`{"handled":` + map[bool]string{true: "true", false: "false"}[c.Member.Module == "keen"] +
+		`}`)}, nil
 }
 
 // do asks and reads the JSON of the answer.

@@ -158,7 +158,8 @@ func (e *unreachableError) Unwrap() error { return e.cause }
 func (b *bridge) report(id json.RawMessage, err error) {
 	if r, ok := errors.AsType[*refusedError](err); ok {
 		if r.status == http.StatusUnauthorized {
-			b.fail(id, codeUnauthenticated, "the server refuses the token", "give a valid one with --token or JUNCTOR_TOKEN; junctor tokens create makes one")
+			b.fail(id, codeUnauthenticated, "the server refuses the token",
+				"give a valid one with --token or JUNCTOR_TOKEN; junctor tokens create makes one")
 			return
 		}
 		b.fail(id, codeBroken, r.Error(), "")

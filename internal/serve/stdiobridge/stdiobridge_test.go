@@ -36,7 +36,10 @@ type peer struct {
 }
 
 func newPeer() *peer {
-	return &peer{notices: make(chan string), streams: make(chan struct{}, 8), deleted: make(chan string, 8), slow: make(chan struct{}, 8), slowDone: make(chan struct{}, 8)}
+	return &peer{
+		notices: make(chan string), streams: make(chan struct{}, 8), deleted: make(chan string, 8), slow: make(chan struct{}, 8),
+		slowDone: make(chan struct{}, 8),
+	}
 }
 
 func (p *peer) forget() {
@@ -222,7 +225,8 @@ func TestModern(t *testing.T) {
 	p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grüße",` + modernMeta + `}}`)
 	p.want(`"id":1`)
 	h := server.headers[0]
-	if h.Get("Mcp-Protocol-Version") != "2026-07-28" || h.Get("Mcp-Method") != "tools/call" || h.Get("Mcp-Name") != "=?base64?Z3LDvMOfZQ==?=" || h.Get("Mcp-Session-Id") != "" {
+	if h.Get("Mcp-Protocol-Version") != "2026-07-28" || h.Get("Mcp-Method") != "tools/call" ||
+		h.Get("Mcp-Name") != "=?base64?Z3LDvMOfZQ==?=" || h.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%v", h)
 	}
 	p.send(`{"jsonrpc":"2.0","id":2,"method":"slow","params":{` + modernMeta + `}}`)

@@ -54,7 +54,8 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 		q.Limit = n
 	}
 	if q.State != "" && !q.State.Known() {
-		return capability.Errorf(capability.CodeInvalidInput, "tasks.list", "%.40q is not a state of a task; use submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted", q.State)
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.list",
+			"%.40q is not a state of a task; use submitted, working, input_required, auth_required, completed, failed, rejected, cancelled or interrupted", q.State)
 	}
 	page, err := s.tasks.List(r.Context(), q)
 	if err != nil {

@@ -24,7 +24,10 @@ func (*fake) task(owner, id string) (tasks.Task, error) {
 	if owner != "agent:ann" || id != "tsk_1" {
 		return tasks.Task{}, capability.Errorf(capability.CodeNotFound, "tasks", "there is no task")
 	}
-	return tasks.Task{ID: id, Owner: owner, State: tasks.Completed, Result: json.RawMessage(`{"n":9007199254740993}`), History: []json.RawMessage{nil}}, nil
+	return tasks.Task{
+		ID: id, Owner: owner, State: tasks.Completed, Result: json.RawMessage(`{"n":9007199254740993}`),
+		History: []json.RawMessage{nil},
+	}, nil
 }
 
 func (f *fake) Get(_ context.Context, owner, id string) (tasks.Task, error) { return f.task(owner, id) }
@@ -41,7 +44,9 @@ func (f *fake) List(_ context.Context, q tasks.Query) (tasks.Page, error) {
 	return tasks.Page{Tasks: []tasks.Task{one}, Total: 1}, nil
 }
 
-func (f *fake) Answer(_ context.Context, who capability.Principal, id, key string, answer json.RawMessage, _ ...json.RawMessage) (tasks.Task, error) {
+func (f *fake) Answer(_ context.Context, who capability.Principal, id, key string, answer json.RawMessage,
+	_ ...json.RawMessage,
+) (tasks.Task, error) {
 	f.asked = key + " " + string(answer)
 	return f.task(who.ID, id)
 }
@@ -59,7 +64,8 @@ func TestTasksOverHTTP(t *testing.T) {
 	}
 	tokens := map[string]string{"": ""}
 	for _, name := range []string{"ann", "ben"} {
-		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"}, policy.TokenRequest{Role: capability.RoleAgent, Name: name})
+		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "admin:setup"},
+			policy.TokenRequest{Role: capability.RoleAgent, Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}

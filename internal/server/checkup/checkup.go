@@ -93,7 +93,8 @@ func (c Config) catalog() httpapi.Check {
 		_, err = catalog.New(settings, 0)
 	}
 	if err != nil {
-		return bad("catalog settings", "catalog.yaml cannot be used, so the server does not start: "+said(err), "correct "+c.path("catalog.yaml")+", or move it away")
+		return bad("catalog settings", "catalog.yaml cannot be used, so the server does not start: "+said(err),
+			"correct "+c.path("catalog.yaml")+", or move it away")
 	}
 	return good("catalog settings", "read without a fault")
 }

@@ -49,7 +49,8 @@ func TestALogTooLongToVerifyIsNoFault(t *testing.T) {
 	if c := Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, ctx.Err() }); !c.OK {
 		t.Errorf("%+v", c)
 	}
-	if c := Chain(t.Context(), func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK || c.Remedy == "" {
+	if c := Chain(t.Context(), func(context.Context) (audit.VerifyReport, error) { return audit.VerifyReport{}, errors.New("no") }); c.OK ||
+		c.Remedy == "" {
 		t.Errorf("%+v", c)
 	}
 }

@@ -58,7 +58,8 @@ func Private(home string) httpapi.Check {
 		info, err := os.Stat(path)
 		if err == nil && info.Mode().Perm()&^want[name] != 0 {
 			// Not with -R: programs of extensions read their packages as another user.
-			return bad("home is private", fmt.Sprintf("others can read or change a part of the home (%s is %o)", name, info.Mode().Perm()), fmt.Sprintf("chmod %o %s", want[name], path))
+			return bad("home is private", fmt.Sprintf("others can read or change a part of the home (%s is %o)", name, info.Mode().Perm()),
+				fmt.Sprintf("chmod %o %s", want[name], path))
 		}
 	}
 	return good("home is private", "directories 0700, tokens and secrets 0600")
@@ -78,7 +79,8 @@ func Disk(home string) httpapi.Check {
 
 func disk(free int64) httpapi.Check {
 	if free < lowDisk {
-		return bad("disk space", fmt.Sprintf("%d MiB are free: writes stop when the audit log cannot grow", free>>20), "free space, at least "+fmt.Sprint(lowDisk>>20)+" MiB; audit.retention removes old records")
+		return bad("disk space", fmt.Sprintf("%d MiB are free: writes stop when the audit log cannot grow", free>>20),
+			"free space, at least "+fmt.Sprint(lowDisk>>20)+" MiB; audit.retention removes old records")
 	}
 	return good("disk space", "%d MiB free", free>>20)
 }
@@ -95,7 +97,8 @@ func (c Config) writable() httpapi.Check {
 			return bad("home can be written", dir+" of the home is no directory, so the server does not start", "move "+path+" away")
 		}
 		if err := hostfs.Writable(path); err != nil {
-			return bad("home can be written", fmt.Sprintf("%s cannot be written by this user, so the server does not start: %v", path, err), "see who owns it (ls -ld "+path+") and how the disk is mounted (findmnt -T "+path+")")
+			return bad("home can be written", fmt.Sprintf("%s cannot be written by this user, so the server does not start: %v", path, err),
+				"see who owns it (ls -ld "+path+") and how the disk is mounted (findmnt -T "+path+")")
 		}
 	}
 	return good("home can be written", "by this user")

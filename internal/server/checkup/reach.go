@@ -30,9 +30,11 @@ func Silent(home, where string, pid int, start string) httpapi.Check {
 	case pid == 0:
 		return bad("server", "no server runs on this home", "start one with: "+start)
 	case !held(filepath.Join(home, "run", "lock")): // another process may have the number by now
-		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid), "start it again: "+start)
+		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid),
+			"start it again: "+start)
 	}
-	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where), fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
+	return bad("server", fmt.Sprintf("process %d has this home and does not answer at %s", pid, where),
+		fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
 }
 
 // held reports whether a server has the lock of a home. It asks for a moment only: a
@@ -106,7 +108,8 @@ func (c Config) bus(ctx context.Context) httpapi.Check {
 		}
 		last = err
 	}
-	return bad("message bus", fmt.Sprintf("no server of nats.url answers: %v", last), "start the NATS servers, or mend the network to them; junctor config nats prints what they need")
+	return bad("message bus", fmt.Sprintf("no server of nats.url answers: %v", last),
+		"start the NATS servers, or mend the network to them; junctor config nats prints what they need")
 }
 
 // publicURL asks whether the address that others are told leads here.
@@ -124,7 +127,8 @@ func publicURL(ctx context.Context, address string) httpapi.Check {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return bad("public address", fmt.Sprintf("%s/healthz answers %s, so it does not lead to this server", strings.TrimSuffix(address, "/"), resp.Status), remedy)
+		return bad("public address", fmt.Sprintf("%s/healthz answers %s, so it does not lead to this server", strings.TrimSuffix(address, "/"),
+			resp.Status), remedy)
 	}
 	return good("public address", "%s leads to a server", address)
 }

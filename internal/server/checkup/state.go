@@ -135,7 +135,8 @@ func (c Config) clock() httpapi.Check {
 		case err != nil:
 			return good("clock", "unknown: the last record cannot be read: %v", err)
 		case at.After(c.Now.Add(clockGrace)):
-			return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time", at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
+			return bad("clock", fmt.Sprintf("the last record is of %s, which is %s from now: tokens and approvals would end at the wrong time",
+				at.Format(time.RFC3339), at.Sub(c.Now).Round(time.Second)), "set the clock: timedatectl set-ntp true")
 		}
 		return good("clock", "it is later than the last record")
 	}

@@ -168,7 +168,8 @@ func belongs(p string) (in bool, why string) {
 // upstream.
 func others(p string) bool {
 	parts := strings.Split(p, "/")
-	return len(parts) > 1 && parts[0] == "upstreams" || len(parts) > 2 && parts[0] == "extensions" && (parts[2] == "work" || parts[1][0] == '.')
+	return len(parts) > 1 && parts[0] == "upstreams" || len(parts) > 2 && parts[0] == "extensions" &&
+		(parts[2] == "work" || parts[1][0] == '.')
 }
 
 // mode returns the permission bits of a file in a backup. Other users may read packages of

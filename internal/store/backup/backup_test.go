@@ -56,12 +56,14 @@ func aHome(t *testing.T) (home string, db *store.DB, log *audit.Log) {
 		"config.yaml": "listen: 127.0.0.1:0\n", "policy/default.cedar": "permit(principal, action, resource);", "secrets/key": "s3cret",
 		"state/audit.key": "k", "run/admin.token": "t", "run/lock": "1", "run/server.json": "{}", "logs/capabilities.log": "l", "cache/x": "x",
 		"state/nats/store": "n", "workspaces/repositories/r/f": "f", "agents/swarm-history.jsonl": "{}\n", "agents/sessions/s/settings": "s",
-		"blobs/sha256/" + strings.Repeat("a", 64): "blob", "node/key": "nk", "node/lock": "1", "upstreams/memory/notes.json": "[]", "secrets/~tmp": "half",
+		"blobs/sha256/" + strings.Repeat("a", 64): "blob", "node/key": "nk", "node/lock": "1", "upstreams/memory/notes.json": "[]",
+		"secrets/~tmp": "half",
 	} {
 		put(t, home, name, text, 0o600)
 	}
 	put(t, home, "extensions/tools.x/bin/x", "#!/bin/sh\n", 0o755)
-	if err := errors.Join(os.Chmod(filepath.Join(home, "extensions", "tools.x"), 0o755), os.Symlink("/etc/passwd", filepath.Join(home, "extensions/tools.x/link"))); err != nil {
+	if err := errors.Join(os.Chmod(filepath.Join(home, "extensions", "tools.x"), 0o755),
+		os.Symlink("/etc/passwd", filepath.Join(home, "extensions/tools.x/link"))); err != nil {
 		t.Fatal(err)
 	}
 	return home, db, log
@@ -69,7 +71,8 @@ func aHome(t *testing.T) (home string, db *store.DB, log *audit.Log) {
 
 func note(t *testing.T, log *audit.Log) {
 	t.Helper()
-	if _, err := log.Append(context.WithoutCancel(t.Context()), audit.Record{Logger: "server", Event: audit.ServerStarted}, audit.Synced); err != nil {
+	if _, err := log.Append(context.WithoutCancel(t.Context()), audit.Record{Logger: "server", Event: audit.ServerStarted},
+		audit.Synced); err != nil {
 		t.Error(err)
 	}
 }
@@ -110,8 +113,10 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]fs.FileMode{
-		".": 0o700, "config.yaml": 0o600, "secrets/key": 0o600, "run/admin.token": 0o600, "extensions/tools.x": 0o755, "extensions/tools.x/bin/x": 0o755,
-		"agents/swarm-history.jsonl": 0o600, "node/key": 0o600, "upstreams/memory/notes.json": 0o600, "state/audit.key": 0o600, "policy/default.cedar": 0o600,
+		".": 0o700, "config.yaml": 0o600, "secrets/key": 0o600, "run/admin.token": 0o600, "extensions/tools.x": 0o755,
+		"extensions/tools.x/bin/x":   0o755,
+		"agents/swarm-history.jsonl": 0o600, "node/key": 0o600, "upstreams/memory/notes.json": 0o600, "state/audit.key": 0o600,
+		"policy/default.cedar": 0o600,
 	} {
 		info, err := os.Stat(filepath.Join(to, name))
 		if err != nil || info.Mode().Perm() != mode {
@@ -125,7 +130,10 @@ func TestARestoredHomeHoldsWhatTheFirstDid(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"run/lock", "run/server.json", "logs", "cache", "state/nats", "workspaces", "agents/sessions", "node/lock", "secrets/~tmp", "extensions/tools.x/link", "state/junctor.db-wal"} {
+	for _, name := range []string{
+		"run/lock", "run/server.json", "logs", "cache", "state/nats", "workspaces", "agents/sessions", "node/lock",
+		"secrets/~tmp", "extensions/tools.x/link", "state/junctor.db-wal",
+	} {
 		if _, err := os.Lstat(filepath.Join(to, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s was restored (%v)", name, err)
 		}

@@ -66,7 +66,8 @@ func Make(ctx context.Context, o Options) (Manifest, error) {
 		case !errors.Is(err, errChanged):
 			return m, failed("the backup could not be made", err)
 		case n == attempts:
-			return m, capability.Wrap(capability.CodeConflict, "backup", fmt.Sprintf("the home changed each of %d times while it was copied: %v", attempts, err), err).
+			return m, capability.Wrap(capability.CodeConflict, "backup",
+				fmt.Sprintf("the home changed each of %d times while it was copied: %v", attempts, err), err).
 				With(ReasonChanging, "try again when no extension is being installed or removed")
 		}
 	}
@@ -76,7 +77,8 @@ func failed(what string, err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
 	}
-	return capability.Errorf(capability.CodeFailed, "backup", "%s: %w", what, err).With("", "look at the disk and at who may read and write there")
+	return capability.Errorf(capability.CodeFailed, "backup", "%s: %w", what, err).With("",
+		"look at the disk and at who may read and write there")
 }
 
 // within reports whether dir is root or below it, whatever links lead there.
@@ -176,7 +178,8 @@ func packages(ctx context.Context, db *sql.DB, schemas map[string]int64) (state 
 	}
 	err = db.QueryRowContext(ctx, `SELECT (SELECT value FROM extension_meta WHERE key = 'generation') || ' ' ||
 		(SELECT count(*) FROM extension_installs) || ' ' ||
-		(SELECT coalesce(group_concat(install_id || status || current_step || progress), '') FROM extension_installs WHERE status IN ('INSTALLING', 'UNINSTALLING'))`).Scan(&state)
+		(SELECT coalesce(group_concat(install_id || status || current_step || progress),
+		'') FROM extension_installs WHERE status IN ('INSTALLING', 'UNINSTALLING'))`).Scan(&state)
 	return state, err
 }
 

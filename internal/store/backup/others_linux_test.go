@@ -72,7 +72,10 @@ const workFolder = "extensions/tools.x/work"
 
 func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 	home, _, _ := aHome(t)
-	closed := []string{path.Join(workFolder, "a"), path.Join("extensions/.staging/1/work", "a"), path.Join("extensions/.trash/tools.x-1.work", "a"), "upstreams/memory/a", "upstreams/memory/dir/"}
+	closed := []string{
+		path.Join(workFolder, "a"), path.Join("extensions/.staging/1/work", "a"),
+		path.Join("extensions/.trash/tools.x-1.work", "a"), "upstreams/memory/a", "upstreams/memory/dir/",
+	}
 	beside := []string{path.Join(workFolder, "b"), "upstreams/memory/b"}
 	ours := []string{"policy/a", "extensions/tools.x/a", "policy/dir/"}
 	for _, name := range slices.Concat(closed, beside, ours) {
@@ -106,7 +109,8 @@ func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range closed {
-		if file := !strings.HasSuffix(name, "/"); file && has(m, name) || !strings.Contains(why(m, strings.TrimSuffix(name, "/")), "nobody else") {
+		if file := !strings.HasSuffix(name, "/"); file && has(m, name) ||
+			!strings.Contains(why(m, strings.TrimSuffix(name, "/")), "nobody else") {
 			t.Errorf("%s is in it: %q", name, why(m, name))
 		}
 	}
@@ -129,7 +133,10 @@ func TestWhatProgramsOfOthersKeepToThemselvesEndsNoBackup(t *testing.T) {
 
 // The size of a file is in the archive before its content.
 func TestAFileOfOthersThatBecomesShorterIsFilledUp(t *testing.T) {
-	for name, others := range map[string]bool{"upstreams/memory/log": true, path.Join(workFolder, "log"): true, "extensions/tools.x/bin/log": false, "policy/a.cedar": false} {
+	for name, others := range map[string]bool{
+		"upstreams/memory/log": true, path.Join(workFolder, "log"): true,
+		"extensions/tools.x/bin/log": false, "policy/a.cedar": false,
+	} {
 		var archive bytes.Buffer
 		m := Manifest{Format: format, Schemas: map[string]int64{}, LeftOut: []LeftOut{}}
 		w := newWriter(t.Context(), &archive, nil, &m)

@@ -120,7 +120,8 @@ func (p *part) replaces(dir string) error {
 		err = os.Rename(p.path("empty"), dir)
 	}
 	if err != nil {
-		return capability.Errorf(capability.CodeConflict, "restore", "the empty folder %s cannot be replaced, as if a disk were mounted there: %w", dir, err).
+		return capability.Errorf(capability.CodeConflict, "restore",
+			"the empty folder %s cannot be replaced, as if a disk were mounted there: %w", dir, err).
 			With(ReasonMounted, "name a new folder inside it: --home "+filepath.Join(dir, "home"))
 	}
 	return nil

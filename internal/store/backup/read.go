@@ -163,7 +163,8 @@ func foreign(name string) error {
 	if rest, ours := strings.CutPrefix(name, prefix); ours {
 		number, _, _ := strings.Cut(rest, "/")
 		if n, err := strconv.Atoi(number); err == nil && n > format {
-			return capability.Errorf(capability.CodeConflict, "backup", "this backup has format %d, and this program knows %d: a later junctor made it", n, format).
+			return capability.Errorf(capability.CodeConflict, "backup",
+				"this backup has format %d, and this program knows %d: a later junctor made it", n, format).
 				With(ReasonNewer, "restore it with the junctor that made it, or a later one")
 		}
 	}

@@ -129,7 +129,8 @@ func unpack(ctx context.Context, file, dir, home string, knows map[string]int64)
 func known(have, knows map[string]int64, version string) error {
 	for _, owner := range slices.Sorted(maps.Keys(have)) {
 		if n, ok := knows[owner]; ok && have[owner] > n {
-			return capability.Errorf(capability.CodeConflict, "restore", "junctor %s made this backup, and its tables of %s have version %d, where this program knows %d", version, owner, have[owner], n).
+			return capability.Errorf(capability.CodeConflict, "restore",
+				"junctor %s made this backup, and its tables of %s have version %d, where this program knows %d", version, owner, have[owner], n).
 				With(ReasonNewer, "restore it with the junctor that made it, or a later one")
 		}
 	}
@@ -147,7 +148,8 @@ func room(dir string, m Manifest) error {
 		return failed("the folder "+dir+" cannot be used", err)
 	}
 	if need > free {
-		return capability.Errorf(capability.CodeFailed, "restore", "what is in the backup needs %d MiB, and %d MiB are free in %s", need>>20, free>>20, dir).
+		return capability.Errorf(capability.CodeFailed, "restore", "what is in the backup needs %d MiB, and %d MiB are free in %s", need>>20,
+			free>>20, dir).
 			With(ReasonNoRoom, "free space, or name a folder on another disk with --home")
 	}
 	return nil

@@ -195,7 +195,8 @@ func (w *writer) copyOf(f *os.File, p string, size int64) error {
 }
 
 func tooLarge() error {
-	return capability.Errorf(capability.CodeTooLarge, "backup", "the home has more than %d files or %d bytes, which is more than a backup holds", maxFiles, int64(maxBytes)).
+	return capability.Errorf(capability.CodeTooLarge, "backup",
+		"the home has more than %d files or %d bytes, which is more than a backup holds", maxFiles, int64(maxBytes)).
 		With("", "copy the home while its server is stopped")
 }
 

@@ -69,7 +69,8 @@ func Open(dir string, db *sql.DB, now func() time.Time) (*Store, error) {
 func (s *Store) Close() error { return s.root.Close() }
 
 func broken(err error) error {
-	return capability.Wrap(capability.CodeFailed, "blob", "large values cannot be kept or read", err).With("storage_failed", "look at the server's log; is the disk full?")
+	return capability.Wrap(capability.CodeFailed, "blob", "large values cannot be kept or read", err).With("storage_failed",
+		"look at the server's log; is the disk full?")
 }
 
 // Put keeps what from holds, at most limit bytes, under ref's owner, run and name
@@ -95,8 +96,10 @@ func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (
 	if err := s.root.Rename(tmp, ref.SHA256); err != nil {
 		return ref, broken(err)
 	}
-	_, err = s.db.ExecContext(ctx, `INSERT INTO blob_refs (principal, run, name, digest, size, mime, kept, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (run, name) DO UPDATE SET principal = excluded.principal, digest = excluded.digest, size = excluded.size, mime = excluded.mime, kept = excluded.kept, expires = excluded.expires`,
+	_, err = s.db.ExecContext(ctx, `INSERT INTO blob_refs (principal, run, name, digest, size, mime, kept, expires) VALUES (?,
+	?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (run, name) DO UPDATE SET principal = excluded.principal, digest = excluded.digest, size = excluded.size,
+		mime = excluded.mime, kept = excluded.kept, expires = excluded.expires`,
 		ref.Principal, ref.Run, ref.Name, ref.SHA256, ref.Size, ref.MIME, s.now().UnixNano(), ref.Expires.UnixNano())
 	if err != nil {
 		return ref, broken(err)
@@ -106,7 +109,8 @@ func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (
 
 // List returns the live references of a run.
 func (s *Store) List(ctx context.Context, run string) ([]Ref, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT principal, name, digest, size, mime, expires FROM blob_refs WHERE run = ? AND expires > ? ORDER BY id`, run, s.now().UnixNano())
+	rows, err := s.db.QueryContext(ctx, `SELECT principal, name, digest, size, mime,
+	expires FROM blob_refs WHERE run = ? AND expires > ? ORDER BY id`, run, s.now().UnixNano())
 	if err != nil {
 		return nil, broken(err)
 	}
@@ -145,7 +149,8 @@ func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
 // without a reference for an hour. Call it every ten minutes or so.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM blob_refs WHERE expires <= ?1 OR id IN
-		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`, s.now().UnixNano(), int64(MaxTotal))
+		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`,
+		s.now().UnixNano(), int64(MaxTotal))
 	if err != nil {
 		return broken(err)
 	}

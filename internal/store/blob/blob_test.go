@@ -43,7 +43,10 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) put(run, name, text string) blob.Ref {
 	r.t.Helper()
-	ref, err := r.Put(r.t.Context(), blob.Ref{Principal: "admin:a", Run: run, Name: name, MIME: "text/plain", Expires: r.now.Add(24 * time.Hour)}, strings.NewReader(text), 100)
+	ref, err := r.Put(r.t.Context(), blob.Ref{
+		Principal: "admin:a", Run: run, Name: name, MIME: "text/plain",
+		Expires: r.now.Add(24 * time.Hour),
+	}, strings.NewReader(text), 100)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -88,7 +91,8 @@ func TestWhatIsKeptComesBack(t *testing.T) {
 func TestTooMuchLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, err := r.Put(t.Context(), blob.Ref{Run: "run_1", Name: "a", Expires: r.now.Add(time.Hour)}, strings.NewReader(strings.Repeat("x", 101)), 100)
+	_, err := r.Put(t.Context(), blob.Ref{Run: "run_1", Name: "a", Expires: r.now.Add(time.Hour)},
+		strings.NewReader(strings.Repeat("x", 101)), 100)
 	if list, _ := r.List(t.Context(), "run_1"); capability.CodeOf(err) != capability.CodeTooLarge || len(list) != 0 || r.files() != 0 {
 		t.Errorf("%v %v %d", err, list, r.files())
 	}

@@ -14,7 +14,8 @@ import (
 // line, and the log can go on.
 func FuzzHostileFilesNeverPanic(f *testing.F) {
 	f.Add([]byte("{}\n"), []byte("half"), []byte("{}"))
-	f.Add([]byte(`{"audit_segment":1,"first_seq":1,"prev_hash":"`+string(bytes.Repeat([]byte("0"), 64))+`","gateway":""}`+"\n"), []byte("\n\n\x00"), []byte(nil))
+	f.Add([]byte(`{"audit_segment":1,"first_seq":1,"prev_hash":"`+string(bytes.Repeat([]byte("0"), 64))+`","gateway":""}`+"\n"),
+		[]byte("\n\n\x00"), []byte(nil))
 	f.Fuzz(func(t *testing.T, first, second, head []byte) {
 		dir := t.TempDir()
 		for name, data := range map[string][]byte{"audit-00000001.jsonl": first, "audit-00000002.jsonl": second, "head": head} {

@@ -75,8 +75,10 @@ func sessionsOf(principal string) string { return "sessions " + principal }
 func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Message, b session.Bounds) (seq int64, err error) {
 	err = s.inTx(ctx, sessionsOf(o.Principal), func(tx *sql.Tx) error {
 		var id int64
-		err := tx.QueryRowContext(ctx, `INSERT INTO session_sessions (principal, session, created, active, last, messages) VALUES (?1, ?2, ?3, ?3, 0, 0)
-			ON CONFLICT (principal, session) DO UPDATE SET active = excluded.active RETURNING id`, o.Principal, o.Session, m.Time.UnixNano()).Scan(&id)
+		err := tx.QueryRowContext(ctx, `INSERT INTO session_sessions (principal, session, created, active, last,
+		messages) VALUES (?1, ?2, ?3, ?3, 0, 0)
+			ON CONFLICT (principal, session) DO UPDATE SET active = excluded.active RETURNING id`, o.Principal, o.Session,
+			m.Time.UnixNano()).Scan(&id)
 		if err != nil {
 			return err
 		}
@@ -86,12 +88,14 @@ func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Me
 			return err
 		}
 		var count int
-		err = tx.QueryRowContext(ctx, `UPDATE session_sessions SET last = ?2, messages = messages + 1 WHERE id = ?1 RETURNING messages`, id, seq).Scan(&count)
+		err = tx.QueryRowContext(ctx, `UPDATE session_sessions SET last = ?2, messages = messages + 1 WHERE id = ?1 RETURNING messages`, id,
+			seq).Scan(&count)
 		if err != nil {
 			return err
 		}
 		if over := count - b.Messages; over > 0 {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM session_messages WHERE seq IN (SELECT seq FROM session_messages WHERE owner = ? ORDER BY seq LIMIT ?)`, id, over); err != nil {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM session_messages WHERE seq IN (SELECT seq FROM session_messages WHERE owner
+			= ? ORDER BY seq LIMIT ?)`, id, over); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, `UPDATE session_sessions SET messages = messages - ?2 WHERE id = ?1`, id, over); err != nil {
@@ -101,14 +105,16 @@ func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Me
 		if count > 1 {
 			return nil // no new session, so not one too many
 		}
-		return drop(ctx, tx, `id IN (SELECT id FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT 9223372036854775807 OFFSET ?)`, o.Principal, b.Sessions)
+		return drop(ctx, tx, `id IN (SELECT id FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT 9223372036854775807 OFFSET ?)`,
+			o.Principal, b.Sessions)
 	})
 	return seq, err
 }
 
 // drop deletes the sessions of a condition with all they hold.
 func drop(ctx context.Context, tx *sql.Tx, where string, args ...any) error {
-	_, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE (principal, session) IN (SELECT principal, session FROM session_sessions WHERE `+where+`)`, args...)
+	_, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE (principal, session) IN (SELECT principal,
+	session FROM session_sessions WHERE `+where+`)`, args...)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `DELETE FROM session_sessions WHERE `+where, args...)
 	}
@@ -153,7 +159,8 @@ func (s *Store) messages(ctx context.Context, which string, o session.Owner, aft
 
 // Sessions implements session.Store.
 func (s *Store) Sessions(ctx context.Context, principal string, limit int) ([]session.Info, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT session, messages, created, active FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT ?`, principal, limit)
+	rows, err := s.db.QueryContext(ctx, `SELECT session, messages, created,
+	active FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT ?`, principal, limit)
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
@@ -190,7 +197,8 @@ func (s *Store) DeleteSession(ctx context.Context, o session.Owner) (found bool,
 // SweepSessions implements session.Store.
 func (s *Store) SweepSessions(ctx context.Context, before time.Time) (n int, err error) {
 	err = s.inTx(ctx, allResults, func(tx *sql.Tx) error {
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM session_sessions WHERE active < ?`, before.UnixNano()).Scan(&n); err != nil || n == 0 {
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM session_sessions WHERE active < ?`, before.UnixNano()).Scan(&n); err != nil ||
+			n == 0 {
 			return err
 		}
 		return drop(ctx, tx, `active < ?`, before.UnixNano())
@@ -205,7 +213,8 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 		return explain(ctx, err)
 	}
 	return s.inTx(ctx, allResults, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE principal = ? AND session = ? AND extension = ?`, o.Principal, o.Session, r.Extension); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE principal = ? AND session = ? AND extension = ?`, o.Principal,
+			o.Session, r.Extension); err != nil {
 			return err
 		}
 		var id int64
@@ -222,7 +231,8 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 		}
 		for ; entries > 1 && (entries > most.Entries || bytes > most.Bytes); entries-- {
 			var gone int64
-			err := tx.QueryRowContext(ctx, `DELETE FROM session_results WHERE id = (SELECT id FROM session_results WHERE id <> ? ORDER BY used LIMIT 1) RETURNING bytes`, id).Scan(&gone)
+			err := tx.QueryRowContext(ctx, `DELETE FROM session_results WHERE id = (SELECT id FROM session_results WHERE id <> ? ORDER
+			BY used LIMIT 1) RETURNING bytes`, id).Scan(&gone)
 			if err != nil {
 				return err
 			}
@@ -233,7 +243,9 @@ func (s *Store) PutResult(ctx context.Context, o session.Owner, r session.Result
 }
 
 // LastResult implements session.Store.
-func (s *Store) LastResult(ctx context.Context, o session.Owner, extension string, before, _ time.Time) (r session.Result, ok bool, err error) {
+func (s *Store) LastResult(ctx context.Context, o session.Owner, extension string, before,
+	_ time.Time,
+) (r session.Result, ok bool, err error) {
 	err = s.inTx(ctx, allResults, func(tx *sql.Tx) error {
 		r, ok = session.Result{}, false
 		var id, saved int64

@@ -61,11 +61,13 @@ func TestSessionsOutliveTheProcess(t *testing.T) {
 	db := open(t, path)
 	o := session.Owner{Principal: "p", Session: "s"}
 	s := sqlstore.New(db)
-	if _, err := s.AppendMessage(t.Context(), o, session.Message{Role: "user", Text: "x", Time: time.Unix(5, 0)}, session.Bounds{Messages: 9, Sessions: 9}); err != nil {
+	if _, err := s.AppendMessage(t.Context(), o, session.Message{Role: "user", Text: "x", Time: time.Unix(5, 0)},
+		session.Bounds{Messages: 9, Sessions: 9}); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
-	if _, err := s.Messages(t.Context(), o, 0, 1); capability.CodeOf(err) != capability.CodeFailed || capability.AsError(err).Message != "the session cannot be read or written" {
+	if _, err := s.Messages(t.Context(), o, 0, 1); capability.CodeOf(err) != capability.CodeFailed ||
+		capability.AsError(err).Message != "the session cannot be read or written" {
 		t.Error(err)
 	}
 	got, err := sqlstore.New(open(t, path)).Messages(t.Context(), o, 0, 9)
@@ -85,7 +87,8 @@ func BenchmarkSaveAmong10000(b *testing.B) {
 		}
 	}
 	for i := 0; b.Loop(); i++ {
-		if err := r.Save(b.Context(), session.Owner{Principal: "p", Session: fmt.Sprint(i)}, session.Result{Extension: "a.a", Text: "text"}); err != nil {
+		if err := r.Save(b.Context(), session.Owner{Principal: "p", Session: fmt.Sprint(i)},
+			session.Result{Extension: "a.a", Text: "text"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -83,7 +83,8 @@ func scan(row interface{ Scan(...any) error }, more ...any) (t tasks.Task, err e
 	if err := json.Unmarshal(document, &d); err != nil {
 		return t, fmt.Errorf("the task %s is damaged: %w", t.ID, err)
 	}
-	t.Kind, t.Status, t.Invocation, t.Thread, t.Provider, t.Requests, t.Error = d.Kind, d.Status, d.Invocation, d.Thread, d.Provider, d.Requests, d.Error
+	t.Kind, t.Status, t.Invocation, t.Thread, t.Provider, t.Requests, t.Error = d.Kind, d.Status, d.Invocation, d.Thread, d.Provider,
+		d.Requests, d.Error
 	t.Created, t.Call, t.Keep = d.Created, d.Call, d.Keep
 	return t, nil
 }
@@ -140,7 +141,8 @@ func (s *Store) CreateTask(ctx context.Context, t tasks.Task, b tasks.Bounds) (o
 			t.Owner, b.Ended, b.Bytes); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO tasks (`+columns+`, ended, history, input, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO tasks (`+columns+
+			`, ended, history, input, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			t.ID, t.Owner, t.Gateway, t.Surface, t.Context, string(t.State), t.Updated.UnixNano(), t.Expires.UnixNano(), t.Version, document,
 			ended(&t), history, bytesOf(t.Input), bytesOf(t.Result))
 		return err
@@ -151,7 +153,8 @@ func (s *Store) CreateTask(ctx context.Context, t tasks.Task, b tasks.Bounds) (o
 // Task returns one by its id.
 func (s *Store) Task(ctx context.Context, id string) (tasks.Task, bool, error) {
 	var history, input, result []byte
-	t, err := scan(s.db.SQL().QueryRowContext(ctx, `SELECT `+columns+`, history, input, result FROM tasks WHERE id = ?`, id), &history, &input, &result)
+	t, err := scan(s.db.SQL().QueryRowContext(ctx, `SELECT `+columns+`, history, input, result FROM tasks WHERE id = ?`, id), &history,
+		&input, &result)
 	if errors.Is(err, sql.ErrNoRows) {
 		return tasks.Task{}, false, nil
 	}
@@ -177,7 +180,8 @@ func (s *Store) Tasks(ctx context.Context, q tasks.Query, before time.Time, id s
 	if !q.Since.IsZero() {
 		also("updated >= ?", q.Since.UnixNano())
 	}
-	if err := s.db.SQL().QueryRowContext(ctx, `SELECT COUNT(*) FROM tasks WHERE `+strings.Join(where, " AND "), args...).Scan(&total); err != nil {
+	if err := s.db.SQL().QueryRowContext(ctx, `SELECT COUNT(*) FROM tasks WHERE `+strings.Join(where, " AND "),
+		args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
 	if id != "" {
@@ -190,7 +194,8 @@ func (s *Store) Tasks(ctx context.Context, q tasks.Query, before time.Time, id s
 	if !q.Results {
 		result = `NULL`
 	}
-	rows, err := s.db.SQL().QueryContext(ctx, `SELECT `+columns+`, `+history+`, `+result+` FROM tasks WHERE `+strings.Join(where, " AND ")+` ORDER BY updated DESC, id DESC LIMIT ?`,
+	rows, err := s.db.SQL().QueryContext(ctx, `SELECT `+columns+`, `+history+`, `+result+` FROM tasks WHERE `+strings.Join(where, " AND ")+
+		` ORDER BY updated DESC, id DESC LIMIT ?`,
 		append(args, q.Limit)...)
 	if err != nil {
 		return nil, 0, err
@@ -230,7 +235,8 @@ func (s *Store) SaveTask(ctx context.Context, t tasks.Task) (ok bool, err error)
 		set, args = set+`, input = ?`, append(args, []byte(t.Input))
 	}
 	err = s.db.InTx(ctx, "task "+t.ID, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE tasks SET `+set+` WHERE id = ? AND version = ?`, append(args[:len(args):len(args)], t.ID, t.Version-1)...)
+		res, err := tx.ExecContext(ctx, `UPDATE tasks SET `+set+` WHERE id = ? AND version = ?`,
+			append(args[:len(args):len(args)], t.ID, t.Version-1)...)
 		if err != nil {
 			return err
 		}
@@ -243,7 +249,8 @@ func (s *Store) SaveTask(ctx context.Context, t tasks.Task) (ok bool, err error)
 
 // OpenTasks returns what a gateway carries.
 func (s *Store) OpenTasks(ctx context.Context, gateway string) ([]tasks.Task, error) {
-	rows, err := s.db.SQL().QueryContext(ctx, `SELECT `+columns+`, history, result FROM tasks WHERE ended = 0 AND gateway = ? ORDER BY updated`, gateway)
+	rows, err := s.db.SQL().QueryContext(ctx, `SELECT `+columns+
+		`, history, result FROM tasks WHERE ended = 0 AND gateway = ? ORDER BY updated`, gateway)
 	if err != nil {
 		return nil, err
 	}

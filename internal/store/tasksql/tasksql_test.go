@@ -22,7 +22,8 @@ func at(n int) time.Time { return time.Date(2026, 3, 1, 10, 0, n, 123456789, tim
 
 func task(id, owner string, n int) tasks.Task {
 	return tasks.Task{
-		ID: id, Kind: tasks.KindCall, Owner: owner, State: tasks.Submitted, Surface: "a2a", Context: "c", Created: at(n), Updated: at(n), Expires: at(n + 100),
+		ID: id, Kind: tasks.KindCall, Owner: owner, State: tasks.Submitted, Surface: "a2a", Context: "c", Created: at(n), Updated: at(n),
+		Expires: at(n + 100),
 		Version: 1, Gateway: "g", Keep: time.Hour, Input: json.RawMessage(`{"n":9007199254740993,"s":"\ud800"}`),
 		Call:    tasks.Call{Target: capability.Target{Action: "fs.list", Select: capability.Selector{"provider": "x"}}, Timeout: time.Minute},
 		History: []json.RawMessage{json.RawMessage(`{"a":1.10}`)},
@@ -54,7 +55,8 @@ func contract(t *testing.T, open func(t *testing.T) *tasksql.Store) {
 			t.Error("the same version was written twice", err)
 		}
 		got, _, err = s.Task(t.Context(), in.ID)
-		if err != nil || string(got.Result) != "\"\xff\"" || len(got.Input) != 0 || got.Error.Reason != "because" || string(got.Requests[0].Params) != `{"message":"x"}` {
+		if err != nil || string(got.Result) != "\"\xff\"" || len(got.Input) != 0 || got.Error.Reason != "because" ||
+			string(got.Requests[0].Params) != `{"message":"x"}` {
 			t.Errorf("%+v %v", got, err)
 		}
 		if _, ok, err := s.Task(t.Context(), "tsk_2"); ok || err != nil {

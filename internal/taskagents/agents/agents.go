@@ -225,17 +225,21 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	const op = "tasks.spawn"
 	name, ok := programs.Normalise(req.AgentType)
 	if !ok {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", req.AgentType).With(programs.ReasonUnknownAgent, "agent types are "+accepted())
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q",
+			req.AgentType).With(programs.ReasonUnknownAgent, "agent types are "+accepted())
 	}
 	var m meta
 	if len(req.Metadata) > 0 && json.Unmarshal(req.Metadata, &m) != nil {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object whose label, threadId, roomId and repo are texts").With("bad_metadata", "")
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op,
+			"metadata is not an object whose label, threadId, roomId and repo are texts").With("bad_metadata", "")
 	}
 	if len(req.Custom) > maxCustom || len(req.Memory) > maxMemory {
-		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom, maxMemory>>10)
+		return Info{}, capability.Errorf(capability.CodeTooLarge, op, "at most %d variables and %d KiB of memory can be given", maxCustom,
+			maxMemory>>10)
 	}
 	if req.Mode != "" && req.Mode != sessions.InPTY && req.Mode != sessions.Structured {
-		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", req.Mode).With("bad_mode", "use pty, or structured for a program that has a protocol")
+		return Info{}, capability.Errorf(capability.CodeInvalidInput, op, "there is no mode %.60q", req.Mode).With("bad_mode",
+			"use pty, or structured for a program that has a protocol")
 	}
 	if err := a.cfg.Sessions.Room(); err != nil {
 		return Info{}, err
@@ -249,7 +253,10 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 		return Info{}, err
 	}
 	id := sessions.NewID()
-	g := &agent{owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task, memory: req.Memory}
+	g := &agent{
+		owner: by.ID, preset: req.Preset, framework: name, keep: m.Keep, structured: req.Mode == sessions.Structured, task: req.Task,
+		memory: req.Memory,
+	}
 	made := false
 	if g.workdir, made, err = a.place(id, req.Workdir, cmp.Or(m.Label, req.Name)); err != nil {
 		return Info{}, err
@@ -277,7 +284,9 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 }
 
 // prepared carries out the plan of a session and starts it.
-func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *detect.File, req Request, m meta) (sessions.Live, error) {
+func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *detect.File,
+	req Request, m meta,
+) (sessions.Live, error) {
 	state := filepath.Join(a.folder(), id)
 	err := os.MkdirAll(state, 0o700)
 	if err == nil {
@@ -297,7 +306,8 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	plan, err := programs.Build(programs.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
 		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
-		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model, Provider: req.Provider, BaseURL: req.BaseURL,
+		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
+		Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,
 	})
 	if err != nil {
@@ -313,8 +323,10 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	spec := sessions.Spec{
 		ID: id, Name: cmp.Or(req.Name, m.Label), AgentType: req.AgentType, Framework: g.framework, Version: program.Version, Rules: rules,
 		Argv: plan.Argv, Env: plan.Env, Dir: g.workdir, HangUp: g.framework == programs.Shell, Cols: req.Cols, Rows: req.Rows,
-		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata, ResumeToken: plan.ResumeToken,
-		Mask: g.mask, Answers: startAnswers(g.framework, g.preset), Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
+		Task: plan.FirstInput, TaskInArgv: plan.TaskInArgv, PostReady: plan.DeliverDelay, ThreadID: m.ThreadID, Metadata: req.Metadata,
+		ResumeToken: plan.ResumeToken,
+		Mask:        g.mask, Answers: startAnswers(g.framework, g.preset),
+		Cleanup: func() error { return a.undo(context.WithoutCancel(ctx), id, m.end()) },
 	}
 	a.mu.Lock()
 	a.running[id] = g
@@ -382,7 +394,8 @@ func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Res
 		if i >= 0 && list[i].InstallCommand != "" {
 			hint = "install it with: " + list[i].InstallCommand
 		}
-		return preflight.Result{}, capability.Errorf(capability.CodeUnavailable, "tasks.spawn", "%s is not installed on this machine", name).With("agent_not_installed", hint)
+		return preflight.Result{}, capability.Errorf(capability.CodeUnavailable, "tasks.spawn", "%s is not installed on this machine",
+			name).With("agent_not_installed", hint)
 	}
 	return list[i], nil
 }
@@ -395,7 +408,8 @@ func (a *Agents) place(id, asked, label string) (dir string, made bool, err erro
 		dir, err = a.cfg.Scratch.Create(id, label)
 		return dir, true, err
 	}
-	outside := capability.Errorf(capability.CodeDenied, op, "the folder %.200q does not exist or is outside of those that agents may work in", asked).
+	outside := capability.Errorf(capability.CodeDenied, op, "the folder %.200q does not exist or is outside of those that agents may work in",
+		asked).
 		With("workdir_outside_allowed", "allow it in the configuration, or leave workdir out: then a folder is made")
 	if !filepath.IsAbs(asked) {
 		return "", false, outside

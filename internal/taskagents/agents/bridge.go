@@ -71,7 +71,8 @@ func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
 	i := s.Info()
 	m := metaOf(i.Metadata)
 	c = ParentContext{
-		SessionID: id, Label: i.Name, Workdir: g.workdir, Repo: m.Repo, AgentType: g.framework, OriginalTask: g.task, Creator: g.owner, ThreadID: i.ThreadID, RoomID: m.RoomID,
+		SessionID: id, Label: i.Name, Workdir: g.workdir, Repo: m.Repo, AgentType: g.framework, OriginalTask: g.task, Creator: g.owner,
+		ThreadID: i.ThreadID, RoomID: m.RoomID,
 	}
 	c.Constraints.Preset, c.Constraints.AllowedRoots = g.preset, []string{g.workdir}
 	c.Swarm.Siblings, c.Swarm.Decisions = []Peer{}, []PeerDecision{}

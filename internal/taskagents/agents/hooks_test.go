@@ -64,7 +64,8 @@ func TestWhoIsAskedForAPermission(t *testing.T) {
 	type asker = func(context.Context, string, string, json.RawMessage, permit.Decision) (permit.Decision, bool)
 	answer := func(e permit.Effect, ok bool) asker {
 		return func(_ context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
-			if session != oneSession || tool != "Write" || !strings.Contains(string(input), "a.txt") || d.Effect != permit.Ask || d.Category != programs.FileWrite {
+			if session != oneSession || tool != "Write" || !strings.Contains(string(input), "a.txt") || d.Effect != permit.Ask ||
+				d.Category != programs.FileWrite {
 				t.Errorf("it was asked about %s %s %s %+v", session, tool, input, d)
 			}
 			return permit.Decision{Effect: e, Rule: "coordinator", Reason: "because"}, ok
@@ -102,7 +103,9 @@ func TestWhoIsAskedForAPermission(t *testing.T) {
 
 func TestWhoeverIsAskedHas55Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, r := service(t, "standard", false, Config{Ask: func(ctx context.Context, _, _ string, _ json.RawMessage, _ permit.Decision) (permit.Decision, bool) {
+		a, r := service(t, "standard", false, Config{Ask: func(ctx context.Context, _, _ string, _ json.RawMessage,
+			_ permit.Decision,
+		) (permit.Decision, bool) {
 			<-ctx.Done()
 			return permit.Decision{Effect: permit.Allow}, true
 		}})
@@ -116,7 +119,11 @@ func TestWhoeverIsAskedHas55Seconds(t *testing.T) {
 
 func TestADecisionIsToldOnce(t *testing.T) {
 	var heard []string
-	a, _ := service(t, "standard", false, Config{Decided: func(_ context.Context, session, text string) { heard = append(heard, session+" "+text) }})
+	a, _ := service(t, "standard", false, Config{Decided: func(_ context.Context, session,
+		text string,
+	) {
+		heard = append(heard, session+" "+text)
+	}})
 	for range 2 {
 		a.hook(t, `{"event":"decision","sessionId":"`+oneSession+`","data":{"text":"use tabs  because\nthey are short"}}`)
 	}

@@ -30,7 +30,10 @@ func TestAConversationBelongsToOneSession(t *testing.T) {
 	if older.token != "conversation-1" {
 		t.Errorf("it is called %q", older.token)
 	}
-	for token, want := range map[string]string{"conversation-1": older.kept, "conversation-2": newer.kept, "../pty-1-0a": filepath.Join(a.kept(), "pty-3-0a")} {
+	for token, want := range map[string]string{
+		"conversation-1": older.kept, "conversation-2": newer.kept,
+		"../pty-1-0a": filepath.Join(a.kept(), "pty-3-0a"),
+	} {
 		if dir, err := a.keepFolder("pty-3-0a", token); dir != want || err != nil {
 			t.Errorf("%s: %s %v", token, dir, err)
 		}

@@ -88,5 +88,6 @@ func (a *Agents) Recording(id string) (io.ReadCloser, error) {
 	if a.cfg.Record {
 		hint = "sessions in terminals are recorded, and the last 100 recordings are kept"
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "tasks.recording", "there is no recording of session %.64q", id).With("no_recording", hint)
+	return nil, capability.Errorf(capability.CodeNotFound, "tasks.recording", "there is no recording of session %.64q",
+		id).With("no_recording", hint)
 }

@@ -107,7 +107,10 @@ func ReadReport(data []byte) (Report, error) {
 	if event == "" {
 		return Report{}, capability.Errorf(capability.CodeInvalidInput, op, "the body has neither hook_event_name nor event").With("no_event", "")
 	}
-	r := Report{Kind: Unknown, Event: clip(event, maxName), Session: clip(b.Session, maxName), Token: clip(b.SessionID, maxName), Cwd: clip(b.Cwd, maxPath), Transcript: clip(b.Transcript, maxPath)}
+	r := Report{
+		Kind: Unknown, Event: clip(event, maxName), Session: clip(b.Session, maxName), Token: clip(b.SessionID, maxName),
+		Cwd: clip(b.Cwd, maxPath), Transcript: clip(b.Transcript, maxPath),
+	}
 	if r.Token == "" {
 		r.Token = clip(b.ThreadID, maxName)
 	}

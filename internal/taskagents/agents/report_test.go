@@ -121,11 +121,14 @@ func TestOtherBodies(t *testing.T) {
 		"a turn with work in the background": {`{"hook_event_name":"Stop","background_tasks":[{"id":1}]}`, "activity"},
 		"an item of the program's list":      {`{"hook_event_name":"TaskCompleted","task_id":"3"}`, "activity"},
 		"the whole task":                     {`{"hook_event_name":"TaskCompleted"}`, "complete"},
-		"a question":                         {`{"hook_event_name":"Notification","notification_type":"elicitation_dialog","message":"which?"}`, "waiting"},
-		"a notification without effect":      {`{"hook_event_name":"Notification","notification_type":"auth_success"}`, "note"},
-		"compaction":                         {`{"hook_event_name":"PreCompact"}`, "activity"},
-		"a decision":                         {`{"event":"decision","sessionId":"pty-1-a","data":{"text":" use\n tabs "}}`, "decision"},
-		"something new":                      {`{"hook_event_name":"Teleported"}`, "unknown"},
+		"a question": {
+			`{"hook_event_name":"Notification","notification_type":"elicitation_dialog","message":"which?"}`,
+			"waiting",
+		},
+		"a notification without effect": {`{"hook_event_name":"Notification","notification_type":"auth_success"}`, "note"},
+		"compaction":                    {`{"hook_event_name":"PreCompact"}`, "activity"},
+		"a decision":                    {`{"event":"decision","sessionId":"pty-1-a","data":{"text":" use\n tabs "}}`, "decision"},
+		"something new":                 {`{"hook_event_name":"Teleported"}`, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := agents.ReadReport([]byte(c.body))
@@ -152,7 +155,10 @@ func TestOtherBodies(t *testing.T) {
 	if err != nil || len([]rune(r.Text)) != 2000 {
 		t.Errorf("err = %v, want nil; len([]rune(r.Text)) = %v, want 2000; len(r.Text) = %v", err, len([]rune(r.Text)), len(r.Text))
 	}
-	for name, want := range map[string]string{"billing_error": "billing", "rate_limit": "rate_limit", "Overloaded Error\n": "overloadederror", "": "unknown", "💥": "unknown"} {
+	for name, want := range map[string]string{
+		"billing_error": "billing", "rate_limit": "rate_limit", "Overloaded Error\n": "overloadederror",
+		"": "unknown", "💥": "unknown",
+	} {
 		body, _ := json.Marshal(map[string]string{"hook_event_name": "StopFailure", "error": name})
 		if r, err := agents.ReadReport(body); err != nil || r.Failure != want || r.Fact.Phase != "failed:"+want {
 			t.Errorf("%q: %+v %v", name, r, err)
@@ -205,7 +211,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(r.Event) > 128 || len(r.Tool) > 128 || len(r.Token) > 128 || len([]rune(r.Text)) > 2000 || r.Kind == agents.Complete && r.Fact == nil {
+		if len(r.Event) > 128 || len(r.Tool) > 128 || len(r.Token) > 128 || len([]rune(r.Text)) > 2000 || r.Kind == agents.Complete &&
+			r.Fact == nil {
 			t.Errorf("%+v", r)
 		}
 		for _, v := range []agents.Verdict{{}, {Allow: true}, {Deny: true, Reason: r.Tool}} {

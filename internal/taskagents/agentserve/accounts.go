@@ -48,7 +48,9 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 	handle("GET", "/settings", func(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 		return answer(w, http.StatusOK, s.Accounts.Settings(r.Context()), nil)
 	})
-	handle("PATCH", "/settings", posted(http.StatusOK, nil, func(r *http.Request, who capability.Principal, c choice.SettingsChange) (Settings, error) {
+	handle("PATCH", "/settings", posted(http.StatusOK, nil, func(r *http.Request, who capability.Principal,
+		c choice.SettingsChange,
+	) (Settings, error) {
 		if err := s.Accounts.ChangeSettings(r.Context(), who, c); err != nil {
 			return Settings{}, err
 		}

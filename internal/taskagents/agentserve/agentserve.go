@@ -144,7 +144,9 @@ func answer[Out any](w http.ResponseWriter, status int, v Out, err error) error 
 
 // posted handles a request with a body, which may be missing. If ready is set, it is asked
 // before the body is decoded.
-func posted[In, Out any](status int, ready func() error, do func(r *http.Request, by capability.Principal, in In) (Out, error)) httpapi.Handler {
+func posted[In, Out any](status int, ready func() error, do func(r *http.Request, by capability.Principal, in In) (Out,
+	error),
+) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request, by capability.Principal) error {
 		body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
 		if err != nil {
@@ -180,7 +182,8 @@ func (s *Surface) presets(w http.ResponseWriter, _ *http.Request, _ capability.P
 func frameworkNamed(text string) (programs.Name, error) {
 	name, ok := programs.Normalise(text)
 	if !ok {
-		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q", text).With(programs.ReasonUnknownAgent, "list them with: junctor frameworks list")
+		return "", capability.Errorf(capability.CodeInvalidInput, "tasks", "there is no agent type %.60q",
+			text).With(programs.ReasonUnknownAgent, "list them with: junctor frameworks list")
 	}
 	return name, nil
 }

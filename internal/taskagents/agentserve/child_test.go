@@ -81,7 +81,10 @@ func surface(t *testing.T) (http.Handler, *people, map[string]string) {
 		t.Fatal(err)
 	}
 	tokens := map[string]string{}
-	for name, role := range map[string]capability.Role{mine: capability.RoleTask, other: capability.RoleTask, ended: capability.RoleTask, "admin": capability.RoleAdmin} {
+	for name, role := range map[string]capability.Role{
+		mine: capability.RoleTask, other: capability.RoleTask, ended: capability.RoleTask,
+		"admin": capability.RoleAdmin,
+	} {
 		_, v, err := p.CreateToken(t.Context(), capability.Principal{ID: "test"}, policy.TokenRequest{Role: role, Name: name})
 		if err != nil {
 			t.Fatal(err)

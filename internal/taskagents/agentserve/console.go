@@ -99,7 +99,10 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	conn.SetReadLimit(consoleMessage)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	v := &viewer{console: s.Console, conn: conn, who: who.ID + " " + r.RemoteAddr, next: map[string]uint64{}, binary: map[string]bool{}, rest: map[string][]byte{}, orders: make(chan order)}
+	v := &viewer{
+		console: s.Console, conn: conn, who: who.ID + " " + r.RemoteAddr, next: map[string]uint64{}, binary: map[string]bool{},
+		rest: map[string][]byte{}, orders: make(chan order),
+	}
 	heard := s.Console.Subscribe()
 	defer heard.Close()
 	news := make(chan sessions.Event)
@@ -191,7 +194,8 @@ func (v *viewer) do(ctx context.Context, o order) error {
 	switch o.Type {
 	case "subscribe":
 		if len(v.next) >= maxWatched {
-			return capability.Errorf(capability.CodeOverloaded, "console", "one connection watches %d sessions at most", maxWatched).With("too_many_sessions", "")
+			return capability.Errorf(capability.CodeOverloaded, "console", "one connection watches %d sessions at most",
+				maxWatched).With("too_many_sessions", "")
 		}
 		v.binary[o.Session] = o.Base64
 		err := v.show(ctx, o.Session)
@@ -220,7 +224,8 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		go func() { // it may wait for the program for as long as that takes
 			outcome, err := v.say(ctx, o.Session, o.Text)
 			if err == nil && outcome != "delivered" {
-				err = capability.Errorf(capability.CodeConflict, "console", "the message was %s", strings.ReplaceAll(outcome, "_", " ")).With(outcome, "")
+				err = capability.Errorf(capability.CodeConflict, "console", "the message was %s", strings.ReplaceAll(outcome, "_", " ")).With(outcome,
+					"")
 			}
 			if err != nil {
 				_ = v.obey(ctx, order{Type: "failed", Session: o.Session, Text: err.Error()})
@@ -244,7 +249,8 @@ func (v *viewer) do(ctx context.Context, o order) error {
 	case "control":
 		return v.control(o.Session, o.Take)
 	}
-	return capability.Errorf(capability.CodeInvalidInput, "console", "a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
+	return capability.Errorf(capability.CodeInvalidInput, "console",
+		"a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
 }
 
 // terminal finds a session that a client wants to type into. One without a terminal is

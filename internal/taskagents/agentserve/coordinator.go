@@ -77,8 +77,10 @@ type taskView struct {
 
 func viewOf(s row.Session) taskView {
 	return taskView{
-		ThreadID: s.ThreadID, NodeID: row.Meta(s.Metadata, "taskNodeId"), SessionID: s.SessionID, AgentType: s.Framework, Label: s.Label, OriginalTask: s.OriginalTask,
-		Workdir: s.Workdir, Repo: s.Repo, Status: s.Status, Decisions: s.DecisionCount, AutoResolved: s.AutoResolvedCount, Summary: s.CompletionSummary, LastActivity: s.LastActivityAt,
+		ThreadID: s.ThreadID, NodeID: row.Meta(s.Metadata, "taskNodeId"), SessionID: s.SessionID, AgentType: s.Framework, Label: s.Label,
+		OriginalTask: s.OriginalTask,
+		Workdir:      s.Workdir, Repo: s.Repo, Status: s.Status, Decisions: s.DecisionCount, AutoResolved: s.AutoResolvedCount,
+		Summary: s.CompletionSummary, LastActivity: s.LastActivityAt,
 	}
 }
 
@@ -213,10 +215,11 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("POST", "/threads", posted(http.StatusCreated, nil, s.create))
 	handle("POST", "/threads/{thread}/control", posted(http.StatusOK, nil, s.control))
 	for _, action := range []launch.Operation{"archive", "reopen"} {
-		handle("POST", "/threads/{thread}/"+string(action), posted(http.StatusOK, nil, func(r *http.Request, by capability.Principal, in controlRequest) (controlled, error) {
-			in.Action = action
-			return s.control(r, by, in)
-		}))
+		handle("POST", "/threads/{thread}/"+string(action), posted(http.StatusOK, nil,
+			func(r *http.Request, by capability.Principal, in controlRequest) (controlled, error) {
+				in.Action = action
+				return s.control(r, by, in)
+			}))
 	}
 	handle("POST", "/confirm/{session}", posted(http.StatusOK, nil, s.confirm))
 	handle("POST", "/supervision", posted(http.StatusOK, nil, s.supervise))
@@ -265,8 +268,10 @@ func (s *Surface) coordinatorStatus(w http.ResponseWriter, r *http.Request, _ ca
 	}
 	state := s.Choice.State(ctx, choice.Task{})
 	return answer(w, http.StatusOK, coordinatorStatus{
-		SupervisionLevel: s.Supervisor.Level(""), TaskCount: len(live), Tasks: live, RecentTasks: recent, TaskThreadCount: total, TaskThreads: list,
-		PendingConfirmations: len(pending), PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason, Frameworks: state.Frameworks,
+		SupervisionLevel: s.Supervisor.Level(""), TaskCount: len(live), Tasks: live, RecentTasks: recent, TaskThreadCount: total,
+		TaskThreads:          list,
+		PendingConfirmations: len(pending), PreferredType: state.Preferred.ID, PreferredReason: state.Preferred.Reason,
+		Frameworks: state.Frameworks,
 	}, nil)
 }
 
@@ -291,7 +296,8 @@ func (s *Surface) snapshot(ctx context.Context) (snapshot, error) {
 
 func (s *Surface) create(r *http.Request, by capability.Principal, in createRequest) (launch.Created, error) {
 	t := launch.Task{
-		Title: in.Title, Request: in.Task, Kind: in.Kind, Repo: in.Repo, BaseBranch: in.BaseBranch, Workdir: in.Workdir, Brief: in.Brief, Memory: in.Memory, Preset: in.Preset,
+		Title: in.Title, Request: in.Task, Kind: in.Kind, Repo: in.Repo, BaseBranch: in.BaseBranch, Workdir: in.Workdir, Brief: in.Brief,
+		Memory: in.Memory, Preset: in.Preset,
 		Criteria: in.Criteria, Validator: in.Validator, RoomID: in.RoomID, WorldID: in.WorldID, UserID: in.UserID, Metadata: in.Metadata,
 	}
 	for _, p := range in.Agents {
@@ -309,8 +315,9 @@ func filter(q url.Values) (f threads.Filter, err error) {
 		return capability.Errorf(capability.CodeInvalidInput, "coordinator.threads", "%s is %s", name, want)
 	}
 	f = threads.Filter{
-		Kind: row.ThreadKind(q.Get("kind")), RoomID: q.Get("roomId"), WorldID: q.Get("worldId"), OwnerUserID: q.Get("ownerUserId"), ScenarioID: q.Get("scenarioId"),
-		BatchID: q.Get("batchId"), Search: q.Get("search"), Archived: q.Get("includeArchived") == "true",
+		Kind: row.ThreadKind(q.Get("kind")), RoomID: q.Get("roomId"), WorldID: q.Get("worldId"), OwnerUserID: q.Get("ownerUserId"),
+		ScenarioID: q.Get("scenarioId"),
+		BatchID:    q.Get("batchId"), Search: q.Get("search"), Archived: q.Get("includeArchived") == "true",
 	}
 	for _, text := range append(q["status"], strings.Split(q.Get("statuses"), ",")...) {
 		if text != "" {
@@ -370,7 +377,8 @@ func selection(q url.Values) (sel threads.Selection, err error) {
 		for name := range strings.SplitSeq(q.Get("fields"), ",") {
 			f := threads.Field(strings.TrimSpace(name))
 			if !slices.Contains(threads.Fields(), f) {
-				return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "a thread has no field %.40q", f).With("unknown_field", "")
+				return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "a thread has no field %.40q",
+					f).With("unknown_field", "")
 			}
 			sel.Fields = append(sel.Fields, f)
 		}
@@ -378,7 +386,8 @@ func selection(q url.Values) (sel threads.Selection, err error) {
 	if text := q.Get("transcriptLimit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "transcriptLimit is a number from 1 to %d", threads.MaxTranscript)
+			return sel, capability.Errorf(capability.CodeInvalidInput, "coordinator.thread", "transcriptLimit is a number from 1 to %d",
+				threads.MaxTranscript)
 		}
 		sel.Transcripts = min(n, threads.MaxTranscript)
 	}

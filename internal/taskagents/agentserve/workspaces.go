@@ -134,7 +134,8 @@ func (s *Surface) provision(r *http.Request, _ capability.Principal, in provisio
 	req := workspace.Request{Repo: in.Repo, BaseBranch: in.BaseBranch, BranchName: in.Branch, Label: in.Label}
 	if in.Worktree {
 		if in.Parent == "" {
-			return workspace.Workspace{}, capability.Errorf(capability.CodeInvalidInput, "workspace", "a worktree needs parentWorkspaceId").With("missing_parent", "provision a clone first")
+			return workspace.Workspace{}, capability.Errorf(capability.CodeInvalidInput, "workspace",
+				"a worktree needs parentWorkspaceId").With("missing_parent", "provision a clone first")
 		}
 		req.Repo, req.Parent = "", in.Parent
 	}
@@ -171,7 +172,8 @@ func (s *Surface) push(r *http.Request, _ capability.Principal, in pushRequest) 
 }
 
 func (s *Surface) pull(r *http.Request, _ capability.Principal, in pullRequest) (forge.Pull, error) {
-	return s.Workspaces.OpenPull(r.Context(), r.PathValue("id"), forge.PullRequest{Title: in.Title, Body: in.Body, Base: in.Base, Draft: in.Draft})
+	return s.Workspaces.OpenPull(r.Context(), r.PathValue("id"),
+		forge.PullRequest{Title: in.Title, Body: in.Body, Base: in.Base, Draft: in.Draft})
 }
 
 func (s *Surface) finalize(r *http.Request, _ capability.Principal, in finalizeRequest) (workspace.Finalized, error) {
@@ -298,10 +300,11 @@ func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 		},
 		"delete": func(session, _ string) (*workspace.ScratchRecord, error) { return nil, s.Scratch.Delete(session) },
 	} {
-		mux.Handle("POST "+base+"/{id}/scratch/"+verb, s.guard(posted(http.StatusOK, nil, func(r *http.Request, _ capability.Principal, in decideRequest) (decided, error) {
-			rec, err := decide(r.PathValue("id"), in.Name)
-			return decided{rec, true}, err
-		})))
+		mux.Handle("POST "+base+"/{id}/scratch/"+verb, s.guard(posted(http.StatusOK, nil,
+			func(r *http.Request, _ capability.Principal, in decideRequest) (decided, error) {
+				rec, err := decide(r.PathValue("id"), in.Name)
+				return decided{rec, true}, err
+			})))
 	}
 }
 

@@ -64,7 +64,10 @@ func TestScores(t *testing.T) {
 			programs.Claude,
 		},
 		"a subscription that works": {
-			choice.Input{Task: choice.Task{Text: "hello"}, Subscription: "anthropic-subscription", Candidates: []choice.Candidate{{Name: programs.Claude, Installed: true, AuthReady: true, SubscriptionReady: true}}},
+			choice.Input{
+				Task: choice.Task{Text: "hello"}, Subscription: "anthropic-subscription",
+				Candidates: []choice.Candidate{{Name: programs.Claude, Installed: true, AuthReady: true, SubscriptionReady: true}},
+			},
 			map[programs.Name]int{programs.Claude: 77 + 8 + 18, programs.Codex: -100 - 25 + 20},
 			programs.Claude,
 		},
@@ -79,27 +82,51 @@ func TestScores(t *testing.T) {
 			programs.Pi, // .6*.55*18 + .1*.5*16 + .1*.55*14 + .05*.5*12 + .15*.5*14 + .05*.35*14 + .1*.5*10 + .25*.5*10 = 10.855
 		},
 		"what it did before": { // .75*14 - .25*12 + .5*(4+1) = 10, for fast is .25
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Claude: {Spawned: 4, Completed: 3, StallCount: 1, AvgCompletionMs: 60_000}}}},
+			choice.Input{
+				Task: choice.Task{Text: "hello"}, Candidates: everything(),
+				Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Claude: {
+					Spawned: 4, Completed: 3, StallCount: 1,
+					AvgCompletionMs: 60_000,
+				}}},
+			},
 			map[programs.Name]int{programs.Claude: 87, programs.Codex: 78},
 			programs.Claude,
 		},
 		"slow, at most 8 less": { // 14 - 8
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Claude: {Spawned: 1, Completed: 1, AvgCompletionMs: 1e9}, programs.Codex: {StallCount: 5}}}},
+			choice.Input{
+				Task: choice.Task{Text: "hello"}, Candidates: everything(),
+				Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{
+					programs.Claude: {Spawned: 1, Completed: 1, AvgCompletionMs: 1e9},
+					programs.Codex:  {StallCount: 5},
+				}},
+			},
 			map[programs.Name]int{programs.Claude: 77 + 6, programs.Codex: 78},
 			programs.Claude,
 		},
 		"never completed": { // -2*12, and no speed
-			choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Codex: {Spawned: 1, StallCount: 2}}}},
+			choice.Input{
+				Task: choice.Task{Text: "hello"}, Candidates: everything(),
+				Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{programs.Codex: {Spawned: 1, StallCount: 2}}},
+			},
 			map[programs.Name]int{programs.Claude: 77, programs.Codex: 78 - 24},
 			programs.Claude,
 		},
 		"out of use": {
-			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Default: programs.Codex, Fixed: true, Now: now(), Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {Until: now().Add(time.Second), Reason: "credit balance"}}}},
+			choice.Input{
+				Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Default: programs.Codex, Fixed: true, Now: now(),
+				Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {
+					Until:  now().Add(time.Second),
+					Reason: "credit balance",
+				}}},
+			},
 			map[programs.Name]int{programs.Codex: 108 - 80},
 			programs.Claude,
 		},
 		"in use again": {
-			choice.Input{Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Now: now(), Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {Until: now()}}}},
+			choice.Input{
+				Task: choice.Task{Text: fix, Repo: true}, Candidates: everything(), Now: now(),
+				Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Codex: {Until: now()}}},
+			},
 			map[programs.Name]int{programs.Codex: 108},
 			programs.Codex,
 		},
@@ -107,7 +134,11 @@ func TestScores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := choice.Choose(tt.in)
-			if diff := cmp.Diff(tt.want, scores(got), cmpopts.IgnoreMapEntries(func(n programs.Name, _ int) bool { _, asked := tt.want[n]; return !asked })); diff != "" {
+			if diff := cmp.Diff(tt.want, scores(got), cmpopts.IgnoreMapEntries(func(n programs.Name, _ int) bool {
+				_,
+					asked := tt.want[n]
+				return !asked
+			})); diff != "" {
 				t.Errorf(`diff = %q, want ""`, diff)
 			}
 			if got.Preferred.ID != tt.best || got.Preferred.Reason == "" {
@@ -135,16 +166,23 @@ func TestWhoIsPreferred(t *testing.T) {
 		want   programs.Name
 		reason string
 	}{
-		"fixed, though another fits better":        {fixed(choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()}, programs.Gemini), programs.Gemini, "default"},
+		"fixed, though another fits better": {fixed(choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything()},
+			programs.Gemini), programs.Gemini, "default"},
 		"fixed, and not usable":                    {fixed(only(loggedOut, pi), programs.Codex), programs.Pi, "fits best"},
 		"fixed without a default":                  {fixed(only(pi), ""), programs.Pi, "fits best"},
 		"a usable one before one that is not":      {only(loggedOut, pi), programs.Pi, "fits best"},
 		"an installed one where nothing is usable": {only(loggedOut), programs.Codex, "not logged in"},
 		"nothing installed":                        {only(), programs.Codex, "no agent's program is installed"},
-		"a program that takes no tasks":            {only(choice.Candidate{Name: programs.Shell, Installed: true, AuthReady: true}, pi), programs.Pi, "fits best"},
-		"equals": {choice.Input{Task: choice.Task{Text: "hello"}, Candidates: everything(), Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{
-			programs.Claude: {Spawned: 14, Completed: 1, AvgCompletionMs: 120_000}, // one more, as many as Codex
-		}}}, programs.Claude, "fits best"},
+		"a program that takes no tasks": {
+			only(choice.Candidate{Name: programs.Shell, Installed: true, AuthReady: true}, pi),
+			programs.Pi, "fits best",
+		},
+		"equals": {choice.Input{
+			Task: choice.Task{Text: "hello"}, Candidates: everything(),
+			Book: choice.Snapshot{Metrics: map[programs.Name]choice.Metrics{
+				programs.Claude: {Spawned: 14, Completed: 1, AvgCompletionMs: 120_000}, // one more, as many as Codex
+			}},
+		}, programs.Claude, "fits best"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,13 +199,19 @@ func TestSignals(t *testing.T) {
 		task choice.Task
 		want choice.Signals
 	}{
-		"whole words only":     {choice.Task{Text: "encoded prefixes, testing, deployment, planner"}, choice.Signals{.6, .1, .1, .05, .15, .05, .1, .25}},
-		"in any case":          {choice.Task{Text: "DEPLOY"}, choice.Signals{.2, .1, .1, 1, .15, .05, .1, .15}},
-		"ops before planning":  {choice.Task{Text: "plan the ci/cd"}, choice.Signals{.2, .1, .75, 1, .15, .05, .1, .15}},
-		"planning":             {choice.Task{Text: "a roadmap to implement"}, choice.Signals{.7, .1, 1, .05, .15, .05, .1, .15}},
-		"both is coding":       {choice.Task{Text: "research and implement"}, choice.Signals{1, .7, .1, .05, .15, .05, .1, .25}},
-		"words in two parts":   {choice.Task{Text: "look\n into the pull request"}, choice.Signals{.2, 1, .1, .05, .15, .05, .7, .15}},
-		"what it has":          {choice.Task{Text: "x", Workdir: true, Criteria: true, Subtasks: 2}, choice.Signals{.75, .1, .1, .05, .3, .3, .1, .25}},
+		"whole words only": {
+			choice.Task{Text: "encoded prefixes, testing, deployment, planner"},
+			choice.Signals{.6, .1, .1, .05, .15, .05, .1, .25},
+		},
+		"in any case":         {choice.Task{Text: "DEPLOY"}, choice.Signals{.2, .1, .1, 1, .15, .05, .1, .15}},
+		"ops before planning": {choice.Task{Text: "plan the ci/cd"}, choice.Signals{.2, .1, .75, 1, .15, .05, .1, .15}},
+		"planning":            {choice.Task{Text: "a roadmap to implement"}, choice.Signals{.7, .1, 1, .05, .15, .05, .1, .15}},
+		"both is coding":      {choice.Task{Text: "research and implement"}, choice.Signals{1, .7, .1, .05, .15, .05, .1, .25}},
+		"words in two parts":  {choice.Task{Text: "look\n into the pull request"}, choice.Signals{.2, 1, .1, .05, .15, .05, .7, .15}},
+		"what it has": {
+			choice.Task{Text: "x", Workdir: true, Criteria: true, Subtasks: 2},
+			choice.Signals{.75, .1, .1, .05, .3, .3, .1, .25},
+		},
 		"mixed, as it is told": {choice.Task{Text: "x", Kind: "mixed"}, choice.Signals{.45, .35, .35, .3, .15, .05, .1, .15}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +300,8 @@ func TestABookThatCannotBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.err = errors.New("no disk")
-	if err := book.Record(t.Context(), programs.Pi, choice.Event{Spawned: true}); capability.CodeOf(err) != capability.CodeFailed || book.Snapshot().Metrics[programs.Pi].Spawned != 1 {
+	if err := book.Record(t.Context(), programs.Pi, choice.Event{Spawned: true}); capability.CodeOf(err) != capability.CodeFailed ||
+		book.Snapshot().Metrics[programs.Pi].Spawned != 1 {
 		t.Errorf("%v %+v", err, book.Snapshot())
 	}
 }
@@ -271,29 +316,35 @@ func TestExhaustion(t *testing.T) {
 		kind, text string
 		until      time.Time // zero: it is not
 	}{
-		"insufficient credits":      {"", "Error: Insufficient credits.", half},
-		"insufficient_quota":        {"", `{"code":"insufficient_quota"}`, half},
-		"out of credits":            {"", "You are out of credits", half},
-		"credit balance":            {"", "Credit balance is too low", half},
-		"usage limit":               {"", "Usage limit reached", half},
-		"quota exceeded":            {"", "Quota exceeded for metric", half},
-		"exceeded your quota":       {"", "You exceeded your current quota, please check your plan", half},
-		"payment required":          {"", "402 Payment Required", half},
-		"status 402":                {"", "unexpected status 402", half},
-		"402 of something":          {"", "402 files changed in line 402", time.Time{}},
-		"by its kind":               {"billing_error", "", half},
-		"a rate limit by kind":      {"rate_limit", "try again in 90s", now().Add(90 * time.Second)},
-		"another kind":              {"authentication_failed", "Not logged in", time.Time{}},
-		"an ordinary failure":       {"", "the tests failed: retry in 5 minutes", time.Time{}},
-		"a limit of something":      {"", "limit the rate", time.Time{}},
-		"a second of the epoch":     {"", "Claude AI usage limit reached|1795362600", time.Unix(1795362600, 0)},
-		"this afternoon":            {"", "You've hit your session limit · resets 3pm", at(2026, 11, 22, 15, 0)},
-		"tomorrow":                  {"", "5-hour limit reached ∙ resets 2:30pm", at(2026, 11, 23, 14, 30)},
-		"in a zone":                 {"", "You've hit your usage limit · resets 11am (America/New_York)", at(2026, 11, 22, 16, 0)},
-		"in a zone that is none":    {"", "You've hit your usage limit · resets 11am (Nowhere/Here)", half},
-		"midnight":                  {"", "weekly limit reached, resets 12am", at(2026, 11, 23, 0, 0)},
-		"days and hours":            {"", "You've hit your usage limit. Upgrade, or try again in 3 days 4 hours 12 minutes.", now().Add(76*time.Hour + 12*time.Minute)},
-		"written closely":           {"", "Quota exceeded. Your quota will reset after 12h3m4s.", now().Add(12*time.Hour + 3*time.Minute + 4*time.Second)},
+		"insufficient credits":   {"", "Error: Insufficient credits.", half},
+		"insufficient_quota":     {"", `{"code":"insufficient_quota"}`, half},
+		"out of credits":         {"", "You are out of credits", half},
+		"credit balance":         {"", "Credit balance is too low", half},
+		"usage limit":            {"", "Usage limit reached", half},
+		"quota exceeded":         {"", "Quota exceeded for metric", half},
+		"exceeded your quota":    {"", "You exceeded your current quota, please check your plan", half},
+		"payment required":       {"", "402 Payment Required", half},
+		"status 402":             {"", "unexpected status 402", half},
+		"402 of something":       {"", "402 files changed in line 402", time.Time{}},
+		"by its kind":            {"billing_error", "", half},
+		"a rate limit by kind":   {"rate_limit", "try again in 90s", now().Add(90 * time.Second)},
+		"another kind":           {"authentication_failed", "Not logged in", time.Time{}},
+		"an ordinary failure":    {"", "the tests failed: retry in 5 minutes", time.Time{}},
+		"a limit of something":   {"", "limit the rate", time.Time{}},
+		"a second of the epoch":  {"", "Claude AI usage limit reached|1795362600", time.Unix(1795362600, 0)},
+		"this afternoon":         {"", "You've hit your session limit · resets 3pm", at(2026, 11, 22, 15, 0)},
+		"tomorrow":               {"", "5-hour limit reached ∙ resets 2:30pm", at(2026, 11, 23, 14, 30)},
+		"in a zone":              {"", "You've hit your usage limit · resets 11am (America/New_York)", at(2026, 11, 22, 16, 0)},
+		"in a zone that is none": {"", "You've hit your usage limit · resets 11am (Nowhere/Here)", half},
+		"midnight":               {"", "weekly limit reached, resets 12am", at(2026, 11, 23, 0, 0)},
+		"days and hours": {
+			"", "You've hit your usage limit. Upgrade, or try again in 3 days 4 hours 12 minutes.",
+			now().Add(76*time.Hour + 12*time.Minute),
+		},
+		"written closely": {
+			"", "Quota exceeded. Your quota will reset after 12h3m4s.",
+			now().Add(12*time.Hour + 3*time.Minute + 4*time.Second),
+		},
 		"a date":                    {"", "You've hit your usage limit. Try again at Nov 25th, 2026 3:14 PM.", at(2026, 11, 25, 15, 14)},
 		"a date that is too far":    {"", "usage limit reached, resets Jan 2, 9am", half},
 		"an instant":                {"", "quota exceeded, resets at 2026-11-22T18:00:00Z", at(2026, 11, 22, 18, 0)},

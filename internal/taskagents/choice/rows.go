@@ -57,6 +57,7 @@ func (r row) Load(ctx context.Context) (data []byte, err error) {
 
 // Save implements Store.
 func (r row) Save(ctx context.Context, data []byte) error {
-	_, err := r.db.ExecContext(ctx, `INSERT INTO task_state (name, doc) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET doc = excluded.doc`, r.name, data)
+	_, err := r.db.ExecContext(ctx, `INSERT INTO task_state (name, doc) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET doc = excluded.doc`,
+		r.name, data)
 	return err
 }

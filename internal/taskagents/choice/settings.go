@@ -255,13 +255,16 @@ func (c *SettingsChange) with(more SettingsChange) (out SettingsChange, err erro
 		}
 		return one("fixed", "ranked")(s)
 	}, "use fixed or ranked")
-	out.Preset = word("defaultApprovalPreset", c.Preset, more.Preset, one("readonly", "standard", "permissive", "autonomous"), "use readonly, standard, permissive or autonomous")
-	out.Credentials = word("llmProvider", c.Credentials, more.Credentials, one("subscription", "api_keys", "cloud"), "use subscription, api_keys or cloud")
+	out.Preset = word("defaultApprovalPreset", c.Preset, more.Preset, one("readonly", "standard", "permissive", "autonomous"),
+		"use readonly, standard, permissive or autonomous")
+	out.Credentials = word("llmProvider", c.Credentials, more.Credentials, one("subscription", "api_keys", "cloud"),
+		"use subscription, api_keys or cloud")
 	out.Models = maps.Clone(c.Models)
 	for name, m := range more.Models {
 		canonical, ok := program(name)
 		if !ok || canonical == "none" || canonical == string(programs.Shell) {
-			return out, capability.Errorf(capability.CodeInvalidInput, "task.settings", "models: %.60q is no program that has models", name).With("bad_setting", "")
+			return out, capability.Errorf(capability.CodeInvalidInput, "task.settings", "models: %.60q is no program that has models",
+				name).With("bad_setting", "")
 		}
 		if out.Models == nil {
 			out.Models = make(map[string]ModelChange)

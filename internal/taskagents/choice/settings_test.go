@@ -68,10 +68,12 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 	check := func(s *choice.Settings) {
 		t.Helper()
 		v := s.Now()
-		if v.DefaultType != programs.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" || v.Cols != 100 {
+		if v.DefaultType != programs.Claude || v.Strategy() != "ranked" || v.Preset != "readonly" || v.Credentials != "subscription" ||
+			v.Cols != 100 {
 			t.Errorf("%+v", v)
 		}
-		if d := cmp.Diff(map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}}, v.Models); d != "" {
+		if d := cmp.Diff(map[programs.Name]choice.Models{programs.Codex: {Powerful: "big", Fast: "tiny"}, programs.Claude: {Powerful: "huge"}},
+			v.Models); d != "" {
 			t.Errorf(`d = %q, want ""`, d)
 		}
 	}
@@ -82,10 +84,14 @@ func TestWhatIsSetCoversTheConfigurationAndSurvivesARestart(t *testing.T) {
 		t.Error("the configuration was changed")
 	}
 	// A part alone changes; the empty text goes back; none clears it.
-	if err := again.Change(t.Context(), choice.SettingsChange{DefaultType: text("none"), Preset: text(""), Models: map[string]choice.ModelChange{"codex": {Fast: text("")}}}); err != nil {
+	if err := again.Change(t.Context(), choice.SettingsChange{
+		DefaultType: text("none"), Preset: text(""),
+		Models: map[string]choice.ModelChange{"codex": {Fast: text("")}},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[programs.Codex].Fast != "small" || v.Models[programs.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
+	if v := again.Now(); v.DefaultType != "" || v.Preset != "standard" || v.Models[programs.Codex].Fast != "small" ||
+		v.Models[programs.Claude].Powerful != "huge" || v.Strategy() != "ranked" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -94,10 +100,12 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, rows(t, filepath.Join(t.TempDir(), "state.db")), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil })
 	for name, c := range map[string]choice.SettingsChange{
-		"type": {DefaultType: text("emacs")}, "hermes": {DefaultType: text("hermes")}, "strategy": {Strategy: text("random")}, "preset": {Preset: text("yolo")},
+		"type": {DefaultType: text("emacs")}, "hermes": {DefaultType: text("hermes")}, "strategy": {Strategy: text("random")},
+		"preset":      {Preset: text("yolo")},
 		"credentials": {Credentials: text("x")}, "models of none": {Models: map[string]choice.ModelChange{"none": {Fast: text("m")}}},
-		"models of a shell": {Models: map[string]choice.ModelChange{"shell": {Fast: text("m")}}}, "a flag": {Models: map[string]choice.ModelChange{"claude": {Fast: text("--x")}}},
-		"half of it": {Preset: text("standard"), Strategy: text("random")},
+		"models of a shell": {Models: map[string]choice.ModelChange{"shell": {Fast: text("m")}}},
+		"a flag":            {Models: map[string]choice.ModelChange{"claude": {Fast: text("--x")}}},
+		"half of it":        {Preset: text("standard"), Strategy: text("random")},
 	} {
 		err := s.Change(t.Context(), c)
 		if capability.CodeOf(err) != capability.CodeInvalidInput || capability.AsError(err).Reason != "bad_setting" {
@@ -144,7 +152,8 @@ func TestDamagedSettingsAreAnError(t *testing.T) {
 	if err := r.Row("settings").Save(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := choice.OpenSettings(t.Context(), r.Row("settings"), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil }, nil)
+	_, err := choice.OpenSettings(t.Context(), r.Row("settings"), func() (choice.SettingValues, error) { return choice.SettingValues{}, nil },
+		nil)
 	if capability.AsError(err).Reason != "settings_damaged" {
 		t.Error(err)
 	}
@@ -179,7 +188,10 @@ func TestModels(t *testing.T) {
 
 func TestWhichCredentialsProgramsGet(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"ANTHROPIC_API_KEY": "sk-ant-api", "OPENAI_API_KEY": "sk-1", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-1", "GEMINI_API_KEY": "g", "PATH": "/bin", "ANTHROPIC_AUTH_TOKEN": "t"}
+	env := map[string]string{
+		"ANTHROPIC_API_KEY": "sk-ant-api", "OPENAI_API_KEY": "sk-1", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-1",
+		"GEMINI_API_KEY": "g", "PATH": "/bin", "ANTHROPIC_AUTH_TOKEN": "t",
+	}
 	with := func(names ...string) map[string]string {
 		out := map[string]string{"PATH": "/bin", "PARALLAX_OPENCODE_API_KEY": "own"}
 		for _, n := range names {
@@ -189,9 +201,13 @@ func TestWhichCredentialsProgramsGet(t *testing.T) {
 	}
 	for credentials, want := range map[string]map[string]string{
 		"":             with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-		"subscription": with("CLAUDE_CODE_OAUTH_TOKEN"), "api_keys": with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "cloud": with(),
+		"subscription": with("CLAUDE_CODE_OAUTH_TOKEN"), "api_keys": with("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY",
+			"ANTHROPIC_AUTH_TOKEN"), "cloud": with(),
 	} {
-		v := choice.SettingValues{Credentials: credentials, OpenCodeKey: secret.New("own"), Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"}}
+		v := choice.SettingValues{
+			Credentials: credentials, OpenCodeKey: secret.New("own"),
+			Accounts: map[string]string{"ANTHROPIC_API_KEY": "of a file"},
+		}
 		if d := cmp.Diff(want, v.Login(env)); d != "" {
 			t.Errorf("%q: %s", credentials, d)
 		}

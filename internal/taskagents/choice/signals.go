@@ -28,7 +28,8 @@ type Signals struct {
 // fit weighs what a task is by what a program is good at.
 func (s Signals) fit(good Signals) float64 {
 	return s.Implementation*good.Implementation*18 + s.Research*good.Research*16 + s.Planning*good.Planning*14 + s.Ops*good.Ops*12 +
-		s.Verification*good.Verification*14 + s.Coordination*good.Coordination*14 + s.RepoWork*good.RepoWork*10 + s.FastIteration*good.FastIteration*10
+		s.Verification*good.Verification*14 + s.Coordination*good.Coordination*14 + s.RepoWork*good.RepoWork*10 +
+		s.FastIteration*good.FastIteration*10
 }
 
 // maxText is how many bytes of a task are looked at for words.

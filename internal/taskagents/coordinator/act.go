@@ -28,9 +28,13 @@ func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer
 	case a.Action == "respond" && decide.AsksUser(a.Response):
 		a.Action, a.Reasoning = "escalate", "It is a question to the user. "+a.Reasoning
 	case a.Action == "respond" && b == nil && t.shell():
-		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: "A shell is told nothing but by the user: it would carry out every line. " + a.Reasoning}
+		a = directive.Answer{
+			Action: "escalate", Response: question(text),
+			Reasoning: "A shell is told nothing but by the user: it would carry out every line. " + a.Reasoning,
+		}
 	case a.Action == "respond" && *count >= MaxResponses:
-		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: strconv.Itoa(MaxResponses) + " automatic answers in a row are enough."}
+		a = directive.Answer{Action: "escalate", Response: question(text), Reasoning: strconv.Itoa(MaxResponses) +
+			" automatic answers in a row are enough."}
 	}
 	if a.Action == "respond" {
 		a = t.guarded(text, b, a)
@@ -122,13 +126,15 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	text, next := a.Response, t.row.LastSeenDecisionIndex
 	switch {
 	case b != nil && !t.open(term, b):
-		return capability.Errorf(capability.CodeConflict, "task.coordinate", "that dialog is not open any more").With(sessions.ReasonNoDialog, "look at the screen again")
+		return capability.Errorf(capability.CodeConflict, "task.coordinate", "that dialog is not open any more").With(sessions.ReasonNoDialog,
+			"look at the screen again")
 	case a.UseKeys || text == "":
 		err = term.Keys(ctx, a.Keys)
 	case b != nil && len(b.Options) > 0:
 		i := option(b.Options, text)
 		if i < 0 {
-			return capability.Errorf(capability.CodeInvalidInput, "task.coordinate", "the answer %.80q fits none of the dialog's choices", text).With("no_such_option", "")
+			return capability.Errorf(capability.CodeInvalidInput, "task.coordinate", "the answer %.80q fits none of the dialog's choices",
+				text).With("no_such_option", "")
 		}
 		err = term.Choose(ctx, b.Fingerprint, b.Options[i])
 	default:
@@ -143,7 +149,8 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 		var outcome sessions.Outcome
 		outcome, err = term.Send(ctx, text, false)
 		if err == nil && outcome == sessions.NotSent {
-			err = capability.Errorf(capability.CodeFailed, "task.coordinate", "the program did not take the text").With("submit_failed", "look at its screen")
+			err = capability.Errorf(capability.CodeFailed, "task.coordinate", "the program did not take the text").With("submit_failed",
+				"look at its screen")
 		}
 	}
 	if err != nil {
@@ -218,7 +225,10 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 			return nil
 		}
 		t.answers++
-		t.record(row.Decision{EventType: "permission", PromptText: s, Decision: row.Verdict(a.Action), Response: b.Options[i], Reasoning: a.Reasoning})
+		t.record(row.Decision{
+			EventType: "permission", PromptText: s, Decision: row.Verdict(a.Action), Response: b.Options[i],
+			Reasoning: a.Reasoning,
+		})
 		t.c.tell(t.event("coordination_decision", map[string]any{"event": "permission", "decision": a}))
 		allow, reason, ok = i == 0, a.Reasoning, true
 		return nil

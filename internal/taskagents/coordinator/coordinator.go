@@ -190,12 +190,16 @@ type shared struct{ session, text string }
 // New starts a coordinator. It receives the events of sessions from now on.
 func New(cfg Config) (*Coordinator, error) {
 	if cfg.Sessions == nil || cfg.Registry == nil || cfg.Now == nil || cfg.Logger == nil {
-		return nil, capability.Errorf(capability.CodeInternal, "task.coordinate", "a coordinator needs sessions, a registry, a clock and a logger")
+		return nil, capability.Errorf(capability.CodeInternal, "task.coordinate",
+			"a coordinator needs sessions, a registry, a clock and a logger")
 	}
 	if cfg.Level == "" {
 		cfg.Level = Autonomous
 	}
-	c := &Coordinator{cfg: cfg, level: cfg.Level, tasks: make(map[string]*task), threads: make(map[string]*thread), hearers: make(map[chan Event]bool)}
+	c := &Coordinator{
+		cfg: cfg, level: cfg.Level, tasks: make(map[string]*task), threads: make(map[string]*thread),
+		hearers: make(map[chan Event]bool),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	next, end := cfg.Sessions.Subscribe()
 	c.wg.Go(func() { c.listen(next, end) })
@@ -297,7 +301,8 @@ func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed 
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return capability.Errorf(capability.CodeUnavailable, "task.coordinate", "the coordinator is closing").With("shutting_down", "try again after the restart")
+		return capability.Errorf(capability.CodeUnavailable, "task.coordinate", "the coordinator is closing").With("shutting_down",
+			"try again after the restart")
 	}
 	if c.tasks[s.SessionID] != nil {
 		c.mu.Unlock()

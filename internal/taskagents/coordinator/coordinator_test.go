@@ -36,7 +36,8 @@ func TestRoutineGoesToTheSmallModelAndCreativeToTheParent(t *testing.T) {
 		if len(d.Decisions) != 1 || d.Decisions[0].Decision != row.Respond || d.Decisions[0].Response != "Yes" {
 			t.Errorf("%+v", d.Decisions)
 		}
-		if diff := cmp.Diff([]string{"task_registered", "blocked", "coordination_decision"}, r.kinds("task_registered", "blocked", "coordination_decision", "escalation")); diff != "" {
+		if diff := cmp.Diff([]string{"task_registered", "blocked", "coordination_decision"},
+			r.kinds("task_registered", "blocked", "coordination_decision", "escalation")); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
 	})
@@ -99,7 +100,10 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 		r.count(1, "swarm_complete")
 		// Who changes the thread again sees the same end, and it is not told again; a new
 		// session arms it.
-		if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: row.Session{SessionID: "s2", Framework: "claude", Workdir: "/w"}}); err != nil {
+		if _, err := r.Register(r.t.Context(), threads.Registration{
+			ThreadID: r.thread,
+			Session:  row.Session{SessionID: "s2", Framework: "claude", Workdir: "/w"},
+		}); err != nil {
 			t.Fatal(err) // nothing runs for it, which is its end
 		}
 		r.wait(time.Second)
@@ -114,7 +118,10 @@ func TestAFinishedTaskIsToldOnce(t *testing.T) {
 func TestWhatCannotBeResumedIsBegunAnew(t *testing.T) {
 	play(t, func(r *rig) { r.cfg.Model = script(complete) }, func(r *rig) {
 		r.term("s1")
-		s := row.Session{SessionID: "s1", Framework: "claude", OriginalTask: "build it", Workdir: "/w", Metadata: row.WithMeta(nil, row.StartOver, "build it, from what is there")}
+		s := row.Session{
+			SessionID: "s1", Framework: "claude", OriginalTask: "build it", Workdir: "/w",
+			Metadata: row.WithMeta(nil, row.StartOver, "build it, from what is there"),
+		}
 		if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: s}); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +168,8 @@ func TestAFailureOfTheProviderIsRecovered(t *testing.T) {
 		if s := r.row("s2"); s.Framework != "codex" || s.Workdir != "/w" {
 			t.Errorf("%+v", s)
 		}
-		if len(r.spawns) != 1 || !strings.Contains(r.spawns[0], "build it") || !strings.Contains(r.spawns[0], "half of it is in a.go") || !strings.Contains(r.spawns[0], "do not start over") || !strings.Contains(r.spawns[0], "billing_error") {
+		if len(r.spawns) != 1 || !strings.Contains(r.spawns[0], "build it") || !strings.Contains(r.spawns[0], "half of it is in a.go") ||
+			!strings.Contains(r.spawns[0], "do not start over") || !strings.Contains(r.spawns[0], "billing_error") {
 			t.Errorf("spawns = %q, want one with the task, the work done so far and billing_error", r.spawns)
 		}
 		r.count(0, "stopped")

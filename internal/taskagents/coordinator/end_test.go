@@ -107,9 +107,20 @@ func TestAProgramThatEndsLeavesAnEnd(t *testing.T) {
 		thread row.ThreadStatus
 	}{
 		"before anything was accepted": {[]sessions.Event{{Type: sessions.Ended}}, row.SessionStopped, row.ThreadInterrupted},
-		"at once after its last turn":  {[]sessions.Event{{Type: sessions.TaskComplete, Source: "hook", Text: "It is done."}, {Type: sessions.Ended}}, row.SessionCompleted, row.ThreadDone},
-		"by a crash":                   {[]sessions.Event{{Type: sessions.Failed, Text: "segmentation fault"}}, row.SessionError, row.ThreadFailed},
-		"and nothing else can be used": {[]sessions.Event{{Type: sessions.Failed, Text: "usage limit reached"}}, row.SessionError, row.ThreadFailed},
+		"at once after its last turn": {[]sessions.Event{
+			{Type: sessions.TaskComplete, Source: "hook", Text: "It is done."},
+			{Type: sessions.Ended},
+		}, row.SessionCompleted, row.ThreadDone},
+		"by a crash": {
+			[]sessions.Event{{Type: sessions.Failed, Text: "segmentation fault"}},
+			row.SessionError,
+			row.ThreadFailed,
+		},
+		"and nothing else can be used": {
+			[]sessions.Event{{Type: sessions.Failed, Text: "usage limit reached"}},
+			row.SessionError,
+			row.ThreadFailed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(r *rig) { r.cfg.Model = script(complete) }, func(r *rig) {
@@ -231,7 +242,10 @@ func TestALoginIsToldOnce(t *testing.T) {
 func TestARuleThatAnsweredIsRecordedAndDoesNotCount(t *testing.T) {
 	play(t, func(r *rig) { r.cfg.Model = script(yes) }, func(r *rig) {
 		r.start("s1", nil)
-		r.send("s1", sessions.Event{Type: sessions.BlockedNow, Answered: "trust", To: &detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{Prompt: "Do you trust it?", Fingerprint: "f"}}})
+		r.send("s1", sessions.Event{
+			Type: sessions.BlockedNow, Answered: "trust",
+			To: &detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{Prompt: "Do you trust it?", Fingerprint: "f"}},
+		})
 		if s := r.row("s1"); s.AutoResolvedCount != 1 || s.Status != row.SessionActive {
 			t.Errorf("%+v", s)
 		}
@@ -244,7 +258,10 @@ func TestEventsBeforeTheRegistrationAreNotMissed(t *testing.T) {
 	play(t, func(r *rig) { r.cfg.Model = script(complete) }, func(r *rig) {
 		r.term("s1")
 		r.turn("s1", "It is done.")
-		if _, err := r.Register(r.t.Context(), threads.Registration{ThreadID: r.thread, Session: row.Session{SessionID: "s1", Framework: "claude", Workdir: "/w"}}); err != nil {
+		if _, err := r.Register(r.t.Context(), threads.Registration{
+			ThreadID: r.thread,
+			Session:  row.Session{SessionID: "s1", Framework: "claude", Workdir: "/w"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		r.wait(time.Second)
@@ -276,8 +293,14 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			play(t, func(r *rig) {
-				verdicts := []string{`{"verdict":"pass"}`, `{"verdict":"revise","followUpPrompt":"again, with more care"}`, `{"verdict":"escalate"}`, "?"}
-				answers := []string{yes, goOn, complete, complete, leave, `{"action":"escalate","response":"Help?"}`, "nonsense", `{"action":"respond","useKeys":true,"keys":["enter"]}`}
+				verdicts := []string{
+					`{"verdict":"pass"}`, `{"verdict":"revise","followUpPrompt":"again, with more care"}`, `{"verdict":"escalate"}`,
+					"?",
+				}
+				answers := []string{
+					yes, goOn, complete, complete, leave, `{"action":"escalate","response":"Help?"}`, "nonsense",
+					`{"action":"respond","useKeys":true,"keys":["enter"]}`,
+				}
 				said := rand.New(rand.NewPCG(seed, 2))
 				var mu sync.Mutex
 				m := model(func(_ bool, prompt string) string {
@@ -316,7 +339,10 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 					if id == "" {
 						break
 					}
-					b := &detect.Blocker{Type: []string{"permission", "question"}[rnd.IntN(2)], Prompt: []string{"Edit /etc/x?", "Proceed?"}[rnd.IntN(2)], Options: []string{"Yes", "No"}[:2*rnd.IntN(2)], Fingerprint: fmt.Sprint(rnd.IntN(3))}
+					b := &detect.Blocker{
+						Type: []string{"permission", "question"}[rnd.IntN(2)], Prompt: []string{"Edit /etc/x?", "Proceed?"}[rnd.IntN(2)],
+						Options: []string{"Yes", "No"}[:2*rnd.IntN(2)], Fingerprint: fmt.Sprint(rnd.IntN(3)),
+					}
 					e := []sessions.Event{
 						{Type: sessions.BusyNow},
 						{Type: sessions.ReadyAgain},
@@ -365,7 +391,8 @@ func TestEveryThreadEndsAndIsToldOnce(t *testing.T) {
 				// Told for each time that it ended: the registry's events say how often.
 				ended := 0
 				for _, e := range d.Events {
-					if e.EventType == row.TaskStatusChanged && (strings.HasSuffix(e.Summary, "→ done") || strings.HasSuffix(e.Summary, "→ failed") || strings.HasSuffix(e.Summary, "→ interrupted")) {
+					if e.EventType == row.TaskStatusChanged && (strings.HasSuffix(e.Summary, "→ done") || strings.HasSuffix(e.Summary, "→ failed") ||
+						strings.HasSuffix(e.Summary, "→ interrupted")) {
 						ended++
 					}
 				}

@@ -128,7 +128,8 @@ func (t *task) say(text string) {
 }
 
 func gone(session string) error {
-	return capability.Errorf(capability.CodeConflict, "task.coordinate", "the session %q is not running", session).With(threads.ReasonGone, "resume first")
+	return capability.Errorf(capability.CodeConflict, "task.coordinate", "the session %q is not running", session).With(threads.ReasonGone,
+		"resume first")
 }
 
 // document is a value as JSON, for the registry.

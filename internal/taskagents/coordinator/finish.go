@@ -36,7 +36,10 @@ func (t *task) complete() {
 		t.c.cfg.Logger.Warn("a thread could not be read", "thread", t.thread, "err", err)
 	}
 	subject := t.subject(d)
-	job, err := t.c.cfg.Registry.StartJob(t.c.ctx, row.VerifierJob{ThreadID: t.thread, NodeID: t.node(d), VerifierType: "validation", Title: "Validate " + t.name()})
+	job, err := t.c.cfg.Registry.StartJob(t.c.ctx, row.VerifierJob{
+		ThreadID: t.thread, NodeID: t.node(d), VerifierType: "validation",
+		Title: "Validate " + t.name(),
+	})
 	if err != nil {
 		t.c.cfg.Logger.Warn("a validation could not be kept", "session", t.id, "err", err)
 	}
@@ -68,7 +71,10 @@ func (t *task) complete() {
 	default:
 		t.update(func(s *row.Session) { s.CompletionSummary = summary })
 		note := strings.TrimSpace(r.Summary + " " + strings.Join(r.Notes, " "))
-		t.escalate(row.SessionWaiting, summary, directive.Answer{Response: text.CutRunes(summary, 4000) + "\n\nThe validation says: " + note, Reasoning: note})
+		t.escalate(row.SessionWaiting, summary, directive.Answer{
+			Response:  text.CutRunes(summary, 4000) + "\n\nThe validation says: " + note,
+			Reasoning: note,
+		})
 	}
 }
 
@@ -171,11 +177,13 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	brief := r
 	brief.Look = validation.Look{} // the file has it
 	_, err := t.c.cfg.Registry.AddEvidence(t.c.ctx, row.Evidence{
-		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report", Title: "Validation: " + said, Summary: r.Summary, Path: r.Path, Content: document(brief),
+		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report",
+		Title: "Validation: " + said, Summary: r.Summary, Path: r.Path, Content: document(brief),
 	})
 	if err == nil && r.Path != "" {
 		_, err = t.c.cfg.Registry.AddArtifact(t.c.ctx, row.Artifact{
-			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + said, Path: r.Path, MimeType: "application/json",
+			ThreadID: t.thread, SessionID: t.id, ArtifactType: "validation_report", Title: "Validation: " + said, Path: r.Path,
+			MimeType: "application/json",
 		})
 	}
 	if err != nil {

@@ -31,7 +31,8 @@ func (l *launcher) join(r *rig) {
 
 // plan makes a thread of the parts a, b and c, of which c waits for a, and starts a and b.
 func (l *launcher) plan(r *rig) {
-	r.thread = r.create("build it", threads.Part{Title: "a", Label: "a"}, threads.Part{Title: "b", Label: "b"}, threads.Part{Title: "c", Label: "c", DependsOn: []int{0}})
+	r.thread = r.create("build it", threads.Part{Title: "a", Label: "a"}, threads.Part{Title: "b", Label: "b"},
+		threads.Part{Title: "c", Label: "c", DependsOn: []int{0}})
 	l.starting.Store(true)
 	r.start("a", nil)
 	r.start("b", nil)
@@ -116,7 +117,8 @@ func TestAPartThatCannotBeginEndsItsThread(t *testing.T) {
 		r.done("a")
 		r.wait(time.Minute)
 		r.count(1, "swarm_complete")
-		if len(r.said) != 1 || !strings.Contains(r.said[0], "2 of 3 done, 1 not begun") || !strings.Contains(r.said[0], "- c (not begun)") || l.asked.Load() != 1 {
+		if len(r.said) != 1 || !strings.Contains(r.said[0], "2 of 3 done, 1 not begun") || !strings.Contains(r.said[0], "- c (not begun)") ||
+			l.asked.Load() != 1 {
 			t.Errorf("messages = %q, asked %d times; want one with 2 of 3 done and c not begun, asked once", r.said, l.asked.Load())
 		}
 	})

@@ -50,7 +50,8 @@ func (t *task) turnFailed(e sessions.Event) {
 		return
 	}
 	t.act("turn_failed", e.Text, nil, directive.Answer{
-		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind, text.LastRunes(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
+		Action: "escalate", Response: fmt.Sprintf("The agent %s could not go on (%s): %s", t.name(), e.Kind,
+			text.LastRunes(strings.TrimSpace(e.Text), 1500)), Reasoning: "its turn failed",
 	})
 }
 
@@ -132,14 +133,18 @@ func (t *task) providerFailed(kind, s string) {
 		t.fail("Its provider failed, and what goes on could not be entered: " + capability.AsError(err).Error())
 		return
 	}
-	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(next), "reason": why}})
+	t.c.tell(Event{
+		Type: "task_recovery_started", SessionID: id, ThreadID: t.thread,
+		Data: map[string]string{"failed": t.id, "framework": string(next), "reason": why},
+	})
 }
 
 // successor enters a session that goes on in place of this one; one that cannot be
 // entered is ended.
 func (t *task) successor(was row.Session, id string, name programs.Name, recovered int, failed []programs.Name) error {
 	s := row.Session{
-		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir, Repo: was.Repo,
+		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir,
+		Repo:     was.Repo,
 		Metadata: row.WithMeta(row.WithMeta(was.Metadata, row.ResumeToken, ""), row.StartOver, ""),
 	}
 	m, err := t.c.retry(func() (threads.Moved, error) {
@@ -175,7 +180,11 @@ func (t *task) startOver(e sessions.Event) bool {
 		t.c.cfg.Logger.Warn("what could not be resumed could not be begun anew either", "session", t.id, "err", err)
 		return false
 	}
-	t.c.tell(Event{Type: "task_recovery_started", SessionID: id, ThreadID: t.thread, Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " + text.LastRunes(strings.TrimSpace(e.Text), 300)}})
+	t.c.tell(Event{
+		Type: "task_recovery_started", SessionID: id, ThreadID: t.thread,
+		Data: map[string]string{"failed": t.id, "framework": string(name), "reason": "it could not be resumed: " +
+			text.LastRunes(strings.TrimSpace(e.Text), 300)},
+	})
 	return true
 }
 
@@ -183,7 +192,8 @@ func (t *task) startOver(e sessions.Event) bool {
 func (t *task) handing(why string) string {
 	var b strings.Builder
 	b.WriteString(t.row.OriginalTask)
-	b.WriteString("\n\nAnother agent began this in the same folder and had to stop: " + why + "\nContinue, do not start over: look at what is there first.\n")
+	b.WriteString("\n\nAnother agent began this in the same folder and had to stop: " + why +
+		"\nContinue, do not start over: look at what is there first.\n")
 	t.c.mu.Lock()
 	if th := t.c.threads[t.thread]; th != nil && len(th.shared) > 0 {
 		b.WriteString("\nDecisions that were made:\n")

@@ -40,7 +40,8 @@ func (c *Coordinator) Level(threadID string) Level {
 // What waits to be confirmed goes on waiting. invalid_input (unknown_level).
 func (c *Coordinator) SetLevel(ctx context.Context, threadID string, l Level) error {
 	if l != Autonomous && l != Confirm && l != Notify && (l != "" || threadID == "") {
-		return capability.Errorf(capability.CodeInvalidInput, "task.supervise", "there is no level %.40q: autonomous, confirm, notify", l).With("unknown_level", "")
+		return capability.Errorf(capability.CodeInvalidInput, "task.supervise", "there is no level %.40q: autonomous, confirm, notify",
+			l).With("unknown_level", "")
 	}
 	if threadID != "" {
 		if err := c.setMeta(ctx, threadID, metaLevel, string(l)); err != nil {
@@ -190,7 +191,8 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 	if about.Blocker != nil {
 		if term, err := t.c.cfg.Sessions.Terminal(t.id); err != nil || !t.open(term, about.Blocker) {
 			t.c.tell(t.event("confirmation_expired", p))
-			return capability.Errorf(capability.CodeConflict, "task.confirm", "the screen of %q no longer shows that dialog", t.id).With("dialog_gone", "look at the session")
+			return capability.Errorf(capability.CodeConflict, "task.confirm", "the screen of %q no longer shows that dialog",
+				t.id).With("dialog_gone", "look at the session")
 		}
 	}
 	t.c.tell(t.event("confirmation_approved", a))

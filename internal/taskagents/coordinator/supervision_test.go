@@ -66,7 +66,8 @@ func TestAPendingDecisionIsOverriddenRejectedOrExpires(t *testing.T) {
 	play(t, func(r *rig) { r.cfg.Model, r.cfg.Level = script(yes), coordinator.Confirm }, func(r *rig) {
 		x := r.start("s1", nil)
 		r.dialog("s1", "Allow tool Bash?", "Yes", "No")
-		if err := r.Confirm(r.t.Context(), "s1", true, &directive.Answer{Response: "No"}); err != nil || len(x.chosen) != 1 || x.chosen[0] != "No" {
+		if err := r.Confirm(r.t.Context(), "s1", true, &directive.Answer{Response: "No"}); err != nil || len(x.chosen) != 1 ||
+			x.chosen[0] != "No" {
 			t.Errorf(`r.Confirm = %v, want nil; len(x.chosen) = %v, want 1; x.chosen = %q, want x.chosen[0] = "No"`, err, len(x.chosen), x.chosen)
 		}
 		r.dialog("s1", "Allow tool Edit?", "Yes", "No")
@@ -122,7 +123,8 @@ func TestAPauseHoldsTurnsForHalfAMinute(t *testing.T) {
 		if len(x.sent) != 1 {
 			t.Error("the pause has no end")
 		}
-		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"}, r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
+		if diff := cmp.Diff([]string{"coordinator_paused", "coordinator_resumed"},
+			r.kinds("coordinator_paused", "coordinator_resumed")); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
 	})
@@ -263,11 +265,17 @@ func TestAToolThatAPresetAsksAbout(t *testing.T) {
 		input     string
 		allow, ok bool
 	}{
-		"is allowed":               {answer: `{"action":"respond","response":"Allow","reasoning":"it is what the task says"}`, allow: true, ok: true},
-		"is denied":                {answer: `{"action":"respond","response":"Deny","reasoning":"it is not"}`, ok: true},
-		"is the user's":            {answer: `{"action":"escalate","response":"May it?","reasoning":"only they know"}`},
-		"is nobody's words":        {answer: `sure`},
-		"leads outside":            {answer: `{"action":"respond","response":"Allow","reasoning":"why not"}`, input: `{"file_path":"/etc/passwd"}`, ok: true},
+		"is allowed": {
+			answer: `{"action":"respond","response":"Allow","reasoning":"it is what the task says"}`, allow: true,
+			ok: true,
+		},
+		"is denied":         {answer: `{"action":"respond","response":"Deny","reasoning":"it is not"}`, ok: true},
+		"is the user's":     {answer: `{"action":"escalate","response":"May it?","reasoning":"only they know"}`},
+		"is nobody's words": {answer: `sure`},
+		"leads outside": {
+			answer: `{"action":"respond","response":"Allow","reasoning":"why not"}`,
+			input:  `{"file_path":"/etc/passwd"}`, ok: true,
+		},
 		"waits where a yes is due": {answer: `{"action":"respond","response":"Allow","reasoning":"x"}`, level: coordinator.Confirm},
 	} {
 		t.Run(name, func(t *testing.T) {

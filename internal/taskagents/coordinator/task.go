@@ -138,7 +138,10 @@ func (t *task) look() {
 		return
 	}
 	i := term.Info()
-	e := sessions.Event{Session: t.id, At: t.c.cfg.Now(), Text: i.Error, To: &detect.Status{State: i.Status, Phase: i.Phase, Blocker: i.Blocker}}
+	e := sessions.Event{
+		Session: t.id, At: t.c.cfg.Now(), Text: i.Error,
+		To: &detect.Status{State: i.Status, Phase: i.Phase, Blocker: i.Blocker},
+	}
 	switch i.Status {
 	case detect.Stopped:
 		e.Type = sessions.Ended

@@ -52,7 +52,10 @@ func (t *task) idle(now time.Time) {
 		a = t.ask(situation{event: "idle", text: text, check: n, checks: most})
 	}
 	if n >= most && a.Action == "ignore" {
-		a = directive.Answer{Action: "escalate", Response: "The agent " + t.name() + " has shown no sign of life for long.", Reasoning: strconv.Itoa(n) + " looks saw nothing"}
+		a = directive.Answer{
+			Action: "escalate", Response: "The agent " + t.name() + " has shown no sign of life for long.",
+			Reasoning: strconv.Itoa(n) + " looks saw nothing",
+		}
 	}
 	t.execute("idle", text, nil, a)
 }

@@ -32,7 +32,10 @@ func (t *task) blocked(e sessions.Event) {
 		t.expire()
 	}
 	if e.Answered != "" {
-		t.record(row.Decision{EventType: "blocked", PromptText: b.Prompt, Decision: row.AutoResolved, Response: e.Answered, Reasoning: "A rule answers it."})
+		t.record(row.Decision{
+			EventType: "blocked", PromptText: b.Prompt, Decision: row.AutoResolved, Response: e.Answered,
+			Reasoning: "A rule answers it.",
+		})
 		t.c.tell(t.event("blocked_auto_resolved", e))
 		return
 	}
@@ -98,7 +101,8 @@ func (t *task) turn(e sessions.Event) {
 		return
 	case stuck != "":
 		t.c.tell(t.event("turn_failed", map[string]string{"kind": "cannot_continue", "text": stuck}))
-		t.execute("turn_failed", e.Text, nil, directive.Answer{Action: "escalate", Response: "The agent " + t.name() + " cannot continue: " + stuck, Reasoning: "it says so"})
+		t.execute("turn_failed", e.Text, nil, directive.Answer{Action: "escalate", Response: "The agent " + t.name() + " cannot continue: " +
+			stuck, Reasoning: "it says so"})
 		return
 	case t.row.Repo != "" && decide.Proposed(e.Text):
 		t.execute("turn_complete", e.Text, nil, directive.Answer{Action: "complete", Reasoning: "The pull request is there."})
@@ -206,16 +210,23 @@ func question(s string) string {
 // situation is all that a prompt says of the task.
 func (t *task) situation(s situation, choices []string) decide.Situation {
 	out := decide.Situation{
-		Event: s.event, AgentType: t.row.Framework, Label: t.name(), Task: t.row.OriginalTask, Workdir: t.row.Workdir, Repo: t.row.Repo, Brief: t.brief(),
-		Text: s.text, Choices: choices, Check: s.check, Checks: s.checks,
+		Event: s.event, AgentType: t.row.Framework, Label: t.name(), Task: t.row.OriginalTask, Workdir: t.row.Workdir, Repo: t.row.Repo,
+		Brief: t.brief(),
+		Text:  s.text, Choices: choices, Check: s.check, Checks: s.checks,
 	}
-	d, err := t.c.cfg.Registry.Detail(t.c.ctx, t.thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions, threads.FieldDecisions}})
+	d, err := t.c.cfg.Registry.Detail(t.c.ctx, t.thread, threads.Selection{Fields: []threads.Field{
+		threads.FieldSessions,
+		threads.FieldDecisions,
+	}})
 	if err != nil {
 		t.c.cfg.Logger.Warn("a thread could not be read", "thread", t.thread, "err", err)
 	}
 	for _, one := range d.Decisions[max(0, len(d.Decisions)-200):] {
 		if one.SessionID == t.id && one.Decision != row.AutoResolved {
-			out.Past = append(out.Past, decide.Past{Event: one.EventType, Decision: string(one.Decision), Response: one.Response, Reason: one.Reasoning})
+			out.Past = append(out.Past, decide.Past{
+				Event: one.EventType, Decision: string(one.Decision), Response: one.Response,
+				Reason: one.Reasoning,
+			})
 		}
 	}
 	latest := make(map[string]string)
@@ -249,7 +260,10 @@ func (t *task) share(d directive.Decision, source string) {
 		confidence = "screen"
 	}
 	data := map[string]string{"label": t.name(), "text": d.Shared, "source": source, "confidence": confidence}
-	if err := t.c.cfg.Registry.Record(t.c.ctx, row.Event{ThreadID: t.thread, SessionID: t.id, EventType: "decision_shared", Summary: d.Shared, Data: document(data)}); err != nil {
+	if err := t.c.cfg.Registry.Record(t.c.ctx, row.Event{
+		ThreadID: t.thread, SessionID: t.id, EventType: "decision_shared", Summary: d.Shared,
+		Data: document(data),
+	}); err != nil {
 		t.c.cfg.Logger.Warn("a shared decision could not be kept", "session", t.id, "err", err)
 	}
 	t.c.mu.Lock()
@@ -320,7 +334,8 @@ func (t *task) summary() string {
 }
 
 func (t *task) record(d row.Decision) {
-	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, text.LastRunes(d.PromptText, 4000), text.CutRunes(d.Response, directive.MaxResponse), text.CutRunes(d.Reasoning, directive.MaxStored)
+	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, text.LastRunes(d.PromptText, 4000),
+		text.CutRunes(d.Response, directive.MaxResponse), text.CutRunes(d.Reasoning, directive.MaxStored)
 	m, err := t.c.retry(func() (threads.Moved, error) { return t.c.cfg.Registry.Decide(t.c.ctx, d) })
 	if err != nil {
 		t.c.cfg.Logger.Warn("a decision could not be kept", "session", t.id, "err", err)

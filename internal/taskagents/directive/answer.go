@@ -54,7 +54,8 @@ func ReadAnswer(s string) (a Answer, ok bool) {
 	if !ok {
 		return Answer{}, false
 	}
-	a.Response, a.Reasoning, a.KeyDecision = text.CutRunes(a.Response, MaxResponse), text.CutRunes(normal(a.Reasoning), MaxStored), text.CutRunes(normal(a.KeyDecision), MaxShared)
+	a.Response, a.Reasoning, a.KeyDecision = text.CutRunes(a.Response, MaxResponse), text.CutRunes(normal(a.Reasoning), MaxStored),
+		text.CutRunes(normal(a.KeyDecision), MaxShared)
 	if a.Reasoning == "" {
 		a.Reasoning = noReasoning
 	}

@@ -27,15 +27,21 @@ func TestDecisions(t *testing.T) {
 		ours    string
 		want    []string
 	}{
-		"a line of its own":          {"I looked.\nDECISION: use SQLite.\nDone.", 0, "", []string{"use SQLite. Done."}},
-		"behind a glyph":             {"● DECISION: a\n\n• DECISION: b\n\n✦ DECISION: c\n\n⏺ DECISION: d\n\n* DECISION: e", 0, "", []string{"a", "b", "c", "d", "e"}},
-		"one glyph only":             {"● ● DECISION: a", 0, "", nil},
-		"blanks":                     {"  DECISION \t:\t a   b \t c ", 0, "", []string{"a b c"}},
-		"another case":               {"Decision: a\ndecision: b\nMY DECISION: c\nDECISIONS: d", 0, "", nil},
-		"nothing decided":            {"DECISION:\nDECISION:   \n\n", 0, "", nil},
-		"wrapped Markdown":           {"DECISION: one\ntwo\n  three\n\nfour", 0, "", []string{"one two three"}},
-		"until another directive":    {"DECISION: one\nDECISION: two\nUSE_SKILL x\n", 0, "", []string{"one", "two"}},
-		"until a list":               {"DECISION: one\n- item\nDECISION: two\n1. item\nDECISION: three\n2) item", 0, "", []string{"one", "two", "three"}},
+		"a line of its own": {"I looked.\nDECISION: use SQLite.\nDone.", 0, "", []string{"use SQLite. Done."}},
+		"behind a glyph": {
+			"● DECISION: a\n\n• DECISION: b\n\n✦ DECISION: c\n\n⏺ DECISION: d\n\n* DECISION: e", 0, "",
+			[]string{"a", "b", "c", "d", "e"},
+		},
+		"one glyph only":          {"● ● DECISION: a", 0, "", nil},
+		"blanks":                  {"  DECISION \t:\t a   b \t c ", 0, "", []string{"a b c"}},
+		"another case":            {"Decision: a\ndecision: b\nMY DECISION: c\nDECISIONS: d", 0, "", nil},
+		"nothing decided":         {"DECISION:\nDECISION:   \n\n", 0, "", nil},
+		"wrapped Markdown":        {"DECISION: one\ntwo\n  three\n\nfour", 0, "", []string{"one two three"}},
+		"until another directive": {"DECISION: one\nDECISION: two\nUSE_SKILL x\n", 0, "", []string{"one", "two"}},
+		"until a list": {
+			"DECISION: one\n- item\nDECISION: two\n1. item\nDECISION: three\n2) item", 0, "",
+			[]string{"one", "two", "three"},
+		},
 		"until a fence":              {"DECISION: one\n```\ncode\n```", 0, "", []string{"one"}},
 		"until a quote":              {"DECISION: one\n> two", 0, "", []string{"one"}},
 		"in a fence":                 {"```\nDECISION: no\n```\nDECISION: yes", 0, "", []string{"yes"}},
@@ -44,14 +50,30 @@ func TestDecisions(t *testing.T) {
 		"in a fence that never ends": {"```go\nDECISION: no\n", 0, "", nil},
 		"quoted":                     {"> DECISION: no\n  > DECISION: no", 0, "", nil},
 		"in the middle of a line":    {"I print DECISION: no", 0, "", nil},
-		"an echo of the task":        {"DECISION: the greeting is hello\nDECISION: mine", 0, "Create it. Print DECISION:  the greeting\n is hello, and more", []string{"mine"}},
-		"an example of the memory":   {"    DECISION: what you decided, and why", 0, "lines:\n\n    DECISION: what you decided, and why\n\nmore", nil},
-		"the same twice":             {"DECISION: a b\n\nDECISION: a   b", 0, "", []string{"a b"}},
-		"a screen's lines":           {"● DECISION: short\n  Next sentence.", 80, "", []string{"short"}},
-		"a screen's wrapped line":    {"● DECISION: wrote hello.txt because the\n  task asked for it.\n  Done: created it.", 44, "", []string{"wrote hello.txt because the task asked for it."}},
-		"a screen, not indented":     {"● DECISION: wrote hello.txt because the\ntask asked for it.", 44, "", []string{"wrote hello.txt because the"}},
-		"a screen with wide letters": {"● DECISION: 漢字漢字漢字漢字漢字漢字\n  漢字漢字", 44, "", []string{"漢字漢字漢字漢字漢字漢字 漢字漢字"}},
-		"control characters":         {"DECISION: a\x1b[31mb\x00c\xff", 0, "", []string{"a [31mb c\uFFFD"}},
+		"an echo of the task": {
+			"DECISION: the greeting is hello\nDECISION: mine", 0,
+			"Create it. Print DECISION:  the greeting\n is hello, and more",
+			[]string{"mine"},
+		},
+		"an example of the memory": {
+			"    DECISION: what you decided, and why", 0, "lines:\n\n    DECISION: what you decided, and why\n\nmore",
+			nil,
+		},
+		"the same twice":   {"DECISION: a b\n\nDECISION: a   b", 0, "", []string{"a b"}},
+		"a screen's lines": {"● DECISION: short\n  Next sentence.", 80, "", []string{"short"}},
+		"a screen's wrapped line": {
+			"● DECISION: wrote hello.txt because the\n  task asked for it.\n  Done: created it.", 44, "",
+			[]string{"wrote hello.txt because the task asked for it."},
+		},
+		"a screen, not indented": {
+			"● DECISION: wrote hello.txt because the\ntask asked for it.", 44, "",
+			[]string{"wrote hello.txt because the"},
+		},
+		"a screen with wide letters": {
+			"● DECISION: 漢字漢字漢字漢字漢字漢字\n  漢字漢字", 44, "",
+			[]string{"漢字漢字漢字漢字漢字漢字 漢字漢字"},
+		},
+		"control characters": {"DECISION: a\x1b[31mb\x00c\xff", 0, "", []string{"a [31mb c\uFFFD"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +96,8 @@ func TestDecisionsAreBounded(t *testing.T) {
 	var l directive.Ledger
 	long := strings.Repeat("é ", 3000)
 	got := l.Take(directive.Text{Body: "DECISION: " + long})
-	if len(got) != 1 || utf8.RuneCountInString(got[0].Text) != directive.MaxStored-1 || utf8.RuneCountInString(got[0].Shared) != directive.MaxShared-1 {
+	if len(got) != 1 || utf8.RuneCountInString(got[0].Text) != directive.MaxStored-1 ||
+		utf8.RuneCountInString(got[0].Shared) != directive.MaxShared-1 {
 		t.Errorf("%d, %d and %d characters", len(got), utf8.RuneCountInString(got[0].Text), utf8.RuneCountInString(got[0].Shared))
 	}
 	var many strings.Builder
@@ -128,21 +151,36 @@ func TestAnswers(t *testing.T) {
 		text string
 		want directive.Answer // without an action: none
 	}{
-		"alone":                   {`{"action":"complete","reasoning":"tests  pass"}`, directive.Answer{Action: "complete", Reasoning: "tests pass"}},
-		"in prose with braces":    {"Use {braces} or {\"x\": 1} and:\n```json\n{\"action\": \"respond\", \"response\": \"say {hi}\"}\n```\nfine }", directive.Answer{Action: "respond", Response: "say {hi}", Reasoning: why}},
-		"the last of two":         {`{"action":"ignore"} no: {"action":"escalate","keyDecision":" a  b "}`, directive.Answer{Action: "escalate", Reasoning: why, KeyDecision: "a b"}},
+		"alone": {
+			`{"action":"complete","reasoning":"tests  pass"}`,
+			directive.Answer{Action: "complete", Reasoning: "tests pass"},
+		},
+		"in prose with braces": {
+			"Use {braces} or {\"x\": 1} and:\n```json\n{\"action\": \"respond\", \"response\": \"say {hi}\"}\n```\nfine }",
+			directive.Answer{Action: "respond", Response: "say {hi}", Reasoning: why},
+		},
+		"the last of two": {
+			`{"action":"ignore"} no: {"action":"escalate","keyDecision":" a  b "}`,
+			directive.Answer{Action: "escalate", Reasoning: why, KeyDecision: "a b"},
+		},
 		"the outer of two":        {`{"action":"complete","more":{"action":"ignore"}}`, directive.Answer{Action: "complete", Reasoning: why}},
 		"the last valid":          {`{"action":"ignore"} {"action":"dance"}`, directive.Answer{Action: "ignore", Reasoning: why}},
 		"inside something broken": {`{"a": nonsense {"action":"ignore"} }`, directive.Answer{Action: "ignore", Reasoning: why}},
 		"behind an open brace":    {`{"unbalanced: {"action":"ignore"}`, directive.Answer{Action: "ignore", Reasoning: why}},
-		"keys":                    {`{"action":"respond","useKeys":true,"keys":["down","enter"]}`, directive.Answer{Action: "respond", UseKeys: true, Keys: []string{"down", "enter"}, Reasoning: why}},
-		"no response":             {`{"action":"respond","response":" "}`, directive.Answer{}},
-		"no keys":                 {`{"action":"respond","useKeys":true,"response":"x"}`, directive.Answer{}},
-		"too many keys":           {`{"action":"respond","useKeys":true,"keys":["a"` + strings.Repeat(`,"a"`, directive.MaxKeys) + `]}`, directive.Answer{}},
-		"wrong types":             {`{"action":"respond","response":5}`, directive.Answer{}},
-		"twice the same member":   {`{"action":"ignore","action":"complete"}`, directive.Answer{}},
-		"none":                    {"I would respond with yes.", directive.Answer{}},
-		"empty":                   {"", directive.Answer{}},
+		"keys": {
+			`{"action":"respond","useKeys":true,"keys":["down","enter"]}`,
+			directive.Answer{Action: "respond", UseKeys: true, Keys: []string{"down", "enter"}, Reasoning: why},
+		},
+		"no response": {`{"action":"respond","response":" "}`, directive.Answer{}},
+		"no keys":     {`{"action":"respond","useKeys":true,"response":"x"}`, directive.Answer{}},
+		"too many keys": {
+			`{"action":"respond","useKeys":true,"keys":["a"` + strings.Repeat(`,"a"`, directive.MaxKeys) + `]}`,
+			directive.Answer{},
+		},
+		"wrong types":           {`{"action":"respond","response":5}`, directive.Answer{}},
+		"twice the same member": {`{"action":"ignore","action":"complete"}`, directive.Answer{}},
+		"none":                  {"I would respond with yes.", directive.Answer{}},
+		"empty":                 {"", directive.Answer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,10 +210,13 @@ func TestSkills(t *testing.T) {
 		"with broken JSON": {`USE_SKILL a {"q":`, 0, directive.SkillCall{Slug: "a", Words: `{"q":`}},
 		"with a scalar":    {`USE_SKILL a "q"`, 0, directive.SkillCall{Slug: "a", Words: `"q"`}},
 		"next line":        {"USE_SKILL a\nmore", 0, directive.SkillCall{Slug: "a"}},
-		"wrapped":          {"USE_SKILL a {\"question\":\n  \"everything\"}", 30, directive.SkillCall{Slug: "a", Input: []byte(`{"question": "everything"}`)}},
-		"in a fence":       {"```\nUSE_SKILL a\n```", 0, directive.SkillCall{}},
-		"no slug":          {"USE_SKILL Web_Search\nUSE_SKILL -a\nUSE_SKILL a--b\nUSE_SKILL\nUSE_SKILLS a", 0, directive.SkillCall{}},
-		"too long a slug":  {"USE_SKILL " + strings.Repeat("a", 65), 0, directive.SkillCall{}},
+		"wrapped": {
+			"USE_SKILL a {\"question\":\n  \"everything\"}", 30,
+			directive.SkillCall{Slug: "a", Input: []byte(`{"question": "everything"}`)},
+		},
+		"in a fence":      {"```\nUSE_SKILL a\n```", 0, directive.SkillCall{}},
+		"no slug":         {"USE_SKILL Web_Search\nUSE_SKILL -a\nUSE_SKILL a--b\nUSE_SKILL\nUSE_SKILLS a", 0, directive.SkillCall{}},
+		"too long a slug": {"USE_SKILL " + strings.Repeat("a", 65), 0, directive.SkillCall{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +229,9 @@ func TestSkills(t *testing.T) {
 	if got := directive.SkillResult("a", false, "broken\n"); got != "[skill a: error]\nbroken\n[end of skill a]" {
 		t.Errorf("%q", got)
 	}
-	if got := directive.SkillResult("a", true, strings.Repeat("é", 2000)); utf8.RuneCountInString(got) != directive.MaxSkillResult+len("[skill a: ok]\n\n[end of skill a]") || !strings.Contains(got, "…") {
+	if got := directive.SkillResult("a", true, strings.Repeat("é",
+		2000)); utf8.RuneCountInString(got) != directive.MaxSkillResult+len("[skill a: ok]\n\n[end of skill a]") ||
+		!strings.Contains(got, "…") {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))
 	}
 }
@@ -202,25 +245,58 @@ func TestProofs(t *testing.T) {
 		want directive.Proof
 		err  bool
 	}{
-		"an app":                 {`APP_CREATE_DONE {"appName":"x",` + rest + `}`, app, false},
-		"a plugin":               {`PLUGIN_CREATE_DONE {"pluginName":"x",` + rest + `}`, directive.Proof{Kind: "plugin", Name: "x", Files: []string{"a.ts"}, Passed: 3}, false},
-		"more than it needs":     {`APP_CREATE_DONE {"appName":"x",` + rest + `,"url":"u"}`, directive.Proof{Kind: "app", Name: "x", Files: []string{"a.ts"}, Passed: 3, Extra: map[string]jsonRaw{"url": jsonRaw(`"u"`)}}, false},
-		"the first that counts":  {"APP_CREATE_DONE {}\nAPP_CREATE_DONE {\"appName\":\"x\"," + rest + "}\nAPP_CREATE_DONE {\"appName\":\"y\"," + rest + "}", app, false},
-		"in a fence":             {"```\nAPP_CREATE_DONE {\"appName\":\"x\"," + rest + "}\n```", directive.Proof{}, false},
-		"the other's name":       {`APP_CREATE_DONE {"appName":"x","pluginName":"x",` + rest + `}`, directive.Proof{}, true},
-		"no name":                {`APP_CREATE_DONE {"appName":" ",` + rest + `}`, directive.Proof{}, true},
-		"of old: name":           {`APP_CREATE_DONE {"appName":"x","name":"x",` + rest + `}`, directive.Proof{}, true},
-		"of old: testsPassed":    {`APP_CREATE_DONE {"appName":"x","testsPassed":3,` + rest + `}`, directive.Proof{}, true},
-		"of old: lintClean":      {`APP_CREATE_DONE {"appName":"x","lintClean":true,` + rest + `}`, directive.Proof{}, true},
-		"a test that failed":     {`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":3,"failed":1},"lint":"ok","typecheck":"ok"}`, directive.Proof{}, true},
-		"a half test":            {`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1.5,"failed":0},"lint":"ok","typecheck":"ok"}`, directive.Proof{}, true},
-		"tests without a number": {`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1},"lint":"ok","typecheck":"ok"}`, directive.Proof{}, true},
-		"lint":                   {`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1,"failed":0},"lint":"warnings","typecheck":"ok"}`, directive.Proof{}, true},
-		"files of another kind":  {`APP_CREATE_DONE {"appName":"x","files":[1],"tests":{"passed":1,"failed":0},"lint":"ok","typecheck":"ok"}`, directive.Proof{}, true},
-		"no files":               {`APP_CREATE_DONE {"appName":"x","files":null,"tests":{"passed":1,"failed":0},"lint":"ok","typecheck":"ok"}`, directive.Proof{}, true},
-		"no JSON":                {`APP_CREATE_DONE yes`, directive.Proof{}, true},
-		"nothing":                {`APP_CREATE_DONE`, directive.Proof{}, true},
-		"null":                   {`APP_CREATE_DONE null`, directive.Proof{}, true},
+		"an app": {`APP_CREATE_DONE {"appName":"x",` + rest + `}`, app, false},
+		"a plugin": {
+			`PLUGIN_CREATE_DONE {"pluginName":"x",` + rest + `}`,
+			directive.Proof{Kind: "plugin", Name: "x", Files: []string{"a.ts"}, Passed: 3},
+			false,
+		},
+		"more than it needs": {
+			`APP_CREATE_DONE {"appName":"x",` + rest + `,"url":"u"}`,
+			directive.Proof{Kind: "app", Name: "x", Files: []string{"a.ts"}, Passed: 3, Extra: map[string]jsonRaw{"url": jsonRaw(`"u"`)}},
+			false,
+		},
+		"the first that counts": {"APP_CREATE_DONE {}\nAPP_CREATE_DONE {\"appName\":\"x\"," + rest + "}\nAPP_CREATE_DONE {\"appName\":\"y\"," +
+			rest + "}", app, false},
+		"in a fence":          {"```\nAPP_CREATE_DONE {\"appName\":\"x\"," + rest + "}\n```", directive.Proof{}, false},
+		"the other's name":    {`APP_CREATE_DONE {"appName":"x","pluginName":"x",` + rest + `}`, directive.Proof{}, true},
+		"no name":             {`APP_CREATE_DONE {"appName":" ",` + rest + `}`, directive.Proof{}, true},
+		"of old: name":        {`APP_CREATE_DONE {"appName":"x","name":"x",` + rest + `}`, directive.Proof{}, true},
+		"of old: testsPassed": {`APP_CREATE_DONE {"appName":"x","testsPassed":3,` + rest + `}`, directive.Proof{}, true},
+		"of old: lintClean":   {`APP_CREATE_DONE {"appName":"x","lintClean":true,` + rest + `}`, directive.Proof{}, true},
+		"a test that failed": {
+			`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":3,"failed":1},"lint":"ok","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"a half test": {
+			`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1.5,"failed":0},"lint":"ok","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"tests without a number": {
+			`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1},"lint":"ok","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"lint": {
+			`APP_CREATE_DONE {"appName":"x","files":[],"tests":{"passed":1,"failed":0},"lint":"warnings","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"files of another kind": {
+			`APP_CREATE_DONE {"appName":"x","files":[1],"tests":{"passed":1,"failed":0},"lint":"ok","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"no files": {
+			`APP_CREATE_DONE {"appName":"x","files":null,"tests":{"passed":1,"failed":0},"lint":"ok","typecheck":"ok"}`,
+			directive.Proof{},
+			true,
+		},
+		"no JSON": {`APP_CREATE_DONE yes`, directive.Proof{}, true},
+		"nothing": {`APP_CREATE_DONE`, directive.Proof{}, true},
+		"null":    {`APP_CREATE_DONE null`, directive.Proof{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

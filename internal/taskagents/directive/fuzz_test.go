@@ -37,7 +37,8 @@ func FuzzTake(f *testing.F) {
 		}
 		var other directive.Ledger
 		if text.Columns == 0 && !strings.ContainsAny(body, "\x00\x7f") && utf8.ValidString(body) {
-			if echoes := other.Take(text, "DECISION: "+strings.Join(texts(list), " DECISION: ")); len(list) == 1 && len(echoes) > 0 && len(list[0].Text) < directive.MaxStored {
+			if echoes := other.Take(text, "DECISION: "+strings.Join(texts(list), " DECISION: ")); len(list) == 1 && len(echoes) > 0 &&
+				len(list[0].Text) < directive.MaxStored {
 				for _, e := range echoes {
 					if e.Text == list[0].Text {
 						t.Fatalf("%q is an echo", e.Text)
@@ -49,7 +50,10 @@ func FuzzTake(f *testing.F) {
 }
 
 func FuzzReadAnswer(f *testing.F) {
-	for _, s := range []string{`{"action":"respond","response":"x"}`, `{{{"a":{"action":"ignore"}`, `{"action":"ignore"} {"`, strings.Repeat(`{"a":`, 50)} {
+	for _, s := range []string{
+		`{"action":"respond","response":"x"}`, `{{{"a":{"action":"ignore"}`, `{"action":"ignore"} {"`,
+		strings.Repeat(`{"a":`, 50),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -57,7 +61,8 @@ func FuzzReadAnswer(f *testing.F) {
 		if !ok {
 			return
 		}
-		if a.Reasoning == "" || a.Action == "respond" && a.Response == "" && len(a.Keys) == 0 || utf8.RuneCountInString(a.KeyDecision) > directive.MaxShared {
+		if a.Reasoning == "" || a.Action == "respond" && a.Response == "" && len(a.Keys) == 0 ||
+			utf8.RuneCountInString(a.KeyDecision) > directive.MaxShared {
 			t.Fatalf("%+v", a)
 		}
 		// An answer that is written again behind the text is the last one.
@@ -79,7 +84,8 @@ func FuzzReadSkillAndProof(f *testing.F) {
 		if c, ok := directive.ReadSkill(text); ok && (c.Slug == "" || c.Input != nil && (!json.Valid(c.Input) || c.Words != "")) {
 			t.Fatalf("%+v", c)
 		}
-		if p, ok, err := directive.ReadProof(text); ok && (err != nil || strings.TrimSpace(p.Name) == "" || p.Files == nil || p.Passed < 0 || p.Kind != "app" && p.Kind != "plugin") {
+		if p, ok, err := directive.ReadProof(text); ok && (err != nil || strings.TrimSpace(p.Name) == "" || p.Files == nil || p.Passed < 0 ||
+			p.Kind != "app" && p.Kind != "plugin") {
 			t.Fatalf("%+v %v", p, err)
 		}
 	})

@@ -63,11 +63,13 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if c.AgentType != "" {
 		ok := false
 		if name, ok = programs.Normalise(c.AgentType); !ok {
-			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", c.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
+			return out, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q",
+				c.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
 		}
 	}
 	if c.Operation == Continue && strings.TrimSpace(c.Instruction) == "" {
-		return out, capability.Errorf(capability.CodeInvalidInput, op, "continuing needs an instruction").With("missing_instruction", "say what is to be done, or resume")
+		return out, capability.Errorf(capability.CodeInvalidInput, op, "continuing needs an instruction").With("missing_instruction",
+			"say what is to be done, or resume")
 	}
 	d, err := l.cfg.Registry.Detail(ctx, c.ThreadID, startFields())
 	if err != nil {
@@ -77,7 +79,10 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if c.Operation == Continue && len(live) > 0 {
 		s := live[len(live)-1]
 		out.Status = d.Status
-		out.Agents = []Started{{SessionID: s.SessionID, AgentType: programs.Name(s.Framework), Workdir: s.Workdir, Label: s.Label, Status: string(s.Status)}}
+		out.Agents = []Started{{
+			SessionID: s.SessionID, AgentType: programs.Name(s.Framework), Workdir: s.Workdir, Label: s.Label,
+			Status: string(s.Status),
+		}}
 		return out, l.cfg.Agents.Send(ctx, s.SessionID, c.Instruction)
 	}
 	if c.Operation == Continue && len(rest) > 0 {
@@ -87,7 +92,8 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	}
 	waiting := slices.DeleteFunc(unassigned(d), func(n row.Node) bool { return n.Status != row.NodeReady && n.Status != row.NodeFailed })
 	if len(rest) == 0 && len(waiting) == 0 && d.Status != row.ThreadArchived { // which is refused below
-		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone", c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
+		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone",
+			c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
 	}
 	defer l.coordinator.Conclude(c.ThreadID)
 	defer l.starts(c.ThreadID)()
@@ -167,7 +173,9 @@ func sorted(list []row.Session) (live, rest []row.Session) {
 }
 
 // again starts a session in place of one that has ended.
-func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name programs.Name, c Control) Started {
+func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name programs.Name,
+	c Control,
+) Started {
 	out := Started{Label: old.Label, AgentType: programs.Name(old.Framework), Workdir: old.Workdir, Status: "failed"}
 	if name == "" {
 		name = programs.Name(old.Framework)
@@ -233,7 +241,9 @@ func nodeOf(d threads.Detail, s row.Session) row.Node {
 }
 
 // replace starts a program where another one worked, with its rights.
-func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name programs.Name, req agents.Request) (agents.Info, error) {
+func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name programs.Name,
+	req agents.Request,
+) (agents.Info, error) {
 	if preset := row.Meta(old.Metadata, metaPreset); preset != "" {
 		t.Metadata = row.WithMeta(t.Metadata, metaPreset, preset)
 	}

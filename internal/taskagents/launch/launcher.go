@@ -171,9 +171,11 @@ func (l *Launcher) handle(ctx context.Context, by capability.Principal, t row.Th
 func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err error) {
 	switch {
 	case len(t.Parts) == 0:
-		return p, capability.Errorf(capability.CodeInvalidInput, op, "no task was given").With("no_parts", "give it as a text, with --part, or in a file with --file")
+		return p, capability.Errorf(capability.CodeInvalidInput, op, "no task was given").With("no_parts",
+			"give it as a text, with --part, or in a file with --file")
 	case len(t.Parts) > MaxParts:
-		return p, capability.Errorf(capability.CodeInvalidInput, op, "a task has %d agents at most, and this one would have %d", MaxParts, len(t.Parts)).With("too_many_agents", "make it several tasks")
+		return p, capability.Errorf(capability.CodeInvalidInput, op, "a task has %d agents at most, and this one would have %d", MaxParts,
+			len(t.Parts)).With("too_many_agents", "make it several tasks")
 	case len(t.Memory) > maxMemory:
 		return p, capability.Errorf(capability.CodeTooLarge, op, "the memory has %d bytes, and may have %d", len(t.Memory), maxMemory)
 	}
@@ -182,13 +184,17 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		return p, capability.Errorf(capability.CodeInvalidInput, op, "metadata is not an object").With("bad_metadata", "")
 	}
 	if members[metaChecks] != nil && by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
-		return p, capability.Errorf(capability.CodeDenied, op, "metadata.checks are commands that this server runs: only operators name them").With("checks_denied", "say in acceptanceCriteria what has to hold, or name a validator")
+		return p, capability.Errorf(capability.CodeDenied, op, "metadata.checks are commands that this server runs: only operators name them").
+			With("checks_denied", "say in acceptanceCriteria what has to hold, or name a validator")
 	}
 	meta := t.Metadata
 	for _, key := range []string{row.ControlState, row.ToldEnd, row.Supervision, row.Brief} {
 		meta = row.WithMeta(meta, key, "")
 	}
-	for key, value := range map[string]string{metaMemory: t.Memory, metaBase: t.BaseBranch, metaPreset: string(t.Preset), metaGateway: l.cfg.Gateway, metaWorkspace: "", metaHandle: ""} {
+	for key, value := range map[string]string{
+		metaMemory: t.Memory, metaBase: t.BaseBranch, metaPreset: string(t.Preset),
+		metaGateway: l.cfg.Gateway, metaWorkspace: "", metaHandle: "",
+	} {
 		meta = row.WithMeta(meta, key, value)
 	}
 	if t.Validator != nil {
@@ -204,7 +210,8 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		criteria = nil
 	}
 	p = threads.Plan{Brief: t.Brief, Thread: row.Thread{
-		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID, Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: t.Kind,
+		AgentID: by.ID, RoomID: t.RoomID, WorldID: t.WorldID, OwnerUserID: t.UserID,
+		Title: cmp.Or(t.Title, beginning(cmp.Or(t.Request, t.Parts[0].Task))), Kind: t.Kind,
 		OriginalRequest: cmp.Or(t.Request, t.Parts[0].Task), AcceptanceCriteria: criteria, Metadata: meta,
 	}}
 	for _, part := range t.Parts {
@@ -212,12 +219,14 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 		if part.AgentType != "" && part.AgentType != "auto" {
 			ok := false
 			if name, ok = programs.Normalise(part.AgentType); !ok {
-				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q", part.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
+				return p, capability.Errorf(capability.CodeInvalidInput, op, "there is no agent type %.60q",
+					part.AgentType).With(programs.ReasonUnknownAgent, agentTypes)
 			}
 		}
 		label := cmp.Or(part.Label, beginning(part.Task))
 		p.Parts = append(p.Parts, threads.Part{
-			Title: label, Label: label, Instructions: part.Task, AgentType: string(name), Workdir: t.Workdir, Repo: t.Repo, DependsOn: part.DependsOn,
+			Title: label, Label: label, Instructions: part.Task, AgentType: string(name), Workdir: t.Workdir, Repo: t.Repo,
+			DependsOn: part.DependsOn,
 		})
 	}
 	return p, nil
@@ -243,7 +252,10 @@ func (l *Launcher) Track(ctx context.Context, by capability.Principal, session, 
 	if err != nil {
 		return "", err
 	}
-	plan, err := l.plan(by, Task{Request: task, Workdir: i.Workdir, Preset: i.Preset, Parts: []Part{{Task: task, AgentType: string(i.AdapterType), Label: label}}})
+	plan, err := l.plan(by, Task{
+		Request: task, Workdir: i.Workdir, Preset: i.Preset,
+		Parts: []Part{{Task: task, AgentType: string(i.AdapterType), Label: label}},
+	})
 	if err != nil {
 		return "", err
 	}
@@ -251,7 +263,10 @@ func (l *Launcher) Track(ctx context.Context, by capability.Principal, session, 
 	if err != nil {
 		return "", err
 	}
-	_, err = l.coordinator.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: l.session(made.Thread, made.Nodes[1], i, Place{})})
+	_, err = l.coordinator.Register(ctx, threads.Registration{
+		ThreadID: made.Thread.ID, Node: made.Nodes[1].ID,
+		Session: l.session(made.Thread, made.Nodes[1], i, Place{}),
+	})
 	if err == nil {
 		err = l.cfg.Agents.Send(ctx, session, task)
 	}

@@ -19,7 +19,8 @@ func TestWhoeverMakesATaskDoesNotSayWhatIsOurs(t *testing.T) {
 	l := New(Config{Gateway: "here"})
 	said := `{"controlState":"paused","swarmComplete":"1/1","supervisionLevel":"autonomous","swarmContext":"obey","gateway":"there","task":"tsk_other",
 		"workspaceId":"another's","memoryContent":"m","approvalPreset":"autonomous","baseBranch":"b","note":"kept"}`
-	p, err := l.plan(capability.Principal{ID: "agent:a", Role: capability.RoleAgent}, Task{Parts: []Part{{Task: "x"}}, Metadata: json.RawMessage(said)})
+	p, err := l.plan(capability.Principal{ID: "agent:a", Role: capability.RoleAgent},
+		Task{Parts: []Part{{Task: "x"}}, Metadata: json.RawMessage(said)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +52,13 @@ func TestAShellIsToldCommandsAlone(t *testing.T) {
 		control   Control
 		want      string
 	}{
-		"a shell resumes":     {programs.Shell, Control{Operation: Resume, Note: "be quick"}, "make dist"},
-		"a shell continues":   {programs.Shell, Control{Operation: Continue, Instruction: " make check\n"}, "make check"},
-		"an agent is told so": {programs.Claude, Control{Operation: Resume}, "make dist\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.\n\nIt had come to this:\n<<<\nhalf of it is there\n>>>"},
+		"a shell resumes":   {programs.Shell, Control{Operation: Resume, Note: "be quick"}, "make dist"},
+		"a shell continues": {programs.Shell, Control{Operation: Continue, Instruction: " make check\n"}, "make check"},
+		"an agent is told so": {
+			programs.Claude,
+			Control{Operation: Resume},
+			"make dist\n\nThis was begun before, in the same folder, and interrupted: look at what is there first, and do not start over.\n\nIt had come to this:\n<<<\nhalf of it is there\n>>>",
+		},
 	} {
 		if got := goingOn(old, c.framework, false, c.control); got != c.want {
 			t.Errorf("%s: %q", name, got)
@@ -73,7 +78,8 @@ func TestAShellIsNotToldWhatOthersSay(t *testing.T) {
 	if text, mail := instructions(d, n, programs.Shell); text != "echo after" || mail != nil {
 		t.Errorf("%q %v", text, mail)
 	}
-	if text, mail := instructions(d, n, programs.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") || len(mail) != 1 {
+	if text, mail := instructions(d, n, programs.Claude); !strings.Contains(text, "touch /tmp/x") || !strings.Contains(text, "the brief") ||
+		len(mail) != 1 {
 		t.Errorf("%q %v", text, mail)
 	}
 }

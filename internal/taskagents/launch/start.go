@@ -29,7 +29,10 @@ const (
 )
 
 func startFields() threads.Selection {
-	return threads.Selection{Fields: []threads.Field{threads.FieldNodes, threads.FieldDependencies, threads.FieldSessions, threads.FieldMailbox}}
+	return threads.Selection{Fields: []threads.Field{
+		threads.FieldNodes, threads.FieldDependencies, threads.FieldSessions,
+		threads.FieldMailbox,
+	}}
 }
 
 // start starts the parts of a thread that are ready, all at once: one that fails does not
@@ -231,7 +234,8 @@ func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (p
 		return programs.Name(n.AgentType), nil
 	}
 	state := l.cfg.Chooser.State(ctx, choice.Task{
-		Text: n.Instructions, Repo: n.Repo != "", Workdir: n.Workdir != "", Criteria: string(d.AcceptanceCriteria) != "[]", Subtasks: len(d.Nodes) - 1, Kind: string(d.Kind),
+		Text: n.Instructions, Repo: n.Repo != "", Workdir: n.Workdir != "", Criteria: string(d.AcceptanceCriteria) != "[]",
+		Subtasks: len(d.Nodes) - 1, Kind: string(d.Kind),
 	})
 	for _, f := range state.Frameworks {
 		if f.ID == state.Preferred.ID && f.Usable() {
@@ -310,13 +314,18 @@ func instructions(d threads.Detail, n row.Node, name programs.Name) (text string
 func quoted(s string) string { return decide.Fence(text.ShortenRunes(s, maxResult)) }
 
 // spawn starts a program for a part of a thread. What is set in req stays.
-func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name programs.Name, req agents.Request) (agents.Info, error) {
+func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name programs.Name,
+	req agents.Request,
+) (agents.Info, error) {
 	label := cmp.Or(n.AssignedLabel, t.Title)
 	meta, err := withMember(nil, "keepAliveAfterComplete", true)
 	if err != nil {
 		return agents.Info{}, err
 	}
-	for key, value := range map[string]string{"label": label, "threadId": t.ID, "taskNodeId": n.ID, "repo": n.Repo, "roomId": t.RoomID, "userId": t.OwnerUserID, metaWorkspace: p.ID} {
+	for key, value := range map[string]string{
+		"label": label, "threadId": t.ID, "taskNodeId": n.ID, "repo": n.Repo, "roomId": t.RoomID,
+		"userId": t.OwnerUserID, metaWorkspace: p.ID,
+	} {
 		meta = row.WithMeta(meta, key, value)
 	}
 	req.AgentType, req.Workdir, req.Name, req.Metadata = string(name), cmp.Or(p.Path, n.Workdir), label, meta
@@ -327,9 +336,13 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 // session is a session as the registry keeps it.
 func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row.Session {
 	s := row.Session{
-		SessionID: i.ID, AgentID: t.AgentID, Framework: string(i.AdapterType), Label: n.AssignedLabel, OriginalTask: n.Instructions, Workdir: i.Workdir, Repo: n.Repo,
+		SessionID: i.ID, AgentID: t.AgentID, Framework: string(i.AdapterType), Label: n.AssignedLabel, OriginalTask: n.Instructions,
+		Workdir: i.Workdir, Repo: n.Repo,
 	}
-	for key, value := range map[string]string{row.ResumeToken: i.ResumeToken, metaWorkspace: p.ID, metaPreset: string(i.Preset), "taskNodeId": n.ID} {
+	for key, value := range map[string]string{
+		row.ResumeToken: i.ResumeToken, metaWorkspace: p.ID, metaPreset: string(i.Preset),
+		"taskNodeId": n.ID,
+	} {
 		s.Metadata = row.WithMeta(s.Metadata, key, value)
 	}
 	var said struct {

@@ -47,7 +47,9 @@ func (coordinated) SetContext(context.Context, string, string) error { return ni
 func (coordinated) Conclude(string)                                  {}
 
 // planned runs a test with a thread of two parts that have not been started, in fake time.
-func planned(t *testing.T, standing func(string) (capability.Principal, error), test func(t *testing.T, l *launch.Launcher, p *programs, r *threads.Registry, thread string)) {
+func planned(t *testing.T, standing func(string) (capability.Principal, error),
+	test func(t *testing.T, l *launch.Launcher, p *programs, r *threads.Registry, thread string),
+) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "junctor.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +66,10 @@ func planned(t *testing.T, standing func(string) (capability.Principal, error), 
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := r.Create(t.Context(), threads.Plan{Thread: row.Thread{Title: "x"}, Parts: []threads.Part{{Title: "a", AgentType: "claude"}, {Title: "b", AgentType: "claude"}}})
+		c, err := r.Create(t.Context(), threads.Plan{
+			Thread: row.Thread{Title: "x"},
+			Parts:  []threads.Part{{Title: "a", AgentType: "claude"}, {Title: "b", AgentType: "claude"}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +107,8 @@ func TestAPartIsStartedOnce(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if list, sessions := statuses(t, r, thread); p.spawned.Load() != 2 || sessions != 2 || list[0] != row.NodeClaimed || list[1] != row.NodeClaimed || l.Starting(thread) {
+		if list, sessions := statuses(t, r, thread); p.spawned.Load() != 2 || sessions != 2 || list[0] != row.NodeClaimed ||
+			list[1] != row.NodeClaimed || l.Starting(thread) {
 			t.Errorf("%d spawned, %d sessions, nodes = %v; want 2, 2, all claimed", p.spawned.Load(), sessions, list)
 		}
 	})
@@ -118,7 +124,8 @@ func TestWhoResumesDoesNotWaitForThoseThatDo(t *testing.T) {
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		c, err := l.Control(t.Context(), capability.Principal{}, launch.Control{ThreadID: thread, Operation: launch.Resume})
-		if err != nil || len(c.Agents) != 2 || c.Agents[0].Status != "ready" || c.Agents[0].Error != nil || time.Since(begun) > 0 || !l.Starting(thread) {
+		if err != nil || len(c.Agents) != 2 || c.Agents[0].Status != "ready" || c.Agents[0].Error != nil || time.Since(begun) > 0 ||
+			!l.Starting(thread) {
 			t.Errorf("%+v %v after %v", c, err, time.Since(begun))
 		}
 		p.places.Store(1)

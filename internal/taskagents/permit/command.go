@@ -93,7 +93,8 @@ func (r *Request) script(text string, depth int) (why string) {
 			why = r.call(words, depth)
 		case *syntax.Redirect:
 			path := ""
-			if n.Word != nil && !slices.Contains([]syntax.RedirOperator{syntax.DplIn, syntax.DplOut, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc}, n.Op) {
+			if n.Word != nil && !slices.Contains([]syntax.RedirOperator{syntax.DplIn, syntax.DplOut, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc},
+				n.Op) {
 				path = literal(n.Word)
 			}
 			switch {
@@ -177,10 +178,14 @@ func pushes(args []string) bool {
 
 // call is why one command may not be run.
 func (r *Request) call(words []string, depth int) string {
-	for len(words) > 0 && (words[0] == "" || slices.Contains([]string{"command", "exec", "nohup", "time", "builtin", "env", "nice", "xargs", "setsid", "stdbuf", "timeout"}, filepath.Base(words[0]))) {
+	for len(words) > 0 && (words[0] == "" || slices.Contains([]string{
+		"command", "exec", "nohup", "time", "builtin", "env", "nice", "xargs",
+		"setsid", "stdbuf", "timeout",
+	}, filepath.Base(words[0]))) {
 		skip := filepath.Base(words[0])
 		words = words[1:]
-		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || skip == "env" && strings.Contains(words[0], "=") || skip == "timeout" && words[0] != "" && words[0][0] >= '0' && words[0][0] <= '9') {
+		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || skip == "env" && strings.Contains(words[0], "=") || skip == "timeout" &&
+			words[0] != "" && words[0][0] >= '0' && words[0][0] <= '9') {
 			words = words[1:]
 		}
 	}
@@ -203,7 +208,8 @@ func (r *Request) call(words []string, depth int) string {
 			return "You may not push. Commit your work; it is pushed when it has been looked at."
 		}
 	case "gh", "glab":
-		if len(args) > 1 && slices.Contains([]string{"pr", "mr", "repo", "release", "secret", "auth", "workflow"}, args[0]) && !slices.Contains([]string{"view", "list", "status", "diff", "checks"}, args[1]) {
+		if len(args) > 1 && slices.Contains([]string{"pr", "mr", "repo", "release", "secret", "auth", "workflow"}, args[0]) &&
+			!slices.Contains([]string{"view", "list", "status", "diff", "checks"}, args[1]) {
 			return "You may not change what is on the forge. Commit your work; the rest is done when it has been looked at."
 		}
 	case "sh", "bash", "zsh", "dash", "ksh", "eval":
@@ -216,7 +222,10 @@ func (r *Request) call(words []string, depth int) string {
 			}
 		}
 	}
-	writes := slices.Contains([]string{"rm", "mv", "cp", "tee", "touch", "mkdir", "rmdir", "ln", "chmod", "chown", "dd", "truncate", "install", "shred", "rsync"}, name)
+	writes := slices.Contains([]string{
+		"rm", "mv", "cp", "tee", "touch", "mkdir", "rmdir", "ln", "chmod", "chown", "dd", "truncate",
+		"install", "shred", "rsync",
+	}, name)
 	for _, a := range args {
 		path := a
 		if _, value, found := strings.Cut(a, "="); found && (strings.HasPrefix(a, "-") || name == "dd") {

@@ -60,7 +60,8 @@ func Judge(r Request) Decision {
 	d := Decision{Category: programs.CategoryOf(r.Framework, r.Tool)}
 	verdict := r.Preset.Judge(d.Category)
 	if verdict == programs.Blocked {
-		return d.with(Deny, "preset", fmt.Sprintf("The preset %s does not allow %s. Do what you can without it, and say what is left.", r.Preset, words(d.Category)))
+		return d.with(Deny, "preset", fmt.Sprintf("The preset %s does not allow %s. Do what you can without it, and say what is left.", r.Preset,
+			words(d.Category)))
 	}
 	switch d.Category {
 	case programs.FileRead, programs.FileWrite:
@@ -173,8 +174,10 @@ func (r *Request) credentials(path string) bool {
 	}
 	home := real(r.Home)
 	for _, name := range []string{
-		".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".netrc", ".git-credentials", ".npmrc", ".pypirc",
-		".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".pi/agent/auth.json", ".local/share/opencode/auth.json", ".password-store",
+		".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".netrc", ".git-credentials",
+		".npmrc", ".pypirc",
+		".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".pi/agent/auth.json", ".local/share/opencode/auth.json",
+		".password-store",
 	} {
 		if r.Home != "" && below(at, home+"/"+name) {
 			return true

@@ -30,7 +30,8 @@ func place(t testing.TB) (permit.Request, string) {
 		}
 	}
 	return permit.Request{
-		Framework: programs.Claude, Preset: programs.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"}, Home: base + "/home", Own: base + "/own",
+		Framework: programs.Claude, Preset: programs.Autonomous, Workdir: base + "/task", Roots: []string{base + "/common"},
+		Home: base + "/home", Own: base + "/own",
 	}, base
 }
 
@@ -51,7 +52,10 @@ func TestPresets(t *testing.T) {
 		"made up":           {permit.Deny, permit.Deny, permit.Deny, permit.Deny},
 	} {
 		r.Preset = preset
-		got := [4]permit.Effect{judge(r, "Read", read).Effect, judge(r, "Write", write).Effect, judge(r, "Bash", run).Effect, judge(r, "WebFetch", nil).Effect}
+		got := [4]permit.Effect{
+			judge(r, "Read", read).Effect, judge(r, "Write", write).Effect, judge(r, "Bash", run).Effect,
+			judge(r, "WebFetch", nil).Effect,
+		}
 		if got != want {
 			t.Errorf("%s: %v, want %v", preset, got, want)
 		}
@@ -65,10 +69,14 @@ func TestPresets(t *testing.T) {
 func TestFiles(t *testing.T) {
 	r, base := place(t)
 	for path, want := range map[string]permit.Effect{
-		"a.txt": permit.Allow, "new/folder/a.txt": permit.Allow, "src/../a.txt": permit.Allow, "in/a.txt": permit.Allow, base + "/task/a.txt": permit.Allow, base + "/common/x": permit.Allow, ".": permit.Allow,
-		"../a.txt": permit.Deny, "out/a.txt": permit.Deny, "nowhere": permit.Deny, "nowhere/x": permit.Deny, "in/../../home/a": permit.Deny, base + "/task-too/a": permit.Deny, base + "/own/state/db": permit.Deny,
-		"/etc/passwd": permit.Deny, "~/.ssh/id": permit.Deny, "/proc/self/environ": permit.Deny, "/proc/self/root/etc/passwd": permit.Deny, "/proc/self/cwd/x": permit.Deny, "/dev/fd/0": permit.Deny,
-		"~/.bashrc": permit.Deny, "~/.claude/settings.json": permit.Deny, "../clone/.git/hooks/pre-commit": permit.Deny, "loop": permit.Deny, "missing/../../../etc/x": permit.Deny, base: permit.Deny, "/": permit.Deny,
+		"a.txt": permit.Allow, "new/folder/a.txt": permit.Allow, "src/../a.txt": permit.Allow, "in/a.txt": permit.Allow,
+		base + "/task/a.txt": permit.Allow, base + "/common/x": permit.Allow, ".": permit.Allow,
+		"../a.txt": permit.Deny, "out/a.txt": permit.Deny, "nowhere": permit.Deny, "nowhere/x": permit.Deny, "in/../../home/a": permit.Deny,
+		base + "/task-too/a": permit.Deny, base + "/own/state/db": permit.Deny,
+		"/etc/passwd": permit.Deny, "~/.ssh/id": permit.Deny, "/proc/self/environ": permit.Deny, "/proc/self/root/etc/passwd": permit.Deny,
+		"/proc/self/cwd/x": permit.Deny, "/dev/fd/0": permit.Deny,
+		"~/.bashrc": permit.Deny, "~/.claude/settings.json": permit.Deny, "../clone/.git/hooks/pre-commit": permit.Deny, "loop": permit.Deny,
+		"missing/../../../etc/x": permit.Deny, base: permit.Deny, "/": permit.Deny,
 	} {
 		for _, tool := range []string{"Write", "Read"} {
 			if d := judge(r, tool, map[string]any{"file_path": path}); d.Effect != want {
@@ -162,7 +170,8 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	r.Framework = programs.Codex
-	if d := judge(r, "shell_command", map[string]any{"command": []string{"bash", "-lc", "git push"}}); d.Effect != permit.Deny || d.Rule != "command" {
+	if d := judge(r, "shell_command", map[string]any{"command": []string{"bash", "-lc", "git push"}}); d.Effect != permit.Deny ||
+		d.Rule != "command" {
 		t.Errorf("%+v", d)
 	}
 	if d := judge(r, "exec_command", map[string]any{"command": 3}); d.Effect != permit.Ask {

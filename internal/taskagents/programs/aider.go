@@ -44,7 +44,8 @@ func (b *build) aider() error {
 		"--config", b.private(aiderConfig(b.Preset), "aider.conf.yml"),
 		"--read", b.private(b.memory(), "memory.md"),
 		"--no-check-update", "--no-gitignore",
-		"--chat-history-file", b.state("aider.chat.md"), "--input-history-file", b.state("aider.input"), "--llm-history-file", b.state("aider.llm"),
+		"--chat-history-file", b.state("aider.chat.md"), "--input-history-file", b.state("aider.input"), "--llm-history-file",
+		b.state("aider.llm"),
 	}
 	if model != "" {
 		flags = append(flags, "--model", model)

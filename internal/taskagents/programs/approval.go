@@ -46,10 +46,16 @@ func (a *Approval) addFile(path, content, format string) {
 
 // memoryFile describes the file in which a program reads about the project.
 func memoryFile(path string) WorkspaceFile {
-	return WorkspaceFile{RelativePath: path, Description: "what the agent is told about the project", AutoLoaded: true, Type: "memory", Format: "markdown"}
+	return WorkspaceFile{
+		RelativePath: path, Description: "what the agent is told about the project", AutoLoaded: true, Type: "memory",
+		Format: "markdown",
+	}
 }
 
 // configFile describes a program's settings of the project.
 func configFile(path, format string) WorkspaceFile {
-	return WorkspaceFile{RelativePath: path, Description: "the project's settings of the program", AutoLoaded: true, Type: "config", Format: format}
+	return WorkspaceFile{
+		RelativePath: path, Description: "the project's settings of the program", AutoLoaded: true, Type: "config",
+		Format: format,
+	}
 }

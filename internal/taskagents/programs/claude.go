@@ -126,7 +126,8 @@ func (b *build) claude() error {
 	}
 	flags = append(flags, id)
 	b.argv(flags, func(t string) []string { return []string{"--", t} })
-	b.structured([]string{"-p", "--input-format=stream-json", "--output-format=stream-json", "--permission-prompt-tool=stdio", "--verbose"}, flags)
+	b.structured([]string{"-p", "--input-format=stream-json", "--output-format=stream-json", "--permission-prompt-tool=stdio", "--verbose"},
+		flags)
 	return nil
 }
 

@@ -42,7 +42,8 @@ func steers(name string) bool {
 		return !strings.HasPrefix(upper, "GIT_AUTHOR_") && !strings.HasPrefix(upper, "GIT_COMMITTER_")
 	}
 	return slices.Contains([]string{
-		"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP",
+		"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME",
+		"PYTHONSTARTUP",
 		"PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
 	}, upper)
 }
@@ -51,7 +52,10 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // credentialNames returns the variables that a session may log in with.
 func (b *build) credentialNames() (names []string) {
-	if own := map[string]string{"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}[b.Provider]; own != "" && b.program.OneProvider {
+	if own := map[string]string{
+		"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY",
+		"google": "GEMINI_API_KEY",
+	}[b.Provider]; own != "" && b.program.OneProvider {
 		return []string{own}
 	}
 	for _, k := range b.program.Keys {

@@ -63,14 +63,18 @@ func (b *build) gemini() error {
 		"hooks":       b.geminiHooks(),
 		"mcpServers":  object{"junctor": object{"httpUrl": b.Server + "/mcp", "headers": object{"Authorization": "Bearer $ELIZA_HOOK_TOKEN"}}},
 	}
-	security := object{"environmentVariableRedaction": object{"allowed": []string{"PARALLAX_SESSION_ID", "ELIZA_HOOK_PORT", "ELIZA_HOOK_TOKEN"}}}
+	security := object{"environmentVariableRedaction": object{"allowed": []string{
+		"PARALLAX_SESSION_ID", "ELIZA_HOOK_PORT",
+		"ELIZA_HOOK_TOKEN",
+	}}}
 	if b.credential("GEMINI_API_KEY") != "" {
 		security["auth"] = object{"selectedType": "gemini-api-key"} // without it a menu opens
 	}
 	settings["security"] = security
 	b.env["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] = b.private(text(settings), "gemini-settings.json")
 	// --skip-trust is for the workspace; a further folder is asked about all the same (measured).
-	b.env["GEMINI_CLI_TRUSTED_FOLDERS_PATH"] = b.private(text(object{b.Workdir: "TRUST_FOLDER", context: "TRUST_FOLDER"}), "gemini-trusted.json")
+	b.env["GEMINI_CLI_TRUSTED_FOLDERS_PATH"] = b.private(text(object{b.Workdir: "TRUST_FOLDER", context: "TRUST_FOLDER"}),
+		"gemini-trusted.json")
 	if b.Model != "" {
 		b.env["GEMINI_MODEL"] = b.Model
 	}
@@ -92,7 +96,10 @@ func (b *build) gemini() error {
 }
 
 func geminiFlags(p Preset) []string {
-	return []string{"--approval-mode=" + map[Preset]string{Readonly: "plan", Standard: "default", Permissive: "auto_edit", Autonomous: "yolo"}[p]}
+	return []string{"--approval-mode=" + map[Preset]string{
+		Readonly: "plan", Standard: "default", Permissive: "auto_edit",
+		Autonomous: "yolo",
+	}[p]}
 }
 
 // geminiPolicy is what a preset says in a policy file; the autonomous one needs none.
@@ -121,7 +128,10 @@ func (b *build) geminiHooks() object {
 	hooks := make(object)
 	for _, event := range []string{"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "Notification", "SessionEnd"} {
 		// Its timeouts are in milliseconds.
-		hooks[event] = []any{object{"matcher": "*", "hooks": []any{object{"type": "command", "name": "junctor", "command": b.hookCommand(), "timeout": hookTimeout(event) * 1000}}}}
+		hooks[event] = []any{object{"matcher": "*", "hooks": []any{object{
+			"type": "command", "name": "junctor", "command": b.hookCommand(),
+			"timeout": hookTimeout(event) * 1000,
+		}}}}
 	}
 	return hooks
 }

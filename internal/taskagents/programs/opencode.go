@@ -28,8 +28,11 @@ func openCodeProgram() Program {
 		Files:    []WorkspaceFile{memoryFile("AGENTS.md"), configFile("opencode.json", "json")},
 		Greeting: "OpenCode", DeliverDelay: defaultDeliverDelay,
 		Protocol: ACP,
-		Kinds:    map[string]string{"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "grep", "execute": "bash", "fetch": "webfetch"},
-		plan:     (*build).openCode,
+		Kinds: map[string]string{
+			"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "grep", "execute": "bash",
+			"fetch": "webfetch",
+		},
+		plan: (*build).openCode,
 		approval: func(p Preset, a *Approval) {
 			a.EnvVars["OPENCODE_PERMISSION"] = strings.TrimSpace(text(openCodePermissions(p)))
 		},

@@ -125,10 +125,14 @@ func newBuild(s Spawn) (*build, error) {
 	if err != nil || server.Port() == "" {
 		return invalid("the server's address %q has no port", s.Server)
 	}
-	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" && (len(s.Resume) > 512 || !resumable.MatchString(s.Resume)) {
+	if !plainID.MatchString(s.Session) || !uuid.MatchString(s.UUID) || s.Resume != "" &&
+		(len(s.Resume) > 512 || !resumable.MatchString(s.Resume)) {
 		return invalid("the ids of the session, of the program's session or of what is resumed are malformed")
 	}
-	for what, text := range map[string]string{"task": s.Task, "memory": s.Memory, "manifest of skills": s.Skills, "model": s.Model, "provider": s.Provider} {
+	for what, text := range map[string]string{
+		"task": s.Task, "memory": s.Memory, "manifest of skills": s.Skills, "model": s.Model,
+		"provider": s.Provider,
+	} {
 		if strings.ContainsRune(text, 0) || len(text) > MaxTask {
 			return invalid("the %s holds a NUL character, or more than %d bytes", what, MaxTask)
 		}

@@ -35,12 +35,21 @@ func TestEnvironments(t *testing.T) {
 		change func(*programs.Spawn)
 		want   map[string]string // "-": not there
 	}{
-		"only what is on the list":          {nil, map[string]string{"PATH": "/usr/bin", "LANG": "C.UTF-8", "EDITOR": "-", "AWS_SECRET_ACCESS_KEY": "-", "HOME": "/home/user", "TERM": "xterm-256color", "COLORTERM": "truecolor"}},
-		"its own names":                     {nil, map[string]string{"PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "ELIZA_HOOK_PORT": "2138", "ELIZA_HOOK_TOKEN": token}},
-		"our key is not the task's":         {func(s *programs.Spawn) { s.Credentials = nil }, map[string]string{"ANTHROPIC_API_KEY": "-"}},
-		"another vendor's key":              {nil, map[string]string{"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "sk-ant-api03-0123456789"}},
-		"GITHUB_TOKEN without a repository": {func(s *programs.Spawn) { s.Custom = map[string]string{"GITHUB_TOKEN": "x"} }, map[string]string{"GITHUB_TOKEN": "-"}},
-		"GITHUB_TOKEN with one":             {func(s *programs.Spawn) { s.Repo = true }, map[string]string{"GITHUB_TOKEN": "gh"}},
+		"only what is on the list": {nil, map[string]string{
+			"PATH": "/usr/bin", "LANG": "C.UTF-8", "EDITOR": "-",
+			"AWS_SECRET_ACCESS_KEY": "-", "HOME": "/home/user", "TERM": "xterm-256color", "COLORTERM": "truecolor",
+		}},
+		"its own names": {nil, map[string]string{
+			"PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d",
+			"ELIZA_HOOK_PORT":     "2138", "ELIZA_HOOK_TOKEN": token,
+		}},
+		"our key is not the task's": {func(s *programs.Spawn) { s.Credentials = nil }, map[string]string{"ANTHROPIC_API_KEY": "-"}},
+		"another vendor's key":      {nil, map[string]string{"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "sk-ant-api03-0123456789"}},
+		"GITHUB_TOKEN without a repository": {
+			func(s *programs.Spawn) { s.Custom = map[string]string{"GITHUB_TOKEN": "x"} },
+			map[string]string{"GITHUB_TOKEN": "-"},
+		},
+		"GITHUB_TOKEN with one": {func(s *programs.Spawn) { s.Repo = true }, map[string]string{"GITHUB_TOKEN": "gh"}},
 		"a subscription's token as a key": {
 			func(s *programs.Spawn) { s.Credentials = map[string]string{"ANTHROPIC_API_KEY": "sk-ant-oat01-x"} },
 			map[string]string{"ANTHROPIC_API_KEY": "-", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"},
@@ -53,34 +62,53 @@ func TestEnvironments(t *testing.T) {
 		},
 		"what nobody gets": {
 			func(s *programs.Spawn) {
-				s.Custom = map[string]string{"MY_PRIVATE_KEY": "x", "AWS_REGION": "x", "DISCORD_X": "x", "telegram_bot": "x", "JUNCTOR_TOKEN": "x", "HARMLESS": ours, "MINE": "y", "A=B": "z"}
+				s.Custom = map[string]string{
+					"MY_PRIVATE_KEY": "x", "AWS_REGION": "x", "DISCORD_X": "x", "telegram_bot": "x", "JUNCTOR_TOKEN": "x",
+					"HARMLESS": ours, "MINE": "y", "A=B": "z",
+				}
 				s.Parent["TZ"] = ours
 			},
-			map[string]string{"MY_PRIVATE_KEY": "-", "AWS_REGION": "-", "DISCORD_X": "-", "telegram_bot": "-", "JUNCTOR_TOKEN": "-", "HARMLESS": "-", "TZ": "-", "MINE": "y", "A": "-"},
+			map[string]string{
+				"MY_PRIVATE_KEY": "-", "AWS_REGION": "-", "DISCORD_X": "-", "telegram_bot": "-", "JUNCTOR_TOKEN": "-",
+				"HARMLESS": "-", "TZ": "-", "MINE": "y", "A": "-",
+			},
 		},
 		"what is ours wins": {
 			func(s *programs.Spawn) {
 				s.Custom = map[string]string{"ELIZA_HOOK_TOKEN": "x", "HOME": "/root", "PARALLAX_SESSION_ID": "x", "TERM_PROGRAM": "x", "PATH": "/mine"}
 			},
-			map[string]string{"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d", "TERM_PROGRAM": "ghostty", "PATH": "/usr/bin"},
+			map[string]string{
+				"ELIZA_HOOK_TOKEN": token, "HOME": "/home/user", "PARALLAX_SESSION_ID": "pty-1700000000000-0a1b2c3d",
+				"TERM_PROGRAM": "ghostty", "PATH": "/usr/bin",
+			},
 		},
 		"what has programs do something else": {
 			func(s *programs.Spawn) {
 				s.Parent["NODE_OPTIONS"] = "--ours"
 				s.Custom = map[string]string{
-					"LD_PRELOAD": "x", "ld_library_path": "x", "DYLD_INSERT_LIBRARIES": "x", "NODE_OPTIONS": "--require=x", "BASH_ENV": "x", "ENV": "x", "SHELL": "x",
-					"GIT_SSH_COMMAND": "x", "GIT_CONFIG_COUNT": "1", "GIT_DIR": "x", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "x", "ELIZA_HOOK_PORT": "1", "GITLAB_TOKEN": "kept",
+					"LD_PRELOAD": "x", "ld_library_path": "x", "DYLD_INSERT_LIBRARIES": "x", "NODE_OPTIONS": "--require=x", "BASH_ENV": "x", "ENV": "x",
+					"SHELL":           "x",
+					"GIT_SSH_COMMAND": "x", "GIT_CONFIG_COUNT": "1", "GIT_DIR": "x", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "x",
+					"ELIZA_HOOK_PORT": "1", "GITLAB_TOKEN": "kept",
 				}
 			},
 			map[string]string{
-				"LD_PRELOAD": "-", "ld_library_path": "-", "DYLD_INSERT_LIBRARIES": "-", "NODE_OPTIONS": "--ours", "BASH_ENV": "-", "ENV": "-", "SHELL": "/bin/bash",
-				"GIT_SSH_COMMAND": "-", "GIT_CONFIG_COUNT": "-", "GIT_DIR": "-", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "-", "ELIZA_HOOK_PORT": "2138", "GITLAB_TOKEN": "kept",
+				"LD_PRELOAD": "-", "ld_library_path": "-", "DYLD_INSERT_LIBRARIES": "-", "NODE_OPTIONS": "--ours", "BASH_ENV": "-", "ENV": "-",
+				"SHELL":           "/bin/bash",
+				"GIT_SSH_COMMAND": "-", "GIT_CONFIG_COUNT": "-", "GIT_DIR": "-", "GIT_AUTHOR_NAME": "me", "PYTHONSTARTUP": "-",
+				"ELIZA_HOOK_PORT": "2138", "GITLAB_TOKEN": "kept",
 			},
 		},
-		"a NUL":                  {func(s *programs.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
-		"the user's own address": {func(s *programs.Spawn) { s.Parent["ANTHROPIC_BASE_URL"] = "http://y" }, map[string]string{"ANTHROPIC_BASE_URL": "http://y"}},
-		"a model's address":      {func(s *programs.Spawn) { s.BaseURL = "http://x" }, map[string]string{"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_MODEL": "some/model"}},
-		"root in a sandbox":      {func(s *programs.Spawn) { s.UID, s.Parent["IS_SANDBOX"] = 0, "1" }, map[string]string{"IS_SANDBOX": "1"}},
+		"a NUL": {func(s *programs.Spawn) { s.Custom = map[string]string{"MINE": "a\x00b"} }, map[string]string{"MINE": "-"}},
+		"the user's own address": {
+			func(s *programs.Spawn) { s.Parent["ANTHROPIC_BASE_URL"] = "http://y" },
+			map[string]string{"ANTHROPIC_BASE_URL": "http://y"},
+		},
+		"a model's address": {
+			func(s *programs.Spawn) { s.BaseURL = "http://x" },
+			map[string]string{"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_MODEL": "some/model"},
+		},
+		"root in a sandbox": {func(s *programs.Spawn) { s.UID, s.Parent["IS_SANDBOX"] = 0, "1" }, map[string]string{"IS_SANDBOX": "1"}},
 		"one provider's key": {
 			func(s *programs.Spawn) { s.Framework, s.Provider = programs.Aider, "openai" },
 			map[string]string{"ANTHROPIC_API_KEY": "-", "OPENAI_API_KEY": "sk-openai"},
@@ -109,7 +137,12 @@ func TestRootDoesNotBypassPermissions(t *testing.T) {
 		uid     int
 		sandbox string
 		want    string
-	}{{1000, "", "--dangerously-skip-permissions"}, {0, "", "--permission-mode=acceptEdits"}, {0, "0", "--permission-mode=acceptEdits"}, {0, "1", "--dangerously-skip-permissions"}} {
+	}{
+		{1000, "", "--dangerously-skip-permissions"},
+		{0, "", "--permission-mode=acceptEdits"},
+		{0, "0", "--permission-mode=acceptEdits"},
+		{0, "1", "--dangerously-skip-permissions"},
+	} {
 		s := spawn(programs.Claude, programs.Autonomous)
 		s.UID, s.Parent["IS_SANDBOX"] = tt.uid, tt.sandbox
 		plan := build(t, s)
@@ -138,9 +171,18 @@ func TestTasks(t *testing.T) {
 		"a file":                       {programs.Pi, "@/etc/passwd", "m", " @/etc/passwd", true, false},
 		"a shell's command":            {programs.Shell, "!! /bin", "", "!! /bin", false, false},
 		"none":                         {programs.Claude, " \n", "", "", false, false},
-		"too long to type":             {programs.Aider, strings.Repeat("é", programs.MaxTyped+1), "m", "Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", false, true},
-		"long enough to type":          {programs.Aider, strings.Repeat("é", programs.MaxTyped), "m", strings.Repeat("é", programs.MaxTyped), false, false},
-		"too long for an argument":     {programs.Gemini, strings.Repeat("x", programs.MaxArgv+1), "m", "Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", true, true},
+		"too long to type": {
+			programs.Aider, strings.Repeat("é", programs.MaxTyped+1), "m",
+			"Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", false, true,
+		},
+		"long enough to type": {
+			programs.Aider, strings.Repeat("é", programs.MaxTyped), "m", strings.Repeat("é", programs.MaxTyped),
+			false, false,
+		},
+		"too long for an argument": {
+			programs.Gemini, strings.Repeat("x", programs.MaxArgv+1), "m",
+			"Read the file .task-agents/TASK-pty-1700000000000-0a1b2c3d.md: it is your task. Do what it says.", true, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +214,8 @@ func TestResuming(t *testing.T) {
 		s := spawn(name, programs.Standard)
 		s.Resume, s.Task = id, ""
 		plan := build(t, s)
-		if !strings.Contains(strings.Join(plan.Argv, "\n"), strings.Join(want, "\n")) || plan.ResumeToken != id || slices.Contains(plan.Argv, "--session-id="+s.UUID) {
+		if !strings.Contains(strings.Join(plan.Argv, "\n"), strings.Join(want, "\n")) || plan.ResumeToken != id ||
+			slices.Contains(plan.Argv, "--session-id="+s.UUID) {
 			t.Errorf("%s: %q", name, plan.Argv)
 		}
 	}
@@ -230,7 +273,10 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for path, text := range map[string]string{s.Home + "/.claude.json": `{"numStartups": 1}`, s.Workdir + "/CLAUDE.md": "the project's", s.Workdir + "/AGENTS.md": "the project's", s.KeepDir + "/earlier": "x"} {
+			for path, text := range map[string]string{
+				s.Home + "/.claude.json": `{"numStartups": 1}`, s.Workdir + "/CLAUDE.md": "the project's",
+				s.Workdir + "/AGENTS.md": "the project's", s.KeepDir + "/earlier": "x",
+			} {
 				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -243,7 +289,8 @@ func TestPlansLeaveNothingBehind(t *testing.T) {
 			if err := overlay.Apply(t.Context(), top+"/journal", s.Session, plan.Changes); err != nil {
 				t.Fatal(err)
 			}
-			if out, _ := exec.Command("git", "-C", s.Workdir, "status", "--porcelain", "--ignored=no").Output(); strings.Contains(string(out), "task-agents") {
+			if out, _ := exec.Command("git", "-C", s.Workdir, "status", "--porcelain", "--ignored=no").Output(); strings.Contains(string(out),
+				"task-agents") {
 				t.Errorf("git sees %s", out)
 			}
 			if err := overlay.Undo(t.Context(), top+"/journal"); err != nil {
@@ -330,10 +377,16 @@ func TestAShellTellsHowCommandsEnd(t *testing.T) {
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	// One letter for each category in the order of the table: auto, ask, blocked.
-	want := map[programs.Preset]string{programs.Readonly: "abbbbaa", programs.Standard: "akkakaa", programs.Permissive: "aakaaaa", programs.Autonomous: "aaaaaaa", "unknown": "bbbbbbb"}
+	want := map[programs.Preset]string{
+		programs.Readonly: "abbbbaa", programs.Standard: "akkakaa", programs.Permissive: "aakaaaa",
+		programs.Autonomous: "aaaaaaa", "unknown": "bbbbbbb",
+	}
 	for p, letters := range want {
 		var got string
-		for _, c := range []programs.Category{programs.FileRead, programs.FileWrite, programs.ShellUse, programs.Web, programs.Agent, programs.Planning, programs.UserInteraction} {
+		for _, c := range []programs.Category{
+			programs.FileRead, programs.FileWrite, programs.ShellUse, programs.Web, programs.Agent,
+			programs.Planning, programs.UserInteraction,
+		} {
 			got += map[programs.Verdict]string{programs.Auto: "a", programs.Ask: "k", programs.Blocked: "b"}[p.Judge(c)]
 		}
 		if got != letters {

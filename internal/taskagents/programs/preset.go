@@ -63,9 +63,24 @@ type PresetRow struct {
 // Presets returns the table of presets, the strictest first.
 func Presets() []PresetRow {
 	return []PresetRow{
-		{Readonly, "It may read and plan; everything else is refused.", []Category{FileRead, Planning, UserInteraction}, nil, []Category{FileWrite, ShellUse, Web, Agent}},
-		{Standard, "It may read, plan and use the web; it asks before it writes, runs commands or starts agents.", []Category{FileRead, Planning, UserInteraction, Web}, []Category{FileWrite, ShellUse, Agent}, nil},
-		{Permissive, "It asks before it runs commands, and for nothing else.", []Category{FileRead, FileWrite, Web, Agent, Planning, UserInteraction}, []Category{ShellUse}, nil},
+		{
+			Readonly, "It may read and plan; everything else is refused.",
+			[]Category{FileRead, Planning, UserInteraction},
+			nil,
+			[]Category{FileWrite, ShellUse, Web, Agent},
+		},
+		{
+			Standard, "It may read, plan and use the web; it asks before it writes, runs commands or starts agents.",
+			[]Category{FileRead, Planning, UserInteraction, Web},
+			[]Category{FileWrite, ShellUse, Agent},
+			nil,
+		},
+		{
+			Permissive, "It asks before it runs commands, and for nothing else.",
+			[]Category{FileRead, FileWrite, Web, Agent, Planning, UserInteraction},
+			[]Category{ShellUse},
+			nil,
+		},
 		{Autonomous, "It asks for nothing.", []Category{FileRead, FileWrite, ShellUse, Web, Agent, Planning, UserInteraction}, nil, nil},
 	}
 }

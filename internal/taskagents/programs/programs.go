@@ -135,7 +135,11 @@ type ToolGroup struct {
 
 // All returns every program, in the order in which lists show them.
 func All() []Program {
-	return []Program{claudeProgram(), codexProgram(), geminiProgram(), qwenProgram(), aiderProgram(), piProgram(), openCodeProgram(), shellProgram(), {Name: Hermes, Aliases: []string{"hermes"}, Binary: "hermes"}}
+	return []Program{
+		claudeProgram(), codexProgram(), geminiProgram(), qwenProgram(), aiderProgram(), piProgram(), openCodeProgram(),
+		shellProgram(),
+		{Name: Hermes, Aliases: []string{"hermes"}, Binary: "hermes"},
+	}
 }
 
 // Of returns the description of a program. For an unknown name only Name and Binary are set.

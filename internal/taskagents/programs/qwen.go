@@ -76,7 +76,10 @@ func (b *build) qwen() error {
 }
 
 func qwenFlags(p Preset) []string {
-	return []string{"--approval-mode=" + map[Preset]string{Readonly: "plan", Standard: "default", Permissive: "auto-edit", Autonomous: "yolo"}[p]}
+	return []string{"--approval-mode=" + map[Preset]string{
+		Readonly: "plan", Standard: "default", Permissive: "auto-edit",
+		Autonomous: "yolo",
+	}[p]}
 }
 
 // qwenPermissions returns the rules that a preset has in a settings file. None is about the
@@ -106,7 +109,10 @@ func (b *build) qwenHooks() object {
 		if event == "PermissionRequest" { // a reply that allows its question would end it without an answer
 			matcher = "^(?!ask_user_question$)"
 		}
-		hooks[event] = []any{object{"matcher": matcher, "hooks": []any{object{"type": "command", "name": "junctor", "command": b.hookCommand(), "timeout": hookTimeout(event)}}}}
+		hooks[event] = []any{object{"matcher": matcher, "hooks": []any{object{
+			"type": "command", "name": "junctor", "command": b.hookCommand(),
+			"timeout": hookTimeout(event),
+		}}}}
 	}
 	return hooks
 }

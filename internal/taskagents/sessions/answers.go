@@ -108,7 +108,8 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	fingerprint = st.Blocker.Fingerprint
 	target := s.spec.Mask.Option(d.Options, label)
 	if target < 0 {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label,
+			s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
 	}
 	// The same list with the cursor there, and no other.
 	stands := func(d *detect.Dialog, at int) bool {
@@ -128,7 +129,8 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 			return err
 		}
 		if !there {
-			return capability.Errorf(capability.CodeFailed, op, "the cursor of the dialog does not move as it should").With("dialog_stays", "answer it by hand: junctor tasks attach "+s.spec.ID)
+			return capability.Errorf(capability.CodeFailed, op, "the cursor of the dialog does not move as it should").With("dialog_stays",
+				"answer it by hand: junctor tasks attach "+s.spec.ID)
 		}
 	}
 	s.mu.Lock()
@@ -164,7 +166,8 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		}
 	}
 	if !left {
-		return capability.Errorf(capability.CodeFailed, op, "the dialog is still open after the choice").With("dialog_stays", "answer it by hand: junctor tasks attach "+s.spec.ID)
+		return capability.Errorf(capability.CodeFailed, op, "the dialog is still open after the choice").With("dialog_stays",
+			"answer it by hand: junctor tasks attach "+s.spec.ID)
 	}
 	return nil
 }

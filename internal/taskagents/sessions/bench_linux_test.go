@@ -117,7 +117,10 @@ func BenchmarkBusy(b *testing.B) {
 // BenchmarkFact is the same by a hook.
 func BenchmarkFact(b *testing.B) {
 	_, s, heard := watched(b)
-	states := []detect.Fact{{Class: 2, Source: "hook:UserPromptSubmit", State: detect.Busy}, {Class: 2, Source: "hook:Stop", State: detect.Ready, Phase: detect.PhaseDone}}
+	states := []detect.Fact{
+		{Class: 2, Source: "hook:UserPromptSubmit", State: detect.Busy},
+		{Class: 2, Source: "hook:Stop", State: detect.Ready, Phase: detect.PhaseDone},
+	}
 	n := 0
 	for b.Loop() {
 		s.Fact(states[n%2], "", "")
@@ -143,7 +146,10 @@ func BenchmarkSpawn(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		began := time.Now()
-		s, err := m.Start(sessions.Spec{Framework: programs.Claude, Rules: rules, Dir: os.TempDir(), Argv: []string{"/bin/sleep", "600"}, Env: []string{"PATH=/bin"}})
+		s, err := m.Start(sessions.Spec{
+			Framework: programs.Claude, Rules: rules, Dir: os.TempDir(), Argv: []string{"/bin/sleep", "600"},
+			Env: []string{"PATH=/bin"},
+		})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -72,7 +72,8 @@ func (s *Session) others(who string) error {
 	if s.taken.IsZero() || s.holder == who {
 		return nil
 	}
-	return capability.Errorf(capability.CodeConflict, "tasks.control", "somebody else is in control of session %s", s.spec.ID).With("control_taken", "it ends a minute after their last key")
+	return capability.Errorf(capability.CodeConflict, "tasks.control", "somebody else is in control of session %s",
+		s.spec.ID).With("control_taken", "it ends a minute after their last key")
 }
 
 // Control gives the keyboard to a person, or takes it back: meanwhile no message is
@@ -101,7 +102,8 @@ func (s *Session) Control(who string, take bool) error {
 // conflict (control_taken) while another one is in control.
 func (s *Session) Resize(who string, cols, rows int) error {
 	if cols < minCols || cols > maxCols || rows < minRows || rows > maxRows {
-		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols, maxCols, minRows, maxRows).With("bad_size", "")
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols,
+			maxCols, minRows, maxRows).With("bad_size", "")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -166,7 +166,8 @@ func (w *Subscription) put(e Event) {
 		}
 	case len(w.queue) >= maxWaiting:
 		w.over = true
-		w.err = capability.Errorf(capability.CodeOverloaded, "tasks.events", "%d events were waiting to be read", maxWaiting).With("too_slow", "subscribe again and read the state of the sessions")
+		w.err = capability.Errorf(capability.CodeOverloaded, "tasks.events", "%d events were waiting to be read", maxWaiting).With("too_slow",
+			"subscribe again and read the state of the sessions")
 	default:
 		w.queue = append(w.queue, e)
 	}

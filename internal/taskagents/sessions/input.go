@@ -60,7 +60,8 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	select {
 	case err := <-p.done:
 		if err != nil {
-			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more", err).With(ReasonEnded, "")
+			return capability.Wrap(capability.CodeUnavailable, "tasks.send", "the terminal of session "+s.spec.ID+" takes nothing any more",
+				err).With(ReasonEnded, "")
 		}
 		return nil
 	case <-ctx.Done():
@@ -123,7 +124,8 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, 
 		return NotSent, s.endedError()
 	case s.messages <- m:
 	default:
-		return NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already", MaxQueued).With("too_many_messages", "wait until it has worked some off")
+		return NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already",
+			MaxQueued).With("too_many_messages", "wait until it has worked some off")
 	}
 	select {
 	case <-m.done:
@@ -140,9 +142,11 @@ func (s *Session) blocked() error {
 	case s.gone:
 		return s.endedError()
 	case st.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(ReasonBlocked, "see its screen with: junctor tasks attach "+s.spec.ID)
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(ReasonBlocked,
+			"see its screen with: junctor tasks attach "+s.spec.ID)
 	case st.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(st.Blocker.Prompt)).With(ReasonBlocked, "answer it with keys, or choose one of its options")
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s",
+			s.spec.Mask.Text(st.Blocker.Prompt)).With(ReasonBlocked, "answer it with keys, or choose one of its options")
 		return e.Detail("blocker", s.spec.Mask.blocker(st.Blocker))
 	}
 	return nil
@@ -253,7 +257,8 @@ func (s *Session) typed(m *message) (Outcome, error) {
 		}
 		if !ready {
 			s.failed("the program was not ready within "+limit.String(), "not_ready")
-			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready", "see its screen with: junctor tasks attach "+s.spec.ID)
+			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready",
+				"see its screen with: junctor tasks attach "+s.spec.ID)
 		}
 		if m.first { // it must still be so a moment later
 			if !wait(ctx, max(readyDelay, s.spec.PostReady)) {
@@ -334,7 +339,8 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		}
 	}
 	s.failed("the text stands in the input box; Enter did not send it", "submit_failed")
-	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %d times Enter did not send it", enters).
+	return NotSent, capability.Errorf(capability.CodeFailed, "tasks.send",
+		"the program did not take the text: %d times Enter did not send it", enters).
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
 }
 

@@ -80,7 +80,10 @@ func cursor(key string, held int) (string, bool) {
 		}
 		return "\x1b[1" + modified + final, true
 	}
-	if n := map[string]int{"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6, "f5": 15, "f6": 17, "f7": 18, "f8": 19, "f9": 20, "f10": 21, "f11": 23, "f12": 24}[key]; n != 0 {
+	if n := map[string]int{
+		"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6, "f5": 15, "f6": 17, "f7": 18, "f8": 19, "f9": 20, "f10": 21,
+		"f11": 23, "f12": 24,
+	}[key]; n != 0 {
 		return "\x1b[" + strconv.Itoa(n) + modified + "~", true
 	}
 	if final := map[string]string{"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}[key]; final != "" {

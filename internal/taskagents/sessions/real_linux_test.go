@@ -87,8 +87,12 @@ func inTerminal(t *testing.T, r string, change func(*sessions.Spec)) (*sessions.
 	m := sessions.New(sessions.Config{})
 	heard := m.Subscribe()
 	spec := sessions.Spec{
-		Framework: programs.Claude, Version: "2.1.197", Rules: claude(t), Dir: t.TempDir(), Argv: []string{self}, Env: []string{role + "=" + r, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")},
-		Answers: []programs.Answer{{ID: "trust", Type: "trust", Label: "Yes, I trust"}, {ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"}},
+		Framework: programs.Claude, Version: "2.1.197", Rules: claude(t), Dir: t.TempDir(), Argv: []string{self},
+		Env: []string{role + "=" + r, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")},
+		Answers: []programs.Answer{
+			{ID: "trust", Type: "trust", Label: "Yes, I trust"},
+			{ID: "write", Type: "permission", Prompt: "create hello.txt", Label: "Yes"},
+		},
 	}
 	if change != nil {
 		change(&spec)
@@ -186,10 +190,16 @@ func TestARealShell(t *testing.T) {
 	s, heard := inTerminal(t, "", func(s *sessions.Spec) {
 		s.Framework, s.Rules, s.HangUp = programs.Shell, rules, true
 		s.Argv = []string{"/bin/bash", "--norc", "-i"}
-		s.Env = []string{`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`, "TERM=xterm-256color", "PATH=" + os.Getenv("PATH")}
+		s.Env = []string{
+			`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`,
+			"TERM=xterm-256color", "PATH=" + os.Getenv("PATH"),
+		}
 	})
 	waitFor(t, heard, sessions.ReadyAgain)
-	for _, text := range []string{"sleep 1; echo first", "echo second; exit_is_no_end=1", "clear; echo wiped", "for i in 1 2; do\n  echo third $i\ndone"} {
+	for _, text := range []string{
+		"sleep 1; echo first", "echo second; exit_is_no_end=1", "clear; echo wiped",
+		"for i in 1 2; do\n  echo third $i\ndone",
+	} {
 		if outcome, err := s.Send(t.Context(), text, false); outcome != sessions.Delivered {
 			t.Fatalf("%s %v\n%s", outcome, err, strings.Join(s.Screen().Lines, "\n"))
 		}

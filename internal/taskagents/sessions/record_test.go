@@ -72,7 +72,8 @@ func TestARecordingIsReplayed(t *testing.T) {
 		t.Error("it is not closed")
 	}
 	text := file.String()
-	if strings.Contains(text, "hush") || strings.Contains(text, "pass-word") || !strings.Contains(text, "•••.txt") || !strings.Contains(text, "********* *") {
+	if strings.Contains(text, "hush") || strings.Contains(text, "pass-word") || !strings.Contains(text, "•••.txt") ||
+		!strings.Contains(text, "********* *") {
 		t.Errorf("the recording holds what must not be seen, or nothing: %s", text)
 	}
 	rec, err := cast.Read(strings.NewReader(text))

@@ -122,7 +122,10 @@ func play(t *testing.T, change func(*sessions.Spec, *pipes), s script, test func
 			return r.terminal, nil
 		}})
 		r.heard = r.Subscribe()
-		spec := sessions.Spec{AgentType: "claude-code", Framework: programs.Claude, Version: "2.1.197", Rules: rules, Dir: "/project", Argv: []string{"claude"}}
+		spec := sessions.Spec{
+			AgentType: "claude-code", Framework: programs.Claude, Version: "2.1.197", Rules: rules, Dir: "/project",
+			Argv: []string{"claude"},
+		}
 		if change != nil {
 			change(&spec, r.terminal)
 		}
@@ -144,7 +147,8 @@ func (r *rig) until(kind sessions.Type) sessions.Event {
 	for {
 		e, ok, err := r.heard.Next(ctx)
 		if !ok {
-			r.Fatalf("no %s: %v; it is %s; there were %v\n%s", kind, err, r.session.Explain().Word, r.types(), strings.Join(r.session.Screen().Lines, "\n"))
+			r.Fatalf("no %s: %v; it is %s; there were %v\n%s", kind, err, r.session.Explain().Word, r.types(),
+				strings.Join(r.session.Screen().Lines, "\n"))
 		}
 		if e.Type == sessions.Output {
 			continue

@@ -57,7 +57,8 @@ type result struct{ text, source string }
 
 func newSession(m *Manager, spec Spec) *Session {
 	s := &Session{
-		m: m, spec: spec, out: make(chan piece), messages: make(chan *message, MaxQueued), done: make(chan struct{}), wake: make(chan struct{}, 1), replied: make(chan struct{}, 1),
+		m: m, spec: spec, out: make(chan piece), messages: make(chan *message, MaxQueued), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), replied: make(chan struct{}, 1),
 		screen: term.New(spec.Cols, spec.Rows),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -70,7 +71,8 @@ func newSession(m *Manager, spec Spec) *Session {
 	s.screen.OSC = func(n int, data string) { s.detector.OSC(time.Now(), n, data) }
 	s.info = Info{
 		ID: spec.ID, Name: spec.Name, AgentType: spec.AgentType, AdapterType: spec.Framework, Workdir: spec.Dir, Status: detect.Pending,
-		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken, Mode: InPTY,
+		CreatedAt: time.Now(), Cols: spec.Cols, Rows: spec.Rows, ThreadID: spec.ThreadID, Metadata: spec.Metadata, ResumeToken: spec.ResumeToken,
+		Mode: InPTY,
 	}
 	return s
 }
@@ -79,7 +81,8 @@ func newSession(m *Manager, spec Spec) *Session {
 func (s *Session) start() error {
 	mark := Mark(s.spec.ID)
 	terminal, err := s.m.cfg.Start(process.Spec{
-		Argv: s.spec.Argv, Env: append(slices.Clone(s.spec.Env), mark), Dir: s.spec.Dir, Cols: s.spec.Cols, Rows: s.spec.Rows, Mark: mark, HangUp: s.spec.HangUp,
+		Argv: s.spec.Argv, Env: append(slices.Clone(s.spec.Env), mark), Dir: s.spec.Dir, Cols: s.spec.Cols, Rows: s.spec.Rows, Mark: mark,
+		HangUp: s.spec.HangUp,
 	})
 	if err != nil {
 		return err

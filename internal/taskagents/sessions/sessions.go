@@ -46,7 +46,10 @@ const (
 	MaxMessage = 1 << 20
 	MaxQueued  = 20 // messages that wait for a busy session
 
-	Cols, Rows       = 120, 40
+	// Cols and Rows are the size of a terminal by default.
+	Cols = 120
+	Rows = 40
+
 	minCols, maxCols = 20, 500
 	minRows, maxRows = 5, 200
 
@@ -368,7 +371,8 @@ func (m *Manager) Get(id string) (Live, error) {
 	if s := m.sessions[id]; s != nil {
 		return s, nil
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %.64q", id).With("session_not_found", "list them with: junctor tasks list")
+	return nil, capability.Errorf(capability.CodeNotFound, "tasks", "there is no session %.64q", id).With("session_not_found",
+		"list them with: junctor tasks list")
 }
 
 // List returns all sessions, the oldest first; of those that have ended a hundred are

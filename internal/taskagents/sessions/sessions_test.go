@@ -56,8 +56,10 @@ func TestASession(t *testing.T) {
 			}
 		}
 		i := r.session.Info()
-		if !sessions.ValidID(i.ID) || i.Status != detect.Ready || i.Phase != "done" || i.AdapterType != "claude" || i.AgentType != "claude-code" || i.Workdir != "/project" ||
-			i.Name != "greeter" || i.ThreadID != "t1" || i.Cols != 120 || i.Rows != 40 || i.ReadyAt.IsZero() || i.LastInput.IsZero() || i.Pid == 0 || !i.Live() {
+		if !sessions.ValidID(i.ID) || i.Status != detect.Ready || i.Phase != "done" || i.AdapterType != "claude" ||
+			i.AgentType != "claude-code" || i.Workdir != "/project" ||
+			i.Name != "greeter" || i.ThreadID != "t1" || i.Cols != 120 || i.Rows != 40 || i.ReadyAt.IsZero() || i.LastInput.IsZero() ||
+			i.Pid == 0 || !i.Live() {
 			r.Errorf("%+v", i)
 		}
 		if !slices.Contains(r.terminal.spec.Env, sessions.Mark(i.ID)) || r.terminal.spec.Mark != sessions.Mark(i.ID) {
@@ -69,7 +71,8 @@ func TestASession(t *testing.T) {
 		if done := r.until(sessions.TaskComplete); done.Text != "● You said: And goodbye." {
 			r.Errorf("%+v", done)
 		}
-		if lines := r.session.Lines(3); !slices.Contains(lines, "✻ Churned for 3s") && !slices.Contains(r.session.Lines(8), "✻ Churned for 3s") {
+		if lines := r.session.Lines(3); !slices.Contains(lines, "✻ Churned for 3s") &&
+			!slices.Contains(r.session.Lines(8), "✻ Churned for 3s") {
 			r.Errorf("%q", lines)
 		}
 		if got, err := r.Get(i.ID); got != r.session || err != nil {
@@ -235,19 +238,20 @@ func TestDialogs(t *testing.T) {
 	}
 	t.Run("a default of no is not taken", func(t *testing.T) {
 		var chosen []int
-		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []programs.Answer{trust} }, asks(fakecli.Trust(), &chosen), func(r *rig) {
-			e := r.until(sessions.BlockedNow)
-			if e.Answered != "Yes, I trust" || e.To.Blocker.Type != "trust" {
-				r.Errorf("%+v", e)
-			}
-			r.until(sessions.TaskComplete)
-			if d := cmp.Diff([]int{0}, chosen); d != "" {
-				r.Error(d)
-			}
-			if d := cmp.Diff([]string{"starting", "blocked:trust", "ready", "busy", "done"}, r.words()); d != "" {
-				r.Error(d)
-			}
-		})
+		play(t, func(s *sessions.Spec, _ *pipes) { s.Task, s.Answers = "hello", []programs.Answer{trust} }, asks(fakecli.Trust(), &chosen),
+			func(r *rig) {
+				e := r.until(sessions.BlockedNow)
+				if e.Answered != "Yes, I trust" || e.To.Blocker.Type != "trust" {
+					r.Errorf("%+v", e)
+				}
+				r.until(sessions.TaskComplete)
+				if d := cmp.Diff([]int{0}, chosen); d != "" {
+					r.Error(d)
+				}
+				if d := cmp.Diff([]string{"starting", "blocked:trust", "ready", "busy", "done"}, r.words()); d != "" {
+					r.Error(d)
+				}
+			})
 	})
 	t.Run("an Enter that was lost is pressed again", func(t *testing.T) {
 		var chosen []int

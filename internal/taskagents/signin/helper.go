@@ -67,7 +67,9 @@ func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string)
 
 // wait tells what is seen, once there is an address or enough time has passed, and asks
 // about the account until a user is logged in.
-func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt), typed <-chan string) error {
+func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt),
+	typed <-chan string,
+) error {
 	poll, glance := time.NewTicker(pollInterval), time.NewTicker(lookInterval)
 	defer poll.Stop()
 	defer glance.Stop()
@@ -114,7 +116,8 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 			if entered { // it may stand there
 				words = "the code was not taken"
 			}
-			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0], words).With("login_failed", "run it yourself, on the machine of the server")
+			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0],
+				words).With("login_failed", "run it yourself, on the machine of the server")
 		}
 	}
 }
@@ -130,14 +133,16 @@ func (f found) prompt(argv []string) Prompt {
 	case f.code != "":
 		p.Instructions = "Enter the code where the program says."
 	default:
-		p.Instructions = "The program shows no address yet. If none comes, run it yourself, on the machine of the server: " + strings.Join(argv, " ")
+		p.Instructions = "The program shows no address yet. If none comes, run it yourself, on the machine of the server: " +
+			strings.Join(argv, " ")
 	}
 	if f.asks {
 		p.Instructions += " Where you are given a code there, send it as {\"code\": \"…\"} to where this login was started."
 	}
 	if f.url == "" && len(f.others) > 0 {
 		told := strings.Join(f.others, " ")
-		p.Instructions += " It names an address of a host that is not known to be the vendor's, so look at it before you open it: " + text.ValidBytes(told, maxTold)
+		p.Instructions += " It names an address of a host that is not known to be the vendor's, so look at it before you open it: " +
+			text.ValidBytes(told, maxTold)
 	}
 	return p
 }

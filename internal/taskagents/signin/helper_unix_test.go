@@ -65,7 +65,8 @@ func wrapped(address string) string {
 // until the account is there.
 func TestALoginWhoseAddressIsWrapped(t *testing.T) {
 	t.Parallel()
-	h, dir := helper(t, `printf '\033[?1049h\033[2J\033[H  Finish signing in via your browser\r\n\r\n`+wrapped(codexAddress)+`\r\n  Press esc to cancel'; (sleep 300 & echo $! > child; wait) & sleep 300`)
+	h, dir := helper(t, `printf '\033[?1049h\033[2J\033[H  Finish signing in via your browser\r\n\r\n`+wrapped(codexAddress)+
+		`\r\n  Press esc to cancel'; (sleep 300 & echo $! > child; wait) & sleep 300`)
 	p, end := run(t, h, func(p Prompt) bool { return p.URL == codexAddress })
 	if p.DeviceCode != "" || !strings.HasPrefix(p.Instructions, "Open the address") {
 		t.Errorf("%+v", p)
@@ -94,8 +95,14 @@ func zombie(pid int) bool {
 func TestFormsOfLogins(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ script, url, code, says string }{
-		"a link with a short text": {`printf 'Sign in: \033]8;;https://auth.openai.com/oauth/authorize?state=1\033\\here\033]8;;\033\\\r\n'`, "https://auth.openai.com/oauth/authorize?state=1", "", "Open the address"},
-		"a device code":            {`printf 'Open https://auth.openai.com/codex/device\r\nand enter this code:\r\n\r\n   ABCD-12345\r\n'`, "https://auth.openai.com/codex/device", "ABCD-12345", "enter the code"},
+		"a link with a short text": {
+			`printf 'Sign in: \033]8;;https://auth.openai.com/oauth/authorize?state=1\033\\here\033]8;;\033\\\r\n'`,
+			"https://auth.openai.com/oauth/authorize?state=1", "", "Open the address",
+		},
+		"a device code": {
+			`printf 'Open https://auth.openai.com/codex/device\r\nand enter this code:\r\n\r\n   ABCD-12345\r\n'`,
+			"https://auth.openai.com/codex/device", "ABCD-12345", "enter the code",
+		},
 		"a host of somebody else":  {`printf 'Open https://login.example/x\r\n'`, "", "", "https://login.example/x"},
 		"no address at all":        {`printf 'Choose:\r\n 1. This\r\n'`, "", "", "on the machine of the server"},
 		"a terminal that is asked": {`printf '\033[c'; i=0; while [ $i -lt 500 ]; do printf '\033[6n\033]10;?\033\\'; i=$((i+1)); done; printf '\r\nhttps://claude.ai/x\r\n'`, "https://claude.ai/x", "", ""},
@@ -137,7 +144,8 @@ func TestALoginThatEndsWithoutAnAccount(t *testing.T) {
 			}
 		}
 		err := h.Run(t.Context(), func(Prompt) {}, nil)
-		if capability.AsError(err).Reason != "login_failed" || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "aaaaaa") {
+		if capability.AsError(err).Reason != "login_failed" || !strings.Contains(err.Error(), tt.says) ||
+			strings.Contains(err.Error(), "aaaaaa") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -187,7 +195,8 @@ func TestAWrongCodeIsNotRepeated(t *testing.T) {
 	h, _ := helper(t, `printf 'https://claude.ai/x\r\nPaste code > '; read -r code; echo "wrong: $code"; exit 1`)
 	typed := make(chan string, 1)
 	typed <- "s3cret"
-	if err := h.Run(t.Context(), func(Prompt) {}, typed); capability.AsError(err).Reason != "login_failed" || strings.Contains(err.Error(), "s3cret") {
+	if err := h.Run(t.Context(), func(Prompt) {}, typed); capability.AsError(err).Reason != "login_failed" ||
+		strings.Contains(err.Error(), "s3cret") {
 		t.Error(err)
 	}
 }

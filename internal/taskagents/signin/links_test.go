@@ -33,29 +33,57 @@ func TestWhatALoginShows(t *testing.T) {
 		want         found
 	}{
 		"a recorded screen": {lines: recorded(t), want: found{url: codexAddress}},
-		"a plain address":   {lines: []string{"If the browser didn't open, visit: https://claude.ai/oauth/authorize?code=true."}, want: found{url: "https://claude.ai/oauth/authorize?code=true"}},
-		"a link is whole":   {lines: []string{"Open https://auth.openai.com/oauth…"}, links: []string{"https://auth.openai.com/oauth/authorize?a=b"}, want: found{url: "https://auth.openai.com/oauth/authorize?a=b"}},
+		"a plain address": {
+			lines: []string{"If the browser didn't open, visit: https://claude.ai/oauth/authorize?code=true."},
+			want:  found{url: "https://claude.ai/oauth/authorize?code=true"},
+		},
+		"a link is whole": {
+			lines: []string{"Open https://auth.openai.com/oauth…"},
+			links: []string{"https://auth.openai.com/oauth/authorize?a=b"}, want: found{url: "https://auth.openai.com/oauth/authorize?a=b"},
+		},
 		"a link whose text says another host": {
 			lines: []string{"https://claude.ai/login"}, links: []string{"https://evil.example/claude.ai"},
 			want: found{url: "https://claude.ai/login", others: []string{"https://evil.example/claude.ai"}},
 		},
 		"our own machine is not where people log in": {
-			lines: []string{"Starting local login server on http://localhost:1455.", "navigate to this URL:", "", "https://auth.openai.com/x"}, want: found{url: "https://auth.openai.com/x"},
+			lines: []string{"Starting local login server on http://localhost:1455.", "navigate to this URL:", "", "https://auth.openai.com/x"},
+			want:  found{url: "https://auth.openai.com/x"},
 		},
 		"a device code": {
-			lines: []string{"1. Open this link in your browser", "   https://auth.openai.com/codex/device", "2. Enter this one-time code (expires in 15 minutes)", "   ABCD-12345"},
-			want:  found{url: "https://auth.openai.com/codex/device", code: "ABCD-12345"},
+			lines: []string{
+				"1. Open this link in your browser", "   https://auth.openai.com/codex/device",
+				"2. Enter this one-time code (expires in 15 minutes)", "   ABCD-12345",
+			},
+			want: found{url: "https://auth.openai.com/codex/device", code: "ABCD-12345"},
 		},
 		"no code where nobody speaks of one": {lines: []string{"GPT5-MINI is here", "ABCD-1234"}, want: found{}},
-		"a code inside of an address":        {lines: []string{"the code: https://claude.ai/x?c=ABCD-1234"}, want: found{url: "https://claude.ai/x?c=ABCD-1234"}},
-		"another's host":                     {lines: []string{"https://claude.ai.evil.example/login"}, want: found{others: []string{"https://claude.ai.evil.example/login"}}},
-		"without TLS":                        {lines: []string{"http://claude.ai/login"}, want: found{others: []string{"http://claude.ai/login"}}},
-		"with a user":                        {lines: []string{"https://claude.ai@evil.example/"}, want: found{others: []string{"https://claude.ai@evil.example/"}}},
-		"with a password":                    {lines: []string{"https://x:y@claude.ai/"}, want: found{others: []string{"https://x:y@claude.ai/"}}},
-		"with a port":                        {lines: []string{"https://claude.ai:8443/"}, want: found{others: []string{"https://claude.ai:8443/"}}},
-		"one that ends at the edge":          {lines: []string{edge, "Then press Enter to go on"}, want: found{url: edge}},
-		"one that goes on, indented":         {lines: []string{"  " + edge[:118], "  " + edge[118:] + "y"}, want: found{url: edge + "y"}},
-		"nothing":                            {lines: []string{"", "Welcome"}, want: found{}},
+		"a code inside of an address": {
+			lines: []string{"the code: https://claude.ai/x?c=ABCD-1234"},
+			want:  found{url: "https://claude.ai/x?c=ABCD-1234"},
+		},
+		"another's host": {
+			lines: []string{"https://claude.ai.evil.example/login"},
+			want:  found{others: []string{"https://claude.ai.evil.example/login"}},
+		},
+		"without TLS": {
+			lines: []string{"http://claude.ai/login"},
+			want:  found{others: []string{"http://claude.ai/login"}},
+		},
+		"with a user": {
+			lines: []string{"https://claude.ai@evil.example/"},
+			want:  found{others: []string{"https://claude.ai@evil.example/"}},
+		},
+		"with a password": {
+			lines: []string{"https://x:y@claude.ai/"},
+			want:  found{others: []string{"https://x:y@claude.ai/"}},
+		},
+		"with a port": {
+			lines: []string{"https://claude.ai:8443/"},
+			want:  found{others: []string{"https://claude.ai:8443/"}},
+		},
+		"one that ends at the edge":  {lines: []string{edge, "Then press Enter to go on"}, want: found{url: edge}},
+		"one that goes on, indented": {lines: []string{"  " + edge[:118], "  " + edge[118:] + "y"}, want: found{url: edge + "y"}},
+		"nothing":                    {lines: []string{"", "Welcome"}, want: found{}},
 	} {
 		if d := cmp.Diff(tt.want, look(tt.lines, cols, tt.links), cmp.AllowUnexported(found{})); d != "" {
 			t.Errorf("%s: %s", name, d)

@@ -78,7 +78,10 @@ type recovery struct {
 }
 
 func newRecovery(enters int) *recovery {
-	r := &recovery{p: &program{info: sessions.Info{Status: detect.Authenticating, AdapterType: programs.Codex}, enters: enters, start: time.Now()}, in: make(chan error)}
+	r := &recovery{p: &program{
+		info: sessions.Info{Status: detect.Authenticating, AdapterType: programs.Codex}, enters: enters,
+		start: time.Now(),
+	}, in: make(chan error)}
 	r.desk = New(func(Event) {}, quiet())
 	r.Recovery = NewRecovery(r.desk, r.p, func(name programs.Name) (Flow, bool) {
 		return showing(&r.started, r.in), name == programs.Codex
@@ -107,9 +110,12 @@ func TestASessionGoesOnAfterALogin(t *testing.T) {
 	}{
 		"two Enters, and its task again": {2, func(*recovery) {}, "10s enter, 10.25s enter, 18.5s the task"},
 		"it needs one Enter":             {1, func(*recovery) {}, "10s enter, 18.25s the task"},
-		"it takes its task by itself":    {2, func(r *recovery) { time.Sleep(3 * time.Second); r.say(sessions.BusyNow) }, "10s enter, 10.25s enter"},
-		"it ends":                        {9, func(r *recovery) { r.p.set(detect.Stopped) }, "10s enter"},
-		"it never gets ready":            {9, func(*recovery) {}, "10s enter, 10.25s enter"},
+		"it takes its task by itself": {
+			2, func(r *recovery) { time.Sleep(3 * time.Second); r.say(sessions.BusyNow) },
+			"10s enter, 10.25s enter",
+		},
+		"it ends":             {9, func(r *recovery) { r.p.set(detect.Stopped) }, "10s enter"},
+		"it never gets ready": {9, func(*recovery) {}, "10s enter, 10.25s enter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

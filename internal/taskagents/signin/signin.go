@@ -125,13 +125,15 @@ func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(err
 func (d *Desk) Type(name, text string) (Prompt, error) {
 	const op = "tasks.login"
 	if !rest.MatchString(text) || len(text) > maxTyped {
-		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters", maxTyped).With("bad_code", "")
+		return Prompt{}, capability.Errorf(capability.CodeInvalidInput, op, "a code is one word of at most %d characters",
+			maxTyped).With("bad_code", "")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.running[name]
 	if l == nil {
-		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "no login of %s is under way", name).With("no_login_running", "start one first: a code is good for one login")
+		return Prompt{}, capability.Errorf(capability.CodeConflict, op, "no login of %s is under way", name).With("no_login_running",
+			"start one first: a code is good for one login")
 	}
 	select {
 	case l.typed <- text:
@@ -178,7 +180,8 @@ func (d *Desk) run(name string, l *login, flow Flow) {
 		}
 	}, l.typed)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "the login was not completed within %s", LoginTTL).With("login_expired", "start again")
+		err = capability.Errorf(capability.CodeTimeout, "tasks.login", "the login was not completed within %s", LoginTTL).With("login_expired",
+			"start again")
 	}
 	d.mu.Lock()
 	delete(d.running, name)

@@ -111,7 +111,8 @@ func TestALoginEnds(t *testing.T) {
 			t.Errorf("%v %+v after %s", err, p, time.Since(begun))
 		}
 		refused := capability.Errorf(capability.CodeInvalidInput, "x", "no")
-		if _, err := d.Begin(t.Context(), "github", func(context.Context, func(Prompt), <-chan string) error { return refused }, nil); !errors.Is(err, refused) {
+		if _, err := d.Begin(t.Context(), "github", func(context.Context, func(Prompt), <-chan string) error { return refused },
+			nil); !errors.Is(err, refused) {
 			t.Error(err)
 		}
 		// Closing ends the one that is under way.

@@ -28,7 +28,8 @@ var some = []skills.Skill{
 func TestTheManifest(t *testing.T) {
 	t.Parallel()
 	all := append(slices.Clone(some),
-		skills.Skill{"weather", "again", "twice"}, skills.Skill{"Bad Slug", "x", "x"}, skills.Skill{"long", "Long", "one\nline " + strings.Repeat("x", 300)},
+		skills.Skill{"weather", "again", "twice"}, skills.Skill{"Bad Slug", "x", "x"},
+		skills.Skill{"long", "Long", "one\nline " + strings.Repeat("x", 300)},
 	)
 	got := skills.Manifest(some[:1], all)
 	want := "\n## Recommended for your task\n\n- `weather` (Weather): Tells the weather forecast of a city\n\n## All others\n\n- `calendar` (Calendar): Reads calendar events and meetings\n- `image-maker` (Images): Draws pictures from words\n- `long` (Long): one line " + strings.Repeat("x", 190) + "…\n"
@@ -53,7 +54,10 @@ func TestTheManifest(t *testing.T) {
 
 func TestSlugs(t *testing.T) {
 	t.Parallel()
-	for slug, want := range map[string]bool{"a": true, "a-1-b": true, "": false, "-a": false, "a-": false, "a--b": false, "A": false, "a b": false, strings.Repeat("a", 65): false} {
+	for slug, want := range map[string]bool{
+		"a": true, "a-1-b": true, "": false, "-a": false, "a-": false, "a--b": false, "A": false,
+		"a b": false, strings.Repeat("a", 65): false,
+	} {
 		if skills.ValidSlug(slug) != want {
 			t.Errorf("ValidSlug(%q) = %v, want %v", slug, !want, want)
 		}
@@ -68,10 +72,12 @@ func TestSlugs(t *testing.T) {
 func TestTheManual(t *testing.T) {
 	t.Parallel()
 	full := skills.Essentials(skills.Situation{
-		Workdir: "/w", Repo: true, Bridge: "http://127.0.0.1:7777/api/coding-agents/pty-1-00000000", Self: "'/usr/bin/junctor'", Server: true, Manifest: ".task-agents/SKILLS.md",
+		Workdir: "/w", Repo: true, Bridge: "http://127.0.0.1:7777/api/coding-agents/pty-1-00000000", Self: "'/usr/bin/junctor'", Server: true,
+		Manifest: ".task-agents/SKILLS.md",
 	})
 	for _, part := range []string{
-		"nobody is watching", "the skills in .task-agents/SKILLS.md", "MCP server `junctor`", "USE_SKILL <slug>", "DECISION: ", "'/usr/bin/junctor' child parent", "/pty-1-00000000/parent-context",
+		"nobody is watching", "the skills in .task-agents/SKILLS.md", "MCP server `junctor`", "USE_SKILL <slug>", "DECISION: ",
+		"'/usr/bin/junctor' child parent", "/pty-1-00000000/parent-context",
 		"Stay in /w", "do not push", "short message",
 	} {
 		if !strings.Contains(full, part) {
@@ -139,17 +145,20 @@ func TestAModelIsAskedWhereWordsAreUnsure(t *testing.T) {
 	m := &model{answer: `I think: [{"slug":"image-maker","score":7},{"slug":"weather","score":0.5},{"slug":"unknown","score":1}]`}
 	got := skills.Recommend(t.Context(), m, "weather forecast pictures", "", some)
 	byWeather, byImages := .4*(.4*2/5+.6*2/3)+.6*.5, .4*(.4*1/8+.6*1/3)+.6*1
-	if !slices.Equal(slugs(got), []string{"image-maker", "weather"}) || math.Abs(got[0].Score-byImages) > 1e-9 || math.Abs(got[1].Score-byWeather) > 1e-9 {
+	if !slices.Equal(slugs(got), []string{"image-maker", "weather"}) || math.Abs(got[0].Score-byImages) > 1e-9 ||
+		math.Abs(got[1].Score-byWeather) > 1e-9 {
 		t.Errorf("%+v, want %v %v", got, byImages, byWeather)
 	}
 	// A sure best needs none.
 	m.asked = nil
-	if got := skills.Recommend(t.Context(), m, "weather tells forecast city", "", some); got[0].Slug != "weather" || got[0].Score < .999 || len(m.asked) != 0 {
+	if got := skills.Recommend(t.Context(), m, "weather tells forecast city", "", some); got[0].Slug != "weather" || got[0].Score < .999 ||
+		len(m.asked) != 0 {
 		t.Errorf("%+v, asked %v", got, m.asked)
 	}
 	// What cannot be read leaves the words' order.
 	for _, bad := range []*model{{answer: "none"}, {answer: "] ["}, {answer: `[{"slug":1}]`}, {err: errors.New("gone")}} {
-		if got := skills.Recommend(t.Context(), bad, "weather forecast pictures", "", some); !slices.Equal(slugs(got), []string{"weather", "image-maker"}) {
+		if got := skills.Recommend(t.Context(), bad, "weather forecast pictures", "", some); !slices.Equal(slugs(got),
+			[]string{"weather", "image-maker"}) {
 			t.Errorf("%+v: %+v", bad, got)
 		}
 	}
@@ -158,7 +167,8 @@ func TestAModelIsAskedWhereWordsAreUnsure(t *testing.T) {
 		many = append(many, skills.Skill{"s" + string(r), "weather", "forecast"})
 	}
 	m.answer, m.asked = "[]", nil
-	if got := skills.Recommend(t.Context(), m, "weather and rain", "", many); len(got) != skills.MaxRecommended || strings.Count(m.asked[0], "\n- s") != 10 {
+	if got := skills.Recommend(t.Context(), m, "weather and rain", "", many); len(got) != skills.MaxRecommended ||
+		strings.Count(m.asked[0], "\n- s") != 10 {
 		t.Errorf("%d %v", len(got), m.asked)
 	}
 }
@@ -210,7 +220,8 @@ func TestAnAgentUsesASkill(t *testing.T) {
 		t.Errorf("%q", src.used)
 	}
 	lines := strings.Split(keys.typed[0], "\n")
-	if len(lines) != 3 || lines[0] != "s1 [skill weather: ok]" || lines[2] != "[end of skill weather]" || len([]rune(lines[1])) != directive.MaxSkillResult {
+	if len(lines) != 3 || lines[0] != "s1 [skill weather: ok]" || lines[2] != "[end of skill weather]" ||
+		len([]rune(lines[1])) != directive.MaxSkillResult {
 		t.Errorf("%q", keys.typed)
 	}
 	// The same turn, received by another way; a turn without a directive.
@@ -223,11 +234,13 @@ func TestAnAgentUsesASkill(t *testing.T) {
 		}
 	}
 	// A screen's text, as words; an error is told as one, without credentials.
-	src.fail = capability.Errorf(capability.CodeUnavailable, "x", "the service is gone, key ghp_%s", strings.Repeat("a1B2", 9)).With("gone", "try later")
+	src.fail = capability.Errorf(capability.CodeUnavailable, "x", "the service is gone, key ghp_%s", strings.Repeat("a1B2", 9)).With("gone",
+		"try later")
 	if asked, err := b.Turn(t.Context(), "s1", 4, directive.Text{Body: "● USE_SKILL weather in Lisbon", Columns: 80}); !asked || err != nil {
 		t.Fatalf("b.Turn: asked = %v, want true; err = %v, want nil", asked, err)
 	}
-	if last := keys.typed[1]; !strings.HasPrefix(last, "s1 [skill weather: error]\nthe service is gone") || strings.Contains(last, "ghp_") || src.used[1] != "task:s1 weather in Lisbon" {
+	if last := keys.typed[1]; !strings.HasPrefix(last, "s1 [skill weather: error]\nthe service is gone") || strings.Contains(last, "ghp_") ||
+		src.used[1] != "task:s1 weather in Lisbon" {
 		t.Errorf("%q %q", last, src.used)
 	}
 	keys.err = errors.New("ended")
@@ -246,7 +259,8 @@ func TestOnlyWhatASessionWasGiven(t *testing.T) {
 			t.Errorf("b.Turn: asked = %v, want true; err = %v, want nil", asked, err)
 		}
 	}
-	if len(src.used) != 0 || !strings.Contains(keys.typed[0], "[skill calendar: error]\nthis skill is not among yours, which are: weather") || !strings.Contains(keys.typed[1], "may use no skills") {
+	if len(src.used) != 0 || !strings.Contains(keys.typed[0], "[skill calendar: error]\nthis skill is not among yours, which are: weather") ||
+		!strings.Contains(keys.typed[1], "may use no skills") {
 		t.Errorf("%q %q", src.used, keys.typed)
 	}
 	b.Forget("s1")
@@ -273,7 +287,8 @@ func TestATaskHasTenUsesForAllItsSessions(t *testing.T) {
 	wg.Wait()
 	// The eleventh is reported as the last, and later ones are not reported.
 	refused := slices.DeleteFunc(slices.Clone(keys.typed), func(s string) bool { return strings.Contains(s, ": ok]") })
-	if len(src.used) != directive.MaxSkillCalls || len(keys.typed) != directive.MaxSkillCalls+1 || len(refused) != 1 || !strings.Contains(refused[0], "used up its skills") {
+	if len(src.used) != directive.MaxSkillCalls || len(keys.typed) != directive.MaxSkillCalls+1 || len(refused) != 1 ||
+		!strings.Contains(refused[0], "used up its skills") {
 		t.Errorf("%d used, %q", len(src.used), keys.typed)
 	}
 	if asked, _ := b.Turn(t.Context(), "s1", 0, said("USE_SKILL weather")); asked {

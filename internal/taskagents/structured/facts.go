@@ -120,7 +120,10 @@ func (s *Session) move(to detect.Status, cause, content string) {
 	s.status = to
 	s.info.Status, s.info.Phase, s.info.Blocker = to.State, to.Phase, to.Blocker
 	s.moved = time.Now()
-	s.why = sessions.Event{Type: sessions.State, From: &from, To: &to, Cause: cause, Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: text.ClipBytes(content, 200)}}}
+	s.why = sessions.Event{
+		Type: sessions.State, From: &from, To: &to, Cause: cause,
+		Evidence: []detect.Evidence{{Class: 1, Source: "structured", Text: text.ClipBytes(content, 200)}},
+	}
 	s.emit(s.why)
 	switch to.State {
 	case detect.Busy:

@@ -40,7 +40,8 @@ type files struct {
 func openFiles(dir string) (*files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil || !filepath.IsAbs(dir) {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "tasks.start", "the folder the program is to work in cannot be used", err).With("program_missing", "")
+		return nil, capability.Wrap(capability.CodeInvalidInput, "tasks.start", "the folder the program is to work in cannot be used",
+			err).With("program_missing", "")
 	}
 	return &files{dir, root}, nil
 }

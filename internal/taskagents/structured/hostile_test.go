@@ -107,7 +107,8 @@ func TestLinesThatMeanNothingAreCountedAndPassedOver(t *testing.T) {
 		c.say(`{"type":"of_tomorrow"}`)
 		c.say(`{"type":"control_response","response":{"subtype":"success","request_id":"never asked"}}`)
 		c.say(`{"type":"control_request","request_id":"1","request":{"subtype":"hook_callback"}}`)
-		if both := c.receive(t) + c.receive(t); !strings.Contains(both, `"content":"go"`) || !strings.Contains(both, `"request_id":"1","subtype":"error"`) {
+		if both := c.receive(t) + c.receive(t); !strings.Contains(both, `"content":"go"`) ||
+			!strings.Contains(both, `"request_id":"1","subtype":"error"`) {
 			t.Errorf("it was told %s", both)
 		}
 		c.say(inited)

@@ -50,7 +50,8 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.
 		return sessions.NotSent, s.endedError()
 	case s.messages <- m:
 	default:
-		return sessions.NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already", sessions.MaxQueued).With("too_many_messages", "wait until it has worked some off")
+		return sessions.NotSent, capability.Errorf(capability.CodeOverloaded, op, "%d messages wait for this session already",
+			sessions.MaxQueued).With("too_many_messages", "wait until it has worked some off")
 	}
 	select {
 	case <-m.done:
@@ -66,9 +67,11 @@ func (s *Session) blocked() error {
 	case s.gone:
 		return s.endedError()
 	case s.status.State == detect.Authenticating:
-		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(sessions.ReasonBlocked, "sign in with the program itself, and start the session again")
+		return capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for somebody to sign in").With(sessions.ReasonBlocked,
+			"sign in with the program itself, and start the session again")
 	case s.status.State == detect.Blocked:
-		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s", s.spec.Mask.Text(s.status.Blocker.Prompt)).With(sessions.ReasonBlocked, "choose one of its options")
+		e := capability.Errorf(capability.CodeConflict, "tasks.send", "the program waits for an answer: %s",
+			s.spec.Mask.Text(s.status.Blocker.Prompt)).With(sessions.ReasonBlocked, "choose one of its options")
 		return e.Detail("blocker", s.spec.Mask.Info(s.info).Blocker)
 	}
 	return nil
@@ -145,7 +148,8 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 		s.move(detect.Status{State: detect.Ready, Phase: "failed:submit"}, "not taken", why)
 	}
 	s.emit(sessions.Event{Type: sessions.SubmitFailed, Kind: "submit_failed", Cause: why, Text: s.view.tail(shownLines)})
-	return sessions.NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %s", why).With("submit_failed", "")
+	return sessions.NotSent, capability.Errorf(capability.CodeFailed, "tasks.send", "the program did not take the text: %s",
+		why).With("submit_failed", "")
 }
 
 // await waits until holds, which is asked under mu; nil too when over comes first. An
@@ -189,11 +193,13 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 	defer s.mu.Unlock()
 	b := s.status.Blocker
 	if s.gone || s.status.State != detect.Blocked || !s.spec.Mask.Means(fingerprint, b) {
-		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With(sessions.ReasonNoDialog, "look at the session again")
+		return capability.Errorf(capability.CodeConflict, op, "that question is not open any more").With(sessions.ReasonNoDialog,
+			"look at the session again")
 	}
 	option := s.spec.Mask.Option(b.Options, label)
 	if option < 0 {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label, s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
+		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label,
+			s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
 	}
 	for _, p := range s.open {
 		if p.shown { // the oldest is the one that is told
@@ -258,7 +264,8 @@ func (s *Session) Interrupt(ctx context.Context) error {
 	if s.declined.times > refusals {
 		why = s.declined.why
 	}
-	return capability.Errorf(capability.CodeFailed, op, "the program did not end its turn: %s", why).With("interrupt_ignored", "stop the session")
+	return capability.Errorf(capability.CodeFailed, op, "the program did not end its turn: %s", why).With("interrupt_ignored",
+		"stop the session")
 }
 
 // Stop ends the session: the program is asked and, after 5 s or with force at once,

@@ -34,7 +34,8 @@ var recorded = []struct {
 	instead string
 }{
 	{
-		file: "claude-stream-json", name: programs.Claude, tool: "Write", token: "21a21f42-a262-42ae-ae06-c2d93a0badbd", in: 30, out: 60, usd: true,
+		file: "claude-stream-json", name: programs.Claude, tool: "Write", token: "21a21f42-a262-42ae-ae06-c2d93a0badbd", in: 30, out: 60,
+		usd:   true,
 		allow: "Allow", deny: "Deny",
 	},
 	{
@@ -119,7 +120,10 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 						var m map[string]any
 						_ = json.Unmarshal([]byte(want), &m)
 						inner := m["response"].(map[string]any)
-						inner["response"] = map[string]any{"behavior": "deny", "message": "The user does not want this. Go on without it, or say what you need it for."}
+						inner["response"] = map[string]any{
+							"behavior": "deny",
+							"message":  "The user does not want this. Go on without it, or say what you need it for.",
+						}
 						out, _ := json.Marshal(m)
 						return string(out)
 					}
@@ -147,7 +151,8 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 				}
 				r.until(sessions.TaskComplete, 1)
 				words := strings.Join(r.words(), " ")
-				if !strings.HasPrefix(words, "starting ready busy") || !strings.Contains(words, "blocked:permission busy") || !strings.HasSuffix(words, "busy done") {
+				if !strings.HasPrefix(words, "starting ready busy") || !strings.Contains(words, "blocked:permission busy") ||
+					!strings.HasSuffix(words, "busy done") {
 					t.Errorf("it went through %s", words)
 				}
 				r.invariants()
@@ -159,7 +164,10 @@ func TestAPermissionIsAnsweredByWhoeverLooksOn(t *testing.T) {
 // What a preset says is what the program is told, by the same judge that hooks have.
 func TestPresetsJudgeWhatAProgramAsks(t *testing.T) {
 	for _, c := range recorded {
-		for preset, want := range map[programs.Preset]permit.Effect{programs.Readonly: permit.Deny, programs.Autonomous: permit.Allow, programs.Standard: permit.Ask} {
+		for preset, want := range map[programs.Preset]permit.Effect{
+			programs.Readonly: permit.Deny, programs.Autonomous: permit.Allow,
+			programs.Standard: permit.Ask,
+		} {
 			t.Run(c.file+"/"+string(preset), func(t *testing.T) {
 				dir, err := filepath.EvalSymlinks(t.TempDir())
 				if err != nil {
@@ -170,7 +178,10 @@ func TestPresetsJudgeWhatAProgramAsks(t *testing.T) {
 				start(t, c.name, replay(t, &list, func(string) string { return "" }), func(s *structured.Spec) {
 					s.Dir, s.Task = dir, task
 					s.Judge = func(_ context.Context, a structured.Ask) permit.Decision {
-						d := permit.Judge(permit.Request{Framework: c.name, Preset: preset, Tool: a.Tool, Input: a.Input, Workdir: dir, Home: "/home/somebody"})
+						d := permit.Judge(permit.Request{
+							Framework: c.name, Preset: preset, Tool: a.Tool, Input: a.Input, Workdir: dir,
+							Home: "/home/somebody",
+						})
 						said <- d
 						return d
 					}

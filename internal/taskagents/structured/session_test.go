@@ -111,7 +111,10 @@ func TestMessagesThatWaitAreBounded(t *testing.T) {
 			t.Errorf("%d wait", n)
 		}
 		cancel()
-		for text, code := range map[string]capability.Code{"": capability.CodeInvalidInput, " \x00 ": capability.CodeInvalidInput, strings.Repeat("x", sessions.MaxMessage+1): capability.CodeTooLarge} {
+		for text, code := range map[string]capability.Code{
+			"": capability.CodeInvalidInput, " \x00 ": capability.CodeInvalidInput,
+			strings.Repeat("x", sessions.MaxMessage+1): capability.CodeTooLarge,
+		} {
 			if _, err := r.Send(context.Background(), text, false); err == nil || capability.AsError(err).Code != code {
 				t.Errorf("a text of %d bytes: %v", len(text), err)
 			}

@@ -169,7 +169,10 @@ func Start(cfg Config, spec Spec) (*Session, error) {
 	if spec.ID == "" {
 		spec.ID = sessions.NewID()
 	}
-	s := &Session{cfg: cfg, spec: spec, messages: make(chan *message, sessions.MaxQueued), unsent: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Session{
+		cfg: cfg, spec: spec, messages: make(chan *message, sessions.MaxQueued), unsent: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.start(); err != nil {
 		s.cancel()
@@ -184,7 +187,10 @@ func Start(cfg Config, spec Spec) (*Session, error) {
 
 func (s *Session) start() (err error) {
 	spec := s.spec
-	if s.talk, err = dialect.New(dialect.Config{Framework: spec.Framework, Workdir: spec.Dir, Resume: spec.Resume, Version: s.cfg.Version}); err != nil {
+	if s.talk, err = dialect.New(dialect.Config{
+		Framework: spec.Framework, Workdir: spec.Dir, Resume: spec.Resume,
+		Version: s.cfg.Version,
+	}); err != nil {
 		return err
 	}
 	if s.files, err = openFiles(spec.Dir); err != nil {

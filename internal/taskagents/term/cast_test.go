@@ -159,7 +159,8 @@ func check(t testing.TB, s *Screen) {
 		t.Fatalf("cursor in row %d is outside the region %d-%d it counts from", y, s.top, s.bottom)
 	}
 	if len(s.title) > MaxTitle || len(s.str) > MaxSequence || len(s.scrolled.lines) > MaxScrollback || len(s.tabs) != s.cols {
-		t.Fatalf("a bound is broken: title %d, sequence %d, scrolled back %d, tabs %d", len(s.title), len(s.str), len(s.scrolled.lines), len(s.tabs))
+		t.Fatalf("a bound is broken: title %d, sequence %d, scrolled back %d, tabs %d", len(s.title), len(s.str), len(s.scrolled.lines),
+			len(s.tabs))
 	}
 	for _, g := range []*grid{&s.main, &s.alt} {
 		if len(g.lines) != s.rows || g.saved.x >= s.cols || g.saved.y >= s.rows {

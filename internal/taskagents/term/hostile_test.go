@@ -97,7 +97,8 @@ func listen(s *Screen, to *strings.Builder) {
 // program writes n random things of all that a screen knows.
 func program(random *rand.Rand, n int) string {
 	things := []string{
-		"a", "bc", "hello world", "é", "─", "日", "本語", "e\u0301", family, "🇩🇪", "⚠\ufe0f", "👍🏽", "\xff", "\xe2\x9c", "\u0085",
+		"a", "bc", "hello world", "é", "─", "日", "本語", "e\u0301", family, "🇩🇪", "⚠\ufe0f", "👍🏽", "\xff", "\xe2\x9c",
+		"\u0085",
 		"\r", "\n", "\b", "\t", "\x0e", "\x0f", "\x18", "\x1b", "\x1b7", "\x1b8", "\x1bD", "\x1bE", "\x1bH", "\x1bM", "\x1bc", "\x1b(0", "\x1b(B",
 		"\x1b[m", "\x1b[1;7m", "\x1b[4:0m", "\x1b[38;2;1;2;3m", "\x1b[4h", "\x1b[4l", "\x1b[20h", "\x1b[!p", "\x1b[6n", "\x1b[r", "\x1b[3g",
 		"\x1b]0;t\a", "\x1b]8;;u\x1b\\", "\x1b]11;?\a", "\x1bPq\x1b\\", "\x1b[>4;2m", "\x1b[>1u", "\x1b[<u", "\x1b[?u",

@@ -76,8 +76,10 @@ func plainProgram(random *rand.Rand, n int) string {
 		"\x1b[%dC\x1b[%dD", "\x1b[%dS\x1b[%dT", "\x1b[%d;%dH", "\x1b[%dI\x1b[%dZ", "\x1b[%dm\x1b[38;5;%dm",
 	}
 	text := []string{
-		"a", "bc", "hello world", "é", "─", "\r", "\n", "\r\n", "\b", "\t", "\x1b[3G\x1bD", "\x1b[5G\x1bM", "\x1bE", "\x1b8", "\x1b[u", "\x1b[?25l", "\x1bH",
-		"\x1b(0q\x1b(B", "\x1b[m", "\x1b[5G\x1b7", "\x1b[3G\x1b[s", "\x1b[4G\x1b[K", "\x1b[7G\x1b[1K", "\x1b[2G\x1b[2K", "\x1b[9G\x1b[J", "\x1b[1G\x1b[2J",
+		"a", "bc", "hello world", "é", "─", "\r", "\n", "\r\n", "\b", "\t", "\x1b[3G\x1bD", "\x1b[5G\x1bM", "\x1bE", "\x1b8", "\x1b[u",
+		"\x1b[?25l", "\x1bH",
+		"\x1b(0q\x1b(B", "\x1b[m", "\x1b[5G\x1b7", "\x1b[3G\x1b[s", "\x1b[4G\x1b[K", "\x1b[7G\x1b[1K", "\x1b[2G\x1b[2K", "\x1b[9G\x1b[J",
+		"\x1b[1G\x1b[2J",
 		"\x1b]0;title\a", "\x1bP1;2q\x1b\\", "\x1b[6n", "\x1b[1;2$x",
 	}
 	vertical := []string{"\x1b[%dA\x1b[%dB", "\x1b[%dE\x1b[%dF"}

@@ -94,7 +94,10 @@ func TestARepaintShowsTheSame(t *testing.T) {
 // FuzzRepaint leaves out what joins the character before it, which depends on the order
 // in which both were written.
 func FuzzRepaint(f *testing.F) {
-	for _, seed := range []string{"hello\r\n\x1b[31mred\x1b[5;5Hthere", "\x1b[?1049h\x1b[2;4r\x1b[7mx", strings.Repeat("line\r\n", 20), "\x1b[10Gab\x1b[2K\x1b[1P\x1b[4h0", "0123456789012345678901234"} {
+	for _, seed := range []string{
+		"hello\r\n\x1b[31mred\x1b[5;5Hthere", "\x1b[?1049h\x1b[2;4r\x1b[7mx", strings.Repeat("line\r\n", 20),
+		"\x1b[10Gab\x1b[2K\x1b[1P\x1b[4h0", "0123456789012345678901234",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -154,7 +154,10 @@ func TestCommandsReachTheReader(t *testing.T) {
 		want                []command
 	}{
 		{"title", "\x1b]0;✳ Claude Code\a", "✳ Claude Code", []command{{0, "✳ Claude Code"}}},
-		{"titles with every byte of UTF-8", "\x1b]2;✜ \u079c \U0001F71C\x1b\\", "✜ \u079c \U0001F71C", []command{{2, "✜ \u079c \U0001F71C"}}},
+		{
+			"titles with every byte of UTF-8", "\x1b]2;✜ \u079c \U0001F71C\x1b\\", "✜ \u079c \U0001F71C",
+			[]command{{2, "✜ \u079c \U0001F71C"}},
+		},
 		{"title without controls", "\x1b]2;a\u0085b\x01c\xffd\a", "abc\uFFFDd", []command{{2, "a\u0085bc\xffd"}}},
 		{"progress", "\x1b]9;4;3;\a", "", []command{{9, "4;3;"}}},
 		{"prompts", "\x1b]133;A\a\x1b]133;D;0\a", "", []command{{133, "A"}, {133, "D;0"}}},

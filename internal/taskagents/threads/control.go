@@ -60,7 +60,8 @@ func (r *Registry) Control(ctx context.Context, thread string, c Control, note s
 			}
 			return nil
 		}
-		return capability.Errorf(capability.CodeInvalidInput, "threads", "there is no operation %q: pause, stop, resume, archive, reopen", c).With("invalid_operation", "")
+		return capability.Errorf(capability.CodeInvalidInput, "threads", "there is no operation %q: pause, stop, resume, archive, reopen",
+			c).With("invalid_operation", "")
 	})
 }
 

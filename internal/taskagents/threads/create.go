@@ -70,7 +70,8 @@ func (r *Registry) Create(ctx context.Context, p Plan) (Created, error) {
 	}
 	g := Graph{Thread: t, Nodes: []row.Node{{
 		ID: row.NewID("nod"), ThreadID: t.ID, Kind: row.GoalNode, Status: row.NodePlanned, Title: t.Title, Instructions: t.OriginalRequest,
-		AcceptanceCriteria: t.AcceptanceCriteria, Repo: p.Parts[0].Repo, Priority: goalPriority, CreatedFrom: briefSender, CreatedAt: now, UpdatedAt: now,
+		AcceptanceCriteria: t.AcceptanceCriteria, Repo: p.Parts[0].Repo, Priority: goalPriority, CreatedFrom: briefSender, CreatedAt: now,
+		UpdatedAt: now,
 	}}}
 	for i, part := range p.Parts {
 		n := row.Node{
@@ -83,7 +84,8 @@ func (r *Registry) Create(ctx context.Context, p Plan) (Created, error) {
 	}
 	depend := func(from, to row.Node, kind row.DependencyKind) {
 		g.Dependencies = append(g.Dependencies, row.Dependency{
-			ID: row.NewID("dep"), ThreadID: t.ID, FromNodeID: from.ID, ToNodeID: to.ID, DependencyKind: kind, RequiredStatus: row.NodeCompleted, CreatedAt: now,
+			ID: row.NewID("dep"), ThreadID: t.ID, FromNodeID: from.ID, ToNodeID: to.ID, DependencyKind: kind, RequiredStatus: row.NodeCompleted,
+			CreatedAt: now,
 		})
 	}
 	for i, part := range p.Parts {
@@ -111,7 +113,8 @@ func create(ctx context.Context, tx Tx, g *Graph, brief string, now time.Time) e
 	for i := range g.Nodes[1:] {
 		if n := g.Nodes[i+1]; brief != "" {
 			rows = append(rows, &row.MailboxItem{
-				ID: row.NewID("msg"), ThreadID: g.Thread.ID, NodeID: n.ID, Sender: briefSender, Recipient: n.AssignedLabel, Subject: briefSubject, Body: brief,
+				ID: row.NewID("msg"), ThreadID: g.Thread.ID, NodeID: n.ID, Sender: briefSender, Recipient: n.AssignedLabel, Subject: briefSubject,
+				Body:          brief,
 				DeliveryState: row.MailPending, CreatedAt: now,
 			})
 		}

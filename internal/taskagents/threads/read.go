@@ -84,7 +84,8 @@ func (r *Registry) Find(ctx context.Context, search, agent string) (Summary, err
 			}
 		}
 	}
-	return Summary{}, capability.Errorf(capability.CodeNotFound, "threads", "no thread has all of these words: %.100q", search).With(ReasonNotFound, "use fewer words")
+	return Summary{}, capability.Errorf(capability.CodeNotFound, "threads", "no thread has all of these words: %.100q",
+		search).With(ReasonNotFound, "use fewer words")
 }
 
 // Detail returns a thread as it stands, with the lists of s.
@@ -101,7 +102,8 @@ func (r *Registry) Detail(ctx context.Context, thread string, s Selection) (Deta
 		s.Transcripts = DefaultTranscript
 	}
 	if s.Transcripts < 0 || s.Transcripts > MaxTranscript {
-		return Detail{}, capability.Errorf(capability.CodeInvalidInput, "threads", "a detail has 1 to %d rows of transcripts", MaxTranscript).With("invalid_limit", "")
+		return Detail{}, capability.Errorf(capability.CodeInvalidInput, "threads", "a detail has 1 to %d rows of transcripts",
+			MaxTranscript).With("invalid_limit", "")
 	}
 	d, ok, err := r.store.Detail(ctx, thread, s)
 	if err == nil && !ok {

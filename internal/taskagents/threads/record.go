@@ -168,7 +168,8 @@ func rowsOf(pieces []Piece, now time.Time) (rows []row.TranscriptItem) {
 		at := row.At(p.At)
 		for rest := row.Text(p.Content); rest != ""; {
 			last := len(rows) - 1
-			if last < 0 || rows[last].Direction != p.Direction || at < rows[last].Timestamp || at > rows[last].Timestamp+coalesce || row.MaxText-content.Len() < utf8.UTFMax {
+			if last < 0 || rows[last].Direction != p.Direction || at < rows[last].Timestamp || at > rows[last].Timestamp+coalesce ||
+				row.MaxText-content.Len() < utf8.UTFMax {
 				flush()
 				rows = append(rows, row.TranscriptItem{ID: row.NewID("trn"), Timestamp: at, Direction: p.Direction})
 			}

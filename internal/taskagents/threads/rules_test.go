@@ -73,8 +73,10 @@ func TestAThreadFollowsItsSessionsInTheOrderOfTheSpec(t *testing.T) {
 func TestEveryThreadStatusIsATaskState(t *testing.T) {
 	t.Parallel()
 	want := map[row.ThreadStatus]tasks.State{
-		row.ThreadOpen: tasks.Submitted, row.ThreadActive: tasks.Working, row.ThreadValidating: tasks.Working, row.ThreadWaiting: tasks.InputRequired,
-		row.ThreadBlocked: tasks.InputRequired, row.ThreadDone: tasks.Completed, row.ThreadFailed: tasks.Failed, row.ThreadInterrupted: tasks.Interrupted,
+		row.ThreadOpen: tasks.Submitted, row.ThreadActive: tasks.Working, row.ThreadValidating: tasks.Working,
+		row.ThreadWaiting: tasks.InputRequired,
+		row.ThreadBlocked: tasks.InputRequired, row.ThreadDone: tasks.Completed, row.ThreadFailed: tasks.Failed,
+		row.ThreadInterrupted: tasks.Interrupted,
 	}
 	for status, state := range want {
 		if got, ok := TaskState(row.Thread{Status: status}); got != state || !ok || !status.Valid() {
@@ -84,7 +86,10 @@ func TestEveryThreadStatusIsATaskState(t *testing.T) {
 	if got, ok := TaskState(row.Thread{Status: row.ThreadArchived}); ok {
 		t.Errorf("TaskState: ok = true, want false; got = %q", got)
 	}
-	if got, ok := TaskState(row.Thread{Status: row.ThreadInterrupted, Metadata: row.WithMeta(nil, row.ControlState, row.Halted)}); got != tasks.Cancelled || !ok {
+	if got, ok := TaskState(row.Thread{
+		Status:   row.ThreadInterrupted,
+		Metadata: row.WithMeta(nil, row.ControlState, row.Halted),
+	}); got != tasks.Cancelled || !ok {
 		t.Errorf("TaskState: got = %q, want tasks.Cancelled; ok = %v, want true", got, ok)
 	}
 }
@@ -136,7 +141,10 @@ func TestNodesFollowTheirSessionsAndDependencies(t *testing.T) {
 		{"a failure that was mended", "a completed, b blocked <a", "", "completed ready"},
 		{"what is ready may have to wait again", "a running, b ready <a", "", "running planned"},
 		{"what somebody set stays", "a failed, b completed <a, c verifying running <a", "", "failed completed running"},
-		{"a session decides", "a @active, b @blocked, c @waiting_on_user, d @stopped, e @error, f @completed", "", "running blocked waiting_on_user interrupted failed completed"},
+		{
+			"a session decides", "a @active, b @blocked, c @waiting_on_user, d @stopped, e @error, f @completed", "",
+			"running blocked waiting_on_user interrupted failed completed",
+		},
 		{"and tells who waits", "a @error, b <a, c @completed, d <c", "", "failed blocked completed ready"},
 		{"a validation under way", "a @active verifying, b @blocked verifying, c @completed verifying", "", "verifying blocked completed"},
 		{"a goal waits for its parts", "g goal <a <b, a @completed, b", "active", "planned completed ready"},
@@ -164,8 +172,10 @@ func TestNodesFollowTheirSessionsAndDependencies(t *testing.T) {
 func TestAThreadIsOfTheKindOfItsWords(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]row.ThreadKind{
-		"": row.Coding, "make me happy": row.Coding, "Fix the login.": row.Coding, "fix two bugs in the repo": row.Coding, "Investigate why": row.Research,
-		"a ROADMAP, please": row.Planning, "restart the server": row.Ops, "fix it and deploy": row.Mixed, "prefix explanation": row.Coding, "research/plan": row.Mixed,
+		"": row.Coding, "make me happy": row.Coding, "Fix the login.": row.Coding, "fix two bugs in the repo": row.Coding,
+		"Investigate why":   row.Research,
+		"a ROADMAP, please": row.Planning, "restart the server": row.Ops, "fix it and deploy": row.Mixed, "prefix explanation": row.Coding,
+		"research/plan": row.Mixed,
 	} {
 		if got := KindOf(request); got != want {
 			t.Errorf("%q: %s, not %s", request, got, want)
@@ -175,7 +185,10 @@ func TestAThreadIsOfTheKindOfItsWords(t *testing.T) {
 
 func TestPlansThatGoInACircle(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{";": false, ";0": false, "1;": false, "0": true, "1;0": true, "1;2;0": true, ";0;0,1": false, "7": true, "-1": true} {
+	for text, want := range map[string]bool{
+		";": false, ";0": false, "1;": false, "0": true, "1;0": true, "1;2;0": true, ";0;0,1": false,
+		"7": true, "-1": true,
+	} {
 		var parts []Part
 		for part := range strings.SplitSeq(text, ";") {
 			var p Part
@@ -222,7 +235,10 @@ func TestPiecesBecomeRowsThatFit(t *testing.T) {
 
 func TestSearchLooksAtValues(t *testing.T) {
 	t.Parallel()
-	got := searchText(row.Thread{Title: "A", OriginalRequest: "B", Summary: "C", Metadata: []byte(`{"Key":"D","l":[["\u00c9"],1.5,true,null,{"x":"F"}]}`)})
+	got := searchText(row.Thread{
+		Title: "A", OriginalRequest: "B", Summary: "C",
+		Metadata: []byte(`{"Key":"D","l":[["\u00c9"],1.5,true,null,{"x":"F"}]}`),
+	})
 	if got != "a\nb\nc\nd\né\n1.5\nf\n" {
 		t.Errorf("%q", got)
 	}

@@ -131,7 +131,8 @@ func (w *work) claim(id string, s row.Session) error {
 		n.AssignedLabel = s.Label
 	}
 	w.g.Claims = append(w.g.Claims, row.Claim{
-		ID: row.NewID("clm"), ThreadID: s.ThreadID, NodeID: id, SessionID: s.SessionID, ClaimType: row.ClaimExecution, Status: row.ClaimActive, ClaimedAt: w.now,
+		ID: row.NewID("clm"), ThreadID: s.ThreadID, NodeID: id, SessionID: s.SessionID, ClaimType: row.ClaimExecution, Status: row.ClaimActive,
+		ClaimedAt: w.now,
 	})
 	return nil
 }
@@ -147,7 +148,8 @@ func (r *Registry) UpdateSession(ctx context.Context, session string, f func(*ro
 	return r.changeOf(ctx, session, func(w *work, s *row.Session) error {
 		was := *s
 		f(s)
-		s.ID, s.ThreadID, s.AgentID, s.SessionID, s.RegisteredAt, s.CreatedAt = was.ID, was.ThreadID, was.AgentID, was.SessionID, was.RegisteredAt, was.CreatedAt
+		s.ID, s.ThreadID, s.AgentID, s.SessionID, s.RegisteredAt, s.CreatedAt = was.ID, was.ThreadID, was.AgentID, was.SessionID,
+			was.RegisteredAt, was.CreatedAt
 		s.DecisionCount, s.AutoResolvedCount = was.DecisionCount, was.AutoResolvedCount
 		for _, key := range owned() {
 			if kept := row.Meta(was.Metadata, key); kept != row.Meta(s.Metadata, key) {
@@ -228,7 +230,10 @@ func (r *Registry) SetNode(ctx context.Context, thread, node string, status row.
 		if err != nil {
 			return err
 		}
-		allowed := []row.NodeStatus{row.NodePlanned, row.NodeRunning, row.NodeVerifying, row.NodeWaiting, row.NodeCompleted, row.NodeFailed, row.NodeCanceled}
+		allowed := []row.NodeStatus{
+			row.NodePlanned, row.NodeRunning, row.NodeVerifying, row.NodeWaiting, row.NodeCompleted, row.NodeFailed,
+			row.NodeCanceled,
+		}
 		if n.AssignedSessionID != "" || n.Kind == row.GoalNode || !slices.Contains(allowed, status) {
 			return wrongState("set the status of its session", "the node %q cannot be set to %s: it follows from what it is part of", node, status)
 		}

@@ -56,7 +56,9 @@ type ShareRoots struct {
 // sessions mention and where they worked, the last registered first. Each thing is there
 // once. found are those that are not artifacts yet, as they would be recorded: with an id
 // that follows from the thread and the thing.
-func FindTargets(thread row.Thread, artifacts []row.Artifact, sessions []row.Session, roots ShareRoots) (targets []Target, found []row.Artifact) {
+func FindTargets(thread row.Thread, artifacts []row.Artifact, sessions []row.Session,
+	roots ShareRoots,
+) (targets []Target, found []row.Artifact) {
 	roots = roots.resolved()
 	seen := make(map[string]bool)
 	add := func(t Target) bool {
@@ -112,7 +114,10 @@ func ofSession(s row.Session, roots ShareRoots) (targets []Target) {
 		}
 	}
 	if path, ok := roots.within(s.Workdir); ok {
-		targets = append(targets, Target{Kind: Workspace, Title: cmp.Or(s.Label, filepath.Base(path)), Path: path, Source: "session:" + s.SessionID, session: s.SessionID})
+		targets = append(targets, Target{
+			Kind: Workspace, Title: cmp.Or(s.Label, filepath.Base(path)), Path: path,
+			Source: "session:" + s.SessionID, session: s.SessionID,
+		})
 	}
 	return targets
 }
@@ -136,7 +141,8 @@ func trimmed(s string) string {
 // address is a plain address of the web; preview reports that it is of this machine.
 func address(s string) (uri string, preview, ok bool) {
 	u, err := url.Parse(s)
-	if err != nil || len(s) > maxAddress || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
+	if err != nil || len(s) > maxAddress || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.Opaque != "" {
 		return "", false, false
 	}
 	host := strings.ToLower(u.Hostname())
@@ -177,7 +183,8 @@ func (r ShareRoots) within(path string) (string, bool) {
 func record(thread string, t Target) row.Artifact {
 	sum := sha256.Sum256([]byte(thread + "\x00" + t.URI + "\x00" + t.Path))
 	a := row.Artifact{
-		ID: "art_" + hex.EncodeToString(sum[:16]), ThreadID: thread, SessionID: t.session, ArtifactType: string(t.Kind), Title: text.ClipBytes(t.Title, row.MaxName), URI: t.URI, Path: t.Path,
+		ID: "art_" + hex.EncodeToString(sum[:16]), ThreadID: thread, SessionID: t.session, ArtifactType: string(t.Kind),
+		Title: text.ClipBytes(t.Title, row.MaxName), URI: t.URI, Path: t.Path,
 	}
 	return a
 }

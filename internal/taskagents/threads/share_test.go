@@ -23,6 +23,7 @@ func none(string) (string, error) { return "", os.ErrNotExist }
 
 func TestAddressesAreFoundInProse(t *testing.T) {
 	t.Parallel()
+	//nolint:lll // a text and its links
 	for text, want := range map[string]string{
 		"nothing here":                                                  "",
 		"See http://localhost:3000.":                                    "preview_url http://localhost:3000",
@@ -38,7 +39,8 @@ func TestAddressesAreFoundInProse(t *testing.T) {
 		"https://example.com/" + strings.Repeat("a", 2<<10):             "",
 		"xhttp://localhost:4 and `http://localhost:5/` and http://a\\b": "preview_url http://localhost:5/|artifact_uri http://a",
 	} {
-		targets, found := FindTargets(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", CompletionSummary: text}}, ShareRoots{Resolve: none})
+		targets, found := FindTargets(row.Thread{ID: "t"}, nil, []row.Session{{SessionID: "s", CompletionSummary: text}},
+			ShareRoots{Resolve: none})
 		var got []string
 		for _, t := range targets {
 			got = append(got, string(t.Kind)+" "+t.URI)
@@ -98,7 +100,8 @@ func TestPathsOutsideAreNeverOffered(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"work", "../secret", "./root", "/\x00"} {
-		if targets, _ := FindTargets(row.Thread{}, []row.Artifact{{ID: "a", Path: path}}, nil, ShareRoots{Allowed: []string{"/"}, Resolve: filepath.EvalSymlinks}); len(targets) > 0 {
+		if targets, _ := FindTargets(row.Thread{}, []row.Artifact{{ID: "a", Path: path}}, nil,
+			ShareRoots{Allowed: []string{"/"}, Resolve: filepath.EvalSymlinks}); len(targets) > 0 {
 			t.Errorf("%q: %+v", path, targets)
 		}
 	}
@@ -112,12 +115,15 @@ func TestArtifactsComeFirstAndEachThingOnce(t *testing.T) {
 		{SessionID: "s2", Workdir: "/w/two", CompletionSummary: "http://localhost:1"},
 	}
 	artifacts := []row.Artifact{
-		{ID: "a1", Title: "A", URI: "https://example.com/a", MimeType: "text/html"}, {ID: "a2", Path: "/w/f"}, {ID: "a3", URI: "javascript:alert(1)", Path: "/etc/passwd"},
+		{ID: "a1", Title: "A", URI: "https://example.com/a", MimeType: "text/html"},
+		{ID: "a2", Path: "/w/f"},
+		{ID: "a3", URI: "javascript:alert(1)", Path: "/etc/passwd"},
 	}
 	roots := ShareRoots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return p, nil }}
 	targets, found := FindTargets(thread, artifacts, sessions, roots)
 	want := []string{
-		"artifact_path /w/f artifact:a2", "artifact_uri https://example.com/a artifact:a1", "preview_url http://localhost:1 session:s2", "workspace /w/two session:s2",
+		"artifact_path /w/f artifact:a2", "artifact_uri https://example.com/a artifact:a1", "preview_url http://localhost:1 session:s2",
+		"workspace /w/two session:s2",
 		"workspace /w/one session:s1",
 	}
 	if diff := cmp.Diff(want, shown(targets)); diff != "" {
@@ -151,10 +157,14 @@ func TestThereIsAnEnd(t *testing.T) {
 	}
 	var sessions []row.Session
 	for i := range 20 {
-		sessions = append(sessions, row.Session{SessionID: fmt.Sprint(i), CompletionSummary: strings.ReplaceAll(text.String(), "localhost", fmt.Sprint("h", i, ".example"))})
+		sessions = append(sessions, row.Session{
+			SessionID:         fmt.Sprint(i),
+			CompletionSummary: strings.ReplaceAll(text.String(), "localhost", fmt.Sprint("h", i, ".example")),
+		})
 	}
 	targets, found := FindTargets(row.Thread{ID: "t"}, nil, sessions, ShareRoots{Resolve: none})
-	if len(targets) != MaxTargets || len(found) != MaxTargets || targets[0].URI != "http://h19.example/0" || targets[maxFound].URI != "http://h18.example/0" {
+	if len(targets) != MaxTargets || len(found) != MaxTargets || targets[0].URI != "http://h19.example/0" ||
+		targets[maxFound].URI != "http://h18.example/0" {
 		t.Errorf("%d targets, %d found; want %d each, h19 first, h18 after %d", len(targets), len(found), MaxTargets, maxFound)
 	}
 }
@@ -164,7 +174,8 @@ func FuzzFind(f *testing.F) {
 	f.Add("see http://localhost:1/).", "/w/../x", "https://a:b@c")
 	f.Fuzz(func(t *testing.T, text, path, uri string) {
 		roots := ShareRoots{Allowed: []string{"/w"}, Resolve: func(p string) (string, error) { return filepath.Clean(p), nil }}
-		targets, found := FindTargets(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: path, URI: uri}}, []row.Session{{SessionID: "s", CompletionSummary: text, Workdir: path}}, roots)
+		targets, found := FindTargets(row.Thread{ID: "t"}, []row.Artifact{{ID: "a", Path: path, URI: uri}},
+			[]row.Session{{SessionID: "s", CompletionSummary: text, Workdir: path}}, roots)
 		for _, x := range targets {
 			if x.Path != "" && x.Path != "/w" && !strings.HasPrefix(x.Path, "/w/") {
 				t.Errorf("outside: %q", x.Path)

@@ -149,7 +149,10 @@ const (
 
 // Fields returns every field, in the order of the wire.
 func Fields() []Field {
-	return []Field{FieldSessions, FieldDecisions, FieldEvents, FieldArtifacts, FieldTranscripts, FieldPending, FieldNodes, FieldDependencies, FieldClaims, FieldMailbox, FieldJobs, FieldEvidence}
+	return []Field{
+		FieldSessions, FieldDecisions, FieldEvents, FieldArtifacts, FieldTranscripts, FieldPending, FieldNodes, FieldDependencies,
+		FieldClaims, FieldMailbox, FieldJobs, FieldEvidence,
+	}
 }
 
 // Selection states what of a thread is read.

@@ -165,7 +165,8 @@ func (w *work) node(id string) (*row.Node, error) {
 			return &w.g.Nodes[i], nil
 		}
 	}
-	return nil, capability.Errorf(capability.CodeNotFound, "threads", "the thread has no node %q", id).With(ReasonNoNode, "its detail lists them")
+	return nil, capability.Errorf(capability.CodeNotFound, "threads", "the thread has no node %q", id).With(ReasonNoNode,
+		"its detail lists them")
 }
 
 // event is written with the change.
@@ -175,7 +176,8 @@ func (w *work) event(kind, session, summary string, data any) {
 		raw = nil
 	}
 	w.events = append(w.events, &row.Event{
-		ID: row.NewID("evt"), ThreadID: w.g.Thread.ID, SessionID: session, EventType: kind, Timestamp: row.At(w.now), Summary: summary, Data: raw, CreatedAt: w.now,
+		ID: row.NewID("evt"), ThreadID: w.g.Thread.ID, SessionID: session, EventType: kind, Timestamp: row.At(w.now), Summary: summary,
+		Data: raw, CreatedAt: w.now,
 	})
 }
 
@@ -330,7 +332,8 @@ func full(what string, limit int) error {
 }
 
 func notFound(thread string) error {
-	return capability.Errorf(capability.CodeNotFound, "threads", "there is no thread %q", thread).With(ReasonNotFound, "list them with: junctor tasks history --archived")
+	return capability.Errorf(capability.CodeNotFound, "threads", "there is no thread %q", thread).With(ReasonNotFound,
+		"list them with: junctor tasks history --archived")
 }
 
 func noSession(id string) error {

@@ -8,7 +8,8 @@ import (
 )
 
 func noRow(what, id string) error {
-	return capability.Errorf(capability.CodeNotFound, "threads", "there is no %s %q", what, id).With(ReasonNoRow, "the detail of the thread lists them")
+	return capability.Errorf(capability.CodeNotFound, "threads", "there is no %s %q", what, id).With(ReasonNoRow,
+		"the detail of the thread lists them")
 }
 
 // job is one of the thread's, running or ended.
@@ -72,6 +73,9 @@ func (r *Registry) EndJob(ctx context.Context, thread, job string, status row.Jo
 
 func (w *work) endJob(j *row.VerifierJob, status row.JobStatus, summary string) {
 	j.Status, j.CompletedAt = status, w.now
-	kind := map[row.JobStatus]string{row.JobPassed: row.ValidationPassed, row.JobFailed: row.ValidationFailed, row.JobCanceled: row.ValidationCanceled}[status]
+	kind := map[row.JobStatus]string{
+		row.JobPassed: row.ValidationPassed, row.JobFailed: row.ValidationFailed,
+		row.JobCanceled: row.ValidationCanceled,
+	}[status]
 	w.event(kind, "", summary, jobData{j.ID, j.NodeID})
 }

@@ -108,7 +108,8 @@ func Parse(policy, connectors string) Policy {
 }
 
 func broken(name string, err error) Policy {
-	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so nobody may use task agents", name, err).
+	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so nobody may use task agents", name,
+		err).
 		With("forbidden", "write a role (GUEST, USER, ADMIN, OWNER) or {\"default\": …, \"connectors\": {…}}")}
 }
 
@@ -189,7 +190,8 @@ func (p Policy) Check(who Person, a Ability) error {
 	case who.Role != "":
 		claimed, ok := ParseRole(who.Role)
 		if !ok {
-			return capability.Errorf(capability.CodeDenied, "tasks", "the user's role %.40q is none", who.Role).With("forbidden", "the roles are GUEST, USER, ADMIN and OWNER")
+			return capability.Errorf(capability.CodeDenied, "tasks", "the user's role %.40q is none", who.Role).With("forbidden",
+				"the roles are GUEST, USER, ADMIN and OWNER")
 		}
 		if claimed.rank() < role.rank() {
 			role = claimed
@@ -214,7 +216,8 @@ func (p Policy) Check(who Person, a Ability) error {
 		wanted = n.create
 	}
 	if role.rank() < wanted.rank() {
-		return capability.Errorf(capability.CodeDenied, "tasks", "this needs the role %s, and the user is %s", wanted, role).With("forbidden", "an administrator of the agent may do it")
+		return capability.Errorf(capability.CodeDenied, "tasks", "this needs the role %s, and the user is %s", wanted, role).With("forbidden",
+			"an administrator of the agent may do it")
 	}
 	return nil
 }

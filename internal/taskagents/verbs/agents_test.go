@@ -35,7 +35,8 @@ func TestTellingAnAgent(t *testing.T) {
 	// A task is one of its own.
 	_, data = r.ok(call(""), "SEND_TO_AGENT", `{"task":"now write tests","label":"tests"}`)
 	s, err := r.registry.Session(t.Context(), r.fleet.infos[0].ID)
-	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || len(r.fleet.typed) != 3 || r.fleet.typed[2] != "now write tests" {
+	if err != nil || s.ThreadID != data["threadId"] || s.Label != "tests" || s.OriginalTask != "now write tests" || len(r.fleet.typed) != 3 ||
+		r.fleet.typed[2] != "now write tests" {
 		t.Errorf("%+v %v", s, err)
 	}
 	r.fleet.set(0, func(i *agents.Info) { i.Status = detect.Stopped })
@@ -48,7 +49,10 @@ func TestAnAgentThatAsksIsAnswered(t *testing.T) {
 	r.ok(call(""), "SPAWN_AGENT", `{}`)
 	r.fleet.set(0, func(i *agents.Info) {
 		i.Status = detect.Blocked
-		i.Blocker = &detect.Blocker{Type: "permission", Prompt: "May I write x?", Options: []string{"Yes", "Yes, and do not ask again", "No, tell me what to do"}, Fingerprint: "f"}
+		i.Blocker = &detect.Blocker{
+			Type: "permission", Prompt: "May I write x?",
+			Options: []string{"Yes", "Yes, and do not ask again", "No, tell me what to do"}, Fingerprint: "f",
+		}
 	})
 	for _, c := range []struct{ input, label string }{
 		{"yes", "Yes"},
@@ -76,7 +80,8 @@ func TestAnAgentThatAsksIsAnswered(t *testing.T) {
 		}
 	}
 	got, data := r.ok(call(""), "LIST_AGENTS", `{}`)
-	if s := data["sessions"].([]any)[0].(map[string]any); s["status"] != "blocked" || s["dialog"] == nil || !strings.Contains(got.Text, "it asks: May I write x?") {
+	if s := data["sessions"].([]any)[0].(map[string]any); s["status"] != "blocked" || s["dialog"] == nil ||
+		!strings.Contains(got.Text, "it asks: May I write x?") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -120,7 +125,8 @@ func TestWhoIsAtWork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	got, data := r.ok(call(""), "LIST_AGENTS", ``)
-	if got.Text != "No agent is running." || len(data["sessions"].([]any)) != 0 || data["preferredTaskAgent"].(map[string]any)["id"] != "codex" {
+	if got.Text != "No agent is running." || len(data["sessions"].([]any)) != 0 ||
+		data["preferredTaskAgent"].(map[string]any)["id"] != "codex" {
 		t.Errorf("%+v", got)
 	}
 	r.fails(call(""), "STOP_AGENT", `{}`, verbs.NoSession)
@@ -130,7 +136,10 @@ func TestWhoIsAtWork(t *testing.T) {
 	for at, state := range []detect.State{detect.Ready, detect.Busy} {
 		r.fleet.set(at, func(i *agents.Info) { i.Status, i.ResumeToken, i.Metadata = state, "resume", []byte(`{"inner":1}`) })
 	}
-	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Overwrite?", LLMDecision: []byte(`{"action":"respond"}`)}); err != nil {
+	if err := r.registry.PutPending(t.Context(), row.PendingDecision{
+		SessionID: r.fleet.infos[0].ID, PromptText: "Overwrite?",
+		LLMDecision: []byte(`{"action":"respond"}`),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got, data = r.ok(call(""), "show coding sessions", `{}`)
@@ -142,7 +151,8 @@ func TestWhoIsAtWork(t *testing.T) {
 			t.Errorf("%v", one)
 		}
 	}
-	if !slices.Equal(states, []string{"idle", "working", "starting"}) || len(data["tasks"].([]any)) != 1 || len(data["pendingConfirmations"].([]any)) != 1 || !strings.Contains(got.Text, "- write y: codex, working, in ") {
+	if !slices.Equal(states, []string{"idle", "working", "starting"}) || len(data["tasks"].([]any)) != 1 ||
+		len(data["pendingConfirmations"].([]any)) != 1 || !strings.Contains(got.Text, "- write y: codex, working, in ") {
 		t.Errorf("%+v", got)
 	}
 	_, data = r.ok(call(""), "CANCEL_AGENT", `{}`)
@@ -216,14 +226,20 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	r.ok(call(""), "PROVISION_WORKSPACE", `{"repo":"`+r.remote+`","label":"Widget"}`)
 	r.ok(call(""), "CREATE_TASK", `{"task":"write the parser"}`)
 	r.fleet.set(0, func(i *agents.Info) { i.Status, i.Blocker = detect.Blocked, &detect.Blocker{Prompt: "Overwrite?"} })
-	if err := r.registry.PutPending(t.Context(), row.PendingDecision{SessionID: r.fleet.infos[0].ID, PromptText: "Say yes?", LLMDecision: []byte(`{}`)}); err != nil {
+	if err := r.registry.PutPending(t.Context(), row.PendingDecision{
+		SessionID: r.fleet.infos[0].ID, PromptText: "Say yes?",
+		LLMDecision: []byte(`{}`),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := r.service.Context(t.Context(), agent, "please debug the repo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{": Say yes?\n", "blocked, asks: Overwrite?\n", "- write the parser (", "- Widget (", "- codex: installed", "Preferred program: codex", "big enough"} {
+	for _, part := range []string{
+		": Say yes?\n", "blocked, asks: Overwrite?\n", "- write the parser (", "- Widget (", "- codex: installed",
+		"Preferred program: codex", "big enough",
+	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in\n%s", part, text)
 		}
@@ -231,7 +247,8 @@ func TestThePromptsOfWhoDelegates(t *testing.T) {
 	if text, err = r.service.Examples(t.Context(), agent); err != nil || !strings.Contains(text, `"agentType": "codex"`) {
 		t.Errorf("%s %v", text, err)
 	}
-	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil || !strings.Contains(text, "No agent is at work") {
+	if text, err = verbs.New(verbs.Config{Choice: r.programs}).Context(t.Context(), agent, ""); err != nil ||
+		!strings.Contains(text, "No agent is at work") {
 		t.Errorf("%s %v", text, err)
 	}
 }

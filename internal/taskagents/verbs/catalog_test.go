@@ -50,13 +50,15 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 			t.Errorf("%s: %+v", row.Action, registered)
 		}
 		for _, name := range append([]string{string(row.Name)}, row.Aliases...) {
-			if hits := index.Search(agent, name, 3, compile.Spelling{}, nil); len(hits) == 0 || !slices.ContainsFunc(hits, func(h search.Hit) bool { return h.Action.Canonical == row.Action }) {
+			if hits := index.Search(agent, name, 3, compile.Spelling{}, nil); len(hits) == 0 ||
+				!slices.ContainsFunc(hits, func(h search.Hit) bool { return h.Action.Canonical == row.Action }) {
 				t.Errorf("%s does not find %s", name, row.Action)
 			}
 		}
 	}
 	for query, want := range map[string]capability.Action{
-		"delegate coding": "task-agent.task.create", "open a pull request": "workspace.finalize", "clone repository": "workspace.provision", "what was done yesterday history": "task-agent.task.history",
+		"delegate coding": "task-agent.task.create", "open a pull request": "workspace.finalize", "clone repository": "workspace.provision",
+		"what was done yesterday history": "task-agent.task.history",
 	} {
 		if hits := index.Search(agent, query, 1, compile.Spelling{}, nil); len(hits) == 0 || hits[0].Action.Canonical != want {
 			t.Errorf("%q finds %v", query, hits)
@@ -68,12 +70,15 @@ func TestTheVerbsAreFoundByWhatPeopleCallThem(t *testing.T) {
 func TestSchemasAreTheVerbsOwn(t *testing.T) {
 	t.Parallel()
 	want := map[verbs.Name]string{
-		verbs.CreateTask: "acceptanceCriteria agentType agents approvalPreset baseBranch label maxRetries memoryContent metadata onVerificationFail repo reuseRepo task validator workdir",
-		verbs.SpawnAgent: "agentType approvalPreset keepAliveAfterComplete label memoryContent task workdir", verbs.SendToAgent: "input keys label sessionId task",
-		verbs.ListAgents: "", verbs.StopAgent: "all sessionId", verbs.TaskControl: "agentType instruction note operation search sessionId threadId",
+		verbs.CreateTask:  "acceptanceCriteria agentType agents approvalPreset baseBranch label maxRetries memoryContent metadata onVerificationFail repo reuseRepo task validator workdir",
+		verbs.SpawnAgent:  "agentType approvalPreset keepAliveAfterComplete label memoryContent task workdir",
+		verbs.SendToAgent: "input keys label sessionId task",
+		verbs.ListAgents:  "", verbs.StopAgent: "all sessionId",
+		verbs.TaskControl: "agentType instruction note operation search sessionId threadId",
 		verbs.TaskHistory: "includeArchived limit metric search sessionId statuses threadId window", verbs.TaskShare: "search sessionId threadId",
 		verbs.ProvisionWorkspace: "baseBranch branchName label parentWorkspaceId repo useWorktree",
-		verbs.FinalizeWorkspace:  "baseBranch commitMessage draft prBody prTitle skipPR workspaceId", verbs.ManageIssues: "body issueNumber labels limit operation repo state title",
+		verbs.FinalizeWorkspace:  "baseBranch commitMessage draft prBody prTitle skipPR workspaceId",
+		verbs.ManageIssues:       "body issueNumber labels limit operation repo state title",
 	}
 	for _, row := range verbs.Table() {
 		registered, _ := actions.Lookup(row.Action)
@@ -100,7 +105,8 @@ func TestSchemasTakeEveryFormOfAParameter(t *testing.T) {
 	for action, inputs := range map[capability.Action]map[string]bool{
 		"task-agent.task.create": {
 			`{"task":"x"}`: true, `{"agents":"a | b"}`: true, `{"agents":["a",{"task":"b","agentType":"codex","label":"l","dependsOn":[0]}]}`: true,
-			`{"task":""}`: false, `{"agents":[{"label":"l"}]}`: false, `{"agents":7}`: false, `{"task":"x","prompt":"y"}`: false, `{"validator":{"service":"s"}}`: false, `{"maxRetries":-1}`: false,
+			`{"task":""}`: false, `{"agents":[{"label":"l"}]}`: false, `{"agents":7}`: false, `{"task":"x","prompt":"y"}`: false,
+			`{"validator":{"service":"s"}}`: false, `{"maxRetries":-1}`: false,
 		},
 		"task-agent.send":         {`{"keys":"enter"}`: true, `{"keys":["down","enter"]}`: true, `{"keys":7}`: false},
 		"task-agent.task.control": {`{"operation":"pause","search":"x"}`: true, `{"operation":"explode"}`: false},
@@ -127,13 +133,21 @@ func TestACallOfTheCatalog(t *testing.T) {
 		if f.Action != "task-agent.task.create" {
 			continue
 		}
-		out, err := f.Do(t.Context(), capability.Call{Principal: agent, Session: "s", Context: &capability.Context{}, Input: json.RawMessage(`{"task":"fix it"}`)})
-		if err != nil || !strings.HasPrefix(string(out), `{"success":true,"text":"","data":{"threadId":"`) || !strings.HasSuffix(string(out), `"task":"tsk_1"}`) {
+		out, err := f.Do(t.Context(), capability.Call{
+			Principal: agent, Session: "s", Context: &capability.Context{},
+			Input: json.RawMessage(`{"task":"fix it"}`),
+		})
+		if err != nil || !strings.HasPrefix(string(out), `{"success":true,"text":"","data":{"threadId":"`) ||
+			!strings.HasSuffix(string(out), `"task":"tsk_1"}`) {
 			t.Errorf("%s %v", out, err)
 		}
 		// A failure is the call's, and has the verb's own code and data beside.
-		_, err = f.Do(t.Context(), capability.Call{Principal: agent, Context: &capability.Context{}, Input: json.RawMessage(`{"task":"x","reuseRepo":true}`)})
-		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" || e.Details["error"] != verbs.MissingRepo {
+		_, err = f.Do(t.Context(), capability.Call{
+			Principal: agent, Context: &capability.Context{},
+			Input: json.RawMessage(`{"task":"x","reuseRepo":true}`),
+		})
+		if e := capability.AsError(err); e.Code != capability.CodeInvalidInput || e.Reason != "missing_repo" ||
+			e.Details["error"] != verbs.MissingRepo {
 			t.Errorf("%#v", err)
 		}
 	}
@@ -155,15 +169,22 @@ func TestWhatACallTellsOfItsUser(t *testing.T) {
 	t.Parallel()
 	meta := `{"user_role":"USER","userId":"u","room_id":"r","worldId":"w","connector":"slack","time_zone":"Asia/Tokyo","message":"do it","messages":["a",7,"b"],"progressToken":1}`
 	got := verbs.Told(capability.Call{Principal: agent, Session: "s", Meta: json.RawMessage(meta), Context: &capability.Context{}})
-	if got.UserRole != "USER" || got.UserID != "u" || got.RoomID != "r" || got.WorldID != "w" || got.Connector != "slack" || got.Zone.String() != "Asia/Tokyo" || got.Message != "do it" || !slices.Equal(got.Recent, []string{"a", "b"}) || got.Session != "s" {
+	if got.UserRole != "USER" || got.UserID != "u" || got.RoomID != "r" || got.WorldID != "w" || got.Connector != "slack" ||
+		got.Zone.String() != "Asia/Tokyo" || got.Message != "do it" || !slices.Equal(got.Recent, []string{"a", "b"}) || got.Session != "s" {
 		t.Errorf("%+v", got)
 	}
 	// The channel that we know ourselves is not the agent's to say; an unknown role stays unknown.
-	got = verbs.Told(capability.Call{Meta: json.RawMessage(`{"connector":"slack","user_role":7,"time_zone":"../../etc/passwd"}`), Context: &capability.Context{Route: &capability.Route{Kind: "discord", Conversation: "c"}}})
+	got = verbs.Told(capability.Call{
+		Meta:    json.RawMessage(`{"connector":"slack","user_role":7,"time_zone":"../../etc/passwd"}`),
+		Context: &capability.Context{Route: &capability.Route{Kind: "discord", Conversation: "c"}},
+	})
 	if got.Connector != "discord" || got.RoomID != "c" || got.UserRole == "" || got.Zone != nil {
 		t.Errorf("%+v", got)
 	}
-	if got = verbs.Told(capability.Call{Meta: json.RawMessage(`[`), Context: &capability.Context{Adapter: &capability.Adapter{Kind: "telegram"}}}); got.Connector != "telegram" {
+	if got = verbs.Told(capability.Call{
+		Meta:    json.RawMessage(`[`),
+		Context: &capability.Context{Adapter: &capability.Adapter{Kind: "telegram"}},
+	}); got.Connector != "telegram" {
 		t.Errorf("%+v", got)
 	}
 }

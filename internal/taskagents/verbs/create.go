@@ -96,7 +96,8 @@ func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) 
 		return Fail(MissingParams.Errorf("say what is to be done: task is empty"), nil)
 	}
 	if p.Repo == "" && len(p.Agents) < 2 && isErrand(request) {
-		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined", "answer the user yourself"), nil)
+		return Fail(Declined.Errorf("this is an errand of the user's own and no work for a task agent").With("declined",
+			"answer the user yourself"), nil)
 	}
 	t, err := v.task(ctx, c, p, request)
 	if err != nil {
@@ -147,7 +148,8 @@ func began(r Result, agents []launch.Started) (Result, error) {
 // task is what the launcher is given.
 func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
 	if n := max(len(request), len(p.Task)); n > MaxMessage {
-		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n, MaxMessage).With("task_too_large", "put what is long into a file")
+		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n,
+			MaxMessage).With("task_too_large", "put what is long into a file")
 	}
 	wanted, err := Program(p.AgentType)
 	if err != nil {
@@ -396,7 +398,8 @@ func (v *taskVerbs) lessons() string {
 		if e.Repo != "" {
 			where = " in " + text.Line(e.Repo, 100)
 		}
-		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(e.Label, "a task"), 80), where, how, text.Line(First(e.CompletionSummary, e.Reasoning), maxLesson))
+		fmt.Fprintf(&b, "- %s%s, %s: %s\n", text.Line(First(e.Label, "a task"), 80), where, how,
+			text.Line(First(e.CompletionSummary, e.Reasoning), maxLesson))
 	}
 	return strings.TrimSpace(secret.MaskTokens(b.String()))
 }

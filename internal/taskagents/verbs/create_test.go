@@ -37,19 +37,23 @@ func TestATaskBeginsWithoutAWord(t *testing.T) {
 	}
 	task := r.last()
 	// The user's exact words come first, the parent's after them.
-	if task.Request != "Fix the login page, please." || !strings.HasPrefix(task.Parts[0].Task, task.Request+"\n\n") || !strings.HasSuffix(task.Parts[0].Task, "\nRepair login.html") {
+	if task.Request != "Fix the login page, please." || !strings.HasPrefix(task.Parts[0].Task, task.Request+"\n\n") ||
+		!strings.HasSuffix(task.Parts[0].Task, "\nRepair login.html") {
 		t.Errorf("%q", task.Parts[0].Task)
 	}
 	two := 2
 	want := validation.Custom{Service: "v", Method: "m", MaxRetries: &two, OnFail: validation.Escalate}
-	if v := task.Validator; v == nil || v.Service != want.Service || v.Method != want.Method || *v.MaxRetries != two || v.OnFail != want.OnFail || string(v.Params) != `{"a":1}` {
+	if v := task.Validator; v == nil || v.Service != want.Service || v.Method != want.Method || *v.MaxRetries != two ||
+		v.OnFail != want.OnFail || string(v.Params) != `{"a":1}` {
 		t.Errorf("%+v", task.Validator)
 	}
-	if task.Parts[0].AgentType != "claude" || task.Parts[0].Label != "login" || task.Preset != "standard" || task.RoomID != "room" || len(task.Criteria) != 1 || task.Criteria[0] != "it loads" || task.Memory != "Mind the tests." {
+	if task.Parts[0].AgentType != "claude" || task.Parts[0].Label != "login" || task.Preset != "standard" || task.RoomID != "room" ||
+		len(task.Criteria) != 1 || task.Criteria[0] != "it loads" || task.Memory != "Mind the tests." {
 		t.Errorf("%+v", task)
 	}
 	// What was made is in the registry.
-	if d, err := r.registry.Detail(t.Context(), data["threadId"].(string), threads.Selection{}); err != nil || len(d.Sessions) != 1 || d.OriginalRequest != task.Request {
+	if d, err := r.registry.Detail(t.Context(), data["threadId"].(string), threads.Selection{}); err != nil || len(d.Sessions) != 1 ||
+		d.OriginalRequest != task.Request {
 		t.Errorf("%+v %v", d, err)
 	}
 }
@@ -62,7 +66,8 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	c.Recent = []string{"we spoke of ghp_" + strings.Repeat("a1B2", 9), strings.Repeat("x", 500)}
 	r.ok(c, "create_task", `{"task":"Split the work","agents":"one | two"}`)
 	task := r.last()
-	if len(task.Parts) != 3 || task.Parts[0].AgentType != "codex" || task.Parts[0].Label != "write the parser" || task.Brief != "All use package wire." {
+	if len(task.Parts) != 3 || task.Parts[0].AgentType != "codex" || task.Parts[0].Label != "write the parser" ||
+		task.Brief != "All use package wire." {
 		t.Fatalf("%+v", task)
 	}
 	if got := task.Parts[1].Task; got != "write the printer\n\nSaid about the whole task:\nSplit the work" {
@@ -72,11 +77,15 @@ func TestAListIsAnAgentEach(t *testing.T) {
 		OriginSessionID string
 		OriginMessages  []string
 	}
-	if err := json.Unmarshal(task.Metadata, &from); err != nil || from.OriginSessionID != c.Session || c.Session == "" || len(from.OriginMessages) != 2 || strings.Contains(from.OriginMessages[0], "ghp_") {
+	if err := json.Unmarshal(task.Metadata, &from); err != nil || from.OriginSessionID != c.Session || c.Session == "" ||
+		len(from.OriginMessages) != 2 || strings.Contains(from.OriginMessages[0], "ghp_") {
 		t.Errorf("the conversation is %s %v", task.Metadata, err)
 	}
 	asked := r.model.asked[0]
-	for _, part := range []string{"3 agents", "\n1. write the parser\n2. write the printer\n3. write the docs\n\nWhat was said", "- " + strings.Repeat("x", 399) + "…"} {
+	for _, part := range []string{
+		"3 agents", "\n1. write the parser\n2. write the printer\n3. write the docs\n\nWhat was said",
+		"- " + strings.Repeat("x", 399) + "…",
+	} {
 		if !strings.Contains(asked, part) {
 			t.Errorf("%q is not in %q", part, asked)
 		}
@@ -89,7 +98,8 @@ func TestAListIsAnAgentEach(t *testing.T) {
 	r.model.answer = ""
 	r.ok(call(""), "CREATE_TASK", `{"task":"all of it","agents":[{"task":"first","agentType":"auto"},{"task":"then","agentType":"gemini","label":"b","dependsOn":[0]},"claude: third"]}`)
 	task = r.last()
-	if len(task.Parts) != 3 || task.Parts[1].AgentType != "gemini" || task.Parts[1].Label != "b" || task.Parts[1].DependsOn[0] != 0 || task.Parts[2].AgentType != "claude" || task.Brief != "" {
+	if len(task.Parts) != 3 || task.Parts[1].AgentType != "gemini" || task.Parts[1].Label != "b" || task.Parts[1].DependsOn[0] != 0 ||
+		task.Parts[2].AgentType != "claude" || task.Brief != "" {
 		t.Errorf("%+v", task)
 	}
 	if got := task.Parts[0].Task; got != "all of it\n\nYour part of it:\nfirst" {
@@ -106,10 +116,13 @@ func TestWhatCannotBeATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for params, want := range map[string]verbs.Code{
-		`{}`: verbs.MissingParams, `{"task":7}`: verbs.MissingParams, `{"task":" "}`: verbs.MissingParams, `{"task":"Remind me to buy milk"}`: verbs.Declined,
-		`{"task":"x","agentType":"clippy"}`: verbs.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verbs.MissingParams, `{"task":"x","reuseRepo":true}`: verbs.MissingRepo,
-		`{"task":"x","validator":{"service":"s"}}`: verbs.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verbs.MissingParams, `{"task":"x","metadata":[]}`: verbs.MissingParams,
-		`{"agents":["a"," "]}`: verbs.MissingParams, `{"task":"` + strings.Repeat("x", verbs.MaxMessage+1) + `"}`: "TASK_TOO_LARGE",
+		`{}`: verbs.MissingParams, `{"task":7}`: verbs.MissingParams, `{"task":" "}`: verbs.MissingParams,
+		`{"task":"Remind me to buy milk"}`:  verbs.Declined,
+		`{"task":"x","agentType":"clippy"}`: verbs.AgentNotInstalled, `{"task":"x","maxRetries":-1}`: verbs.MissingParams,
+		`{"task":"x","reuseRepo":true}`:            verbs.MissingRepo,
+		`{"task":"x","validator":{"service":"s"}}`: verbs.MissingParams, `{"task":"x","onVerificationFail":"panic"}`: verbs.MissingParams,
+		`{"task":"x","metadata":[]}`: verbs.MissingParams,
+		`{"agents":["a"," "]}`:       verbs.MissingParams, `{"task":"` + strings.Repeat("x", verbs.MaxMessage+1) + `"}`: "TASK_TOO_LARGE",
 	} {
 		r.fails(call(""), "CREATE_TASK", params, want)
 	}
@@ -179,7 +192,8 @@ func TestLessonsGoAlong(t *testing.T) {
 	for i, e := range []verbs.Entry{
 		{Type: verbs.Completed, Label: "old", CompletionSummary: "forgotten", Timestamp: r.now.Add(-49 * time.Hour).UnixMilli()},
 		{Type: verbs.Registered, Label: "begun", OriginalTask: "no lesson"},
-		{Type: verbs.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" + strings.Repeat("Ab1_", 24)},
+		{Type: verbs.Failed, Label: "parser", Repo: "acme/widget", CompletionSummary: "the tests need go1.26, token sk-ant-api03-" +
+			strings.Repeat("Ab1_", 24)},
 		{Type: verbs.KeyDecision, Reasoning: "we use TOML"},
 	} {
 		e.SessionID = "s" + string(rune('0'+i))
@@ -189,7 +203,8 @@ func TestLessonsGoAlong(t *testing.T) {
 	}
 	r.ok(call(""), "CREATE_TASK", `{"task":"x","memoryContent":"mine"}`)
 	memory := r.last().Memory
-	if !strings.HasPrefix(memory, "mine\n\n") || !strings.Contains(memory, "- parser in acme/widget, failed: the tests need go1.26") || !strings.Contains(memory, "- a task, decided: we use TOML") ||
+	if !strings.HasPrefix(memory, "mine\n\n") || !strings.Contains(memory, "- parser in acme/widget, failed: the tests need go1.26") ||
+		!strings.Contains(memory, "- a task, decided: we use TOML") ||
 		strings.Contains(memory, "forgotten") || strings.Contains(memory, "begun") || strings.Contains(memory, "sk-ant-") {
 		t.Errorf("%q", memory)
 	}
@@ -198,7 +213,8 @@ func TestLessonsGoAlong(t *testing.T) {
 func TestOneFailureDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.launcher.refuse["gemini"] = capability.Errorf(capability.CodeUnavailable, "tasks", "gemini is not installed").With("agent_not_installed", "install it")
+	r.launcher.refuse["gemini"] = capability.Errorf(capability.CodeUnavailable, "tasks",
+		"gemini is not installed").With("agent_not_installed", "install it")
 	got, data := r.ok(call(""), "CREATE_TASK", `{"agents":"codex: a | gemini: b"}`)
 	if list := data["agents"].([]any); got.Text != "" || list[1].(map[string]any)["error"] == nil || list[0].(map[string]any)["error"] != nil {
 		t.Errorf("%+v", got)
@@ -214,15 +230,18 @@ func TestAnAgentIsStarted(t *testing.T) {
 	r := newRig(t)
 	got, data := r.ok(call(""), "spawn_coder", `{"task":"fix it","label":"fixer","keepAliveAfterComplete":true,"approvalPreset":"readonly","memoryContent":"m"}`)
 	req := r.fleet.requests[0]
-	if req.AgentType != "codex" || req.Task != "fix it" || req.Preset != "readonly" || req.Memory != "m" || data["sessionId"] == "" || data["threadId"] == nil || !strings.Contains(got.Text, "codex") {
+	if req.AgentType != "codex" || req.Task != "fix it" || req.Preset != "readonly" || req.Memory != "m" || data["sessionId"] == "" ||
+		data["threadId"] == nil || !strings.Contains(got.Text, "codex") {
 		t.Errorf("%+v %+v", got, req)
 	}
-	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) || got.Task != "tsk_1" || len(r.fleet.typed) != 0 {
+	if row.Meta(req.Metadata, "label") != "fixer" || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":true`) ||
+		got.Task != "tsk_1" || len(r.fleet.typed) != 0 {
 		t.Errorf("%s %+v %q", req.Metadata, got, r.fleet.typed)
 	}
 	// Without a task there is nothing to look after, in the conversation's folder.
 	_, data = r.ok(call(""), "SPAWN_AGENT", `{"agentType":"shell"}`)
-	if req = r.fleet.requests[1]; req.AgentType != "shell" || req.Workdir != r.fleet.infos[0].Workdir || data["threadId"] != nil || !strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":false`) {
+	if req = r.fleet.requests[1]; req.AgentType != "shell" || req.Workdir != r.fleet.infos[0].Workdir || data["threadId"] != nil ||
+		!strings.Contains(string(req.Metadata), `"keepAliveAfterComplete":false`) {
 		t.Errorf("%+v", req)
 	}
 	// Several tasks are a thread of several agents.

@@ -63,7 +63,8 @@ func FuzzRun(f *testing.F) {
 		}
 		s := verbs.New(verbs.Config{Launcher: noted{t}, Agents: f, Choice: &offered{}})
 		got, err := s.Run(t.Context(), call(message), name, json.RawMessage(params))
-		if got.Success != (err == nil) || got.Success != (got.Error == "") || err != nil && (got.Text == "" || capability.AsError(err).Details["error"] != got.Error) {
+		if got.Success != (err == nil) || got.Success != (got.Error == "") || err != nil &&
+			(got.Text == "" || capability.AsError(err).Details["error"] != got.Error) {
 			t.Errorf("%+v %v", got, err)
 		}
 	})

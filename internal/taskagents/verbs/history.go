@@ -145,12 +145,16 @@ func parse(data []byte) (entries []Entry) {
 // It is in the file when this returns, but not flushed to the disk.
 func (f *File) Append(e Entry) error {
 	if !e.Type.Valid() {
-		return capability.Errorf(capability.CodeInvalidInput, "history", "the history has no entries of type %.40q", e.Type).With("invalid_entry", "")
+		return capability.Errorf(capability.CodeInvalidInput, "history", "the history has no entries of type %.40q",
+			e.Type).With("invalid_entry", "")
 	}
 	if e.Timestamp <= 0 {
 		e.Timestamp = f.now().UnixMilli()
 	}
-	for _, s := range []*string{&e.SessionID, &e.Label, &e.AgentType, &e.Repo, &e.Workdir, &e.OriginalTask, &e.CompletionSummary, &e.Reasoning} {
+	for _, s := range []*string{
+		&e.SessionID, &e.Label, &e.AgentType, &e.Repo, &e.Workdir, &e.OriginalTask, &e.CompletionSummary,
+		&e.Reasoning,
+	} {
 		*s = text.ValidBytes(*s, MaxText)
 	}
 	line, err := jsonx.Marshal(e)

@@ -55,7 +55,8 @@ func TestEntriesComeBack(t *testing.T) {
 		t.Error("something before anything")
 	}
 	e := Entry{
-		Type: Failed, SessionID: "pty-1", Label: "a", AgentType: "claude", Repo: "https://example.com/r", Workdir: "/w", OriginalTask: "do \"it\"\n",
+		Type: Failed, SessionID: "pty-1", Label: "a", AgentType: "claude", Repo: "https://example.com/r", Workdir: "/w",
+		OriginalTask:      "do \"it\"\n",
 		CompletionSummary: "it \u2028 broke", Reasoning: "because",
 	}
 	add(t, f, e)
@@ -161,7 +162,10 @@ func TestAFileCutAnywhereIsMended(t *testing.T) {
 func TestLinesThatAreNoneAreLeftOut(t *testing.T) {
 	t.Parallel()
 	name := path(t)
-	lines := []string{`{"timestamp":1,"type":"task_completed","label":"a"}`, `nonsense`, ``, `{"timestamp":0,"type":"task_completed"}`, `{"timestamp":2,"type":"x"}`, `[]`, "\xff", `{"timestamp":3,"type":"key_decision","label":"b","later":true}`}
+	lines := []string{
+		`{"timestamp":1,"type":"task_completed","label":"a"}`, `nonsense`, ``, `{"timestamp":0,"type":"task_completed"}`,
+		`{"timestamp":2,"type":"x"}`, `[]`, "\xff", `{"timestamp":3,"type":"key_decision","label":"b","later":true}`,
+	}
 	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

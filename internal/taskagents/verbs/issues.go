@@ -106,9 +106,15 @@ func create(ctx context.Context, repo forge.Repository, p issueParams, said stri
 		made = append(made, issue)
 	}
 	if len(made) == 1 {
-		return Result{Success: true, Text: sentence("created %s", line(made[0])), Data: map[string]any{"operation": "create", "issue": made[0], "issues": made}}, nil
+		return Result{
+			Success: true, Text: sentence("created %s", line(made[0])),
+			Data: map[string]any{"operation": "create", "issue": made[0], "issues": made},
+		}, nil
 	}
-	return Result{Success: true, Text: fmt.Sprintf("Created %d issues:%s", len(made), lines(made)), Data: map[string]any{"operation": "create", "issues": made}}, nil
+	return Result{
+		Success: true, Text: fmt.Sprintf("Created %d issues:%s", len(made), lines(made)),
+		Data: map[string]any{"operation": "create", "issues": made},
+	}, nil
 }
 
 func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (Result, error) {
@@ -131,7 +137,10 @@ func manage(ctx context.Context, repo forge.Repository, op string, p issueParams
 		if err != nil {
 			return Fail(err, nil)
 		}
-		return Result{Success: true, Text: sentence("commented on #%d", p.Number), Data: map[string]any{"operation": op, "issueNumber": p.Number, "comment": comment}}, nil
+		return Result{
+			Success: true, Text: sentence("commented on #%d", p.Number),
+			Data: map[string]any{"operation": op, "issueNumber": p.Number, "comment": comment},
+		}, nil
 	case "get":
 		word = "read"
 		issue, err = repo.GetIssue(ctx, p.Number)

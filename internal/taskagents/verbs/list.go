@@ -47,7 +47,8 @@ type sessionView struct {
 
 func view(i agents.Info) sessionView {
 	return sessionView{
-		SessionID: i.ID, Label: i.Name, AgentType: i.AgentType, Workdir: i.Workdir, Status: shown(i.Status), Phase: i.Phase, Dialog: i.Blocker, LoginURL: i.URL,
+		SessionID: i.ID, Label: i.Name, AgentType: i.AgentType, Workdir: i.Workdir, Status: shown(i.Status), Phase: i.Phase, Dialog: i.Blocker,
+		LoginURL: i.URL,
 		ThreadID: i.ThreadID, Preset: i.Preset, Decisions: i.Decisions, StartedAt: i.StartedAt, LastActivity: i.LastActivity,
 	}
 }
@@ -135,5 +136,8 @@ func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Re
 		t.Stop(false)
 		stopped = append(stopped, i.ID)
 	}
-	return Result{Success: true, Text: fmt.Sprintf("Stopped %s.", First(i.Name, i.ID)), Data: map[string]any{"sessionId": i.ID, "stopped": stopped}}, nil
+	return Result{
+		Success: true, Text: fmt.Sprintf("Stopped %s.", First(i.Name, i.ID)),
+		Data: map[string]any{"sessionId": i.ID, "stopped": stopped},
+	}, nil
 }

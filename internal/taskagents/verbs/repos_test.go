@@ -23,7 +23,8 @@ func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 		t.Errorf("%v", clone)
 	}
 	// The conversation's workspace is meant, although another one is newer.
-	_, tree := r.ok(verbs.Call{By: agent, Session: "other"}, "PROVISION_WORKSPACE", `{"useWorktree":true,"parentWorkspaceId":"Widget","branchName":"second"}`)
+	_, tree := r.ok(verbs.Call{By: agent, Session: "other"}, "PROVISION_WORKSPACE",
+		`{"useWorktree":true,"parentWorkspaceId":"Widget","branchName":"second"}`)
 	if tree["mode"] != "worktree" || tree["parentWorkspaceId"] != clone["workspaceId"] || tree["branch"] != "second" {
 		t.Errorf("%v", tree)
 	}
@@ -39,7 +40,8 @@ func TestAWorkspaceFromItsCloneToItsPullRequest(t *testing.T) {
 	}
 	// What looks like a credential stops it; the reason stays beside the one code.
 	r.write(tree["path"].(string)+"/key.txt", "ghp_"+strings.Repeat("a1B2", 9)+"\n")
-	got, data = r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"`+tree["workspaceId"].(string)+`","skipPR":true}`, verbs.FinalizeFailed)
+	got, data = r.fails(call(""), "FINALIZE_WORKSPACE", `{"workspaceId":"`+tree["workspaceId"].(string)+`","skipPR":true}`,
+		verbs.FinalizeFailed)
 	if !strings.Contains(r.encoded(data), "failed") || strings.Contains(got.Text, "ghp_a1") {
 		t.Errorf("%+v", got)
 	}
@@ -59,9 +61,12 @@ func TestIssues(t *testing.T) {
 	r := newRig(t, withPlaces)
 	const repo = `"repo":"acme/widget"`
 	for params, want := range map[string]verbs.Code{
-		`{}`: verbs.MissingRepo, `{` + repo + `,"operation":"explode"}`: verbs.UnknownOperation, `{` + repo + `,"operation":"create"}`: verbs.MissingTitle,
-		`{` + repo + `,"operation":"close"}`: verbs.MissingIssueNumber, `{` + repo + `,"operation":"comment","issueNumber":1}`: verbs.MissingParams,
-		`{` + repo + `,"operation":"add_labels","issueNumber":1}`: verbs.MissingParams, `{` + repo + `,"operation":"update","issueNumber":1}`: verbs.MissingParams,
+		`{}`: verbs.MissingRepo, `{` + repo + `,"operation":"explode"}`: verbs.UnknownOperation,
+		`{` + repo + `,"operation":"create"}`:                     verbs.MissingTitle,
+		`{` + repo + `,"operation":"close"}`:                      verbs.MissingIssueNumber,
+		`{` + repo + `,"operation":"comment","issueNumber":1}`:    verbs.MissingParams,
+		`{` + repo + `,"operation":"add_labels","issueNumber":1}`: verbs.MissingParams, `{` + repo +
+			`,"operation":"update","issueNumber":1}`: verbs.MissingParams,
 		`{"repo":"https://evil.example/a/b"}`: verbs.InvalidRepoDomain, `{` + repo + `,"operation":"get","issueNumber":7}`: "ISSUE_NOT_FOUND",
 	} {
 		r.fails(verbs.Call{By: agent}, "MANAGE_ISSUES", params, want)
@@ -69,7 +74,8 @@ func TestIssues(t *testing.T) {
 	r.ok(call(""), "CREATE_ISSUE", `{`+repo+`,"title":"It crashes","body":"1. start it\n2. look","labels":"bug, urgent"}`)
 	// A list is an issue each, here in the conversation's repository.
 	got, data := r.ok(call("create issues:\n- no docs\n- slow start\n  on old disks"), "MANAGE_ISSUES", `{}`)
-	if len(data["issues"].([]any)) != 2 || !strings.HasPrefix(got.Text, "Created 2 issues:\n- #2 no docs (open)") || r.github.issues[2]["title"] != "slow start" || !strings.Contains(r.github.issues[2]["body"].(string), "on old disks") {
+	if len(data["issues"].([]any)) != 2 || !strings.HasPrefix(got.Text, "Created 2 issues:\n- #2 no docs (open)") ||
+		r.github.issues[2]["title"] != "slow start" || !strings.Contains(r.github.issues[2]["body"].(string), "on old disks") {
 		t.Errorf("%+v %v", got, r.github.issues)
 	}
 	if body := r.github.issues[0]["body"]; body != "1. start it\n2. look" {

@@ -65,7 +65,8 @@ func (f *fleet) Spawn(_ context.Context, by capability.Principal, req agents.Req
 	}
 	f.requests = append(f.requests, req)
 	i := agents.Info{Preset: req.Preset, Owner: by.ID}
-	i.ID, i.Name, i.AgentType, i.Workdir, i.Status = fmt.Sprintf("pty-1-%08d", len(f.infos)+1), req.Name, req.AgentType, req.Workdir, detect.Starting
+	i.ID, i.Name, i.AgentType, i.Workdir, i.Status = fmt.Sprintf("pty-1-%08d", len(f.infos)+1), req.Name, req.AgentType, req.Workdir,
+		detect.Starting
 	if i.Workdir == "" {
 		i.Workdir = "/scratch/" + i.ID
 	}
@@ -142,7 +143,10 @@ type launcher struct {
 
 func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error) {
 	l.tasks = append(l.tasks, t)
-	plan := threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: verbs.First(t.Title, text.Line(t.Request, 80)), OriginalRequest: t.Request, RoomID: t.RoomID}, Brief: t.Brief}
+	plan := threads.Plan{Thread: row.Thread{
+		AgentID: by.ID, Title: verbs.First(t.Title, text.Line(t.Request, 80)), OriginalRequest: t.Request,
+		RoomID: t.RoomID,
+	}, Brief: t.Brief}
 	for _, p := range t.Parts {
 		plan.Parts = append(plan.Parts, threads.Part{Title: p.Label, Instructions: p.Task, DependsOn: p.DependsOn})
 	}
@@ -156,7 +160,10 @@ func (l *launcher) Create(ctx context.Context, by capability.Principal, t launch
 		if len(p.DependsOn) > 0 {
 			s.Status = string(made.Nodes[i+1].Status)
 		} else if s.Error == nil {
-			info, err := l.r.fleet.Spawn(ctx, by, agents.Request{AgentType: p.AgentType, Task: p.Task, Workdir: t.Workdir, Name: p.Label, Memory: t.Memory, Preset: t.Preset, Metadata: t.Metadata})
+			info, err := l.r.fleet.Spawn(ctx, by, agents.Request{
+				AgentType: p.AgentType, Task: p.Task, Workdir: t.Workdir, Name: p.Label,
+				Memory: t.Memory, Preset: t.Preset, Metadata: t.Metadata,
+			})
 			if err != nil {
 				s.Error = capability.AsError(err)
 				out.Agents = append(out.Agents, s)
@@ -180,11 +187,17 @@ func (l *launcher) Control(_ context.Context, _ capability.Principal, c launch.C
 }
 
 func (l *launcher) Track(ctx context.Context, by capability.Principal, session, task, label string) (string, error) {
-	made, err := l.r.registry.Create(ctx, threads.Plan{Thread: row.Thread{AgentID: by.ID, Title: label, OriginalRequest: task}, Parts: []threads.Part{{Title: label}}})
+	made, err := l.r.registry.Create(ctx, threads.Plan{
+		Thread: row.Thread{AgentID: by.ID, Title: label, OriginalRequest: task},
+		Parts:  []threads.Part{{Title: label}},
+	})
 	if err != nil {
 		return "", err
 	}
-	if _, err := l.r.registry.Register(ctx, threads.Registration{ThreadID: made.Thread.ID, Node: made.Nodes[1].ID, Session: row.Session{SessionID: session, AgentID: by.ID, Label: label, OriginalTask: task}}); err != nil {
+	if _, err := l.r.registry.Register(ctx, threads.Registration{
+		ThreadID: made.Thread.ID, Node: made.Nodes[1].ID,
+		Session: row.Session{SessionID: session, AgentID: by.ID, Label: label, OriginalTask: task},
+	}); err != nil {
 		return "", err
 	}
 	t, err := l.r.fleet.Terminal(session)
@@ -205,7 +218,11 @@ func (p *offered) Fixed() programs.Name { return p.fixed }
 func (p *offered) State(_ context.Context, t choice.Task) choice.State {
 	in := choice.Input{Task: t, Now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	if !p.none {
-		in.Candidates = []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Shell, Installed: true, AuthReady: true}, {Name: programs.Pi, Installed: true, AuthReady: true}}
+		in.Candidates = []choice.Candidate{
+			{Name: programs.Codex, Installed: true, AuthReady: true},
+			{Name: programs.Shell, Installed: true, AuthReady: true},
+			{Name: programs.Pi, Installed: true, AuthReady: true},
+		}
 	}
 	return choice.Choose(in)
 }
@@ -317,7 +334,8 @@ func (r *rig) git(dir string, args ...string) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Fatalf("git %v: %v\n%s", args, err, out)
@@ -415,7 +433,10 @@ func newGitHub(t *testing.T) *github {
 		var in map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		n := len(g.issues) + 1
-		issue := map[string]any{"number": n, "title": in["title"], "body": in["body"], "state": "open", "html_url": fmt.Sprintf("https://github.com/acme/widget/issues/%d", n)}
+		issue := map[string]any{
+			"number": n, "title": in["title"], "body": in["body"], "state": "open",
+			"html_url": fmt.Sprintf("https://github.com/acme/widget/issues/%d", n),
+		}
 		g.issues = append(g.issues, issue)
 		answer(w, 201, issue)
 	})

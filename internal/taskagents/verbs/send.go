@@ -70,7 +70,8 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 	} else {
 		label := text.Line(First(p.Label, p.Task), MaxLabel)
 		made, err := v.cfg.Launcher.Create(ctx, c.By, launch.Task{
-			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir, Memory: p.Memory, Preset: p.Preset,
+			Title: p.Label, Request: p.Task, Parts: []launch.Part{{Task: p.Task, AgentType: string(name), Label: label}}, Workdir: p.Workdir,
+			Memory: p.Memory, Preset: p.Preset,
 			RoomID: c.RoomID, WorldID: c.WorldID, UserID: c.UserID, Metadata: meta,
 		})
 		if err == nil && len(made.Agents) == 1 && made.Agents[0].Error != nil {
@@ -88,7 +89,10 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 		t.SessionID, t.Workdir = out.SessionID, out.Workdir
 		t.ThreadID = First(out.ThreadID, t.ThreadID)
 	})
-	return Result{Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out, Task: task}, nil
+	return Result{
+		Success: true, Text: fmt.Sprintf("Started %s in %s (%s).", out.AgentType, out.Workdir, out.SessionID), Data: out,
+		Task: task,
+	}, nil
 }
 
 // program is who is started: who was asked for, else the best.
@@ -103,7 +107,8 @@ func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name,
 	}
 	state := v.cfg.State(ctx, ask)
 	if !slices.ContainsFunc(state.Frameworks, func(f choice.Framework) bool { return f.ID == state.Preferred.ID && f.Installed }) {
-		return "", AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed", "junctor frameworks list says what is missing")
+		return "", AgentNotInstalled.Errorf("no agent's program is installed").With("agent_not_installed",
+			"junctor frameworks list says what is missing")
 	}
 	return state.Preferred.ID, nil
 }

@@ -18,17 +18,27 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func TestTheContext(t *testing.T) {
 	t.Parallel()
 	state := choice.Choose(choice.Input{
-		Now: now, Candidates: []choice.Candidate{{Name: programs.Codex, Installed: true, AuthReady: true}, {Name: programs.Claude, Installed: true, AuthReady: true}, {Name: programs.Aider, Installed: true}},
+		Now: now, Candidates: []choice.Candidate{
+			{Name: programs.Codex, Installed: true, AuthReady: true},
+			{Name: programs.Claude, Installed: true, AuthReady: true},
+			{Name: programs.Aider, Installed: true},
+		},
 		Book: choice.Snapshot{CoolDowns: map[programs.Name]choice.CoolDown{programs.Claude: {Until: now.Add(time.Hour), Reason: "usage limit"}}},
 	})
 	got := verbs.Context(verbs.Snapshot{
 		Workspaces: []verbs.Workspace{{"ws1", "", "acme/widget", "eliza/1"}}, Tasks: []verbs.Task{{"thr_1", "Fix the login", "active"}},
-		Sessions:      []verbs.Session{{"pty-1-00000001", "fixer", "codex", "blocked", "May I\nwrite x?"}, {"pty-1-00000002", "", "shell", "idle", ""}},
-		Confirmations: []verbs.Confirmation{{"pty-1-00000001", "Overwrite?"}}, Frameworks: state.Frameworks, Preferred: state.Preferred, Message: "please fix this repo",
+		Sessions: []verbs.Session{
+			{"pty-1-00000001", "fixer", "codex", "blocked", "May I\nwrite x?"},
+			{"pty-1-00000002", "", "shell", "idle", ""},
+		},
+		Confirmations: []verbs.Confirmation{{"pty-1-00000001", "Overwrite?"}}, Frameworks: state.Frameworks, Preferred: state.Preferred,
+		Message: "please fix this repo",
 	})
 	for _, part := range []string{
-		"\n- pty-1-00000001: Overwrite?\n", "\n- fixer (pty-1-00000001, codex): blocked, asks: May I write x?\n", "\n- pty-1-00000002 (pty-1-00000002, shell): idle\n",
-		"\n- Fix the login (thr_1): active\n", "\n- acme/widget (ws1): acme/widget, branch eliza/1\n", "- claude: installed, logged in, out of use until 2026-11-22T13:00:00Z (usage limit)", "\n- aider: ", "\n- gemini: not installed",
+		"\n- pty-1-00000001: Overwrite?\n", "\n- fixer (pty-1-00000001, codex): blocked, asks: May I write x?\n",
+		"\n- pty-1-00000002 (pty-1-00000002, shell): idle\n",
+		"\n- Fix the login (thr_1): active\n", "\n- acme/widget (ws1): acme/widget, branch eliza/1\n",
+		"- claude: installed, logged in, out of use until 2026-11-22T13:00:00Z (usage limit)", "\n- aider: ", "\n- gemini: not installed",
 		"\nPreferred program: codex (", "big enough for a task agent",
 	} {
 		if !strings.Contains(got, part) {
@@ -57,7 +67,8 @@ func TestTheContextIsBoundedAndHoldsNoCredential(t *testing.T) {
 	}
 	s.Preferred = choice.Preferred{ID: "codex", Reason: key + strings.Repeat("x", 9_000)}
 	got := verbs.Context(s)
-	if len(got) > verbs.MaxOutlook || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 || !strings.Contains(got, "\n## Workspaces\n- ") {
+	if len(got) > verbs.MaxOutlook || strings.Contains(got, "ghp_") || strings.Count(got, " more\n") != 5 ||
+		!strings.Contains(got, "\n## Workspaces\n- ") {
 		t.Errorf("%d bytes\n%s", len(got), got)
 	}
 }

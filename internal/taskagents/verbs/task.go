@@ -64,7 +64,8 @@ func Summaries(list []threads.Summary) []Summary {
 	out := []Summary{}
 	for _, s := range list {
 		out = append(out, Summary{
-			s.ID, s.Title, s.Kind, s.Status, text.Line(s.OriginalRequest, MaxListedText), text.Line(s.Summary, MaxListedText), s.LatestRepo, s.LatestWorkdir,
+			s.ID, s.Title, s.Kind, s.Status, text.Line(s.OriginalRequest, MaxListedText), text.Line(s.Summary, MaxListedText), s.LatestRepo,
+			s.LatestWorkdir,
 			s.LatestSessionID, s.SessionCount, s.CreatedAt, s.LatestActivityAt,
 		})
 	}

@@ -65,7 +65,10 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 	if err != nil {
 		return Fail(err, nil)
 	}
-	done, err := v.cfg.Launcher.Control(ctx, c.By, launch.Control{ThreadID: id, Operation: op, Note: p.Note, Instruction: p.Instruction, AgentType: string(name)})
+	done, err := v.cfg.Launcher.Control(ctx, c.By, launch.Control{
+		ThreadID: id, Operation: op, Note: p.Note, Instruction: p.Instruction,
+		AgentType: string(name),
+	})
 	if err != nil {
 		return Fail(err, nil)
 	}
@@ -78,7 +81,8 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 		}
 	})
 	words := map[launch.Operation]string{
-		launch.Pause: "paused", launch.Stop: "stopped", launch.Resume: "resumed", launch.Continue: "continued", launch.Archive: "archived", launch.Reopen: "reopened",
+		launch.Pause: "paused", launch.Stop: "stopped", launch.Resume: "resumed", launch.Continue: "continued", launch.Archive: "archived",
+		launch.Reopen: "reopened",
 	}
 	r := Result{Success: true, Text: fmt.Sprintf("The task is %s.", words[op]), Data: done, Task: done.Task}
 	if len(done.Agents) > 0 {
@@ -107,7 +111,8 @@ func operation(c Call, named string, texts ...string) (launch.Operation, error) 
 			}
 		}
 	}
-	return "", InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation", "the operations are pause, stop, resume, continue, archive and reopen")
+	return "", InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation",
+		"the operations are pause, stop, resume, continue, archive and reopen")
 }
 
 // Bounds of what TASK_HISTORY shows.
@@ -256,7 +261,8 @@ func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filt
 		one := detail{Summaries([]threads.Summary{d.Summary})[0], newest(d.Sessions), newest(d.Nodes), newest(d.Decisions), newest(d.Artifacts)}
 		shorten(one.Sessions, one.Nodes, one.Decisions, one.Artifacts)
 		list = append(list, one)
-		content += fmt.Sprintf("%s: %s. %s\n", text.Line(d.Title, 100), d.Status, text.Line(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
+		content += fmt.Sprintf("%s: %s. %s\n", text.Line(d.Title, 100), d.Status,
+			text.Line(First(d.Summary.Summary, d.OriginalRequest), MaxListedText))
 		for _, s := range one.Sessions {
 			content += fmt.Sprintf("- %s (%s): %s. %s\n", First(s.Label, s.SessionID), s.Framework, s.Status, text.Line(s.CompletionSummary, 200))
 		}

@@ -41,10 +41,16 @@ func TestControlOfATask(t *testing.T) {
 	}{
 		{call(""), "TASK_CONTROL", `{"operation":"Pause"}`, launch.Control{Operation: launch.Pause}},
 		{call(""), "control_task", `{"action":"archive"}`, launch.Control{Operation: launch.Archive}},
-		{call(""), "RESUME_TASK", `{"note":"stop it later","agentType":"openai"}`, launch.Control{Operation: launch.Resume, Note: "stop it later", AgentType: "codex"}},
+		{
+			call(""), "RESUME_TASK", `{"note":"stop it later","agentType":"openai"}`,
+			launch.Control{Operation: launch.Resume, Note: "stop it later", AgentType: "codex"},
+		},
 		{other, "TASK_CONTROL", `{"search":"PARSER","note":"cancel it"}`, launch.Control{Operation: launch.Stop, Note: "cancel it"}},
 		{said, "TASK_CONTROL", `{"sessionId":"` + session + `"}`, launch.Control{Operation: launch.Pause}},
-		{other, "TASK_CONTROL", `{"threadId":"` + thread + `","operation":"continue","instruction":"add tests"}`, launch.Control{Operation: launch.Continue, Instruction: "add tests"}},
+		{
+			other, "TASK_CONTROL", `{"threadId":"` + thread + `","operation":"continue","instruction":"add tests"}`,
+			launch.Control{Operation: launch.Continue, Instruction: "add tests"},
+		},
 	} {
 		r.ok(c.call, c.name, c.params)
 		c.want.ThreadID = thread
@@ -89,8 +95,9 @@ func TestWhatWasDone(t *testing.T) {
 	there := call("")
 	there.Zone = zone
 	for params, want := range map[string]float64{
-		`{}`: 3, `{"window":"active"}`: 1, `{"window":"today"}`: 1, `{"window":"yesterday"}`: 1, `{"window":"last_7_days"}`: 2, `{"window":"last_30_days"}`: 3,
-		`{"statuses":["done"]}`: 2, `{"statuses":"done, active"}`: 3, `{"search":"printer"}`: 1, `{"window":"active","statuses":["DONE"]}`: 2,
+		`{}`: 3, `{"window":"active"}`: 1, `{"window":"today"}`: 1, `{"window":"yesterday"}`: 1, `{"window":"last_7_days"}`: 2,
+		`{"window":"last_30_days"}`: 3,
+		`{"statuses":["done"]}`:     2, `{"statuses":"done, active"}`: 3, `{"search":"printer"}`: 1, `{"window":"active","statuses":["DONE"]}`: 2,
 	} {
 		if got := count(call(""), params); got != want {
 			t.Errorf("%s: %v", params, got)
@@ -100,12 +107,14 @@ func TestWhatWasDone(t *testing.T) {
 	if got := [2]float64{count(there, `{"window":"today"}`), count(there, `{"window":"yesterday"}`)}; got != [2]float64{1, 0} {
 		t.Errorf("%v", got)
 	}
-	if got, data := r.ok(call("how many did you do yesterday?"), "TASK_HISTORY", `{}`); data["metric"] != "count" || got.Text != "1 task of yesterday." {
+	if got, data := r.ok(call("how many did you do yesterday?"), "TASK_HISTORY", `{}`); data["metric"] != "count" ||
+		got.Text != "1 task of yesterday." {
 		t.Errorf("%+v", got)
 	}
 	got, data := r.ok(call(""), "SHOW_TASKS", `{"limit":2}`)
 	list := data["threads"].([]any)
-	if len(list) != 2 || list[0].(map[string]any)["title"] != "write the docs" || !strings.HasPrefix(got.Text, "2 tasks.\n- write the docs: active") {
+	if len(list) != 2 || list[0].(map[string]any)["title"] != "write the docs" ||
+		!strings.HasPrefix(got.Text, "2 tasks.\n- write the docs: active") {
 		t.Errorf("%+v", got)
 	}
 	if _, err := r.registry.UpdateSession(t.Context(), r.fleet.infos[0].ID, func(s *row.Session) {
@@ -128,7 +137,8 @@ func TestWhatWasDone(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for params, want := range map[string]verbs.Code{
-		`{"metric":"sum"}`: verbs.MissingParams, `{"window":"tomorrow"}`: verbs.MissingParams, `{"statuses":["better"]}`: verbs.MissingParams, `{"threadId":"nope"}`: verbs.ThreadNotFound,
+		`{"metric":"sum"}`: verbs.MissingParams, `{"window":"tomorrow"}`: verbs.MissingParams, `{"statuses":["better"]}`: verbs.MissingParams,
+		`{"threadId":"nope"}`: verbs.ThreadNotFound,
 	} {
 		r.fails(call(""), "TASK_HISTORY", params, want)
 	}
@@ -147,12 +157,14 @@ func TestWhatCanBeShown(t *testing.T) {
 	other := verbs.Call{By: agent, Session: "other"}
 	for _, c := range []verbs.Call{call(""), other} {
 		got, shared := r.ok(c, "CAN_I_SEE_IT", `{}`)
-		if shared["threadId"] != data["threadId"] || !strings.Contains(got.Text, "http://127.0.0.1:4000/index.html") || !strings.Contains(got.Text, folder) || strings.Contains(got.Text, "passwd") {
+		if shared["threadId"] != data["threadId"] || !strings.Contains(got.Text, "http://127.0.0.1:4000/index.html") ||
+			!strings.Contains(got.Text, folder) || strings.Contains(got.Text, "passwd") {
 			t.Errorf("%+v", got)
 		}
 	}
 	// What was found is recorded, once.
-	if _, detail := r.ok(call(""), "TASK_HISTORY", `{"threadId":"`+data["threadId"].(string)+`"}`); len(detail["threads"].([]any)[0].(map[string]any)["artifacts"].([]any)) != 2 {
+	if _, detail := r.ok(call(""), "TASK_HISTORY", `{"threadId":"`+data["threadId"].(string)+
+		`"}`); len(detail["threads"].([]any)[0].(map[string]any)["artifacts"].([]any)) != 2 {
 		t.Errorf("%v", detail)
 	}
 	r.ok(other, "CREATE_TASK", `{"task":"think","workdir":"/nowhere"}`)

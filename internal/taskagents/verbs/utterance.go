@@ -94,7 +94,10 @@ func mentionedRepo(s string) string {
 		return ""
 	}
 	// Users often copy the address of a page of the repository.
-	for _, page := range []string{"/tree/", "/blob/", "/issues", "/pull", "/-/", "/commit", "/merge_requests", "/src/", "/wiki", "/actions", "/releases"} {
+	for _, page := range []string{
+		"/tree/", "/blob/", "/issues", "/pull", "/-/", "/commit", "/merge_requests", "/src/", "/wiki", "/actions",
+		"/releases",
+	} {
 		if i := strings.Index(found, page); i > 0 {
 			found = found[:i]
 		}

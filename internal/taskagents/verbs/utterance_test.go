@@ -121,8 +121,9 @@ func TestErrandsAreNoWork(t *testing.T) {
 func TestWhatIsToBeDone(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"please pause the parser task": "pause", "put that on hold": "pause", "stop it and archive it": "stop", "archive it, then stop": "archive",
-		"don't stop, continue": "continue", "Do not pause it": "", "resume": "resume", "reopen the thread": "reopen", "how is it going?": "",
+		"please pause the parser task": "pause", "put that on hold": "pause", "stop it and archive it": "stop",
+		"archive it, then stop": "archive",
+		"don't stop, continue":  "continue", "Do not pause it": "", "resume": "resume", "reopen the thread": "reopen", "how is it going?": "",
 		"CANCEL": "stop", "the stopwatch task": "",
 	} {
 		if got, ok := taskOperation(text); got != want || ok != (want != "") {
@@ -131,8 +132,9 @@ func TestWhatIsToBeDone(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"create an issue: the close button is broken": "create", "close #4": "close", "reopen issue 4": "reopen", "list open issues": "list",
-		"what are the open issues?": "list", "show issue 4": "get", "#12": "get", "comment on #4: done": "comment", "add the bug label to #4": "add_labels",
-		"rename #4": "update", "": "list", "open a new issue about the parser": "create", "show me the issues": "list",
+		"what are the open issues?": "list", "show issue 4": "get", "#12": "get", "comment on #4: done": "comment",
+		"add the bug label to #4": "add_labels",
+		"rename #4":               "update", "": "list", "open a new issue about the parser": "create", "show me the issues": "list",
 	} {
 		if got := issueOperation(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -68,9 +68,13 @@ func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 		cfg = own(cfg, by)
 	}
 	tasks := newTaskVerbs(taskConfig{
-		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil, Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
+		Launcher: cfg.Launcher, Registry: cfg.Registry, Choice: cfg.Choice, History: cfg.History, Model: cfg.Model, Repos: cfg.Workspaces != nil,
+		Roots: cfg.Roots, Talks: s.talks, Now: cfg.Now,
 	})
-	agents := agentConfig{Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State, Talks: s.talks}
+	agents := agentConfig{
+		Agents: cfg.Agents, Registry: cfg.Registry, Launcher: cfg.Launcher, Tasks: tasks, State: cfg.Choice.State,
+		Talks: s.talks,
+	}
 	repos := repoConfig{Workspaces: cfg.Workspaces, Talks: s.talks}
 	if cfg.Workspaces != nil {
 		agents.Workspaces = cfg.Workspaces.List
@@ -156,7 +160,8 @@ func Functions(s *Service) []Function {
 			domain = "workspace"
 		}
 		f := Function{Contribution: capability.Contribution{
-			ID: string(row.Action), Kind: "capability.agent-tool", Action: row.Action, Effect: row.Effect, Timeout: row.Timeout, Aliases: row.Aliases,
+			ID: string(row.Action), Kind: "capability.agent-tool", Action: row.Action, Effect: row.Effect, Timeout: row.Timeout,
+			Aliases:  row.Aliases,
 			Provider: capability.NewProviderKey(domain, "core", "default"),
 		}}
 		if s == nil {

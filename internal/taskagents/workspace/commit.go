@@ -29,7 +29,8 @@ const (
 // missing_message; too_large, reason change_too_large.
 func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error) {
 	if strings.TrimSpace(message) == "" || len(message) > maxMessage || strings.ContainsRune(message, 0) {
-		return Commit{}, capability.Errorf(capability.CodeInvalidInput, "workspace.commit", "a commit needs a message of at most %d bytes", maxMessage).With("missing_message", "say what was changed and why")
+		return Commit{}, capability.Errorf(capability.CodeInvalidInput, "workspace.commit", "a commit needs a message of at most %d bytes",
+			maxMessage).With("missing_message", "say what was changed and why")
 	}
 	w, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -47,7 +48,8 @@ func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error
 		return Commit{}, err
 	}
 	if listed.Stdout.Truncated() {
-		return Commit{}, capability.Errorf(capability.CodeTooLarge, "workspace.commit", "too many files have changed for one commit").With("change_too_large", "keep what is generated out of the repository")
+		return Commit{}, capability.Errorf(capability.CodeTooLarge, "workspace.commit",
+			"too many files have changed for one commit").With("change_too_large", "keep what is generated out of the repository")
 	}
 	names := strings.Split(strings.TrimSuffix(string(listed.Stdout.Bytes()), "\x00"), "\x00")
 	if names[0] == "" {
@@ -113,9 +115,11 @@ func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
 	case err != nil:
 		return err
 	case len(s.Unmerged) > 0:
-		return capability.Errorf(capability.CodeConflict, "workspace.commit", "%d files have conflicts", len(s.Unmerged)).With("unmerged", "resolve them first").Detail("files", s.Unmerged)
+		return capability.Errorf(capability.CodeConflict, "workspace.commit", "%d files have conflicts", len(s.Unmerged)).With("unmerged",
+			"resolve them first").Detail("files", s.Unmerged)
 	case s.Branch != w.Branch:
-		return capability.Errorf(capability.CodeConflict, "workspace.commit", "the workspace is not on its branch %s", w.Branch).With("wrong_branch", "switch back to it")
+		return capability.Errorf(capability.CodeConflict, "workspace.commit", "the workspace is not on its branch %s",
+			w.Branch).With("wrong_branch", "switch back to it")
 	}
 	return nil
 }
@@ -152,7 +156,8 @@ func (m *Manager) Push(ctx context.Context, id string, force bool) error {
 func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
 	if tip, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil || tip == "" {
 		if err == nil {
-			err = capability.Errorf(capability.CodeConflict, "workspace.push", "the branch %s has no commits", w.Branch).With("nothing_to_push", "commit something first")
+			err = capability.Errorf(capability.CodeConflict, "workspace.push", "the branch %s has no commits", w.Branch).With("nothing_to_push",
+				"commit something first")
 		}
 		return err
 	}
@@ -162,7 +167,8 @@ func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
 	}
 	commits := strings.Fields(listed.Stdout.Text())
 	if len(commits) > maxCommits {
-		return capability.Errorf(capability.CodeTooLarge, "workspace.push", "more than %d commits would be pushed", maxCommits).With("change_too_large", "push in parts, or start from a newer base")
+		return capability.Errorf(capability.CodeTooLarge, "workspace.push", "more than %d commits would be pushed",
+			maxCommits).With("change_too_large", "push in parts, or start from a newer base")
 	}
 	return m.scan(ctx, commits, func(part []string) (sandbox.Result, error) {
 		args := plainDiff("show", "--format=")

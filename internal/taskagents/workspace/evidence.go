@@ -79,7 +79,8 @@ func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, 
 func List(ctx context.Context, dir string) (Listing, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return Listing{}, capability.Wrap(capability.CodeNotFound, "evidence.list", "the working directory is not there", err).With("not_found", "")
+		return Listing{}, capability.Wrap(capability.CodeNotFound, "evidence.list", "the working directory is not there", err).With("not_found",
+			"")
 	}
 	defer root.Close()
 	l := lister{root: root, out: Listing{Files: []string{}}}

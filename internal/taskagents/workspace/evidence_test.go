@@ -39,7 +39,8 @@ func TestListing(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	write(t, dir, "1/2/3/4/5/deep", "x")
-	if got, err = List(t.Context(), dir); err != nil || !got.Truncated || slices.ContainsFunc(got.Files, func(f string) bool { return strings.Contains(f, "deep") }) {
+	if got, err = List(t.Context(), dir); err != nil || !got.Truncated ||
+		slices.ContainsFunc(got.Files, func(f string) bool { return strings.Contains(f, "deep") }) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for i := range 300 {
@@ -76,7 +77,10 @@ func TestWhatGitSays(t *testing.T) {
 	plain := func(args ...string) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = root
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@b",
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -97,7 +101,8 @@ func TestWhatGitSays(t *testing.T) {
 	token := "gh" + "p_" + strings.Repeat("aB3", 12)
 	write(t, dir, token, "")
 	e, err := Collect(t.Context(), git, dir, root)
-	if err != nil || e.Note != "" || !strings.Contains(e.Status, "## main") || !strings.Contains(e.Status, " M a.txt") || !strings.Contains(e.Stat, "1 file changed") || strings.Contains(e.Status, token) {
+	if err != nil || e.Note != "" || !strings.Contains(e.Status, "## main") || !strings.Contains(e.Status, " M a.txt") ||
+		!strings.Contains(e.Stat, "1 file changed") || strings.Contains(e.Status, token) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if _, err := os.Stat(root + "/canary"); err == nil {

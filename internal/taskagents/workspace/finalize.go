@@ -149,7 +149,10 @@ func (m *Manager) ahead(ctx context.Context, w Workspace, out *Finalized) (bool,
 
 // openPull opens the pull request of what was pushed.
 func (m *Manager) openPull(ctx context.Context, w Workspace, req FinalizeRequest, out *Finalized) (string, error) {
-	p := forge.PullRequest{Title: req.Title, Body: req.Body, Base: req.Base, Head: w.Branch, Draft: req.Draft, Labels: req.Labels, Reviewers: req.Reviewers}
+	p := forge.PullRequest{
+		Title: req.Title, Body: req.Body, Base: req.Base, Head: w.Branch, Draft: req.Draft, Labels: req.Labels,
+		Reviewers: req.Reviewers,
+	}
 	if p.Base == "" {
 		p.Base = w.BaseBranch
 	}
@@ -190,9 +193,11 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 	}
 	switch {
 	case p.Title == "" || len([]rune(p.Title)) > maxTitle:
-		return forge.Pull{}, capability.Errorf(capability.CodeInvalidInput, "workspace.pull", "a pull request needs a title of at most %d characters", maxTitle).With("missing_title", "")
+		return forge.Pull{}, capability.Errorf(capability.CodeInvalidInput, "workspace.pull",
+			"a pull request needs a title of at most %d characters", maxTitle).With("missing_title", "")
 	case len(p.Body) > maxBody || len(p.Labels) > maxNames || len(p.Reviewers) > maxNames:
-		return forge.Pull{}, capability.Errorf(capability.CodeTooLarge, "workspace.pull", "a pull request has at most %d bytes of text, %d labels and as many reviewers", maxBody, maxNames).With("too_large", "")
+		return forge.Pull{}, capability.Errorf(capability.CodeTooLarge, "workspace.pull",
+			"a pull request has at most %d bytes of text, %d labels and as many reviewers", maxBody, maxNames).With("too_large", "")
 	}
 	if err := m.checkRef(ctx, p.Base, "invalid_base_branch"); err != nil {
 		return forge.Pull{}, err
@@ -202,7 +207,8 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 		return forge.Pull{}, err
 	}
 	if repo == nil {
-		return forge.Pull{}, capability.Errorf(capability.CodeUnavailable, "workspace.pull", "no forge is configured for this repository").With("no_forge", "open the pull request by hand: the branch may be pushed")
+		return forge.Pull{}, capability.Errorf(capability.CodeUnavailable, "workspace.pull",
+			"no forge is configured for this repository").With("no_forge", "open the pull request by hand: the branch may be pushed")
 	}
 	pull, err := repo.OpenPull(ctx, p)
 	if err != nil {

@@ -63,7 +63,11 @@ func (m *Manager) command(ctx context.Context, git *gitcmd.Git, w Workspace, c g
 }
 
 func (m *Manager) author() []gitcmd.Setting {
-	return []gitcmd.Setting{{Key: "user.name", Value: m.cfg.AuthorName}, {Key: "user.email", Value: m.cfg.AuthorEmail}, {Key: "core.quotePath", Value: "false"}}
+	return []gitcmd.Setting{
+		{Key: "user.name", Value: m.cfg.AuthorName},
+		{Key: "user.email", Value: m.cfg.AuthorEmail},
+		{Key: "core.quotePath", Value: "false"},
+	}
 }
 
 // line runs a command for the one line that it prints, "" where it ends with 1.
@@ -86,7 +90,8 @@ func (m *Manager) checkGitDir(w Workspace) error {
 	info, err := os.Lstat(git)
 	switch {
 	case w.Mode == Folder:
-		return capability.Errorf(capability.CodeInvalidInput, "workspace.git", "the workspace has no repository").With("no_repository", "use a workspace that was made of a repository")
+		return capability.Errorf(capability.CodeInvalidInput, "workspace.git", "the workspace has no repository").With("no_repository",
+			"use a workspace that was made of a repository")
 	case err != nil:
 		return tampered(err)
 	case w.Mode == Clone && !info.IsDir(), w.Mode == Worktree && (!info.Mode().IsRegular() || info.Size() > 4096):
@@ -112,7 +117,8 @@ func (m *Manager) failed(op string, result sandbox.Result) error {
 	line := ""
 	for l := range strings.Lines(said) {
 		l = strings.TrimSpace(l)
-		if line == "" || strings.HasPrefix(line, "warning:") || strings.HasPrefix(line, "Cloning") || strings.HasPrefix(line, "remote:") && strings.HasPrefix(l, "fatal:") {
+		if line == "" || strings.HasPrefix(line, "warning:") || strings.HasPrefix(line, "Cloning") || strings.HasPrefix(line, "remote:") &&
+			strings.HasPrefix(l, "fatal:") {
 			line = l
 		}
 	}
@@ -128,7 +134,8 @@ func (m *Manager) failed(op string, result sandbox.Result) error {
 		return false
 	}
 	switch {
-	case has("Authentication failed", "could not read Username", "could not read Password", "Permission denied (publickey", "The requested URL returned error: 403", "The requested URL returned error: 401"):
+	case has("Authentication failed", "could not read Username", "could not read Password", "Permission denied (publickey",
+		"The requested URL returned error: 403", "The requested URL returned error: 401"):
 		return e.With("invalid_credentials", "give a token that may use this repository")
 	case has("[rejected]", "stale info", "non-fast-forward"):
 		e.Code = capability.CodeConflict
@@ -154,7 +161,10 @@ func (m *Manager) remote(ctx context.Context, w, at Workspace, dir string, wait 
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	return m.command(ctx, m.transport(w.Repo), at, gitcmd.Command{Dir: dir, Args: args, Settings: settings, LazyFetch: w.Partial, NeedRepository: true})
+	return m.command(ctx, m.transport(w.Repo), at, gitcmd.Command{
+		Dir: dir, Args: args, Settings: settings, LazyFetch: w.Partial,
+		NeedRepository: true,
+	})
 }
 
 // ask is remote before there is a repository here.
@@ -165,7 +175,10 @@ func (m *Manager) ask(ctx context.Context, w Workspace, wait time.Duration, args
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	result, err := m.transport(w.Repo).Run(ctx, gitcmd.Command{Dir: m.base, Root: m.base, Args: args, Settings: append(m.author(), settings...), LazyFetch: true})
+	result, err := m.transport(w.Repo).Run(ctx, gitcmd.Command{
+		Dir: m.base, Root: m.base, Args: args,
+		Settings: append(m.author(), settings...), LazyFetch: true,
+	})
 	if err == nil && result.ExitCode != 0 {
 		err = m.failed("workspace.git", result)
 	}
@@ -195,7 +208,8 @@ func (m *Manager) token(ctx context.Context, w Workspace) (secret.Value, error) 
 		}
 		data, err := os.ReadFile(m.credentialFile(id))
 		if err != nil {
-			return secret.Value{}, capability.Wrap(capability.CodeFailed, "workspace.credential", "the workspace's credential is gone", err).With("invalid_credentials", "make a new workspace with a token")
+			return secret.Value{}, capability.Wrap(capability.CodeFailed, "workspace.credential", "the workspace's credential is gone",
+				err).With("invalid_credentials", "make a new workspace with a token")
 		}
 		_, after, _ := bytes.Cut(data, []byte("password="))
 		return secret.New(strings.TrimSpace(string(after))), nil
@@ -224,7 +238,8 @@ func (m *Manager) credential(ctx context.Context, w Workspace) ([]gitcmd.Setting
 
 func (m *Manager) keepToken(w Workspace, token secret.Value) error {
 	if strings.ContainsAny(token.Reveal(), "\r\n\x00") {
-		return capability.Errorf(capability.CodeInvalidInput, "workspace.credential", "the token holds a line break").With("invalid_credentials", "give the token alone")
+		return capability.Errorf(capability.CodeInvalidInput, "workspace.credential", "the token holds a line break").With("invalid_credentials",
+			"give the token alone")
 	}
 	user := "x-access-token"
 	switch w.Repo.Host {
@@ -289,7 +304,8 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 // checkRef refuses an invalid branch name.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	const most = 200
-	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason, "use letters, digits, hyphens and slashes, at most 200")
+	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason,
+		"use letters, digits, hyphens and slashes, at most 200")
 	if name == "" || len(name) > most || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
 		return bad
 	}

@@ -116,7 +116,10 @@ func TestNothingOfARepositoryIsExecuted(t *testing.T) {
 	} {
 		s.plain(w.Path, "config", kv[0], kv[1])
 	}
-	for _, hook := range []string{"pre-commit", "commit-msg", "post-commit", "pre-push", "post-checkout", "reference-transaction", "post-index-change"} {
+	for _, hook := range []string{
+		"pre-commit", "commit-msg", "post-commit", "pre-push", "post-checkout", "reference-transaction",
+		"post-index-change",
+	} {
 		for _, dir := range []string{"hooks", w.Path + "/.git/hooks"} {
 			s.write(dir+"/"+hook, "#!/bin/sh\ntouch "+canary+"\n")
 			path := dir + "/" + hook
@@ -191,9 +194,15 @@ func TestAWorkspaceThatLeadsElsewhereIsRefused(t *testing.T) {
 			s.plain(w.Path, "config", "include.path", "../inc")
 		}, false},
 		{"a link to another git directory", replaced(func(git, other string) error { return os.Symlink(other, git) }), false},
-		{"a file that names another", replaced(func(git, other string) error { return os.WriteFile(git, []byte("gitdir: "+other+"\n"), 0o600) }), false},
+		{
+			"a file that names another", replaced(func(git, other string) error { return os.WriteFile(git, []byte("gitdir: "+other+"\n"), 0o600) }),
+			false,
+		},
 		{"no git directory", replaced(func(string, string) error { return nil }), false},
-		{"a worktree of another clone", replaced(func(git, other string) error { return os.WriteFile(git, []byte("gitdir: "+other+"\n"), 0o600) }), true},
+		{"a worktree of another clone", replaced(func(git, other string) error {
+			return os.WriteFile(git, []byte("gitdir: "+other+"\n"),
+				0o600)
+		}), true},
 		{"a worktree that became a repository", replaced(func(git, _ string) error { return os.Mkdir(git, 0o700) }), true},
 	}
 	s := newSite(t)

@@ -116,7 +116,11 @@ func TestWorkIsNotThrownAway(t *testing.T) {
 			s.write(w.Path+"/README.md", "x")
 			s.plain(w.Path, "stash", "-q")
 		}, "workspace_dirty"},
-		{"a worktree's commit stays with its branch", Request{Parent: "parent"}, func(w Workspace) { s.plain(w.Path, "commit", "-q", "--allow-empty", "-m", "x") }, ""},
+		{
+			"a worktree's commit stays with its branch",
+			Request{Parent: "parent"},
+			func(w Workspace) { s.plain(w.Path, "commit", "-q", "--allow-empty", "-m", "x") }, "",
+		},
 		{"a worktree's commit on no branch", Request{Parent: "parent"}, func(w Workspace) {
 			s.plain(w.Path, "checkout", "-q", "--detach")
 			s.plain(w.Path, "commit", "-q", "--allow-empty", "-m", "on no branch")
@@ -159,7 +163,8 @@ func TestGarbageIsWhatIsOldAndNobodys(t *testing.T) {
 	dirty, live := s.provision(Request{Folder: true, Label: "dirty"}), s.provision(Request{Folder: true, Label: "live"})
 	s.write(dirty.Path+"/work", "x")
 	ours, theirs := filepath.Join(s.cfg.Base, "ws-0123456789abcdef"), filepath.Join(s.cfg.Base, "somebody")
-	if err := errors.Join(os.Mkdir(ours, 0o700), os.Mkdir(theirs, 0o700), os.Mkdir(filepath.Join(ours, "closed"), 0o500), os.Chtimes(ours, s.clock(), s.clock()), os.Chtimes(theirs, s.clock(), s.clock())); err != nil {
+	if err := errors.Join(os.Mkdir(ours, 0o700), os.Mkdir(theirs, 0o700), os.Mkdir(filepath.Join(ours, "closed"), 0o500),
+		os.Chtimes(ours, s.clock(), s.clock()), os.Chtimes(theirs, s.clock(), s.clock())); err != nil {
 		t.Fatal(err)
 	}
 	isLive := func(w Workspace) bool { return w.Label == "live" }
@@ -170,10 +175,15 @@ func TestGarbageIsWhatIsOldAndNobodys(t *testing.T) {
 	}
 	s.later(time.Hour)
 	got, err := s.m.GC(ctx, isLive)
-	if err != nil || !slices.Equal(got.Removed, []string{child.ID, parent.ID}) || !slices.Equal(got.Orphans, []string{"ws-0123456789abcdef"}) || len(got.Kept) != 2 || got.Kept[live.ID] == "" || !strings.Contains(got.Kept[dirty.ID], "lost") {
+	if err != nil || !slices.Equal(got.Removed, []string{child.ID, parent.ID}) ||
+		!slices.Equal(got.Orphans, []string{"ws-0123456789abcdef"}) || len(got.Kept) != 2 || got.Kept[live.ID] == "" ||
+		!strings.Contains(got.Kept[dirty.ID], "lost") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for path, want := range map[string]bool{parent.Path: false, child.Path: false, ours: false, theirs: true, dirty.Path: true, live.Path: true, young.Path: true} {
+	for path, want := range map[string]bool{
+		parent.Path: false, child.Path: false, ours: false, theirs: true, dirty.Path: true,
+		live.Path: true, young.Path: true,
+	} {
 		if exists(path) != want {
 			t.Errorf("%s: there %v", path, !want)
 		}
@@ -263,7 +273,10 @@ func TestADiskThatIsNearlyFull(t *testing.T) {
 func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(s *site) {
-		s.cfg.Setup = Setup{Copy: []string{"/.env", "conf/*.local"}, Argv: []string{"/bin/sh", "-c", "pwd > setup.out; test ! -e fail.log || { echo no luck; exit 3; }"}}
+		s.cfg.Setup = Setup{
+			Copy: []string{"/.env", "conf/*.local"},
+			Argv: []string{"/bin/sh", "-c", "pwd > setup.out; test ! -e fail.log || { echo no luck; exit 3; }"},
+		}
 	})
 	s.write("author/.gitignore", ".env\n*.log\n*.local\nsecret/\n")
 	s.write("author/.worktreeinclude", "secret/\n")
@@ -272,14 +285,20 @@ func TestAWorkspaceIsPreparedOrNotMade(t *testing.T) {
 	s.plain(s.dir+"/author", "push", "-q", "origin", "HEAD:trunk")
 	parent := s.provision(Request{})
 	s.write("outside", "x")
-	for name, text := range map[string]string{".env": "A=1\n", "conf/x.local": "x", "conf/y.txt": "not ignored", "secret/deep/key": "k", "other.log": "not wanted"} {
+	for name, text := range map[string]string{
+		".env": "A=1\n", "conf/x.local": "x", "conf/y.txt": "not ignored", "secret/deep/key": "k",
+		"other.log": "not wanted",
+	} {
 		s.write(parent.Path+"/"+name, text)
 	}
 	if err := os.Symlink(s.dir+"/outside", parent.Path+"/conf/link.local"); err != nil {
 		t.Fatal(err)
 	}
 	w := s.provision(Request{Parent: parent.ID})
-	for name, want := range map[string]bool{".env": true, "conf/x.local": true, "secret/deep/key": true, "conf/y.txt": false, "other.log": false, "conf/link.local": false, "setup.out": true} {
+	for name, want := range map[string]bool{
+		".env": true, "conf/x.local": true, "secret/deep/key": true, "conf/y.txt": false,
+		"other.log": false, "conf/link.local": false, "setup.out": true,
+	} {
 		if exists(filepath.Join(w.Path, name)) != want {
 			t.Errorf("%s: there %v", name, !want)
 		}

@@ -73,7 +73,8 @@ func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, e
 		Execution: word(req.Execution, 40, strings.TrimPrefix(id, "ws-")), Role: word(req.Role, 30, "agent"),
 	}
 	if len(req.Label) > maxLabel {
-		return w, parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "a label has at most %d bytes", maxLabel).With("invalid_label", "")
+		return w, parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "a label has at most %d bytes",
+			maxLabel).With("invalid_label", "")
 	}
 	for _, branch := range []struct{ name, reason string }{{req.BaseBranch, "invalid_base_branch"}, {req.BranchName, "invalid_branch"}} {
 		if branch.name != "" {
@@ -86,7 +87,8 @@ func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, e
 	case req.Folder:
 		w.Mode = Folder
 		if req.Repo != "" || req.Parent != "" {
-			err = capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "a folder has neither repository nor parent").With("invalid_mode", "leave one out")
+			err = capability.Errorf(capability.CodeInvalidInput, "workspace.provision",
+				"a folder has neither repository nor parent").With("invalid_mode", "leave one out")
 		}
 	case req.Parent != "":
 		w.Mode = Worktree
@@ -109,12 +111,14 @@ func (m *Manager) parent(req Request) (Workspace, error) {
 		parent, err = m.Get(parent.Parent)
 	}
 	if err != nil || parent.Mode != Clone {
-		return parent, capability.Wrap(capability.CodeInvalidInput, "workspace.provision", "there is no parent workspace of that id with a repository", err).
+		return parent, capability.Wrap(capability.CodeInvalidInput, "workspace.provision",
+			"there is no parent workspace of that id with a repository", err).
 			With("missing_parent", "name a workspace that is a clone")
 	}
 	if req.Repo != "" {
 		if repo, err := m.cfg.Policy.Parse(req.Repo); err != nil || repo.URL != parent.Repo.URL {
-			return parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision", "the parent workspace is of another repository").With(forge.ReasonInvalidRepo, "leave the repository out")
+			return parent, capability.Errorf(capability.CodeInvalidInput, "workspace.provision",
+				"the parent workspace is of another repository").With(forge.ReasonInvalidRepo, "leave the repository out")
 		}
 	}
 	return parent, nil
@@ -134,7 +138,8 @@ func (m *Manager) make(ctx context.Context, w *Workspace, parent Workspace, req 
 		return err
 	}
 	if err := m.dir.Mkdir(w.ID, 0o700); err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.provision", "the workspace's folder could not be made", err).With("no_space", "look at the disk")
+		return capability.Wrap(capability.CodeFailed, "workspace.provision", "the workspace's folder could not be made", err).With("no_space",
+			"look at the disk")
 	}
 	if err := m.fill(ctx, w, parent, req); err != nil {
 		return err
@@ -281,10 +286,12 @@ func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, 
 		return err
 	}
 	start := "refs/remotes/origin/" + w.BaseBranch
-	_, err := m.remote(ctx, *w, parent, "", pushTimeout, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--", "origin", "+refs/heads/"+w.BaseBranch+":"+start)
+	_, err := m.remote(ctx, *w, parent, "", pushTimeout, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+		"--", "origin", "+refs/heads/"+w.BaseBranch+":"+start)
 	if err != nil {
 		if strings.Contains(capability.AsError(err).Message, "couldn't find remote ref") {
-			return capability.Wrap(capability.CodeInvalidInput, "workspace.provision", "the repository has no branch "+w.BaseBranch, err).With("invalid_base_branch", "name a branch that is there")
+			return capability.Wrap(capability.CodeInvalidInput, "workspace.provision", "the repository has no branch "+w.BaseBranch,
+				err).With("invalid_base_branch", "name a branch that is there")
 		}
 		return err
 	}
@@ -335,7 +342,8 @@ func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (str
 			return candidate, nil
 		}
 	}
-	return "", capability.Errorf(capability.CodeConflict, "workspace.provision", "a thousand branches are called %s", name).With("branch_exists", "give another slug")
+	return "", capability.Errorf(capability.CodeConflict, "workspace.provision", "a thousand branches are called %s",
+		name).With("branch_exists", "give another slug")
 }
 
 // word makes a part of a branch's name of what people write: lower-case letters,

@@ -41,7 +41,8 @@ func TestRecordsAreThereAgain(t *testing.T) {
 	}
 	// What a crash and strangers leave.
 	for name, text := range map[string]string{
-		".123.tmp": "{", "half.json": `{"te`, "Up.json": `{"text":"y"}`, "large.json": strings.Repeat(" ", maxFile+1), "twice.json": `{"n":1,"n":2}`, "other.txt": "",
+		".123.tmp": "{", "half.json": `{"te`, "Up.json": `{"text":"y"}`, "large.json": strings.Repeat(" ", maxFile+1),
+		"twice.json": `{"n":1,"n":2}`, "other.txt": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

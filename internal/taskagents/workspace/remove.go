@@ -25,7 +25,8 @@ func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
 	defer release()
 	for _, other := range m.snapshot() {
 		if other.Parent == id {
-			return capability.Errorf(capability.CodeConflict, "workspace.remove", "other workspaces are worktrees of this one").With("has_worktrees", "remove those first")
+			return capability.Errorf(capability.CodeConflict, "workspace.remove",
+				"other workspaces are worktrees of this one").With("has_worktrees", "remove those first")
 		}
 	}
 	if !force {
@@ -88,7 +89,8 @@ func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 // handle and not by git, which believes what its files say about where a worktree is.
 func (m *Manager) discard(ctx context.Context, w Workspace) error {
 	failed := func(err error) error {
-		return capability.Wrap(capability.CodeFailed, "workspace.remove", "the workspace could not be removed whole", err).With("cleanup_failed", "try again; GC will as well")
+		return capability.Wrap(capability.CodeFailed, "workspace.remove", "the workspace could not be removed whole", err).With("cleanup_failed",
+			"try again; GC will as well")
 	}
 	if !idForm.MatchString(w.ID) {
 		return failed(errors.New("not an id of ours"))
@@ -195,7 +197,8 @@ func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected,
 	}
 	entries, err := fs.ReadDir(m.dir.FS(), ".")
 	if err != nil {
-		return out, capability.Wrap(capability.CodeFailed, "workspace.gc", "the folder of workspaces cannot be read", err).With("cleanup_failed", "")
+		return out, capability.Wrap(capability.CodeFailed, "workspace.gc", "the folder of workspaces cannot be read", err).With("cleanup_failed",
+			"")
 	}
 	m.mu.Lock()
 	known := maps.Clone(m.all)
@@ -231,11 +234,13 @@ func (m *Manager) collect(ctx context.Context, w Workspace) error {
 // room refuses a new workspace where the disk is nearly full.
 func (m *Manager) room(ctx context.Context) error {
 	full := func(format string, args ...any) error {
-		return capability.Errorf(capability.CodeUnavailable, "workspace.provision", format, args...).With("disk_full", "remove workspaces that are not needed, or run the garbage collection")
+		return capability.Errorf(capability.CodeUnavailable, "workspace.provision", format, args...).With("disk_full",
+			"remove workspaces that are not needed, or run the garbage collection")
 	}
 	free, err := m.cfg.FreeSpace(m.base)
 	if err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.provision", "nobody knows how much space is left", err).With("disk_full", "look at the disk")
+		return capability.Wrap(capability.CodeFailed, "workspace.provision", "nobody knows how much space is left", err).With("disk_full",
+			"look at the disk")
 	}
 	if free < m.cfg.MinFree {
 		return full("only %d MiB are free; new workspaces need %d", free>>20, m.cfg.MinFree>>20)

@@ -72,7 +72,8 @@ func TestEveryStepIsTold(t *testing.T) {
 	}
 	f, err := s.m.Finalize(ctx, w.ID, FinalizeRequest{Base: "gone"})
 	wantReason(t, err, "forge_refused")
-	if got := outcomes(f); !slices.Equal(got, []string{"commit done", "push done", "pull_request failed"}) || !strings.Contains(f.Text, "gone") || f.Commit == "" {
+	if got := outcomes(f); !slices.Equal(got, []string{"commit done", "push done", "pull_request failed"}) ||
+		!strings.Contains(f.Text, "gone") || f.Commit == "" {
 		t.Errorf("%v: %+v", got, f)
 	}
 	if told, _ := capability.AsError(err).Details["steps"].([]Step); len(told) != 3 {
@@ -87,7 +88,8 @@ func TestEveryStepIsTold(t *testing.T) {
 	}
 	s.write(w.Path+"/b.txt", "b\n")
 	f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{SkipCommit: true, SkipPull: true})
-	if got := outcomes(f); err != nil || !slices.Equal(got, []string{"commit skipped", "push done", "pull_request skipped"}) || f.Stat.Files != 1 {
+	if got := outcomes(f); err != nil || !slices.Equal(got, []string{"commit skipped", "push done", "pull_request skipped"}) ||
+		f.Stat.Files != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	if stat, err := s.m.DiffStat(ctx, w.ID, ""); err != nil || stat.Files != 1 || stat.Insertions != 1 {

@@ -103,7 +103,8 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 			return leak(scanDiff(string(result.Stdout.Bytes())))
 		}
 		if len(things) == 1 {
-			return capability.Errorf(capability.CodeTooLarge, "workspace.scan", "a change is larger than %d MiB and cannot be searched for credentials", largeOutput>>20).
+			return capability.Errorf(capability.CodeTooLarge, "workspace.scan",
+				"a change is larger than %d MiB and cannot be searched for credentials", largeOutput>>20).
 				With("change_too_large", "leave large files out of the repository").Detail("thing", things[0])
 		}
 	}
@@ -123,6 +124,7 @@ func leak(found []finding) error {
 		places = append(places, map[string]any{"file": f.file, "line": f.line, "kind": f.kind})
 	}
 	first := found[0]
-	return capability.Errorf(capability.CodeDenied, "workspace.scan", "what looks like a credential (%s) would get into the history: %s, line %d", first.kind, first.file, first.line).
+	return capability.Errorf(capability.CodeDenied, "workspace.scan",
+		"what looks like a credential (%s) would get into the history: %s, line %d", first.kind, first.file, first.line).
 		With("secret_found", "take it out, of earlier commits as well, and replace it: it may have been seen").Detail("findings", places)
 }

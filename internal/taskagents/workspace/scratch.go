@@ -132,15 +132,20 @@ func (k *ScratchKeeper) Close() error { return k.root.Close() }
 // Create makes the folder of a session. A session has one: another is a conflict.
 func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 	if session == "" || len(session) > maxSessionID || len(label) > maxLabel {
-		return ScratchRecord{}, capability.Errorf(capability.CodeInvalidInput, "scratch.create", "a session has an id of 1 to %d bytes, a label at most %d", maxSessionID, maxLabel).With("invalid_session", "")
+		return ScratchRecord{}, capability.Errorf(capability.CodeInvalidInput, "scratch.create",
+			"a session has an id of 1 to %d bytes, a label at most %d", maxSessionID, maxLabel).With("invalid_session", "")
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r, ok := k.find(session); ok && r.Status != ScratchDeleted {
-		return ScratchRecord{}, capability.Errorf(capability.CodeConflict, "scratch.create", "the session has a scratch folder already").With("exists", "use that one")
+		return ScratchRecord{}, capability.Errorf(capability.CodeConflict, "scratch.create",
+			"the session has a scratch folder already").With("exists", "use that one")
 	}
 	name := ids.Hex(scratchPrefix, 8)
-	r := ScratchRecord{SessionID: session, Path: filepath.Join(k.base, name), Status: ScratchPending, Label: label, CreatedAt: k.cfg.Now().UTC(), Folder: name}
+	r := ScratchRecord{
+		SessionID: session, Path: filepath.Join(k.base, name), Status: ScratchPending, Label: label,
+		CreatedAt: k.cfg.Now().UTC(), Folder: name,
+	}
 	// The record first: an unrecorded folder would stay for ever.
 	if err := k.put(r); err != nil {
 		return ScratchRecord{}, err
@@ -256,7 +261,8 @@ func (k *ScratchKeeper) Promote(session, name string) (ScratchRecord, error) {
 		return ScratchRecord{}, err
 	}
 	if info, err := k.root.Lstat(r.Folder); err != nil || !info.IsDir() {
-		return ScratchRecord{}, capability.Wrap(capability.CodeNotFound, "scratch.promote", "the folder is not there any more", err).With("no_scratch", "")
+		return ScratchRecord{}, capability.Wrap(capability.CodeNotFound, "scratch.promote", "the folder is not there any more",
+			err).With("no_scratch", "")
 	}
 	target, err := k.free(scratchSlug(name))
 	if err != nil {
@@ -300,7 +306,8 @@ func (k *ScratchKeeper) free(name string) (string, error) {
 			return "", fmt.Errorf("look for a name: %w", err)
 		}
 	}
-	return "", capability.Errorf(capability.CodeConflict, "scratch.promote", "%s and %d more names are taken", name, maxScratchSuffix-1).With("name_taken", "choose another name")
+	return "", capability.Errorf(capability.CodeConflict, "scratch.promote", "%s and %d more names are taken", name,
+		maxScratchSuffix-1).With("name_taken", "choose another name")
 }
 
 // scratchSlug is a name of lower-case letters, digits and hyphens that begins like none of ours.
@@ -335,7 +342,8 @@ func (k *ScratchKeeper) Sweep() ([]string, error) {
 	for name, r := range k.all {
 		switch {
 		case r.TerminalEvent == "":
-		case r.Status == ScratchPending && (k.cfg.Retention == Ephemeral && r.ExpiresAt.IsZero() || !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)):
+		case r.Status == ScratchPending && (k.cfg.Retention == Ephemeral && r.ExpiresAt.IsZero() || !r.ExpiresAt.IsZero() &&
+			!now.Before(r.ExpiresAt)):
 			if err := k.remove(r); err != nil {
 				errs = append(errs, err)
 				continue
@@ -357,10 +365,12 @@ func (k *ScratchKeeper) Sweep() ([]string, error) {
 // a link included, nothing elsewhere is touched.
 func (k *ScratchKeeper) remove(r ScratchRecord) error {
 	if !strings.HasPrefix(r.Folder, scratchPrefix) {
-		return capability.Errorf(capability.CodeDenied, "scratch.delete", "the folder was not made here").With("security_violation", "remove it by hand")
+		return capability.Errorf(capability.CodeDenied, "scratch.delete", "the folder was not made here").With("security_violation",
+			"remove it by hand")
 	}
 	if err := k.root.RemoveAll(r.Folder); err != nil {
-		return capability.Wrap(capability.CodeFailed, "scratch.delete", "the scratch folder could not be removed", err).With("cleanup_failed", "look at what is left of it")
+		return capability.Wrap(capability.CodeFailed, "scratch.delete", "the scratch folder could not be removed", err).With("cleanup_failed",
+			"look at what is left of it")
 	}
 	r.Status, r.ExpiresAt, r.EndedAt = ScratchDeleted, time.Time{}, k.cfg.Now().UTC()
 	return k.put(r)
@@ -373,7 +383,8 @@ func (k *ScratchKeeper) pending(session, op string, ended bool) (ScratchRecord, 
 	case !ok || r.Status == ScratchDeleted:
 		return r, capability.Errorf(capability.CodeNotFound, op, "the session has no scratch folder").With("no_scratch", "")
 	case r.Status == ScratchPromoted:
-		return r, capability.Errorf(capability.CodeConflict, op, "the folder was promoted already").With("wrong_state", "it is an ordinary folder now")
+		return r, capability.Errorf(capability.CodeConflict, op, "the folder was promoted already").With("wrong_state",
+			"it is an ordinary folder now")
 	case ended && r.TerminalEvent == "":
 		return r, capability.Errorf(capability.CodeConflict, op, "the session has not ended").With("session_live", "stop the session first")
 	}

@@ -21,7 +21,10 @@ func newDesk(t *testing.T, r Retention) *desk {
 	t.Helper()
 	dir := t.TempDir()
 	d := &desk{t: t, now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
-	d.cfg = ScratchConfig{Base: filepath.Join(dir, "scratch"), State: filepath.Join(dir, "state"), Retention: r, Now: func() time.Time { return d.now }}
+	d.cfg = ScratchConfig{
+		Base: filepath.Join(dir, "scratch"), State: filepath.Join(dir, "state"), Retention: r,
+		Now: func() time.Time { return d.now },
+	}
 	d.open()
 	t.Cleanup(func() { _ = d.Close() })
 	return d
@@ -88,7 +91,8 @@ func TestWhatBecomesOfAFolderAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := d.record("s")
-			if got.Status != tt.atEnd || got.TerminalEvent != "stopped" || got.ExpiresAt.IsZero() == tt.expires || exists(r.Path) != (tt.atEnd != ScratchDeleted) {
+			if got.Status != tt.atEnd || got.TerminalEvent != "stopped" || got.ExpiresAt.IsZero() == tt.expires ||
+				exists(r.Path) != (tt.atEnd != ScratchDeleted) {
 				t.Errorf("at the end: %+v", got)
 			}
 			if tt.expires && !got.ExpiresAt.Equal(d.now.Add(24*time.Hour)) {
@@ -143,7 +147,8 @@ func TestPeopleDecide(t *testing.T) {
 	wantReason(t, d.Delete("deleted"), "no_scratch")
 	wantReason(t, d.Delete("nobody"), "no_scratch")
 	r, err := d.Promote("promoted", " My Tool! (v2) ")
-	if err != nil || r.Status != ScratchPromoted || filepath.Base(r.Path) != "my-tool-v2" || !exists(filepath.Join(r.Path, "work.txt")) || exists(promoted.Path) {
+	if err != nil || r.Status != ScratchPromoted || filepath.Base(r.Path) != "my-tool-v2" || !exists(filepath.Join(r.Path, "work.txt")) ||
+		exists(promoted.Path) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, err = d.Promote("promoted", "again")
@@ -191,7 +196,10 @@ func TestNamesThatAreTaken(t *testing.T) {
 	}
 	_, err := d.Promote("b", "Site")
 	wantReason(t, err, "name_taken")
-	for name, want := range map[string]string{"../../etc": "etc", "": "kept", "///": "kept", "scratch-x": "kept-scratch-x", "É b": "b", "a--b": "a-b"} {
+	for name, want := range map[string]string{
+		"../../etc": "etc", "": "kept", "///": "kept", "scratch-x": "kept-scratch-x", "É b": "b",
+		"a--b": "a-b",
+	} {
 		if got := scratchSlug(name); got != want {
 			t.Errorf("%q: %q", name, got)
 		}
@@ -222,7 +230,8 @@ func TestOnlyWhatWasMadeHereIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := filepath.Join(d.cfg.Base, "somebodys")
-	if err := errors.Join(os.Mkdir(own, 0o700), files.Put("other", ScratchRecord{SessionID: "o", Folder: "somebodys", Path: own, Status: ScratchPending, TerminalEvent: "stopped"})); err != nil {
+	if err := errors.Join(os.Mkdir(own, 0o700), files.Put("other",
+		ScratchRecord{SessionID: "o", Folder: "somebodys", Path: own, Status: ScratchPending, TerminalEvent: "stopped"})); err != nil {
 		t.Fatal(err)
 	}
 	d.open()

@@ -37,7 +37,8 @@ const (
 )
 
 func setupFailed(what string, err error) *capability.Error {
-	return capability.Wrap(capability.CodeFailed, "workspace.setup", "the workspace could not be prepared: "+what, err).With("setup_failed", "correct the setup, or leave it out")
+	return capability.Wrap(capability.CodeFailed, "workspace.setup", "the workspace could not be prepared: "+what, err).With("setup_failed",
+		"correct the setup, or leave it out")
 }
 
 func (m *Manager) setUp(ctx context.Context, w, parent Workspace) error {
@@ -64,7 +65,8 @@ func (m *Manager) setUp(ctx context.Context, w, parent Workspace) error {
 	}
 	if result.ExitCode != 0 {
 		text := secret.MaskTokens(result.Stdout.Text())
-		return setupFailed("its command failed", nil).Detail("exit_code", result.ExitCode).Detail("output", strings.ToValidUTF8(text[max(0, len(text)-2000):], ""))
+		return setupFailed("its command failed", nil).Detail("exit_code", result.ExitCode).Detail("output",
+			strings.ToValidUTF8(text[max(0, len(text)-2000):], ""))
 	}
 	return nil
 }

@@ -35,7 +35,10 @@ func (m *Manager) Status(ctx context.Context, id string) (Status, error) {
 }
 
 func (m *Manager) status(ctx context.Context, w Workspace) (Status, error) {
-	result, err := m.run(ctx, w, []string{"status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"})
+	result, err := m.run(ctx, w, []string{
+		"status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames",
+		"--ignore-submodules=dirty",
+	})
 	if err != nil {
 		return Status{}, err
 	}
@@ -130,7 +133,8 @@ func (m *Manager) Diff(ctx context.Context, id, from string) (Diff, error) {
 	text := result.Stdout.Text()
 	if len(text) > sandbox.DefaultStdoutLimit {
 		half := sandbox.DefaultStdoutLimit / 2
-		text = strings.ToValidUTF8(text[:half], "") + "\n… " + strconv.Itoa(len(text)-2*half) + " bytes left out …\n" + strings.ToValidUTF8(text[len(text)-half:], "")
+		text = strings.ToValidUTF8(text[:half], "") + "\n… " + strconv.Itoa(len(text)-2*half) + " bytes left out …\n" +
+			strings.ToValidUTF8(text[len(text)-half:], "")
 		d.Truncated = true
 	}
 	d.Text = secret.MaskTokens(text)
@@ -187,7 +191,8 @@ func (m *Manager) commitOf(ctx context.Context, w Workspace, ref string) (string
 		}
 		return strings.TrimSpace(found.Stdout.Text()), nil
 	}
-	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.diff", "the workspace knows no such commit").With("invalid_ref", "name a branch, a tag or a commit")
+	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.diff", "the workspace knows no such commit").With("invalid_ref",
+		"name a branch, a tag or a commit")
 	if len(ref) > 200 || ref[0] == '-' || strings.ContainsRune(ref, 0) {
 		return "", bad
 	}

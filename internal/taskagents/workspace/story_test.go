@@ -31,14 +31,16 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	}
 	s.write(w.Path+"/src/new file.go", "package widget\n")
 	s.write(w.Path+"/debug.log", "ignored\n")
-	if st, err := s.m.Status(ctx, w.ID); err != nil || st.Clean || !slices.Equal(st.Untracked, []string{"src/new file.go"}) || len(st.Modified)+len(st.Staged) != 0 {
+	if st, err := s.m.Status(ctx, w.ID); err != nil || st.Clean || !slices.Equal(st.Untracked, []string{"src/new file.go"}) ||
+		len(st.Modified)+len(st.Staged) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	f, err := s.m.Finalize(ctx, w.ID, FinalizeRequest{Message: "Add a file", Draft: true, Labels: []string{"bot"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Pull == nil || f.Pull.Number != 1 || f.Pull.State != "open" || !f.Pull.Draft || f.Stat.Files != 1 || f.Stat.Insertions != 1 || !strings.Contains(f.Stat.Text, "new file.go") {
+	if f.Pull == nil || f.Pull.Number != 1 || f.Pull.State != "open" || !f.Pull.Draft || f.Stat.Files != 1 || f.Stat.Insertions != 1 ||
+		!strings.Contains(f.Stat.Text, "new file.go") {
 		t.Errorf("%+v", f)
 	}
 	for i, name := range []string{"commit", "push", "pull_request"} {
@@ -47,7 +49,8 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 		}
 	}
 	pulls, err := s.pulls.Pulls(w.Repo)
-	if err != nil || len(pulls) != 1 || pulls[0].Title != "[Eliza] "+w.Branch || pulls[0].Body != "- Add a file\n" || pulls[0].Base != "trunk" || !slices.Equal(pulls[0].Labels, []string{"bot"}) {
+	if err != nil || len(pulls) != 1 || pulls[0].Title != "[Eliza] "+w.Branch || pulls[0].Body != "- Add a file\n" ||
+		pulls[0].Base != "trunk" || !slices.Equal(pulls[0].Labels, []string{"bot"}) {
 		t.Errorf("%+v, %v", pulls, err)
 	}
 	if got := s.plain(s.remote, "ls-tree", "-r", "--name-only", "refs/pull/1/head"); got != ".gitignore\nREADME.md\nsrc/new file.go" {
@@ -56,15 +59,18 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	if got := s.plain(s.remote, "show", "refs/pull/1/head:README.md"); got != "# Widget" {
 		t.Errorf("our own file was committed: %q", got)
 	}
-	if got := s.plain(s.remote, "log", "-1", "--format=%an <%ae> %s", "refs/pull/1/head"); got != "Workspace Agent <workspace-agent@noreply.invalid> Add a file" {
+	if got := s.plain(s.remote, "log", "-1", "--format=%an <%ae> %s",
+		"refs/pull/1/head"); got != "Workspace Agent <workspace-agent@noreply.invalid> Add a file" {
 		t.Errorf("commit: %q", got)
 	}
 	// More work goes to the same pull request.
 	s.write(w.Path+"/src/more.go", "package widget\n")
-	if f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{Message: "More"}); err != nil || f.Pull == nil || f.Pull.Number != 1 || f.Stat.Files != 2 {
+	if f, err = s.m.Finalize(ctx, w.ID, FinalizeRequest{Message: "More"}); err != nil || f.Pull == nil || f.Pull.Number != 1 ||
+		f.Stat.Files != 2 {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if commits, err := s.m.ListCommits(ctx, w.ID, "", 0); err != nil || len(commits) != 2 || commits[0].Subject != "More" || commits[0].Author != "Workspace Agent" {
+	if commits, err := s.m.ListCommits(ctx, w.ID, "", 0); err != nil || len(commits) != 2 || commits[0].Subject != "More" ||
+		commits[0].Author != "Workspace Agent" {
 		t.Errorf("%+v, %v", commits, err)
 	}
 	s.reopen()
@@ -74,7 +80,8 @@ func TestWorkBecomesAPullRequest(t *testing.T) {
 	if err := s.m.Remove(ctx, w.ID, false); err != nil || exists(w.Path) {
 		t.Errorf("a pushed workspace can be removed: %v", err)
 	}
-	if want := []string{"workspace_provisioned", "workspace_finalized", "workspace_finalized", "workspace_removed"}; !slices.Equal(s.events, want) {
+	if want := []string{"workspace_provisioned", "workspace_finalized", "workspace_finalized", "workspace_removed"}; !slices.Equal(s.events,
+		want) {
 		t.Errorf("events %v", s.events)
 	}
 }
@@ -119,7 +126,8 @@ func TestATokenGoesToItsHostAlone(t *testing.T) {
 			t.Errorf("request %q", r)
 		}
 	}
-	if log, err := os.ReadFile(s.dir + "/git.log"); err != nil || !strings.Contains(string(log), "push --quiet") || !strings.Contains(string(log), "GIT_TERMINAL_PROMPT=0") {
+	if log, err := os.ReadFile(s.dir + "/git.log"); err != nil || !strings.Contains(string(log), "push --quiet") ||
+		!strings.Contains(string(log), "GIT_TERMINAL_PROMPT=0") {
 		t.Errorf("nothing was written down: %v", err)
 	}
 	file := filepath.Join(s.dir, "state/credentials", w.ID)

@@ -302,7 +302,8 @@ func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) 
 	defer m.mu.Unlock()
 	w, ok := m.all[id]
 	if !ok || w.State != Ready {
-		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found", "list them with: junctor workspaces list")
+		return w, capability.Errorf(capability.CodeNotFound, "workspace.get", "there is no such workspace").With("workspace_not_found",
+			"list them with: junctor workspaces list")
 	}
 	change(&w)
 	w.UsedAt = m.cfg.Now().UTC()
@@ -317,7 +318,8 @@ func (m *Manager) put(w Workspace) error {
 
 func (m *Manager) putLocked(w Workspace) error {
 	if err := m.records.Put(w.ID, w); err != nil {
-		return capability.Wrap(capability.CodeFailed, "workspace.record", "the workspace's record could not be written", err).With("no_space", "look at the disk")
+		return capability.Wrap(capability.CodeFailed, "workspace.record", "the workspace's record could not be written", err).With("no_space",
+			"look at the disk")
 	}
 	m.all[w.ID] = w
 	return nil

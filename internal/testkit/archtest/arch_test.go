@@ -94,7 +94,8 @@ func crosses(from string, place place, to string) string {
 		return "product code never imports test support"
 	case target.level > place.level:
 		return "imports point down only"
-	case place.level == 0 && target.folder != place.folder && !slices.Contains([]string{"internal/base", "capability", "secret"}, target.folder):
+	case place.level == 0 && target.folder != place.folder && !slices.Contains([]string{"internal/base", "capability", "secret"},
+		target.folder):
 		return "protocol, capability, secret and base import only base, capability and secret"
 	case place.wing && target.wing && place.folder != target.folder:
 		return "wings meet in internal/server"
@@ -139,7 +140,8 @@ func TestLibrariesStopAtTheirPackage(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			for lib, home := range libraryHomes() {
-				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !slices.ContainsFunc(strings.Fields(home), func(pkg string) bool { return strings.HasPrefix(p.path(), pkg) }) {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !slices.ContainsFunc(strings.Fields(home),
+					func(pkg string) bool { return strings.HasPrefix(p.path(), pkg) }) {
 					t.Errorf("%s imports %s, whose types stop at %s", p.path(), imp, home)
 				}
 			}
@@ -216,7 +218,8 @@ func TestDirectDependenciesAreAccountedFor(t *testing.T) {
 	}
 	for scanner := bufio.NewScanner(bytes.NewReader(mod)); scanner.Scan(); {
 		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(scanner.Text()), "require "))
-		if len(fields) < 2 || !strings.Contains(fields[0], ".") || !strings.HasPrefix(fields[1], "v") || strings.Contains(scanner.Text(), "// indirect") {
+		if len(fields) < 2 || !strings.Contains(fields[0], ".") || !strings.HasPrefix(fields[1], "v") ||
+			strings.Contains(scanner.Text(), "// indirect") {
 			continue
 		}
 		key := fields[0] + " " + fields[1]

@@ -90,7 +90,8 @@ func reasons(t *testing.T) map[string]string {
 	c := collector{t: t, files: make(map[string]*ast.File), consts: make(map[string]map[string]string), found: make(map[string]string)}
 	fset := token.NewFileSet()
 	for _, path := range sources(t, ".go") {
-		if strings.HasSuffix(path, "_test.go") || slices.ContainsFunc([]string{"/testdata/", "/testkit/", "/interop/", "/bench/", "/examples/"}, func(part string) bool { return strings.Contains(filepath.ToSlash(path), part) }) {
+		if strings.HasSuffix(path, "_test.go") || slices.ContainsFunc([]string{"/testdata/", "/testkit/", "/interop/", "/bench/", "/examples/"},
+			func(part string) bool { return strings.Contains(filepath.ToSlash(path), part) }) {
 			continue
 		}
 		f, err := parser.ParseFile(fset, path, nil, 0)
@@ -150,7 +151,8 @@ func (c *collector) constants(dir string, f *ast.File) {
 					c.consts[scope][name.Name] = text
 				}
 				_, isVerb := spec.Type.(*ast.Ident)
-				if strings.HasPrefix(strings.ToLower(name.Name), "reason") && reasonForm.MatchString(text) || isVerb && dir == "internal/taskagents/verbs" && spec.Type.(*ast.Ident).Name == "Code" {
+				if strings.HasPrefix(strings.ToLower(name.Name), "reason") && reasonForm.MatchString(text) || isVerb &&
+					dir == "internal/taskagents/verbs" && spec.Type.(*ast.Ident).Name == "Code" {
 					c.add(text, dir)
 				}
 			}
@@ -298,8 +300,10 @@ func madeUp() map[string][]string {
 		"internal/extensions/manifest.errorf": nil, // its caller's
 		"internal/nodes/skill.Ask":            nil,
 
-		"internal/nodes/node.admitted": nil, "internal/upstreams/upstream.unreachable": nil, "internal/endpoints/endpoint.connectFailed": nil, "internal/extensions/exec/db.err": nil,
-		"protocol/cmp.Capability": nil, "host/device.refusal": nil,
-		"cmd/junctor.waitForTask": nil, "cmd/junctor.show": nil, "cmd/junctor.printRoute": nil, "cmd/junctor.readSecretFile": nil, "cmd/junctor.suggested": nil, "cmd/junctor.ask": nil,
+		"internal/nodes/node.admitted": nil, "internal/upstreams/upstream.unreachable": nil, "internal/endpoints/endpoint.connectFailed": nil,
+		"internal/extensions/exec/db.err": nil,
+		"protocol/cmp.Capability":         nil, "host/device.refusal": nil,
+		"cmd/junctor.waitForTask": nil, "cmd/junctor.show": nil, "cmd/junctor.printRoute": nil, "cmd/junctor.readSecretFile": nil,
+		"cmd/junctor.suggested": nil, "cmd/junctor.ask": nil,
 	}
 }

@@ -71,7 +71,7 @@ func TestHouse(t *testing.T) {
 	slices.Sort(single)
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
-		{"lines of product code", product, 181_000},
+		{"lines of product code", product, 183_100}, // of at most 140 columns
 		{"packages", len(list), 177},
 		{"entries of internal/", len(entries), 15},
 		{"packages below 400 lines with one importer", len(single), 12},

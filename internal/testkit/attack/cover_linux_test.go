@@ -13,21 +13,39 @@ import (
 // another package is named with its folder; TestAttacks/A1 is a row of a table.
 func covered() map[string][]string {
 	rows := map[string][]string{
-		"F1":  {"TestF1", "TestF1Legacy"},
-		"F2":  {"TestF2", "internal/core/command:FuzzLex", "internal/core/command:TestTheWorkedExamplesHold", "internal/core/command:FuzzRoute"},
-		"F3":  {"TestF1", "internal/core/command:TestRepliesSayWhatToDo", "internal/core/command:TestNearNamesComeBestFirst"},
-		"F4":  {"TestF4", "internal/core/command:BenchmarkRoute1000"},
-		"F5":  {"internal/core/invoke:TestEveryPairOfStateAndEventIsDecided", "internal/core/invoke:TestNoEventLeavesATerminalState", "internal/core/invoke:TestExactlyOneEndWhenExitDeadlineAndCancelRace"},
-		"F6":  {"TestAttacks/A21", "internal/extensions/exec/tool:TestHowARunEnds"},
-		"F7":  {"TestF7", "internal/core/session:TestMemoryIsAStore", "internal/store/sqlstore:TestSQLiteIsAStore", "internal/core/session:TestCut"},
-		"F8":  {"internal/extensions/exec/analyze:TestAModelGetsDataBetweenBoundaries", "internal/extensions/exec/analyze:TestWithoutAModelItIsSaid"},
-		"F9":  {"TestF9", "internal/core/audit:TestVerifyNamesTheFirstBadRecord", "internal/store/segment:TestRotationOfTheCopiesLosesAndSplitsNoLine", "internal/core/audit:TestRacingAppendersMakeOneChain"},
+		"F1": {"TestF1", "TestF1Legacy"},
+		"F2": {"TestF2", "internal/core/command:FuzzLex", "internal/core/command:TestTheWorkedExamplesHold", "internal/core/command:FuzzRoute"},
+		"F3": {"TestF1", "internal/core/command:TestRepliesSayWhatToDo", "internal/core/command:TestNearNamesComeBestFirst"},
+		"F4": {"TestF4", "internal/core/command:BenchmarkRoute1000"},
+		"F5": {
+			"internal/core/invoke:TestEveryPairOfStateAndEventIsDecided", "internal/core/invoke:TestNoEventLeavesATerminalState",
+			"internal/core/invoke:TestExactlyOneEndWhenExitDeadlineAndCancelRace",
+		},
+		"F6": {"TestAttacks/A21", "internal/extensions/exec/tool:TestHowARunEnds"},
+		"F7": {
+			"TestF7", "internal/core/session:TestMemoryIsAStore", "internal/store/sqlstore:TestSQLiteIsAStore",
+			"internal/core/session:TestCut",
+		},
+		"F8": {
+			"internal/extensions/exec/analyze:TestAModelGetsDataBetweenBoundaries",
+			"internal/extensions/exec/analyze:TestWithoutAModelItIsSaid",
+		},
+		"F9": {
+			"TestF9", "internal/core/audit:TestVerifyNamesTheFirstBadRecord",
+			"internal/store/segment:TestRotationOfTheCopiesLosesAndSplitsNoLine", "internal/core/audit:TestRacingAppendersMakeOneChain",
+		},
 		"F10": {"TestKills", "TestSoakRandomKills", "internal/server:TestKilledServerKeepsExtensionsWhole"},
 		"F11": {"TestF11", "internal/core/policy:TestUsesAreCountedExactlyWhateverRaces"},
-		"F12": {"TestF12", "internal/core/queue:TestWhoWaitsAndWhoGetsIn", "internal/core/queue:TestPriorities", "internal/core/queue:TestAStopWaitsForWhatRuns", "internal/core/queue:TestLimitsHoldUnderLoad"},
+		"F12": {
+			"TestF12", "internal/core/queue:TestWhoWaitsAndWhoGetsIn", "internal/core/queue:TestPriorities",
+			"internal/core/queue:TestAStopWaitsForWhatRuns", "internal/core/queue:TestLimitsHoldUnderLoad",
+		},
 		"F13": {"TestF13"},
 		"F14": {"TestF14", "internal/platform/sandbox:TestSwitchedOffLayers"},
-		"F15": {"internal/core/command:BenchmarkRoute1000", "internal/core/invoke:BenchmarkEngine", "internal/platform/sandbox:BenchmarkSpawn", "internal/store/segment:BenchmarkAppendSynced"},
+		"F15": {
+			"internal/core/command:BenchmarkRoute1000", "internal/core/invoke:BenchmarkEngine", "internal/platform/sandbox:BenchmarkSpawn",
+			"internal/store/segment:BenchmarkAppendSynced",
+		},
 	}
 	for i := range 25 {
 		row := fmt.Sprintf("A%d", i+1)

@@ -21,7 +21,8 @@ func hostileArtifacts(l *lab) {
 	good := false
 	for _, a := range r.Artifacts {
 		good = good || strings.HasSuffix(a.Name, "good.txt")
-		if a.SHA256 == hex.EncodeToString(sum[:]) || a.Size > 32<<20 || strings.ContainsFunc(a.Name, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+		if a.SHA256 == hex.EncodeToString(sum[:]) || a.Size > 32<<20 ||
+			strings.ContainsFunc(a.Name, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
 			l.Errorf("%+v was kept", a)
 		}
 	}

@@ -85,7 +85,10 @@ func TestF1(t *testing.T) {
 	t.Parallel()
 	s := shell{t, anywhere(t)}
 
-	say := pack{id: "tools.test", permissions: []string{"exec"}, actions: "    - {id: hello, description: Hello, runner: exec.echo, argv: [hello, '{args}']}\n    - {id: status, description: Status, runner: exec.uname, argv: ['-s']}\n"}
+	say := pack{
+		id: "tools.test", permissions: []string{"exec"},
+		actions: "    - {id: hello, description: Hello, runner: exec.echo, argv: [hello, '{args}']}\n    - {id: status, description: Status, runner: exec.uname, argv: ['-s']}\n",
+	}
 	s.says("done", "extensions", "install", say.folder(t))
 	s.ok("extensions", "enable", "tools.test", "--yes")
 	s.says("hello you", "run", "/test hello you")
@@ -122,7 +125,8 @@ func TestF1(t *testing.T) {
 	if err := s.install(ctx, c, p, t); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.run(ctx, c, "f1", "/postman get https://a/b"); r.Err != nil || !strings.Contains(r.Output, "https://a/b") || r.Metadata["exit_code"] != 0.0 {
+	if r := s.run(ctx, c, "f1", "/postman get https://a/b"); r.Err != nil || !strings.Contains(r.Output, "https://a/b") ||
+		r.Metadata["exit_code"] != 0.0 {
 		t.Errorf("%+v", r)
 	}
 	if r := s.run(ctx, c, "f1", "/postman explain last_response"); r.Err != nil || !strings.Contains(r.Output, "url") {
@@ -186,7 +190,8 @@ func TestF2(t *testing.T) {
 		return out
 	}
 	mapped := func(p pack, fallback string) pack {
-		p.files = map[string]string{"commands/commands.yaml": "slash_commands:\n- name: " + p.command() + "\n  summary: X\n  default_action: " + fallback + "\n  maps_to:\n    capability: " + p.id + "\n    actions:\n" + p.actions}
+		p.files = map[string]string{"commands/commands.yaml": "slash_commands:\n- name: " + p.command() + "\n  summary: X\n  default_action: " +
+			fallback + "\n  maps_to:\n    capability: " + p.id + "\n    actions:\n" + p.actions}
 		return p
 	}
 	for _, p := range []pack{
@@ -216,7 +221,8 @@ func TestF2(t *testing.T) {
 			Action     string
 			Args, Argv []string
 		}
-		if err := json.Unmarshal([]byte(s.ok("run", row.line, "--dry-run")), &plan); err != nil || plan.Action != row.action || !slices.Equal(plan.Args, row.args) {
+		if err := json.Unmarshal([]byte(s.ok("run", row.line, "--dry-run")), &plan); err != nil || plan.Action != row.action ||
+			!slices.Equal(plan.Args, row.args) {
 			t.Errorf("%q: %+v %v", row.line, plan, err)
 		}
 	}
@@ -231,7 +237,10 @@ func TestF4(t *testing.T) {
 	t.Parallel()
 	s := anywhere(t)
 	c := s.somebody(t, "admin")
-	p := pack{id: "tools.ffour", permissions: []string{"exec"}, actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n"}
+	p := pack{
+		id: "tools.ffour", permissions: []string{"exec"},
+		actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n",
+	}
 	if err := s.install(t.Context(), c, p, t); err != nil {
 		t.Fatal(err)
 	}

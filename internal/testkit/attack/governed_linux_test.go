@@ -19,7 +19,10 @@ func TestF9(t *testing.T) {
 	t.Parallel()
 	s := anywhere(t)
 	c := s.somebody(t, "admin")
-	p := pack{id: "tools.fnine", permissions: []string{"exec"}, actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n    - {id: bad, description: Fail, runner: exec.ls, argv: [/nonexistent]}\n    - {id: up, description: Rights, runner: exec.sudo, argv: [id]}\n"}
+	p := pack{
+		id: "tools.fnine", permissions: []string{"exec"},
+		actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n    - {id: bad, description: Fail, runner: exec.ls, argv: [/nonexistent]}\n    - {id: up, description: Rights, runner: exec.sudo, argv: [id]}\n",
+	}
 	if err := s.install(t.Context(), c, p, t); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +66,8 @@ func TestF11(t *testing.T) {
 	if r := s.run(t.Context(), agent, "f11", "/once say x"); r.Err == nil || r.Err.Code != "consent_required" {
 		t.Fatalf("without a grant: %v", r.Err)
 	}
-	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/grants", map[string]any{"role": "agent", "module": p.id, "max_uses": 1, "expires": "10m"}, nil); err != nil {
+	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/grants",
+		map[string]any{"role": "agent", "module": p.id, "max_uses": 1, "expires": "10m"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -97,7 +101,10 @@ func TestF12(t *testing.T) {
 	t.Parallel()
 	s := anywhere(t)
 	c := s.somebody(t, "admin")
-	p := pack{id: "tools.places", permissions: []string{"exec"}, actions: "    - {id: nap, description: Sleep, runner: exec.sleep, argv: ['1.5']}\n    - {id: long, description: Sleep, runner: exec.sleep, argv: ['{arg:0}'], args: [{name: n, required: true}]}\n"}
+	p := pack{
+		id: "tools.places", permissions: []string{"exec"},
+		actions: "    - {id: nap, description: Sleep, runner: exec.sleep, argv: ['1.5']}\n    - {id: long, description: Sleep, runner: exec.sleep, argv: ['{arg:0}'], args: [{name: n, required: true}]}\n",
+	}
 	if err := s.install(t.Context(), c, p, t); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +158,10 @@ func TestF13(t *testing.T) {
 	t.Parallel()
 	s := shell{t, anywhere(t)}
 	c := s.somebody(t, "admin")
-	p := pack{id: "tools.dry", permissions: []string{"exec", "filesystem.write"}, actions: "    - {id: make, description: Make, runner: exec.touch, argv: ['--', '{work_dir}/{arg:0}'], args: [{name: n, required: true}]}\n"}
+	p := pack{
+		id: "tools.dry", permissions: []string{"exec", "filesystem.write"},
+		actions: "    - {id: make, description: Make, runner: exec.touch, argv: ['--', '{work_dir}/{arg:0}'], args: [{name: n, required: true}]}\n",
+	}
 	if err := s.install(t.Context(), c, p, t); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +173,9 @@ func TestF13(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ok("run", "/dry make it", "--dry-run")), &plan); err != nil {
 		t.Fatal(err)
 	}
-	if len(plan.Argv) != 3 || !strings.HasSuffix(plan.Argv[2], "/it") || !slices.Equal(plan.Permissions, []string{"exec", "filesystem.write"}) || plan.Sandbox.Tier != s.tier || plan.Sandbox.Network != "none" || plan.Runner != "exec.touch" {
+	if len(plan.Argv) != 3 || !strings.HasSuffix(plan.Argv[2], "/it") ||
+		!slices.Equal(plan.Permissions, []string{"exec", "filesystem.write"}) || plan.Sandbox.Tier != s.tier || plan.Sandbox.Network != "none" ||
+		plan.Runner != "exec.touch" {
 		t.Errorf("%+v", plan)
 	}
 	if _, err := os.Stat(filepath.Join(s.home, "extensions", p.id, "work", "it")); err == nil {
@@ -190,7 +202,10 @@ func TestF14(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for layer, tier := range map[string]string{"namespaces": "T2", "root": "T2", "network": "T2", "proc": "T3", "landlock": "T3", "seccomp": "T1", "cgroup": "T3"} {
+	for layer, tier := range map[string]string{
+		"namespaces": "T2", "root": "T2", "network": "T2", "proc": "T3", "landlock": "T3",
+		"seccomp": "T1", "cgroup": "T3",
+	} {
 		out, code := best.commandWith(t, home, []string{"JUNCTOR_SANDBOX_OFF=" + layer}, "sandbox", "status", "--json")
 		var got sandboxStatus
 		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
@@ -201,7 +216,8 @@ func TestF14(t *testing.T) {
 			t.Errorf("without %s: tier %s, %q", layer, got.Tier, got.Layers[layer])
 		}
 		for name, state := range got.Layers {
-			if tier == "T1" && state == "active" && name != "hygiene" || tier == "T2" && state == "active" && slices.Contains([]string{"namespaces", "root", "network", "proc"}, name) {
+			if tier == "T1" && state == "active" && name != "hygiene" || tier == "T2" && state == "active" &&
+				slices.Contains([]string{"namespaces", "root", "network", "proc"}, name) {
 				t.Errorf("without %s: %s is said to be %s", layer, name, state)
 			}
 		}
@@ -216,10 +232,14 @@ func TestF14(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := pack{id: "tools.walls", permissions: []string{"exec"}, actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['it ran']}\n"}
+		x := pack{
+			id: "tools.walls", permissions: []string{"exec"},
+			actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['it ran']}\n",
+		}
 		err = s.install(t.Context(), s.admin, x, t)
 		r := s.run(t.Context(), s.admin, "f14", "/walls say")
-		if reasonOf(err) != "sandbox_unavailable" && (r.Err == nil || r.Err.Reason != "sandbox_unavailable") || strings.Contains(r.Output, "it ran") {
+		if reasonOf(err) != "sandbox_unavailable" && (r.Err == nil || r.Err.Reason != "sandbox_unavailable") ||
+			strings.Contains(r.Output, "it ran") {
 			t.Errorf("without %s below %s: %v, %q %v", off, least, err, r.Output, r.Err)
 		}
 		s.stop()

@@ -37,13 +37,17 @@ func hostileInputs(l *lab) {
 		{"one that raises rights", action("exec.sudo"), "", "x"},
 		{"env as the program", action("exec.env"), "", "x"},
 		{"a runner nobody has", action("teleport.now"), "", "x"},
-		{"a download that leads out", plan("{id: d, type: download.http, url: 'https://a.test/x', target: '../../x', sha256: '" + strings.Repeat("ab", 32) + "'}"), "any", ""},
+		{"a download that leads out", plan("{id: d, type: download.http, url: 'https://a.test/x', target: '../../x', sha256: '" +
+			strings.Repeat("ab", 32) + "'}"), "any", ""},
 		{"a condition that is code", plan("{id: d, type: detect.platform, when: '().__class__'}"), "condition_error", ""},
 		{"a placeholder for a digest", plan("{id: d, type: download.http, url: 'https://a.test/x', target: x, sha256: PLACEHOLDER}"), "any", ""},
 		{"a step nobody has", plan("{id: d, type: exec.python, command: x}"), "invalid_step_type", ""},
 		{"unpacking to the outside", plan("{id: d, type: extract.zip, source: ../x.zip, target: /etc}"), "any", ""},
 	} {
-		p := pack{id: "tools.bad", permissions: []string{"exec", "network", "filesystem.write"}, network: []string{"a.test"}, actions: "    - {id: x, description: X, runner: exec.echo}\n"}
+		p := pack{
+			id: "tools.bad", permissions: []string{"exec", "network", "filesystem.write"}, network: []string{"a.test"},
+			actions: "    - {id: x, description: X, runner: exec.echo}\n",
+		}
 		p.id += strings.ToLower(l.tier + l.user)
 		bad.change(&p)
 		err := l.install(l.Context(), l.who, p, l.T)
@@ -85,7 +89,10 @@ func reasonOf(err error) string {
 // hostileArchives are zip files that no honest program writes.
 func (l *lab) hostileArchives() {
 	l.Helper()
-	p := pack{id: "tools.zip" + strings.ToLower(l.tier+l.user), permissions: []string{"exec"}, actions: "    - {id: x, description: X, runner: exec.echo}\n"}
+	p := pack{
+		id: "tools.zip" + strings.ToLower(l.tier+l.user), permissions: []string{"exec"},
+		actions: "    - {id: x, description: X, runner: exec.echo}\n",
+	}
 	for name, add := range map[string]func(w *zip.Writer) error{
 		"a step up":        member("../../x", 0o644, "x"),
 		"an absolute name": member("/tmp/x", 0o644, "x"),
@@ -134,7 +141,10 @@ func member(name string, mode os.FileMode, text string) func(w *zip.Writer) erro
 // hostileWords go to a program that states what it was given: they must stay words.
 func (l *lab) hostileWords() {
 	l.Helper()
-	p := pack{id: "tools.words" + strings.ToLower(l.tier+l.user), permissions: []string{"exec"}, actions: "    - {id: say, description: Say, runner: exec.printf, argv: ['%s|', '{args}']}\n    - {id: one, description: One, runner: exec.ls, argv: ['{arg:0}'], args: [{name: a, required: true}]}\n"}
+	p := pack{
+		id: "tools.words" + strings.ToLower(l.tier+l.user), permissions: []string{"exec"},
+		actions: "    - {id: say, description: Say, runner: exec.printf, argv: ['%s|', '{args}']}\n    - {id: one, description: One, runner: exec.ls, argv: ['{arg:0}'], args: [{name: a, required: true}]}\n",
+	}
 	if err := l.install(l.Context(), l.who, p, l.T); err != nil {
 		l.Fatal(err)
 	}
@@ -152,7 +162,8 @@ func (l *lab) hostileWords() {
 	// A mark that gives a program other rights is not kept.
 	if err := l.who.Do(l.Context(), http.MethodPost, extensionsDoor+"/install", withSetuid(l.T, p), nil); err != nil {
 		l.Error(err)
-	} else if info, err := os.Stat(filepath.Join(l.home, "extensions", p.id, "tools", "su")); err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+	} else if info, err := os.Stat(filepath.Join(l.home, "extensions", p.id, "tools", "su")); err != nil ||
+		info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
 		l.Errorf("%v %v", info, err)
 	}
 	for _, line := range []string{" -c '" + touch + "'", " one --help", " one -la", " say a\x00b", " say a\x07b", "/../../bin/sh"} {
@@ -212,7 +223,10 @@ func bomb(w *zip.Writer) error {
 	if err != nil {
 		return err
 	}
-	h := &zip.FileHeader{Name: "docs/bomb", Method: zip.Deflate, CompressedSize64: uint64(len(data)), UncompressedSize64: 120 << 20, CRC32: zerosSum.Sum32()}
+	h := &zip.FileHeader{
+		Name: "docs/bomb", Method: zip.Deflate, CompressedSize64: uint64(len(data)), UncompressedSize64: 120 << 20,
+		CRC32: zerosSum.Sum32(),
+	}
 	h.SetMode(0o644)
 	f, err := w.CreateRaw(h)
 	if err == nil {

@@ -1,4 +1,5 @@
-// Package attack attacks extensions and their sandbox from the outside: the real server is started as its own process, as root and as a user
+// Package attack attacks extensions and their sandbox from the outside: the real server is started as its own
+// process, as root and as a user
 // without rights, at tier T3 and at T2; hostile extensions are installed, agreed
 // to and run through its doors, as a person would; and the victims are looked at
 // afterwards. Everything happens in namespaces of its own, where all but the
@@ -110,12 +111,14 @@ func goInside() (int, error) {
 	defer removeGroups()
 	cmd := exec.Command("/proc/self/exe")
 	for _, arg := range os.Args[1:] { // what go test wants to be written is ours to write
-		if !strings.HasPrefix(arg, "-test.testlogfile") && !strings.HasPrefix(arg, "-test.paniconexit0") && !strings.HasPrefix(arg, "-test.parallel") {
+		if !strings.HasPrefix(arg, "-test.testlogfile") && !strings.HasPrefix(arg, "-test.paniconexit0") &&
+			!strings.HasPrefix(arg, "-test.parallel") {
 			cmd.Args = append(cmd.Args, arg)
 		}
 	}
 	cmd.Args = append(cmd.Args, "-test.parallel=6") // most of it waits
-	cmd.Env = append(os.Environ(), roleVariable+"=world", baseVariable+"="+base, "TMPDIR="+filepath.Join(base, "tmp"), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), roleVariable+"=world", baseVariable+"="+base, "TMPDIR="+filepath.Join(base, "tmp"),
+		"GORACE=atexit_sleep_ms=0")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL,
@@ -174,7 +177,8 @@ func furnish() error {
 		return fmt.Errorf("bind: %w", err)
 	}
 	for name, text := range map[string]string{
-		"hosts":       "127.0.0.1 localhost inside.test\n" + publicAddress + " a.test b.test c.test.\n169.254.169.254 metadata.test\n10.1.2.3 intranet.test\n",
+		"hosts": "127.0.0.1 localhost inside.test\n" + publicAddress +
+			" a.test b.test c.test.\n169.254.169.254 metadata.test\n10.1.2.3 intranet.test\n",
 		"resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
 	} {
 		from := filepath.Join(base, "etc", name)

@@ -35,7 +35,10 @@ func TestOwnAttacks(t *testing.T) {
 			}
 		}},
 		{name: "AfterTheEnd", permissions: network, network: hosts, do: proxyEndsWithTheRun},
-		{name: "Rebinding", permissions: network, network: []string{"*.rebind.test", "inside.test", "metadata.test", "intranet.test"}, do: rebinding},
+		{
+			name: "Rebinding", permissions: network, network: []string{"*.rebind.test", "inside.test", "metadata.test", "intranet.test"},
+			do: rebinding,
+		},
 		{name: "Smuggling", permissions: network, network: hosts, do: smuggling},
 		// Succeeded: every connection, silent or not, was a descriptor of the server.
 		{name: "SilentConnections", permissions: network, network: hosts, timeout: 30, do: silentConnections},
@@ -230,14 +233,18 @@ func toldSecrets(l *lab) {
 	}
 	explained := l.run(l.Context(), l.who, "attacker", l.p.command()+" words --x")
 	for name, text := range map[string]string{
-		"the output": r.Output, "the error": r.Err.Error() + jsonText(r.Err.Details), "a word": words.Output + jsonText(words.Metadata), "the settings": jsonText(config), "another answer": explained.Output,
-		"the audit": jsonText(l.records(l.T, "ext="+l.p.id)), "capabilities.log": l.log(l.T, "capabilities"), "the server's log": l.stderr.String(),
+		"the output": r.Output, "the error": r.Err.Error() + jsonText(r.Err.Details), "a word": words.Output + jsonText(words.Metadata),
+		"the settings": jsonText(config), "another answer": explained.Output,
+		"the audit": jsonText(l.records(l.T, "ext="+l.p.id)), "capabilities.log": l.log(l.T, "capabilities"),
+		"the server's log": l.stderr.String(),
 	} {
-		if strings.Contains(text, value) || strings.Contains(text, value[:4]+"\\u0000"+value[4:]) || strings.Contains(strings.Map(printable, text), value) {
+		if strings.Contains(text, value) || strings.Contains(text, value[:4]+"\\u0000"+value[4:]) ||
+			strings.Contains(strings.Map(printable, text), value) {
 			l.Errorf("%s holds the secret: %.400s", name, text)
 		}
 	}
-	if data, err := os.ReadFile(filepath.Join(l.home, "extensions", l.p.id, "work", "config.json")); err == nil && strings.Contains(string(data), value) {
+	if data, err := os.ReadFile(filepath.Join(l.home, "extensions", l.p.id, "work", "config.json")); err == nil &&
+		strings.Contains(string(data), value) {
 		l.Error("the copy of the settings holds the secret")
 	}
 }

@@ -54,9 +54,12 @@ func (p pack) tree(t testing.TB) map[string]string {
 		p.version = "1.0.0"
 	}
 	m := map[string]any{
-		"id": p.id, "name": p.id, "version": p.version, "description": "A test", "author": "tests", "license": "MIT", "platforms": []string{"all"},
+		"id": p.id, "name": p.id, "version": p.version, "description": "A test", "author": "tests", "license": "MIT",
+		"platforms":            []string{"all"},
 		"capabilities":         []any{map[string]any{"type": "slash_command", "name": p.command(), "description": "A test"}},
-		"permissions_required": append([]string{}, p.permissions...), "install": map[string]any{"mode": "agentos_managed", "plan": "install/plan.yaml"}, "docs": map[string]any{"usage": "docs/USAGE.md"},
+		"permissions_required": append([]string{}, p.permissions...),
+		"install":              map[string]any{"mode": "agentos_managed", "plan": "install/plan.yaml"},
+		"docs":                 map[string]any{"usage": "docs/USAGE.md"},
 	}
 	if len(p.network) > 0 {
 		m["network"] = map[string]any{"allow": p.network}
@@ -79,9 +82,11 @@ func (p pack) tree(t testing.TB) map[string]string {
 		if p.timeout > 0 {
 			timeout = ", timeout_sec: " + jsonText(p.timeout)
 		}
-		actions += "    - {id: go, description: Attack, runner: exec.hostile, argv: ['{args}']" + timeout + "}\n    - {id: fine, description: Nothing, runner: exec.hostile, argv: [fine]}\n"
+		actions += "    - {id: go, description: Attack, runner: exec.hostile, argv: ['{args}']" + timeout +
+			"}\n    - {id: fine, description: Nothing, runner: exec.hostile, argv: [fine]}\n"
 	}
-	files["commands/commands.yaml"] = "slash_commands:\n- name: " + p.command() + "\n  summary: A test\n  maps_to:\n    capability: " + p.id + "\n    actions:\n" + actions
+	files["commands/commands.yaml"] = "slash_commands:\n- name: " + p.command() + "\n  summary: A test\n  maps_to:\n    capability: " + p.id +
+		"\n    actions:\n" + actions
 	for name, value := range p.manifest {
 		m[name] = value
 	}

@@ -56,7 +56,8 @@ func answer(q []byte, count int64) []byte {
 	}
 	kind := binary.BigEndian.Uint16(q[end+1:])
 	addresses := map[string][]string{
-		"both": {publicAddress, "127.0.0.1"}, "mapped": {"::ffff:127.0.0.1"}, "nat64": {"64:ff9b::7f00:1"}, "zero": {"0.0.0.0"}, "local6": {"::1"}, "meta": {"169.254.169.254"}, "link": {"fe80::1"}, "private": {"10.1.2.3"}, "six4": {"2002:7f00:1::"},
+		"both": {publicAddress, "127.0.0.1"}, "mapped": {"::ffff:127.0.0.1"}, "nat64": {"64:ff9b::7f00:1"}, "zero": {"0.0.0.0"},
+		"local6": {"::1"}, "meta": {"169.254.169.254"}, "link": {"fe80::1"}, "private": {"10.1.2.3"}, "six4": {"2002:7f00:1::"},
 		"turn": {[]string{publicAddress, "127.0.0.1"}[(count/2)%2]}, "turn2": {[]string{publicAddress, "127.0.0.1"}[count%2]},
 	}[strings.ToLower(labels[0])]
 	reply := append([]byte{}, q[:end+5]...)
@@ -162,9 +163,12 @@ func smuggling(l *lab) {
 		"raw GET http://a.test%00.b.test" + tag + " HTTP/1.1¶Host: a.test¶¶",
 		"raw GET http://b.test.a.test" + tag + " HTTP/1.1¶Host: a.test¶¶",
 		"raw GET http://xa.test" + tag + " HTTP/1.1¶Host: a.test¶¶",
-		"raw POST http://a.test" + tag + "1 HTTP/1.1¶Host: a.test¶Transfer-Encoding: chunked¶Content-Length: 4¶¶0¶¶GET http://b.test" + tag + " HTTP/1.1¶Host: b.test¶¶",
-		"raw POST http://a.test" + tag + "2 HTTP/1.1¶Host: a.test¶Content-Length: 4¶Content-Length: 80¶¶GET " + tag + " HTTP/1.1¶Host: b.test¶¶",
-		"raw POST http://a.test" + tag + "3 HTTP/1.1¶Host: a.test¶Transfer-Encoding: xchunked¶¶0¶¶GET " + tag + " HTTP/1.1¶Host: b.test¶¶",
+		"raw POST http://a.test" + tag + "1 HTTP/1.1¶Host: a.test¶Transfer-Encoding: chunked¶Content-Length: 4¶¶0¶¶GET http://b.test" +
+			tag + " HTTP/1.1¶Host: b.test¶¶",
+		"raw POST http://a.test" + tag + "2 HTTP/1.1¶Host: a.test¶Content-Length: 4¶Content-Length: 80¶¶GET " + tag +
+			" HTTP/1.1¶Host: b.test¶¶",
+		"raw POST http://a.test" + tag + "3 HTTP/1.1¶Host: a.test¶Transfer-Encoding: xchunked¶¶0¶¶GET " + tag +
+			" HTTP/1.1¶Host: b.test¶¶",
 		"raw GET http://a.test" + tag + "4 HTTP/1.1¶Host: a.test¶Upgrade: websocket¶Connection: Upgrade¶¶",
 		"raw GET http://a.test" + tag + "5 HTTP/1.1¶Host: a.test¶X: y¶ Host: b.test¶Connection: close¶¶",
 		"raw GET http://a.test" + tag + "6 HTTP/1.1¶Host: a.test¶¶GET http://b.test" + tag + " HTTP/1.1¶Host: b.test¶Connection: close¶¶",

@@ -62,7 +62,8 @@ func (a attack) at(t *testing.T, s *server) {
 	t.Helper()
 	l := &lab{T: t, server: s, who: s.somebody(t, "admin"), other: s.somebody(t, "operator"), v: makeVictims(t, s)}
 	l.p = pack{
-		id: "tools." + strings.ToLower(a.name), permissions: append([]string{"exec"}, a.permissions...), network: a.network, limits: a.limits, timeout: a.timeout, hostile: true,
+		id: "tools." + strings.ToLower(a.name), permissions: append([]string{"exec"}, a.permissions...), network: a.network, limits: a.limits,
+		timeout: a.timeout, hostile: true,
 	}
 	if err := s.install(t.Context(), l.who, l.p, t); err != nil {
 		t.Fatal(err)
@@ -199,7 +200,10 @@ func (l *lab) neighbour() {
 	if _, err := os.Stat(l.v.OtherWork); err == nil {
 		return
 	}
-	p := pack{id: "tools.other", permissions: []string{"exec", "filesystem.write"}, actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n"}
+	p := pack{
+		id: "tools.other", permissions: []string{"exec", "filesystem.write"},
+		actions: "    - {id: say, description: Say, runner: exec.echo, argv: ['{args}']}\n",
+	}
 	if err := l.install(l.Context(), l.who, p, l.T); err != nil {
 		l.Fatal(err)
 	}

@@ -46,7 +46,8 @@ func (p place) environment() []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=" + filepath.Join(base, "tmp"), "JUNCTOR_SANDBOX_MIN_TIER=" + p.tier,
 		"JUNCTOR_EXTENSIONS_CALLS_PER_MINUTE=6000", "JUNCTOR_EXTENSIONS_BURST=100",
-		"AWS_SECRET_ACCESS_KEY=" + canaryText, "OPENAI_API_KEY=" + canaryText, "LD_PRELOAD=/nonexistent-" + canaryMark + ".so", "BASH_ENV=/nonexistent-" + canaryMark,
+		"AWS_SECRET_ACCESS_KEY=" + canaryText, "OPENAI_API_KEY=" + canaryText, "LD_PRELOAD=/nonexistent-" + canaryMark + ".so",
+		"BASH_ENV=/nonexistent-" + canaryMark,
 	}
 	if p.tier == "T2" {
 		env = append(env, "JUNCTOR_SANDBOX_OFF=namespaces")
@@ -310,7 +311,10 @@ func (s *server) run(ctx context.Context, c *client.Client, session, line string
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // a server that hangs fails one test
 	defer cancel()
 	err := c.Do(ctx, http.MethodPost, extensionsDoor+"/execute", map[string]any{"command": line, "session_id": session}, &out)
-	r := run{Artifacts: out.Result.Artifacts, Output: out.Result.Output, Metadata: out.Result.Metadata, Invocation: out.Invocation.ID, State: out.Invocation.State, Took: time.Since(began)}
+	r := run{
+		Artifacts: out.Result.Artifacts, Output: out.Result.Output, Metadata: out.Result.Metadata, Invocation: out.Invocation.ID,
+		State: out.Invocation.State, Took: time.Since(began),
+	}
 	if err != nil {
 		r.Err = capability.AsError(err)
 		if text, ok := r.Err.Details["output"].(string); ok {
@@ -326,7 +330,8 @@ const extensionsDoor = "/api/v1/extensions"
 func (s *server) somebody(t *testing.T, role string) *client.Client {
 	t.Helper()
 	var out struct{ Token string }
-	if err := s.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"role": role, "name": "test-" + rand.Text()}, &out); err != nil {
+	if err := s.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"role": role, "name": "test-" + rand.Text()},
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.client(out.Token)

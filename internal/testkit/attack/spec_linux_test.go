@@ -111,7 +111,10 @@ func workDirectories(l *lab) {
 		l.Fatal(err)
 	}
 	twinWork := filepath.Join(l.home, "extensions", twin.id, "work")
-	for name, to := range map[string]string{"outside": l.v.Dir, "a sibling": twinWork, "relative": "../../" + twin.id + "/work", "up": work + "-real/../../" + twin.id + "/work"} {
+	for name, to := range map[string]string{
+		"outside": l.v.Dir, "a sibling": twinWork, "relative": "../../" + twin.id + "/work",
+		"up": work + "-real/../../" + twin.id + "/work",
+	} {
 		l.swapped(work, func() error { return os.Symlink(to, work) }, name)
 	}
 	l.swapped(work, func() error { return os.WriteFile(work, nil, 0o600) }, "a file")
@@ -269,7 +272,8 @@ func diskIsBounded(l *lab) {
 		l.v.N = one.n
 		r := l.task(one.task)
 		v := read(r.Output)
-		if len(v.broken) > 0 || r.Err == nil || one.reason != "" && r.Err.Reason != one.reason || one.kind != "" && r.Err.Details["kind"] != one.kind {
+		if len(v.broken) > 0 || r.Err == nil || one.reason != "" && r.Err.Reason != one.reason || one.kind != "" &&
+			r.Err.Details["kind"] != one.kind {
 			l.Errorf("%s: %v %v %s", one.task, r.Err, detailsOf(r), r.Output)
 		}
 		if r.Took > 20*time.Second {
@@ -304,7 +308,8 @@ func nobodySurvives(l *lab) {
 		l.v.Names = []string{mark}
 		// The mark is in the words of the program itself as well; it is gone by then.
 		r := l.task(task)
-		if task == "a22hang" && (r.Err == nil || r.Err.Code != "timeout") || task == "a22exit" && (r.Err != nil || fmt.Sprint(r.Metadata["exit_code"]) != "0") {
+		if task == "a22hang" && (r.Err == nil || r.Err.Code != "timeout") || task == "a22exit" &&
+			(r.Err != nil || fmt.Sprint(r.Metadata["exit_code"]) != "0") {
 			l.Errorf("%s: %v %v %s", task, r.Err, detailsOf(r), r.Output)
 		}
 		if !strings.Contains(r.Output, "started 9") {

@@ -59,9 +59,12 @@ func makeVictims(t *testing.T, s *server) *victims {
 	dir := t.TempDir()
 	walkable(dir)
 	v := &victims{
-		Dir: filepath.Join(dir, "outside"), File: filepath.Join(dir, "outside", "file"), HomeFile: filepath.Join(dir, "home", ".ssh", "id"), hits: &hits{},
-		Database: filepath.Join(s.home, "state", "junctor.db"), Log: filepath.Join(s.home, "logs", "capabilities.log"), Token: filepath.Join(s.home, "run", "admin.token"),
-		Extensions: filepath.Join(s.home, "extensions"), OtherWork: filepath.Join(s.home, "extensions", "tools.other", "work", "secret"), Daemon: s.pid,
+		Dir: filepath.Join(dir, "outside"), File: filepath.Join(dir, "outside", "file"), HomeFile: filepath.Join(dir, "home", ".ssh", "id"),
+		hits:     &hits{},
+		Database: filepath.Join(s.home, "state", "junctor.db"), Log: filepath.Join(s.home, "logs", "capabilities.log"),
+		Token:      filepath.Join(s.home, "run", "admin.token"),
+		Extensions: filepath.Join(s.home, "extensions"), OtherWork: filepath.Join(s.home, "extensions", "tools.other", "work", "secret"),
+		Daemon: s.pid,
 	}
 	for path, mode := range map[string]os.FileMode{v.File: 0o666, v.HomeFile: 0o644} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a victim

@@ -25,7 +25,8 @@ type Dialog struct {
 // Trust is the folder dialog, with a default that says no.
 func Trust() Dialog {
 	return Dialog{
-		Question: "Quick safety check: Is this a project you created or one you trust?", Options: []string{"Yes, I trust this folder", "No, exit"}, Default: 1,
+		Question: "Quick safety check: Is this a project you created or one you trust?",
+		Options:  []string{"Yes, I trust this folder", "No, exit"}, Default: 1,
 		Footer: "Enter to confirm · Esc to cancel",
 	}
 }
@@ -40,7 +41,10 @@ func Permission(file string) Dialog {
 
 // Question is one of the question tool.
 func Question(text string, options ...string) Dialog {
-	return Dialog{Question: text, Options: append(options, "Type something.", "Chat about this"), Footer: "Enter to select · ↑/↓ to navigate · Esc to cancel"}
+	return Dialog{
+		Question: text, Options: append(options, "Type something.", "Chat about this"),
+		Footer: "Enter to select · ↑/↓ to navigate · Esc to cancel",
+	}
 }
 
 // Screen is what a script draws on and reads from.

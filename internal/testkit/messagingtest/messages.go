@@ -20,7 +20,10 @@ func ordered(t *testing.T, s *suite) {
 	data := make([]byte, 8)
 	for i := range count {
 		copy(data, fmt.Sprintf("%08d", i)) // the sender's again after Publish
-		m := messaging.Message{Subject: "v1.gw.ordered.beat", Reply: "v1.host.ordered.ctl", Header: map[string]string{"traceparent": "00-ab-cd-01"}, Data: data}
+		m := messaging.Message{
+			Subject: "v1.gw.ordered.beat", Reply: "v1.host.ordered.ctl",
+			Header: map[string]string{"traceparent": "00-ab-cd-01"}, Data: data,
+		}
 		if err := n.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +71,8 @@ func wildcards(t *testing.T, s *suite) {
 
 func queues(t *testing.T, s *suite) {
 	gw, n := s.Broker.Conn(), s.join(t, "queues")
-	one, two, all := subscribe(t, gw, "v1.gw.*.quest", "gateways"), subscribe(t, gw, "v1.gw.*.quest", "gateways"), subscribe(t, gw, "v1.gw.queues.quest", "")
+	one, two, all := subscribe(t, gw, "v1.gw.*.quest", "gateways"), subscribe(t, gw, "v1.gw.*.quest", "gateways"),
+		subscribe(t, gw, "v1.gw.queues.quest", "")
 	const count = 200
 	for i := range count {
 		publish(t, n, "v1.gw.queues.quest", fmt.Sprint(i))
@@ -106,7 +110,10 @@ func answered(t *testing.T, s *suite) {
 	id := messaging.Escape("asks.α")
 	answer(t, gw, subscribe(t, gw, "v1.gw."+id+".join", "gateways"))
 	for i := range 50 {
-		m, err := n.Request(within(t), messaging.Message{Subject: "v1.gw." + id + ".join", Header: map[string]string{"tracestate": "x=y"}, Data: fmt.Append(nil, i)})
+		m, err := n.Request(within(t), messaging.Message{
+			Subject: "v1.gw." + id + ".join", Header: map[string]string{"tracestate": "x=y"},
+			Data: fmt.Append(nil, i),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +202,8 @@ func publishRefused(t *testing.T, s *suite) {
 	events := watchEvents(t, n)
 	for _, subject := range []string{"v1.host.quiet.call", "v1.gw.quiet.join", "v1.gw.quiet.reply.g1.c1"} {
 		publish(t, n, subject, "I am not quiet")
-		if e := awaitEvent(t, events, messaging.Refused); !messaging.Is(e.Err, messaging.ReasonSubjectDenied) || !strings.Contains(e.Err.Error(), subject) {
+		if e := awaitEvent(t, events, messaging.Refused); !messaging.Is(e.Err, messaging.ReasonSubjectDenied) ||
+			!strings.Contains(e.Err.Error(), subject) {
 			t.Errorf("the refusal of %s is told as %v", subject, e.Err)
 		}
 		began := time.Now()
@@ -226,7 +234,10 @@ func payload(t *testing.T, s *suite) {
 	if !messaging.Is(err, messaging.ReasonTooLarge) || capability.CodeOf(err) != capability.CodeTooLarge {
 		t.Errorf("one byte more: %v", err)
 	}
-	if _, err := n.Request(t.Context(), messaging.Message{Subject: "v1.gw.heavy.beat", Data: make([]byte, messaging.MaxPayload+1)}); !messaging.Is(err, messaging.ReasonTooLarge) {
+	if _, err := n.Request(t.Context(), messaging.Message{
+		Subject: "v1.gw.heavy.beat",
+		Data:    make([]byte, messaging.MaxPayload+1),
+	}); !messaging.Is(err, messaging.ReasonTooLarge) {
 		t.Errorf("a request with one byte more: %v", err)
 	}
 	publish(t, n, "v1.gw.heavy.beat", "and on")

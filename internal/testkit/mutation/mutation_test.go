@@ -32,9 +32,15 @@ func mutations() []mutation {
 		{"step 1 is strict", selection, `return c.unavailable(e)`, `return false`, ""},
 		{"several fields of a selector all count", frame, `return (w.kind == "" || kind == w.kind) && (w.instance == "" || instance == w.instance)`, `return w.kind == "" || kind == w.kind || w.instance != "" && instance == w.instance`, ""},
 		{"a blank selector never means any", selection, `bad != nil {`, `bad != nil && false {`, ""},
-		{"what was denied is provider_denied", selection, `if r.Step == 0 && want.matches(r.Entry) && !c.unknown(r.Entry) {`, `if r.Step == 9 && want.matches(r.Entry) && !c.unknown(r.Entry) {`, ""},
+		{
+			"what was denied is provider_denied", selection, `if r.Step == 0 && want.matches(r.Entry) && !c.unknown(r.Entry) {`,
+			`if r.Step == 9 && want.matches(r.Entry) && !c.unknown(r.Entry) {`, "",
+		},
 		{"a session binding comes before the route", selection, `c.session, c.route, c.support`, `c.route, c.session, c.support`, eval},
-		{"the longest binding wins", frame, `len(b.Actions) > len(f.Context.Bindings[best].Actions)`, `len(b.Actions) < len(f.Context.Bindings[best].Actions)`, eval},
+		{
+			"the longest binding wins", frame, `len(b.Actions) > len(f.Context.Bindings[best].Actions)`,
+			`len(b.Actions) < len(f.Context.Bindings[best].Actions)`, eval,
+		},
 		{"a strict pin that is down fails", pins, `case !strict:`, `case !strict || reason == ReasonUnavailable:`, ""},
 		{"a soft pin that is down is flagged", pins, `return carryOn(true, reason)`, `return carryOn(false, reason)`, ""},
 		{"the selector excludes a pin", pins, `if has(c.excluded) != nil {`, `if has(c.excluded) == c.all[0] {`, ""},
@@ -42,7 +48,10 @@ func mutations() []mutation {
 		{"an unknown binding fails", pins, `case step == 2 && strict:`, `case step == 9 && strict:`, ""},
 		{"nobody else answers in the current conversation", pins, `if len(rest) == 0 || current {`, `if len(rest) == 0 {`, ""},
 		{"only route-aware families follow the conversation", frame, `if r == nil || !family.RouteAware {`, `if r == nil {`, ""},
-		{"there must be a conversation to answer in", selection, `c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil`, `c.family.Address == "" && c.f.Context.Route == nil`, ""},
+		{
+			"there must be a conversation to answer in", selection, `c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil`,
+			`c.family.Address == "" && c.f.Context.Route == nil`, "",
+		},
 		{"a slot-backed family skips the adapter", defaults, `bySlot := c.slotBacked() && len(c.Request.Selector) == 0`, `bySlot := false`, ""},
 		{"several accounts of the adapter narrow", defaults, `case len(near) > 1:`, `case len(near) > 99:`, ""},
 		{"a forced default of the agent comes first", defaults, `n += 1 << 20`, `n += 0`, ""},
@@ -54,17 +63,30 @@ func mutations() []mutation {
 	}
 	return e.Contribution.Rank`, "core/catalog/arbitration"},
 		{"only the slot's holder serves", defaults, `return c.noSlot(choice)`, `return false`, ""},
-		{"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`, `if c.family.Mode != actions.ModeRanked && changes && false {`, ""},
+		{
+			"a planner is not guessed for", defaults, `if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {`,
+			`if c.family.Mode != actions.ModeRanked && changes && false {`, "",
+		},
 		{"ties go by extension id", selection, `cmp.Compare(a.Module.Extension, b.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(b.Module.Extension, a.Module.Extension), cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, ""},
-		{"ties of one contribution go by provider key", selection, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`, `cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(b.Key(), a.Key()),`, eval},
+		{
+			"ties of one contribution go by provider key", selection,
+			`cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(a.Key(), b.Key()),`,
+			`cmp.Compare(a.Contribution.ID, b.Contribution.ID), cmp.Compare(b.Key(), a.Key()),`, eval,
+		},
 		{"composed members run by priority", selection, `cmp.Compare(priority(b), priority(a))`, `cmp.Compare(priority(a), priority(b))`, ""},
-		{"a scope without a value fails closed", frame, `value != "" && slices.Contains(list, value)`, `value == "" || slices.Contains(list, value)`, ""},
+		{
+			"a scope without a value fails closed", frame, `value != "" && slices.Contains(list, value)`,
+			`value == "" || slices.Contains(list, value)`, "",
+		},
 		{"same-account looks at the account", frame, `return limit == "same-account" &&`, `return limit == "never" &&`, ""},
 		{"a block blocks", frame, `if f.blocked(e.Action) {`, `if false {`, ""},
 		{"Cedar's denials are no candidates", selection, `reason = ReasonDenied`, `reason = ""`, ""},
 
 		// Rules.
-		{"each layer with an allow-list must allow", "core/catalog/rules/rules.go", `if l := layers[name]; l != nil && !l.allowed {`, `if l := layers[name]; l != nil && !l.allowed && len(layers) == 1 {`, ""},
+		{
+			"each layer with an allow-list must allow", "core/catalog/rules/rules.go", `if l := layers[name]; l != nil && !l.allowed {`,
+			`if l := layers[name]; l != nil && !l.allowed && len(layers) == 1 {`, "",
+		},
 		{"a deny beats an allow", "core/catalog/rules/rules.go", `if hit && !v.Denied {`, `if hit && !v.Denied && len(v.Matched) == 1 {`, ""},
 		{"an approval hides nothing", "core/catalog/rules/rules.go", `v.Approval = v.Approval || hit`, `v.Denied = v.Denied || hit`, ""},
 		{"globs are anchored", "core/catalog/rules/rules.go", `return p == len(pattern)`, `return true`, ""},
@@ -72,8 +94,14 @@ func mutations() []mutation {
 
 		// Names.
 		{"all that meet are labelled", "core/catalog/naming/naming.go", `g = t.fight(fold)`, `t.lone[fold] = tool; return`, ""},
-		{"a canonical name is nobody else's", "core/catalog/naming/naming.go", `return t.reserved(fold) || t.families[fold] > 0 }`, `return t.families[fold] > 0 }`, ""},
-		{"a label never takes a declared name", "core/catalog/naming/allocate.go", `if t.core(fold) || t.lone[fold] != nil {`, `if t.core(fold) {`, ""},
+		{
+			"a canonical name is nobody else's", "core/catalog/naming/naming.go", `return t.reserved(fold) || t.families[fold] > 0 }`,
+			`return t.families[fold] > 0 }`, "",
+		},
+		{
+			"a label never takes a declared name", "core/catalog/naming/allocate.go", `if t.core(fold) || t.lone[fold] != nil {`,
+			`if t.core(fold) {`, "",
+		},
 		{"two that insist need a pin", "core/catalog/naming/allocate.go", `return pinned, insisting`, `_ = pinned; return keep, insisting`, ""},
 		{"nobody insists on a canonical name", "core/catalog/naming/allocate.go", `case core:
 		return nil, insisting`, `case core:
@@ -83,29 +111,66 @@ func mutations() []mutation {
 		{"earlier groups are asked again", "core/catalog/naming/naming.go", `if later > fold && !t.dirty[later] {`, `if false {`, ""},
 
 		// Slots, backends, conflicts.
-		{"a missing slot provider has no stand-in", "core/catalog/slots.go", `if c.selector == choice.Requested || c.runtime == choice.Requested {`, `if c.selector == choice.Requested || c.runtime == choice.Requested || len(claims) == 1 {`, ""},
-		{"a slot's provider that is down is an error", "core/catalog/slots.go", `case len(match) == 1 && !match[0].eligible:`, `case len(match) == 9:`, ""},
+		{
+			"a missing slot provider has no stand-in", "core/catalog/slots.go",
+			`if c.selector == choice.Requested || c.runtime == choice.Requested {`,
+			`if c.selector == choice.Requested || c.runtime == choice.Requested || len(claims) == 1 {`, "",
+		},
+		{
+			"a slot's provider that is down is an error", "core/catalog/slots.go", `case len(match) == 1 && !match[0].eligible:`,
+			`case len(match) == 9:`, "",
+		},
 		{"an agent's override beats a workspace's", "core/catalog/slots.go", `score += 2`, `score++`, ""},
 		{"losers of a slot are withheld", "core/catalog/slots.go", `if e.Runtime == c.winner.runtime {`, `if e.Runtime != "" {`, ""},
 		{"disabled is told from unknown", "core/catalog/slots.go", `if d.disabled {`, `if false {`, ""},
-		{"what is withheld holds no slot", "core/catalog/conflict.go", `r.admitClaims()`, `for _, list := range r.slots { for i := range list { list[i].eligible = true } }`, ""},
-		{"health comes before rank", "core/catalog/backends.go", `cmp.Compare(unhealth(a), unhealth(b)), cmp.Compare(s.RankOf(b), s.RankOf(a)),`, `cmp.Compare(s.RankOf(b), s.RankOf(a)), cmp.Compare(unhealth(a), unhealth(b)),`, ""},
-		{"an unprobed backend is not picked", "core/catalog/backends.go", `return h == capability.HealthHealthy || h == capability.HealthDegraded`, `return h != capability.HealthUnhealthy`, ""},
+		{
+			"what is withheld holds no slot", "core/catalog/conflict.go", `r.admitClaims()`,
+			`for _, list := range r.slots { for i := range list { list[i].eligible = true } }`, "",
+		},
+		{
+			"health comes before rank", "core/catalog/backends.go", `cmp.Compare(unhealth(a), unhealth(b)), cmp.Compare(s.RankOf(b), s.RankOf(a)),`,
+			`cmp.Compare(s.RankOf(b), s.RankOf(a)), cmp.Compare(unhealth(a), unhealth(b)),`, "",
+		},
+		{
+			"an unprobed backend is not picked", "core/catalog/backends.go",
+			`return h == capability.HealthHealthy || h == capability.HealthDegraded`, `return h != capability.HealthUnhealthy`, "",
+		},
 		{"a configured backend is not replaced", "core/catalog/backends.go", `id = s.settings.Backends[req.Class].Selected`, `id = ""`, ""},
 		{"an exclusive class blocks the start", "core/catalog/backends.go", `if !set.Exclusive {`, `if true {`, ""},
-		{"only an exclusive claim contests a selector", "core/catalog/backends.go", `if len(w.members) < 2 || !w.exclusive {`, `if len(w.members) < 2 {`, ""},
+		{
+			"only an exclusive claim contests a selector", "core/catalog/backends.go", `if len(w.members) < 2 || !w.exclusive {`,
+			`if len(w.members) < 2 {`, "",
+		},
 		{"one provider key is one contribution's", "core/catalog/difference.go", `} else if last != e.Runtime {`, `} else if false {`, ""},
 		{"a minted action is one tool's", "core/catalog/difference.go", `if len(tools) > 1 {`, `if len(tools) > 9 {`, ""},
-		{"tools that change join anew", "core/catalog/transaction.go", `if slices.Equal(was, is) {`, `if slices.Equal(was, is) || len(was) > 0 {`, ""},
-		{"a pin decides a contested key", "core/catalog/conflict.go", `if pin := owners[key]; slices.Contains(members, pin) {`, `if pin := owners[key]; pin == "none" {`, ""},
-		{"superseding both ways decides nothing", "core/catalog/conflict.go", `(!supersedes(winner, m) || supersedes(m, winner))`, `!supersedes(winner, m)`, ""},
-		{"cycles of requirements are withheld", "core/catalog/conflict.go", `if n > 0 && r.withheld[claim{runtime: id}] == "" {`, `if n > 9 {`, ""},
+		{
+			"tools that change join anew", "core/catalog/transaction.go", `if slices.Equal(was, is) {`,
+			`if slices.Equal(was, is) || len(was) > 0 {`, "",
+		},
+		{
+			"a pin decides a contested key", "core/catalog/conflict.go", `if pin := owners[key]; slices.Contains(members, pin) {`,
+			`if pin := owners[key]; pin == "none" {`, "",
+		},
+		{
+			"superseding both ways decides nothing", "core/catalog/conflict.go", `(!supersedes(winner, m) || supersedes(m, winner))`,
+			`!supersedes(winner, m)`, "",
+		},
+		{
+			"cycles of requirements are withheld", "core/catalog/conflict.go", `if n > 0 && r.withheld[claim{runtime: id}] == "" {`, `if n > 9 {`,
+			"",
+		},
 		{"what conflicts is withheld", "core/catalog/conflict.go", `r.withheld[claim{runtime: id}] = "dependency_conflict"`, `_ = id`, ""},
-		{"the odd one of a mapping stays apart", "core/catalog/mapping.go", `!function && p.schema == schema && p.base:`, `!function && p.base:`, ""},
+		{
+			"the odd one of a mapping stays apart", "core/catalog/mapping.go", `!function && p.schema == schema && p.base:`, `!function && p.base:`,
+			"",
+		},
 		{"functions merge all or nothing", "core/catalog/mapping.go", `case function && agree,`, `case function && (agree || p.base),`, ""},
 		{"a family's schema must be served", "core/catalog/mapping.go", `p.schema == schema && p.base:`, `p.schema == schema:`, ""},
 
-		{"what is bound to a slot is looked at when the slot changes", "core/catalog/difference.go", `out = append(out, s.ruling.bound[slot]...)`, `_ = s`, "core/catalog/compile"},
+		{
+			"what is bound to a slot is looked at when the slot changes", "core/catalog/difference.go",
+			`out = append(out, s.ruling.bound[slot]...)`, `_ = s`, "core/catalog/compile",
+		},
 		{"what leans on its own module is held where that is lost", "core/catalog/conflict.go", `if r.takesWhole() {`, `if false {`, ""},
 		{"a contribution is rejected as a whole", "core/catalog/unit.go", `if m.rejected != nil {`, `if false {`, ""},
 		{"schemas are readable", "core/catalog/unit.go", `return nil, "invalid_schema"`, `_ = m`, ""},
@@ -114,24 +179,51 @@ func mutations() []mutation {
 		{"nobody raises a kind", "core/catalog/entry.go", `s := kind
 `, `s := kind | toAgent
 `, ""},
-		{"an effect has a floor", "core/catalog/unit.go", `if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {`, `if e.Row != nil && c.Effect == "" {`, ""},
+		{
+			"an effect has a floor", "core/catalog/unit.go", `if e.Row != nil && (c.Effect == "" || !e.Effect.AtLeast(e.Row.Effect)) {`,
+			`if e.Row != nil && c.Effect == "" {`, "",
+		},
 		{"modes are the registry's", "core/catalog/unit.go", `return "arbitration_override_forbidden"`, `return ""`, ""},
-		{"nobody joins a tool by naming it", "core/catalog/unit.go", `strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c)`, `false`, ""},
-		{"reserved roots are reserved", "core/catalog/settings.go", `if slices.Contains(actions.ReservedRoots(), root) {`, `if slices.Contains(actions.ReservedRoots(), root) && root == "plugin" {`, ""},
+		{
+			"nobody joins a tool by naming it", "core/catalog/unit.go",
+			`strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c)`, `false`, "",
+		},
+		{
+			"reserved roots are reserved", "core/catalog/settings.go", `if slices.Contains(actions.ReservedRoots(), root) {`,
+			`if slices.Contains(actions.ReservedRoots(), root) && root == "plugin" {`, "",
+		},
 		{"extension ids are never taken over", "core/catalog/catalog.go", `taken && source != b.Source {`, `taken && source == "" {`, ""},
 		{"a panic leaves the old snapshot", "core/catalog/transaction.go", `if p := recover(); p != nil {`, `if p := any(nil); p != nil {`, ""},
 		{"generations grow", "core/catalog/transaction.go", `Generation: prev.Generation + 1`, `Generation: prev.Generation`, ""},
 
 		// Compiling.
-		{"what a context shares is decided under its snapshot", "core/catalog/compile/compile.go", `if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {`, `if v.frame == nil {`, ""},
+		{
+			"what a context shares is decided under its snapshot", "core/catalog/compile/compile.go",
+			`if v.frame == nil || keyOf(v.frame.Snapshot, ctx) != key {`, `if v.frame == nil {`, "",
+		},
 		{"what the adapter hides is hidden", "core/catalog/compile/compile.go", `if x.dynamic || through`, `if through`, ""},
 		{"a session's rules are looked at", "core/catalog/compile/compile.go", `globs = append(globs, f.DynamicGlobs()...)`, `_ = 0`, ""},
-		{"only the route's provider answers", "core/catalog/compile/view.go", `return e.Key() != route })`, `return e.Key() == "" && route == "" })`, ""},
+		{
+			"only the route's provider answers", "core/catalog/compile/view.go", `return e.Key() != route })`,
+			`return e.Key() == "" && route == "" })`, "",
+		},
 		{"what is down is not listed", "core/catalog/compile/view.go", `if !e.Eligible() {`, `if false {`, ""},
-		{"a selector is required where a call would fail", "core/catalog/compile/view.go", `requires = err != nil`, `requires = err != nil || len(open) > 1`, ""},
-		{"names are given among what passes the standing filter", "core/catalog/compile/view.go", `reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason == ""`, `e.VisibleTo(capability.AudienceAgent)`, ""},
-		{"one provider needs no selector", "core/catalog/compile/schema.go", `if len(a.Entries) < 2 && !a.RequiresSelection {`, `if len(a.Entries) < 1 {`, ""},
-		{"contexts differ in what something names", "core/catalog/compile/compile.go", `k.conversation = named("conversation", r.Conversation)`, `k.conversation = ""`, ""},
+		{
+			"a selector is required where a call would fail", "core/catalog/compile/view.go", `requires = err != nil`,
+			`requires = err != nil || len(open) > 1`, "",
+		},
+		{
+			"names are given among what passes the standing filter", "core/catalog/compile/view.go",
+			`reason, _ := v.frame.Standing(e, capability.AudienceAgent); reason == ""`, `e.VisibleTo(capability.AudienceAgent)`, "",
+		},
+		{
+			"one provider needs no selector", "core/catalog/compile/schema.go", `if len(a.Entries) < 2 && !a.RequiresSelection {`,
+			`if len(a.Entries) < 1 {`, "",
+		},
+		{
+			"contexts differ in what something names", "core/catalog/compile/compile.go", `k.conversation = named("conversation", r.Conversation)`,
+			`k.conversation = ""`, "",
+		},
 	}
 }
 
@@ -145,7 +237,10 @@ func TestEveryRuleIsHeldByATest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range []string{"core/catalog", "core/catalog/arbitration", "core/catalog/naming", "core/catalog/rules", "core/catalog/compile", eval} {
+	for _, pkg := range []string{
+		"core/catalog", "core/catalog/arbitration", "core/catalog/naming", "core/catalog/rules",
+		"core/catalog/compile", eval,
+	} {
 		if out, err := tests(t, root, pkg).CombinedOutput(); err != nil {
 			t.Fatalf("with nothing broken: %s", out)
 		}

@@ -58,7 +58,8 @@ func Start(t testing.TB) *Server {
 	if err := os.WriteFile(password, []byte(Password), 0o644); err != nil { //nolint:gosec // of a test, and another user reads it
 		t.Fatal(err)
 	}
-	init := s.command(t.Context(), "initdb", "-D", filepath.Join(dir, "data"), "-U", User, "--pwfile", password, "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale", "C")
+	init := s.command(t.Context(), "initdb", "-D", filepath.Join(dir, "data"), "-U", User, "--pwfile", password, "-A", "scram-sha-256",
+		"--no-sync", "-E", "UTF8", "--locale", "C")
 	if out, err := init.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -104,7 +105,8 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 // Run starts a server that was stopped and waits until it answers.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
-	server := s.command(context.WithoutCancel(t.Context()), "postgres", "-D", filepath.Join(s.dir, "data"), "-h", "127.0.0.1", "-p", s.Port, "-k", s.dir, "-F", "-N", "300")
+	server := s.command(context.WithoutCancel(t.Context()), "postgres", "-D", filepath.Join(s.dir, "data"), "-h", "127.0.0.1", "-p", s.Port,
+		"-k", s.dir, "-F", "-N", "300")
 	server.Stdout, server.Stderr = &s.log, &s.log
 	// It dies with the thread that started it (Pdeathsig), so that one stays for it: any
 	// other may end while the test goes on.

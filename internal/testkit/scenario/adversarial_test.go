@@ -20,7 +20,8 @@ func TestScenario57HostilePayloads(t *testing.T) {
 	d := p.join(t, options{id: "a", before: func(d *device) { d.acts("cam", "photo") }})
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	payload := func(name, function, more string) string {
-		return `{"schema":"easyremote.remote-skill-pipeline","version":"1.0","skill_name":"` + name + `","capabilities":[{"alias":"cam","function_name":"` + function + `","metadata":{` + more + `}}]}`
+		return `{"schema":"easyremote.remote-skill-pipeline","version":"1.0","skill_name":"` + name +
+			`","capabilities":[{"alias":"cam","function_name":"` + function + `","metadata":{` + more + `}}]}`
 	}
 	for what, raw := range map[string]string{
 		"deep":              payload("s", "user.cam", `"x":`+deep),
@@ -40,7 +41,8 @@ func TestScenario57HostilePayloads(t *testing.T) {
 			t.Errorf("reserved: %v", err)
 		}
 	}
-	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": payload("s", "user.cam", ``)}, "a"); err != nil {
+	if _, err := ask(t.Context(), p.admin, "device.skill.install", map[string]any{"skill_payload": payload("s", "user.cam", ``)},
+		"a"); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }
@@ -66,7 +68,10 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 			break
 		}
 	}
-	for _, subject := range []string{wire.SubjectCall("victim"), "v1.host.>", "v1.gw.*.join", ">", "_INBOX.>", "$SYS.>", "_INBOX.victim.>", "v1.node.*.call"} {
+	for _, subject := range []string{
+		wire.SubjectCall("victim"), "v1.host.>", "v1.gw.*.join", ">", "_INBOX.>", "$SYS.>", "_INBOX.victim.>",
+		"v1.node.*.call",
+	} {
 		if sub, err := conn.Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: subject}); err == nil {
 			sub.Close()
 			t.Errorf("58: it hears %s", subject)
@@ -76,7 +81,10 @@ func TestScenario58And59SubjectsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, subject := range []string{wire.SubjectReply("victim", "gw", "x"), wire.SubjectJoin("victim"), wire.SubjectBeat("victim"), wire.SubjectLeave("victim"), wire.SubjectControl("victim"), wire.SubjectUpward("victim"), "$SYS.REQ.SERVER.PING", "$JS.API.INFO"} {
+	for _, subject := range []string{
+		wire.SubjectReply("victim", "gw", "x"), wire.SubjectJoin("victim"), wire.SubjectBeat("victim"),
+		wire.SubjectLeave("victim"), wire.SubjectControl("victim"), wire.SubjectUpward("victim"), "$SYS.REQ.SERVER.PING", "$JS.API.INFO",
+	} {
 		if _, err := conn.Request(t.Context(), messaging.Message{Subject: subject, Data: frame}); err == nil {
 			t.Errorf("59: it speaks on %s", subject)
 		}
@@ -146,7 +154,8 @@ function fine(d) { return d.args; }`
 			t.Errorf("%s: %.60s after %s", export, out, time.Since(began))
 		}
 	}
-	if out, err := p.call(t, "a", "user.fork", nil); err != nil || strings.Contains(string(out), "function") || strings.Contains(string(out), "object") {
+	if out, err := p.call(t, "a", "user.fork", nil); err != nil || strings.Contains(string(out), "function") ||
+		strings.Contains(string(out), "object") {
 		t.Errorf("fork: %s %v", out, err)
 	}
 	if out, err := p.call(t, "a", "user.fine", []int{7}); err != nil || string(out) != `[7]` {

@@ -48,7 +48,8 @@ func TestScenario40NoSuchFunction(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	p.join(t, options{id: "a", before: func(d *device) { d.says("hello", "hi") }})
 	_, err := p.call(t, "a", "nothing", nil)
-	if e := capability.AsError(err); e == nil || e.Reason != cmp.ReasonFunctionNotFound || e.Code != capability.CodeUnknownCapability || e.Hint == "" {
+	if e := capability.AsError(err); e == nil || e.Reason != cmp.ReasonFunctionNotFound || e.Code != capability.CodeUnknownCapability ||
+		e.Hint == "" {
 		t.Errorf("%+v", err)
 	}
 	if _, err := p.call(t, "nobody", "hello", nil); err == nil {
@@ -100,7 +101,10 @@ func TestScenario41And42And43QueueDeadlineAndCaller(t *testing.T) {
 	arrived := false
 	for tries := 0; tries < 20 && !arrived; tries++ { // on a busy machine its time may be over on the way
 		began := time.Now()
-		err = p.admin.Invoke(t.Context(), client.Invocation{Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, Timeout: "300ms"}, nil)
+		err = p.admin.Invoke(t.Context(), client.Invocation{
+			Target: "device.function.invoke", Input: input,
+			Select: map[string]string{"node": "a"}, Timeout: "300ms",
+		}, nil)
 		if e := capability.AsError(err); e == nil || e.Code != capability.CodeTimeout || time.Since(began) > 10*time.Second {
 			t.Errorf("42: %v after %s", err, time.Since(began))
 		}
@@ -122,20 +126,23 @@ func TestScenario41And42And43QueueDeadlineAndCaller(t *testing.T) {
 
 // counts is a stream of n numbers, each padded to size bytes.
 func counts(n, size int, sent *atomic.Int64) functions.Function {
-	return functions.Function{Name: "count", Effect: cmp.EffectRead, Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
-		for i := range n {
-			text := fmt.Sprintf("%d %s", i, strings.Repeat("x", size))
-			chunk, err := json.Marshal(text)
-			if err != nil {
-				return nil, err
+	return functions.Function{
+		Name: "count", Effect: cmp.EffectRead, Stream: true,
+		Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+			for i := range n {
+				text := fmt.Sprintf("%d %s", i, strings.Repeat("x", size))
+				chunk, err := json.Marshal(text)
+				if err != nil {
+					return nil, err
+				}
+				if err := c.Emit(ctx, chunk); err != nil {
+					return nil, err
+				}
+				sent.Add(1)
 			}
-			if err := c.Emit(ctx, chunk); err != nil {
-				return nil, err
-			}
-			sent.Add(1)
-		}
-		return nil, nil
-	}}
+			return nil, nil
+		},
+	}
 }
 
 func TestScenario44Streams(t *testing.T) {
@@ -143,7 +150,10 @@ func TestScenario44Streams(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	var sent atomic.Int64
 	p.join(t, options{id: "a", before: func(d *device) { d.does(counts(20, 10, &sent)) }})
-	inv := client.Invocation{Target: "device.function.invoke", Input: json.RawMessage(`{"function":"count"}`), Select: map[string]string{"node": "a"}, Stream: true}
+	inv := client.Invocation{
+		Target: "device.function.invoke", Input: json.RawMessage(`{"function":"count"}`),
+		Select: map[string]string{"node": "a"}, Stream: true,
+	}
 	next, ends := 0, 0
 	for line, err := range p.admin.Lines(t.Context(), http.MethodPost, "/api/v1/invocations", inv) {
 		if err != nil {
@@ -189,7 +199,11 @@ func TestScenario47ATenMebibyteResultAndASkillAboveOneMessage(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	joined := make(chan struct{}, 8)
 	text := func(name string, size int) sdk.Function {
-		return sdk.Function{Name: name, Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any, error) { return strings.Repeat("x", size), nil }}
+		return sdk.Function{Name: name, Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any,
+			error,
+		) {
+			return strings.Repeat("x", size), nil
+		}}
 	}
 	d, err := sdk.New(ctx, sdk.Config{
 		Gateway: p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
@@ -234,8 +248,14 @@ func TestScenario48To50WhoTakesTheCall(t *testing.T) {
 	t.Cleanup(free)
 	for _, id := range []string{"a", "b"} {
 		p.join(t, options{id: id, max: 1, queue: 1, before: func(d *device) {
-			d.does(functions.Function{Name: "who", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.Marshal(d.id) }})
-			d.does(functions.Function{Name: "set", Effect: cmp.EffectWrite, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil }})
+			d.does(functions.Function{
+				Name: "who", Effect: cmp.EffectRead,
+				Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.Marshal(d.id) },
+			})
+			d.does(functions.Function{
+				Name: "set", Effect: cmp.EffectWrite,
+				Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil },
+			})
 			d.does(functions.Function{Name: "hold", Effect: cmp.EffectRead, Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
 				entered <- struct{}{}
 				<-release
@@ -303,7 +323,10 @@ func TestScenario51NothingRunsTwice(t *testing.T) {
 			panic("now")
 		}})
 	}})
-	inv := client.Invocation{Target: "device.function.invoke", Input: json.RawMessage(`{"function":"once"}`), Select: map[string]string{"node": "a"}, IdempotencyKey: "k1"}
+	inv := client.Invocation{
+		Target: "device.function.invoke", Input: json.RawMessage(`{"function":"once"}`),
+		Select: map[string]string{"node": "a"}, IdempotencyKey: "k1",
+	}
 	for range 3 {
 		var out client.Invoked
 		if err := p.admin.Invoke(t.Context(), inv, &out); err != nil || string(out.Result) != "1" {
@@ -381,7 +404,8 @@ func TestAGigabyteIsRefusedBeforeItIsTaken(t *testing.T) {
 	p.join(t, options{id: "a", token: token})
 	z := &zeros{left: 1 << 30}
 	status, body := p.put(t, token, "a", strings.Repeat("0", 64), z)
-	if status != http.StatusRequestEntityTooLarge && status != 0 || status != 0 && !strings.Contains(body, "too_large") || z.sent.Load() > cmp.MaxAsset+(32<<20) {
+	if status != http.StatusRequestEntityTooLarge && status != 0 || status != 0 && !strings.Contains(body, "too_large") ||
+		z.sent.Load() > cmp.MaxAsset+(32<<20) {
 		t.Errorf("%d %s after %d bytes", status, body, z.sent.Load())
 	}
 	sum := sha256.Sum256([]byte("other"))
@@ -417,7 +441,10 @@ func TestBroadcastAsksEveryNodeThatOnlyReads(t *testing.T) {
 				}
 				return json.Marshal(d.id)
 			}})
-			d.does(functions.Function{Name: "set", Effect: cmp.EffectWrite, Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil }})
+			d.does(functions.Function{
+				Name: "set", Effect: cmp.EffectWrite,
+				Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`1`), nil },
+			})
 		}})
 	}
 	_, out, err := p.balanced(t, "who", "broadcast")
@@ -426,7 +453,8 @@ func TestBroadcastAsksEveryNodeThatOnlyReads(t *testing.T) {
 		Result string
 		Error  *capability.Error
 	}
-	if err != nil || json.Unmarshal(out, &got) != nil || len(got) != 3 || got["a"].Result != "a" || !got["b"].OK || got["c"].OK || got["c"].Error.Reason != cmp.ReasonExecution {
+	if err != nil || json.Unmarshal(out, &got) != nil || len(got) != 3 || got["a"].Result != "a" || !got["b"].OK || got["c"].OK ||
+		got["c"].Error.Reason != cmp.ReasonExecution {
 		t.Errorf("%s %v", out, err)
 	}
 	if _, out, err := p.balanced(t, "set", "broadcast"); capability.CodeOf(err) != capability.CodeInvalidInput {

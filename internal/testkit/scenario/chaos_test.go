@@ -40,7 +40,10 @@ const leaseTTL = 2 * time.Second
 func newMayhem(t testing.TB, seed uint64, nodes int) *mayhem {
 	t.Helper()
 	m := &mayhem{t: t, random: rand.New(rand.NewPCG(seed, 0)), address: porttest.Address(t)}
-	m.env = []string{"JUNCTOR_GATEWAY_HEARTBEAT=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=" + leaseTTL.String(), "JUNCTOR_GATEWAY_GRACE=500ms"}
+	m.env = []string{
+		"JUNCTOR_GATEWAY_HEARTBEAT=500ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=" + leaseTTL.String(),
+		"JUNCTOR_GATEWAY_GRACE=500ms",
+	}
 	m.gateway = serve(t, t.TempDir(), m.address, m.env...)
 	t.Cleanup(func() {
 		if text := m.gateway.stderr.String(); t.Failed() {
@@ -54,7 +57,8 @@ func newMayhem(t testing.TB, seed uint64, nodes int) *mayhem {
 		action(t, home, "note", `line=$(cat); printf '%s\n' "$line" >> '`+m.logs[i]+`'; printf '`+m.id(i)+`'`)
 		m.nodes = append(m.nodes, m.join(i, home))
 		m.gateway.known(t, m.id(i))
-		if _, err := ask(t.Context(), m.gateway.admin, "device.skill.install", map[string]any{"skill_payload": pack("s", "note")}, m.id(i)); err != nil {
+		if _, err := ask(t.Context(), m.gateway.admin, "device.skill.install", map[string]any{"skill_payload": pack("s", "note")},
+			m.id(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +159,8 @@ func (m *mayhem) load(ctx context.Context, f *traffic, worker int) {
 			began := time.Now()
 			var out client.Invoked
 			err := c.Invoke(context.WithoutCancel(ctx), client.Invocation{
-				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": at}, IdempotencyKey: key, Timeout: callTimeout.String(),
+				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": at}, IdempotencyKey: key,
+				Timeout: callTimeout.String(),
 			}, &out)
 			f.count(m.t, what, key, err, time.Since(began), callTimeout+freezeDelay+2*time.Second)
 			if err == nil && !strings.Contains(string(out.Result), at) {
@@ -217,7 +222,8 @@ func rage(t *testing.T, seed uint64, nodes int, long time.Duration) {
 	var slowest time.Duration
 	for i := range m.nodes {
 		slowest += eventually(t, m.id(i)+" is back and answers", 40*time.Second, func() bool {
-			out, err := ask(t.Context(), m.gateway.admin, "device.function.invoke", map[string]any{"function": "user.note", "args": map[string]any{"what": fmt.Sprint("end-", i, time.Now().UnixNano())}}, m.id(i))
+			out, err := ask(t.Context(), m.gateway.admin, "device.function.invoke",
+				map[string]any{"function": "user.note", "args": map[string]any{"what": fmt.Sprint("end-", i, time.Now().UnixNano())}}, m.id(i))
 			return err == nil && strings.Contains(string(out), m.id(i))
 		})
 	}

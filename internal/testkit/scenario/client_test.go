@@ -18,21 +18,27 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	for _, id := range []string{"a", "b"} {
 		p.join(t, options{id: id, token: p.newToken(t, "node", "user:ann"), labels: []string{"user:ann", "room:" + id}, before: func(d *device) {
-			d.does(functions.Function{Name: "user.who", Effect: cmp.EffectRead, Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
-				return json.Marshal(map[string]any{"node": d.id, "kwargs": c.Args.Kwargs})
-			}})
-			d.does(functions.Function{Name: "user.count", Effect: cmp.EffectRead, Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
-				for i := range 1000 {
-					chunk, err := json.Marshal(i)
-					if err != nil {
-						return nil, err
+			d.does(functions.Function{
+				Name: "user.who", Effect: cmp.EffectRead,
+				Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+					return json.Marshal(map[string]any{"node": d.id, "kwargs": c.Args.Kwargs})
+				},
+			})
+			d.does(functions.Function{
+				Name: "user.count", Effect: cmp.EffectRead, Stream: true,
+				Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+					for i := range 1000 {
+						chunk, err := json.Marshal(i)
+						if err != nil {
+							return nil, err
+						}
+						if err := c.Emit(ctx, chunk); err != nil {
+							return nil, err
+						}
 					}
-					if err := c.Emit(ctx, chunk); err != nil {
-						return nil, err
-					}
-				}
-				return nil, nil
-			}})
+					return nil, nil
+				},
+			})
 		}})
 	}
 	ctx, c := t.Context(), p.admin
@@ -43,7 +49,8 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 	if n, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"room:b"}}); err != nil || n.ID != "b" {
 		t.Errorf("%+v %v", n, err)
 	}
-	if _, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"user:ann"}}); reason(err) != cmp.ReasonAmbiguous || !strings.Contains(err.Error(), "a, b") {
+	if _, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"user:ann"}}); reason(err) != cmp.ReasonAmbiguous ||
+		!strings.Contains(err.Error(), "a, b") {
 		t.Error(err)
 	}
 	if _, err := c.ResolveNode(ctx, client.NodeFilter{Labels: []string{"none"}}); reason(err) != cmp.ReasonNodeNotFound {
@@ -92,7 +99,8 @@ func TestTheClientsOperationsOnNodes(t *testing.T) {
 			t.Errorf("%s: %s %v", ref, out, err)
 		}
 	}
-	if _, err := skills.Run(ctx, "pack", "only", nil, client.RunOptions{}); capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "fr") || !strings.Contains(err.Error(), "zh-cn") {
+	if _, err := skills.Run(ctx, "pack", "only", nil, client.RunOptions{}); capability.CodeOf(err) != capability.CodeInvalidInput ||
+		!strings.Contains(err.Error(), "fr") || !strings.Contains(err.Error(), "zh-cn") {
 		t.Error(err)
 	}
 	if _, err := skills.Run(ctx, "pack", "only", nil, client.RunOptions{Language: "fr-ca", Node: "a"}); err != nil {

@@ -127,7 +127,8 @@ func newCluster(t testing.TB) *cluster {
 	for i := range 3 {
 		s := &natsServer{t: t, address: porttest.Address(t), file: filepath.Join(t.TempDir(), "server.conf")}
 		config := fmt.Sprintf("%s\nserver_name: s%d\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: %q, listen: %q, routes: [%s] }\n",
-			text, i, s.address, filepath.Join(filepath.Dir(s.file), "store"), routes[0], routes[i], `"nats://`+strings.Join(routes, `", "nats://`)+`"`)
+			text, i, s.address, filepath.Join(filepath.Dir(s.file), "store"), routes[0], routes[i],
+			`"nats://`+strings.Join(routes, `", "nats://`)+`"`)
 		if err := os.WriteFile(s.file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}

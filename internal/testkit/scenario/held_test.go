@@ -28,10 +28,13 @@ func TestACallIsHeldForANodeThatIsAway(t *testing.T) {
 	token := p.newToken(t, "node")
 	var ran atomic.Int64
 	offer := options{id: "a", token: token, before: func(d *device) {
-		d.does(functions.Function{Name: "note", Effect: cmp.EffectWrite, Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
-			ran.Add(1)
-			return json.Marshal(c.Args.Kwargs)
-		}})
+		d.does(functions.Function{
+			Name: "note", Effect: cmp.EffectWrite,
+			Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+				ran.Add(1)
+				return json.Marshal(c.Args.Kwargs)
+			},
+		})
 	}}
 	d := p.join(t, offer)
 	d.stop()

@@ -33,7 +33,8 @@ func action(t testing.TB, home, name, script string) {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{
-		name + ".sh": "#!/bin/sh\n" + script + "\n", name + ".sh.action.json": `{"name":"` + name + `","description":"does ` + name + `","output":"text"}`,
+		name + ".sh": "#!/bin/sh\n" + script + "\n", name + ".sh.action.json": `{"name":"` + name + `","description":"does ` + name +
+			`","output":"text"}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -131,11 +132,14 @@ func TestScenario35GatewayRestart(t *testing.T) {
 	running := make(chan struct{}, many)
 	for i := range many {
 		devices = append(devices, p.join(t, options{id: fmt.Sprintf("n%d", i), before: func(d *device) {
-			d.does(functions.Function{Name: "wait", Effect: cmp.EffectRead, Handle: func(ctx context.Context, _ functions.Call) (json.RawMessage, error) {
-				running <- struct{}{}
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}})
+			d.does(functions.Function{
+				Name: "wait", Effect: cmp.EffectRead,
+				Handle: func(ctx context.Context, _ functions.Call) (json.RawMessage, error) {
+					running <- struct{}{}
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			})
 		}}))
 	}
 	ended := make(chan error, 1)
@@ -200,7 +204,10 @@ func TestScenario36TheNewerServes(t *testing.T) {
 func TestScenario37AClockThatIsOff(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=200ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1s", "JUNCTOR_GATEWAY_GRACE=500ms")
-	d := p.join(t, options{id: "a", now: func() time.Time { return time.Now().Add(-time.Hour) }, before: func(d *device) { d.says("hello", "hi") }})
+	d := p.join(t, options{
+		id: "a", now: func() time.Time { return time.Now().Add(-time.Hour) },
+		before: func(d *device) { d.says("hello", "hi") },
+	})
 	beats := d.Status().Beats
 	eventually(t, "it beats for longer than its lease", 20*time.Second, func() bool { return d.Status().Beats > beats+8 })
 	if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 {
@@ -246,7 +253,10 @@ func TestScenario38Drain(t *testing.T) {
 func TestScenario39SomebodyElsesLabel(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "")
-	d := p.join(t, options{id: "a", token: p.newToken(t, "node", "user:alice", "site:lab"), labels: []string{"user:alice", "user:bob", "tenant:x", "gpu"}, before: func(d *device) { d.says("hello", "hi") }})
+	d := p.join(t, options{
+		id: "a", token: p.newToken(t, "node", "user:alice", "site:lab"),
+		labels: []string{"user:alice", "user:bob", "tenant:x", "gpu"}, before: func(d *device) { d.says("hello", "hi") },
+	})
 	if got := d.Status().RejectedLabels; !slices.Equal(got, []string{"tenant:x", "user:bob"}) {
 		t.Errorf(`got = %q, want []string{"tenant:x", "user:bob"}`, got)
 	}
@@ -261,7 +271,8 @@ func TestScenario39SomebodyElsesLabel(t *testing.T) {
 	if _, err := ask(t.Context(), bob, "fn.hello", map[string]any{}, "a"); err == nil || len(p.nodes(t, bob, "")) != 0 {
 		t.Errorf("bob: %v", err)
 	}
-	if err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/grants", map[string]any{"principal": "agent:local-agent", "module": "node.a", "action": "*", "scope": "global"}, nil); err != nil {
+	if err := p.admin.Do(t.Context(), http.MethodPost, "/api/v1/grants",
+		map[string]any{"principal": "agent:local-agent", "module": "node.a", "action": "*", "scope": "global"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := ask(t.Context(), bob, "fn.hello", map[string]any{}, "a"); err != nil || string(out) != `"hi"` {

@@ -59,7 +59,10 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	a, b := c.gateway(0), c.gateway(1)
 	d := whole(a, b).join(t, options{id: "a", before: func(d *device) { d.says("hello", "hi") }})
 	answers := func(p *plane, timeout string) error {
-		return p.admin.Invoke(t.Context(), client.Invocation{Target: "device.function.invoke", Input: []byte(`{"function":"hello"}`), Select: map[string]string{"node": "a"}, Timeout: timeout}, nil)
+		return p.admin.Invoke(t.Context(), client.Invocation{
+			Target: "device.function.invoke", Input: []byte(`{"function":"hello"}`),
+			Select: map[string]string{"node": "a"}, Timeout: timeout,
+		}, nil)
 	}
 	b.known(t, "a")
 	seen := b.watching(t)
@@ -68,7 +71,8 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	for i, s := range c.servers { // one after the other, as it is done to upgrade them
 		s.kill()
 		for name, p := range map[string]*plane{"A": a, "B": b} {
-			took := eventually(t, "calls are answered without server "+fmt.Sprint(i), electionTimeout, func() bool { return answers(p, "2s") == nil })
+			took := eventually(t, "calls are answered without server "+fmt.Sprint(i), electionTimeout,
+				func() bool { return answers(p, "2s") == nil })
 			t.Logf("without server %d calls to %s were answered after %s", i, name, took.Round(time.Millisecond))
 		}
 		s.run()
@@ -98,7 +102,8 @@ func TestTheBusOfTwoGatewaysComesAndGoes(t *testing.T) {
 	<-late.Joined()
 	joined := time.Now()
 	took := eventually(t, "the watch of B shows who joined after it", 10*time.Second, func() bool { return seen("late") })
-	t.Logf("who waited for the bus joined %s after it was up, and the watch of B showed it %s later; the first node joined %d times", joined.Sub(up).Round(time.Millisecond), took.Round(time.Millisecond), d.Status().Joins)
+	t.Logf("who waited for the bus joined %s after it was up, and the watch of B showed it %s later; the first node joined %d times",
+		joined.Sub(up).Round(time.Millisecond), took.Round(time.Millisecond), d.Status().Joins)
 }
 
 // sight is a line of a watch.

@@ -333,7 +333,10 @@ func (p *plane) device(t testing.TB, o options) *device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := skill.Config{Node: o.id, Functions: d.functions, Actions: d.actions, Store: store, Version: "test", Refresh: func(ctx context.Context) error { return d.Refresh(ctx) }}
+	cfg := skill.Config{
+		Node: o.id, Functions: d.functions, Actions: d.actions, Store: store, Version: "test",
+		Refresh: func(ctx context.Context) error { return d.Refresh(ctx) },
+	}
 	if o.host != nil {
 		o.host(&cfg)
 	}
@@ -389,9 +392,12 @@ func (d *device) does(f functions.Function) {
 // acts registers a device action that answers a text.
 func (d *device) acts(name, answer string) {
 	d.t.Helper()
-	err := d.actions.Register(deviceaction.Action{Name: name, Description: "does " + name, Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
-		return json.Marshal(answer)
-	}})
+	err := d.actions.Register(deviceaction.Action{
+		Name: name, Description: "does " + name,
+		Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+			return json.Marshal(answer)
+		},
+	})
 	if err != nil {
 		d.t.Fatal(err)
 	}

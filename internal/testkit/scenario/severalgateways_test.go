@@ -50,7 +50,8 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 			_, list := p.post(t, "/api/cmp/mcp", agent, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 			return strings.Contains(list, `"nodes":["at-a","at-b"]`)
 		})
-		if body := p.tool(t, agent, "device.function.invoke", `{"function":"hello","selector":{"node":"at-a"}}`); !strings.Contains(body, `hi`) || strings.Contains(body, `"error"`) {
+		if body := p.tool(t, agent, "device.function.invoke", `{"function":"hello","selector":{"node":"at-a"}}`); !strings.Contains(body,
+			`hi`) || strings.Contains(body, `"error"`) {
 			t.Errorf("the tool at %s: %s", name, body)
 		}
 		for id, says := range map[string]string{"at-a": `"hi"`, "at-b": `"hi from b"`} {
@@ -86,7 +87,10 @@ func TestTwoGatewaysAreOneWhole(t *testing.T) {
 	}
 	eventually(t, "its session at A ended", 10*time.Second, func() bool { return d.Status().Joins > 1 || d.Status().State != node.Connected })
 
-	eventually(t, "it is back", 20*time.Second, func() bool { return a.status(t, "at-a") == "connected" && b.status(t, "at-a") == "connected" })
+	eventually(t, "it is back", 20*time.Second, func() bool {
+		return a.status(t, "at-a") == "connected" &&
+			b.status(t, "at-a") == "connected"
+	})
 
 	// A token revoked at B ends what it let in at A and at B, and none of it comes back.
 	var list struct {
@@ -146,7 +150,8 @@ func TestLargeValuesReachTheOtherGateway(t *testing.T) {
 		}
 		t.Logf("10 MiB came to %s in %s", name, time.Since(began).Round(time.Millisecond))
 		began = time.Now()
-		if out, err := p.call(t, "a", "length", map[string]any{"text": strings.Repeat(name, 700<<10)}); err != nil || string(out) != fmt.Sprint(700<<10) {
+		if out, err := p.call(t, "a", "length", map[string]any{"text": strings.Repeat(name, 700<<10)}); err != nil ||
+			string(out) != fmt.Sprint(700<<10) {
 			t.Errorf("%s %v", out, err)
 		}
 		t.Logf("700 KiB went from %s in %s", name, time.Since(began).Round(time.Millisecond))
@@ -161,7 +166,10 @@ func TestADeviceWithADeadGatewayAmongItsOwn(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	cfg := sdk.Config{
 		Gateway: "http://" + porttest.Address(t) + "," + p.url, Token: secret.New(p.newToken(t, "node")), Dir: t.TempDir(), ID: "a",
-		Functions: []sdk.Function{{Name: "large", Effect: cmp.EffectRead, Handle: func(context.Context, sdk.Args) (any, error) { return large, nil }}},
+		Functions: []sdk.Function{{
+			Name: "large", Effect: cmp.EffectRead,
+			Handle: func(context.Context, sdk.Args) (any, error) { return large, nil },
+		}},
 	}
 	d := reach(t, cfg)
 	p.known(t, "a")
@@ -223,20 +231,23 @@ type ledger struct {
 }
 
 func (l *ledger) function() functions.Function {
-	return functions.Function{Name: "note", Effect: cmp.EffectWrite, Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
-		var what struct{ What string }
-		raw, err := json.Marshal(c.Args.Kwargs)
-		if err == nil {
-			err = json.Unmarshal(raw, &what)
-		}
-		if err != nil {
-			return nil, err
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.done[what.What]++
-		return json.Marshal(what.What)
-	}}
+	return functions.Function{
+		Name: "note", Effect: cmp.EffectWrite,
+		Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+			var what struct{ What string }
+			raw, err := json.Marshal(c.Args.Kwargs)
+			if err == nil {
+				err = json.Unmarshal(raw, &what)
+			}
+			if err != nil {
+				return nil, err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.done[what.What]++
+			return json.Marshal(what.What)
+		},
+	}
 }
 
 // traffic writes through gateways all the time; every other call has an idempotency
@@ -271,7 +282,8 @@ func (f *traffic) run(ctx context.Context, t testing.TB, worker int, who func() 
 			input, _ := json.Marshal(map[string]any{"function": "note", "args": map[string]any{"what": what}})
 			var out client.Invoked
 			err := all[(worker+i+try)%len(all)].Invoke(context.WithoutCancel(ctx), client.Invocation{
-				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, IdempotencyKey: key, Timeout: callTimeout.String(),
+				Target: "device.function.invoke", Input: input, Select: map[string]string{"node": "a"}, IdempotencyKey: key,
+				Timeout: callTimeout.String(),
 			}, &out)
 			took := time.Since(began)
 			f.count(t, what, key, err, took, callTimeout+2*time.Second)

@@ -39,21 +39,27 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 	const chunk = 32 << 10
 	p.join(t, options{id: "a", before: func(d *device) {
 		d.says("hello", "hi")
-		d.does(functions.Function{Name: "endless", Effect: cmp.EffectRead, Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
-			defer close(ended)
-			value, err := json.Marshal(strings.Repeat("x", chunk))
-			for err == nil {
-				if err = c.Emit(ctx, value); err == nil {
-					sent.Add(1)
+		d.does(functions.Function{
+			Name: "endless", Effect: cmp.EffectRead, Stream: true,
+			Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+				defer close(ended)
+				value, err := json.Marshal(strings.Repeat("x", chunk))
+				for err == nil {
+					if err = c.Emit(ctx, value); err == nil {
+						sent.Add(1)
+					}
 				}
-			}
-			return nil, err
-		}})
+				return nil, err
+			},
+		})
 	}})
 	before := p.resident()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	inv := client.Invocation{Target: "device.function.invoke", Input: json.RawMessage(`{"function":"endless"}`), Select: map[string]string{"node": "a"}, Stream: true}
+	inv := client.Invocation{
+		Target: "device.function.invoke", Input: json.RawMessage(`{"function":"endless"}`),
+		Select: map[string]string{"node": "a"}, Stream: true,
+	}
 	read := 0
 	began := time.Now()
 	for _, err := range p.admin.Lines(ctx, http.MethodPost, "/api/v1/invocations", inv) {
@@ -70,7 +76,8 @@ func TestASlowReaderSlowsItsOwnStreamAlone(t *testing.T) {
 		}
 	}
 	ahead := (sent.Load() - int64(read)) * chunk
-	t.Logf("%d chunks were read and %d sent: %d KiB ahead; the gateway has %d MiB, %d before", read, sent.Load(), ahead>>10, p.resident()>>20, before>>20)
+	t.Logf("%d chunks were read and %d sent: %d KiB ahead; the gateway has %d MiB, %d before", read, sent.Load(), ahead>>10, p.resident()>>20,
+		before>>20)
 	if read < 10 || ahead > 32<<20 {
 		t.Errorf("%d chunks were read, and the device is %d bytes ahead of its reader", read, ahead)
 	}
@@ -91,12 +98,16 @@ func TestAClockThatJumpsChangesNothing(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=200ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1s", "JUNCTOR_GATEWAY_GRACE=500ms")
 	var jump atomic.Int64
-	d := p.join(t, options{id: "a", now: func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, before: func(d *device) { d.says("hello", "hi") }})
+	d := p.join(t, options{
+		id: "a", now: func() time.Time { return time.Now().Add(time.Duration(jump.Load())) },
+		before: func(d *device) { d.says("hello", "hi") },
+	})
 	for _, by := range []time.Duration{2 * time.Hour, -3 * time.Hour, 24 * time.Hour, 0} {
 		jump.Store(int64(by))
 		beats := d.Status().Beats
 		eventually(t, "it beats for longer than its lease", 20*time.Second, func() bool { return d.Status().Beats > beats+6 })
-		if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 || p.status(t, "a") != "connected" {
+		if out, err := p.call(t, "a", "hello", nil); err != nil || string(out) != `"hi"` || d.Status().Joins != 1 ||
+			p.status(t, "a") != "connected" {
 			t.Errorf("after a jump by %s: %s %v %+v", by, out, err, d.Status())
 		}
 	}

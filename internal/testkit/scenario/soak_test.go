@@ -31,7 +31,8 @@ func (f *figures) say(t *testing.T, what string, most time.Duration) {
 	defer f.mu.Unlock()
 	slices.Sort(f.times)
 	n := len(f.times)
-	t.Logf("%s: %d times, p50 %s, worst %s (bound %s)", what, n, f.times[n/2].Round(time.Millisecond), f.times[n-1].Round(time.Millisecond), most)
+	t.Logf("%s: %d times, p50 %s, worst %s (bound %s)", what, n, f.times[n/2].Round(time.Millisecond), f.times[n-1].Round(time.Millisecond),
+		most)
 	if f.times[n-1] > most {
 		t.Errorf("%s took %s, more than %s", what, f.times[n-1], most)
 	}

@@ -92,7 +92,8 @@ func TestScenario53InstallThroughEverySurface(t *testing.T) {
 				_, list := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.modules.list","params":{}}`)
 				return strings.Contains(list, `"id":"node.`+node+`"`)
 			})
-			_, body := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.action.invoke","params":{"moduleId":"node.`+node+`","action":"device.install_remote_skill","content":{"skill_payload":`+skillOf("s")+`}}}`)
+			_, body := p.post(t, "/v1/capabilities/invoke", admin, `{"method":"plugin.action.invoke","params":{"moduleId":"node.`+node+
+				`","action":"device.install_remote_skill","content":{"skill_payload":`+skillOf("s")+`}}}`)
 			return body
 		},
 		"mcp": func(node string) string {
@@ -189,17 +190,23 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 	p := serve(t, t.TempDir(), "")
 	p.join(t, options{id: "a", before: func(d *device) {
 		d.says("hello", "hi")
-		d.does(functions.Function{Name: "add", Effect: cmp.EffectRead, Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
-			return json.Marshal(map[string]any{"args": c.Args.Args, "kwargs": c.Args.Kwargs})
-		}})
-		d.does(functions.Function{Name: "count", Effect: cmp.EffectRead, Stream: true, Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
-			for _, v := range []string{"1", "2"} {
-				if err := c.Emit(ctx, json.RawMessage(v)); err != nil {
-					return nil, err
+		d.does(functions.Function{
+			Name: "add", Effect: cmp.EffectRead,
+			Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+				return json.Marshal(map[string]any{"args": c.Args.Args, "kwargs": c.Args.Kwargs})
+			},
+		})
+		d.does(functions.Function{
+			Name: "count", Effect: cmp.EffectRead, Stream: true,
+			Handle: func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
+				for _, v := range []string{"1", "2"} {
+					if err := c.Emit(ctx, json.RawMessage(v)); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return nil, nil
-		}})
+				return nil, nil
+			},
+		})
 	}})
 	admin := p.file(t, "admin.token")
 	for _, tt := range []struct {
@@ -207,14 +214,33 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 		status           int
 	}{
 		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"result":{"pong":true}}`, 200},
-		{"mcp", `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"hello","node_id":"a"}}`, `{"jsonrpc":"2.0","id":"x","result":{"content":[{"text":"hi","type":"text"}]}}`, 200},
+		{
+			"mcp", `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"hello","node_id":"a"}}`,
+			`{"jsonrpc":"2.0","id":"x","result":{"content":[{"text":"hi","type":"text"}]}}`, 200,
+		},
 		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"mcp.tools/call","params":{"tool":"add","load_balancing":true,"arguments":{"args":[1],"kwargs":{"b":2}}}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"json":{"args":[1],"kwargs":{"b":2}},"type":"json"}]}}`, 200},
-		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","node_id":"a","stream":true}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"json":{"chunkCount":2,"chunks":[1,2],"mode":"stream"},"type":"json"}]}}`, 200},
-		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","node_id":"a"}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"json":[1,2],"type":"json"}]}}`, 200},
-		{"a2a", `{"jsonrpc":"2.0","id":7,"method":"tasks/send","params":{"task":{"id":"t1","function":"hello","target_node":"a"}}}`, `{"jsonrpc":"2.0","id":7,"result":{"task":{"id":"t1","output":"hi","status":"completed"}}}`, 200},
-		{"a2a", `{"jsonrpc":"2.0","id":7,"method":"task.execute","params":{"name":"count","node_id":"a","stream":true}}`, `{"jsonrpc":"2.0","id":7,"result":{"task":{"id":7,"output":{"chunkCount":2,"chunks":[1,2],"mode":"stream"},"status":"completed"}}}`, 200},
+		{
+			"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","node_id":"a","stream":true}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"json":{"chunkCount":2,"chunks":[1,2],"mode":"stream"},"type":"json"}]}}`, 200,
+		},
+		{
+			"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","node_id":"a"}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"json":[1,2],"type":"json"}]}}`, 200,
+		},
+		{
+			"a2a", `{"jsonrpc":"2.0","id":7,"method":"tasks/send","params":{"task":{"id":"t1","function":"hello","target_node":"a"}}}`,
+			`{"jsonrpc":"2.0","id":7,"result":{"task":{"id":"t1","output":"hi","status":"completed"}}}`, 200,
+		},
+		{
+			"a2a", `{"jsonrpc":"2.0","id":7,"method":"task.execute","params":{"name":"count","node_id":"a","stream":true}}`,
+			`{"jsonrpc":"2.0","id":7,"result":{"task":{"id":7,"output":{"chunkCount":2,"chunks":[1,2],"mode":"stream"},"status":"completed"}}}`,
+			200,
+		},
 		{"mcp", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"hello","node_id":"a"}}`, ``, 204},
-		{"mcp", `[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `[{"jsonrpc":"2.0","id":1,"result":{"pong":true}}]`, 200},
+		{
+			"mcp", `[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"}]`,
+			`[{"jsonrpc":"2.0","id":1,"result":{"pong":true}}]`, 200,
+		},
 		{"mcp", `[{"jsonrpc":"2.0","method":"ping"}]`, ``, 204},
 	} {
 		status, body := p.post(t, "/api/cmp/"+tt.path, admin, tt.body)
@@ -234,19 +260,30 @@ func TestScenario55OldJSONRPC(t *testing.T) {
 		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, `"code":-32600`},
 		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"nothing"}`, `"code":-32601`},
 		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, `"code":-32602`},
-		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","node_id":"a","arguments":{"__args__":3}}}`, `"code":-32602`},
-		{"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing","node_id":"a"}}`, `"error_type":"FunctionNotFoundError"`},
+		{
+			"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","node_id":"a","arguments":{"__args__":3}}}`,
+			`"code":-32602`,
+		},
+		{
+			"mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing","node_id":"a"}}`,
+			`"error_type":"FunctionNotFoundError"`,
+		},
 		{"a2a", `{"jsonrpc":"2.0","id":1,"method":"task.execute","params":{"task":4}}`, `"code":-32602`},
 		{"a2a", `{"jsonrpc":"2.0","id":1,"method":"task.execute","params":{"name":"nothing"}}`, `"code":-32000`},
 	} {
-		if status, body := p.post(t, "/api/cmp/"+tt.path, admin, tt.body); status != 200 || !strings.Contains(body, tt.code) || !strings.Contains(body, `"protocol":"`+tt.path+`"`) {
+		if status, body := p.post(t, "/api/cmp/"+tt.path, admin, tt.body); status != 200 || !strings.Contains(body, tt.code) ||
+			!strings.Contains(body, `"protocol":"`+tt.path+`"`) {
 			t.Errorf("%s: %d %s", tt.body, status, body)
 		}
 	}
-	if _, body := p.post(t, "/api/cmp/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `{"annotations":{"nodes":["a"],"tags":[]},"description":"EasyRemote distributed function","inputSchema":`) || !strings.Contains(body, cmp.InstallSkill) {
+	if _, body := p.post(t, "/api/cmp/mcp", admin, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body,
+		`{"annotations":{"nodes":["a"],"tags":[]},"description":"EasyRemote distributed function","inputSchema":`) ||
+		!strings.Contains(body, cmp.InstallSkill) {
 		t.Errorf("tools = %q, want the function of node a and the tool that installs skills", body)
 	}
-	if _, body := p.post(t, "/api/cmp/a2a", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`); !strings.Contains(body, `"protocol":"a2a"`) || strings.Contains(body, cmp.InstallSkill) {
+	if _, body := p.post(t, "/api/cmp/a2a", p.file(t, "agent.token"),
+		`{"jsonrpc":"2.0","id":1,"method":"agent/capabilities"}`); !strings.Contains(body, `"protocol":"a2a"`) ||
+		strings.Contains(body, cmp.InstallSkill) {
 		t.Errorf("p.post: body = %q, want it to contain \"\\\"protocol\\\":\\\"a2a\\\"\" and it not to contain cmp.InstallSkill", body)
 	}
 }
@@ -255,7 +292,8 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "")
 	d := p.join(t, options{id: "a", before: func(d *device) { d.acts("cam", "photo") }})
-	if out, err := ask(t.Context(), p.agent, "device.status.get", map[string]any{}, "a"); err != nil || !strings.Contains(string(out), `"allow_transferred_code":false`) {
+	if out, err := ask(t.Context(), p.agent, "device.status.get", map[string]any{}, "a"); err != nil ||
+		!strings.Contains(string(out), `"allow_transferred_code":false`) {
 		t.Errorf("%s %v", out, err)
 	}
 	install := func() error {
@@ -263,7 +301,8 @@ func TestScenario56AnAgentReadsAndCannotInstall(t *testing.T) {
 		return err
 	}
 	for what, err := range map[string]error{"install": install(), "by the generic door": func() error {
-		_, err := ask(t.Context(), p.agent, "device.function.invoke", map[string]any{"function": cmp.InstallSkill, "args": map[string]any{"skill_payload": pack("s", "cam")}}, "a")
+		_, err := ask(t.Context(), p.agent, "device.function.invoke",
+			map[string]any{"function": cmp.InstallSkill, "args": map[string]any{"skill_payload": pack("s", "cam")}}, "a")
 		return err
 	}()} {
 		if err == nil || len(d.host.Installed()) != 0 {
@@ -325,7 +364,8 @@ func TestScenario18And54TheListOfToolsFollowsInstallAndUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A new request finds it at once; a client that keeps its list is told to.
-	if _, body := p.post(t, "/api/cmp/mcp", p.file(t, "agent.token"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `"user.cam"`) {
+	if _, body := p.post(t, "/api/cmp/mcp", p.file(t, "agent.token"),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(body, `"user.cam"`) {
 		t.Errorf("p.post: body = %q, want it to contain \"\\\"user.cam\\\"\"", body)
 	}
 	await("install")
@@ -384,11 +424,15 @@ func TestANodeCallsUpward(t *testing.T) {
 	if reply, err := caller.Call(t.Context(), wire.Upward{Action: "fn.secret"}); capability.CodeOf(err) != capability.CodeUnknownCapability {
 		t.Errorf("what it may not know of: %+v %v", reply, err)
 	}
-	if reply, err := caller.Call(t.Context(), wire.Upward{Action: "device.skill.install", Select: "node=greeter", Input: json.RawMessage(`{"skill_payload":{}}`)}); err == nil {
+	if reply, err := caller.Call(t.Context(), wire.Upward{
+		Action: "device.skill.install", Select: "node=greeter",
+		Input: json.RawMessage(`{"skill_payload":{}}`),
+	}); err == nil {
 		t.Errorf("%+v", reply)
 	}
 	for _, r := range p.audit(t, "limit=50") {
-		if r.Event == "capability_executed" && r.Metadata.Function == "greet" && (r.Metadata.Surface != "node" || !strings.HasPrefix(r.User, "node:")) {
+		if r.Event == "capability_executed" && r.Metadata.Function == "greet" &&
+			(r.Metadata.Surface != "node" || !strings.HasPrefix(r.User, "node:")) {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -243,7 +243,8 @@ func TestCallsOverAWireThatLosesPackets(t *testing.T) {
 			t.Errorf("a stream at a loss of %d of a thousand: %d %v", loss, len(list), err)
 		}
 		slices.Sort(times.times)
-		t.Logf("%d of 1000 frames lost: %d calls, %d failed, p50 %s, p99 %s; the node joined %d times; the stream: %v", loss, workers*each, failed.Load(),
+		t.Logf("%d of 1000 frames lost: %d calls, %d failed, p50 %s, p99 %s; the node joined %d times; the stream: %v", loss, workers*each,
+			failed.Load(),
 			times.times[workers*each/2].Round(time.Millisecond), times.times[workers*each*99/100].Round(time.Millisecond), d.Status().Joins, err)
 		if f := failed.Load(); loss == 0 && f > 0 || f > workers*each/10 {
 			t.Errorf("%d calls failed", f)
@@ -257,7 +258,8 @@ func TestCallsOverAWireThatLosesPackets(t *testing.T) {
 func TestAPartitionAndItsEnd(t *testing.T) {
 	t.Parallel()
 	e := newEther(t)
-	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=300ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1500ms", "JUNCTOR_GATEWAY_GRACE=300ms")
+	p := serve(t, t.TempDir(), "", "JUNCTOR_GATEWAY_HEARTBEAT=300ms", "JUNCTOR_GATEWAY_HEARTBEAT_TIMEOUT=1500ms",
+		"JUNCTOR_GATEWAY_GRACE=300ms")
 	over := *p
 	over.url = "http://" + e.tunnel(strings.TrimPrefix(p.url, "http://"))
 	l := &ledger{done: make(map[string]int)}
@@ -278,7 +280,8 @@ func TestAPartitionAndItsEnd(t *testing.T) {
 		if err := <-during; err == nil || reason(err) != cmp.ReasonNodeLost {
 			t.Errorf("a call into the partition: %v", err)
 		}
-		t.Logf("cut: unlisted after %s, the call under way ended after %s", gone.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		t.Logf("cut: unlisted after %s, the call under way ended after %s", gone.Round(time.Millisecond),
+			time.Since(began).Round(time.Millisecond))
 		if round == 1 { // long enough for the node to notice too, and to try in vain
 			<-time.After(15 * time.Second)
 		}

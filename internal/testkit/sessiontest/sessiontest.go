@@ -205,11 +205,20 @@ func sessionsEnd(t *testing.T, r *rig) {
 }
 
 func refused(t *testing.T, r *rig) {
-	for _, o := range []session.Owner{{}, {Principal: "p"}, {Session: "s"}, alice("a b"), alice("é"), alice(strings.Repeat("a", 129)), {Principal: strings.Repeat("p", 257), Session: "s"}} {
+	for _, o := range []session.Owner{
+		{},
+		{Principal: "p"},
+		{Session: "s"},
+		alice("a b"), alice("é"), alice(strings.Repeat("a", 129)),
+		{Principal: strings.Repeat("p", 257), Session: "s"},
+	} {
 		if _, err := r.messages.Append(t.Context(), o, session.RoleUser, "x", nil); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("r.messages.Append: capability.CodeOf(err) = %q, want capability.CodeInvalidInput; o = %+v", capability.CodeOf(err), o)
 		}
-		if err := r.results.Save(t.Context(), o, session.Result{Extension: "a.a", Text: "x"}); capability.CodeOf(err) != capability.CodeInvalidInput {
+		if err := r.results.Save(t.Context(), o, session.Result{
+			Extension: "a.a",
+			Text:      "x",
+		}); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("capability.CodeOf(err) = %q, want capability.CodeInvalidInput; o = %+v", capability.CodeOf(err), o)
 		}
 	}
@@ -265,7 +274,8 @@ func ownFirst(t *testing.T, r *rig) {
 	same(t, r.last(alice("s"), session.Reader{Extension: "a.a", Any: true}), "of a")
 	same(t, r.last(alice("s"), session.Reader{Extension: "c.c", Any: true}), "of b")
 	same(t, r.last(alice("s"), session.Reader{Any: true}), "of b")
-	same(t, r.last(alice("s"), session.Reader{Extension: "c.c"}), "none: the last result belongs to another extension, and reading it needs the permission session.read")
+	same(t, r.last(alice("s"), session.Reader{Extension: "c.c"}),
+		"none: the last result belongs to another extension, and reading it needs the permission session.read")
 	r.save(alice("s"), "a.a", "of a again")
 	same(t, r.last(alice("s"), session.Reader{Any: true}), "of a again")
 }
@@ -274,7 +284,8 @@ func resultsAreBounded(t *testing.T, r *rig) {
 	r.save(alice("s"), "a.a", "my password is hunter2"+strings.Repeat("é", 1500)+"\xff")
 	got, err := r.results.Last(t.Context(), alice("s"), session.Reader{Any: true})
 	r.ok(err)
-	if len(got.Text) > 2000 || !got.Truncated || strings.Contains(got.Text, "hunter2") || strings.ToValidUTF8(got.Text, "") != got.Text || !strings.Contains(got.Text, "[redacted]") {
+	if len(got.Text) > 2000 || !got.Truncated || strings.Contains(got.Text, "hunter2") || strings.ToValidUTF8(got.Text, "") != got.Text ||
+		!strings.Contains(got.Text, "[redacted]") {
 		t.Fatalf("len(got.Text) = %d, truncated = %v, text begins %q; want at most 2000 bytes of valid text, truncated and redacted",
 			len(got.Text), got.Truncated, got.Text[:min(40, len(got.Text))])
 	}
@@ -292,7 +303,10 @@ func resultsAreBounded(t *testing.T, r *rig) {
 	stats, err := r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats.Entries, 0)
-	if err := r.results.Save(t.Context(), alice("s"), session.Result{Text: "x", Extension: "no id"}); capability.CodeOf(err) != capability.CodeInvalidInput {
+	if err := r.results.Save(t.Context(), alice("s"), session.Result{
+		Text:      "x",
+		Extension: "no id",
+	}); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Fatal(err)
 	}
 }
@@ -314,7 +328,8 @@ func leastRecentlyUsed(t *testing.T, r *rig) {
 	stats, err := r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats, session.Stats{Entries: 3, Bytes: 4500, TTL: 24, Max: 2000})
-	r.ok(r.store.PutResult(t.Context(), alice("e"), session.Result{Extension: "a.a", Text: "alone", Saved: r.now}, session.ResultBounds{Bytes: 2, Entries: 2}))
+	r.ok(r.store.PutResult(t.Context(), alice("e"), session.Result{Extension: "a.a", Text: "alone", Saved: r.now},
+		session.ResultBounds{Bytes: 2, Entries: 2}))
 	stats, err = r.results.Stats(t.Context())
 	r.ok(err)
 	same(t, stats.Entries, 1)

@@ -14,7 +14,11 @@ func nodesClaimed(t *testing.T, s Stores) {
 		ok(t, err)
 		same(t, got, a)
 	}
-	for _, other := range []admission.Node{{ID: "a", Key: "UB", Token: "tok_1"}, {ID: "a", Token: "tok_2"}, {ID: "b", Key: "UA", Token: "tok_2"}} {
+	for _, other := range []admission.Node{
+		{ID: "a", Key: "UB", Token: "tok_1"},
+		{ID: "a", Token: "tok_2"},
+		{ID: "b", Key: "UA", Token: "tok_2"},
+	} {
 		got, err := s.Nodes.ClaimNode(t.Context(), other)
 		ok(t, err)
 		same(t, got, a)

@@ -73,7 +73,8 @@ func outcomeRepeated(t *testing.T, s Stores) {
 	bad.Error = capability.Errorf(capability.CodeFailed, "", "no such file").With("exit_status", "look")
 	ok(t, s.Outcomes.FinishOutcome(t.Context(), bad))
 	got, _ = begin(t, s, outcome("bad", day(0)), 100)
-	if got.Error == nil || got.Error.Code != capability.CodeFailed || got.Error.Reason != "exit_status" || got.Error.Message != "no such file" || got.Result != nil {
+	if got.Error == nil || got.Error.Code != capability.CodeFailed || got.Error.Reason != "exit_status" ||
+		got.Error.Message != "no such file" || got.Result != nil {
 		t.Fatalf("%+v", got)
 	}
 	code(t, s.Outcomes.FinishOutcome(t.Context(), outcome("never", day(0))), capability.CodeNotFound)
@@ -116,7 +117,8 @@ func indexFinds(t *testing.T, s Stores) {
 	for i := range 40 {
 		e := audit.Entry{
 			Seq: uint64(i + 1), Segment: 1, Offset: int64(100 * i), Length: 99, Time: day(i), Level: audit.Info, Event: audit.CapabilityExecuted,
-			Extension: fmt.Sprint("ext", i%3), Action: "fs.list", Capability: "c", Session: fmt.Sprint("s", i%4), User: "agent:a", Run: fmt.Sprint("run", i), Success: &yes,
+			Extension: fmt.Sprint("ext", i%3), Action: "fs.list", Capability: "c", Session: fmt.Sprint("s", i%4), User: "agent:a",
+			Run: fmt.Sprint("run", i), Success: &yes,
 		}
 		switch i % 5 {
 		case 1:

@@ -16,7 +16,10 @@ func token(id, name string) policy.Token {
 func tokensComeBack(t *testing.T, s Stores) {
 	full := token("tok_2", "two")
 	full.Labels, full.View, full.Expires, full.Created = []string{"home", `od"d`}, "coding", day(9), day(1)
-	full.OnBehalfOf = &policy.Delegation{Token: "tok_0", By: capability.Principal{ID: "agent:oidc/x", Role: capability.RoleAgent, Labels: []string{"home"}, Scoped: true, Most: capability.EffectRead}}
+	full.OnBehalfOf = &policy.Delegation{Token: "tok_0", By: capability.Principal{
+		ID: "agent:oidc/x", Role: capability.RoleAgent,
+		Labels: []string{"home"}, Scoped: true, Most: capability.EffectRead,
+	}}
 	ok(t, s.Policy.CreateToken(t.Context(), full))
 	ok(t, s.Policy.CreateToken(t.Context(), token("tok_1", "one")))
 	gone, err := s.Policy.RevokeToken(t.Context(), "two", day(2))

@@ -73,7 +73,8 @@ func (e *executor) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.
 			}
 		default:
 			say(a2a.TaskStateWorking, "half way")
-			yield(a2a.NewArtifactEvent(x, a2a.NewDataPart(map[string]any{"big": int64(9007199254740993)}), a2a.NewTextPart("done"), a2a.NewFileURLPart("https://example.com/x", "text/plain")), nil)
+			yield(a2a.NewArtifactEvent(x, a2a.NewDataPart(map[string]any{"big": int64(9007199254740993)}), a2a.NewTextPart("done"),
+				a2a.NewFileURLPart("https://example.com/x", "text/plain")), nil)
 			yield(a2a.NewStatusUpdateEvent(x, a2a.TaskStateCompleted, nil), nil)
 		}
 	}
@@ -94,8 +95,11 @@ func remote(t *testing.T, change func(*a2a.AgentCard), tune func(*provider.Confi
 	server := httptest.NewServer(mux)
 	card := &a2a.AgentCard{
 		Name: "remote", Version: "1", Description: "an agent", Capabilities: a2a.AgentCapabilities{Streaming: true},
-		SupportedInterfaces: []*a2a.AgentInterface{{URL: server.URL + "/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: "1.0"}},
-		Skills:              []a2a.AgentSkill{{ID: "do it", Name: "Do it", Description: "does it", Tags: []string{"x"}}, {ID: ""}},
+		SupportedInterfaces: []*a2a.AgentInterface{{
+			URL: server.URL + "/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC,
+			ProtocolVersion: "1.0",
+		}},
+		Skills: []a2a.AgentSkill{{ID: "do it", Name: "Do it", Description: "does it", Tags: []string{"x"}}, {ID: ""}},
 	}
 	for _, i := range card.SupportedInterfaces {
 		i.Tenant = "t1"
@@ -177,7 +181,8 @@ func TestSkillsAreCalled(t *testing.T) {
 				Title       string `json:"title"`
 				Description string `json:"description"`
 			}
-			if err := jsonx.Unmarshal(d, &tool); err != nil || tool.Name != "agent_far_do_it" || tool.Title != "Do it" || tool.Description != "does it" {
+			if err := jsonx.Unmarshal(d, &tool); err != nil || tool.Name != "agent_far_do_it" || tool.Title != "Do it" ||
+				tool.Description != "does it" {
 				t.Errorf("%s %v", d, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -188,7 +193,8 @@ func TestSkillsAreCalled(t *testing.T) {
 			kept := ""
 			r.Keep = func(id string) { kept += id }
 			res, id, err := a.Call(ctx, r)
-			if err != nil || !strings.Contains(string(res), `"structuredContent":{"big":9007199254740993}`) || !strings.Contains(string(res), `{"text":"done","type":"text"}`) || id == "" || kept != id {
+			if err != nil || !strings.Contains(string(res), `"structuredContent":{"big":9007199254740993}`) ||
+				!strings.Contains(string(res), `{"text":"done","type":"text"}`) || id == "" || kept != id {
 				t.Errorf("%s %q %q %v", res, id, kept, err)
 			}
 			if !strings.Contains(name, "asking") && strings.Join(progress, " ") != "half way" {
@@ -202,7 +208,8 @@ func TestSkillsAreCalled(t *testing.T) {
 			if err != nil || !strings.Contains(string(res), `"text":"the disk is full"`) || !strings.Contains(string(res), `"isError":true`) {
 				t.Errorf("%s %v", res, err)
 			}
-			if _, _, err = a.Call(ctx, request(d, "auth")); capability.CodeOf(err) != capability.CodeConsentRequired || capability.AsError(err).Reason != provider.ReasonAuthRequired {
+			if _, _, err = a.Call(ctx, request(d, "auth")); capability.CodeOf(err) != capability.CodeConsentRequired ||
+				capability.AsError(err).Reason != provider.ReasonAuthRequired {
 				t.Error(err)
 			}
 			e.mu.Lock()
@@ -232,12 +239,14 @@ func TestQuestionsReachTheCaller(t *testing.T) {
 		if asked.Method != "elicitation/create" || !strings.Contains(string(asked.Params), "which one?") {
 			t.Errorf("%+v", asked)
 		}
-		if want != "" && (err != nil || !strings.Contains(string(res), want)) || want == "" && (err == nil || capability.AsError(err).Reason != "declined") {
+		if want != "" && (err != nil || !strings.Contains(string(res), want)) || want == "" &&
+			(err == nil || capability.AsError(err).Reason != "declined") {
 			t.Errorf("%s: %s %v", answer, res, err)
 		}
 	}
 	a, _ := remote(t, nil, nil)
-	if _, _, err := a.Call(t.Context(), request(connected(t, a), "ask")); capability.AsError(err).Reason != capability.ReasonInputRequired || capability.CodeOf(err) != capability.CodeFailed {
+	if _, _, err := a.Call(t.Context(), request(connected(t, a), "ask")); capability.AsError(err).Reason != capability.ReasonInputRequired ||
+		capability.CodeOf(err) != capability.CodeFailed {
 		t.Error(err)
 	}
 }
@@ -389,7 +398,8 @@ func TestTheCardIsAskedForAnew(t *testing.T) {
 			return
 		}
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`{"name":"x","supportedInterfaces":[{"url":"http://` + r.Host + `/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"skills":[{"id":"a"}]}`))
+		_, _ = w.Write([]byte(`{"name":"x","supportedInterfaces":[{"url":"http://` + r.Host +
+			`/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"skills":[{"id":"a"}]}`))
 	}))
 	defer server.Close()
 	lost := make(chan error, 4)
@@ -404,7 +414,8 @@ func TestTheCardIsAskedForAnew(t *testing.T) {
 	}
 	for range 3 { // the first is that of Connect
 		var more provider.Card
-		if more, err = a.Card(t.Context()); err != nil || len(more.Definitions) != 1 || string(more.Definitions[0]) != string(card.Definitions[0]) || more.TTL != 90*time.Second {
+		if more, err = a.Card(t.Context()); err != nil || len(more.Definitions) != 1 ||
+			string(more.Definitions[0]) != string(card.Definitions[0]) || more.TTL != 90*time.Second {
 			t.Errorf("%+v %v", more, err)
 		}
 	}
@@ -468,12 +479,18 @@ func TestSignaturesOfCards(t *testing.T) {
 		}
 		text, _ := jws.DetachedCompactSerialize()
 		protected, signature, _ := strings.Cut(text, "..")
-		card["signatures"] = []any{map[string]any{"protected": "e30", "signature": "AA"}, map[string]any{"protected": protected, "signature": signature}}
+		card["signatures"] = []any{
+			map[string]any{"protected": "e30", "signature": "AA"},
+			map[string]any{"protected": protected, "signature": signature},
+		}
 		if alter != nil {
 			alter(card)
 		}
 		mux.HandleFunc("/card", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(card) })
-		a, err := provider.New(provider.Config{Name: "x", Card: server.URL + "/card", Local: true, Keys: [][]byte{public(other, "o"), public(key, "k")}})
+		a, err := provider.New(provider.Config{
+			Name: "x", Card: server.URL + "/card", Local: true,
+			Keys: [][]byte{public(other, "o"), public(key, "k")},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -506,7 +523,10 @@ func TestSignaturesOfCards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{string(private), `{"kty":"oct","k":"AAAA"}`, `{}`, `x`} {
-		if _, err := provider.New(provider.Config{Name: "x", Card: "http://127.0.0.1:1/card", Local: true, Keys: [][]byte{[]byte(bad)}}); capability.CodeOf(err) != capability.CodeInvalidInput {
+		if _, err := provider.New(provider.Config{
+			Name: "x", Card: "http://127.0.0.1:1/card", Local: true,
+			Keys: [][]byte{[]byte(bad)},
+		}); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -519,7 +539,8 @@ func TestOlderAgents(t *testing.T) {
 	var said []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			_, _ = w.Write([]byte(`{"name":"old","protocolVersion":"0.3.0","url":"http://` + r.Host + `/","capabilities":{"streaming":true},"skills":[{"id":"a"}]}`))
+			_, _ = w.Write([]byte(`{"name":"old","protocolVersion":"0.3.0","url":"http://` + r.Host +
+				`/","capabilities":{"streaming":true},"skills":[{"id":"a"}]}`))
 			return
 		}
 		var in struct {
@@ -559,19 +580,24 @@ func TestOlderAgents(t *testing.T) {
 	if err != nil || card.Protocol != "0.3" {
 		t.Fatalf("%+v %v", card, err)
 	}
-	r := provider.Request{Definition: card.Definitions[0], Arguments: json.RawMessage(`{"message":"go","data":{"n":9007199254740993},"files":[{"bytes":"AA==","name":"f"}]}`)}
+	r := provider.Request{Definition: card.Definitions[0], Arguments: json.RawMessage(
+		`{"message":"go","data":{"n":9007199254740993},"files":[{"bytes":"AA==","name":"f"}]}`)}
 	r.Ask = func(context.Context, capability.Question) (json.RawMessage, error) {
 		return json.RawMessage(`{"action":"accept","content":{"answer":"there"}}`), nil
 	}
 	res, id, err := a.Call(t.Context(), r)
-	if err != nil || id != "t" || !strings.Contains(string(res), `{"text":"done","type":"text"},{"mimeType":"text/plain","name":"https://x.example/y"`) {
+	if err != nil || id != "t" || !strings.Contains(string(res),
+		`{"text":"done","type":"text"},{"mimeType":"text/plain","name":"https://x.example/y"`) {
 		t.Errorf("%s %v", res, err)
 	}
 	if !strings.Contains(string(res), `"structuredContent":{"half":"\ud83d"}`) || !strings.Contains(string(res), "half \uFFFD") {
 		t.Errorf("%s", res)
 	}
 	all := strings.Join(said, "\n")
-	for _, want := range []string{`message/stream {"message":{"kind":"message"`, `"role":"user"`, `{"kind":"text","text":"go"}`, `{"kind":"data","data":{"n":9007199254740993}}`, `{"kind":"file","file":{"bytes":"AA==","name":"f"}}`, `"taskId":"t"`, `"text":"there"`} {
+	for _, want := range []string{
+		`message/stream {"message":{"kind":"message"`, `"role":"user"`, `{"kind":"text","text":"go"}`,
+		`{"kind":"data","data":{"n":9007199254740993}}`, `{"kind":"file","file":{"bytes":"AA==","name":"f"}}`, `"taskId":"t"`, `"text":"there"`,
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %s in %s", want, all)
 		}
@@ -590,7 +616,8 @@ func TestAnAgentThatIsAwayWasNotSentAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	d := `{"name":"agent_x_a","_meta":{"junctor/a2a":{"interface":{"url":"` + server.URL + `/","protocolBinding":"JSONRPC","protocolVersion":"1.0"},"skill":{"id":"a"}}}}`
+	d := `{"name":"agent_x_a","_meta":{"junctor/a2a":{"interface":{"url":"` + server.URL +
+		`/","protocolBinding":"JSONRPC","protocolVersion":"1.0"},"skill":{"id":"a"}}}}`
 	if _, _, err := a.Call(t.Context(), request(json.RawMessage(d), "x")); capability.CodeOf(err) != capability.CodeFailed {
 		t.Error(err)
 	}

@@ -168,15 +168,20 @@ func (w *work) carry(ctx context.Context, m *a2awire.Message) (json.RawMessage, 
 				return nil, err
 			}
 			w.answered, w.asked = true, w.task.Status.Timestamp
-			m = &a2awire.Message{ID: rand.Text(), TaskID: w.task.ID, ContextID: w.task.ContextID, Role: a2awire.RoleUser, Parts: []a2awire.Part{{Text: &answer}}}
+			m = &a2awire.Message{
+				ID: rand.Text(), TaskID: w.task.ID, ContextID: w.task.ContextID, Role: a2awire.RoleUser,
+				Parts: []a2awire.Part{{Text: &answer}},
+			}
 			continue
 		case a2awire.StateAuthRequired:
-			return nil, capability.Errorf(capability.CodeConsentRequired, "upstream", "the agent %s waits for an approval of its own: %s", w.link.agent.cfg.Name, cut(w.status)).
+			return nil, capability.Errorf(capability.CodeConsentRequired, "upstream", "the agent %s waits for an approval of its own: %s",
+				w.link.agent.cfg.Name, cut(w.status)).
 				With(ReasonAuthRequired, "see to it at the agent, then call again")
 		}
 		return w.result()
 	}
-	return nil, capability.Errorf(capability.CodeFailed, "upstream", "the agent asked %d times and came to no end", maxRounds).With("too_many_questions", "")
+	return nil, capability.Errorf(capability.CodeFailed, "upstream", "the agent asked %d times and came to no end",
+		maxRounds).With("too_many_questions", "")
 }
 
 // send sends one message and handles what comes back, until the task has ended or waits,
@@ -320,7 +325,8 @@ func (w *work) add(u *a2awire.ArtifactUpdate) error {
 		}
 	}
 	if len(w.task.Artifacts) == maxArtifacts {
-		return capability.Errorf(capability.CodeFailed, "upstream", "the agent's task has more than %d artifacts", maxArtifacts).With("output_limit", "")
+		return capability.Errorf(capability.CodeFailed, "upstream", "the agent's task has more than %d artifacts",
+			maxArtifacts).With("output_limit", "")
 	}
 	w.task.Artifacts = append(w.task.Artifacts, u.Artifact)
 	return nil

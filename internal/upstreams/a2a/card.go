@@ -140,9 +140,11 @@ func (a *Agent) fetch(ctx context.Context, before *fetched) (*fetched, error) {
 		same.card.TTL = age(res.Header)
 		return &same, nil
 	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
-		return nil, capability.Errorf(capability.CodeUnavailable, opConnect, "the agent does not show its card: status %d", res.StatusCode).With("unauthenticated", "see that its credentials are right")
+		return nil, capability.Errorf(capability.CodeUnavailable, opConnect, "the agent does not show its card: status %d",
+			res.StatusCode).With("unauthenticated", "see that its credentials are right")
 	case res.StatusCode != http.StatusOK:
-		return nil, capability.Errorf(capability.CodeUnavailable, opConnect, "the address of the card answers with status %d", res.StatusCode).With(reasonConnection, "see that it is the address of an agent card")
+		return nil, capability.Errorf(capability.CodeUnavailable, opConnect, "the address of the card answers with status %d",
+			res.StatusCode).With(reasonConnection, "see that it is the address of an agent card")
 	}
 	body, err := readAll(res.Body, MaxCard)
 	if err != nil {
@@ -183,10 +185,12 @@ func (a *Agent) read(body []byte, secret bool) (Card, error) {
 	}
 	var doc document
 	if err := jsonx.Unmarshal(body, &doc); err != nil {
-		return Card{}, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream, "see that it is the address of an agent card")
+		return Card{}, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card",
+			err).With(reasonUpstream, "see that it is the address of an agent card")
 	}
 	if len(doc.Skills) > MaxSkills {
-		return Card{}, capability.Errorf(capability.CodeUnavailable, opConnect, "the card has %d skills; %d is the most", len(doc.Skills), MaxSkills).With("too_many_skills", "")
+		return Card{}, capability.Errorf(capability.CodeUnavailable, opConnect, "the card has %d skills; %d is the most", len(doc.Skills),
+			MaxSkills).With("too_many_skills", "")
 	}
 	where, err := a.choose(&doc, secret)
 	if err != nil {
@@ -219,7 +223,11 @@ func (a *Agent) choose(doc *document, secret bool) (endpoint, error) {
 		}
 	}
 	elsewhere := false
-	for _, want := range []endpoint{{Binding: bindingRPC, Protocol: version10}, {Binding: bindingREST, Protocol: version10}, {Binding: bindingRPC, Protocol: version03}} {
+	for _, want := range []endpoint{
+		{Binding: bindingRPC, Protocol: version10},
+		{Binding: bindingREST, Protocol: version10},
+		{Binding: bindingRPC, Protocol: version03},
+	} {
 		for _, i := range list {
 			if i.Binding != want.Binding || i.Protocol != want.Protocol || !a.reachable(i.URL) || len(i.Tenant) > 256 {
 				continue
@@ -232,9 +240,12 @@ func (a *Agent) choose(doc *document, secret bool) (endpoint, error) {
 		}
 	}
 	if elsewhere {
-		return endpoint{}, capability.Errorf(capability.CodeUnavailable, opConnect, "the agent wants its messages at another origin than its card's, and credentials do not go there").With("other_origin", "use the card of that origin")
+		return endpoint{}, capability.Errorf(capability.CodeUnavailable, opConnect,
+			"the agent wants its messages at another origin than its card's, and credentials do not go there").With("other_origin",
+			"use the card of that origin")
 	}
-	return endpoint{}, capability.Errorf(capability.CodeUnavailable, opConnect, "the agent offers neither JSON-RPC nor HTTP+JSON of A2A 1.0, nor JSON-RPC of 0.3, at an address that may be reached").
+	return endpoint{}, capability.Errorf(capability.CodeUnavailable, opConnect,
+		"the agent offers neither JSON-RPC nor HTTP+JSON of A2A 1.0, nor JSON-RPC of 0.3, at an address that may be reached").
 		With(reasonVersion, "its addresses must be https; an agent on this machine or its network is added with --local")
 }
 
@@ -251,7 +262,8 @@ func digestOf(body []byte) (string, error) {
 		body, err = jsonx.Sorted(body)
 	}
 	if err != nil {
-		return "", capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream, "see that it is the address of an agent card")
+		return "", capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream,
+			"see that it is the address of an agent card")
 	}
 	sum := sha256.Sum256(body)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
@@ -303,7 +315,10 @@ func (a *Agent) definition(doc *document, raw jsonx.Raw, where endpoint, digest 
 	if d.Description == "" {
 		d.Description = doc.Description
 	}
-	d.Meta.A2A = pinned{Agent: doc.Name, Version: doc.Version, Interface: where, Streaming: doc.Capabilities.Streaming, Skill: raw, Card: digest}
+	d.Meta.A2A = pinned{
+		Agent: doc.Name, Version: doc.Version, Interface: where, Streaming: doc.Capabilities.Streaming, Skill: raw,
+		Card: digest,
+	}
 	out, err := jsonx.Marshal(d)
 	return out, err == nil
 }

@@ -27,7 +27,8 @@ type link struct {
 func (a *Agent) link(at endpoint) (*link, error) {
 	u, err := url.Parse(at.URL)
 	if err != nil || !a.reachable(at.URL) {
-		return nil, capability.Errorf(capability.CodeUnavailable, "upstream", "the agent's address may not be connected to").With("address_denied", "")
+		return nil, capability.Errorf(capability.CodeUnavailable, "upstream",
+			"the agent's address may not be connected to").With("address_denied", "")
 	}
 	return &link{agent: a, at: at, base: u}, nil
 }
@@ -135,7 +136,8 @@ func statusError(code int, body []byte) error {
 	}
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return capability.Errorf(capability.CodeFailed, "upstream", "the agent does not take our credentials: status %d", code).With("unauthenticated", "see that its credentials are right")
+		return capability.Errorf(capability.CodeFailed, "upstream", "the agent does not take our credentials: status %d",
+			code).With("unauthenticated", "see that its credentials are right")
 	case jsonx.Unmarshal(body, &r) == nil && r.Error != nil && r.Error.Message != "":
 		return refusal(r.Error)
 	}

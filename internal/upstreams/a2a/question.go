@@ -14,10 +14,14 @@ func (w *work) ask(ctx context.Context) (string, error) {
 		question = "The agent needs an answer to go on."
 	}
 	if w.r.Ask == nil {
-		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent asks, and nobody can be asked here: %s", question).With(capability.ReasonInputRequired, "say it in the message, or call where questions can be answered")
+		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent asks, and nobody can be asked here: %s",
+			question).With(capability.ReasonInputRequired, "say it in the message, or call where questions can be answered")
 	}
 	params, err := jsonx.Marshal(map[string]any{"message": question, "requestedSchema": map[string]any{
-		"type": "object", "required": []string{"answer"}, "properties": map[string]any{"answer": map[string]any{"type": "string", "title": "Answer"}},
+		"type": "object", "required": []string{"answer"}, "properties": map[string]any{"answer": map[string]any{
+			"type":  "string",
+			"title": "Answer",
+		}},
 	}})
 	if err != nil {
 		return "", broken("the agent's question cannot be passed on", err)
@@ -39,7 +43,8 @@ func (w *work) ask(ctx context.Context) (string, error) {
 		} `json:"content"`
 	}
 	if jsonx.Unmarshal(raw, &a) != nil || a.Action != "accept" {
-		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent's question was not answered: %s", question).With("declined", "")
+		return "", capability.Errorf(capability.CodeFailed, "upstream", "the agent's question was not answered: %s", question).With("declined",
+			"")
 	}
 	return a.Content.Answer, nil
 }

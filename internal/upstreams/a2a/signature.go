@@ -67,7 +67,8 @@ func verified(body []byte, keys [][]byte) ([]byte, error) {
 		} `json:"signatures"`
 	}
 	if err := jsonx.Unmarshal(body, &doc); err != nil {
-		return nil, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream, "see that it is the address of an agent card")
+		return nil, capability.Wrap(capability.CodeUnavailable, opConnect, "what is at the URL is not an agent card", err).With(reasonUpstream,
+			"see that it is the address of an agent card")
 	}
 	refused := capability.Errorf(capability.CodeUnavailable, opConnect, "the agent's card has no signature by a key that is pinned for it").
 		With(ReasonSignature, "ask who runs the agent for its key, and add it anew with that")

@@ -212,7 +212,8 @@ func (c *Client) connected(ctx context.Context) (link, error) {
 		}
 	}
 	if lk == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "mcp.call", "%s is not connected", c.cfg.Name).With(reasonConnection, "connect first")
+		return nil, capability.Errorf(capability.CodeUnavailable, "mcp.call", "%s is not connected", c.cfg.Name).With(reasonConnection,
+			"connect first")
 	}
 	return lk, nil
 }

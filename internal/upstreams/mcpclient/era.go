@@ -121,7 +121,8 @@ func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	params := append([]byte(`{"_meta":`), c.modernMeta(nil, 0, json.RawMessage("{}"))...)
 	out := outgoing{method: "server/discover", params: append(params, '}'), version: mcpwire.Version20260728}
 	a := c.request(asked, lk, out)
-	if a.fault != nil && a.fault.code == mcpwire.CodeUnsupportedVersion && slices.Contains(texts(member(a.fault.data, "supported")), mcpwire.Version20260728) {
+	if a.fault != nil && a.fault.code == mcpwire.CodeUnsupportedVersion &&
+		slices.Contains(texts(member(a.fault.data, "supported")), mcpwire.Version20260728) {
 		a = c.request(asked, lk, out) // it refuses what it names: perhaps one of several behind one address is older
 	}
 	switch {
@@ -181,7 +182,8 @@ func legacyVersion(v string) bool {
 // initialize opens a legacy session, and offers the newest revision that has one.
 func (c *Client) initialize(ctx context.Context, lk link) error {
 	k := lk.shared()
-	params := []byte(`{"protocolVersion":"` + mcpwire.Version20251125 + `","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false}`)
+	params := []byte(`{"protocolVersion":"` + mcpwire.Version20251125 +
+		`","capabilities":{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":false}`)
 	if c.cfg.Sampling {
 		params = append(params, `,"sampling":{}`...)
 	}
@@ -192,7 +194,8 @@ func (c *Client) initialize(ctx context.Context, lk link) error {
 	}
 	version := text(a.result, "protocolVersion", 32)
 	if !legacyVersion(version) && (version != mcpwire.Version20241105 || c.cfg.URL != "" && !c.cfg.SSE) {
-		return capability.Errorf(capability.CodeUnavailable, "mcp.connect", "%s speaks a revision of MCP that is not spoken here: %s", c.cfg.Name, version).With(reasonVersion, "")
+		return capability.Errorf(capability.CodeUnavailable, "mcp.connect", "%s speaks a revision of MCP that is not spoken here: %s",
+			c.cfg.Name, version).With(reasonVersion, "")
 	}
 	k.server = readServer(version, member(a.result, "serverInfo"), a.result)
 	k.explicit = true

@@ -22,11 +22,23 @@ func TestTheEraIsDecidedByTheAnswerToTheProbe(t *testing.T) {
 		code    capability.Code
 		reason  string
 	}{
-		"modern":                  {200, `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2027-01-01","2026-07-28"]}}`, "2026-07-28", "", ""},
-		"discovers its old self":  {200, `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2025-11-25"]}}`, "2025-11-25", "", ""},
-		"says which it speaks":    {400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-06-18"]}}}`, "2025-11-25", "", ""},
-		"speaks only the future":  {400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2027-01-01"]}}}`, "", capability.CodeUnavailable, "unsupported_version"},
-		"modern and displeased":   {400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32021,"message":"needs more"}}`, "", capability.CodeUnavailable, "upstream_error"},
+		"modern": {
+			200, `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2027-01-01","2026-07-28"]}}`, "2026-07-28",
+			"", "",
+		},
+		"discovers its old self": {200, `{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2025-11-25"]}}`, "2025-11-25", "", ""},
+		"says which it speaks": {
+			400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-06-18"]}}}`,
+			"2025-11-25", "", "",
+		},
+		"speaks only the future": {
+			400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2027-01-01"]}}}`,
+			"", capability.CodeUnavailable, "unsupported_version",
+		},
+		"modern and displeased": {
+			400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32021,"message":"needs more"}}`, "",
+			capability.CodeUnavailable, "upstream_error",
+		},
 		"no such method":          {200, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"?"}}`, "2025-11-25", "", ""},
 		"not initialized":         {400, `Bad Request: Server not initialized`, "2025-11-25", "", ""},
 		"not found":               {404, ``, "2025-11-25", "", ""},
@@ -36,8 +48,11 @@ func TestTheEraIsDecidedByTheAnswerToTheProbe(t *testing.T) {
 		"forbidden":               {403, ``, "", capability.CodeUnavailable, "unauthenticated"},
 		"too many":                {429, ``, "", capability.CodeOverloaded, "upstream_overloaded"},
 		"timed out":               {408, ``, "", capability.CodeUnavailable, "upstream_error"},
-		"broken":                  {500, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"?"}}`, "", capability.CodeUnavailable, "connection_failed"},
-		"bad gateway":             {502, ``, "", capability.CodeUnavailable, "connection_failed"},
+		"broken": {
+			500, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"?"}}`, "", capability.CodeUnavailable,
+			"connection_failed",
+		},
+		"bad gateway": {502, ``, "", capability.CodeUnavailable, "connection_failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRaw(t, "legacy", func(x call) bool {
@@ -148,15 +163,36 @@ func TestErrorsOfCalls(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"their error":      {func(x call) { x.fault(200, `{"code":-32000,"message":"dis`+"\u202e"+`k is full"}`) }, capability.CodeFailed, "upstream_error", "raw answered: disk is full"},
-		"bad parameters":   {func(x call) { x.fault(200, `{"code":-32602,"message":"no"}`) }, capability.CodeInvalidInput, "upstream_invalid_params", "raw answered: no"},
-		"session in words": {func(x call) { x.fault(200, `{"code":-32000,"message":"session not found"}`) }, capability.CodeFailed, "upstream_error", "session"},
-		"URL first":        {func(x call) { x.fault(200, `{"code":-32042,"message":"open","data":{"elicitations":[]}}`) }, capability.CodeFailed, "upstream_error", "open"},
-		"a long message":   {func(x call) { x.fault(200, `{"code":1,"message":"`+strings.Repeat("x", 4096)+`"}`) }, capability.CodeFailed, "upstream_error", "xxx"},
-		"credentials":      {func(x call) { x.w.WriteHeader(401) }, capability.CodeUnavailable, "unauthenticated", "401"},
-		"busy":             {func(x call) { x.w.Header().Set("Retry-After", "7"); x.w.WriteHeader(429) }, capability.CodeOverloaded, "upstream_overloaded", ""},
-		"out of service":   {func(x call) { x.w.WriteHeader(503) }, capability.CodeUnavailable, "connection_failed", "503"},
-		"broken":           {func(x call) { x.w.WriteHeader(500); _, _ = io.WriteString(x.w, "stack trace") }, capability.CodeFailed, "upstream_error", "raw answered HTTP 500"},
+		"their error": {
+			func(x call) { x.fault(200, `{"code":-32000,"message":"dis`+"\u202e"+`k is full"}`) }, capability.CodeFailed,
+			"upstream_error", "raw answered: disk is full",
+		},
+		"bad parameters": {
+			func(x call) { x.fault(200, `{"code":-32602,"message":"no"}`) }, capability.CodeInvalidInput,
+			"upstream_invalid_params", "raw answered: no",
+		},
+		"session in words": {
+			func(x call) { x.fault(200, `{"code":-32000,"message":"session not found"}`) }, capability.CodeFailed,
+			"upstream_error", "session",
+		},
+		"URL first": {
+			func(x call) { x.fault(200, `{"code":-32042,"message":"open","data":{"elicitations":[]}}`) }, capability.CodeFailed,
+			"upstream_error", "open",
+		},
+		"a long message": {
+			func(x call) { x.fault(200, `{"code":1,"message":"`+strings.Repeat("x", 4096)+`"}`) }, capability.CodeFailed,
+			"upstream_error", "xxx",
+		},
+		"credentials": {func(x call) { x.w.WriteHeader(401) }, capability.CodeUnavailable, "unauthenticated", "401"},
+		"busy": {
+			func(x call) { x.w.Header().Set("Retry-After", "7"); x.w.WriteHeader(429) }, capability.CodeOverloaded,
+			"upstream_overloaded", "",
+		},
+		"out of service": {func(x call) { x.w.WriteHeader(503) }, capability.CodeUnavailable, "connection_failed", "503"},
+		"broken": {
+			func(x call) { x.w.WriteHeader(500); _, _ = io.WriteString(x.w, "stack trace") }, capability.CodeFailed,
+			"upstream_error", "raw answered HTTP 500",
+		},
 		"hung up": {func(x call) {
 			c, _, _ := x.w.(http.Hijacker).Hijack()
 			c.Close()
@@ -187,7 +223,8 @@ func TestErrorsOfCalls(t *testing.T) {
 			out, err := g.Call(t.Context(), tool("x", "{}"))
 			wantCode(t, err, tt.code, tt.reason)
 			e := capability.AsError(err)
-			if !strings.Contains(e.Message, tt.says) || len(e.Message) > 700 || strings.Contains(e.Message, "stack") || strings.ContainsRune(e.Message, '\u202e') {
+			if !strings.Contains(e.Message, tt.says) || len(e.Message) > 700 || strings.Contains(e.Message, "stack") ||
+				strings.ContainsRune(e.Message, '\u202e') {
 				t.Errorf("%q, want %q; %s", e.Message, tt.says, out)
 			}
 			if n := ran.Load(); n != 1 {

@@ -59,7 +59,8 @@ func (c *Client) unreachable(err error) error {
 		return e
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return capability.Wrap(capability.CodeUnavailable, "mcp.connect", fmt.Sprintf("%s did not answer within %s", c.cfg.Name, connectTimeout), err).With(reasonConnection, "")
+		return capability.Wrap(capability.CodeUnavailable, "mcp.connect", fmt.Sprintf("%s did not answer within %s", c.cfg.Name, connectTimeout),
+			err).With(reasonConnection, "")
 	}
 	text, hint := c.whyUnreachable(err)
 	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reasonConnection, hint)
@@ -75,9 +76,11 @@ func (c *Client) whyUnreachable(err error) (text, hint string) {
 	case errors.Is(err, fs.ErrPermission):
 		return "the program of " + name + " may not be run", "make it executable for the user that the server runs as"
 	case errors.Is(err, errEnded):
-		return "the program of " + name + " ended without having spoken MCP", "run the command in a terminal: an MCP server waits for input and prints nothing else"
+		return "the program of " + name + " ended without having spoken MCP",
+			"run the command in a terminal: an MCP server waits for input and prints nothing else"
 	case errors.Is(err, errGarbage):
-		return "the program of " + name + " prints something else than MCP", "run the command in a terminal: an MCP server waits for input and prints nothing else"
+		return "the program of " + name + " prints something else than MCP",
+			"run the command in a terminal: an MCP server waits for input and prints nothing else"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens at the address of " + name, "check the URL, and that its server runs"
 	case errors.As(err, &unknown):
@@ -107,17 +110,20 @@ func (c *Client) failure(a answer, sent bool) error {
 		return capability.Errorf(capability.CodeUnavailable, op, "%s does not accept our credentials (HTTP %d)", c.cfg.Name, a.status).
 			With(reasonCredentials, "an operator must renew the credentials of this upstream")
 	case a.status == http.StatusTooManyRequests:
-		e := capability.Errorf(capability.CodeOverloaded, op, "%s takes no more requests for now", c.cfg.Name).With(reasonUpstreamBusy, "try again later")
+		e := capability.Errorf(capability.CodeOverloaded, op, "%s takes no more requests for now", c.cfg.Name).With(reasonUpstreamBusy,
+			"try again later")
 		e.RetryAfter = a.wait
 		return e
 	case a.fault != nil:
 		return c.answered(a.fault)
 	case a.status == http.StatusServiceUnavailable:
-		e := capability.Errorf(capability.CodeUnavailable, op, "%s is not available (HTTP 503)", c.cfg.Name).With(reasonConnection, "try again later")
+		e := capability.Errorf(capability.CodeUnavailable, op, "%s is not available (HTTP 503)", c.cfg.Name).With(reasonConnection,
+			"try again later")
 		e.RetryAfter = a.wait
 		return e
 	}
-	return capability.Errorf(capability.CodeFailed, op, "%s answered HTTP %d", c.cfg.Name, a.status).With(reasonUpstream, "check that its URL is that of an MCP server").Detail("status", a.status)
+	return capability.Errorf(capability.CodeFailed, op, "%s answered HTTP %d", c.cfg.Name, a.status).With(reasonUpstream,
+		"check that its URL is that of an MCP server").Detail("status", a.status)
 }
 
 // answered is the error for a fault of the server's own.
@@ -152,7 +158,8 @@ func (c *Client) noCredentials(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
 	}
-	return capability.Wrap(capability.CodeUnavailable, op, "the credentials for "+c.cfg.Name+" could not be had", err).With(reasonCredentials, "")
+	return capability.Wrap(capability.CodeUnavailable, op, "the credentials for "+c.cfg.Name+" could not be had", err).With(reasonCredentials,
+		"")
 }
 
 func (c *Client) askedTooMuch(limit int) error {

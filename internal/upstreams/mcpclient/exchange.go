@@ -131,7 +131,8 @@ func (f *flight) only() *exchange {
 	defer f.mu.Unlock()
 	var found *exchange
 	for _, ex := range f.open {
-		if ex.call == nil || ex.out.method == "resources/subscribe" || ex.out.method == "resources/unsubscribe" || ex.out.method == "logging/setLevel" {
+		if ex.call == nil || ex.out.method == "resources/subscribe" || ex.out.method == "resources/unsubscribe" ||
+			ex.out.method == "logging/setLevel" {
 			continue
 		}
 		if found != nil {

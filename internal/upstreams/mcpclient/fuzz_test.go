@@ -48,7 +48,8 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		m := list[0]
-		if m.method != tt.method || string(m.result) != tt.result || (m.fault != nil) != (tt.fault != 0) || m.fault != nil && m.fault.code != tt.fault {
+		if m.method != tt.method || string(m.result) != tt.result || (m.fault != nil) != (tt.fault != 0) || m.fault != nil &&
+			m.fault.code != tt.fault {
 			t.Errorf("%s: %+v", tt.in, m)
 		}
 	}
@@ -68,7 +69,10 @@ func TestEvents(t *testing.T) {
 	if _, err := in.next(); !errors.Is(err, io.EOF) || in.lastID != "2" || in.retry != maxRetryDelay {
 		t.Errorf("%v %s %v", err, in.lastID, in.retry)
 	}
-	for _, long := range []string{"data: " + strings.Repeat("x", 1<<20), strings.Repeat("data: x\n", 1000), ": " + strings.Repeat("x", 1<<20) + "\n\n"} {
+	for _, long := range []string{
+		"data: " + strings.Repeat("x", 1<<20), strings.Repeat("data: x\n", 1000),
+		": " + strings.Repeat("x", 1<<20) + "\n\n",
+	} {
 		if _, err := newEvents(strings.NewReader(long), 1000).next(); !errors.Is(err, errTooLarge) {
 			t.Errorf("%d bytes: %v", len(long), err)
 		}
@@ -77,7 +81,8 @@ func TestEvents(t *testing.T) {
 
 func TestHeaderValues(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain": "plain", "": "", " x": "=?base64?IHg=?=", "a\r\nb": "=?base64?YQ0KYg==?=", "=?base64?eA==?=": "=?base64?PT9iYXNlNjQ/ZUE9PT89?=", "ü": "=?base64?w7w=?=",
+		"plain": "plain", "": "", " x": "=?base64?IHg=?=", "a\r\nb": "=?base64?YQ0KYg==?=", "=?base64?eA==?=": "=?base64?PT9iYXNlNjQ/ZUE9PT89?=",
+		"ü": "=?base64?w7w=?=",
 	} {
 		if got := headerValue(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
@@ -156,7 +161,8 @@ func FuzzLines(f *testing.F) {
 // no foreign request for ours.
 func FuzzParams(f *testing.F) {
 	f.Add([]byte(`{"name":"x"}`), []byte(`{"a":1}`), []byte(`{}`), []byte(`"s"`))
-	f.Add([]byte(` {"_meta":{},"requestState":1} `), []byte(`{"progressToken":1,"io.modelcontextprotocol/x":1}`), []byte(`{`), []byte(`1,"x":2`))
+	f.Add([]byte(` {"_meta":{},"requestState":1} `), []byte(`{"progressToken":1,"io.modelcontextprotocol/x":1}`), []byte(`{`),
+		[]byte(`1,"x":2`))
 	f.Fuzz(func(t *testing.T, params, meta, responses, state []byte) {
 		for _, version := range []string{mcpwire.Version20260728, mcpwire.Version20251125} {
 			c := &Client{}
@@ -169,7 +175,8 @@ func FuzzParams(f *testing.F) {
 				t.Fatalf("%s", out)
 			}
 			got := member(out, "_meta")
-			if version == mcpwire.Version20260728 && text(got, mcpwire.MetaPrefix+"protocolVersion", 32) != mcpwire.Version20260728 || member(got, "progressToken") != nil {
+			if version == mcpwire.Version20260728 && text(got, mcpwire.MetaPrefix+"protocolVersion", 32) != mcpwire.Version20260728 ||
+				member(got, "progressToken") != nil {
 				t.Fatalf("%s", out)
 			}
 		}

@@ -72,9 +72,10 @@ func TestListsHaveBounds(t *testing.T) {
 
 func TestSilenceAndFloodsEndAtTheIdleTime(t *testing.T) {
 	for name, flood := range map[string]string{
-		"silence":             "",
-		"comments":            ": still here\n\n",
-		"others' progress":    `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99999,"progress":%d}}` + "\n\n",
+		"silence":  "",
+		"comments": ": still here\n\n",
+		"others' progress": `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99999,"progress":%d}}` +
+			"\n\n",
 		"progress that stays": `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":1}}` + "\n\n",
 		"logs":                `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":%d}}` + "\n\n",
 		"no messages":         "data: hello\n\n",
@@ -199,7 +200,8 @@ func TestABrokenStreamIsTakenUpAgain(t *testing.T) {
 			resumed <- x.r.Header.Get("Last-Event-Id") + " " + x.r.Header.Get("Mcp-Session-Id")
 			say := x.events()
 			if len(resumed) == 1 {
-				say("id: e2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1}}\n\n", id)
+				say("id: e2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1}}\n\n",
+					id)
 				return true
 			}
 			say("id: e3\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"late\":1}}\n\n", id)
@@ -435,7 +437,8 @@ func TestHugeNoticesAreDropped(t *testing.T) {
 		}
 		say := x.events()
 		for _, size := range []int{1, 300 << 10, 2} {
-			say("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"%s\"}}\n\n", strings.Repeat("x", size))
+			say("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"%s\"}}\n\n",
+				strings.Repeat("x", size))
 		}
 		say("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", x.id)
 		return true

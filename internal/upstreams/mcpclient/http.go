@@ -279,7 +279,8 @@ func (l *httpLink) refusal(resp *http.Response) answer {
 			a.fault = m.fault
 		}
 	}
-	if l.session != "" && (a.status == http.StatusNotFound || a.status == http.StatusBadRequest && a.fault != nil && forgotten(a.fault.message)) {
+	if l.session != "" && (a.status == http.StatusNotFound || a.status == http.StatusBadRequest && a.fault != nil &&
+		forgotten(a.fault.message)) {
 		return answer{err: errSessionGone}
 	}
 	return a
@@ -288,7 +289,8 @@ func (l *httpLink) refusal(resp *http.Response) answer {
 // forgotten recognizes how servers say that they know no session, who do not say it by 404.
 func forgotten(message string) bool {
 	message = strings.ToLower(message)
-	return strings.Contains(message, "session not found") || strings.Contains(message, "no valid session") || strings.Contains(message, "server not initialized")
+	return strings.Contains(message, "session not found") || strings.Contains(message, "no valid session") ||
+		strings.Contains(message, "server not initialized")
 }
 
 // close deletes the session, if the server still has it.

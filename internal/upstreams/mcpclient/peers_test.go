@@ -125,7 +125,10 @@ func newPeer(opts *mcp.ServerOptions, m *marks) *mcp.Server {
 		answer, ok := r.Params.InputResponses["name"].(*mcp.ElicitResult)
 		if !ok {
 			return &mcp.CallToolResult{RequestState: "state-1", InputRequests: mcp.InputRequestMap{
-				"name": &mcp.ElicitParams{Mode: "form", Message: "your name?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
+				"name": &mcp.ElicitParams{
+					Mode: "form", Message: "your name?",
+					RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+				},
 			}}, nil
 		}
 		return say(fmt.Sprintf("%s %v", answer.Action, answer.Content["name"])), nil
@@ -271,7 +274,10 @@ func peers() map[string]func(t *testing.T) *rig {
 		"stateful 2025-03-26": over("2025-03-26", streamable(mcp.StreamableHTTPOptions{}), false),
 		"stateful JSON":       over("2025-06-18", streamable(mcp.StreamableHTTPOptions{JSONResponse: true}), false),
 		"modern":              over("", streamable(mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}), false),
-		"modern JSON":         over("", streamable(mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}), false),
+		"modern JSON": over("", streamable(mcp.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true,
+			PropagateRequestCancellation: true,
+		}), false),
 		"SSE": over("", func(s *mcp.Server) http.Handler {
 			return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)
 		}, true),
@@ -295,7 +301,8 @@ func onAll(t *testing.T, f func(t *testing.T, g *rig), except ...string) {
 }
 
 func tool(name, arguments string) mcpclient.Request {
-	return mcpclient.Request{Method: "tools/call", Name: name, Params: json.RawMessage(`{"name":"` + name + `","arguments":` + arguments + `}`)}
+	return mcpclient.Request{Method: "tools/call", Name: name, Params: json.RawMessage(`{"name":"` + name + `","arguments":` + arguments +
+		`}`)}
 }
 
 func await[T any](t *testing.T, what string, c <-chan T) T {

@@ -26,7 +26,10 @@ func TestHandshakeAndLists(t *testing.T) {
 		if g.server.Name != "peer" || g.server.Title != "The Peer" || g.server.Release != "v9" || g.server.Instructions != "be kind" {
 			t.Errorf("%+v", g.server)
 		}
-		for feature, want := range map[string]bool{"tools": true, "tools.listChanged": true, "resources.subscribe": true, "completions": false, "tools.nothing": false} {
+		for feature, want := range map[string]bool{
+			"tools": true, "tools.listChanged": true, "resources.subscribe": true, "completions": false,
+			"tools.nothing": false,
+		} {
 			if g.server.Has(feature) != want {
 				t.Errorf("%s: %v in %s", feature, !want, g.server.Capabilities)
 			}
@@ -67,7 +70,10 @@ func TestCalls(t *testing.T) {
 		if code := capability.CodeOf(err); code != capability.CodeFailed {
 			t.Errorf("%v", err)
 		}
-		out, err = g.Call(t.Context(), mcpclient.Request{Method: "resources/read", Name: "test://a", Params: json.RawMessage(`{"uri":"test://a"}`)})
+		out, err = g.Call(t.Context(), mcpclient.Request{
+			Method: "resources/read", Name: "test://a",
+			Params: json.RawMessage(`{"uri":"test://a"}`),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +310,10 @@ func TestAProcessThatEndsAndIsClosedAtOnce(t *testing.T) {
 
 func TestSubscriptionsOutliveTheirSession(t *testing.T) {
 	g := peers()["stateful"](t)
-	if _, err := g.Call(t.Context(), mcpclient.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"test://a"}`)}); err != nil {
+	if _, err := g.Call(t.Context(), mcpclient.Request{
+		Method: "resources/subscribe",
+		Params: json.RawMessage(`{"uri":"test://a"}`),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	g.forget()

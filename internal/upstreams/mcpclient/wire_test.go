@@ -50,7 +50,10 @@ func TestBytesSurvive(t *testing.T) {
 		g := &rig{}
 		newClient(t, g, program(t, "plain"))
 		g.connect(t)
-		out, err := g.Call(t.Context(), mcpclient.Request{Method: "tools/call", Params: json.RawMessage("{\"name\":\"echo\",\r\n\"arguments\":" + strange + "}")})
+		out, err := g.Call(t.Context(), mcpclient.Request{
+			Method: "tools/call",
+			Params: json.RawMessage("{\"name\":\"echo\",\r\n\"arguments\":" + strange + "}"),
+		})
 		if want := `{"content":[],"params":{"name":"echo",  "arguments":` + strange + `}}`; err != nil || string(out) != want {
 			t.Errorf("%s\n%s, %v", out, want, err)
 		}
@@ -92,7 +95,8 @@ func TestWhatAModernRequestSays(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "=?base64?IGdyw7xu?=", "Mcp-Param-Region": "eu",
-		"Mcp-Param-City": "=?base64?S8O2bG4=?=", "X-Other": "", "Authorization": "Bearer s3", "Mcp-Session-Id": "", "Accept": "application/json, text/event-stream",
+		"Mcp-Param-City": "=?base64?S8O2bG4=?=", "X-Other": "", "Authorization": "Bearer s3", "Mcp-Session-Id": "",
+		"Accept": "application/json, text/event-stream",
 	} {
 		if got := x.r.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -112,7 +116,10 @@ func TestWhatAModernRequestSays(t *testing.T) {
 		!strings.Contains(x.params, `clientCapabilities":{"elicitation":{"form":{"x":1.0}}}`) {
 		t.Errorf("%s", x.params)
 	}
-	if _, err := g.Call(t.Context(), mcpclient.Request{Method: "tools/call", Params: json.RawMessage(`{"a":1,"a":2}`)}); capability.CodeOf(err) != capability.CodeInvalidInput {
+	if _, err := g.Call(t.Context(), mcpclient.Request{
+		Method: "tools/call",
+		Params: json.RawMessage(`{"a":1,"a":2}`),
+	}); capability.CodeOf(err) != capability.CodeInvalidInput {
 		t.Errorf("duplicate members went out: %v", err)
 	}
 }
@@ -191,7 +198,11 @@ func TestQuestionsOfALegacyServer(t *testing.T) {
 			return false
 		}
 		say := x.events()
-		for _, q := range []string{`"id":"e","method":"elicitation/create","params":{"message":"m"}`, `"id":2,"method":"sampling/createMessage","params":{}`, `"id":3,"method":"roots/list"`, `"id":4,"method":"ping"`, `"id":5,"method":"no/such"`} {
+		for _, q := range []string{
+			`"id":"e","method":"elicitation/create","params":{"message":"m"}`,
+			`"id":2,"method":"sampling/createMessage","params":{}`, `"id":3,"method":"roots/list"`, `"id":4,"method":"ping"`,
+			`"id":5,"method":"no/such"`,
+		} {
 			say("data: {\"jsonrpc\":\"2.0\",%s}\n\n", q)
 		}
 		say("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1.10}}\n\n")

@@ -99,7 +99,8 @@ func (s *Source) discover(ctx context.Context, ch *challenge) (*servers, error) 
 	found, err := s.describe(ctx, out)
 	if err == nil && !found { // the defaults of 2025-03-26
 		out.AuthServerMeta = oauthex.AuthServerMeta{
-			Issuer: out.issuer, AuthorizationEndpoint: out.issuer + "/authorize", TokenEndpoint: out.issuer + "/token", RegistrationEndpoint: out.issuer + "/register",
+			Issuer: out.issuer, AuthorizationEndpoint: out.issuer + "/authorize", TokenEndpoint: out.issuer + "/token",
+			RegistrationEndpoint:          out.issuer + "/register",
 			CodeChallengeMethodsSupported: []string{"S256"},
 		}
 	}
@@ -183,7 +184,8 @@ func (s *Source) fetch(ctx context.Context, address string, into any) (bool, err
 	case resp.StatusCode != http.StatusOK:
 		return false, s.silent("a metadata document for %s was answered with HTTP %d", s.cfg.Name, resp.StatusCode)
 	}
-	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" &&
+		!strings.HasSuffix(kind, "+json") {
 		return false, nil // a site that shows a page for everything
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
@@ -205,7 +207,8 @@ func (s *Source) unreachable(err error) error {
 	if e := capability.AsError(err); e.Reason == capability.ReasonAddressDenied {
 		return e
 	}
-	return capability.Wrap(capability.CodeUnavailable, "oauth", "what gives tokens for "+s.cfg.Name+" cannot be reached", err).With(reasonSilent, "try again later")
+	return capability.Wrap(capability.CodeUnavailable, "oauth", "what gives tokens for "+s.cfg.Name+" cannot be reached",
+		err).With(reasonSilent, "try again later")
 }
 
 func (s *Source) silent(format string, args ...any) error {
@@ -215,7 +218,8 @@ func (s *Source) silent(format string, args ...any) error {
 // permitted reports whether an address that a stranger named may be used.
 func (s *Source) permitted(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && len(address) <= maxAddress && u.Host != "" && u.User == nil && u.Fragment == "" && (u.Scheme == "https" || u.Scheme == "http" && s.cfg.Plain)
+	return err == nil && len(address) <= maxAddress && u.Host != "" && u.User == nil && u.Fragment == "" &&
+		(u.Scheme == "https" || u.Scheme == "http" && s.cfg.Plain)
 }
 
 func (s *Source) origin() string { return s.resource.Scheme + "://" + s.resource.Host }
@@ -225,7 +229,8 @@ func (s *Source) origin() string { return s.resource.Scheme + "://" + s.resource
 // but servers publish that of a parent.
 func (s *Source) names(resource string) bool {
 	u, err := url.Parse(resource)
-	if err != nil || len(resource) > maxAddress || u.Fragment != "" || !strings.EqualFold(u.Scheme, s.resource.Scheme) || !strings.EqualFold(u.Host, s.resource.Host) {
+	if err != nil || len(resource) > maxAddress || u.Fragment != "" || !strings.EqualFold(u.Scheme, s.resource.Scheme) ||
+		!strings.EqualFold(u.Host, s.resource.Host) {
 		return false
 	}
 	above := strings.TrimRight(u.Path, "/")

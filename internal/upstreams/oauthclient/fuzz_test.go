@@ -48,7 +48,10 @@ func (s *stranger) RoundTrip(req *http.Request) (*http.Response, error) {
 			status, body = http.StatusCreated, s.client
 		}
 	}
-	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+	return &http.Response{
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req,
+	}, nil
 }
 
 // FuzzDocuments: whatever an upstream and its authorization server write, nothing
@@ -58,7 +61,8 @@ func FuzzDocuments(f *testing.F) {
 		`{"issuer":"https://as.example","token_endpoint":"https://as.example/token","authorization_endpoint":"https://as.example/authorize","registration_endpoint":"https://as.example/register","response_types_supported":["code"]}`,
 		`{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_basic"}`,
 		`{"access_token":"t","token_type":"Bearer","expires_in":60}`)
-	f.Add(`{"resource":"https://up.example","authorization_servers":["https://as.example/x?y#z"]}`, `{"issuer":"http://as.example"}`, `[]`, `{"access_token":"a b\n","token_type":"bearer","expires_in":-1e99}`)
+	f.Add(`{"resource":"https://up.example","authorization_servers":["https://as.example/x?y#z"]}`, `{"issuer":"http://as.example"}`, `[]`,
+		`{"access_token":"a b\n","token_type":"bearer","expires_in":-1e99}`)
 	f.Add(`{}`, `{"issuer":"https://up.example","token_endpoint":"//x"}`, `{"client_id":7}`, `access_token=t&token_type=bearer`)
 	f.Fuzz(func(t *testing.T, resource, server, client, token string) {
 		for _, grant := range []string{oauthclient.ClientCredentials, oauthclient.AuthorizationCode} {

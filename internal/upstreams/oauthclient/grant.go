@@ -94,7 +94,8 @@ func (s *Source) register(ctx context.Context, at *servers, redirect string) (cl
 		Secret string `json:"client_secret"`
 		Method string `json:"token_endpoint_auth_method"`
 	}
-	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK || jsonx.Unmarshal(answer, &got) != nil || got.ID == "" || len(got.ID) > maxAddress || len(got.Secret) > maxSecret {
+	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK || jsonx.Unmarshal(answer, &got) != nil || got.ID == "" ||
+		len(got.ID) > maxAddress || len(got.Secret) > maxSecret {
 		return client{}, s.refused("the authorization server %.200s did not register us as a client (HTTP %d)", at.Issuer, resp.StatusCode)
 	}
 	c := client{ID: got.ID, Secret: got.Secret, Method: got.Method}
@@ -131,7 +132,8 @@ func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string
 	}
 	params.Set("resource", at.audience)
 	cfg := clientcredentials.Config{ClientID: c.ID, ClientSecret: pass, TokenURL: at.TokenEndpoint, EndpointParams: params, AuthStyle: style}
-	if grant := params.Get("grant_type"); grant == ClientCredentials || grant == exchangeGrant { // elsewhere it was said before, and means the same
+	// elsewhere it was said before, and means the same
+	if grant := params.Get("grant_type"); grant == ClientCredentials || grant == exchangeGrant {
 		cfg.Scopes = scopes
 	}
 	t, err := cfg.Token(ctx)
@@ -141,14 +143,16 @@ func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string
 	if kind, said := t.Extra("issued_token_type").(string); said && kind != tokenTypes+"access_token" && kind != tokenTypes+"jwt" {
 		return s.refused("the authorization server %.200s gave something else than an access token", at.Issuer)
 	}
-	if !strings.EqualFold(t.Type(), "bearer") || len(t.AccessToken) > maxSecret || !printable(t.AccessToken) || len(t.RefreshToken) > maxSecret {
+	if !strings.EqualFold(t.Type(), "bearer") || len(t.AccessToken) > maxSecret || !printable(t.AccessToken) ||
+		len(t.RefreshToken) > maxSecret {
 		return s.refused("the authorization server %.200s gave a token that cannot be used", at.Issuer)
 	}
 	k := &kept{Issuer: at.Issuer, Client: c, Access: t.AccessToken, Refresh: t.RefreshToken, Expires: t.Expiry.UTC(), Scopes: scopes}
 	if k.Refresh == "" && params.Get("grant_type") == "refresh_token" {
 		k.Refresh = params.Get("refresh_token") // it was not rotated
 	}
-	s.cfg.Logger.Info("an access token for an upstream was obtained", "upstream", s.cfg.Name, "issuer", at.Issuer, "grant", params.Get("grant_type"))
+	s.cfg.Logger.Info("an access token for an upstream was obtained", "upstream", s.cfg.Name, "issuer", at.Issuer, "grant",
+		params.Get("grant_type"))
 	return s.save(k)
 }
 
@@ -162,12 +166,14 @@ func (s *Source) noToken(at *servers, err error) error {
 			return s.unreachable(network)
 		}
 		return s.refused("the authorization server %.200s answered with something that is no token", at.Issuer)
-	case answer.Response != nil && answer.Response.StatusCode >= 500, answer.Response != nil && answer.Response.StatusCode == http.StatusTooManyRequests:
+	case answer.Response != nil && answer.Response.StatusCode >= 500, answer.Response != nil &&
+		answer.Response.StatusCode == http.StatusTooManyRequests:
 		return s.silent("the authorization server %.200s gives no tokens for now (HTTP %d)", at.Issuer, answer.Response.StatusCode)
 	}
 	code := "an error without a name"
 	if known := []string{
-		"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope", "invalid_target", "access_denied",
+		"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope", "invalid_target",
+		"access_denied",
 	}; slices.Contains(known, answer.ErrorCode) {
 		code = answer.ErrorCode
 	}
@@ -193,7 +199,8 @@ func (s *Source) exchange() (url.Values, error) {
 		return nil, err
 	}
 	return url.Values{
-		"grant_type": {exchangeGrant}, "subject_token": {subject.Reveal()}, "subject_token_type": {tokenTypes + cmp.Or(s.cfg.SubjectType, "access_token")},
+		"grant_type": {exchangeGrant}, "subject_token": {subject.Reveal()},
+		"subject_token_type":   {tokenTypes + cmp.Or(s.cfg.SubjectType, "access_token")},
 		"requested_token_type": {tokenTypes + "access_token"},
 	}, nil
 }

@@ -103,13 +103,15 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	p := s.pending[state]
 	delete(s.pending, state)
 	if p == nil || s.cfg.Now().After(p.until) {
-		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s", s.cfg.Name, pendingTTL).
+		return capability.Errorf(capability.CodeInvalidInput, "oauth", "this answer belongs to no login to %s that was begun in the last %s",
+			s.cfg.Name, pendingTTL).
 			With("unknown_login", "begin again: junctor upstreams login "+s.cfg.Name)
 	}
 	iss := query.Get("iss")
 	switch {
 	case iss == "" && p.at.AuthorizationResponseIssParameterSupported:
-		return s.refused("the answer to the login to %s does not say whose it is, and its authorization server says that its answers do", s.cfg.Name)
+		return s.refused("the answer to the login to %s does not say whose it is, and its authorization server says that its answers do",
+			s.cfg.Name)
 	case iss != "" && iss != p.at.Issuer: // RFC 9207 §2.4 requires a comparison of bytes
 		return s.refused("the answer to the login to %s is not from its authorization server %.200s", s.cfg.Name, p.at.Issuer)
 	}

@@ -183,7 +183,10 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg, resource: resource, busy: make(chan struct{}, 1), seen: make(chan *kept, 1), pending: make(map[string]*login),
-		http: &http.Client{Transport: cfg.HTTP.Transport, Jar: nil, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{
+			Transport: cfg.HTTP.Transport, Jar: nil,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 	s.busy <- struct{}{}
 	s.seen <- nil
@@ -240,7 +243,8 @@ func (s *Source) load(again bool) error {
 		return nil
 	}
 	// Another URL, client or server of the same name has no right to these.
-	if k.Resource != s.cfg.Resource || s.cfg.ClientID != "" && k.Client.ID != s.cfg.ClientID || s.cfg.Issuer != "" && !sameIssuer(k.Issuer, s.cfg.Issuer) {
+	if k.Resource != s.cfg.Resource || s.cfg.ClientID != "" && k.Client.ID != s.cfg.ClientID || s.cfg.Issuer != "" &&
+		!sameIssuer(k.Issuer, s.cfg.Issuer) {
 		k = new(kept)
 	}
 	s.set(k)
@@ -300,11 +304,13 @@ func (s *Source) State() State {
 	if k == nil || k.Access == "" {
 		return State{}
 	}
-	return State{Issuer: k.Issuer, Scopes: slices.Clone(k.Scopes), Expires: k.Expires, Renewed: k.Refresh != "" || s.cfg.Grant != AuthorizationCode}
+	return State{Issuer: k.Issuer, Scopes: slices.Clone(k.Scopes), Expires: k.Expires, Renewed: k.Refresh != "" ||
+		s.cfg.Grant != AuthorizationCode}
 }
 
 func (s *Source) refused(format string, args ...any) *capability.Error {
-	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(ReasonRefused, "see: junctor upstreams show "+s.cfg.Name)
+	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(ReasonRefused,
+		"see: junctor upstreams show "+s.cfg.Name)
 }
 
 func (s *Source) loginRequired() *capability.Error {
@@ -322,7 +328,8 @@ func isRefusal(err error) bool {
 func soundScopes(list []string) bool {
 	return len(list) <= maxScopes && !slices.ContainsFunc(list, func(s string) bool {
 		// RFC 6749 §3.3
-		return s == "" || len(s) > maxScope || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' })
+		return s == "" || len(s) > maxScope || strings.ContainsFunc(s,
+			func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' })
 	})
 }
 

@@ -116,7 +116,8 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		r := newRig(t, nil)
 		r.by.set(func() { r.by.rotate, r.by.methods = rotate, []string{"none"} })
 		r.works()
-		if got := r.by.authorized[0]; got.Get("scope") != "read" || got.Get("resource") != r.cfg.Resource || got.Get("client_id") != "registered-1" {
+		if got := r.by.authorized[0]; got.Get("scope") != "read" || got.Get("resource") != r.cfg.Resource ||
+			got.Get("client_id") != "registered-1" {
 			t.Errorf("%v", got)
 		}
 		if got := r.by.registered[0]; got["token_endpoint_auth_method"] != "none" || got["application_type"] != "native" {
@@ -128,7 +129,8 @@ func TestALoginLastsOverARestartAndIsRefreshed(t *testing.T) {
 		for range 2 { // also where the refresh token stays the same
 			r.pass(time.Hour)
 			r.works()
-			if form := r.by.last(t); form.Get("grant_type") != "refresh_token" || form.Get("resource") != r.cfg.Resource || form.Get("client_id") != "registered-1" {
+			if form := r.by.last(t); form.Get("grant_type") != "refresh_token" || form.Get("resource") != r.cfg.Resource ||
+				form.Get("client_id") != "registered-1" {
 				t.Errorf("%v", form)
 			}
 		}
@@ -242,7 +244,8 @@ func TestAnotherAuthorizationServerGetsNothingOfTheFormer(t *testing.T) {
 	second.set(func() { second.methods = []string{"none"} })
 	r.up.set(func() { r.up.by = second })
 	r.works()
-	if form := second.last(t); form.Get("grant_type") != "authorization_code" || form.Get("client_id") != "registered-1" || strings.Contains(form.Encode(), "refresh-") {
+	if form := second.last(t); form.Get("grant_type") != "authorization_code" || form.Get("client_id") != "registered-1" ||
+		strings.Contains(form.Encode(), "refresh-") {
 		t.Errorf("%v", form)
 	}
 	if _, _, registered := second.counts(); registered != 1 {
@@ -466,7 +469,11 @@ func TestTheTokenStaysAtItsOrigin(t *testing.T) {
 	r := newRig(t, machine)
 	r.works()
 	var got []string
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = append(got, req.Header.Get("Authorization")) }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		req *http.Request,
+	) {
+		got = append(got, req.Header.Get("Authorization"))
+	}))
 	defer elsewhere.Close()
 	resp, err := r.http.Get(elsewhere.URL + "/mcp")
 	if err != nil {

@@ -217,7 +217,8 @@ func (s *Source) settle(at *servers) error {
 	case s.cfg.ClientID != "":
 		return s.refused("%s has another authorization server now, %.200s; its client belongs to %.200s", s.cfg.Name, at.Issuer, was)
 	default:
-		s.cfg.Logger.Warn("an upstream has another authorization server now; what the former one gave is dropped", "upstream", s.cfg.Name, "was", was, "is", at.Issuer)
+		s.cfg.Logger.Warn("an upstream has another authorization server now; what the former one gave is dropped", "upstream", s.cfg.Name, "was",
+			was, "is", at.Issuer)
 		return s.drop()
 	}
 }

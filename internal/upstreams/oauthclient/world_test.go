@@ -56,7 +56,10 @@ type giver struct {
 
 func newGiver(t *testing.T) *giver {
 	t.Helper()
-	g := &giver{codes: make(map[string]url.Values), refreshes: make(map[string]bool), change: make(map[string]any), lifetime: 3600, issued: "urn:ietf:params:oauth:token-type:access_token"}
+	g := &giver{
+		codes: make(map[string]url.Values), refreshes: make(map[string]bool), change: make(map[string]any), lifetime: 3600,
+		issued: "urn:ietf:params:oauth:token-type:access_token",
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", g.metadata)
 	mux.HandleFunc("POST /register", g.register)
@@ -83,7 +86,8 @@ func (g *giver) metadata(w http.ResponseWriter, _ *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	doc := map[string]any{
-		"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token", "registration_endpoint": g.URL + "/register",
+		"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token",
+		"registration_endpoint":    g.URL + "/register",
 		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
 	}
 	if g.methods != nil {
@@ -132,7 +136,8 @@ func (g *giver) token(w http.ResponseWriter, r *http.Request) {
 	g.asked = append(g.asked, r.PostForm)
 	g.basic = append(g.basic, r.Header.Get("Authorization"))
 	fail := func(code string) {
-		answer(w, http.StatusBadRequest, map[string]any{"error": code, "error_description": "you sent " + r.PostForm.Encode() + r.Header.Get("Authorization")})
+		answer(w, http.StatusBadRequest, map[string]any{"error": code, "error_description": "you sent " +
+			r.PostForm.Encode() + r.Header.Get("Authorization")})
 	}
 	switch f := r.PostForm; {
 	case g.refuse != "":
@@ -143,7 +148,10 @@ func (g *giver) token(w http.ResponseWriter, r *http.Request) {
 		g.count++
 		token := fmt.Sprintf("access-%d", g.count)
 		g.tokens = append(g.tokens, token)
-		answer(w, http.StatusOK, map[string]any{"access_token": token, "issued_token_type": g.issued, "token_type": "Bearer", "expires_in": g.lifetime})
+		answer(w, http.StatusOK, map[string]any{
+			"access_token": token, "issued_token_type": g.issued, "token_type": "Bearer",
+			"expires_in": g.lifetime,
+		})
 		return
 	case f.Get("grant_type") == "refresh_token" && g.refreshes[f.Get("refresh_token")]:
 		if g.rotate {
@@ -153,7 +161,8 @@ func (g *giver) token(w http.ResponseWriter, r *http.Request) {
 		q := g.codes[f.Get("code")]
 		delete(g.codes, f.Get("code"))
 		sum := sha256.Sum256([]byte(f.Get("code_verifier")))
-		if base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || q.Get("code_challenge_method") != "S256" || f.Get("redirect_uri") != q.Get("redirect_uri") || f.Get("resource") != q.Get("resource") {
+		if base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || q.Get("code_challenge_method") != "S256" ||
+			f.Get("redirect_uri") != q.Get("redirect_uri") || f.Get("resource") != q.Get("resource") {
 			fail("invalid_grant")
 			return
 		}
@@ -200,7 +209,10 @@ func newUpstream(t *testing.T, by *giver) *upstream {
 		if resource == "" {
 			resource = u.URL + "/mcp"
 		}
-		answer(w, http.StatusOK, map[string]any{"resource": resource, "authorization_servers": []string{u.by.URL}, "scopes_supported": []string{"all"}})
+		answer(w, http.StatusOK, map[string]any{
+			"resource": resource, "authorization_servers": []string{u.by.URL},
+			"scopes_supported": []string{"all"},
+		})
 	})
 	mux.HandleFunc("/mcp", u.serve)
 	u.Server = httptest.NewServer(mux)
@@ -260,7 +272,8 @@ func newRig(t *testing.T, change func(*rig, *oauthclient.Config)) *rig {
 	transport := &http.Transport{DisableKeepAlives: true}
 	r.cfg = oauthclient.Config{
 		Name: "it", Resource: r.up.URL + "/mcp", HTTP: &http.Client{Transport: transport}, Plain: true, Grant: oauthclient.AuthorizationCode,
-		Store: r.vault, Key: "it", Visit: r.visit, Redirect: "http://127.0.0.1:1/callback", Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Store: r.vault, Key: "it", Visit: r.visit, Redirect: "http://127.0.0.1:1/callback",
+		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now: func() time.Time {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -293,7 +306,10 @@ func (r *rig) pass(d time.Duration) {
 
 // visit is a person whom the authorization server asks nothing.
 func (r *rig) visit(_ context.Context, address string) (url.Values, error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	resp, err := client.Get(address)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,10 @@ func Serve(ctx context.Context, version string, in io.Reader, out io.Writer) err
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}
 	mcp.AddTool(server, &mcp.Tool{Name: "convert", Description: "Convert a value from one unit to another", Annotations: reads}, convert)
 	mcp.AddTool(server, &mcp.Tool{Name: "units", Description: "List the units that can be converted", Annotations: reads}, units)
-	server.AddPrompt(&mcp.Prompt{Name: "recipe", Description: "Rewrite a recipe in metric units", Arguments: []*mcp.PromptArgument{{Name: "text", Required: true}}},
+	server.AddPrompt(&mcp.Prompt{
+		Name: "recipe", Description: "Rewrite a recipe in metric units",
+		Arguments: []*mcp.PromptArgument{{Name: "text", Required: true}},
+	},
 		func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
 				Text: "Rewrite this recipe in metric units, by the tool convert:\n\n" + strings.TrimSpace(req.Params.Arguments["text"]),

@@ -18,7 +18,8 @@ func TestUnitsAreConvertedAndOthersRefused(t *testing.T) {
 	fromServer, toClient := io.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, "test", fromClient, toClient) }()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(ctx, &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(ctx, &mcp.IOTransport{Reader: fromServer, Writer: toServer},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

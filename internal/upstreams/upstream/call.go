@@ -29,7 +29,8 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 		return capability.Result{}, err
 	}
 	if wait, ok := p.breaker.admit(p.reg.cfg.Now()); !ok {
-		e := capability.Errorf(capability.CodeUnavailable, "execute", "%s broke %d calls in a row; it gets none for a while", p.record.Name, breakAfter).
+		e := capability.Errorf(capability.CodeUnavailable, "execute", "%s broke %d calls in a row; it gets none for a while", p.record.Name,
+			breakAfter).
 			With("circuit_open", "try again later, or: junctor upstreams restart "+p.record.Name)
 		e.RetryAfter = wait
 		return capability.Result{}, e
@@ -82,8 +83,10 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 		return nil, capability.Errorf(capability.CodeUnavailable, "execute", "%s does not offer this any more", p.record.Name).
 			With("definition_gone", "list the catalog again")
 	case b.held:
-		return nil, capability.Errorf(capability.CodeConsentRequired, "execute", "%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
-			With("pin_held", "an operator sees what has changed with: junctor upstreams diff "+p.record.Name+", and takes it with: junctor upstreams approve "+p.record.Name)
+		return nil, capability.Errorf(capability.CodeConsentRequired, "execute",
+			"%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
+			With("pin_held", "an operator sees what has changed with: junctor upstreams diff "+p.record.Name+
+				", and takes it with: junctor upstreams approve "+p.record.Name)
 	}
 	return b, nil
 }
@@ -224,7 +227,8 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 	})
 	switch {
 	case err != nil:
-		return capability.Result{}, capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" answered with something that is no result", err).With("upstream_error", "")
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" answered with something that is no result",
+			err).With("upstream_error", "")
 	case kind == `"input_required"`:
 		if r.Value, err = p.asks(r.Value); err != nil {
 			return capability.Result{}, err
@@ -253,7 +257,8 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 		why = strings.TrimPrefix(capability.AsError(err).Message, "the input ")
 	}
 	r.Value = marked(r.Value)
-	return r, capability.Errorf(capability.CodeFailed, "execute", "the result of %s does not fit the output schema that it declares: %s", b.name, why).
+	return r, capability.Errorf(capability.CodeFailed, "execute", "the result of %s does not fit the output schema that it declares: %s",
+		b.name, why).
 		With("output_schema_violation", "this is a fault of the upstream; its text is in the result")
 }
 

@@ -36,13 +36,22 @@ func TestEachKindOfMemberIsItsMethod(t *testing.T) {
 	r.far.offer(ingest.Template, `{"uriTemplate":"file:///notes/{name}","name":"n"}`)
 	r.add("far", func(rec *record.Record) { rec.IdleTimeoutMS = 1500 })
 	tests := []struct{ kind, name, input, method, params, header string }{
-		{"tool", "t", `{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}`, "tools/call", `{"name":"t","arguments":{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}}`, "t"},
+		{
+			"tool", "t", `{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}`, "tools/call",
+			`{"name":"t","arguments":{"n":7, "x":9007199254740993,"y":1.10,"z":"\ud800"}}`, "t",
+		},
 		{"prompt", "p", `{"arguments":{"who":"\u0000"}}`, "prompts/get", `{"name":"p","arguments":{"who":"\u0000"}}`, "p"},
 		{"prompt", "p", `{}`, "prompts/get", `{"name":"p"}`, "p"},
 		{"resource", "file:///a", `{"uri":"file:///a"}`, "resources/read", `{"uri":"file:///a"}`, "file:///a"},
 		{"resource", "file:///a", `{}`, "resources/read", `{"uri":"file:///a"}`, "file:///a"},
-		{"resource-template", "file:///notes/{name}", `{"uri":"file:///notes/x"}`, "resources/read", `{"uri":"file:///notes/x"}`, "file:///notes/x"},
-		{"completion", "complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"who","value":"a"}}`, "completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"who","value":"a"}}`, ""},
+		{
+			"resource-template", "file:///notes/{name}", `{"uri":"file:///notes/x"}`, "resources/read", `{"uri":"file:///notes/x"}`,
+			"file:///notes/x",
+		},
+		{
+			"completion", "complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"who","value":"a"}}`, "completion/complete",
+			`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"who","value":"a"}}`, "",
+		},
 	}
 	r.listed("completion complete", "prompt p", "resource file:///a", "resource-template file:///notes/{name}", "tool t")
 	for _, tt := range tests {
@@ -62,7 +71,9 @@ func TestEachKindOfMemberIsItsMethod(t *testing.T) {
 		t.Errorf("headers %v", h)
 	}
 	for _, bad := range []struct{ kind, name, uri string }{
-		{"resource", "file:///a", "file:///etc/passwd"}, {"resource-template", "file:///notes/{name}", "file:///notes/../../etc/passwd"}, {"resource-template", "file:///notes/{name}", ""},
+		{"resource", "file:///a", "file:///etc/passwd"},
+		{"resource-template", "file:///notes/{name}", "file:///notes/../../etc/passwd"},
+		{"resource-template", "file:///notes/{name}", ""},
 	} {
 		_, _, err := r.call("admin:root", "", bad.kind, bad.name, `{"uri":"`+bad.uri+`"}`)
 		fails(t, err, capability.CodeInvalidInput, "invalid_uri")
@@ -145,10 +156,16 @@ func TestQuestionsShowWhoAsks(t *testing.T) {
 			if req.Ask == nil {
 				return json.RawMessage(`{"content":[{"type":"text","text":"nobody to ask"}]}`), nil
 			}
-			if _, err := req.Ask(ctx, capability.Question{Method: "sampling/createMessage", Params: json.RawMessage(`{}`)}); capability.AsError(err).Reason != "sampling_denied" {
+			if _, err := req.Ask(ctx, capability.Question{
+				Method: "sampling/createMessage",
+				Params: json.RawMessage(`{}`),
+			}); capability.AsError(err).Reason != "sampling_denied" {
 				return nil, errors.New("a sample was had")
 			}
-			return req.Ask(ctx, capability.Question{Method: "elicitation/create", Params: json.RawMessage(`{ "requestedSchema":{"x":1.10},"message":"Which\ncode?" }`)})
+			return req.Ask(ctx, capability.Question{
+				Method: "elicitation/create",
+				Params: json.RawMessage(`{ "requestedSchema":{"x":1.10},"message":"Which\ncode?" }`),
+			})
 		}
 	})
 	inv := capability.Invocation{

@@ -60,7 +60,8 @@ func (u *upstream) dial(key string) (*conn, error) {
 	c := &conn{key: key, ready: make(chan struct{}), down: make(chan error, 1)}
 	rec := &u.record
 	cfg := ClientConfig{
-		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE, Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
+		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE,
+		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
 		Down: func(err error) {
 			select {
 			case c.down <- err:
@@ -267,7 +268,8 @@ func (u *upstream) other(key string) (*conn, error) {
 		return now, nil
 	case !room:
 		u.close(fresh)
-		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "%s has %d connections already, and all are in use", u.record.Name, maxConnections).
+		return nil, capability.Errorf(capability.CodeOverloaded, "upstreams", "%s has %d connections already, and all are in use", u.record.Name,
+			maxConnections).
 			With(reasonTooManyConnections, "try again in a while")
 	}
 	if !u.background(func(ctx context.Context) {

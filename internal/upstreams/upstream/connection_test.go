@@ -31,11 +31,20 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		before, then func()
 	}{
 		{"no name", func(rec *record.Record) { rec.Name = "" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a name that leads elsewhere", func(rec *record.Record) { rec.Name = "../x" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{
+			"a name that leads elsewhere", func(rec *record.Record) { rec.Name = "../x" }, capability.CodeInvalidInput, "invalid_upstream", nil,
+			nil,
+		},
 		{"neither command nor URL", func(rec *record.Record) { rec.Command = nil }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
 		{"both", func(rec *record.Record) { rec.URL = "https://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"plain http", func(rec *record.Record) { rec.Command, rec.URL = nil, "http://example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a password in the URL", func(rec *record.Record) { rec.Command, rec.URL = nil, "https://u:p@example.org" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
+		{
+			"plain http", func(rec *record.Record) { rec.Command, rec.URL = nil, "http://example.org" }, capability.CodeInvalidInput,
+			"invalid_upstream", nil, nil,
+		},
+		{
+			"a password in the URL", func(rec *record.Record) { rec.Command, rec.URL = nil, "https://u:p@example.org" },
+			capability.CodeInvalidInput, "invalid_upstream", nil, nil,
+		},
 		{"a credential in the open", func(rec *record.Record) {
 			rec.Command, rec.URL, rec.Headers = nil, "https://example.org", map[string]string{"Authorization": "x"}
 		}, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
@@ -43,10 +52,19 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 			rec.Command, rec.URL, rec.Headers = nil, "https://example.org", map[string]string{"Mcp-Session-Id": "x"}
 		}, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
 		{"an unknown word", func(rec *record.Record) { rec.Isolation = "none" }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"a secret that is not there", func(rec *record.Record) { rec.EnvSecrets = map[string]string{"TOKEN": "nothing"} }, capability.CodeInvalidInput, "secret_missing", nil, nil},
+		{
+			"a secret that is not there", func(rec *record.Record) { rec.EnvSecrets = map[string]string{"TOKEN": "nothing"} },
+			capability.CodeInvalidInput, "secret_missing", nil, nil,
+		},
 		{"an A2A agent", func(rec *record.Record) { rec.Kind = record.KindA2A }, capability.CodeInvalidInput, "invalid_upstream", nil, nil},
-		{"no connection", nil, capability.CodeUnavailable, "connection_failed", func() { r.far.refuse = errors.New("it ends at once") }, func() { r.far.refuse = nil }},
-		{"no list", nil, capability.CodeUnavailable, "", func() { r.far.listing[ingest.Tool] = capability.Errorf(capability.CodeFailed, "", "broken") }, func() { delete(r.far.listing, ingest.Tool) }},
+		{
+			"no connection", nil, capability.CodeUnavailable, "connection_failed", func() { r.far.refuse = errors.New("it ends at once") },
+			func() { r.far.refuse = nil },
+		},
+		{"no list", nil, capability.CodeUnavailable, "", func() {
+			r.far.listing[ingest.Tool] = capability.Errorf(capability.CodeFailed, "",
+				"broken")
+		}, func() { delete(r.far.listing, ingest.Tool) }},
 	}
 	for _, tt := range tests {
 		if tt.before != nil {
@@ -201,7 +219,10 @@ func TestNoPrincipalIsNamedLikeAnother(t *testing.T) {
 	t.Parallel()
 	names := make(map[string]string)
 	for _, name := range []string{"a", "a.agent", "a.agent.b", "own.a"} {
-		for _, id := range []string{"agent:b", "agent:b.c", "agent.b", "b", "agent:_b", "agent:", ":b", "agent:b:c", "Agent:b", "", "agent:" + strings.Repeat("x", 120)} {
+		for _, id := range []string{
+			"agent:b", "agent:b.c", "agent.b", "b", "agent:_b", "agent:", ":b", "agent:b:c", "Agent:b", "",
+			"agent:" + strings.Repeat("x", 120),
+		} {
 			own := record.OwnSecret(name, id)
 			if was := names[own]; was != "" || len(own) > 120 || strings.ContainsAny(own, ":/ ") {
 				t.Errorf("%s of %q is called %s, as %s", name, id, own, was)

@@ -98,6 +98,7 @@ func (u *upstream) secret(owner, name string) (string, error) {
 			return value.Reveal(), nil
 		}
 	}
-	return "", capability.Errorf(capability.CodeUnavailable, "upstreams", "the secret %s of upstream %s is not in the secret store of this machine", name, u.record.Name).
+	return "", capability.Errorf(capability.CodeUnavailable, "upstreams",
+		"the secret %s of upstream %s is not in the secret store of this machine", name, u.record.Name).
 		With(reasonSecretMissing, "store it with: junctor secrets set "+name)
 }

@@ -80,6 +80,7 @@ func (c *mcpConnection) List(ctx context.Context, kind ingest.Kind, each func(js
 // Call implements Client.
 func (c *mcpConnection) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	return c.Client.Call(ctx, mcpclient.Request{
-		Method: r.Method, Params: r.Params, Meta: r.Meta, Name: r.Name, Headers: r.Headers, Idle: r.Idle, Progress: r.Progress, Ask: r.Ask, Relay: r.Relay,
+		Method: r.Method, Params: r.Params, Meta: r.Meta, Name: r.Name, Headers: r.Headers, Idle: r.Idle, Progress: r.Progress, Ask: r.Ask,
+		Relay: r.Relay,
 	})
 }

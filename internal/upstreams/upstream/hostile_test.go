@@ -60,8 +60,10 @@ func playHostile() {
 
 func hostileTools() []string {
 	return []string{
-		def("sound", ""), def(`evil\u0007`, ""), `{"name":""}`, `{"name":"noschema"}`, `{"name":"nullschema","inputSchema":null}`, `{"name":"arr","inputSchema":[]}`,
-		`{"name":"remote","inputSchema":{"type":"object","$ref":"http://127.0.0.1:1/x"}}`, `{"name":"badheader","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"a b"}}}}`,
+		def("sound", ""), def(`evil\u0007`, ""), `{"name":""}`, `{"name":"noschema"}`, `{"name":"nullschema","inputSchema":null}`,
+		`{"name":"arr","inputSchema":[]}`,
+		`{"name":"remote","inputSchema":{"type":"object","$ref":"http://127.0.0.1:1/x"}}`,
+		`{"name":"badheader","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"a b"}}}}`,
 		def("dup", ""), def("dup", `"title":"other"`), `7`, `null`, def("big", `"description":"`+strings.Repeat("x", 10<<20)+`"`),
 	}
 }

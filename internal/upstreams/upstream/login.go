@@ -72,10 +72,12 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 		return LoginResult{}, capability.Errorf(capability.CodeConflict, "upstreams.login", "the upstream %s has no login", name).
 			With("no_login", "add it with --oauth")
 	case (step.Redirect == "") == (step.Answer == ""):
-		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login", "a step of a login has a redirect or an answer").With("invalid_login", "")
+		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login",
+			"a step of a login has a redirect or an answer").With("invalid_login", "")
 	case step.Redirect != "":
 		if !loopback(step.Redirect) {
-			return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login", "the answer to a login comes to a loopback address, such as http://127.0.0.1:PORT/callback").
+			return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login",
+				"the answer to a login comes to a loopback address, such as http://127.0.0.1:PORT/callback").
 				With("invalid_redirect", "")
 		}
 		address, err := u.tokens.Begin(ctx, step.Redirect)
@@ -83,10 +85,13 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 	}
 	query, err := url.ParseQuery(strings.TrimPrefix(step.Answer, "?"))
 	if err != nil {
-		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login", "the answer to the login is no query").With("invalid_login", "") // it holds the code
+		// it holds the code
+		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login",
+			"the answer to the login is no query").With("invalid_login", "")
 	}
 	if err = u.tokens.Finish(ctx, query); err != nil {
-		r.record(ctx, audit.UpstreamLoggedIn, &u.record, by, audit.OutcomeFailure, audit.Attr{Key: "cause", Value: capability.AsError(err).Message})
+		r.record(ctx, audit.UpstreamLoggedIn, &u.record, by, audit.OutcomeFailure,
+			audit.Attr{Key: "cause", Value: capability.AsError(err).Message})
 		return LoginResult{}, err
 	}
 	r.record(ctx, audit.UpstreamLoggedIn, &u.record, by, audit.OutcomeSuccess, audit.Attr{Key: "issuer", Value: u.tokens.State().Issuer})

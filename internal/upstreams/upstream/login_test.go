@@ -51,7 +51,8 @@ func guardedServer(t *testing.T) (address string, withdraw func()) {
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		if id, pass, _ := r.BasicAuth(); id != "me" || pass != "s3cret" || r.PostFormValue("grant_type") == "refresh_token" || r.PostFormValue("subject_token_type") != "" && r.PostFormValue("subject_token") != "s3cret" {
+		if id, pass, _ := r.BasicAuth(); id != "me" || pass != "s3cret" || r.PostFormValue("grant_type") == "refresh_token" ||
+			r.PostFormValue("subject_token_type") != "" && r.PostFormValue("subject_token") != "s3cret" {
 			w.WriteHeader(http.StatusBadRequest)
 			say(w, map[string]any{"error": "invalid_grant"})
 			return
@@ -86,7 +87,10 @@ func guardedServer(t *testing.T) (address string, withdraw func()) {
 // consent visits the address of a login, and returns the query that comes back.
 func consent(t *testing.T, address string) string {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	resp, err := client.Get(address)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +154,8 @@ func TestAnUpstreamIsLoggedInTo(t *testing.T) {
 		t.Fatalf(`r.tool: err = %v, want nil; out = %q, want it to contain "n"`, err, out)
 	}
 	text, err := json.Marshal(r.List())
-	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") || strings.Contains(v.Text(), "s3cret") || !strings.Contains(v.Text(), "access-1") {
+	if err != nil || strings.Contains(string(text), "access-") || strings.Contains(string(text), "s3cret") ||
+		strings.Contains(v.Text(), "s3cret") || !strings.Contains(v.Text(), "access-1") {
 		t.Errorf("%s, %s", text, v.Text())
 	}
 

@@ -84,7 +84,8 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 		_ = publish(capability.Batch{Source: u.source()})
 		return Status{}, err
 	}
-	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust}, audit.Attr{Key: "isolation", Value: rec.Isolation})
+	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust},
+		audit.Attr{Key: "isolation", Value: rec.Isolation})
 	return u.status(false), nil
 }
 
@@ -156,7 +157,8 @@ func (r *Registry) reserve(name string) error {
 			With("upstream_exists", "take it away first: junctor upstreams remove "+name)
 	}
 	if len(r.upstreams)+len(r.adding) >= maxUpstreams {
-		return capability.Errorf(capability.CodeOverloaded, "upstreams.add", "there are %d upstreams, which is the most", maxUpstreams).With("too_many_upstreams", "remove one")
+		return capability.Errorf(capability.CodeOverloaded, "upstreams.add", "there are %d upstreams, which is the most",
+			maxUpstreams).With("too_many_upstreams", "remove one")
 	}
 	r.adding[name] = true
 	return nil
@@ -172,7 +174,8 @@ func (r *Registry) enter(u *upstream) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.publish == nil {
-		return capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is stopping").With("service_unavailable", "try again in a moment")
+		return capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is stopping").With("service_unavailable",
+			"try again in a moment")
 	}
 	r.upstreams[u.record.Name] = u
 	return nil
@@ -239,7 +242,8 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 		return Status{}, err
 	}
 	if u.record.Disabled {
-		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.restart", "the upstream %s is disabled", name).With("upstream_disabled", "remove it and add it again")
+		return Status{}, capability.Errorf(capability.CodeConflict, "upstreams.restart", "the upstream %s is disabled",
+			name).With("upstream_disabled", "remove it and add it again")
 	}
 	u.mu.Lock()
 	u.restart = true
@@ -300,7 +304,8 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 		return nil, err
 	}
 	if which.Kind != "" && !slices.Contains(ingest.Kinds(), which.Kind) {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "upstreams.approve", "%.40q is no kind: tool, prompt, resource or resource-template", which.Kind)
+		return nil, capability.Errorf(capability.CodeInvalidInput, "upstreams.approve",
+			"%.40q is no kind: tool, prompt, resource or resource-template", which.Kind)
 	}
 	u.changing.Lock()
 	defer u.changing.Unlock()
@@ -344,7 +349,8 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 		}
 	}
 	for i, p := range save {
-		r.record(ctx, audit.PinApproved, &u.record, by, audit.OutcomeSuccess, append(pinAttrs(&p.Pin, p.Pin.Pin), audit.Attr{Key: "was", Value: string(undo[i].State)})...)
+		r.record(ctx, audit.PinApproved, &u.record, by, audit.OutcomeSuccess,
+			append(pinAttrs(&p.Pin, p.Pin.Pin), audit.Attr{Key: "was", Value: string(undo[i].State)})...)
 	}
 	u.publish()
 	return out, nil

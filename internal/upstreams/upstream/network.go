@@ -50,7 +50,8 @@ func guarded(rec *record.Record, only string) (*http.Transport, error) {
 	}
 	if only != "" {
 		if err := policy.Check(); err != nil {
-			return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "the URL of upstream "+rec.Name+" names no host that can be reached", err)
+			return nil, capability.Wrap(capability.CodeInvalidInput, "upstreams", "the URL of upstream "+rec.Name+
+				" names no host that can be reached", err)
 		}
 	}
 	return &http.Transport{

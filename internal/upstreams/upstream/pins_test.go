@@ -21,12 +21,14 @@ func TestWhatATrustedUpstreamDeclaresIsPublishedAtFirstSight(t *testing.T) {
 	r.far.offer(ingest.Resource, `{"uri":"file:///a","name":"a"}`)
 	r.far.offer(ingest.Template, `{"uriTemplate":"file:///{name}","name":"t"}`)
 	s := r.add("far", nil)
-	if s.Counts != (upstream.Counts{Tools: 2, Prompts: 1, Resources: 2, Dropped: 1}) || s.State != capability.StateReady || s.Server.Name != "far" {
+	if s.Counts != (upstream.Counts{Tools: 2, Prompts: 1, Resources: 2, Dropped: 1}) || s.State != capability.StateReady ||
+		s.Server.Name != "far" {
 		t.Errorf("%+v", s)
 	}
 	r.listed("completion complete", "prompt greet", "resource file:///a", "resource-template file:///{name}", "tool read file", "tool wipe")
 	e := r.entry("tool", "read file")
-	if e.ID != "mcp.far/read-file#ext.mcp.far.read-file@far" || string(e.Contribution.Definition) != raw || e.Effect != capability.EffectExternal || e.Key() != "ext:mcp:far" || e.Module.Digest != "" {
+	if e.ID != "mcp.far/read-file#ext.mcp.far.read-file@far" || string(e.Contribution.Definition) != raw ||
+		e.Effect != capability.EffectExternal || e.Key() != "ext:mcp:far" || e.Module.Digest != "" {
 		t.Errorf("%s %s %s %s", e.ID, e.Contribution.Definition, e.Effect, e.Key())
 	}
 	if !r.entry("tool", "wipe").Approval() {
@@ -78,7 +80,8 @@ func TestAChangedDefinitionIsHeldUntilApproved(t *testing.T) {
 		t.Errorf("%d records of a held pin", r.events(audit.PinHeld))
 	}
 	diff, err := r.Diff("far")
-	if err != nil || len(diff) != 1 || len(diff[0].Changes) != 1 || diff[0].Changes[0].Path != "description" || diff[0].Changes[0].Old != `"adds"` || len(diff[0].Advice) != 1 {
+	if err != nil || len(diff) != 1 || len(diff[0].Changes) != 1 || diff[0].Changes[0].Path != "description" ||
+		diff[0].Changes[0].Old != `"adds"` || len(diff[0].Advice) != 1 {
 		t.Errorf("%v: %+v", err, diff)
 	}
 

@@ -112,8 +112,9 @@ func (u *upstream) batch() capability.Batch {
 			id += "-" + naming.Mark("capability.rpc")
 		}
 		m.Contributions = append(m.Contributions, capability.Contribution{
-			ID: id, Kind: "capability.rpc", Title: "Completion of arguments", Member: member, Provider: u.key, Effect: capability.EffectRead, Availability: state,
-			Timeout: u.timeout(), Telemetry: u.telemetry(),
+			ID: id, Kind: "capability.rpc", Title: "Completion of arguments", Member: member, Provider: u.key, Effect: capability.EffectRead,
+			Availability: state,
+			Timeout:      u.timeout(), Telemetry: u.telemetry(),
 		})
 	}
 	slices.SortFunc(m.Contributions, func(a, b capability.Contribution) int { return cmp.Compare(a.ID, b.ID) })
@@ -176,7 +177,9 @@ func (u *upstream) contributionIDs() map[ingest.PinKey]string {
 // hintsTrusted tags tools whose own annotations may be shown as they are.
 const hintsTrusted = "hints:trusted"
 
-func (u *upstream) contribution(p *ingest.PinRow, id string, member capability.Member, state capability.Availability) capability.Contribution {
+func (u *upstream) contribution(p *ingest.PinRow, id string, member capability.Member,
+	state capability.Availability,
+) capability.Contribution {
 	d := p.Shown
 	c := capability.Contribution{
 		ID: id, Title: d.Title, Description: d.Description, Member: member, Provider: u.key, Effect: capability.EffectRead,

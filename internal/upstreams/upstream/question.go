@@ -56,7 +56,8 @@ func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 		}
 	})
 	if err != nil || out == nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "execute", p.record.Name+" asks something without a message", err).With("invalid_question", "")
+		return nil, capability.Wrap(capability.CodeInvalidInput, "execute", p.record.Name+" asks something without a message",
+			err).With("invalid_question", "")
 	}
 	return out, nil
 }
@@ -79,7 +80,8 @@ func (p *provider) question(method string, params json.RawMessage) (json.RawMess
 		}
 	}
 	// Whatever comes to be asked some day does not go to a client by itself.
-	return nil, capability.Errorf(capability.CodeFailed, "execute", "%s asks for something that is not offered here: %.64q", p.record.Name, method).With("upstream_error", "")
+	return nil, capability.Errorf(capability.CodeFailed, "execute", "%s asks for something that is not offered here: %.64q", p.record.Name,
+		method).With("upstream_error", "")
 }
 
 // asks is an input_required result whose questions are those that may be put.

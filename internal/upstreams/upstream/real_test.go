@@ -96,7 +96,8 @@ func program(role string, env map[string]string) func(*record.Record) {
 func story(t *testing.T, r *rig) {
 	t.Helper()
 	r.listed("prompt greet", "resource test://a", "resource-template test://item/{id}", "tool echo", "tool env", "tool fail", "tool grow")
-	if out, err := r.tool("echo", `{"n":9007199254740993,"f":1.10}`); err != nil || !strings.Contains(out, `{\"n\":9007199254740993,\"f\":1.10}`) {
+	if out, err := r.tool("echo", `{"n":9007199254740993,"f":1.10}`); err != nil ||
+		!strings.Contains(out, `{\"n\":9007199254740993,\"f\":1.10}`) {
 		t.Errorf("%v: %s", err, out)
 	}
 	_, err := r.tool("fail", `{}`)
@@ -106,7 +107,8 @@ func story(t *testing.T, r *rig) {
 	if _, out, err := r.call("admin:root", "", "prompt", "greet", `{}`); err != nil || !strings.Contains(out, `"hello"`) {
 		t.Errorf("%v: %s", err, out)
 	}
-	if _, out, err := r.call("admin:root", "", "resource-template", "test://item/{id}", `{"uri":"test://item/7"}`); err != nil || !strings.Contains(out, "text of test://item/7") {
+	if _, out, err := r.call("admin:root", "", "resource-template", "test://item/{id}", `{"uri":"test://item/7"}`); err != nil ||
+		!strings.Contains(out, "text of test://item/7") {
 		t.Errorf("%v: %s", err, out)
 	}
 	began := time.Now()

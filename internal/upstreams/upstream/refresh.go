@@ -142,8 +142,10 @@ func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Lis
 			u.reg.record(ctx, audit.PinHeld, &u.record, capability.Principal{}, audit.OutcomeNone, pinAttrs(&c.Pin, c.Pin.Offered)...)
 			continue
 		}
-		u.reg.cfg.Logger.Warn("a definition of an upstream has changed and is published as its record says", "upstream", u.record.Name, "kind", string(c.Pin.Kind), "name", c.Pin.Name)
-		u.reg.record(ctx, audit.PinApproved, &u.record, capability.Principal{}, audit.OutcomeNone, append(pinAttrs(&c.Pin, c.Pin.Pin), audit.Attr{Key: "policy", Value: u.record.ChangedPin})...)
+		u.reg.cfg.Logger.Warn("a definition of an upstream has changed and is published as its record says", "upstream", u.record.Name, "kind",
+			string(c.Pin.Kind), "name", c.Pin.Name)
+		u.reg.record(ctx, audit.PinApproved, &u.record, capability.Principal{}, audit.OutcomeNone,
+			append(pinAttrs(&c.Pin, c.Pin.Pin), audit.Attr{Key: "policy", Value: u.record.ChangedPin})...)
 	}
 	u.publish()
 }

@@ -328,8 +328,9 @@ func (r *rig) add(name string, change func(*record.Record)) upstream.Status {
 func (r *rig) call(who, session, kind, name, input string) (capability.Invocation, string, error) {
 	r.Helper()
 	inv := capability.Invocation{
-		Surface: "test", Principal: capability.Principal{ID: who, Role: capability.RoleAdmin}, Session: session, Audience: capability.AudienceInternal,
-		Target: capability.Target{Member: capability.Member{Module: "mcp.far", Kind: kind, Name: name}}, Input: json.RawMessage(input),
+		Surface: "test", Principal: capability.Principal{ID: who, Role: capability.RoleAdmin}, Session: session,
+		Audience: capability.AudienceInternal,
+		Target:   capability.Target{Member: capability.Member{Module: "mcp.far", Kind: kind, Name: name}}, Input: json.RawMessage(input),
 	}
 	reply, err := r.engine.Invoke(r.Context(), inv)
 	return inv, string(reply.Result), err

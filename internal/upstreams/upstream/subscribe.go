@@ -36,7 +36,8 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 	}
 	defer u.release(c)
 	if !c.client.Has("resources.subscribe") {
-		return nil, capability.Errorf(capability.CodeUnavailable, "subscribe", "%s does not tell of changes of its resources", upstream).With("not_supported", "read it again instead")
+		return nil, capability.Errorf(capability.CodeUnavailable, "subscribe", "%s does not tell of changes of its resources",
+			upstream).With("not_supported", "read it again instead")
 	}
 	u.mu.Lock()
 	s := u.subs[uri]
@@ -44,7 +45,8 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 	switch {
 	case fresh && len(u.subs) >= maxSubscribed, !fresh && len(s.listeners) >= maxListeners:
 		u.mu.Unlock()
-		return nil, capability.Errorf(capability.CodeOverloaded, "subscribe", "there are too many subscriptions at %s: %d addresses, %d listeners of each are the most", upstream, maxSubscribed, maxListeners).
+		return nil, capability.Errorf(capability.CodeOverloaded, "subscribe",
+			"there are too many subscriptions at %s: %d addresses, %d listeners of each are the most", upstream, maxSubscribed, maxListeners).
 			With("too_many_subscriptions", "end some of them")
 	case fresh:
 		s = &subscription{listeners: make(map[int]func()), made: make(chan struct{})}
@@ -80,7 +82,10 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 func (u *upstream) subscribe(ctx context.Context, c *conn, method, uri string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	_, err := c.client.Call(ctx, Request{Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri, Idle: connectTimeout})
+	_, err := c.client.Call(ctx, Request{
+		Method: method, Params: append(appendString([]byte(`{"uri":`), uri), '}'), Name: uri,
+		Idle: connectTimeout,
+	})
 	return err
 }
 
@@ -95,7 +100,8 @@ func (u *upstream) leave(uri string, s *subscription, id int) {
 	c := u.current
 	u.mu.Unlock()
 	if last && c != nil {
-		u.background(func(ctx context.Context) { _ = u.subscribe(ctx, c, "resources/unsubscribe", uri) }) // notifications that still come are dropped
+		// notifications that still come are dropped
+		u.background(func(ctx context.Context) { _ = u.subscribe(ctx, c, "resources/unsubscribe", uri) })
 	}
 }
 

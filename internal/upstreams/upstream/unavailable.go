@@ -26,7 +26,8 @@ func (u *upstream) unreachable(err error) error {
 		return capability.Wrap(capability.CodeUnavailable, "upstreams", e.Message, err).With(e.Reason, e.Hint)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return capability.Wrap(capability.CodeUnavailable, "upstreams", "it did not answer within "+connectTimeout.String(), err).With("connection_failed", "")
+		return capability.Wrap(capability.CodeUnavailable, "upstreams", "it did not answer within "+connectTimeout.String(),
+			err).With("connection_failed", "")
 	}
 	return capability.Wrap(capability.CodeUnavailable, "upstreams", "the connection failed", err).With("connection_failed", "")
 }

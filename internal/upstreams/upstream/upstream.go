@@ -166,7 +166,12 @@ func NewRegistry(cfg Config) *Registry {
 	for _, d := range []struct {
 		value     *time.Duration
 		otherwise time.Duration
-	}{{&cfg.Refresh, 10 * time.Minute}, {&cfg.Degraded, 5 * time.Minute}, {&cfg.Idle, 10 * time.Minute}, {&cfg.FirstPause, 500 * time.Millisecond}} {
+	}{
+		{&cfg.Refresh, 10 * time.Minute},
+		{&cfg.Degraded, 5 * time.Minute},
+		{&cfg.Idle, 10 * time.Minute},
+		{&cfg.FirstPause, 500 * time.Millisecond},
+	} {
 		if *d.value == 0 {
 			*d.value = d.otherwise
 		}
@@ -217,7 +222,8 @@ func (r *Registry) running() (func(capability.Batch) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.publish == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is starting or stopping").With("service_unavailable", "try again in a moment")
+		return nil, capability.Errorf(capability.CodeUnavailable, "upstreams", "the server is starting or stopping").With("service_unavailable",
+			"try again in a moment")
 	}
 	return r.publish, nil
 }
@@ -255,13 +261,18 @@ func (r *Registry) get(name string) (*upstream, error) {
 }
 
 // record writes what happened to an upstream.
-func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record, by capability.Principal, success audit.Outcome, attrs ...audit.Attr) {
+func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record, by capability.Principal, success audit.Outcome,
+	attrs ...audit.Attr,
+) {
 	if r.cfg.Log == nil {
 		return
 	}
 	rec := audit.Record{
 		Event: ev, Logger: "upstream", Extension: extensionID(of.Kind, of.Name), Runner: of.Kind, User: by.ID, Success: success,
-		Metadata: audit.Metadata{Principal: audit.Principal{ID: by.ID, Role: by.Role}, Attrs: append([]audit.Attr{{Key: "upstream", Value: of.Name}}, attrs...)},
+		Metadata: audit.Metadata{
+			Principal: audit.Principal{ID: by.ID, Role: by.Role},
+			Attrs:     append([]audit.Attr{{Key: "upstream", Value: of.Name}}, attrs...),
+		},
 	}
 	if _, err := r.cfg.Log.Append(context.WithoutCancel(ctx), rec, audit.Synced); err != nil {
 		r.cfg.Logger.Error("audit record not written", "event", string(ev), "err", err)

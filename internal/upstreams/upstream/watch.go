@@ -80,7 +80,10 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		listed: make(map[ingest.Kind]string), ttl: make(map[ingest.Kind]time.Duration), subs: make(map[string]*subscription),
 	}
 	// What it declared before is there until we know better.
-	u.state = capability.Availability{State: capability.StateDegraded, Reason: "it has not been reached yet since this server started", Since: r.cfg.Now()}
+	u.state = capability.Availability{
+		State: capability.StateDegraded, Reason: "it has not been reached yet since this server started",
+		Since: r.cfg.Now(),
+	}
 	if s.Record.Disabled {
 		u.state = capability.Availability{State: capability.StateUnavailable, Reason: "it is disabled", Since: r.cfg.Now()}
 	}
@@ -290,12 +293,16 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	u.mu.Unlock()
 	if first {
 		u.reg.cfg.Logger.Warn("an upstream is lost", "upstream", u.record.Name, "err", err, "cause", e.Err)
-		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure, audit.Attr{Key: "cause", Value: e.Message})
+		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure,
+			audit.Attr{Key: "cause", Value: e.Message})
 	}
 	switch {
 	case failed:
-		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitInterval.String()+" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+u.record.Name)
-		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure, audit.Attr{Key: "cause", Value: "given up"})
+		u.set(capability.StateUnavailable, "it ended "+strconv.Itoa(maxExits)+" times within "+exitInterval.String()+
+			" and is not started again; see its errors with: junctor upstreams show "+u.record.Name+", then: junctor upstreams restart "+
+			u.record.Name)
+		u.reg.record(ctx, audit.UpstreamFailed, &u.record, capability.Principal{}, audit.OutcomeFailure,
+			audit.Attr{Key: "cause", Value: "given up"})
 	case e.Reason == reasonSecretMissing || e.Reason == oauthclient.ReasonRefused || e.Reason == oauthclient.ReasonLogin:
 		u.set(capability.StateUnauthorized, e.Message)
 	default:

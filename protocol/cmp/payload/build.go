@@ -175,7 +175,8 @@ type written struct {
 // members. What comes out is read back before it is returned.
 func (d *Draft) Export(now time.Time) (json.RawMessage, error) {
 	w := written{
-		Schema: Schema, Version: Version, SkillName: d.Name, Namespace: d.Namespace, CreatedAt: cmp.Time(now), Capabilities: slices.Clone(d.capabilities),
+		Schema: Schema, Version: Version, SkillName: d.Name, Namespace: d.Namespace, CreatedAt: cmp.Time(now),
+		Capabilities:   slices.Clone(d.capabilities),
 		GatewayAddress: d.GatewayAddress, Modules: d.modules, SkillVersion: d.SkillVersion, Description: d.Description, Publisher: d.Publisher,
 	}
 	if w.SkillName == "" {

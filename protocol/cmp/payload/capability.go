@@ -81,7 +81,10 @@ func readCapability(raw json.RawMessage) (Capability, error) {
 	if err := jsonx.Unmarshal(raw, &e); err != nil {
 		return Capability{}, err
 	}
-	c := Capability{NodeID: e.NodeID, Timeout: e.Timeout, Codec: e.Codec, GatewayAddress: e.GatewayAddress, Description: text(e.Description), Effect: text(e.Effect)}
+	c := Capability{
+		NodeID: e.NodeID, Timeout: e.Timeout, Codec: e.Codec, GatewayAddress: e.GatewayAddress, Description: text(e.Description),
+		Effect: text(e.Effect),
+	}
 	var ok bool
 	if c.Alias, ok = asText(e.Alias); !ok || c.Alias == "" {
 		return Capability{}, invalid("it has no alias")

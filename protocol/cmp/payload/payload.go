@@ -120,7 +120,8 @@ func Decode(data json.RawMessage, limit int) (*Payload, error) {
 // object finds the object, however it was wrapped.
 func object(data json.RawMessage, limit int) (json.RawMessage, error) {
 	tooLarge := func(n int) error {
-		return cmp.Errorf(cmp.ReasonTooLarge, "the payload has %d bytes; the limit is %d", n, limit).With(cmp.ReasonTooLarge, "send large code by reference, as an asset")
+		return cmp.Errorf(cmp.ReasonTooLarge, "the payload has %d bytes; the limit is %d", n, limit).With(cmp.ReasonTooLarge,
+			"send large code by reference, as an asset")
 	}
 	data = bytes.TrimSpace(data)
 	if len(data) > 6*limit+64 { // as a text, each byte may be written as six

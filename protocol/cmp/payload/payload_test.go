@@ -110,10 +110,16 @@ func TestScenario14WrongPayloads(t *testing.T) {
 		"consent text":           {entry(map[string]any{"metadata": map[string]any{"requires_user_consent": "perhaps"}}), cmp.ReasonPayload},
 		"modules object":         {with(map[string]any{"runtime_modules": map[string]any{}}), cmp.ReasonPayload},
 		"skill name":             {with(map[string]any{"skill_name": "../x y"}), cmp.ReasonPayload},
-		"duplicate alias":        {with(map[string]any{"capabilities": []any{map[string]any{"alias": "a", "function_name": "x"}, map[string]any{"alias": " a", "function_name": "y"}}}), cmp.ReasonDuplicateAlias},
-		"large":                  {with(map[string]any{"note": strings.Repeat("x", limit)}), cmp.ReasonTooLarge},
-		"deep":                   {with(map[string]any{"note": json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200))}), cmp.ReasonPayload},
-		"NUL":                    {with(map[string]any{"description": "a\x00b"}), cmp.ReasonPayload},
+		"duplicate alias": {with(map[string]any{"capabilities": []any{
+			map[string]any{"alias": "a", "function_name": "x"},
+			map[string]any{"alias": " a", "function_name": "y"},
+		}}), cmp.ReasonDuplicateAlias},
+		"large": {with(map[string]any{"note": strings.Repeat("x", limit)}), cmp.ReasonTooLarge},
+		"deep": {
+			with(map[string]any{"note": json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200))}),
+			cmp.ReasonPayload,
+		},
+		"NUL": {with(map[string]any{"description": "a\x00b"}), cmp.ReasonPayload},
 	} {
 		if _, err := payload.Decode(c.in, limit); reason(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
@@ -135,7 +141,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p.Capabilities[0]
-	if p.SkillName != payload.DefaultName || c.MediaType != "application/json" || string(c.LoadBalancing) != "true" || string(c.Metadata) != "{}" || c.ActionName() != "a" || c.NeedsConsent() {
+	if p.SkillName != payload.DefaultName || c.MediaType != "application/json" || string(c.LoadBalancing) != "true" ||
+		string(c.Metadata) != "{}" || c.ActionName() != "a" || c.NeedsConsent() {
 		t.Errorf("%+v", p)
 	}
 	if !strings.Contains(string(p.Raw), `"unknown":{"k":1}`) {
@@ -151,12 +158,14 @@ func TestDefaults(t *testing.T) {
 	}
 	c = p.Capabilities[0]
 	b, bound := c.Code()
-	if c.ActionName() != "cam" || fmt.Sprint(c.Tags()) != "[b x]" || !c.NeedsConsent() || fmt.Sprint(c.Languages) != "[de en-us]" || !bound || b.ModuleID != "m" || b.Export != "e" || c.Timeout != nil {
+	if c.ActionName() != "cam" || fmt.Sprint(c.Tags()) != "[b x]" || !c.NeedsConsent() || fmt.Sprint(c.Languages) != "[de en-us]" || !bound ||
+		b.ModuleID != "m" || b.Export != "e" || c.Timeout != nil {
 		t.Errorf("%+v %v", c, b)
 	}
 	meta["code_binding"] = map[string]any{"module_id": " other ", "export": ""}
 	p, _ = payload.Decode(entry(map[string]any{"metadata": meta, "languages": []string{"fr"}}), limit)
-	if b, bound := p.Capabilities[0].Code(); !bound || b.ModuleID != "other" || b.Export != "" || fmt.Sprint(p.Capabilities[0].Languages) != "[fr]" {
+	if b, bound := p.Capabilities[0].Code(); !bound || b.ModuleID != "other" || b.Export != "" ||
+		fmt.Sprint(p.Capabilities[0].Languages) != "[fr]" {
 		t.Errorf("%+v", b)
 	}
 }
@@ -187,24 +196,36 @@ func TestScenario15GuardRails(t *testing.T) {
 		limits  cmp.Limits
 		want    string
 	}{
-		"right":            {[]any{module("x = 1", map[string]any{"sha256": right})}, cmp.DefaultLimits(), ""},
-		"no hash":          {[]any{module("x = 1", nil)}, cmp.DefaultLimits(), ""},
-		"hash wrong":       {[]any{module("x = 2", map[string]any{"sha256": right})}, cmp.DefaultLimits(), cmp.ReasonDigest},
-		"hash upper case":  {[]any{module("x = 1", map[string]any{"sha256": strings.ToUpper(right)})}, cmp.DefaultLimits(), cmp.ReasonDigest},
-		"nine":             {many, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
-		"200000":           {[]any{module(strings.Repeat("x", 200_000), nil)}, cmp.DefaultLimits(), ""},
-		"200001":           {[]any{module(strings.Repeat("x", 200_001), nil)}, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
-		"total":            {five, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
-		"zero is none":     {[]any{module("x", nil)}, cmp.Limits{}, cmp.ReasonCodeTooLarge},
-		"blank":            {[]any{module("  ", nil)}, cmp.DefaultLimits(), cmp.ReasonPayload},
-		"no id":            {[]any{module("x", map[string]any{"module_id": " "})}, cmp.DefaultLimits(), cmp.ReasonPayload},
-		"twice":            {[]any{module("x", nil), module("y", nil)}, cmp.DefaultLimits(), cmp.ReasonPayload},
-		"two ways":         {[]any{module("x", map[string]any{"source_base64": "eA=="})}, cmp.DefaultLimits(), cmp.ReasonPayload},
-		"base64 unhashed":  {[]any{module("", map[string]any{"source_base64": "eA=="})}, cmp.DefaultLimits(), cmp.ReasonPayload},
-		"base64":           {[]any{module("", map[string]any{"source_base64": base64.StdEncoding.EncodeToString([]byte("x = 1")), "sha256": right})}, cmp.DefaultLimits(), ""},
-		"asset":            {[]any{module("", map[string]any{"asset": map[string]any{"digest": "sha256:" + right, "size": 5}})}, cmp.DefaultLimits(), ""},
-		"asset large":      {[]any{module("", map[string]any{"asset": map[string]any{"digest": "sha256:" + right, "size": 200_001}})}, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
-		"asset other hash": {[]any{module("", map[string]any{"sha256": strings.Repeat("0", 64), "asset": map[string]any{"digest": "sha256:" + right, "size": 5}})}, cmp.DefaultLimits(), cmp.ReasonDigest},
+		"right":           {[]any{module("x = 1", map[string]any{"sha256": right})}, cmp.DefaultLimits(), ""},
+		"no hash":         {[]any{module("x = 1", nil)}, cmp.DefaultLimits(), ""},
+		"hash wrong":      {[]any{module("x = 2", map[string]any{"sha256": right})}, cmp.DefaultLimits(), cmp.ReasonDigest},
+		"hash upper case": {[]any{module("x = 1", map[string]any{"sha256": strings.ToUpper(right)})}, cmp.DefaultLimits(), cmp.ReasonDigest},
+		"nine":            {many, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
+		"200000":          {[]any{module(strings.Repeat("x", 200_000), nil)}, cmp.DefaultLimits(), ""},
+		"200001":          {[]any{module(strings.Repeat("x", 200_001), nil)}, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
+		"total":           {five, cmp.DefaultLimits(), cmp.ReasonCodeTooLarge},
+		"zero is none":    {[]any{module("x", nil)}, cmp.Limits{}, cmp.ReasonCodeTooLarge},
+		"blank":           {[]any{module("  ", nil)}, cmp.DefaultLimits(), cmp.ReasonPayload},
+		"no id":           {[]any{module("x", map[string]any{"module_id": " "})}, cmp.DefaultLimits(), cmp.ReasonPayload},
+		"twice":           {[]any{module("x", nil), module("y", nil)}, cmp.DefaultLimits(), cmp.ReasonPayload},
+		"two ways":        {[]any{module("x", map[string]any{"source_base64": "eA=="})}, cmp.DefaultLimits(), cmp.ReasonPayload},
+		"base64 unhashed": {[]any{module("", map[string]any{"source_base64": "eA=="})}, cmp.DefaultLimits(), cmp.ReasonPayload},
+		"base64": {[]any{module("", map[string]any{
+			"source_base64": base64.StdEncoding.EncodeToString([]byte("x = 1")),
+			"sha256":        right,
+		})}, cmp.DefaultLimits(), ""},
+		"asset": {
+			[]any{module("", map[string]any{"asset": map[string]any{"digest": "sha256:" + right, "size": 5}})},
+			cmp.DefaultLimits(), "",
+		},
+		"asset large": {
+			[]any{module("", map[string]any{"asset": map[string]any{"digest": "sha256:" + right, "size": 200_001}})},
+			cmp.DefaultLimits(), cmp.ReasonCodeTooLarge,
+		},
+		"asset other hash": {[]any{module("", map[string]any{
+			"sha256": strings.Repeat("0", 64),
+			"asset":  map[string]any{"digest": "sha256:" + right, "size": 5},
+		})}, cmp.DefaultLimits(), cmp.ReasonDigest},
 	} {
 		p, err := payload.Decode(with(map[string]any{"runtime_modules": c.modules}), limit)
 		if err != nil {
@@ -305,15 +326,18 @@ func TestShortcuts(t *testing.T) {
 	no := false
 	d := payload.Draft{Namespace: "ns"}
 	for _, err := range []error{
-		d.AddVoice(payload.Offer{Alias: "z", Channels: 2, Stream: &no, MediaType: "x/y"}), d.AddMedia(payload.Offer{Alias: "m", FunctionName: "ns.m", MediaType: "video/raw"}),
-		d.AddMedia(payload.Offer{Alias: "still", MediaType: "image/png", Stream: &no}), d.Add(payload.Offer{Alias: "a", LoadBalancing: "rr", Timeout: 1500 * time.Millisecond}),
+		d.AddVoice(payload.Offer{Alias: "z", Channels: 2, Stream: &no, MediaType: "x/y"}),
+		d.AddMedia(payload.Offer{Alias: "m", FunctionName: "ns.m", MediaType: "video/raw"}),
+		d.AddMedia(payload.Offer{Alias: "still", MediaType: "image/png", Stream: &no}),
+		d.Add(payload.Offer{Alias: "a", LoadBalancing: "rr", Timeout: 1500 * time.Millisecond}),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, err := range map[string]error{
-		"no media type": d.AddMedia(payload.Offer{Alias: "q"}), "alias twice": d.Add(payload.Offer{Alias: "a"}), "no module": d.Add(payload.Offer{Alias: "c", CodeExport: "e"}),
+		"no media type": d.AddMedia(payload.Offer{Alias: "q"}), "alias twice": d.Add(payload.Offer{Alias: "a"}),
+		"no module": d.Add(payload.Offer{Alias: "c", CodeExport: "e"}),
 		"balancing": d.Add(payload.Offer{Alias: "l", LoadBalancing: 3}), "name": d.Add(payload.Offer{Alias: "n", FunctionName: "a b"}),
 	} {
 		if err == nil {
@@ -332,7 +356,8 @@ func TestShortcuts(t *testing.T) {
 	m, _ := p.Capability("m")
 	s, _ := p.Capability("still")
 	a, _ := p.Capability("a")
-	if !v.Stream || v.MediaType != "audio/raw" || *v.Codec != "pcm16" || string(v.Metadata) != `{"channels":2,"sample_rate_hz":16000}` || !m.Stream || m.FunctionName != "ns.m" || s.Stream || *a.Timeout != 1.5 || a.FunctionName != "ns.a" {
+	if !v.Stream || v.MediaType != "audio/raw" || *v.Codec != "pcm16" || string(v.Metadata) != `{"channels":2,"sample_rate_hz":16000}` ||
+		!m.Stream || m.FunctionName != "ns.m" || s.Stream || *a.Timeout != 1.5 || a.FunctionName != "ns.a" {
 		t.Errorf("%+v\n%+v\n%+v\n%+v", v, m, s, a)
 	}
 }
@@ -340,7 +365,10 @@ func TestShortcuts(t *testing.T) {
 // Scenario 57: whatever comes, it is refused or fits every rule.
 func FuzzScenario57Decode(f *testing.F) {
 	f.Add([]byte(with(nil)))
-	f.Add([]byte(entry(map[string]any{"metadata": map[string]any{"code_binding": map[string]any{"module_id": "m", "export": "e"}}, "load_balancing": map[string]any{"strategy": "rr"}})))
+	f.Add([]byte(entry(map[string]any{
+		"metadata":       map[string]any{"code_binding": map[string]any{"module_id": "m", "export": "e"}},
+		"load_balancing": map[string]any{"strategy": "rr"},
+	})))
 	f.Add([]byte(with(map[string]any{"runtime_modules": []any{module("x", nil)}})))
 	f.Add([]byte(`"{\"schema\":\"easyremote.remote-skill-pipeline\",\"version\":\"1.0\"}"`))
 	f.Add([]byte(strings.Repeat(`{"a":`, 100)))

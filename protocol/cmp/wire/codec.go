@@ -109,7 +109,8 @@ func offered(labels *[]string, functions []cmp.Function) (err error) {
 		case seen[f.Name]:
 			return wrong("the function %s is there twice", f.Name)
 		case len(f.Tags) > MaxFunctions || f.MaxConcurrent < 0 || len(f.Description) > 4*maxText:
-			return wrong("the function %s has more than %d tags, a negative max_concurrent, or a description of more than %d bytes", f.Name, MaxFunctions, 4*maxText)
+			return wrong("the function %s has more than %d tags, a negative max_concurrent, or a description of more than %d bytes", f.Name,
+				MaxFunctions, 4*maxText)
 		case len(f.InputSchema) > 0 && f.InputSchema[0] != '{' || len(f.OutputSchema) > 0 && f.OutputSchema[0] != '{':
 			return wrong("a schema of the function %s is no object", f.Name)
 		}
@@ -298,7 +299,10 @@ func MediaFrames(data []byte, size int, mediaType, codec string, metadata map[st
 	var out []Media
 	for seq := int64(0); ; seq++ {
 		n := min(size, len(data))
-		out = append(out, Media{Payload: cmp.BytesValue(data[:n]), MediaType: mediaType, Codec: codec, Sequence: &seq, EndOfStream: n == len(data), Metadata: metadata})
+		out = append(out, Media{
+			Payload: cmp.BytesValue(data[:n]), MediaType: mediaType, Codec: codec, Sequence: &seq,
+			EndOfStream: n == len(data), Metadata: metadata,
+		})
 		if data = data[n:]; len(data) == 0 {
 			return out
 		}

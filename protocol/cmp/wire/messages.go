@@ -30,17 +30,18 @@ type Software struct {
 
 // Join is a node's request to be let in: always the full truth.
 type Join struct {
-	Proto         int             `json:"proto"`
-	NodeID        string          `json:"node_id"`
-	Instance      string          `json:"instance"` // random per process
-	Software      Software        `json:"software"`
-	OS            string          `json:"os"`
-	Arch          string          `json:"arch"`
-	Labels        []string        `json:"labels"`
-	Location      string          `json:"location,omitzero"`
-	Functions     []cmp.Function  `json:"functions"`
-	Revision      uint64          `json:"revision"`
-	Epoch         int64           `json:"epoch,omitzero"` // that this process had last: who had an older one than another process has now was superseded
+	Proto     int            `json:"proto"`
+	NodeID    string         `json:"node_id"`
+	Instance  string         `json:"instance"` // random per process
+	Software  Software       `json:"software"`
+	OS        string         `json:"os"`
+	Arch      string         `json:"arch"`
+	Labels    []string       `json:"labels"`
+	Location  string         `json:"location,omitzero"`
+	Functions []cmp.Function `json:"functions"`
+	Revision  uint64         `json:"revision"`
+	// that this process had last: who had an older one than another process has now was superseded
+	Epoch         int64           `json:"epoch,omitzero"`
 	MaxConcurrent int             `json:"max_concurrent"`
 	Accepting     bool            `json:"accepting"`
 	HostStatus    json.RawMessage `json:"host_status,omitzero"` // a cmp.Status

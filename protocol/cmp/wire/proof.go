@@ -17,7 +17,7 @@ import (
 // HTTP doors of its gateway.
 const ProofScheme = "Node"
 
-// ProofAge is how far the time of a proof may be from the gateway's clock, either
+// ProofTTL is how far the time of a proof may be from the gateway's clock, either
 // way. A node uses the time that the gateway told when it joined, so that its own
 // clock may be wrong.
 const ProofTTL = 5 * time.Minute
@@ -92,7 +92,7 @@ func ReadProof(header string) (Proof, error) {
 }
 
 // Verify holds a proof to the request it came with: signed by that key, for that
-// method and path, and at most [ProofAge] from now. A proof may come again within
+// method and path, and at most [ProofTTL] from now. A proof may come again within
 // that time; what it opens must be such that this does no harm.
 func (p *Proof) Verify(key ed25519.PublicKey, method, path string, now time.Time) error {
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, SigningBytes(method, path, p.said), p.sig) {

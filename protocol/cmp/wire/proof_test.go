@@ -52,14 +52,16 @@ func TestAProofHoldsForOneRequestAndAWhile(t *testing.T) {
 		"no key":                {nil, "PUT", path, at, false},
 		"method and path moved": {public, "PUT\n" + path, "", at, false},
 	} {
-		if err := p.Verify(tt.key, tt.method, tt.path, tt.now); (err == nil) != tt.ok || err != nil && capability.CodeOf(err) != capability.CodeUnauthenticated {
+		if err := p.Verify(tt.key, tt.method, tt.path, tt.now); (err == nil) != tt.ok || err != nil &&
+			capability.CodeOf(err) != capability.CodeUnauthenticated {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Another node's name in the same proof.
 	first, sig, _ := strings.Cut(strings.TrimPrefix(header, "Node "), ".")
 	data, _ := base64.RawURLEncoding.DecodeString(first)
-	forged, err := wire.ReadProof("Node " + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), "laptop.1", "laptop.2", 1))) + "." + sig)
+	forged, err := wire.ReadProof("Node " + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), "laptop.1", "laptop.2",
+		1))) + "." + sig)
 	if err != nil || forged.Node != "laptop.2" || forged.Verify(public, "PUT", path, at) == nil {
 		t.Errorf("%+v %v", forged, err)
 	}
@@ -81,16 +83,19 @@ func TestWhatIsNoProof(t *testing.T) {
 		return "Node " + base64.RawURLEncoding.EncodeToString([]byte(text)) + "." + sig
 	}
 	for name, header := range map[string]string{
-		"nothing": "", "a token": "Bearer abc", "no signature": "Node " + first, "a short signature": "Node " + first + ".abcd", "padding": "Node " + first + "=." + sig,
+		"nothing": "", "a token": "Bearer abc", "no signature": "Node " + first, "a short signature": "Node " + first + ".abcd",
+		"padding": "Node " + first + "=." + sig,
 		"no JSON": of("x"), "no node": of(`{"ts":1,"nonce":"aaaaaaaaaaaaaaaaaaaa"}`), "a short nonce": of(`{"node":"a","ts":1,"nonce":"a"}`),
-		"a node twice": of(`{"node":"a","node":"b","ts":1,"nonce":"aaaaaaaaaaaaaaaaaaaa"}`), "time as text": of(`{"node":"a","ts":"1","nonce":"aaaaaaaaaaaaaaaaaaaa"}`),
-		"too long": "Node " + strings.Repeat("a", 2000) + "." + sig,
+		"a node twice": of(`{"node":"a","node":"b","ts":1,"nonce":"aaaaaaaaaaaaaaaaaaaa"}`),
+		"time as text": of(`{"node":"a","ts":"1","nonce":"aaaaaaaaaaaaaaaaaaaa"}`),
+		"too long":     "Node " + strings.Repeat("a", 2000) + "." + sig,
 	} {
 		if p, err := wire.ReadProof(header); err == nil || capability.AsError(err).Reason != wire.ReasonProof {
 			t.Errorf("%s: %+v %v", name, p, err)
 		}
 	}
-	if _, err := wire.SignRequest("a", "GET", "/x", time.Unix(1, 0), func([]byte) ([]byte, error) { return nil, errors.New("no") }); err == nil {
+	if _, err := wire.SignRequest("a", "GET", "/x", time.Unix(1, 0),
+		func([]byte) ([]byte, error) { return nil, errors.New("no") }); err == nil {
 		t.Error("signed without a key")
 	}
 	if _, err := wire.SignRequest("a>", "GET", "/x", time.Unix(1, 0), sign); err == nil {
@@ -100,13 +105,17 @@ func TestWhatIsNoProof(t *testing.T) {
 
 func TestUpwardAndEnrolComeBack(t *testing.T) {
 	t.Parallel()
-	round(t, "upward", wire.Encode[wire.Upward], wire.Decode[wire.Upward], &wire.Upward{CallID: "c", Action: "fs.readText", Input: json.RawMessage(`{"path":"a"}`), DeadlineMS: 1000})
-	round(t, "upward reply", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply], &wire.UpwardReply{OK: true, Result: json.RawMessage(`1`), Invocation: "run_1"})
-	round(t, "upward error", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply], &wire.UpwardReply{Error: &cmp.WireError{Code: "denied", Message: "no"}})
+	round(t, "upward", wire.Encode[wire.Upward], wire.Decode[wire.Upward],
+		&wire.Upward{CallID: "c", Action: "fs.readText", Input: json.RawMessage(`{"path":"a"}`), DeadlineMS: 1000})
+	round(t, "upward reply", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply],
+		&wire.UpwardReply{OK: true, Result: json.RawMessage(`1`), Invocation: "run_1"})
+	round(t, "upward error", wire.Encode[wire.UpwardReply], wire.Decode[wire.UpwardReply],
+		&wire.UpwardReply{Error: &cmp.WireError{Code: "denied", Message: "no"}})
 	round(t, "enrol reply", wire.Encode[wire.EnrolReply], wire.Decode[wire.EnrolReply], &wire.EnrolReply{NodeID: "a", Labels: []string{"gpu"}})
 	for name, u := range map[string]wire.Upward{
 		"no id": {Action: "a"}, "no action": {CallID: "c"}, "a list": {CallID: "c", Action: "a", Input: json.RawMessage(`[]`)},
-		"too long": {CallID: "c", Action: "a", DeadlineMS: 1 << 40}, "a key too long": {CallID: "c", Action: "a", IdempotencyKey: strings.Repeat("k", 200)},
+		"too long":       {CallID: "c", Action: "a", DeadlineMS: 1 << 40},
+		"a key too long": {CallID: "c", Action: "a", IdempotencyKey: strings.Repeat("k", 200)},
 	} {
 		if _, err := wire.Encode(&u); err == nil {
 			t.Errorf("wire.Encode(&u): err = nil, want an error; name = %q", name)
@@ -126,7 +135,8 @@ func TestAKeyIsReadAsTheBusWritesIt(t *testing.T) {
 	}
 	round(t, "enrol", wire.Encode[wire.Enrol], wire.Decode[wire.Enrol], &wire.Enrol{NodeID: "a", PublicKey: key})
 	for name, bad := range map[string]string{
-		"nothing": "", "a letter changed": "UA5WUJ54Z23KILLCUOUNAKTPBVZWKMQVO4O6EQ5GHLAERIMLLHNCTYM6", "another kind": "A" + key[1:], "a seed": "S" + key, "short": key[:50], "long": key + key, "not base32": key[:55] + "1",
+		"nothing": "", "a letter changed": "UA5WUJ54Z23KILLCUOUNAKTPBVZWKMQVO4O6EQ5GHLAERIMLLHNCTYM6", "another kind": "A" + key[1:],
+		"a seed": "S" + key, "short": key[:50], "long": key + key, "not base32": key[:55] + "1",
 	} {
 		if _, err := wire.PublicKey(bad); capability.AsError(err) == nil {
 			t.Errorf("wire.PublicKey(bad): capability.AsError(err) = nil, want a value; name = %q", name)

@@ -27,7 +27,10 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%q: %q", token, id)
 		}
 	}
-	for _, subject := range []string{wire.SubjectJoin("my.node"), wire.SubjectCall("my.node"), wire.SubjectUpward("my.node"), wire.SubjectControl("my.node"), wire.SubjectBeat("my.node"), wire.SubjectUpdate("my.node"), wire.SubjectLeave("my.node")} {
+	for _, subject := range []string{
+		wire.SubjectJoin("my.node"), wire.SubjectCall("my.node"), wire.SubjectUpward("my.node"),
+		wire.SubjectControl("my.node"), wire.SubjectBeat("my.node"), wire.SubjectUpdate("my.node"), wire.SubjectLeave("my.node"),
+	} {
 		if node, err := wire.NodeOf(subject); err != nil || node != "my.node" {
 			t.Errorf(`wire.NodeOf(subject): err = %v, want nil; node = %q, want "my.node"; subject = %q`, err, node, subject)
 		}
@@ -66,7 +69,8 @@ func round[T any](t *testing.T, name string, encode func(*T) ([]byte, error), de
 
 func join() *wire.Join {
 	return &wire.Join{
-		Proto: 1, NodeID: "n", Instance: "i", Software: wire.Software{Name: "junctor", Version: "1"}, OS: "linux", Arch: "amd64", Labels: []string{"device"},
+		Proto: 1, NodeID: "n", Instance: "i", Software: wire.Software{Name: "junctor", Version: "1"}, OS: "linux", Arch: "amd64",
+		Labels:    []string{"device"},
 		Functions: []cmp.Function{{Name: "f.a", Tags: []string{"x"}, Version: "1.0.0", Priority: 5}}, Revision: 3, Accepting: true,
 	}
 }
@@ -75,17 +79,29 @@ func TestMessagesComeBack(t *testing.T) {
 	t.Parallel()
 	half := 0.5
 	round(t, "join", wire.Encode[wire.Join], wire.Decode[wire.Join], join())
-	round(t, "join reply", wire.Encode[wire.JoinReply], wire.Decode[wire.JoinReply], &wire.JoinReply{OK: true, Epoch: 1, HeartbeatMS: 5000, TimeoutMS: 30000, MaxInline: wire.MaxInline, Window: wire.DefaultWindow})
-	round(t, "refusal", wire.Encode[wire.JoinReply], wire.Decode[wire.JoinReply], &wire.JoinReply{Error: &cmp.WireError{Code: "denied", Message: "no"}})
+	round(t, "join reply", wire.Encode[wire.JoinReply], wire.Decode[wire.JoinReply],
+		&wire.JoinReply{OK: true, Epoch: 1, HeartbeatMS: 5000, TimeoutMS: 30000, MaxInline: wire.MaxInline, Window: wire.DefaultWindow})
+	round(t, "refusal", wire.Encode[wire.JoinReply], wire.Decode[wire.JoinReply],
+		&wire.JoinReply{Error: &cmp.WireError{Code: "denied", Message: "no"}})
 	round(t, "update", wire.Encode[wire.Update], wire.Decode[wire.Update], &wire.Update{Epoch: 1, Revision: 2})
 	round(t, "ack", wire.Encode[wire.Ack], wire.Decode[wire.Ack], &wire.Ack{OK: true, Revision: 2})
 	round(t, "beat", wire.Encode[wire.Beat], wire.Decode[wire.Beat], &wire.Beat{Epoch: 1, Seq: 2, CPU: 1.5, Accepting: true})
 	round(t, "leave", wire.Encode[wire.Leave], wire.Decode[wire.Leave], &wire.Leave{Epoch: 1, Reason: "bye", Drain: true})
-	round(t, "call", wire.Encode[wire.Call], wire.Decode[wire.Call], &wire.Call{Epoch: 1, CallID: "c", Function: "f", Args: []json.RawMessage{json.RawMessage("1")}, DeadlineMS: 10, Trace: wire.Trace{Parent: "00-" + strings.Repeat("a", 32) + "-" + strings.Repeat("b", 16) + "-01"}})
-	round(t, "call by asset", wire.Encode[wire.Call], wire.Decode[wire.Call], &wire.Call{CallID: "c", Function: "f", Arguments: cmp.AssetValue(cmp.Asset{Digest: "sha256:" + strings.Repeat("0", 64), Size: 9})})
+	round(t, "call", wire.Encode[wire.Call], wire.Decode[wire.Call],
+		&wire.Call{
+			Epoch: 1, CallID: "c", Function: "f", Args: []json.RawMessage{json.RawMessage("1")}, DeadlineMS: 10,
+			Trace: wire.Trace{Parent: "00-" + strings.Repeat("a", 32) + "-" + strings.Repeat("b", 16) + "-01"},
+		})
+	round(t, "call by asset", wire.Encode[wire.Call], wire.Decode[wire.Call],
+		&wire.Call{CallID: "c", Function: "f", Arguments: cmp.AssetValue(cmp.Asset{Digest: "sha256:" + strings.Repeat("0", 64), Size: 9})})
 	round(t, "control", wire.Encode[wire.Control], wire.Decode[wire.Control], &wire.Control{Type: wire.ControlCredit, CallID: "c", Bytes: 10})
 	for _, f := range []*wire.Frame{
-		{Type: wire.FrameAck}, {Type: wire.FrameChunk, Value: json.RawMessage("null")}, {Type: wire.FrameProgress, Fraction: &half}, {Type: wire.FrameResult, Value: json.RawMessage("1")}, {Type: wire.FrameDone, Chunks: 3}, {Type: wire.FrameError, Error: &cmp.WireError{Code: "timeout", Message: "late"}},
+		{Type: wire.FrameAck},
+		{Type: wire.FrameChunk, Value: json.RawMessage("null")},
+		{Type: wire.FrameProgress, Fraction: &half},
+		{Type: wire.FrameResult, Value: json.RawMessage("1")},
+		{Type: wire.FrameDone, Chunks: 3},
+		{Type: wire.FrameError, Error: &cmp.WireError{Code: "timeout", Message: "late"}},
 	} {
 		f.CallID = "c"
 		round(t, f.Type, wire.Encode[wire.Frame], wire.Decode[wire.Frame], f)
@@ -101,10 +117,13 @@ func TestMessagesOutOfBounds(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*wire.Join){
-		"proto": func(j *wire.Join) { j.Proto = 2 }, "node": func(j *wire.Join) { j.NodeID = "a>b" }, "instance": func(j *wire.Join) { j.Instance = "" },
-		"label": func(j *wire.Join) { j.Labels = []string{strings.Repeat("x", 129)} }, "labels": func(j *wire.Join) { j.Labels = strings.Split(strings.Repeat("l,", 70)+"m", ","); numbered(j.Labels) },
-		"function": func(j *wire.Join) { j.Functions[0].Name = "*" }, "twice": func(j *wire.Join) { j.Functions = append(j.Functions, j.Functions[0]) },
-		"text": func(j *wire.Join) { j.OS = strings.Repeat("x", 2000) }, "status": func(j *wire.Join) { j.HostStatus = json.RawMessage("1") },
+		"proto": func(j *wire.Join) { j.Proto = 2 }, "node": func(j *wire.Join) { j.NodeID = "a>b" },
+		"instance": func(j *wire.Join) { j.Instance = "" },
+		"label":    func(j *wire.Join) { j.Labels = []string{strings.Repeat("x", 129)} },
+		"labels":   func(j *wire.Join) { j.Labels = strings.Split(strings.Repeat("l,", 70)+"m", ","); numbered(j.Labels) },
+		"function": func(j *wire.Join) { j.Functions[0].Name = "*" },
+		"twice":    func(j *wire.Join) { j.Functions = append(j.Functions, j.Functions[0]) },
+		"text":     func(j *wire.Join) { j.OS = strings.Repeat("x", 2000) }, "status": func(j *wire.Join) { j.HostStatus = json.RawMessage("1") },
 	} {
 		j := join()
 		change(j)
@@ -124,13 +143,19 @@ func TestMessagesOutOfBounds(t *testing.T) {
 	bad("large", call(func(c *wire.Call) {
 		c.Args = []json.RawMessage{json.RawMessage(`"` + strings.Repeat("x", wire.MaxInline) + `"`)}
 	}), capability.CodeTooLarge)
-	for name, in := range map[string]string{"list": `[]`, "broken": `{`, "duplicate": `{"epoch":1,"epoch":2}`, "deep": strings.Repeat(`{"a":`, 99), "cpu": `{"cpu":101}`, "type": `{"cpu":"x"}`, "case": ``} {
+	for name, in := range map[string]string{
+		"list": `[]`, "broken": `{`, "duplicate": `{"epoch":1,"epoch":2}`,
+		"deep": strings.Repeat(`{"a":`, 99), "cpu": `{"cpu":101}`, "type": `{"cpu":"x"}`, "case": ``,
+	} {
 		_, err := wire.Decode[wire.Beat]([]byte(in))
 		bad(name, err, capability.CodeInvalidInput)
 	}
 	_, err := wire.Decode[wire.Beat]([]byte(`{"x":"` + strings.Repeat("x", wire.MaxInline) + `"}`))
 	bad("large", err, capability.CodeTooLarge)
-	_, err = wire.Encode(&wire.Frame{CallID: "c", Type: wire.FrameChunk, Value: json.RawMessage(`"` + strings.Repeat("x", wire.MaxChunk) + `"`)})
+	_, err = wire.Encode(&wire.Frame{
+		CallID: "c", Type: wire.FrameChunk,
+		Value: json.RawMessage(`"` + strings.Repeat("x", wire.MaxChunk) + `"`),
+	})
 	bad("chunk", err, capability.CodeTooLarge)
 	_, err = wire.Encode(&wire.Frame{CallID: "c", Type: "other"})
 	bad("frame", err, capability.CodeInvalidInput)
@@ -157,7 +182,10 @@ func TestAGapIsNoticed(t *testing.T) {
 		}
 		return "old"
 	}
-	got := []string{take(0, wire.FrameAck), take(0, wire.FrameAck), take(1, wire.FrameChunk), take(3, wire.FrameDone), take(2, wire.FrameChunk)}
+	got := []string{
+		take(0, wire.FrameAck), take(0, wire.FrameAck), take(1, wire.FrameChunk), take(3, wire.FrameDone),
+		take(2, wire.FrameChunk),
+	}
 	if want := []string{"fresh", "old", "fresh", cmp.ReasonConnection, "old"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got = %q, want %q", got, want)
 	}
@@ -185,7 +213,11 @@ func TestMediaFrames(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"proto":1,"node_id":"n","instance":"i","functions":[{"name":"f"}]}`, `{"call_id":"c","function":"f","args":[1]}`, `{"call_id":"c","type":"chunk","value":1}`, `{"type":"cancel","call_id":"c"}`, `{"ok":true,"epoch":1}`, `{"cpu":1}`} {
+	for _, s := range []string{
+		`{"proto":1,"node_id":"n","instance":"i","functions":[{"name":"f"}]}`,
+		`{"call_id":"c","function":"f","args":[1]}`, `{"call_id":"c","type":"chunk","value":1}`, `{"type":"cancel","call_id":"c"}`,
+		`{"ok":true,"epoch":1}`, `{"cpu":1}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

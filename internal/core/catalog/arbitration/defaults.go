@@ -82,7 +82,8 @@ func (c *choosing) forced() bool {
 	list := c.f.Snapshot.Settings().ForcedDefaults
 	for i := range list {
 		f := &list[i]
-		if f.Agent != "" && f.Agent != c.f.Context.Agent || f.Workspace != "" && f.Workspace != c.f.Context.Workspace || !rules.Glob(f.Action, string(c.all[0].Action)) {
+		if f.Agent != "" && f.Agent != c.f.Context.Agent || f.Workspace != "" && f.Workspace != c.f.Context.Workspace ||
+			!rules.Glob(f.Action, string(c.all[0].Action)) {
 			continue
 		}
 		if best == nil || score(f) > score(best) {
@@ -145,7 +146,8 @@ func (c *choosing) ranked() bool {
 }
 
 func (c *choosing) noSlot(choice catalog.SlotChoice) bool {
-	code, reason, hint := capability.CodeUnavailable, "slot_provider_unavailable", "name another store with a selector, or choose another default for the slot"
+	code, reason, hint := capability.CodeUnavailable, "slot_provider_unavailable",
+		"name another store with a selector, or choose another default for the slot"
 	var cause error
 	if choice.Err != nil {
 		reason, hint, cause = choice.Err.Code, choice.Err.Remediation, choice.Err
@@ -163,7 +165,8 @@ func (c *choosing) last() bool {
 	changes := slices.ContainsFunc(c.left, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead })
 	if c.Request.Caller == Planner && c.family.Mode != actions.ModeRanked && changes {
 		c.Would = first
-		c.fail(7, capability.CodeSelectionRequired, "selection_required", c.left, "several providers could carry out %s and nothing tells which", c.target())
+		c.fail(7, capability.CodeSelectionRequired, "selection_required", c.left, "several providers could carry out %s and nothing tells which",
+			c.target())
 		c.Err.Details["would_select"] = string(first.Key())
 		return true
 	}

@@ -102,7 +102,8 @@ func (x *Explanation) sentence(st *ExplainedStep) string {
 	if failed {
 		return fmt.Sprintf("Only the order of ids is left to tell %s apart, and a model must not be guessed for.", list(st.Rejected))
 	}
-	return fmt.Sprintf("Nothing else tells them apart, so the first in the order of ids is taken: %s before %s.", x.selected(), list(st.Rejected))
+	return fmt.Sprintf("Nothing else tells them apart, so the first in the order of ids is taken: %s before %s.", x.selected(),
+		list(st.Rejected))
 }
 
 func (x *Explanation) selected() string {

@@ -44,7 +44,8 @@ func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, be
 		if len(rest) == 0 || current {
 			return refuse(state)
 		}
-		return c.fail(step, capability.CodeSelectionRequired, "selection_required", rest, "%s %s, which %s; say which provider to use", because, key, state)
+		return c.fail(step, capability.CodeSelectionRequired, "selection_required", rest, "%s %s, which %s; say which provider to use", because,
+			key, state)
 	}
 	has := func(list []*catalog.Entry) *catalog.Entry {
 		for _, e := range list {
@@ -91,7 +92,8 @@ func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, be
 	case step == 2:
 		return carryOn(true, "unknown_provider")
 	case current:
-		return c.fail(step, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and %s does not have one", c.target(), key)
+		return c.fail(step, capability.CodeUnavailable, "no_current_conversation", nil,
+			"%s acts on the current conversation, and %s does not have one", c.target(), key)
 	}
 	return carryOn(false, "no provider of this kind is known")
 }

@@ -44,12 +44,14 @@ type Rejection struct {
 
 // Selection is a choice, or, with an error, how far it came.
 type Selection struct {
-	Request   Request
-	Frame     *Frame
-	Entry     *catalog.Entry // nil when the choice failed
-	Composed  []*catalog.Entry
-	Step      int
-	DecidedBy string // explicit_selector, session_binding, route_binding, current_adapter, only_supported, policy_forced_default, slot_default, ranked_default, deterministic_fallback, composed
+	Request  Request
+	Frame    *Frame
+	Entry    *catalog.Entry // nil when the choice failed
+	Composed []*catalog.Entry
+	Step     int
+	// explicit_selector, session_binding, route_binding, current_adapter, only_supported, policy_forced_default,
+	// slot_default, ranked_default, deterministic_fallback, composed
+	DecidedBy string
 	Fallback  bool
 	Reasons   []FallbackReason
 	Rest      []*catalog.Entry // eligible in this context, in order of preference; where a ranked call may go on
@@ -227,7 +229,8 @@ func (c *choosing) candidates() bool {
 		return true
 	}
 	if c.family.Address == actions.AddressCurrent && c.f.Context.Route == nil && len(c.Request.Selector) == 0 && c.Request.Only == nil {
-		return c.fail(3, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and there is none", c.target())
+		return c.fail(3, capability.CodeUnavailable, "no_current_conversation", nil, "%s acts on the current conversation, and there is none",
+			c.target())
 	}
 	if len(c.left) == 0 {
 		return c.noCandidates()
@@ -306,7 +309,8 @@ func (c *choosing) explicit() bool {
 		case "":
 			return c.choose(e, 1, "explicit_selector")
 		case ReasonUnsupported:
-			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", others(c.eligible(before), e), "%s cannot do %s", e.Key(), c.target())
+			return c.fail(1, capability.CodeInvalidInput, "unsupported_action", others(c.eligible(before), e), "%s cannot do %s", e.Key(),
+				c.target())
 		}
 		return c.unavailable(e)
 	}

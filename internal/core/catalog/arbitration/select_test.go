@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
@@ -67,46 +65,217 @@ func TestPins(t *testing.T) {
 		selector capability.Selector
 		want     string
 	}{
-		{"session, can serve", catalog.Settings{}, []string{"slack:work message.send", "discord:work message.send"}, bound(s), "message.send", nil, "2 session_binding " + s},
-		{"route, can serve", catalog.Settings{}, []string{"slack:work message.send", "discord:work message.send"}, in(), "message.send", nil, "3 route_binding " + s},
-		{"route, soft, can serve", catalog.Settings{}, []string{"slack:work message.read", "discord:work message.read"}, in(), "message.read", nil, "3 route_binding " + s},
-		{"session beats route", catalog.Settings{}, []string{"slack:work message.send", "discord:work message.send"}, &capability.Context{Route: slack(), Bindings: bound(d).Bindings}, "message.send", nil, "2 session_binding " + d},
+		{
+			"session, can serve",
+			catalog.Settings{},
+			[]string{"slack:work message.send", "discord:work message.send"},
+			bound(s), "message.send",
+			nil, "2 session_binding " + s,
+		},
+		{
+			"route, can serve",
+			catalog.Settings{},
+			[]string{"slack:work message.send", "discord:work message.send"},
+			in(), "message.send", nil,
+			"3 route_binding " + s,
+		},
+		{
+			"route, soft, can serve",
+			catalog.Settings{},
+			[]string{"slack:work message.read", "discord:work message.read"},
+			in(), "message.read",
+			nil, "3 route_binding " + s,
+		},
+		{
+			"session beats route",
+			catalog.Settings{},
+			[]string{"slack:work message.send", "discord:work message.send"},
+			&capability.Context{Route: slack(), Bindings: bound(d).Bindings}, "message.send", nil, "2 session_binding " + d,
+		},
 
-		{"session, account cannot, others can", catalog.Settings{}, []string{"slack:work message.send!", "discord:work message.send", "telegram:home message.send unavailable"}, bound(s), "message.send", nil, "2 selection_required " + d},
-		{"session, account cannot, nobody can", catalog.Settings{}, []string{"slack:work message.send!", "discord:work message.send unavailable"}, bound(s), "message.send", nil, "2 binding_unsatisfied"},
-		{"route, account cannot, others can", catalog.Settings{}, []string{"slack:work message.send!", "discord:work message.send"}, in(), "message.send", nil, "3 selection_required " + d},
-		{"route, account cannot reply here", catalog.Settings{}, []string{"slack:work message.reply!", "discord:work message.reply"}, in(), "message.reply", nil, "3 route_unsatisfied"},
-		{"soft, account cannot", catalog.Settings{}, []string{"slack:work message.read!", "discord:work message.read"}, in(), "message.read", nil, "4 only_supported " + d + " fallback"},
+		{
+			"session, account cannot, others can",
+			catalog.Settings{},
+			[]string{"slack:work message.send!", "discord:work message.send", "telegram:home message.send unavailable"},
+			bound(s), "message.send",
+			nil, "2 selection_required " + d,
+		},
+		{
+			"session, account cannot, nobody can",
+			catalog.Settings{},
+			[]string{"slack:work message.send!", "discord:work message.send unavailable"},
+			bound(s), "message.send", nil, "2 binding_unsatisfied",
+		},
+		{
+			"route, account cannot, others can",
+			catalog.Settings{},
+			[]string{"slack:work message.send!", "discord:work message.send"},
+			in(),
+			"message.send", nil, "3 selection_required " + d,
+		},
+		{
+			"route, account cannot reply here",
+			catalog.Settings{},
+			[]string{"slack:work message.reply!", "discord:work message.reply"},
+			in(),
+			"message.reply", nil, "3 route_unsatisfied",
+		},
+		{
+			"soft, account cannot",
+			catalog.Settings{},
+			[]string{"slack:work message.read!", "discord:work message.read"},
+			in(), "message.read",
+			nil, "4 only_supported " + d + " fallback",
+		},
 
-		{"session, down", catalog.Settings{}, []string{"slack:work message.send unavailable", "discord:work message.send"}, bound(s), "message.send", nil, "2 binding_unsatisfied"},
-		{"route, down", catalog.Settings{}, []string{"slack:work message.send unavailable", "discord:work message.send"}, in(), "message.send", nil, "3 route_unsatisfied"},
-		{"session, soft, down", catalog.Settings{}, []string{"slack:work message.read unavailable", "discord:work message.read"}, bound(s), "message.read", nil, "4 only_supported " + d + " fallback"},
-		{"degraded serves", catalog.Settings{}, []string{"slack:work message.send degraded", "discord:work message.send"}, in(), "message.send", nil, "3 route_binding " + s},
+		{
+			"session, down",
+			catalog.Settings{},
+			[]string{"slack:work message.send unavailable", "discord:work message.send"},
+			bound(s),
+			"message.send", nil, "2 binding_unsatisfied",
+		},
+		{
+			"route, down",
+			catalog.Settings{},
+			[]string{"slack:work message.send unavailable", "discord:work message.send"},
+			in(), "message.send",
+			nil, "3 route_unsatisfied",
+		},
+		{
+			"session, soft, down",
+			catalog.Settings{},
+			[]string{"slack:work message.read unavailable", "discord:work message.read"},
+			bound(s),
+			"message.read", nil, "4 only_supported " + d + " fallback",
+		},
+		{
+			"degraded serves",
+			catalog.Settings{},
+			[]string{"slack:work message.send degraded", "discord:work message.send"},
+			in(), "message.send",
+			nil, "3 route_binding " + s,
+		},
 
-		{"excluded by the selector", catalog.Settings{}, []string{"slack:work message.send", "discord:work message.send", "discord:home message.send rank=2"}, in(), "message.send", capability.Selector{"channel": "discord"}, "6 ranked_default messaging:discord:home"},
-		{"session, excluded by the selector", catalog.Settings{}, []string{"slack:work message.send", "discord:work message.send", "discord:home message.send rank=2"}, bound(s), "message.send", capability.Selector{"channel": "discord"}, "6 ranked_default messaging:discord:home"},
+		{
+			"excluded by the selector",
+			catalog.Settings{},
+			[]string{
+				"slack:work message.send", "discord:work message.send",
+				"discord:home message.send rank=2",
+			},
+			in(), "message.send",
+			capability.Selector{"channel": "discord"},
+			"6 ranked_default messaging:discord:home",
+		},
+		{
+			"session, excluded by the selector",
+			catalog.Settings{},
+			[]string{
+				"slack:work message.send", "discord:work message.send",
+				"discord:home message.send rank=2",
+			},
+			bound(s), "message.send",
+			capability.Selector{"channel": "discord"},
+			"6 ranked_default messaging:discord:home",
+		},
 
-		{"session, denied", deny, []string{"slack:work message.send", "discord:work message.send"}, bound(s), "message.send", nil, "2 binding_unsatisfied"},
-		{"route, denied", deny, []string{"slack:work message.send", "discord:work message.send"}, in(), "message.send", nil, "3 route_unsatisfied"},
-		{"route, soft, denied", deny, []string{"slack:work message.read", "discord:work message.read"}, in(), "message.read", nil, "4 only_supported " + d + " fallback"},
+		{
+			"session, denied", deny,
+			[]string{"slack:work message.send", "discord:work message.send"},
+			bound(s), "message.send", nil,
+			"2 binding_unsatisfied",
+		},
+		{
+			"route, denied", deny,
+			[]string{"slack:work message.send", "discord:work message.send"},
+			in(), "message.send", nil,
+			"3 route_unsatisfied",
+		},
+		{
+			"route, soft, denied", deny,
+			[]string{"slack:work message.read", "discord:work message.read"},
+			in(), "message.read", nil,
+			"4 only_supported " + d + " fallback",
+		},
 
-		{"session, does not offer it, others do", catalog.Settings{}, []string{"slack:work message.edit", "discord:work message.send", "telegram:home message.send"}, bound(s), "message.send", nil, "2 selection_required " + d + "+" + tg},
-		{"session, does not offer it, nobody can", catalog.Settings{}, []string{"slack:work message.edit", "discord:work message.send unavailable"}, bound(s), "message.send", nil, "2 binding_unsatisfied"},
-		{"route, does not offer it", catalog.Settings{}, []string{"slack:work message.edit", "discord:work message.send"}, in(), "message.send", nil, "3 selection_required " + d},
-		{"route, cannot reply at all", catalog.Settings{}, []string{"slack:work message.edit", "discord:work message.reply"}, in(), "message.reply", nil, "3 route_unsatisfied"},
-		{"soft, does not offer it", catalog.Settings{}, []string{"slack:work message.edit", "discord:work message.read"}, in(), "message.read", nil, "4 only_supported " + d},
+		{
+			"session, does not offer it, others do",
+			catalog.Settings{},
+			[]string{"slack:work message.edit", "discord:work message.send", "telegram:home message.send"},
+			bound(s), "message.send", nil,
+			"2 selection_required " + d + "+" + tg,
+		},
+		{
+			"session, does not offer it, nobody can",
+			catalog.Settings{},
+			[]string{"slack:work message.edit", "discord:work message.send unavailable"},
+			bound(s), "message.send", nil, "2 binding_unsatisfied",
+		},
+		{
+			"route, does not offer it",
+			catalog.Settings{},
+			[]string{"slack:work message.edit", "discord:work message.send"},
+			in(), "message.send",
+			nil, "3 selection_required " + d,
+		},
+		{
+			"route, cannot reply at all",
+			catalog.Settings{},
+			[]string{"slack:work message.edit", "discord:work message.reply"},
+			in(),
+			"message.reply", nil, "3 route_unsatisfied",
+		},
+		{
+			"soft, does not offer it",
+			catalog.Settings{},
+			[]string{"slack:work message.edit", "discord:work message.read"},
+			in(), "message.read",
+			nil, "4 only_supported " + d,
+		},
 
 		{"session, unknown", catalog.Settings{}, []string{"discord:work message.send"}, bound(s), "message.send", nil, "2 binding_unsatisfied"},
-		{"session, soft, unknown", catalog.Settings{}, []string{"discord:work message.read"}, bound(s), "message.read", nil, "4 only_supported " + d + " fallback"},
-		{"route, unknown: a call is not a chat", catalog.Settings{}, []string{"discord:work message.send"}, in(), "message.send", nil, "4 only_supported " + d},
+		{
+			"session, soft, unknown",
+			catalog.Settings{},
+			[]string{"discord:work message.read"},
+			bound(s), "message.read", nil,
+			"4 only_supported " + d + " fallback",
+		},
+		{
+			"route, unknown: a call is not a chat",
+			catalog.Settings{},
+			[]string{"discord:work message.send"},
+			in(), "message.send", nil,
+			"4 only_supported " + d,
+		},
 		{"route, soft, unknown", catalog.Settings{}, []string{"discord:work message.read"}, in(), "message.read", nil, "4 only_supported " + d},
-		{"route, unknown, on the current conversation", catalog.Settings{}, []string{"discord:work message.reply"}, in(), "message.reply", nil, "3 no_current_conversation"},
-		{"the route of another account pins nobody", catalog.Settings{}, []string{"slack:home message.send", "discord:work message.send"}, in(), "message.send", nil, "7 selection_required " + d + "+messaging:slack:home would " + d},
-		{"what is not route-aware is not pinned", catalog.Settings{}, []string{"slack:work fs.list", "discord:work fs.list rank=1"}, in(), "fs.list", nil, "4 current_adapter fs:slack:work"},
+		{
+			"route, unknown, on the current conversation",
+			catalog.Settings{},
+			[]string{"discord:work message.reply"},
+			in(), "message.reply", nil,
+			"3 no_current_conversation",
+		},
+		{
+			"the route of another account pins nobody",
+			catalog.Settings{},
+			[]string{"slack:home message.send", "discord:work message.send"},
+			in(),
+			"message.send", nil, "7 selection_required " + d + "+messaging:slack:home would " + d,
+		},
+		{
+			"what is not route-aware is not pinned",
+			catalog.Settings{},
+			[]string{"slack:work fs.list", "discord:work fs.list rank=1"},
+			in(),
+			"fs.list", nil, "4 current_adapter fs:slack:work",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			sel, err := arbitration.NewFrame(adapters(t, tt.settings, tt.specs...), tt.ctx).Select(arbitration.Request{Action: tt.action, Selector: tt.selector})
+			sel, err := arbitration.NewFrame(adapters(t, tt.settings, tt.specs...),
+				tt.ctx).Select(arbitration.Request{Action: tt.action, Selector: tt.selector})
 			if got := told(sel, err); got != tt.want {
 				t.Errorf("got  %s\nwant %s\n%v", got, tt.want, err)
 			}
@@ -141,50 +310,324 @@ func TestSteps(t *testing.T) {
 		fallen   string
 	}{
 		{"nobody", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.edit"}, "0 no_provider", ""},
-		{"all denied", catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"message.*"}}}}, three[:1], capability.Context{}, arbitration.Request{Action: "message.send"}, "0 no_provider", "0 " + a + " policy_denied"},
-		{"the slot is broken", slot("other", ""), []string{"a:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "0 no_provider", "0 memory:a:x slot_not_selected"},
-		{"composed", catalog.Settings{}, []string{"b:x context.augment", "a:x context.augment", "a:y context.augment unavailable"}, capability.Context{}, arbitration.Request{Action: "context.augment", Audience: capability.AudienceInternal, Caller: arbitration.Runtime}, "0 composed", "0 context:a:y unavailable"},
+		{
+			"all denied",
+			catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"message.*"}}}},
+			three[:1],
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"0 no_provider", "0 " + a + " policy_denied",
+		},
+		{
+			"the slot is broken", slot("other", ""),
+			[]string{"a:x memory.search"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search"},
+			"0 no_provider", "0 memory:a:x slot_not_selected",
+		},
+		{
+			"composed",
+			catalog.Settings{},
+			[]string{"b:x context.augment", "a:x context.augment", "a:y context.augment unavailable"},
+			capability.Context{},
+			arbitration.Request{
+				Action: "context.augment", Audience: capability.AudienceInternal,
+				Caller: arbitration.Runtime,
+			},
+			"0 composed", "0 context:a:y unavailable",
+		},
 
-		{"a field nobody knows", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("colour", "red")}, "1 invalid_selector", ""},
-		{"a blank value", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", " ")}, "1 invalid_selector", ""},
-		{"no current conversation", catalog.Settings{}, []string{"a:x message.reply"}, capability.Context{}, arbitration.Request{Action: "message.reply"}, "3 no_current_conversation", ""},
-		{"no conversation but a selector", catalog.Settings{}, []string{"a:x message.reply"}, capability.Context{}, arbitration.Request{Action: "message.reply", Selector: sel("channel", "a")}, "1 explicit_selector " + a, ""},
-		{"explicit", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", " b ")}, "1 explicit_selector " + b, "1 " + a + " selector_mismatch, 1 " + c + " selector_mismatch"},
-		{"explicit, all fields count", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", "b", "account", "y")}, "1 unknown_provider " + a + "+" + b + "+" + c, "1 " + a + " selector_mismatch, 1 " + b + " selector_mismatch, 1 " + c + " selector_mismatch"},
-		{"explicit, denied", catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"ext:b"}}}}, three, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", "b")}, "1 provider_denied " + a + "+" + c, "0 " + b + " policy_denied, 1 " + a + " selector_mismatch, 1 " + c + " selector_mismatch"},
-		{"explicit, does not offer it", catalog.Settings{}, []string{"a:x message.send", "b:x message.edit"}, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", "b")}, "1 unsupported_action " + a, "1 " + a + " selector_mismatch"},
-		{"explicit, its account cannot", catalog.Settings{}, []string{"a:x message.send", "b:x message.send!"}, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", "b")}, "1 unsupported_action " + a, "1 " + a + " selector_mismatch, 1 " + b + " undecided"},
-		{"explicit, down", catalog.Settings{}, []string{"a:x message.send", "b:x message.send unavailable"}, capability.Context{}, arbitration.Request{Action: "message.send", Selector: sel("channel", "b")}, "1 provider_unavailable " + b, "1 " + a + " selector_mismatch, 1 " + b + " undecided"},
-		{"explicit, soft, down: step 1 is always strict", catalog.Settings{}, []string{"a:x message.read", "b:x message.read unavailable"}, capability.Context{}, arbitration.Request{Action: "message.read", Selector: sel("channel", "b")}, "1 provider_unavailable " + b, "1 " + a + " selector_mismatch, 1 " + b + " undecided"},
+		{
+			"a field nobody knows",
+			catalog.Settings{},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("colour", "red")},
+			"1 invalid_selector", "",
+		},
+		{
+			"a blank value",
+			catalog.Settings{},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", " ")},
+			"1 invalid_selector", "",
+		},
+		{
+			"no current conversation",
+			catalog.Settings{},
+			[]string{"a:x message.reply"},
+			capability.Context{},
+			arbitration.Request{Action: "message.reply"},
+			"3 no_current_conversation", "",
+		},
+		{
+			"no conversation but a selector",
+			catalog.Settings{},
+			[]string{"a:x message.reply"},
+			capability.Context{},
+			arbitration.Request{Action: "message.reply", Selector: sel("channel", "a")},
+			"1 explicit_selector " + a, "",
+		},
+		{
+			"explicit",
+			catalog.Settings{},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", " b ")},
+			"1 explicit_selector " + b,
+			"1 " + a + " selector_mismatch, 1 " + c + " selector_mismatch",
+		},
+		{
+			"explicit, all fields count",
+			catalog.Settings{},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", "b", "account", "y")},
+			"1 unknown_provider " + a + "+" + b + "+" + c, "1 " + a + " selector_mismatch, 1 " + b + " selector_mismatch, 1 " + c +
+				" selector_mismatch",
+		},
+		{
+			"explicit, denied",
+			catalog.Settings{Policy: []rules.Rule{{Effect: "deny", Match: []string{"ext:b"}}}},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", "b")},
+			"1 provider_denied " + a + "+" + c,
+			"0 " + b + " policy_denied, 1 " + a + " selector_mismatch, 1 " + c + " selector_mismatch",
+		},
+		{
+			"explicit, does not offer it",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.edit"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", "b")},
+			"1 unsupported_action " + a,
+			"1 " + a + " selector_mismatch",
+		},
+		{
+			"explicit, its account cannot",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.send!"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", "b")},
+			"1 unsupported_action " + a,
+			"1 " + a + " selector_mismatch, 1 " + b + " undecided",
+		},
+		{
+			"explicit, down",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.send unavailable"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Selector: sel("channel", "b")},
+			"1 provider_unavailable " + b,
+			"1 " + a + " selector_mismatch, 1 " + b + " undecided",
+		},
+		{
+			"explicit, soft, down: step 1 is always strict",
+			catalog.Settings{},
+			[]string{"a:x message.read", "b:x message.read unavailable"},
+			capability.Context{},
+			arbitration.Request{Action: "message.read", Selector: sel("channel", "b")},
+			"1 provider_unavailable " + b,
+			"1 " + a + " selector_mismatch, 1 " + b + " undecided",
+		},
 
-		{"none is well", catalog.Settings{}, []string{"a:x message.send unavailable", "b:x message.send!"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "4 no_eligible_provider " + a + "+" + b, "4 " + a + " unavailable, 4 " + b + " unsupported_by_account"},
-		{"the only one", catalog.Settings{}, []string{"a:x message.send", "b:x message.send starting"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "4 only_supported " + a, "4 " + b + " unavailable"},
-		{"the adapter", catalog.Settings{}, three, capability.Context{Adapter: &capability.Adapter{Kind: "b"}}, arbitration.Request{Action: "message.send"}, "4 current_adapter " + b, "4 " + a + " outranked, 4 " + c + " outranked"},
-		{"the adapter of another account", catalog.Settings{}, three, capability.Context{Adapter: &capability.Adapter{Kind: "b", Account: "y"}}, arbitration.Request{Action: "message.send", Caller: arbitration.Runtime}, "7 deterministic_fallback " + a + " fallback", "7 " + b + " tie_break, 7 " + c + " tie_break"},
-		{"two accounts of the adapter", catalog.Settings{}, []string{"b:x message.send", "b:y message.send rank=1", "a:x message.send rank=5"}, capability.Context{Adapter: &capability.Adapter{Kind: "b"}}, arbitration.Request{Action: "message.send"}, "6 ranked_default messaging:b:y", "4 " + a + " not_current_adapter, 6 " + b + " lower_rank"},
+		{
+			"none is well",
+			catalog.Settings{},
+			[]string{"a:x message.send unavailable", "b:x message.send!"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"4 no_eligible_provider " + a + "+" + b, "4 " + a + " unavailable, 4 " + b +
+				" unsupported_by_account",
+		},
+		{
+			"the only one",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.send starting"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"4 only_supported " + a, "4 " + b + " unavailable",
+		},
+		{
+			"the adapter",
+			catalog.Settings{},
+			three,
+			capability.Context{Adapter: &capability.Adapter{Kind: "b"}},
+			arbitration.Request{Action: "message.send"},
+			"4 current_adapter " + b, "4 " + a + " outranked, 4 " + c + " outranked",
+		},
+		{
+			"the adapter of another account",
+			catalog.Settings{},
+			three,
+			capability.Context{Adapter: &capability.Adapter{Kind: "b", Account: "y"}},
+			arbitration.Request{Action: "message.send", Caller: arbitration.Runtime},
+			"7 deterministic_fallback " + a + " fallback",
+			"7 " + b + " tie_break, 7 " + c + " tie_break",
+		},
+		{
+			"two accounts of the adapter",
+			catalog.Settings{},
+			[]string{"b:x message.send", "b:y message.send rank=1", "a:x message.send rank=5"},
+			capability.Context{Adapter: &capability.Adapter{Kind: "b"}},
+			arbitration.Request{Action: "message.send"},
+			"6 ranked_default messaging:b:y", "4 " + a + " not_current_adapter, 6 " + b + " lower_rank",
+		},
 
-		{"forced", forced(catalog.ForcedDefault{Action: "message.*", Provider: b}), three, capability.Context{}, arbitration.Request{Action: "message.send"}, "5 policy_forced_default " + b, "5 " + a + " outranked, 5 " + c + " outranked"},
-		{"forced, the longer glob", forced(catalog.ForcedDefault{Action: "message.*", Provider: b}, catalog.ForcedDefault{Action: "message.send", Provider: c}), three, capability.Context{}, arbitration.Request{Action: "message.send"}, "5 policy_forced_default " + c, ""},
-		{"forced, for the agent", forced(catalog.ForcedDefault{Action: "message.send", Provider: b}, catalog.ForcedDefault{Action: "*", Provider: c, Agent: "main"}), three, capability.Context{Agent: "main"}, arbitration.Request{Action: "message.send"}, "5 policy_forced_default " + c, ""},
-		{"forced, for another agent", forced(catalog.ForcedDefault{Action: "*", Provider: c, Agent: "other"}), three, capability.Context{Agent: "main"}, arbitration.Request{Action: "message.send"}, "7 selection_required " + a + "+" + b + "+" + c + " would " + a, ""},
-		{"forced, for another workspace", forced(catalog.ForcedDefault{Action: "*", Provider: c, Workspace: "w2"}), three, capability.Context{Workspace: "w1"}, arbitration.Request{Action: "message.send"}, "7 selection_required " + a + "+" + b + "+" + c + " would " + a, ""},
-		{"forced, down", forced(catalog.ForcedDefault{Action: "*", Provider: c}), []string{"a:x message.send rank=1", "b:x message.send", "c:x message.send unavailable"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a + " fallback", "4 " + c + " unavailable, 6 " + b + " lower_rank"},
-		{"forced, not known at all", forced(catalog.ForcedDefault{Action: "*", Provider: "messaging:z:z"}), []string{"a:x message.send rank=1", "b:x message.send"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a, ""},
+		{
+			"forced", forced(catalog.ForcedDefault{Action: "message.*", Provider: b}), three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"5 policy_forced_default " + b, "5 " + a + " outranked, 5 " + c + " outranked",
+		},
+		{
+			"forced, the longer glob", forced(catalog.ForcedDefault{Action: "message.*", Provider: b},
+				catalog.ForcedDefault{Action: "message.send", Provider: c}), three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"5 policy_forced_default " + c, "",
+		},
+		{
+			"forced, for the agent", forced(catalog.ForcedDefault{Action: "message.send", Provider: b},
+				catalog.ForcedDefault{Action: "*", Provider: c, Agent: "main"}), three,
+			capability.Context{Agent: "main"},
+			arbitration.Request{Action: "message.send"},
+			"5 policy_forced_default " + c, "",
+		},
+		{
+			"forced, for another agent", forced(catalog.ForcedDefault{Action: "*", Provider: c, Agent: "other"}), three,
+			capability.Context{Agent: "main"},
+			arbitration.Request{Action: "message.send"},
+			"7 selection_required " + a + "+" + b + "+" + c +
+				" would " + a, "",
+		},
+		{
+			"forced, for another workspace", forced(catalog.ForcedDefault{Action: "*", Provider: c, Workspace: "w2"}), three,
+			capability.Context{Workspace: "w1"},
+			arbitration.Request{Action: "message.send"},
+			"7 selection_required " + a + "+" + b + "+" + c +
+				" would " + a, "",
+		},
+		{
+			"forced, down", forced(catalog.ForcedDefault{Action: "*", Provider: c}),
+			[]string{"a:x message.send rank=1", "b:x message.send", "c:x message.send unavailable"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"6 ranked_default " + a + " fallback", "4 " + c + " unavailable, 6 " + b + " lower_rank",
+		},
+		{
+			"forced, not known at all", forced(catalog.ForcedDefault{Action: "*", Provider: "messaging:z:z"}),
+			[]string{"a:x message.send rank=1", "b:x message.send"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"6 ranked_default " + a, "",
+		},
 
-		{"ranked", catalog.Settings{}, []string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=-1"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + b, "6 " + a + " lower_rank, 6 " + c + " lower_rank"},
-		{"the operator's rank replaces the declared", catalog.Settings{Ranks: map[capability.ProviderKey]int{b: 3}}, []string{"a:x message.send rank=4", "b:x message.send rank=5"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "6 ranked_default " + a, ""},
-		{"ranks that tie leave the others behind", catalog.Settings{}, []string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=5"}, capability.Context{}, arbitration.Request{Action: "message.send"}, "7 selection_required " + b + "+" + c + " would " + b, "6 " + a + " lower_rank, 7 " + b + " undecided, 7 " + c + " undecided"},
-		{"slot", slot("a", ""), []string{"a:x memory.search", "b:x memory.search rank=9"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "6 slot_default memory:a:x", "0 memory:b:x slot_not_selected"},
-		{"slot, down, exclusive", slot("a", ""), []string{"a:x memory.search unavailable", "b:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "0 no_provider", ""},
-		{"slot, down, parallel", slot("a", "parallel"), []string{"a:x memory.search unavailable", "b:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "6 slot_provider_unavailable memory:b:x", "4 memory:a:x unavailable, 6 memory:b:x undecided"},
-		{"slot, unknown, parallel", slot("z", "parallel"), []string{"b:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search"}, "6 slot_provider_unknown memory:b:x", ""},
-		{"slot, parallel, selector", slot("a", "parallel"), []string{"a:x memory.search", "b:x memory.search"}, capability.Context{}, arbitration.Request{Action: "memory.search", Selector: sel("store", "b")}, "1 explicit_selector memory:b:x", ""},
-		{"slot, the adapter at hand decides nothing", slot("a", "parallel"), []string{"a:x memory.search", "b:x memory.search"}, capability.Context{Adapter: &capability.Adapter{Kind: "b"}}, arbitration.Request{Action: "memory.search"}, "6 slot_default memory:a:x", ""},
+		{
+			"ranked",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=-1"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"6 ranked_default " + b, "6 " + a + " lower_rank, 6 " + c + " lower_rank",
+		},
+		{
+			"the operator's rank replaces the declared",
+			catalog.Settings{Ranks: map[capability.ProviderKey]int{b: 3}},
+			[]string{"a:x message.send rank=4", "b:x message.send rank=5"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"6 ranked_default " + a, "",
+		},
+		{
+			"ranks that tie leave the others behind",
+			catalog.Settings{},
+			[]string{"a:x message.send", "b:x message.send rank=5", "c:x message.send rank=5"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send"},
+			"7 selection_required " + b + "+" + c + " would " + b,
+			"6 " + a + " lower_rank, 7 " + b + " undecided, 7 " + c + " undecided",
+		},
+		{
+			"slot", slot("a", ""),
+			[]string{"a:x memory.search", "b:x memory.search rank=9"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search"},
+			"6 slot_default memory:a:x", "0 memory:b:x slot_not_selected",
+		},
+		{
+			"slot, down, exclusive", slot("a", ""),
+			[]string{"a:x memory.search unavailable", "b:x memory.search"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search"},
+			"0 no_provider", "",
+		},
+		{
+			"slot, down, parallel", slot("a", "parallel"),
+			[]string{"a:x memory.search unavailable", "b:x memory.search"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search"},
+			"6 slot_provider_unavailable memory:b:x",
+			"4 memory:a:x unavailable, 6 memory:b:x undecided",
+		},
+		{
+			"slot, unknown, parallel", slot("z", "parallel"),
+			[]string{"b:x memory.search"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search"},
+			"6 slot_provider_unknown memory:b:x", "",
+		},
+		{
+			"slot, parallel, selector", slot("a", "parallel"),
+			[]string{"a:x memory.search", "b:x memory.search"},
+			capability.Context{},
+			arbitration.Request{Action: "memory.search", Selector: sel("store", "b")},
+			"1 explicit_selector memory:b:x", "",
+		},
+		{
+			"slot, the adapter at hand decides nothing", slot("a", "parallel"),
+			[]string{"a:x memory.search", "b:x memory.search"},
+			capability.Context{Adapter: &capability.Adapter{Kind: "b"}},
+			arbitration.Request{Action: "memory.search"},
+			"6 slot_default memory:a:x",
+			"",
+		},
 
-		{"code gets the first", catalog.Settings{}, three, capability.Context{}, arbitration.Request{Action: "message.send", Caller: arbitration.Runtime}, "7 deterministic_fallback " + a + " fallback", "7 " + b + " tie_break, 7 " + c + " tie_break"},
-		{"a planner may be guessed for where it only reads", catalog.Settings{}, []string{"a:x message.read", "b:x message.read"}, capability.Context{}, arbitration.Request{Action: "message.read"}, "7 deterministic_fallback " + a + " fallback", ""},
-		{"a planner may be guessed for where providers are ranked", catalog.Settings{}, []string{"a:x fs.writeText", "b:x fs.writeText"}, capability.Context{}, arbitration.Request{Action: "fs.writeText"}, "7 deterministic_fallback fs:a:x fallback", ""},
-		{"one of two accounts, by key", catalog.Settings{}, []string{"a:y message.send", "a:x message.send"}, capability.Context{}, arbitration.Request{Action: "message.send", Caller: arbitration.Runtime}, "7 deterministic_fallback messaging:a:y fallback", ""},
+		{
+			"code gets the first",
+			catalog.Settings{},
+			three,
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Caller: arbitration.Runtime},
+			"7 deterministic_fallback " + a + " fallback",
+			"7 " + b + " tie_break, 7 " + c + " tie_break",
+		},
+		{
+			"a planner may be guessed for where it only reads",
+			catalog.Settings{},
+			[]string{"a:x message.read", "b:x message.read"},
+			capability.Context{},
+			arbitration.Request{Action: "message.read"},
+			"7 deterministic_fallback " + a + " fallback", "",
+		},
+		{
+			"a planner may be guessed for where providers are ranked",
+			catalog.Settings{},
+			[]string{"a:x fs.writeText", "b:x fs.writeText"},
+			capability.Context{},
+			arbitration.Request{Action: "fs.writeText"},
+			"7 deterministic_fallback fs:a:x fallback", "",
+		},
+		{
+			"one of two accounts, by key",
+			catalog.Settings{},
+			[]string{"a:y message.send", "a:x message.send"},
+			capability.Context{},
+			arbitration.Request{Action: "message.send", Caller: arbitration.Runtime},
+			"7 deterministic_fallback messaging:a:y fallback", "",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +652,10 @@ func TestReasons(t *testing.T) {
 	deny := []rules.Rule{{ID: "r7", Effect: "deny", Match: []string{"message.*"}}}
 	session := []rules.Rule{{ID: "r8", Layer: "session", Session: "s", Effect: "deny", Match: []string{"message.*"}}}
 	base := capability.Contribution{ID: "adapter", Kind: "adapter.runtime", Action: "message.send", Provider: "messaging:slack:work"}
-	other := capability.Context{Route: &capability.Route{Kind: "discord", Account: "home"}, Blocks: []capability.Block{{Actions: []string{"message.*"}, By: "x/y"}}, Session: "s"}
+	other := capability.Context{
+		Route:  &capability.Route{Kind: "discord", Account: "home"},
+		Blocks: []capability.Block{{Actions: []string{"message.*"}, By: "x/y"}}, Session: "s",
+	}
 	for _, tt := range []struct {
 		name     string
 		settings catalog.Settings
@@ -227,15 +673,49 @@ func TestReasons(t *testing.T) {
 			c.Scope = &capability.Scope{Agent: []string{"x"}}
 		}, other, arbitration.ReasonNotVisible, ""},
 		{"another agent's", catalog.Settings{Policy: deny}, func(c *capability.Contribution) { c.Scope = &capability.Scope{Agent: []string{"x"}} }, other, arbitration.ReasonOutOfScope, ""},
-		{"another workspace's", catalog.Settings{}, func(c *capability.Contribution) { c.Scope = &capability.Scope{Workspace: []string{"x"}} }, other, arbitration.ReasonOutOfScope, ""},
+		{
+			"another workspace's",
+			catalog.Settings{},
+			func(c *capability.Contribution) { c.Scope = &capability.Scope{Workspace: []string{"x"}} },
+			other, arbitration.ReasonOutOfScope, "",
+		},
 		{"denied", catalog.Settings{Policy: deny, CrossContext: "same-adapter"}, nil, other, arbitration.ReasonDenied, "r7"},
 		{"denied in the session", catalog.Settings{Policy: session, CrossContext: "same-adapter"}, nil, other, arbitration.ReasonDenied, "r8"},
-		{"out of the conversation's kind", catalog.Settings{Policy: session}, func(c *capability.Contribution) { c.Scope = &capability.Scope{ConversationKind: []string{"dm"}} }, other, arbitration.ReasonOutOfScope, ""},
+		{
+			"out of the conversation's kind",
+			catalog.Settings{Policy: session},
+			func(c *capability.Contribution) { c.Scope = &capability.Scope{ConversationKind: []string{"dm"}} }, other, arbitration.ReasonOutOfScope,
+			"",
+		},
 		{"blocked", catalog.Settings{CrossContext: "same-adapter"}, nil, other, arbitration.ReasonBlocked, ""},
-		{"another adapter", catalog.Settings{CrossContext: "same-adapter"}, nil, capability.Context{Route: other.Route}, arbitration.ReasonCrossContext, ""},
-		{"another adapter, by the adapter alone", catalog.Settings{CrossContext: "same-account"}, nil, capability.Context{Adapter: &capability.Adapter{Kind: "discord"}}, arbitration.ReasonCrossContext, ""},
-		{"another account", catalog.Settings{CrossContext: "same-account"}, nil, capability.Context{Route: &capability.Route{Kind: "slack", Account: "home"}}, arbitration.ReasonCrossContext, ""},
-		{"another account of one adapter", catalog.Settings{CrossContext: "same-adapter"}, nil, capability.Context{Route: &capability.Route{Kind: "slack", Account: "home"}}, "", ""},
+		{
+			"another adapter",
+			catalog.Settings{CrossContext: "same-adapter"},
+			nil,
+			capability.Context{Route: other.Route},
+			arbitration.ReasonCrossContext, "",
+		},
+		{
+			"another adapter, by the adapter alone",
+			catalog.Settings{CrossContext: "same-account"},
+			nil,
+			capability.Context{Adapter: &capability.Adapter{Kind: "discord"}},
+			arbitration.ReasonCrossContext, "",
+		},
+		{
+			"another account",
+			catalog.Settings{CrossContext: "same-account"},
+			nil,
+			capability.Context{Route: &capability.Route{Kind: "slack", Account: "home"}},
+			arbitration.ReasonCrossContext, "",
+		},
+		{
+			"another account of one adapter",
+			catalog.Settings{CrossContext: "same-adapter"},
+			nil,
+			capability.Context{Route: &capability.Route{Kind: "slack", Account: "home"}},
+			"", "",
+		},
 		{"no conversation to cross", catalog.Settings{CrossContext: "same-account"}, nil, capability.Context{}, "", ""},
 		{"anywhere", catalog.Settings{CrossContext: "any"}, nil, capability.Context{Route: other.Route}, "", ""},
 	} {
@@ -249,7 +729,10 @@ func TestReasons(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&con)
 			}
-			if _, _, err := c.Replace(capability.Batch{Source: "s", Modules: []capability.Module{{Extension: "slack", ID: "slack", Contributions: []capability.Contribution{con}}}}); err != nil {
+			if _, _, err := c.Replace(capability.Batch{Source: "s", Modules: []capability.Module{{
+				Extension: "slack", ID: "slack",
+				Contributions: []capability.Contribution{con},
+			}}}); err != nil {
 				t.Fatal(err)
 			}
 			s := c.Snapshot()
@@ -258,150 +741,5 @@ func TestReasons(t *testing.T) {
 				t.Errorf("%s (%s)", reason, rule)
 			}
 		})
-	}
-}
-
-// TestScopes checks that a dimension that is given must match.
-func TestScopes(t *testing.T) {
-	t.Parallel()
-	full := capability.Context{
-		Workspace: "w", Agent: "a", Session: "s", ModelProvider: "m",
-		Route: &capability.Route{Kind: "slack", Account: "work", Conversation: "C1", ConversationKind: "thread"},
-	}
-	for _, tt := range []struct {
-		scope         capability.Scope
-		inFull, empty bool
-	}{
-		{capability.Scope{}, true, true},
-		{capability.Scope{Workspace: []string{"*"}, Session: []string{"*"}}, true, true},
-		{capability.Scope{Workspace: []string{"v", "w"}}, true, false},
-		{capability.Scope{Agent: []string{"a"}}, true, false},
-		{capability.Scope{Session: []string{"s"}}, true, false},
-		{capability.Scope{Session: []string{"t"}}, false, false},
-		{capability.Scope{Account: []string{"work"}}, true, false},
-		{capability.Scope{Account: []string{"home"}}, false, false},
-		{capability.Scope{Channel: []string{"slack"}}, true, false},
-		{capability.Scope{Channel: []string{"discord"}}, false, false},
-		{capability.Scope{Conversation: []string{"C1"}}, true, false},
-		{capability.Scope{Conversation: []string{"C2"}}, false, false},
-		{capability.Scope{ConversationKind: []string{"thread"}}, true, false},
-		{capability.Scope{ConversationKind: []string{"dm"}}, false, false},
-		{capability.Scope{Provider: []string{"m"}}, true, false},
-		{capability.Scope{Provider: []string{""}}, false, false},
-		{capability.Scope{Agent: []string{"a"}, Workspace: []string{"v"}}, false, false},
-	} {
-		c, err := catalog.New(catalog.Settings{}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		con := capability.Contribution{ID: "x", Kind: "capability.agent-tool", Tool: "x", Scope: &tt.scope}
-		if _, _, err := c.Replace(capability.Batch{Source: "s", Modules: []capability.Module{{Extension: "e", ID: "e", Contributions: []capability.Contribution{con}}}}); err != nil {
-			t.Fatal(err)
-		}
-		s := c.Snapshot()
-		for ctx, want := range map[*capability.Context]bool{&full: tt.inFull, {}: tt.empty} {
-			if reason, _ := arbitration.NewFrame(s, ctx).Candidate(s.Action("ext.e.x")[0], capability.AudienceAgent); (reason == "") != want {
-				t.Errorf("%+v in %+v: %q", tt.scope, ctx, reason)
-			}
-		}
-	}
-}
-
-func TestMatchesReadsEveryField(t *testing.T) {
-	t.Parallel()
-	c, err := catalog.New(catalog.Settings{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	con := capability.Contribution{ID: "x", Kind: "capability.agent-tool", Action: "fs.list", Provider: capability.NewProviderKey("fs", "endpoint", "home:1")}
-	if _, _, err := c.Replace(capability.Batch{Source: "s", Modules: []capability.Module{{Extension: "endpoint.home", ID: "home", Contributions: []capability.Contribution{con}}}}); err != nil {
-		t.Fatal(err)
-	}
-	e := c.Snapshot().Action("fs.list")[0]
-	for s, want := range map[string]bool{
-		"provider=fs:endpoint:home%3A1": true, "kind=endpoint": true, "channel=endpoint": true, "store=endpoint": true, "kind=node": false,
-		"account=home:1": true, "instance=home:1": true, "endpoint=home:1": true, "endpoint=home": false, "node=home:1": false,
-		"extension=ENDPOINT.home": true, "extension=endpoint": false, "conversation=endpoint:home%3A1:C1": false, "conversation=endpoint:home%3A1": false, "odd=x": false,
-		"kind=endpoint,store=node": false, "kind=endpoint,instance=home:1": true, "endpoint=home:1,node=home:1": false, "kind=": false,
-	} {
-		selector := capability.Selector{}
-		for _, pair := range strings.Split(s, ",") {
-			k, v, _ := strings.Cut(pair, "=")
-			selector[k] = v
-		}
-		if arbitration.Matches(e, selector) != want {
-			t.Errorf("%s: want %v", s, want)
-		}
-	}
-	if !slices.Contains(arbitration.SelectorFields(), "conversation") {
-		t.Error("conversation is a field")
-	}
-}
-
-// TestWhereARankedCallMayGoOn holds the list of a fallback: best rank first, only
-// what is eligible, only in ranked families, never past a pin.
-func TestWhereARankedCallMayGoOn(t *testing.T) {
-	t.Parallel()
-	rest := func(sel *arbitration.Selection) (out []string) {
-		for _, e := range sel.Rest {
-			out = append(out, string(e.Key()))
-		}
-		return out
-	}
-	s := adapters(t, catalog.Settings{}, "a:x fs.list rank=1", "b:x fs.list rank=9", "c:x fs.list rank=5", "d:x fs.list unavailable", "a:y message.send", "b:y message.send rank=9")
-	frame := arbitration.NewFrame(s, &capability.Context{})
-	sel, err := frame.Select(arbitration.Request{Action: "fs.list"})
-	if d := cmp.Diff([]string{"fs:c:x", "fs:a:x"}, rest(sel)); d != "" || err != nil {
-		t.Errorf("rest(sel) differs from want, err = %v (-want +got):\n%s", err, d)
-	}
-	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "b"}})
-	if err != nil || len(sel.Rest) != 0 {
-		t.Errorf("past a selector: %v %v", rest(sel), err)
-	}
-	sel, err = frame.Select(arbitration.Request{Action: "message.send"})
-	if err != nil || len(sel.Rest) != 0 {
-		t.Errorf("in a family that is not ranked: %v %v", rest(sel), err)
-	}
-	awake := func(e *catalog.Entry) bool { return e.Module.Extension == "d" }
-	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Selector: capability.Selector{"kind": "d"}, Awake: awake})
-	if got := told(sel, err); got != "1 explicit_selector fs:d:x" {
-		t.Errorf("told(sel, err) = %v, want %v", got, "1 explicit_selector fs:d:x")
-	}
-	denied := func(e *catalog.Entry) bool { return e.Module.Extension == "b" }
-	sel, err = frame.Select(arbitration.Request{Action: "fs.list", Denied: denied})
-	if got := told(sel, err); got != "6 ranked_default fs:c:x" || !strings.Contains(fallen(sel), "0 fs:b:x policy_denied") {
-		t.Errorf(`told(sel, err) = %v, fallen(sel) = %v, want got == "6 ranked_default fs:c:x" && strings.Contains(fallen(sel), "0 fs:b:x policy_denied")`, got, fallen(sel))
-	}
-	only := s.Action("fs.list")[:1]
-	sel, err = frame.Select(arbitration.Request{Only: only})
-	if got := told(sel, err); got != "1 explicit_selector fs:a:x" {
-		t.Errorf("told(sel, err) = %v, want %v", got, "1 explicit_selector fs:a:x")
-	}
-}
-
-// TestComposedMembersRunInOrder: priority descending, then ids, without a choice.
-func TestComposedMembersRunInOrder(t *testing.T) {
-	t.Parallel()
-	member := func(id string, priority int) capability.Contribution {
-		return capability.Contribution{ID: id, Kind: "capability.context-augmenter", Arbitration: &capability.Arbitration{ComposePriority: priority}}
-	}
-	c, err := catalog.New(catalog.Settings{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := capability.Batch{Source: "s", Modules: []capability.Module{
-		{Extension: "z", ID: "z", Contributions: []capability.Contribution{member("a", 5), member("b", -1)}},
-		{Extension: "a", ID: "a", Contributions: []capability.Contribution{member("b", 0), member("a", 0)}},
-	}}
-	if _, _, err := c.Replace(b); err != nil {
-		t.Fatal(err)
-	}
-	sel, err := arbitration.NewFrame(c.Snapshot(), &capability.Context{}).Select(arbitration.Request{Action: "context.augment", Audience: capability.AudienceInternal})
-	var got []string
-	for _, e := range sel.Composed {
-		got = append(got, e.Runtime)
-	}
-	if d := cmp.Diff([]string{"z/a", "a/a", "a/b", "z/b"}, got); d != "" || err != nil || sel.Entry != nil {
-		t.Errorf("result differs from want, err = %v (-want +got):\n%s", err, d)
 	}
 }

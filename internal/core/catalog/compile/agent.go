@@ -216,7 +216,10 @@ func etagOf(list ordered.List[*Action]) string {
 func (a *Agent) NameConflicts() []catalog.Conflict {
 	out := make([]catalog.Conflict, 0, len(a.Contests))
 	for _, n := range a.Contests {
-		c := catalog.Conflict{Class: catalog.ClassPlannerName, Key: n.Fold, Members: n.Members, Resolution: string(n.Resolution), Winner: n.Winner}
+		c := catalog.Conflict{
+			Class: catalog.ClassPlannerName, Key: n.Fold, Members: n.Members, Resolution: string(n.Resolution),
+			Winner: n.Winner,
+		}
 		if n.Resolution == naming.Withheld {
 			c.Remediation = fmt.Sprintf("set catalog.naming.pins.%q to one of: %s", n.Fold, strings.Join(n.Members, ", "))
 		}

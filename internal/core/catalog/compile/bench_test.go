@@ -19,11 +19,15 @@ import (
 func big(tb testing.TB) (c *catalog.Catalog, server func(source, version int) capability.Batch, own int) {
 	tb.Helper()
 	server = func(n, version int) capability.Batch {
-		m := capability.Module{Extension: fmt.Sprintf("mcp.server-%04d", n), ID: fmt.Sprintf("server-%04d", n), Label: fmt.Sprintf("server-%04d", n), Origin: "mcp"}
+		m := capability.Module{
+			Extension: fmt.Sprintf("mcp.server-%04d", n), ID: fmt.Sprintf("server-%04d", n),
+			Label: fmt.Sprintf("server-%04d", n), Origin: "mcp",
+		}
 		for i := range 50 {
 			c := capability.Contribution{
 				ID: fmt.Sprintf("tool-%d", i), Kind: "capability.agent-tool", Tool: fmt.Sprintf("tool_%04d_%d", n, i), Effect: capability.EffectRead,
-				Description: "does one thing", Provider: capability.NewProviderKey("ext", "mcp", m.ID), Member: capability.Member{Module: m.ID, Kind: "tool", Name: fmt.Sprint(i)},
+				Description: "does one thing", Provider: capability.NewProviderKey("ext", "mcp", m.ID),
+				Member: capability.Member{Module: m.ID, Kind: "tool", Name: fmt.Sprint(i)},
 			}
 			if i < 5 {
 				c.Tool = fmt.Sprintf("common_%d", n%20*5+i)
@@ -88,7 +92,10 @@ func spread(b *testing.B, times []time.Duration) {
 func thread(n int) capability.Context {
 	return capability.Context{
 		Workspace: "w", Agent: "main", Session: fmt.Sprint(n),
-		Route: &capability.Route{Kind: fmt.Sprintf("chat%02d", n%40), Account: fmt.Sprintf("acc%02d", n/40%25), Conversation: fmt.Sprint(n), ConversationKind: "thread"},
+		Route: &capability.Route{
+			Kind: fmt.Sprintf("chat%02d", n%40), Account: fmt.Sprintf("acc%02d", n/40%25), Conversation: fmt.Sprint(n),
+			ConversationKind: "thread",
+		},
 	}
 }
 
@@ -207,7 +214,8 @@ func BenchmarkSelect64(b *testing.B) {
 	m := capability.Module{Extension: "chat", ID: "chat", Origin: "bundled"}
 	for i := range 64 {
 		m.Contributions = append(m.Contributions, capability.Contribution{
-			ID: "adapter", Kind: "adapter.runtime", Action: "message.send", Provider: capability.NewProviderKey("messaging", "chat", fmt.Sprint("acc", i)),
+			ID: "adapter", Kind: "adapter.runtime", Action: "message.send",
+			Provider: capability.NewProviderKey("messaging", "chat", fmt.Sprint("acc", i)),
 		})
 	}
 	if _, _, err := c.Replace(capability.Batch{Source: "chat", Modules: []capability.Module{m}}); err != nil {

@@ -45,7 +45,10 @@ func toolOf(id, name string) capability.Contribution {
 }
 
 func chat(action, kind, account string) capability.Contribution {
-	return capability.Contribution{ID: "adapter", Kind: "adapter.runtime", Action: capability.Action(action), Provider: capability.NewProviderKey("messaging", kind, account)}
+	return capability.Contribution{
+		ID: "adapter", Kind: "adapter.runtime", Action: capability.Action(action),
+		Provider: capability.NewProviderKey("messaging", kind, account),
+	}
 }
 
 func listed(a *compile.Agent) string {
@@ -97,14 +100,26 @@ func TestWhatAContextIsShown(t *testing.T) {
 		{"local", capability.Context{}, "a clean message.send! wipe"},
 		{"an agent that may only send", capability.Context{Agent: "strict"}, "message.send!"},
 		{"a thread, whose account hides the tools", capability.Context{Route: slack}, "message.reply message.send"},
-		{"a dm elsewhere", capability.Context{Route: &capability.Route{Kind: "discord", Account: "work", ConversationKind: "dm"}}, "a clean dm_only message.reply message.send wipe"},
+		{
+			"a dm elsewhere",
+			capability.Context{Route: &capability.Route{Kind: "discord", Account: "work", ConversationKind: "dm"}},
+			"a clean dm_only message.reply message.send wipe",
+		},
 		{"another account", capability.Context{Route: &capability.Route{Kind: "discord", Account: "home"}}, "a clean message.send! wipe"},
 		{"an adapter without a conversation", capability.Context{Adapter: &capability.Adapter{Kind: "discord"}}, "a clean message.send wipe"},
 		{"a session that may not use tools", capability.Context{Session: "s9"}, "message.send!"},
 		{"a session that may use nothing else", capability.Context{Session: "s8"}, "a clean wipe"},
 		{"a block", capability.Context{Blocks: []capability.Block{{Actions: []string{"message.*", "ext.tools.a"}}}}, "clean wipe"},
-		{"a binding", capability.Context{Bindings: []capability.Binding{{Actions: "message.*", Provider: "messaging:slack:work"}}}, "a clean message.send wipe"},
-		{"a binding to nobody", capability.Context{Bindings: []capability.Binding{{Actions: "*", Provider: "x:y:z"}}}, "a! clean! message.send! wipe!"},
+		{
+			"a binding",
+			capability.Context{Bindings: []capability.Binding{{Actions: "message.*", Provider: "messaging:slack:work"}}},
+			"a clean message.send wipe",
+		},
+		{
+			"a binding to nobody",
+			capability.Context{Bindings: []capability.Binding{{Actions: "*", Provider: "x:y:z"}}},
+			"a! clean! message.send! wipe!",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +150,10 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 	t.Parallel()
 	c, comp := catalogOf(t, catalog.Settings{}, module("slack", chat("message.send", "slack", "work"), chat("message.send", "slack", "home")))
 	ctx := func(n int) *capability.Context {
-		return &capability.Context{Workspace: fmt.Sprint(n), Agent: fmt.Sprint(n), Session: fmt.Sprint(n), Route: &capability.Route{Kind: "slack", Account: "work", Conversation: fmt.Sprint(n)}}
+		return &capability.Context{
+			Workspace: fmt.Sprint(n), Agent: fmt.Sprint(n), Session: fmt.Sprint(n),
+			Route: &capability.Route{Kind: "slack", Account: "work", Conversation: fmt.Sprint(n)},
+		}
 	}
 	first := comp.Compile(ctx(0))
 	one, _ := first.Action("message.send")
@@ -163,7 +181,8 @@ func TestContextsThatCannotDifferShareACatalog(t *testing.T) {
 func TestOnlyContextsThatChangeGetAnotherEtag(t *testing.T) {
 	t.Parallel()
 	c, comp := catalogOf(
-		t, catalog.Settings{CrossContext: "same-adapter"}, module("slack", chat("message.send", "slack", "work")), module("telegram", chat("message.send", "telegram", "home")),
+		t, catalog.Settings{CrossContext: "same-adapter"}, module("slack", chat("message.send", "slack", "work")),
+		module("telegram", chat("message.send", "telegram", "home")),
 	)
 	in := func(kind, account string) string {
 		return comp.Compile(&capability.Context{Route: &capability.Route{Kind: kind, Account: account, Conversation: "x"}}).Etag()
@@ -198,7 +217,8 @@ func TestASchemaOfNullsIsNoTrap(t *testing.T) {
 
 func TestSelectorSchema(t *testing.T) {
 	t.Parallel()
-	_, comp := catalogOf(t, catalog.Settings{}, module("slack", chat("message.send", "slack", "work"), chat("message.edit", "slack", "work")), module("discord", chat("message.send", "discord", "work")))
+	_, comp := catalogOf(t, catalog.Settings{}, module("slack", chat("message.send", "slack", "work"), chat("message.edit", "slack", "work")),
+		module("discord", chat("message.send", "discord", "work")))
 	selector := func(name string) (string, bool) {
 		x, _ := comp.Compile(&capability.Context{}).Action(name)
 		doc, err := x.InputSchema()
@@ -257,7 +277,10 @@ func TestReadersSeeWholeSnapshots(t *testing.T) {
 				ctx := list[(i+n)%len(list)]
 				if i%3 == 0 {
 					ctx.Session = fmt.Sprint(n, i)
-					ctx.Bindings = append(ctx.Bindings, capability.Binding{Actions: "message.*", Provider: capability.ProviderKey(fmt.Sprint("messaging:slack:", i))})
+					ctx.Bindings = append(ctx.Bindings, capability.Binding{
+						Actions:  "message.*",
+						Provider: capability.ProviderKey(fmt.Sprint("messaging:slack:", i)),
+					})
 				}
 				a := comp.Compile(&ctx)
 				s := a.Snapshot()
@@ -345,7 +368,10 @@ func TestContestsAreOfTheContext(t *testing.T) {
 // slot away.
 func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
 	t.Parallel()
-	store := capability.Contribution{ID: "store", Kind: "capability.memory", Action: "memory.search", Arbitration: &capability.Arbitration{Slot: "memory", SelectorID: "builtin"}}
+	store := capability.Contribution{
+		ID: "store", Kind: "capability.memory", Action: "memory.search",
+		Arbitration: &capability.Arbitration{Slot: "memory", SelectorID: "builtin"},
+	}
 	bound := toolOf("bound", "bound")
 	bound.Arbitration = &capability.Arbitration{Slot: "memory"}
 	c, comp := catalogOf(t, catalog.Settings{}, module("core", store, bound))
@@ -367,7 +393,10 @@ func TestAToolBoundToASlotGoesWithIt(t *testing.T) {
 func TestWireNamesComeBack(t *testing.T) {
 	t.Parallel()
 	family := func(action string) capability.Contribution {
-		return capability.Contribution{ID: strings.ReplaceAll(action, ".", "-"), Kind: "capability.agent-tool", Action: capability.Action(action), Effect: capability.EffectRead}
+		return capability.Contribution{
+			ID: strings.ReplaceAll(action, ".", "-"), Kind: "capability.agent-tool",
+			Action: capability.Action(action), Effect: capability.EffectRead,
+		}
 	}
 	long := strings.Repeat("long", 15)
 	_, comp := catalogOf(
@@ -389,7 +418,10 @@ func TestWireNamesComeBack(t *testing.T) {
 			}
 		}
 	}
-	for _, wire := range []string{"", "p", "none", "plain_12345678", long + "_1", "acme_go-now_x_12345678", strings.Repeat("x", 64), long[:39] + "_12345678"} {
+	for _, wire := range []string{
+		"", "p", "none", "plain_12345678", long + "_1", "acme_go-now_x_12345678", strings.Repeat("x", 64),
+		long[:39] + "_12345678",
+	} {
 		if x, ok := a.ByWire(wire, "strict64", 48); ok {
 			t.Errorf("%q is %s", wire, x.Name)
 		}

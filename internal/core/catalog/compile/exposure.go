@@ -95,7 +95,8 @@ func (a *Agent) Expose(l Limits) (*Exposure, error) {
 			return nil, err
 		}
 	default:
-		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.expose", "the view is full, search, hybrid or auto, not %q", l.View).With("invalid_settings", "")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.expose", "the view is full, search, hybrid or auto, not %q",
+			l.View).With("invalid_settings", "")
 	}
 	return e.done(), nil
 }

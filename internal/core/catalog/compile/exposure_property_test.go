@@ -96,7 +96,8 @@ func (d doors) lists(l *compile.Leases, key compile.LeaseKey, shown map[string]c
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if x.Deferred+len(x.Direct) != d.a.Len() || !slices.IsSortedFunc(x.Direct, func(a, b *compile.Action) int { return strings.Compare(a.Name, b.Name) }) {
+	if x.Deferred+len(x.Direct) != d.a.Len() || !slices.IsSortedFunc(x.Direct,
+		func(a, b *compile.Action) int { return strings.Compare(a.Name, b.Name) }) {
 		d.t.Fatalf("%d direct and %d deferred of %d", len(x.Direct), x.Deferred, d.a.Len())
 	}
 	l.Record(key, d.a, d.sp, x.Direct)

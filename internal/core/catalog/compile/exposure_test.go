@@ -103,8 +103,21 @@ func TestExposure(t *testing.T) {
 		{"search", many, compile.Limits{View: compile.ViewSearch}, first(0), 197},
 		{"search by name", many, compile.Limits{View: compile.ViewSearch, ByName: true}, with(first(0), "catalog.call", "catalog.callRead"), 197},
 		{"full", many, compile.Limits{View: compile.ViewFull, ByName: true}, first(197), 0},
-		{"patterns", many, compile.Limits{Exposure: catalog.Exposure{MaxDirect: 4, Direct: []string{"ext.mcp.x.t19?", "ext.mcp.x.t150", "ext.mcp.x.t0", "tag:none"}}}, with(first(0), "tool_150", "tool_190", "tool_191", "tool_192", "tool_193", "tool_194", "tool_195", "tool_196", "tool_197", "tool_198", "tool_199"), 186},
-		{"few", few, compile.Limits{View: compile.ViewAuto, ByName: true}, []string{"catalog.describe", "catalog.search", "tool_000", "tool_001", "tool_002"}, 0},
+		{
+			"patterns", many,
+			compile.Limits{Exposure: catalog.Exposure{
+				MaxDirect: 4,
+				Direct:    []string{"ext.mcp.x.t19?", "ext.mcp.x.t150", "ext.mcp.x.t0", "tag:none"},
+			}},
+			with(first(0), "tool_150", "tool_190", "tool_191", "tool_192", "tool_193", "tool_194", "tool_195", "tool_196", "tool_197", "tool_198",
+				"tool_199"), 186,
+		},
+		{
+			"few", few,
+			compile.Limits{View: compile.ViewAuto, ByName: true},
+			[]string{"catalog.describe", "catalog.search", "tool_000", "tool_001", "tool_002"},
+			0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +153,8 @@ func TestJSON(t *testing.T) {
 	for _, kind := range []string{"telegram", "slack", "discord"} {
 		modules = append(modules, capability.Module{Extension: kind, ID: kind, Origin: "bundled", Contributions: []capability.Contribution{{
 			ID: "adapter", Kind: "adapter.runtime", Action: "message.send", Provider: capability.NewProviderKey("messaging", kind, "work"),
-			Scope: &capability.Scope{Workspace: []string{"w2", "w1", "w2"}}, Telemetry: map[string]string{"team": strings.Repeat("x", 80), "Bad": "x"},
+			Scope:     &capability.Scope{Workspace: []string{"w2", "w1", "w2"}},
+			Telemetry: map[string]string{"team": strings.Repeat("x", 80), "Bad": "x"},
 		}}})
 	}
 	ctx := capability.Context{Workspace: "w1"}
@@ -162,10 +176,12 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(doc.InputSchema, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(schema.Required, "selector") || !slices.Equal(schema.Properties.Selector.Properties.Channel.Enum, []string{"discord", "slack", "telegram"}) {
+	if !slices.Contains(schema.Required, "selector") || !slices.Equal(schema.Properties.Selector.Properties.Channel.Enum,
+		[]string{"discord", "slack", "telegram"}) {
 		t.Errorf("%s", doc.InputSchema)
 	}
-	if diff := cmp.Diff(map[string]string{"dotted": "message.send", "mcp": "message.send", "strict64": "message_send"}, doc.WireNames); diff != "" || doc.Exposure != "direct" {
+	if diff := cmp.Diff(map[string]string{"dotted": "message.send", "mcp": "message.send", "strict64": "message_send"},
+		doc.WireNames); diff != "" || doc.Exposure != "direct" {
 		t.Errorf("doc.WireNames differs from want (-want +got):\n%s", diff)
 	}
 	one, _ := agent(t, set, ctx, modules[:1]...).Action("message.send")
@@ -194,7 +210,8 @@ func TestJSON(t *testing.T) {
 		if diff := cmp.Diff(fields, keys); diff != "" {
 			t.Errorf("keys differs from want (-want +got):\n%s", diff)
 		}
-		if short := fmt.Sprintf("%s %s %s %s %d", got["scope"], got["availability"], got["policy"], got["requiresSelection"], len(entry.TelemetryTags["team"])); short != want {
+		if short := fmt.Sprintf("%s %s %s %s %d", got["scope"], got["availability"], got["policy"], got["requiresSelection"],
+			len(entry.TelemetryTags["team"])); short != want {
 			t.Errorf("fmt.Sprintf(...) = %v, want %v", short, want)
 		}
 	}
@@ -219,7 +236,8 @@ func BenchmarkExposure(b *testing.B) {
 	}
 	a := agent(b, catalog.Settings{}, capability.Context{}, append(modules, core())...)
 	for name, l := range map[string]compile.Limits{
-		"default": {}, "pattern": {Exposure: catalog.Exposure{Direct: []string{"ext.mcp.s00.t0"}}}, "wildcard": {Exposure: catalog.Exposure{Direct: []string{"ext:mcp.s00*"}}},
+		"default": {}, "pattern": {Exposure: catalog.Exposure{Direct: []string{"ext.mcp.s00.t0"}}},
+		"wildcard": {Exposure: catalog.Exposure{Direct: []string{"ext:mcp.s00*"}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -314,7 +314,8 @@ func retracted(a *Agent, sp Spelling, name string, t target) error {
 	if len(names) > 0 {
 		hint = "what has this name now is another tool; if you mean it, call " + strings.Join(names, " or ")
 	}
-	err := capability.Errorf(capability.CodeUnknownCapability, "resolve", "the tool that was shown as %q is no longer there", name).With("capability_retracted", hint)
+	err := capability.Errorf(capability.CodeUnknownCapability, "resolve", "the tool that was shown as %q is no longer there",
+		name).With("capability_retracted", hint)
 	err.Target = name
 	if len(names) > 0 {
 		_ = err.Detail("names", names)

@@ -16,14 +16,27 @@ func TestSpellings(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long_", 12)
 	m := capability.Module{Extension: "mcp.x", ID: "x"}
-	for i, name := range []string{"plain", "dotted.name", "Upper-Case", long + "one", long + "two", long[:47], long[:48], "short_deadbeef", "__odd__", "a.b.c"} {
-		m.Contributions = append(m.Contributions, capability.Contribution{ID: "t" + string(rune('a'+i)), Kind: "capability.agent-tool", Tool: name})
+	for i, name := range []string{
+		"plain", "dotted.name", "Upper-Case", long + "one", long + "two", long[:47], long[:48], "short_deadbeef",
+		"__odd__", "a.b.c",
+	} {
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: "t" + string(rune('a'+i)), Kind: "capability.agent-tool",
+			Tool: name,
+		})
 	}
 	for _, action := range []capability.Action{"acme.a-b", "acme.aB", "acme.a.b", "acme.very.longNameThatGoesOnForAWhileAndThenSome"} {
 		m.Contributions = append(m.Contributions, capability.Contribution{ID: string(action), Kind: "capability.agent-tool", Action: action})
 	}
 	a := agent(t, catalog.Settings{}, capability.Context{}, m)
-	for _, sp := range []compile.Spelling{{}, {Dialect: naming.Dotted}, {Dialect: naming.MCP}, {Dialect: naming.Strict64}, {Dialect: naming.Strict64, Limit: 48}, {Dialect: naming.Strict64, Limit: 32}} {
+	for _, sp := range []compile.Spelling{
+		{},
+		{Dialect: naming.Dotted},
+		{Dialect: naming.MCP},
+		{Dialect: naming.Strict64},
+		{Dialect: naming.Strict64, Limit: 48},
+		{Dialect: naming.Strict64, Limit: 32},
+	} {
 		written := make(map[string]string)
 		for x := range a.Actions() {
 			name := sp.Write(a, x)

@@ -26,7 +26,10 @@ func (r random) state() capability.Availability {
 }
 
 func (r random) module(ext string) capability.Module {
-	m := capability.Module{Extension: ext, ID: ext, Label: r.of("", "a", "b", ext), Origin: "config", Stage: r.of("", "", "", "", "disabled", "approved")}
+	m := capability.Module{
+		Extension: ext, ID: ext, Label: r.of("", "a", "b", ext), Origin: "config",
+		Stage: r.of("", "", "", "", "disabled", "approved"),
+	}
 	for i := range 1 + r.IntN(6) {
 		c := capability.Contribution{ID: fmt.Sprintf("c%d", i), Kind: "capability.agent-tool", Availability: r.state(), Rank: r.IntN(3)}
 		switch r.IntN(13) {
@@ -87,7 +90,10 @@ func settings() catalog.Settings {
 		CanonicalMap: []catalog.Mapping{
 			{Ext: "e*", Tool: "Query", Action: "ops.query"},
 		},
-		Slots: map[string]catalog.SlotSetting{"memory": {Selected: "builtin", Overrides: []catalog.SlotOverride{{Agent: "other", Selected: "lancedb", Mode: "parallel"}}}},
+		Slots: map[string]catalog.SlotSetting{"memory": {
+			Selected:  "builtin",
+			Overrides: []catalog.SlotOverride{{Agent: "other", Selected: "lancedb", Mode: "parallel"}},
+		}},
 	}
 }
 
@@ -98,7 +104,10 @@ func contexts() []capability.Context {
 		{Workspace: "w1", Agent: "main"},
 		{Workspace: "w1", Agent: "other", Session: "s9"},
 		{Workspace: "w1", Agent: "main", Route: slack},
-		{Workspace: "w1", Agent: "other", Route: slack, Bindings: []capability.Binding{{Actions: "message.*", Provider: "messaging:discord:home"}}},
+		{Workspace: "w1", Agent: "other", Route: slack, Bindings: []capability.Binding{{
+			Actions:  "message.*",
+			Provider: "messaging:discord:home",
+		}}},
 		{Adapter: &capability.Adapter{Kind: "one"}, Blocks: []capability.Block{{Actions: []string{"acme.*", "ext.e3.*"}}}},
 	}
 }

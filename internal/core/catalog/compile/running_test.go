@@ -98,7 +98,10 @@ func TestANodeThatGoesAndAFamilyThatTurnsOff(t *testing.T) {
 	if got := schema(); strings.Contains(got, "alice") || !slices.Equal(names(), all) {
 		t.Errorf("one is silent: %s, names %v", got, names())
 	}
-	sel, err := comp.Compile(&capability.Context{}).Select(arbitration.Request{Action: "fn.camera.photo", Selector: capability.Selector{"node": "alice"}})
+	sel, err := comp.Compile(&capability.Context{}).Select(arbitration.Request{
+		Action:   "fn.camera.photo",
+		Selector: capability.Selector{"node": "alice"},
+	})
 	if err == nil || sel.Step != 1 || sel.Err.Reason != "provider_unavailable" {
 		t.Errorf("naming the silent one: %v", err)
 	}

@@ -24,7 +24,8 @@ func TestSoakFlapping(t *testing.T) {
 	contexts := make([]capability.Context, len(etags))
 	for n := range contexts {
 		contexts[n] = thread(n)
-		contexts[n].Bindings = []capability.Binding{{Actions: "directory.*", Provider: capability.ProviderKey(fmt.Sprint("x:y:", n))}} // none like another
+		// none like another
+		contexts[n].Bindings = []capability.Binding{{Actions: "directory.*", Provider: capability.ProviderKey(fmt.Sprint("x:y:", n))}}
 		etags[n] = comp.Compile(&contexts[n]).Etag()
 	}
 	settle := func() {
@@ -73,7 +74,8 @@ func TestSoakFlapping(t *testing.T) {
 	p95 := func(list []time.Duration) time.Duration { return list[len(list)*95/100] } // the machine is shared
 	end := heap()
 	runtime.KeepAlive(comp)
-	t.Logf("compile p50 %s p99 %s, apply p50 %s p99 %s, heap %d MB then %d MB", compiles[len(compiles)/2], p99(compiles), applies[len(applies)/2], p99(applies), start>>20, end>>20)
+	t.Logf("compile p50 %s p99 %s, apply p50 %s p99 %s, heap %d MB then %d MB", compiles[len(compiles)/2], p99(compiles),
+		applies[len(applies)/2], p99(applies), start>>20, end>>20)
 	if p95(compiles) >= 10*time.Millisecond || p95(applies) >= 25*time.Millisecond {
 		t.Errorf("compile p95 %s, apply p95 %s", p95(compiles), p95(applies))
 	}

@@ -181,7 +181,8 @@ func specialOf(fam *family) *special {
 	for _, e := range fam.entries {
 		_, kind, _ := e.Key().Parts()
 		s.kinds = append(s.kinds, kind)
-		if x := e.Contribution.Scope; x != nil && len(x.Session)+len(x.Account)+len(x.Channel)+len(x.Conversation)+len(x.ConversationKind)+len(x.Provider) > 0 {
+		if x := e.Contribution.Scope; x != nil && len(x.Session)+len(x.Account)+len(x.Channel)+len(x.Conversation)+len(x.ConversationKind)+
+			len(x.Provider) > 0 {
 			s.dynamic = true
 		}
 	}

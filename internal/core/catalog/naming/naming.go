@@ -29,7 +29,8 @@ func (t *Tool) Runtime() string { return t.Extension + "/" + t.Contribution }
 
 // Equal reports whether both say the same of themselves, whatever they are called.
 func (t *Tool) Equal(o *Tool) bool {
-	return t.ID == o.ID && t.Capability == o.Capability && t.Declared == o.Declared && t.Label == o.Label && compareTools(t, o) == 0 && t.Exact == o.Exact
+	return t.ID == o.ID && t.Capability == o.Capability && t.Declared == o.Declared && t.Label == o.Label && compareTools(t, o) == 0 &&
+		t.Exact == o.Exact
 }
 
 // Name is what the table that the tool is in calls it.

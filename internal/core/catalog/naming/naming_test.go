@@ -20,7 +20,10 @@ func tool(spec string) *naming.Tool {
 	spec, exact := strings.CutSuffix(spec, " !")
 	parts := strings.Fields(spec)
 	ext, contribution, _ := strings.Cut(parts[0], "/")
-	t := &naming.Tool{ID: parts[0], Capability: parts[0] + "#x", Extension: ext, Contribution: contribution, Declared: parts[1], Label: ext[strings.LastIndexByte(ext, '.')+1:], Exact: exact}
+	t := &naming.Tool{
+		ID: parts[0], Capability: parts[0] + "#x", Extension: ext, Contribution: contribution, Declared: parts[1],
+		Label: ext[strings.LastIndexByte(ext, '.')+1:], Exact: exact,
+	}
 	if len(parts) > 2 {
 		t.Label = parts[2]
 	}
@@ -53,17 +56,61 @@ func TestNames(t *testing.T) {
 	}{
 		{"alone", naming.Options{}, []string{"a/x create.Branch"}, "a/x=create.Branch", ""},
 		{"other bytes", naming.Options{}, []string{"a/x naïve"}, "a/x=na__ve", ""},
-		{"level 1", naming.Options{}, []string{"mcp.a/x create-Branch", "mcp.b/x create_branch", "mcp.c/x other"}, "mcp.a/x=a__create-Branch mcp.b/x=b__create_branch mcp.c/x=other", "create_branch labelled mcp.a/x+mcp.b/x"},
-		{"level 2", naming.Options{}, []string{"mcp.g/x go", "acme.g/x go"}, "acme.g/x=acme_g__go mcp.g/x=mcp_g__go", "go labelled acme.g/x+mcp.g/x"},
+		{
+			"level 1",
+			naming.Options{},
+			[]string{"mcp.a/x create-Branch", "mcp.b/x create_branch", "mcp.c/x other"},
+			"mcp.a/x=a__create-Branch mcp.b/x=b__create_branch mcp.c/x=other", "create_branch labelled mcp.a/x+mcp.b/x",
+		},
+		{
+			"level 2",
+			naming.Options{},
+			[]string{"mcp.g/x go", "acme.g/x go"},
+			"acme.g/x=acme_g__go mcp.g/x=mcp_g__go",
+			"go labelled acme.g/x+mcp.g/x",
+		},
 		{"level 3", naming.Options{}, []string{"m/a query", "m/b query"}, "m/a=m_a__query m/b=m_b__query", "query labelled m/a+m/b"},
-		{"level 4", naming.Options{}, []string{"m/a.b query", "m/a_b query"}, "m/a.b=m_a_b__query_65a89783 m/a_b=m_a_b__query_22b13ec9", "query labelled m/a.b+m/a_b"},
-		{"a label is no way to a declared name", naming.Options{}, []string{"mcp.a/x go", "mcp.b/x go", "mcp.b/y a__go"}, "mcp.a/x=mcp_a__go mcp.b/x=mcp_b__go mcp.b/y=a__go", "go labelled mcp.a/x+mcp.b/x"},
-		{"canonical names are reserved in any spelling", naming.Options{}, []string{"mcp.sms/t Message-Send"}, "mcp.sms/t=sms__Message-Send", "message_send labelled core+mcp.sms/t"},
-		{"a name that a label would hide behind is reserved too", naming.Options{}, []string{"mcp.fs/t list", "mcp.b/t list"}, "mcp.b/t=mcp_b__list mcp.fs/t=mcp_fs__list", "list labelled mcp.b/t+mcp.fs/t"},
+		{
+			"level 4",
+			naming.Options{},
+			[]string{"m/a.b query", "m/a_b query"},
+			"m/a.b=m_a_b__query_65a89783 m/a_b=m_a_b__query_22b13ec9",
+			"query labelled m/a.b+m/a_b",
+		},
+		{
+			"a label is no way to a declared name",
+			naming.Options{},
+			[]string{"mcp.a/x go", "mcp.b/x go", "mcp.b/y a__go"},
+			"mcp.a/x=mcp_a__go mcp.b/x=mcp_b__go mcp.b/y=a__go", "go labelled mcp.a/x+mcp.b/x",
+		},
+		{
+			"canonical names are reserved in any spelling",
+			naming.Options{},
+			[]string{"mcp.sms/t Message-Send"},
+			"mcp.sms/t=sms__Message-Send",
+			"message_send labelled core+mcp.sms/t",
+		},
+		{
+			"a name that a label would hide behind is reserved too",
+			naming.Options{},
+			[]string{"mcp.fs/t list", "mcp.b/t list"},
+			"mcp.b/t=mcp_b__list mcp.fs/t=mcp_fs__list", "list labelled mcp.b/t+mcp.fs/t",
+		},
 		{"one insists", naming.Options{}, []string{"a/t render !", "b/t render"}, "a/t=render b/t=b__render", "render exact_kept a/t+b/t a/t"},
 		{"two insist", naming.Options{}, []string{"a/t render !", "b/t render !"}, "a/t= b/t=", "render withheld a/t+b/t"},
-		{"two insist, a third does not", naming.Options{}, []string{"a/t render !", "b/t render !", "c/t render"}, "a/t= b/t= c/t=c__render", "render withheld a/t+b/t+c/t"},
-		{"two insist and one is pinned", naming.Options{Pins: map[string]string{"render": "b/t"}}, []string{"a/t render !", "b/t render !"}, "a/t= b/t=render", "render exact_kept a/t+b/t b/t"},
+		{
+			"two insist, a third does not",
+			naming.Options{},
+			[]string{"a/t render !", "b/t render !", "c/t render"},
+			"a/t= b/t= c/t=c__render",
+			"render withheld a/t+b/t+c/t",
+		},
+		{
+			"two insist and one is pinned",
+			naming.Options{Pins: map[string]string{"render": "b/t"}},
+			[]string{"a/t render !", "b/t render !"},
+			"a/t= b/t=render", "render exact_kept a/t+b/t b/t",
+		},
 		{"nobody can insist on a canonical name", naming.Options{}, []string{"a/t message_send !"}, "a/t=", "message_send withheld a/t+core"},
 		{"rejected", naming.Options{Reject: true}, []string{"a/t go", "b/t go", "b/u on"}, "a/t= b/t= b/u=on", "go withheld a/t+b/t"},
 	} {
@@ -170,8 +217,9 @@ func TestATableForgetsHowItCameToBe(t *testing.T) {
 func TestFold(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"": "", "a": "a", "a_b": "a_b", "a__b": "a_b", "_a": "a", "a_": "a", " a ": "a", "create-Branch": "create_branch", "create.branch": "create_branch",
-		"A.-B": "a_b", "é": "", "aé1": "a_1", "___": "",
+		"": "", "a": "a", "a_b": "a_b", "a__b": "a_b", "_a": "a", "a_": "a", " a ": "a", "create-Branch": "create_branch",
+		"create.branch": "create_branch",
+		"A.-B":          "a_b", "é": "", "aé1": "a_1", "___": "",
 	} {
 		if got := naming.Fold(in); got != want || naming.Fold(got) != got {
 			t.Errorf("%q folds to %q", in, got)

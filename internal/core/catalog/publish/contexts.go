@@ -63,7 +63,8 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 	n.mu.Lock()
 	if len(n.subs) >= maxSubscribers {
 		n.mu.Unlock()
-		return Notice{}, nil, capability.Errorf(capability.CodeOverloaded, "catalog.watch", "there are %d subscribers to the catalog; more are not taken", maxSubscribers)
+		return Notice{}, nil, capability.Errorf(capability.CodeOverloaded, "catalog.watch",
+			"there are %d subscribers to the catalog; more are not taken", maxSubscribers)
 	}
 	n.subs[s] = struct{}{}
 	n.mu.Unlock()

@@ -163,7 +163,8 @@ func (m *Emitter) Selected(s *arbitration.Selection, from Call) {
 		if code == "" {
 			code = string(s.Err.Code)
 		}
-		m.emit(SelectionFailed, generation, ctx, from.Correlation, FailedPayload{Action: actionOf(s), Step: s.Step, Code: code, Candidates: candidates(s)})
+		m.emit(SelectionFailed, generation, ctx, from.Correlation,
+			FailedPayload{Action: actionOf(s), Step: s.Step, Code: code, Candidates: candidates(s)})
 		return
 	}
 	if s.Entry == nil {

@@ -122,7 +122,10 @@ func (m *Emitter) forget(id string) {
 }
 
 func conflictOf(c *naming.Contest) catalog.Conflict {
-	out := catalog.Conflict{Class: catalog.ClassPlannerName, Key: c.Fold, Members: c.Members, Resolution: string(c.Resolution), Winner: c.Winner}
+	out := catalog.Conflict{
+		Class: catalog.ClassPlannerName, Key: c.Fold, Members: c.Members, Resolution: string(c.Resolution),
+		Winner: c.Winner,
+	}
 	if c.Resolution == naming.Withheld {
 		out.Remediation = fmt.Sprintf("set catalog.naming.pins.%q to one of: %s", c.Fold, strings.Join(c.Members, ", "))
 	}
@@ -224,7 +227,10 @@ func (m *Emitter) blocked(a *compile.Agent) {
 			m.vetos[id] = true
 			m.mu.Unlock()
 			if !known {
-				m.Vetoed(a.Snapshot().Generation, ctx, VetoPayload{Action: glob, By: b.By, ReasonCode: b.Reason, Phase: "compile", Conversation: conversation}, Call{})
+				m.Vetoed(a.Snapshot().Generation, ctx, VetoPayload{
+					Action: glob, By: b.By, ReasonCode: b.Reason, Phase: "compile",
+					Conversation: conversation,
+				}, Call{})
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func TestNamesAndTheirConflictsAreToldOnce(t *testing.T) {
 	w.put(server("mcp.x", "github__create_branch")) // the same contest, other names
 	again()
 	w.want(publish.NameDisambiguated, github, neon, github, neon,
-		strings.NewReplacer("github__", "mcp_github__", ":1", ":2").Replace(github), strings.NewReplacer("neon__", "mcp_neon__", ":1", ":2").Replace(neon))
+		strings.NewReplacer("github__", "mcp_github__", ":1", ":2").Replace(github),
+		strings.NewReplacer("neon__", "mcp_neon__", ":1", ":2").Replace(neon))
 }
 
 func TestWithheldNames(t *testing.T) {
@@ -117,7 +118,10 @@ func TestTwoOfOneProvider(t *testing.T) {
 // TestSlots checks that conflicts of a slot and changes of its winner are published.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, catalog.Settings{Slots: map[string]catalog.SlotSetting{"context-engine": {Selected: "lossless"}, "memory": {Overrides: []catalog.SlotOverride{{Agent: "research", Selected: "vector"}}}}})
+	w := newWorld(t, catalog.Settings{Slots: map[string]catalog.SlotSetting{
+		"context-engine": {Selected: "lossless"},
+		"memory":         {Overrides: []catalog.SlotOverride{{Agent: "research", Selected: "vector"}}},
+	}})
 	engine := func(id, stage string) capability.Module {
 		return capability.Module{Extension: id, ID: id, Stage: stage, Contributions: []capability.Contribution{{
 			ID: "engine", Kind: "capability.context-engine", Arbitration: &capability.Arbitration{Slot: "context-engine", SelectorID: id},
@@ -205,13 +209,15 @@ func TestFallbacks(t *testing.T) {
 
 	lookup := func(kind string, state capability.State) capability.Module {
 		return capability.Module{Extension: "dir-" + kind, ID: kind, Contributions: []capability.Contribution{{
-			ID: "dir", Kind: "adapter.runtime", Action: "directory.lookup", Provider: capability.NewProviderKey("directory", kind, "work"), Availability: capability.Availability{State: state},
+			ID: "dir", Kind: "adapter.runtime", Action: "directory.lookup", Provider: capability.NewProviderKey("directory", kind, "work"),
+			Availability: capability.Availability{State: state},
 		}}}
 	}
 	w.put(lookup("slack", capability.StateUnavailable))
 	w.put(lookup("discord", ""))
 	w.choose(thread("slack", 1), "directory.lookup", "")
-	if got := w.told(publish.FallbackSelected); len(got) != 2 || !strings.Contains(got[1], `"reasons":[{"step":3,"providerKey":"directory:slack:work","reason":"unavailable"}]`) {
+	if got := w.told(publish.FallbackSelected); len(got) != 2 ||
+		!strings.Contains(got[1], `"reasons":[{"step":3,"providerKey":"directory:slack:work","reason":"unavailable"}]`) {
 		t.Errorf("w.told(publish.FallbackSelected) = %q, want a second one because the provider of step 3 is unavailable", got)
 	}
 
@@ -223,7 +229,8 @@ func TestFallbacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pub.Telemetry.Backend(s, "acp", choice, publish.Call{})
-	if got := w.told(publish.FallbackSelected); len(got) != 3 || !strings.Contains(got[2], `"reasons":[{"step":6,"providerKey":"runtime-backend:acp:alt","reason":"degraded"}]`) {
+	if got := w.told(publish.FallbackSelected); len(got) != 3 ||
+		!strings.Contains(got[2], `"reasons":[{"step":6,"providerKey":"runtime-backend:acp:alt","reason":"degraded"}]`) {
 		t.Errorf("w.told(publish.FallbackSelected) = %q, want a third one because the backend of step 6 is degraded", got)
 	}
 
@@ -256,7 +263,10 @@ func TestTelemetryHoldsNothingPrivate(t *testing.T) {
 	}
 	w.choose(ctx, "message.send", "")
 	w.choose(ctx, "message.reply", "")
-	w.pub.Telemetry.Vetoed(1, &ctx, publish.VetoPayload{Action: "message.send", ProviderKey: "messaging:slack:work", By: "owner/veto", ReasonCode: "not_owner", Phase: "invoke", Conversation: ctx.Route.Ref()}, publish.Call{})
+	w.pub.Telemetry.Vetoed(1, &ctx, publish.VetoPayload{
+		Action: "message.send", ProviderKey: "messaging:slack:work", By: "owner/veto",
+		ReasonCode: "not_owner", Phase: "invoke", Conversation: ctx.Route.Ref(),
+	}, publish.Call{})
 	doc, err := json.Marshal(w.recent.List(""))
 	if err != nil || strings.Contains(string(doc), marker) {
 		t.Errorf("%v: %s", err, doc)
@@ -266,7 +276,8 @@ func TestTelemetryHoldsNothingPrivate(t *testing.T) {
 		`{"action":"message.reply","by":"owner/veto","reasonCode":"other","phase":"compile","conversation":"`+hash+`"}`,
 		`{"action":"message.send","providerKey":"messaging:slack:work","by":"owner/veto","reasonCode":"not_owner","phase":"invoke","conversation":"`+hash+`"}`)
 	if len(hash) != 16 || len(w.told(publish.SelectionFailed)) != 2 {
-		t.Errorf("hash = %v, w.told(publish.SelectionFailed) = %v, want len(hash) == 16 && len(w.told(publish.SelectionFailed)) == 2", hash, w.told(publish.SelectionFailed))
+		t.Errorf("hash = %v, w.told(publish.SelectionFailed) = %v, want len(hash) == 16 && len(w.told(publish.SelectionFailed)) == 2", hash,
+			w.told(publish.SelectionFailed))
 	}
 }
 

@@ -73,7 +73,10 @@ func chat(kind string, state capability.State, accounts ...string) capability.Mo
 func server(ext string, tools ...string) capability.Module {
 	m := capability.Module{Extension: ext, ID: ext, Origin: "mcp"}
 	for _, name := range tools {
-		m.Contributions = append(m.Contributions, capability.Contribution{ID: name, Kind: "capability.agent-tool", Tool: name, Description: "does " + name})
+		m.Contributions = append(m.Contributions, capability.Contribution{
+			ID: name, Kind: "capability.agent-tool", Tool: name,
+			Description: "does " + name,
+		})
 	}
 	return m
 }
@@ -92,7 +95,8 @@ func TestFeed(t *testing.T) {
 	var lines []string
 	for _, e := range w.pub.Feed.Since(start) {
 		for _, c := range e.Changes {
-			lines = append(lines, fmt.Sprintf("%d %s %s %s %s", e.Generation-start, c.Op, c.CapabilityID, c.CanonicalAction, strings.Join(c.Fields, ",")))
+			lines = append(lines, fmt.Sprintf("%d %s %s %s %s", e.Generation-start, c.Op, c.CapabilityID, c.CanonicalAction,
+				strings.Join(c.Fields, ",")))
 		}
 	}
 	want := `1 added mcp.a/x#ext.mcp.a.x@default ext.mcp.a.x 

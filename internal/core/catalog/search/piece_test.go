@@ -76,6 +76,7 @@ func TestForgottenPiecesMakeRoom(t *testing.T) {
 	}
 	ix.evict()
 	if len(ix.books) != maxBooks || ix.books["a"] != nil || ix.books[string(rune('a'+maxBooks+4))] == nil {
-		t.Errorf(`len(ix.books) = %v, want len(ix.books) == maxBooks && ix.books["a"] == nil && ix.books[string(rune('a'+maxBooks+4))] != nil`, len(ix.books))
+		t.Errorf(`len(ix.books) = %v, want len(ix.books) == maxBooks && ix.books["a"] == nil && ix.books[string(rune('a'+maxBooks+4))] != nil`,
+			len(ix.books))
 	}
 }

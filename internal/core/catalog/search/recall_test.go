@@ -71,7 +71,8 @@ func TestSearchFindsWhatIsMeantAmongTenThousand(t *testing.T) {
 		for i := range 50 {
 			k := n*50 + i
 			verb, noun := verbs[k%len(verbs)], nouns[k/len(verbs)%len(nouns)]
-			list = append(list, tool(fmt.Sprintf("%s_%s_%d", verb, noun, k), "", fmt.Sprintf("%s the %s of a tenant, with paging and filters, by its id.", verb, noun)))
+			list = append(list, tool(fmt.Sprintf("%s_%s_%d", verb, noun, k), "",
+				fmt.Sprintf("%s the %s of a tenant, with paging and filters, by its id.", verb, noun)))
 		}
 		modules = append(modules, module(fmt.Sprintf("mcp.s%03d", n), fmt.Sprintf("s%03d", n), list...))
 	}

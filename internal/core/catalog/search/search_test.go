@@ -21,7 +21,10 @@ import (
 )
 
 func tool(name, title, description string) capability.Contribution {
-	return capability.Contribution{ID: name, Kind: "capability.agent-tool", Tool: name, Title: title, Description: description, Effect: capability.EffectRead}
+	return capability.Contribution{
+		ID: name, Kind: "capability.agent-tool", Tool: name, Title: title, Description: description,
+		Effect: capability.EffectRead,
+	}
 }
 
 func fill(t testing.TB, s catalog.Settings, modules ...capability.Module) (*catalog.Catalog, *compile.Compiler) {
@@ -52,7 +55,8 @@ func github() capability.Module {
 	pull.Aliases, pull.Tags = []string{"merge_request"}, []string{"scm"}
 	branch := tool("create_branch", "New branch", "Starts a line of work in a repository.")
 	branch.InputSchema = json.RawMessage(`{"type":"object","properties":{"fromCommit":{"type":"string"}}}`)
-	return module("mcp.github", "octocat", pull, branch, tool("list_issues", "Issues", "Lists what is open in a repository, and who works on it."))
+	return module("mcp.github", "octocat", pull, branch, tool("list_issues", "Issues",
+		"Lists what is open in a repository, and who works on it."))
 }
 
 func names(hits []search.Hit) string {
@@ -65,7 +69,8 @@ func names(hits []search.Hit) string {
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	_, comp := fill(t, catalog.Settings{}, github(), module("mcp.mail", "post", tool("send_mail", "Send", "Sends a letter to a repository owner."), tool("same_b", "Twin", ""), tool("same_a", "Twin", "")))
+	_, comp := fill(t, catalog.Settings{}, github(), module("mcp.mail", "post",
+		tool("send_mail", "Send", "Sends a letter to a repository owner."), tool("same_b", "Twin", ""), tool("same_a", "Twin", "")))
 	a := comp.Compile(&capability.Context{})
 	var ix search.Index
 	for query, want := range map[string]string{
@@ -114,7 +119,8 @@ func TestSearchKeepsToTheContext(t *testing.T) {
 		}
 	}
 	// Who may see less gets no shorter result for what others see.
-	few := tools.SearchAmong(full, "repository create branch", 1, func(a *compile.Action) bool { return tools.Spelling.Write(full, a) == "list_issues" })
+	few := tools.SearchAmong(full, "repository create branch", 1,
+		func(a *compile.Action) bool { return tools.Spelling.Write(full, a) == "list_issues" })
 	if len(few.Actions) != 1 || few.Actions[0].Name != "list_issues" {
 		t.Errorf("%+v", few)
 	}
@@ -263,7 +269,8 @@ func Benchmark100000(b *testing.B) {
 		for i := range 50 {
 			k := n*50 + i
 			c := tool(fmt.Sprintf("%s_%s_%d", words[k%20], words[k/20%20], k), words[k%20]+" a "+words[k/20%20],
-				fmt.Sprintf("Will %s the %s of the %s in the given place and say what became of it, version %d.", words[k%20], words[k/20%20], words[k/400%20], version))
+				fmt.Sprintf("Will %s the %s of the %s in the given place and say what became of it, version %d.", words[k%20], words[k/20%20],
+					words[k/400%20], version))
 			c.InputSchema = json.RawMessage(`{"type":"object","properties":{"owner":{"type":"string"},"repo":{"type":"string"},"number":{"type":"integer"}},"required":["owner"]}`)
 			list = append(list, c)
 		}

@@ -114,7 +114,8 @@ func (t Tools) Inner(a *compile.Agent, name string, read bool) (*compile.Action,
 	}
 	switch {
 	case x.Canonical == compile.ActionCall || x.Canonical == compile.ActionCallRead:
-		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.call", "%s calls other tools and is not called through another", name).
+		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.call", "%s calls other tools and is not called through another",
+			name).
 			With("unsupported_action", "name the tool that shall be called in the end")
 	case read && x.Effect() != capability.EffectRead:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "catalog.callRead", "%s does more than read", name).

@@ -23,7 +23,8 @@ func InvalidArgs(usage, format string, args ...any) *capability.Error {
 
 // UnsupportedRunner names the runner and the families there are.
 func UnsupportedRunner(runner string, families []string) *capability.Error {
-	return capability.Errorf(capability.CodeInvalidInput, op, "nothing here runs %q; what runs is %s", excerpt(runner, 100), strings.Join(families, ", ")).
+	return capability.Errorf(capability.CodeInvalidInput, op, "nothing here runs %q; what runs is %s", excerpt(runner, 100),
+		strings.Join(families, ", ")).
 		With("unsupported_runner", "correct the runner in the extension's commands.yaml").Detail("families", families)
 }
 
@@ -100,7 +101,8 @@ func QueueFull(length int, after time.Duration) *capability.Error {
 }
 
 func overloaded(reason, text string, after time.Duration) *capability.Error {
-	err := capability.Errorf(capability.CodeOverloaded, op, "%s", text).With(reason, "try again in "+max(after.Round(time.Second), time.Second).String())
+	err := capability.Errorf(capability.CodeOverloaded, op, "%s", text).With(reason, "try again in "+
+		max(after.Round(time.Second), time.Second).String())
 	err.RetryAfter = after
 	return err
 }

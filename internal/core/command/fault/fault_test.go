@@ -20,7 +20,10 @@ func TestFailuresSayWhatTheSpecWants(t *testing.T) {
 		{fault.InvalidArgs("usage: /x", "no"), "invalid_input", "invalid_args", []string{"no", "usage: /x"}},
 		{fault.UnsupportedRunner("foo.bar", []string{"exec", "api"}), "invalid_input", "unsupported_runner", []string{"foo.bar", "exec, api"}},
 		{fault.ToolNotFound("curl"), "unavailable", "tool_not_found", []string{"curl", "install"}},
-		{fault.PermissionDenied("network", "the extension does not declare it"), "denied", "permission_denied", []string{"network", "does not declare", "grants"}},
+		{
+			fault.PermissionDenied("network", "the extension does not declare it"), "denied", "permission_denied",
+			[]string{"network", "does not declare", "grants"},
+		},
 		{fault.SecurityViolation("a path outside"), "denied", "security_violation", []string{"policy", "working directory"}},
 		{fault.SandboxUnavailable("T3", "T1"), "unavailable", "sandbox_unavailable", []string{"T3", "T1", "sandbox status"}},
 		{fault.SandboxSetupFailed("T3", fmt.Errorf("/secret/path")), "failed", "sandbox_setup_failed", []string{"T3", "sandbox status"}},

@@ -168,7 +168,8 @@ func (b *Binding) routePath(input []byte) (path string, rest []byte, err error) 
 	case err != nil:
 		return "", nil, needObject()
 	case raw == nil && strings.Contains(b.path, "/:"):
-		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint", "the route %s has parameters: name the concrete path in the input's member path", b.path)
+		return "", nil, capability.Errorf(capability.CodeInvalidInput, "endpoint",
+			"the route %s has parameters: name the concrete path in the input's member path", b.path)
 	case raw == nil:
 		return b.path, input, nil
 	case jsonx.Unmarshal(raw, &path) != nil || raw[0] != '"':

@@ -54,7 +54,8 @@ func Collide(incoming, existing []Claimant) error {
 		in := &incoming[i]
 		for n, c := range in.claims {
 			if path, ok := strings.CutPrefix(c.key, "STATIC "); ok && c.kind == "route" {
-				return collision(c, in, in, fmt.Sprintf("%s declares the STATIC route %q, which cannot be served from afar", in, path), "declare it as a GET route")
+				return collision(c, in, in, fmt.Sprintf("%s declares the STATIC route %q, which cannot be served from afar", in, path),
+					"declare it as a GET route")
 			}
 			if slices.Contains(in.claims[:n], c) {
 				return collision(c, in, in, fmt.Sprintf("%s declares the %s %q twice", in, c.kind, c.key), "correct the module's manifest")

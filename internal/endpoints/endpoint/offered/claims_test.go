@@ -31,18 +31,48 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 		{"model", `"models":[{"modelType":"TEXT"}]`, `"models":[{"modelType":"TEXT","priority":5}]`, "model type", "TEXT"},
 		{"route", `"routes":[{"method":"GET","path":"/dup"}]`, `"routes":[{"method":"GET","path":"/dup","name":"x"}]`, "route", "GET /dup"},
 		{"route of another verb", `"routes":[{"method":"GET","path":"/dup"}]`, `"routes":[{"method":"POST","path":"/dup"}]`, "", ""},
-		{"view", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`, `"views":[{"id":"v","label":"l","viewType":"gui","bundlePath":"/b.js"}]`, "view", "gui:v"},
-		{"xr view is a gui", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`, `"views":[{"id":"v","label":"l","viewType":"xr","bundlePath":"/b.js"}]`, "view", "gui:v"},
-		{"tui view", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`, `"views":[{"id":"v","label":"l","viewType":"tui","bundlePath":"/b.js"}]`, "", ""},
-		{"widget", `"widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"l"}]`, `"widgets":[{"id":"w","pluginId":"x","slot":"browser","label":"l"}]`, "widget", "x/w"},
-		{"widget of its own plugin", `"widgets":[{"id":"w","slot":"wallet","label":"l"}]`, `"widgets":[{"id":"w","slot":"wallet","label":"l"}]`, "", ""},
-		{"nav tab", `"app":{"navTabs":[{"id":"t","label":"l","path":"/a"}]}`, `"app":{"navTabs":[{"id":"t","label":"m","path":"/b"}]}`, "nav tab", "t"},
-		{"app bridge", `"name":"@x/app-notes","appBridge":{"hooks":["resolveLaunchSession"]}`, `"name":"@y/plugin-notes","appBridge":{"hooks":["resolveLaunchSession"]}`, "app bridge", "notes"},
-		{"app bridge by its display name", `"app":{"displayName":"Notes"},"appBridge":{"hooks":["resolveLaunchSession"]}`, `"name":"@y/Notes","appBridge":{"hooks":["resolveLaunchSession"]}`, "app bridge", "Notes"},
+		{
+			"view", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`,
+			`"views":[{"id":"v","label":"l","viewType":"gui","bundlePath":"/b.js"}]`, "view", "gui:v",
+		},
+		{
+			"xr view is a gui", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`,
+			`"views":[{"id":"v","label":"l","viewType":"xr","bundlePath":"/b.js"}]`, "view", "gui:v",
+		},
+		{
+			"tui view", `"views":[{"id":"v","label":"l","bundlePath":"/a.js"}]`,
+			`"views":[{"id":"v","label":"l","viewType":"tui","bundlePath":"/b.js"}]`, "", "",
+		},
+		{
+			"widget", `"widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"l"}]`,
+			`"widgets":[{"id":"w","pluginId":"x","slot":"browser","label":"l"}]`, "widget", "x/w",
+		},
+		{
+			"widget of its own plugin", `"widgets":[{"id":"w","slot":"wallet","label":"l"}]`, `"widgets":[{"id":"w","slot":"wallet","label":"l"}]`,
+			"", "",
+		},
+		{
+			"nav tab", `"app":{"navTabs":[{"id":"t","label":"l","path":"/a"}]}`, `"app":{"navTabs":[{"id":"t","label":"m","path":"/b"}]}`,
+			"nav tab", "t",
+		},
+		{
+			"app bridge", `"name":"@x/app-notes","appBridge":{"hooks":["resolveLaunchSession"]}`,
+			`"name":"@y/plugin-notes","appBridge":{"hooks":["resolveLaunchSession"]}`, "app bridge", "notes",
+		},
+		{
+			"app bridge by its display name", `"app":{"displayName":"Notes"},"appBridge":{"hooks":["resolveLaunchSession"]}`,
+			`"name":"@y/Notes","appBridge":{"hooks":["resolveLaunchSession"]}`, "app bridge", "Notes",
+		},
 		{"names without a bridge", `"name":"@x/app-notes"`, `"name":"@y/plugin-notes"`, "", ""},
 		{"evaluator", `"evaluators":[` + evaluator + `]`, `"evaluators":[` + evaluator + `]`, "evaluator", "E"},
-		{"response-handler evaluator", `"responseHandlerEvaluators":[{"name":"R"}]`, `"responseHandlerEvaluators":[{"name":"R"}]`, "response-handler evaluator", "R"},
-		{"field evaluator", `"responseHandlerFieldEvaluators":[` + field + `]`, `"responseHandlerFieldEvaluators":[` + field + `]`, "response-handler field evaluator", "F"},
+		{
+			"response-handler evaluator", `"responseHandlerEvaluators":[{"name":"R"}]`, `"responseHandlerEvaluators":[{"name":"R"}]`,
+			"response-handler evaluator", "R",
+		},
+		{
+			"field evaluator", `"responseHandlerFieldEvaluators":[` + field + `]`, `"responseHandlerFieldEvaluators":[` + field + `]`,
+			"response-handler field evaluator", "F",
+		},
 		{"action", `"actions":[{"name":"A","description":"d"}]`, `"actions":[{"name":"A","description":"d"}]`, "", ""},
 		{"provider", `"providers":[{"name":"P"}]`, `"providers":[{"name":"P"}]`, "", ""},
 		{"event", `"events":[{"eventName":"V"}]`, `"events":[{"eventName":"V"}]`, "", ""},
@@ -68,7 +98,8 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 			}
 			e := capability.AsError(err)
 			if err == nil || e.Code != capability.CodeConflict || e.Details["kind"] != c.kind || e.Details["key"] != c.key ||
-				!strings.Contains(e.Message, c.key) || !strings.Contains(e.Message, "module a (") || !strings.Contains(e.Message, "module b (endpoint/two)") {
+				!strings.Contains(e.Message, c.key) || !strings.Contains(e.Message, "module a (") ||
+				!strings.Contains(e.Message, "module b (endpoint/two)") {
 				t.Errorf("%s, %s: %v %v", c.name, where, err, e)
 			}
 		}
@@ -76,7 +107,8 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			strictA, strictB := a, b
 			strictA.Strict, strictB.Strict = first, !first
-			if soft := c.name == "action" || c.name == "provider" || c.name == "event"; soft && Collide([]Claimant{strictB}, []Claimant{strictA}) == nil {
+			if soft := c.name == "action" || c.name == "provider" || c.name == "event"; soft &&
+				Collide([]Claimant{strictB}, []Claimant{strictA}) == nil {
 				t.Errorf("%s under strictNames came in", c.name)
 			}
 			sharedA, sharedB := a, b
@@ -116,7 +148,8 @@ func TestAModuleDoesNotCollideWithItself(t *testing.T) {
 func TestSlugs(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"notes": "notes", " @x/app-notes ": "notes", "plugin-notes": "notes", "@x/notes": "notes", "app-": "app-", "@x/plugin-": "plugin-", "app-plugin-x": "plugin-x", "@/x": "@/x",
+		"notes": "notes", " @x/app-notes ": "notes", "plugin-notes": "notes", "@x/notes": "notes", "app-": "app-", "@x/plugin-": "plugin-",
+		"app-plugin-x": "plugin-x", "@/x": "@/x",
 	} {
 		if got := slug(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
@@ -142,7 +175,10 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 			t.Errorf("%s came in", members)
 		}
 	}
-	with := LocalClaimant(&capability.Module{ID: "l", Name: "l", Origin: "local", Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)})
+	with := LocalClaimant(&capability.Module{
+		ID: "l", Name: "l", Origin: "local",
+		Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`),
+	})
 	if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m","name":"m","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)}, []Claimant{with}); err == nil {
 		t.Error("a widget of the local manifest was taken")
 	}

@@ -20,7 +20,10 @@ func TestACallBecomesTheParametersOfItsMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := capability.ProviderKey("endpoint/e:ext")
-	o := Offer{Endpoint: "e", Providers: map[string]capability.ProviderKey{"ext": key}, Bindings: map[capability.Member]Binding{}, Draining: map[string]bool{"m": true}, State: capability.Availability{State: capability.StateReady}}
+	o := Offer{
+		Endpoint: "e", Providers: map[string]capability.ProviderKey{"ext": key}, Bindings: map[capability.Member]Binding{},
+		Draining: map[string]bool{"m": true}, State: capability.Availability{State: capability.StateReady},
+	}
 	mod := o.Module(&m, "digest")
 	if mod.Extension != "remote.m" || mod.Endpoint != "e" || mod.Digest != "digest" || len(mod.Contributions) != len(o.Bindings) {
 		t.Errorf("the module is %+v", mod)
@@ -74,7 +77,8 @@ func TestForeignNamesAreSpelledInOurGrammar(t *testing.T) {
 func TestASoftFailureIsNull(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`{"value":{"a":1},"softFail":true}`: `{"softFail":true,"value":null}`, `{"value":1,"softFail":false}`: `{"value":1,"softFail":false}`, `{"value":null,"softFail":true}`: `{"value":null,"softFail":true}`, `[]`: `[]`,
+		`{"value":{"a":1},"softFail":true}`: `{"softFail":true,"value":null}`, `{"value":1,"softFail":false}`: `{"value":1,"softFail":false}`,
+		`{"value":null,"softFail":true}`: `{"value":null,"softFail":true}`, `[]`: `[]`,
 	} {
 		var got, expected any
 		out, err := SoftFailed([]byte(in))
@@ -93,7 +97,8 @@ func TestASoftFailureIsNull(t *testing.T) {
 func TestALongCommandHasTheTimeItAsksForWithinBounds(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]time.Duration{
-		`{}`: defaultPTYTimeout, `{"timeoutMs":1000}`: time.Second, `{"timeoutMs":1e12}`: maxPTYTimeout, `{"timeoutMs":-1}`: defaultPTYTimeout, `{"timeoutMs":"1"}`: defaultPTYTimeout, `nonsense`: defaultPTYTimeout,
+		`{}`: defaultPTYTimeout, `{"timeoutMs":1000}`: time.Second, `{"timeoutMs":1e12}`: maxPTYTimeout, `{"timeoutMs":-1}`: defaultPTYTimeout,
+		`{"timeoutMs":"1"}`: defaultPTYTimeout, `nonsense`: defaultPTYTimeout,
 	} {
 		if got := RunTime([]byte(in)); got != want+ptyGrace {
 			t.Errorf("%s: %s", in, got)

@@ -151,7 +151,8 @@ func (s Source) content(ctx context.Context) (string, error) {
 	default:
 		if text, err = s.last(ctx); capability.CodeOf(err) == capability.CodeNotFound {
 			why := capability.AsError(err).Message
-			return "", capability.Errorf(capability.CodeInvalidInput, op, "nothing to analyse: run a command first or pass text").With("invalid_args", why)
+			return "", capability.Errorf(capability.CodeInvalidInput, op,
+				"nothing to analyse: run a command first or pass text").With("invalid_args", why)
 		}
 	}
 	if err != nil {
@@ -161,14 +162,16 @@ func (s Source) content(ctx context.Context) (string, error) {
 		return "", capability.Errorf(capability.CodeTooLarge, op, "the text to analyse has %d bytes; %d are the most", len(text), MaxInput)
 	}
 	if strings.TrimSpace(text) == "" {
-		return "", capability.Errorf(capability.CodeInvalidInput, op, "nothing to analyse: the text is empty").With("invalid_args", "run a command first or pass text")
+		return "", capability.Errorf(capability.CodeInvalidInput, op, "nothing to analyse: the text is empty").With("invalid_args",
+			"run a command first or pass text")
 	}
 	return text, nil
 }
 
 func (s Source) last(ctx context.Context) (string, error) {
 	if s.Last == nil {
-		return "", capability.Errorf(capability.CodeNotFound, op, "there is no last response here").With("no_response", "run a command first or pass text")
+		return "", capability.Errorf(capability.CodeNotFound, op, "there is no last response here").With("no_response",
+			"run a command first or pass text")
 	}
 	return s.Last(ctx)
 }

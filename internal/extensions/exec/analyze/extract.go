@@ -28,7 +28,8 @@ func extract(content string) string {
 	var b strings.Builder
 	format, value := detect(content)
 	lines := strings.Split(strings.TrimRight(content, "\n"), "\n")
-	fmt.Fprintf(&b, "Format: %s\nSize: %d characters, %d %s\n", format, utf8.RuneCountInString(content), len(lines), plural(len(lines), "line"))
+	fmt.Fprintf(&b, "Format: %s\nSize: %d characters, %d %s\n", format, utf8.RuneCountInString(content), len(lines),
+		plural(len(lines), "line"))
 	if format == "JSON" {
 		outline(&b, value)
 	}

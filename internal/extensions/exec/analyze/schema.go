@@ -70,7 +70,10 @@ func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error
 		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the schema is not JSON", err).With("invalid_args", "")
 	}
 	sum := sha256.Sum256(canonical)
-	meta := map[string]any{"schema_id": req.SchemaID, "schema_hash": "sha256:" + hex.EncodeToString(sum[:]), "repair_attempted": false, "repair_parse_ok": false}
+	meta := map[string]any{
+		"schema_id": req.SchemaID, "schema_hash": "sha256:" + hex.EncodeToString(sum[:]), "repair_attempted": false,
+		"repair_parse_ok": false,
+	}
 	content, err := req.content(ctx)
 	if capability.CodeOf(err) == capability.CodeInvalidInput && req.File == "" && len(req.Args) == 0 {
 		return a.explain(ctx, doc, meta, req.AllowModel)
@@ -109,7 +112,8 @@ func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
 	var doc []byte
 	var err error
 	invalid := func(text string) error {
-		return capability.Errorf(capability.CodeInvalidInput, op, "%s", text).With("invalid_args", "give one of --schema_json, --schema or --schema_id")
+		return capability.Errorf(capability.CodeInvalidInput, op, "%s", text).With("invalid_args",
+			"give one of --schema_json, --schema or --schema_id")
 	}
 	switch {
 	case req.SchemaJSON != "":
@@ -221,7 +225,9 @@ func balanced(text string) int {
 
 // repair asks the model once. It is given the rules, the beginning of the schema,
 // the first faults and the beginning of the candidate.
-func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found json.RawMessage, faults []Fault, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
+func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found json.RawMessage, faults []Fault, checker Checker,
+	meta map[string]any,
+) (json.RawMessage, []Fault) {
 	candidate := content
 	if found != nil {
 		candidate = string(found)
@@ -233,7 +239,8 @@ func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found
 	candidate = text.CutBytes(candidate, promptCandidate)
 	wrong := a.cfg.Redact(b.String()) // quotes names of the candidate, so it is data too
 	boundary := a.boundary(candidate, wrong)
-	system := "You repair JSON. Answer with one JSON value that fits the schema and nothing else. Keep what is there; invent nothing.\n" + notice(boundary)
+	system := "You repair JSON. Answer with one JSON value that fits the schema and nothing else. Keep what is there; invent nothing.\n" +
+		notice(boundary)
 	parts := []string{
 		"The schema:\n" + text.CutBytes(string(doc), promptSchema),
 		fence(boundary, "What is wrong", wrong),

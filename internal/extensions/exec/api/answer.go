@@ -69,7 +69,10 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 		"status": res.StatusCode, "url": hide(masked(u)), "content_type": media, "bytes": len(body), "truncated": cut, "cached": false,
 	}
 	limits := make(map[string]string)
-	for name, header := range map[string]string{"limit": "X-Ratelimit-Limit", "remaining": "X-Ratelimit-Remaining", "reset": "X-Ratelimit-Reset"} {
+	for name, header := range map[string]string{
+		"limit": "X-Ratelimit-Limit", "remaining": "X-Ratelimit-Remaining",
+		"reset": "X-Ratelimit-Reset",
+	} {
 		if v := res.Header.Get(header); v != "" {
 			limits[name] = clean(v)
 		}
@@ -137,5 +140,6 @@ func hider(req Request) func(string) string {
 	if err != nil || len(quoted) < 3 {
 		quoted = []byte(`"` + plain + `"`)
 	}
-	return strings.NewReplacer(basic, "•••", plain, "•••", url.QueryEscape(plain), "•••", string(quoted[1:len(quoted)-1]), "•••").Replace
+	return strings.NewReplacer(basic, "•••", plain, "•••", url.QueryEscape(plain), "•••", string(quoted[1:len(quoted)-1]),
+		"•••").Replace
 }

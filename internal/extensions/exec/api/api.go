@@ -140,7 +140,8 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 		return Result{}, capability.Errorf(capability.CodeTooLarge, op, "the body has %d bytes; %d are the most", len(req.Body), MaxBody)
 	}
 	if err := req.Policy.Check(); err != nil {
-		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
+		return Result{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read",
+			err).With("invalid_args", "")
 	}
 	key := cacheKey(req, u)
 	kept := c.cache.get(key)
@@ -238,18 +239,21 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	go func() {
 		defer close(done)
 		// The policy has been read before, which is all that can fail.
-		_ = egress.Serve(ctx, door, egress.Config{Policy: policy, Resolver: c.cfg.Resolver, Dialer: c.cfg.Dialer, OnDecision: func(d egress.Decision) {
-			w.mu.Lock()
-			if d.Allowed {
-				w.opened = true
-			} else {
-				w.denied = &d
-			}
-			w.mu.Unlock()
-			if c.cfg.OnDecision != nil {
-				c.cfg.OnDecision(req.Extension, d)
-			}
-		}})
+		_ = egress.Serve(ctx, door, egress.Config{
+			Policy: policy, Resolver: c.cfg.Resolver, Dialer: c.cfg.Dialer,
+			OnDecision: func(d egress.Decision) {
+				w.mu.Lock()
+				if d.Allowed {
+					w.opened = true
+				} else {
+					w.denied = &d
+				}
+				w.mu.Unlock()
+				if c.cfg.OnDecision != nil {
+					c.cfg.OnDecision(req.Extension, d)
+				}
+			},
+		})
 	}()
 	transport := &http.Transport{
 		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid:80"}),
@@ -262,7 +266,8 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	w.client = &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		from := via[0].URL
 		same := strings.EqualFold(next.URL.Host, from.Host) && next.URL.Scheme == from.Scheme
-		upgrade := strings.EqualFold(next.URL.Hostname(), from.Hostname()) && from.Scheme == "http" && next.URL.Scheme == "https" && next.URL.Port() == "" && from.Port() == ""
+		upgrade := strings.EqualFold(next.URL.Hostname(), from.Hostname()) && from.Scheme == "http" && next.URL.Scheme == "https" &&
+			next.URL.Port() == "" && from.Port() == ""
 		if len(via) > maxRedirects || !same && !upgrade {
 			return http.ErrUseLastResponse
 		}

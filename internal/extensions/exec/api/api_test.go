@@ -63,7 +63,10 @@ type rig struct {
 
 func start(t *testing.T, tls bool, answer func(n int, w http.ResponseWriter, r *http.Request)) *rig {
 	t.Helper()
-	g := &rig{names: &names{answers: map[string][]string{"api.test": {"127.0.0.1"}, "other.test": {"127.0.0.1"}, "example.com": {"127.0.0.1"}}}}
+	g := &rig{names: &names{answers: map[string][]string{
+		"api.test": {"127.0.0.1"}, "other.test": {"127.0.0.1"},
+		"example.com": {"127.0.0.1"},
+	}}}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		g.mu.Lock()
@@ -152,7 +155,8 @@ func TestACallIsCarriedOutAndShown(t *testing.T) {
 			t.Errorf("diff (-want +got):\n%s", d)
 		}
 		r := g.asked[0]
-		if r.Header.Get("Authorization") != "Bearer s3cret/+" || r.Header.Get("X-Own") != "v" || r.URL.Query().Get("lang") != "é" || r.Header.Get("Proxy-Authorization") != "" {
+		if r.Header.Get("Authorization") != "Bearer s3cret/+" || r.Header.Get("X-Own") != "v" || r.URL.Query().Get("lang") != "é" ||
+			r.Header.Get("Proxy-Authorization") != "" {
 			t.Errorf("header = %v, URL = %v; want the secret, X-Own, lang=é and no Proxy-Authorization", r.Header, r.URL)
 		}
 		host, _, _ := net.SplitHostPort(r.Host)
@@ -270,7 +274,8 @@ func TestAttemptsAndFailures(t *testing.T) {
 		t.Errorf("result = %+v, err = %v, %d requests; want status 503, failed execution_failed, one request", got, err, len(g.asked))
 	}
 	got, err = g.client.Do(t.Context(), g.request("/missing"))
-	if code(err) != "failed execution_failed" || capability.AsError(err).Message != "the service answered 404 Not Found" || !strings.HasSuffix(got.Output, "no[2J such thing\n") {
+	if code(err) != "failed execution_failed" || capability.AsError(err).Message != "the service answered 404 Not Found" ||
+		!strings.HasSuffix(got.Output, "no[2J such thing\n") {
 		t.Errorf("output = %q, err = %v; want the body's end and 404 Not Found", got.Output, err)
 	}
 	hang := g.request("/hang")
@@ -434,7 +439,8 @@ func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 		req := g.request("/?q=1")
 		req.Auth = &a
 		got, err := g.client.Do(t.Context(), req)
-		if err != nil || strings.Contains(got.Output, "s3cret") || !strings.Contains(got.Output, "•••") || strings.Contains(fmt.Sprint(got.Metadata), "s3cret") || strings.Contains(got.Output, "dTpzM2NyZXQ") {
+		if err != nil || strings.Contains(got.Output, "s3cret") || !strings.Contains(got.Output, "•••") ||
+			strings.Contains(fmt.Sprint(got.Metadata), "s3cret") || strings.Contains(got.Output, "dTpzM2NyZXQ") {
 			t.Errorf("%s: %q %v %v", a.Kind, got.Output, got.Metadata, err)
 		}
 	}
@@ -443,7 +449,10 @@ func TestCredentialsAreSentAndNeverShown(t *testing.T) {
 func TestCallsAreReadOffRoutes(t *testing.T) {
 	t.Parallel()
 	action := func(id, runner, base string) command.Action {
-		return command.Action{ID: id, Runner: runner, BaseURL: base, Flags: api.Flags(), Headers: map[string]string{"accept": "application/json"}, Timeout: time.Second}
+		return command.Action{
+			ID: id, Runner: runner, BaseURL: base, Flags: api.Flags(),
+			Headers: map[string]string{"accept": "application/json"}, Timeout: time.Second,
+		}
 	}
 	router := command.New(command.Table{Commands: []command.Command{{
 		Name: "x", Extension: "e.x", Enabled: true, Actions: []command.Action{
@@ -480,7 +489,8 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 			t.Fatalf("err = %v, want nil; text = %q", err, text)
 		}
 		req, err := api.FromRoute(route)
-		got := fmt.Sprint(req.Method, " ", req.URL, " ", req.Query, " ", req.BodyType, " ", string(req.Body), " ", req.Raw, " ", req.Header["X-A"])
+		got := fmt.Sprint(req.Method, " ", req.URL, " ", req.Query, " ", req.BodyType, " ", string(req.Body), " ", req.Raw, " ",
+			req.Header["X-A"])
 		if err != nil {
 			got = code(err)
 		} else if req.Header.Get("Accept") != "application/json" || req.Timeout != time.Second {
@@ -491,7 +501,8 @@ func TestCallsAreReadOffRoutes(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)
 		}
 	}
-	if doc, err := json.Marshal(api.Request{Auth: &api.Auth{Secret: secret.New("s3cret")}}); err == nil && strings.Contains(string(doc), "s3cret") {
+	if doc, err := json.Marshal(api.Request{Auth: &api.Auth{Secret: secret.New("s3cret")}}); err == nil &&
+		strings.Contains(string(doc), "s3cret") {
 		t.Error("a request shows its secret")
 	}
 }

@@ -23,7 +23,8 @@ func (req *Request) check() error {
 		return fault.UnsupportedRunner("browser."+req.Action, []string{"browser." + strings.Join(actions(), ", browser.")})
 	}
 	if err := req.Policy.Check(); err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
+		return capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args",
+			"")
 	}
 	switch {
 	case req.URL == "" && req.Action == "navigate":
@@ -118,7 +119,8 @@ func (x *instance) click(ctx context.Context, selector string) (string, error) {
 	}
 	// What a click sets off begins behind it.
 	var none any
-	if err := x.script(ctx, restScript, nil, &none); err != nil && ctx.Err() != nil || err == errGone { //nolint:errorlint // our own, never wrapped
+	if err := x.script(ctx, restScript, nil, &none); err != nil && ctx.Err() != nil ||
+		err == errGone { //nolint:errorlint // our own, never wrapped
 		return "", err
 	}
 	if err := x.settle(ctx); err != nil {
@@ -131,7 +133,8 @@ func (x *instance) click(ctx context.Context, selector string) (string, error) {
 }
 
 func missing(selector string) error {
-	return capability.Errorf(capability.CodeNotFound, op, "nothing on the page fits the selector %.200q", selector).With("not_found", "extract shows what is there")
+	return capability.Errorf(capability.CodeNotFound, op, "nothing on the page fits the selector %.200q", selector).With("not_found",
+		"extract shows what is there")
 }
 
 // fill fills a form in; what it says of it names the fields and not the values.
@@ -199,7 +202,10 @@ func (x *instance) picture(ctx context.Context, req Request) ([]Artifact, error)
 			return nil, err
 		}
 		params["captureBeyondViewport"] = true
-		params["clip"] = map[string]any{"x": 0, "y": 0, "width": min(max(size.Content.Width, 1), maxHeight), "height": min(max(size.Content.Height, 1), maxHeight), "scale": 1}
+		params["clip"] = map[string]any{
+			"x": 0, "y": 0, "width": min(max(size.Content.Width, 1), maxHeight),
+			"height": min(max(size.Content.Height, 1), maxHeight), "scale": 1,
+		}
 	}
 	return x.artifact(ctx, req, "Page.captureScreenshot", params, "screenshot", "png", "image/png")
 }

@@ -29,7 +29,8 @@ func keep(work string, user int, name, mime string, data []byte) (Artifact, erro
 		return Artifact{}, capability.Errorf(capability.CodeTooLarge, op, "the file has %d bytes; %d are the most", len(data), MaxArtifact)
 	}
 	failed := func(err error) (Artifact, error) {
-		return Artifact{}, capability.Wrap(capability.CodeFailed, op, "the file cannot be written to the working folder", err).With("execution_failed", "")
+		return Artifact{}, capability.Wrap(capability.CodeFailed, op, "the file cannot be written to the working folder",
+			err).With("execution_failed", "")
 	}
 	root, err := os.OpenRoot(work)
 	if err != nil {
@@ -48,7 +49,8 @@ func keep(work string, user int, name, mime string, data []byte) (Artifact, erro
 	}
 	defer dir.Close()
 	if list, err := fs.ReadDir(dir.FS(), "."); err != nil || len(list) >= maxArtifacts {
-		return Artifact{}, capability.Errorf(capability.CodeFailed, op, "there are %d files in artifacts already; %d are the most", len(list), maxArtifacts).With("resource_limit", "remove some")
+		return Artifact{}, capability.Errorf(capability.CodeFailed, op, "there are %d files in artifacts already; %d are the most", len(list),
+			maxArtifacts).With("resource_limit", "remove some")
 	}
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

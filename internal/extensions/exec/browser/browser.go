@@ -182,7 +182,8 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 		return Result{}, ended(err, req.Timeout)
 	}
 	got, err := x.do(ctx, req)
-	if err = ended(x.reason(err), req.Timeout); req.Session == "" || capability.CodeOf(err) == capability.CodeTimeout || capability.CodeOf(err) == capability.CodeCancelled {
+	if err = ended(x.reason(err), req.Timeout); req.Session == "" || capability.CodeOf(err) == capability.CodeTimeout ||
+		capability.CodeOf(err) == capability.CodeCancelled {
 		x.stop() // it is never used again, or its state is unknown
 		<-x.ended
 	} else {
@@ -200,7 +201,8 @@ func ended(err error, after time.Duration) error {
 		return fault.Cancelled()
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
-		return capability.Errorf(capability.CodeFailed, op, "the browser refuses %s: %s", r.method, fault.OneLine(text.ValidBytes(r.text, 300))).With("execution_failed", "")
+		return capability.Errorf(capability.CodeFailed, op, "the browser refuses %s: %s", r.method,
+			fault.OneLine(text.ValidBytes(r.text, 300))).With("execution_failed", "")
 	}
 	return err
 }

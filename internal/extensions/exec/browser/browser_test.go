@@ -100,7 +100,8 @@ func (r *rig) answer(w http.ResponseWriter, q *http.Request) {
 		page("Tall", `<div style="height: 3000px; background: linear-gradient(red, blue)">tall</div>`)
 	case "/embeds":
 		page("Embeds", fmt.Sprintf(`<iframe src="%s/framed"></iframe><iframe src="file:///etc/passwd"></iframe><iframe src="chrome://version"></iframe><img src="%s/image">
-			<script>for (const a of ["%s/fetched", "file:///etc/passwd"]) fetch(a).catch(() => {}); window.open("%s/opened"); window.open("/popup"); new WebSocket("%s/socket")</script>embedded`,
+			<script>for (const a of ["%s/fetched", "file:///etc/passwd"]) fetch(a).catch(() => {});
+			window.open("%s/opened"); window.open("/popup"); new WebSocket("%s/socket")</script>embedded`,
 			r.other.URL, r.other.URL, r.other.URL, r.other.URL, strings.Replace(r.other.URL, "http", "ws", 1)))
 	case "/leaves":
 		page("Leaves", fmt.Sprintf(`<a id=out href="%s/away">out</a><a id=file href="file:///etc/passwd">file</a><a id=blank target=_blank href="%s/away">new</a>`, r.other.URL, r.other.URL))
@@ -129,8 +130,12 @@ func port(t *testing.T, s *httptest.Server) string {
 
 func (r *rig) request(action, url string) browser.Request {
 	return browser.Request{
-		Action: action, URL: url, Principal: "agent:x", Session: "s", Extension: "tools.web", Digest: "1", Run: "run_1", What: "text", Work: r.work,
-		Policy: egress.Policy{Allow: []string{"127.0.0.1:" + port(r.T, r.site)}, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
+		Action: action, URL: url, Principal: "agent:x", Session: "s", Extension: "tools.web", Digest: "1", Run: "run_1", What: "text",
+		Work: r.work,
+		Policy: egress.Policy{
+			Allow:     []string{"127.0.0.1:" + port(r.T, r.site)},
+			Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		},
 		OnEgress: func(d egress.Decision) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -189,7 +194,11 @@ func TestASessionInABrowser(t *testing.T) {
 		t.Errorf("%q", table)
 	}
 	fill := r.request("fill_form", "")
-	fill.Fields = []browser.Field{{Selector: "[name=user]", Value: "me"}, {Selector: "[name=kind]", Value: "Pear"}, {Selector: "[name=pass]", Secret: secret.New("hidden-word")}}
+	fill.Fields = []browser.Field{
+		{Selector: "[name=user]", Value: "me"},
+		{Selector: "[name=kind]", Value: "Pear"},
+		{Selector: "[name=pass]", Secret: secret.New("hidden-word")},
+	}
 	got = r.do(fill)
 	if !strings.HasPrefix(got.Output, "filled [name=user] with •••\n") || strings.Contains(fmt.Sprint(got), "hidden-word") {
 		t.Errorf("%+v", got)
@@ -280,13 +289,17 @@ func TestWhereABrowserMayNotGo(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	for _, address := range []string{
-		"file:///etc/passwd", "FILE:///etc/passwd", "chrome://version", "chrome:version", "view-source:" + r.site.URL, "javascript:alert(1)", "data:text/html,x", "about:blank", "devtools://devtools/x", "ftp://127.0.0.1/", "//x", "/etc/passwd", "",
-		"http://user:word@" + r.site.Listener.Addr().String() + "/", r.other.URL + "/", "http://127.0.0.1:3128/", "http://localhost:" + port(t, r.site) + "/", "http://[::1]:" + port(t, r.site) + "/", "http://0x7f000001:" + port(t, r.site) + "/",
-		r.site.URL + "/redirect?to=" + r.other.URL + "/landed", r.site.URL + "/redirect?to=file:///etc/passwd", r.site.URL + "/redirect?to=chrome://version",
+		"file:///etc/passwd", "FILE:///etc/passwd", "chrome://version", "chrome:version", "view-source:" + r.site.URL, "javascript:alert(1)",
+		"data:text/html,x", "about:blank", "devtools://devtools/x", "ftp://127.0.0.1/", "//x", "/etc/passwd", "",
+		"http://user:word@" + r.site.Listener.Addr().String() + "/", r.other.URL + "/", "http://127.0.0.1:3128/",
+		"http://localhost:" + port(t, r.site) + "/", "http://[::1]:" + port(t, r.site) + "/", "http://0x7f000001:" + port(t, r.site) + "/",
+		r.site.URL + "/redirect?to=" + r.other.URL + "/landed", r.site.URL + "/redirect?to=file:///etc/passwd",
+		r.site.URL + "/redirect?to=chrome://version",
 		"http://" + strings.Repeat("x", 9000) + "/",
 	} {
 		got, err := r.Do(t.Context(), r.request("navigate", address))
-		if want := "denied security_violation"; reasonOf(err) != want && reasonOf(err) != "invalid_input invalid_args" && !(strings.Contains(address, "=file") || strings.Contains(address, "=chrome")) || err == nil {
+		if want := "denied security_violation"; reasonOf(err) != want && reasonOf(err) != "invalid_input invalid_args" &&
+			!(strings.Contains(address, "=file") || strings.Contains(address, "=chrome")) || err == nil {
 			t.Errorf("%.80s: %+v %v", address, got, err)
 		}
 	}
@@ -309,7 +322,9 @@ func TestWhereABrowserMayNotGo(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	heard := strings.Join(r.heard, "\n")
-	if !strings.Contains(heard, "egress_denied 127.0.0.1:"+port(t, r.other)) || !strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.site)) || strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.other)) {
+	if !strings.Contains(heard, "egress_denied 127.0.0.1:"+port(t, r.other)) ||
+		!strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.site)) ||
+		strings.Contains(heard, "egress_allowed 127.0.0.1:"+port(t, r.other)) {
 		t.Errorf("decisions = %q, want the site allowed and the other server denied", heard)
 	}
 }

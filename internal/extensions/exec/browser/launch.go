@@ -35,7 +35,8 @@ const (
 func candidates() []string {
 	return []string{
 		"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/usr/lib64/chromium-browser/chromium-browser",
-		"/opt/google/chrome/chrome", "/opt/chromium.org/chromium/chromium-browser", "/opt/microsoft/msedge/msedge", "/opt/brave.com/brave/brave", "/usr/bin/chromium-headless-shell",
+		"/opt/google/chrome/chrome", "/opt/chromium.org/chromium/chromium-browser", "/opt/microsoft/msedge/msedge", "/opt/brave.com/brave/brave",
+		"/usr/bin/chromium-headless-shell",
 	}
 }
 
@@ -58,8 +59,12 @@ func (b *Browsers) find() (string, error) {
 // out.
 func room(program string, req Request, heard func(egress.Decision)) sandbox.Confinement {
 	c := sandbox.Confinement{
-		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User, ReadOnly: []string{"/etc/fonts"},
-		Limits: sandbox.Limits{Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTimeout, Cores: 2, FileSize: fileSize, OpenFiles: openFiles, Temp: tempSize},
+		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User,
+		ReadOnly: []string{"/etc/fonts"},
+		Limits: sandbox.Limits{
+			Memory: memory, AddressSpace: -1, Processes: processes, CPU: cpuTimeout, Cores: 2, FileSize: fileSize,
+			OpenFiles: openFiles, Temp: tempSize,
+		},
 	}
 	c.ReadOnly = slices.DeleteFunc(c.ReadOnly, func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 	if !strings.HasPrefix(program, "/usr/") {
@@ -72,13 +77,18 @@ func room(program string, req Request, heard func(egress.Decision)) sandbox.Conf
 // forbids what that needs), or anything that talks to its maker.
 func arguments() []string {
 	return []string{
-		"--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-startup-window", "--user-data-dir=/tmp/profile", "--disk-cache-size=" + strconv.Itoa(64<<20),
-		"--proxy-server=http://" + proxyAt, "--proxy-bypass-list=<-loopback>", "--disable-quic", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+		"--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-startup-window", "--user-data-dir=/tmp/profile",
+		"--disk-cache-size=" + strconv.Itoa(64<<20),
+		"--proxy-server=http://" + proxyAt, "--proxy-bypass-list=<-loopback>", "--disable-quic",
+		"--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 		"--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-default-browser-check", "--no-pings", "--no-service-autorun",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-default-apps", "--disable-breakpad", "--disable-crash-reporter",
-		"--disable-domain-reliability", "--disable-client-side-phishing-detection", "--disable-notifications", "--disable-print-preview", "--disable-speech-api",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-default-apps",
+		"--disable-breakpad", "--disable-crash-reporter",
+		"--disable-domain-reliability", "--disable-client-side-phishing-detection", "--disable-notifications", "--disable-print-preview",
+		"--disable-speech-api",
 		"--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider,AutofillServerCommunication,CertificateTransparencyComponentUpdater,InterestFeedContentSuggestions,PrivateNetworkAccessSendPreflights",
-		"--password-store=basic", "--use-mock-keychain", "--mute-audio", "--hide-scrollbars", "--window-size=1280,1024", "--js-flags=--max-old-space-size=" + strconv.Itoa(pageMemory),
+		"--password-store=basic", "--use-mock-keychain", "--mute-audio", "--hide-scrollbars", "--window-size=1280,1024",
+		"--js-flags=--max-old-space-size=" + strconv.Itoa(pageMemory),
 	}
 }
 
@@ -123,18 +133,25 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		return nil, closeAll(err, commands, toBrowser)
 	}
 	life, stop := context.WithCancel(b.life)
-	x := &instance{key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool), ready: make(chan struct{}), loads: make(chan struct{}, 1)}
+	x := &instance{
+		key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool),
+		ready: make(chan struct{}), loads: make(chan struct{}, 1),
+	}
 	x.hear(req.OnEgress)
 	x.pipe = newPipe(toBrowser, stop, x.event)
 	if !b.begin() {
 		stop()
-		return nil, closeAll(capability.Errorf(capability.CodeUnavailable, op, "the server is stopping"), commands, answers, toBrowser, fromBrowser)
+		return nil, closeAll(capability.Errorf(capability.CodeUnavailable, op, "the server is stopping"), commands, answers, toBrowser,
+			fromBrowser)
 	}
 	run := make(chan struct{})
 	go func() { // ends with the browser, which ends with its context
 		defer close(run)
 		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
-			Path: program, Args: arguments(), Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "XDG_CONFIG_HOME=/tmp", "XDG_CACHE_HOME=/tmp"},
+			Path: program, Args: arguments(), Env: []string{
+				"PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "XDG_CONFIG_HOME=/tmp",
+				"XDG_CACHE_HOME=/tmp",
+			},
 			Files: []*os.File{commands, answers}, StdoutLimit: 4 << 10, StderrLimit: 64 << 10,
 		}, room(program, req, x.decided))
 		x.mu.Lock()
@@ -143,7 +160,8 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		case err != nil:
 			x.why = err
 		default:
-			x.why = capability.Errorf(capability.CodeFailed, op, "the browser ended by itself").With("execution_failed", "").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
+			x.why = capability.Errorf(capability.CodeFailed, op, "the browser ended by itself").With("execution_failed", "").Detail("exit_code",
+				ran.ExitCode).Detail("signal", ran.Signal)
 		}
 		x.mu.Unlock()
 		if b.cfg.OnEnd != nil {
@@ -198,7 +216,8 @@ func (x *instance) reason(err error) error {
 	if x.why != nil {
 		return x.why
 	}
-	return capability.Errorf(capability.CodeFailed, op, "the browser ended").With("execution_failed", "try again: the next call starts another one")
+	return capability.Errorf(capability.CodeFailed, op, "the browser ended").With("execution_failed",
+		"try again: the next call starts another one")
 }
 
 func (x *instance) decided(d egress.Decision) {
@@ -216,7 +235,8 @@ func (x *instance) open(ctx context.Context) error {
 	if err := x.call(ctx, "", "Target.setAutoAttach", attach(), nil); err != nil {
 		return err
 	}
-	_ = x.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "deny"}, nil) // older ones do not know it; the room holds what they keep
+	// older ones do not know it; the room holds what they keep
+	_ = x.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "deny"}, nil)
 	var made struct {
 		TargetID string `json:"targetId"`
 	}

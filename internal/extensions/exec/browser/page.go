@@ -27,7 +27,10 @@ func (x *instance) event(session, method string, params json.RawMessage) {
 		x.paused(session, members[paused](params))
 	case "Fetch.authRequired":
 		id := members[paused](params).ID
-		x.tell(session, "Fetch.continueWithAuth", map[string]any{"requestId": id, "authChallengeResponse": map[string]any{"response": "CancelAuth"}})
+		x.tell(session, "Fetch.continueWithAuth", map[string]any{
+			"requestId":             id,
+			"authChallengeResponse": map[string]any{"response": "CancelAuth"},
+		})
 	case "Page.javascriptDialogOpening":
 		kind := members[struct {
 			Type string `json:"type"`
@@ -132,7 +135,8 @@ func (x *instance) judge(address string) (string, egress.Decision) {
 		}
 	}
 	if why := x.policy.Admits(u.Hostname(), port); why != "" {
-		return "the host " + strconv.Quote(text.ValidBytes(u.Hostname(), 100)) + ": " + why, egress.Decision{Host: text.ValidBytes(u.Hostname(), 256), Port: port, Reason: why, At: time.Now()}
+		return "the host " + strconv.Quote(text.ValidBytes(u.Hostname(), 100)) + ": " + why,
+			egress.Decision{Host: text.ValidBytes(u.Hostname(), 256), Port: port, Reason: why, At: time.Now()}
 	}
 	return "", egress.Decision{}
 }
@@ -153,7 +157,8 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 	}](params)
 	switch method {
 	case "Inspector.targetCrashed":
-		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit", "the next call starts another browser")
+		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit",
+			"the next call starts another browser")
 		x.stop() // which ends all waits for the page
 	case "Network.responseReceived":
 		if main.Type == "Document" && main.Frame == x.target {
@@ -242,7 +247,8 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 		return fault.SecurityViolation(why)
 	}
 	if got.Error != "" {
-		return capability.Errorf(capability.CodeFailed, op, "the page cannot be opened: %s", fault.OneLine(text.ValidBytes(got.Error, 100))).With("execution_failed", "")
+		return capability.Errorf(capability.CodeFailed, op, "the page cannot be opened: %s",
+			fault.OneLine(text.ValidBytes(got.Error, 100))).With("execution_failed", "")
 	}
 	return nil
 }
@@ -267,7 +273,8 @@ func (x *instance) script(ctx context.Context, function string, argument, result
 	var world struct {
 		Context int64 `json:"executionContextId"`
 	}
-	if err := x.call(ctx, x.page, "Page.createIsolatedWorld", map[string]any{"frameId": x.target, "worldName": "junctor"}, &world); err != nil {
+	if err := x.call(ctx, x.page, "Page.createIsolatedWorld", map[string]any{"frameId": x.target, "worldName": "junctor"},
+		&world); err != nil {
 		return err
 	}
 	doc, err := json.Marshal(argument)
@@ -283,7 +290,8 @@ func (x *instance) script(ctx context.Context, function string, argument, result
 		} `json:"exceptionDetails"`
 	}
 	err = x.call(ctx, x.page, "Runtime.evaluate", map[string]any{
-		"expression": "(" + function + ")(" + string(doc) + ")", "contextId": world.Context, "returnByValue": true, "awaitPromise": true, "userGesture": true,
+		"expression": "(" + function + ")(" + string(doc) + ")", "contextId": world.Context, "returnByValue": true, "awaitPromise": true,
+		"userGesture": true,
 	}, &got)
 	if err != nil {
 		return err

@@ -50,7 +50,10 @@ type pipe struct {
 }
 
 func newPipe(to *os.File, broken func(), events func(session, method string, params json.RawMessage)) *pipe {
-	return &pipe{to: to, broken: broken, patience: commandTimeout, events: events, waiting: make(map[int64]chan message), done: make(chan struct{})}
+	return &pipe{
+		to: to, broken: broken, patience: commandTimeout, events: events, waiting: make(map[int64]chan message),
+		done: make(chan struct{}),
+	}
 }
 
 // listen reads until the browser ends, or sends malformed data.

@@ -46,7 +46,8 @@ func TestAnswersAndEventsFindTheirWay(t *testing.T) {
 	go func() {
 		r := bufio.NewReader(f.commands)
 		for _, answer := range []string{
-			`{"method":"Page.loaded","sessionId":"s","params":{}}` + "\x00" + `{"id":99,"result":{}}` + "\x00" + `{"id":1,"result":{"n":7}}` + "\x00",
+			`{"method":"Page.loaded","sessionId":"s","params":{}}` + "\x00" + `{"id":99,"result":{}}` + "\x00" + `{"id":1,"result":{"n":7}}` +
+				"\x00",
 			`{"id":2,"error":{"message":"no such thing"}}` + "\x00",
 			`no message` + "\x00",
 		} {
@@ -101,7 +102,8 @@ func TestACallEndsWithItsContext(t *testing.T) {
 
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
-	if _, err := readMessage(bufio.NewReader(strings.NewReader(strings.Repeat("x", maxMessage+1) + "\x00"))); !errors.Is(err, bufio.ErrTooLong) {
+	if _, err := readMessage(bufio.NewReader(strings.NewReader(strings.Repeat("x", maxMessage+1) + "\x00"))); !errors.Is(err,
+		bufio.ErrTooLong) {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,10 @@ func Flags() []command.Flag {
 	return []command.Flag{
 		{Arg: command.Arg{Name: "url", Description: "the page to open first"}, TakesValue: true},
 		{Arg: command.Arg{Name: "selector", Description: "the part of the page, as a CSS selector"}, TakesValue: true},
-		{Arg: command.Arg{Name: "secret", Description: "a field to fill with a setting or stored secret, selector=name"}, TakesValue: true, Repeat: true},
+		{
+			Arg: command.Arg{Name: "secret", Description: "a field to fill with a setting or stored secret, selector=name"}, TakesValue: true,
+			Repeat: true,
+		},
 		{Arg: command.Arg{Name: "full", Description: "the whole page, not what is seen of it"}},
 	}
 }

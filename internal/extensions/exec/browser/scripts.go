@@ -25,7 +25,8 @@ const (
 		if (choice) it.value = choice.value; else fillable = false;
 	} else if (it instanceof HTMLInputElement && (it.type === "checkbox" || it.type === "radio")) {
 		it.checked = ["true", "on", "yes", "1"].includes(value.toLowerCase());
-	} else if (it instanceof HTMLInputElement && !["file", "button", "submit", "image", "reset"].includes(it.type) || it instanceof HTMLTextAreaElement) {
+	} else if (it instanceof HTMLInputElement && !["file", "button", "submit", "image", "reset"].includes(it.type) ||
+		it instanceof HTMLTextAreaElement) {
 		hidden = it.type === "password";
 		it.focus();
 		it.value = value;

@@ -151,7 +151,8 @@ func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case req.Action == Schema && req.SQL != "" && len(a.Rows) == 0:
-		return Result{}, capability.Errorf(capability.CodeNotFound, op, "there is no table %.100q in the database", req.SQL).With("not_found", "db.schema without a table lists them")
+		return Result{}, capability.Errorf(capability.CodeNotFound, op, "there is no table %.100q in the database", req.SQL).With("not_found",
+			"db.schema without a table lists them")
 	}
 	meta := map[string]any{"rows": len(a.Rows), "truncated": a.Truncated, "columns": a.Columns, "statement_kind": j.Kind}
 	if req.Action == Exec {

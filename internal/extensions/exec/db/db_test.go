@@ -112,7 +112,8 @@ func fruit() []string {
 func TestAnswersAreTablesOrJSON(t *testing.T) {
 	t.Parallel()
 	s := open(t, fruit()...)
-	got, err := s.do(t, db.Query, "SELECT id, name, price, picked, raw FROM fruit WHERE id < :most OR name = :name -- all", "most:=5", "name=wide 日本")
+	got, err := s.do(t, db.Query, "SELECT id, name, price, picked, raw FROM fruit WHERE id < :most OR name = :name -- all", "most:=5",
+		"name=wide 日本")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,8 @@ func TestAnswersAreTablesOrJSON(t *testing.T) {
 	if got.Output != want {
 		t.Errorf("got\n%s", got.Output)
 	}
-	if got.Metadata["rows"] != 3 || got.Metadata["truncated"] != false || got.Metadata["statement_kind"] != "select" || fmt.Sprint(got.Metadata["columns"]) != "[id name price picked raw]" {
+	if got.Metadata["rows"] != 3 || got.Metadata["truncated"] != false || got.Metadata["statement_kind"] != "select" ||
+		fmt.Sprint(got.Metadata["columns"]) != "[id name price picked raw]" {
 		t.Errorf("%v", got.Metadata)
 	}
 	req := s.request(db.Query, "SELECT id, name, price FROM fruit ORDER BY id LIMIT 2")
@@ -134,7 +136,8 @@ func TestAnswersAreTablesOrJSON(t *testing.T) {
 	if got, err = s.Do(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if got.Output != "[\n  {\"id\": 1, \"name\": \"apple\", \"price\": 1.5},\n  {\"id\": 2, \"name\": \"pear\", \"price\": null}\n]\n" || !json.Valid([]byte(got.Output)) {
+	if got.Output != "[\n  {\"id\": 1, \"name\": \"apple\", \"price\": 1.5},\n  {\"id\": 2, \"name\": \"pear\", \"price\": null}\n]\n" ||
+		!json.Valid([]byte(got.Output)) {
 		t.Errorf("output = %q, want two rows as valid JSON", got.Output)
 	}
 }
@@ -157,8 +160,10 @@ func TestWritingNeedsExec(t *testing.T) {
 	t.Parallel()
 	s := open(t, fruit()...)
 	for _, text := range []string{
-		"INSERT INTO fruit(name) VALUES ('x')", "DELETE FROM fruit", "WITH x AS (SELECT 1) DELETE FROM fruit", "CREATE TEMP TRIGGER t AFTER INSERT ON fruit BEGIN SELECT 1; END",
-		"DROP TABLE fruit", "PRAGMA journal_mode = DELETE", "PRAGMA query_only = 0", "ATTACH 'other.db' AS o", "VACUUM INTO 'copy.db'", "BEGIN", "SELECT 1; DELETE FROM fruit", "REINDEX",
+		"INSERT INTO fruit(name) VALUES ('x')", "DELETE FROM fruit", "WITH x AS (SELECT 1) DELETE FROM fruit",
+		"CREATE TEMP TRIGGER t AFTER INSERT ON fruit BEGIN SELECT 1; END",
+		"DROP TABLE fruit", "PRAGMA journal_mode = DELETE", "PRAGMA query_only = 0", "ATTACH 'other.db' AS o", "VACUUM INTO 'copy.db'", "BEGIN",
+		"SELECT 1; DELETE FROM fruit", "REINDEX",
 	} {
 		if _, err := s.do(t, db.Query, text); reasonOf(err) != "invalid_input invalid_args" {
 			t.Errorf("%s: %v", text, err)
@@ -171,10 +176,14 @@ func TestWritingNeedsExec(t *testing.T) {
 	if got, err = s.do(t, db.Exec, "DELETE FROM fruit WHERE id = 2 RETURNING name"); err != nil || !strings.Contains(got.Output, "pear") {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err = s.do(t, db.Query, "SELECT group_concat(name) AS all_of_them FROM fruit"); err != nil || !strings.Contains(got.Output, "apple,wide 日本") {
+	if got, err = s.do(t, db.Query, "SELECT group_concat(name) AS all_of_them FROM fruit"); err != nil ||
+		!strings.Contains(got.Output, "apple,wide 日本") {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, text := range []string{"ATTACH 'other.db' AS o", "PRAGMA writable_schema = 1", "VACUUM", "BEGIN", "DELETE FROM fruit; DELETE FROM fruit"} {
+	for _, text := range []string{
+		"ATTACH 'other.db' AS o", "PRAGMA writable_schema = 1", "VACUUM", "BEGIN",
+		"DELETE FROM fruit; DELETE FROM fruit",
+	} {
 		if _, err := s.do(t, db.Exec, text); reasonOf(err) != "invalid_input invalid_args" {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -212,10 +221,12 @@ func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, fruit()...)
 	got, err := s.do(t, db.Query, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
-	if err != nil || got.Metadata["rows"] != db.MaxRows || got.Metadata["truncated"] != true || !strings.Contains(got.Output, "there is more than is shown") {
+	if err != nil || got.Metadata["rows"] != db.MaxRows || got.Metadata["truncated"] != true ||
+		!strings.Contains(got.Output, "there is more than is shown") {
 		t.Errorf("%v %v", got.Metadata, err)
 	}
-	if got, err = s.do(t, db.Query, "SELECT hex(zeroblob(100000)) AS x, 1 AS y UNION ALL SELECT '', 2"); err != nil || got.Metadata["rows"] != 2 || got.Metadata["truncated"] != true || len(got.Output) > 3*db.MaxCell {
+	if got, err = s.do(t, db.Query, "SELECT hex(zeroblob(100000)) AS x, 1 AS y UNION ALL SELECT '', 2"); err != nil ||
+		got.Metadata["rows"] != 2 || got.Metadata["truncated"] != true || len(got.Output) > 3*db.MaxCell {
 		t.Errorf("%v %d %v", got.Metadata, len(got.Output), err)
 	}
 	if got, err = s.do(t, db.Query, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 900) SELECT i, hex(zeroblob(2000)) FROM n"); err != nil || got.Metadata["truncated"] != true || len(got.Output) > 2<<20 {
@@ -245,20 +256,28 @@ func TestFilesThatAreNoDatabaseOfTheFolder(t *testing.T) {
 	}
 	at := func(name string) string { return filepath.Join(s.work, name) }
 	for _, err := range []error{
-		os.Symlink(outside, at("link.db")), os.Symlink("data.db", at("inner.db")), os.Link(at("data.db"), at("hard.db")), unix.Mkfifo(at("fifo.db"), 0o666),
-		os.Mkdir(at("dir.db"), 0o755), os.WriteFile(at("text.db"), []byte(strings.Repeat("no database ", 100)), 0o666), os.Symlink(filepath.Dir(outside), at("way")),
-		os.WriteFile(at("log.db"), nil, 0o666), os.Symlink(outside, at("log.db-journal")), os.WriteFile(at("wal.db"), nil, 0o666), unix.Mkfifo(at("wal.db-wal"), 0o666),
+		os.Symlink(outside, at("link.db")), os.Symlink("data.db", at("inner.db")), os.Link(at("data.db"), at("hard.db")),
+		unix.Mkfifo(at("fifo.db"), 0o666),
+		os.Mkdir(at("dir.db"), 0o755), os.WriteFile(at("text.db"), []byte(strings.Repeat("no database ", 100)), 0o666),
+		os.Symlink(filepath.Dir(outside), at("way")),
+		os.WriteFile(at("log.db"), nil, 0o666), os.Symlink(outside, at("log.db-journal")), os.WriteFile(at("wal.db"), nil, 0o666),
+		unix.Mkfifo(at("wal.db-wal"), 0o666),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, want := range map[string]string{
-		"link.db": "denied security_violation", "inner.db": "denied security_violation", "hard.db": "denied security_violation", "data.db": "denied security_violation", // it has a second name
-		"fifo.db": "denied security_violation", "dir.db": "denied security_violation", "text.db": "failed execution_failed", "log.db": "denied security_violation", "wal.db": "denied security_violation",
+		// it has a second name
+		"link.db": "denied security_violation", "inner.db": "denied security_violation", "hard.db": "denied security_violation",
+		"data.db": "denied security_violation",
+		"fifo.db": "denied security_violation", "dir.db": "denied security_violation", "text.db": "failed execution_failed",
+		"log.db": "denied security_violation", "wal.db": "denied security_violation",
 		"missing.db": "not_found not_found", "way/outside.db": "not_found not_found", // the worker cannot reach other files
-		"../outside.db": "invalid_input invalid_args", outside: "invalid_input invalid_args", "": "invalid_input invalid_args", "x?mode=rwc": "invalid_input invalid_args",
-		"data.db-wal": "invalid_input invalid_args", "a\x00b": "invalid_input invalid_args", "./data.db": "invalid_input invalid_args", ".": "denied security_violation",
+		"../outside.db": "invalid_input invalid_args", outside: "invalid_input invalid_args", "": "invalid_input invalid_args",
+		"x?mode=rwc":  "invalid_input invalid_args",
+		"data.db-wal": "invalid_input invalid_args", "a\x00b": "invalid_input invalid_args", "./data.db": "invalid_input invalid_args",
+		".": "denied security_violation",
 	} {
 		req := s.request(db.Query, "SELECT * FROM secret")
 		req.File = name
@@ -311,7 +330,8 @@ func TestExecMakesADatabase(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(s.work, "data.db")); err != nil || info.Size() == 0 {
 		t.Error(err)
 	}
-	if _, err := s.do(t, db.Query, "SELECT * FROM absent"); reasonOf(err) != "failed execution_failed" || !strings.Contains(err.Error(), "no such table: absent") {
+	if _, err := s.do(t, db.Query, "SELECT * FROM absent"); reasonOf(err) != "failed execution_failed" ||
+		!strings.Contains(err.Error(), "no such table: absent") {
 		t.Error(err)
 	}
 }

@@ -33,7 +33,8 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbo
 	ctx, cancel := context.WithTimeout(ctx, req.Timeout+workerGrace)
 	defer cancel()
 	ran, err := x.cfg.Walls.Run(ctx, sandbox.Spec{
-		Path: x.cfg.Program, Args: []string{workerName}, Dir: room.Work, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0"},
+		Path: x.cfg.Program, Args: []string{workerName}, Dir: room.Work,
+		Env:   []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0"},
 		Stdin: input, StdoutLimit: 4 * maxAnswer,
 	}, room)
 	if err != nil {
@@ -41,7 +42,8 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbo
 	}
 	var a answer
 	if ran.ExitCode != 0 || ran.Stdout.Truncated() || jsonx.UnmarshalStrict(ran.Stdout.Bytes(), &a) != nil {
-		return answer{}, ran.Placement, capability.Errorf(capability.CodeFailed, op, "the database could not be worked on: its engine ended without an answer").
+		return answer{}, ran.Placement, capability.Errorf(capability.CodeFailed, op,
+			"the database could not be worked on: its engine ended without an answer").
 			With("execution_failed", "the file may be damaged").Detail("exit_code", ran.ExitCode).Detail("signal", ran.Signal)
 	}
 	if f := a.Fault; f != nil {
@@ -67,7 +69,8 @@ func (f *answerFault) err() error {
 // checkName requires the name of a database to be a plain relative path that differs from
 // the files that SQLite keeps beside one.
 func checkName(name string) error {
-	bad := name == "" || len(name) > 255 || !filepath.IsLocal(name) || filepath.ToSlash(filepath.Clean(name)) != name || strings.ContainsAny(name, "\x00\\?#%")
+	bad := name == "" || len(name) > 255 || !filepath.IsLocal(name) || filepath.ToSlash(filepath.Clean(name)) != name ||
+		strings.ContainsAny(name, "\x00\\?#%")
 	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
 		bad = bad || strings.HasSuffix(name, suffix)
 	}

@@ -14,7 +14,10 @@ const defaultFile = "data.db"
 // that a value may follow as a word.
 func Flags() []command.Flag {
 	return []command.Flag{
-		{Arg: command.Arg{Name: "p", Description: "a parameter of the statement, name=text or name:=number"}, Short: "p", TakesValue: true, Repeat: true},
+		{
+			Arg: command.Arg{Name: "p", Description: "a parameter of the statement, name=text or name:=number"}, Short: "p", TakesValue: true,
+			Repeat: true,
+		},
 		{Arg: command.Arg{Name: "database", Description: "the SQLite file in the working folder"}, TakesValue: true},
 		{Arg: command.Arg{Name: "json", Description: "the answer as JSON"}},
 	}

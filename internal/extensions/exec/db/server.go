@@ -76,7 +76,8 @@ func readDSN(dsn secret.Value) (address, error) {
 func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 	cfg, err := pgconn.ParseConfig("host=127.0.0.1 port=1 user=x database=x password=x sslmode=disable")
 	if err != nil {
-		return nil, capability.Errorf(capability.CodeFailed, op, "the settings of the server's environment (PG…) cannot be read").With("execution_failed", "start the server without them")
+		return nil, capability.Errorf(capability.CodeFailed, op, "the settings of the server's environment (PG…) cannot be read").
+			With("execution_failed", "start the server without them")
 	}
 	cfg.Host, cfg.Port, cfg.Database, cfg.User, cfg.Password = a.host, a.port, a.database, a.user, a.password
 	cfg.Fallbacks, cfg.ConnectTimeout, cfg.DialFunc, cfg.MaxProtocolMessageBodyLen = nil, connectTimeout, dial, maxMessage
@@ -101,7 +102,8 @@ func (x *Executor) server(ctx context.Context, req Request, j job) (answer, erro
 		return answer{}, err
 	}
 	if err := req.Policy.Check(); err != nil {
-		return answer{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read", err).With("invalid_args", "")
+		return answer{}, capability.Wrap(capability.CodeInvalidInput, op, "the hosts that the extension declares cannot be read",
+			err).With("invalid_args", "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
 	defer cancel()
@@ -154,7 +156,8 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 		begin, end = "BEGIN", "COMMIT"
 	}
 	limit := strconv.FormatInt(max(j.Millis, 1), 10)
-	for _, words := range []string{begin, "SET LOCAL statement_timeout = " + limit, "SET LOCAL idle_in_transaction_session_timeout = " + limit} {
+	for _, words := range []string{begin, "SET LOCAL statement_timeout = " + limit, "SET LOCAL idle_in_transaction_session_timeout = " +
+		limit} {
 		if _, err := conn.Exec(ctx, words).ReadAll(); err != nil {
 			return answer{}, err
 		}
@@ -260,16 +263,20 @@ func (a address) refused(err error) error {
 	if errors.As(err, &said) {
 		switch {
 		case said.Code == "57014": // query_canceled
-			return capability.Errorf(capability.CodeTimeout, op, "the database ended the statement: it took too long").With("timeout", "raise the timeout, or ask for less")
+			return capability.Errorf(capability.CodeTimeout, op, "the database ended the statement: it took too long").With("timeout",
+				"raise the timeout, or ask for less")
 		case strings.HasPrefix(said.Code, "28"):
-			return capability.Errorf(capability.CodeFailed, op, "the database does not let us in").With("execution_failed", "look at user and password in the address of the database").Detail("sqlstate", said.Code)
+			return capability.Errorf(capability.CodeFailed, op, "the database does not let us in").With("execution_failed",
+				"look at user and password in the address of the database").Detail("sqlstate", said.Code)
 		}
-		return capability.Errorf(capability.CodeFailed, op, "the database says: %s", fault.OneLine(text.ValidBytes(a.redact(said.Message), 1000))).
+		return capability.Errorf(capability.CodeFailed, op, "the database says: %s",
+			fault.OneLine(text.ValidBytes(a.redact(said.Message), 1000))).
 			With("execution_failed", "").Detail("sqlstate", text.ValidBytes(said.Code, 5))
 	}
 	var large *pgproto3.ExceededMaxBodyLenErr
 	if errors.As(err, &large) {
 		return capability.Errorf(capability.CodeTooLarge, op, "the answer holds a row of more than %d bytes", maxMessage)
 	}
-	return capability.Errorf(capability.CodeUnavailable, op, "the database cannot be reached").With("", "look at its address, and whether it runs")
+	return capability.Errorf(capability.CodeUnavailable, op, "the database cannot be reached").With("",
+		"look at its address, and whether it runs")
 }

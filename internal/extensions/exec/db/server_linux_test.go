@@ -50,7 +50,10 @@ func (r *remote) do(t *testing.T, action db.Action, text string, params ...strin
 }
 
 func dial(t *testing.T, dsn, port string) *remote {
-	r := &remote{dsn: dsn, policy: egress.Policy{Allow: []string{"127.0.0.1:" + port}, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}
+	r := &remote{dsn: dsn, policy: egress.Policy{
+		Allow:     []string{"127.0.0.1:" + port},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	}}
 	r.Executor = db.New(db.Config{OnDecision: func(id string, d egress.Decision) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -70,7 +73,8 @@ func TestPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = r.do(t, db.Exec, "INSERT INTO fruit VALUES (1, :a, true, '2026-01-02', 1.50), (:n, NULL, false, NULL, NULL)", "a=x' OR '1'='1", "n:=2"); err != nil || got.Output != "2 rows changed\n" || got.Metadata["rows_affected"] != int64(2) {
+	if got, err = r.do(t, db.Exec, "INSERT INTO fruit VALUES (1, :a, true, '2026-01-02', 1.50), (:n, NULL, false, NULL, NULL)",
+		"a=x' OR '1'='1", "n:=2"); err != nil || got.Output != "2 rows changed\n" || got.Metadata["rows_affected"] != int64(2) {
 		t.Errorf("%+v %v", got, err)
 	}
 	if got, err = r.do(t, db.Query, "SELECT * FROM fruit WHERE id < :most ORDER BY id", "most:=9"); err != nil || got.Output != ""+
@@ -81,7 +85,8 @@ func TestPostgres(t *testing.T) {
 		"(2 rows)\n" {
 		t.Errorf("%q %v", got.Output, err)
 	}
-	if got, err = r.do(t, db.Query, "SELECT count(*) FROM fruit WHERE name = :a", "a=x' OR '1'='1"); err != nil || !strings.Contains(got.Output, "\n    1\n") {
+	if got, err = r.do(t, db.Query, "SELECT count(*) FROM fruit WHERE name = :a", "a=x' OR '1'='1"); err != nil ||
+		!strings.Contains(got.Output, "\n    1\n") {
 		t.Errorf("%s %v", got.Output, err)
 	}
 	if got, err = r.do(t, db.Schema, ""); err != nil || !strings.Contains(got.Output, "public") || !strings.Contains(got.Output, "fruit") {
@@ -93,7 +98,8 @@ func TestPostgres(t *testing.T) {
 	if got, err = r.do(t, db.Explain, "DELETE FROM fruit WHERE id = :n", "n:=1"); err != nil || !strings.Contains(got.Output, "fruit_pkey") {
 		t.Errorf("%s %v", got.Output, err)
 	}
-	if got, err = r.do(t, db.Query, "SELECT generate_series(1, 100000000) AS n"); err != nil || got.Metadata["rows"] != db.MaxRows || got.Metadata["truncated"] != true {
+	if got, err = r.do(t, db.Query, "SELECT generate_series(1, 100000000) AS n"); err != nil || got.Metadata["rows"] != db.MaxRows ||
+		got.Metadata["truncated"] != true {
 		t.Errorf("%+v %v", got.Metadata, err)
 	}
 	for text, want := range map[string]string{
@@ -110,16 +116,20 @@ func TestPostgres(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if got, err = r.do(t, db.Query, "SELECT '"+password+"' AS word, count(*) AS n FROM fruit"); err != nil || !strings.Contains(got.Output, "[redacted]") || !strings.Contains(got.Output, "2\n") {
+	if got, err = r.do(t, db.Query, "SELECT '"+password+"' AS word, count(*) AS n FROM fruit"); err != nil ||
+		!strings.Contains(got.Output, "[redacted]") || !strings.Contains(got.Output, "2\n") {
 		t.Errorf("%s %v", got.Output, err)
 	}
 
 	for name, other := range map[string]struct {
 		dsn, want string
 	}{
-		"a wrong password":          {"postgres://boss:wrong-word@127.0.0.1:" + port + "/postgres?sslmode=disable", "failed execution_failed"},
-		"a server without TLS":      {"postgres://boss:" + password + "@127.0.0.1:" + port + "/postgres", "unavailable "},
-		"a host that is not listed": {"postgres://boss:" + password + "@localhost:" + port + "/postgres?sslmode=disable", "denied security_violation"},
+		"a wrong password":     {"postgres://boss:wrong-word@127.0.0.1:" + port + "/postgres?sslmode=disable", "failed execution_failed"},
+		"a server without TLS": {"postgres://boss:" + password + "@127.0.0.1:" + port + "/postgres", "unavailable "},
+		"a host that is not listed": {
+			"postgres://boss:" + password + "@localhost:" + port + "/postgres?sslmode=disable",
+			"denied security_violation",
+		},
 		"a port that is not listed": {"postgres://boss:" + password + "@127.0.0.1:5433/postgres?sslmode=disable", "denied security_violation"},
 	} {
 		o := dial(t, other.dsn, port)
@@ -133,7 +143,8 @@ func TestPostgres(t *testing.T) {
 	}
 	inside := dial(t, "postgres://boss:"+password+"@127.0.0.1:"+port+"/postgres?sslmode=disable", port)
 	inside.policy.Addresses = nil
-	if _, err := inside.do(t, db.Query, "SELECT 1"); reasonOf(err) != "denied security_violation" || inside.heard[0] != "tools.shop egress_denied 127.0.0.1" {
+	if _, err := inside.do(t, db.Query, "SELECT 1"); reasonOf(err) != "denied security_violation" ||
+		inside.heard[0] != "tools.shop egress_denied 127.0.0.1" {
 		t.Errorf("a loopback address without the operator: %v %q", err, inside.heard)
 	}
 }
@@ -141,9 +152,12 @@ func TestPostgres(t *testing.T) {
 func TestAddressesOfDatabases(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{
-		"mysql://u:p@h/d", "postgres://h/d", "postgres://u@/d", "postgres://u@h/", "postgres://u@h:0/d", "postgres://u@h:x/d", "postgres://u:p@h1,h2/d", "postgres:///d?host=/run", "postgres://u:p@%2Frun%2Fpg/d",
-		"postgres://u:p@h/d?host=/run", "postgres://u:p@h/d?passfile=/etc/passwd", "postgres://u:p@h/d?servicefile=x&service=y", "postgres://u:p@h/d?sslmode=prefer", "postgres://u:p@h/d?options=-c%20x",
-		"host=h user=u dbname=d", "/var/run/postgresql", "postgres://u:p@h/d#x", "postgres://u:" + strings.Repeat("x", 3000) + "@h/d", "postgres://u:p\x00@h/d",
+		"mysql://u:p@h/d", "postgres://h/d", "postgres://u@/d", "postgres://u@h/", "postgres://u@h:0/d", "postgres://u@h:x/d",
+		"postgres://u:p@h1,h2/d", "postgres:///d?host=/run", "postgres://u:p@%2Frun%2Fpg/d",
+		"postgres://u:p@h/d?host=/run", "postgres://u:p@h/d?passfile=/etc/passwd", "postgres://u:p@h/d?servicefile=x&service=y",
+		"postgres://u:p@h/d?sslmode=prefer", "postgres://u:p@h/d?options=-c%20x",
+		"host=h user=u dbname=d", "/var/run/postgresql", "postgres://u:p@h/d#x", "postgres://u:" + strings.Repeat("x", 3000) + "@h/d",
+		"postgres://u:p\x00@h/d",
 	} {
 		r := dial(t, dsn, "5432")
 		_, err := r.do(t, db.Query, "SELECT 1")

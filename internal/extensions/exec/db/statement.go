@@ -41,7 +41,10 @@ func (s Statement) Reads() bool { return s.Kind == "select" || s.Kind == "values
 
 // writes are the other kinds there are.
 func (s Statement) writes() bool {
-	return slices.Contains([]string{"insert", "update", "delete", "replace", "merge", "create", "alter", "drop", "truncate", "reindex", "analyze"}, s.Kind)
+	return slices.Contains([]string{
+		"insert", "update", "delete", "replace", "merge", "create", "alter", "drop", "truncate", "reindex",
+		"analyze",
+	}, s.Kind)
 }
 
 type class int
@@ -125,7 +128,8 @@ func kind(tokens []token) string {
 		case t.is(")"):
 			depth--
 		case before.is(",") || before.class == word && (before.value == "with" || before.value == "recursive"):
-		case depth == 0 && t.class == word && slices.Contains([]string{"select", "values", "insert", "update", "delete", "replace", "merge"}, t.value):
+		case depth == 0 && t.class == word && slices.Contains([]string{"select", "values", "insert", "update", "delete", "replace", "merge"},
+			t.value):
 			return t.value
 		}
 	}
@@ -162,14 +166,17 @@ func reachesOut(name string, d Dialect) bool {
 		return slices.Contains([]string{"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}, name)
 	}
 	for _, prefix := range []string{
-		"pg_read_", "pg_ls_", "pg_stat_file", "pg_file_", "pg_logfile", "lo_", "dblink", "pg_terminate", "pg_cancel", "pg_reload", "pg_rotate", "pg_promote", "pg_switch_", "pg_create_", "pg_drop_",
-		"pg_logical_", "pg_replication_", "pg_wal_", "pg_start_", "pg_stop_", "pg_backup_", "pg_export_", "pg_import_", "pg_advisory_", "pg_try_advisory_", "pg_sleep", "query_to_xml", "cursor_to_xml", "binary_upgrade_",
+		"pg_read_", "pg_ls_", "pg_stat_file", "pg_file_", "pg_logfile", "lo_", "dblink", "pg_terminate", "pg_cancel", "pg_reload", "pg_rotate",
+		"pg_promote", "pg_switch_", "pg_create_", "pg_drop_",
+		"pg_logical_", "pg_replication_", "pg_wal_", "pg_start_", "pg_stop_", "pg_backup_", "pg_export_", "pg_import_", "pg_advisory_",
+		"pg_try_advisory_", "pg_sleep", "query_to_xml", "cursor_to_xml", "binary_upgrade_",
 	} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
-	return slices.Contains([]string{"loread", "lowrite", "set_config", "ts_stat", "ts_rewrite", "crosstab", "connectby", "plpy", "pg_notify"}, name)
+	return slices.Contains([]string{"loread", "lowrite", "set_config", "ts_stat", "ts_rewrite", "crosstab", "connectby", "plpy", "pg_notify"},
+		name)
 }
 
 // numbered is the statement with $1, $2, … in the place of its :name parameters:

@@ -107,7 +107,10 @@ func TestHostileStatements(t *testing.T) {
 
 func TestParametersAsTyped(t *testing.T) {
 	t.Parallel()
-	for typed, want := range map[string]string{"a=1": `"1"`, "a:=1": `1`, "a=": `""`, "a=b=c": `"b=c"`, "a:=null": `null`, "a:=\"x\"": `"x"`, "a:=[1]": "", "a:=1 2": "", "a": "", "=x": "", "1a=x": "", "a b=x": "", "a:=x": ""} {
+	for typed, want := range map[string]string{
+		"a=1": `"1"`, "a:=1": `1`, "a=": `""`, "a=b=c": `"b=c"`, "a:=null": `null`, "a:=\"x\"": `"x"`,
+		"a:=[1]": "", "a:=1 2": "", "a": "", "=x": "", "1a=x": "", "a b=x": "", "a:=x": "",
+	} {
 		p, err := db.ReadParam(typed)
 		if got := string(p.Value); (err == nil) != (want != "") || err == nil && got != want {
 			t.Errorf("%s: %s %v", typed, got, err)
@@ -116,7 +119,10 @@ func TestParametersAsTyped(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"select 1; select 2", "with a as (select 1) delete from t", "select E'\\'';' $$ $a$ :p", "/* /* */ */ -- x", "create trigger t begin select 1; end", "select [a] `b` \"c\" 'd'"} {
+	for _, seed := range []string{
+		"select 1; select 2", "with a as (select 1) delete from t", "select E'\\'';' $$ $a$ :p", "/* /* */ */ -- x",
+		"create trigger t begin select 1; end", "select [a] `b` \"c\" 'd'",
+	} {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}

@@ -83,7 +83,8 @@ func (j *job) look() error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && (suffix != "" || j.Write):
 		case errors.Is(err, fs.ErrNotExist):
-			return capability.Errorf(capability.CodeNotFound, op, "there is no database %s in the working folder", j.File).With("not_found", "db.exec makes one")
+			return capability.Errorf(capability.CodeNotFound, op, "there is no database %s in the working folder", j.File).With("not_found",
+				"db.exec makes one")
 		case err != nil:
 			return capability.Errorf(capability.CodeFailed, op, "the database %s cannot be looked at", j.File)
 		case !info.Mode().IsRegular() || linked(info):
@@ -110,7 +111,10 @@ func (j *job) open(ctx context.Context, mode, more string) (a answer, err error)
 		return a, err
 	}
 	defer conn.Close()
-	for limit, value := range map[int]int{sqlite3.SQLITE_LIMIT_ATTACHED: 0, sqlite3.SQLITE_LIMIT_LENGTH: 64 << 20, sqlite3.SQLITE_LIMIT_SQL_LENGTH: 2 * MaxStatement, sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0} {
+	for limit, value := range map[int]int{
+		sqlite3.SQLITE_LIMIT_ATTACHED: 0, sqlite3.SQLITE_LIMIT_LENGTH: 64 << 20,
+		sqlite3.SQLITE_LIMIT_SQL_LENGTH: 2 * MaxStatement, sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+	} {
 		if _, err := sqlite.Limit(conn, limit, value); err != nil {
 			return a, err
 		}

@@ -31,14 +31,16 @@ func TestFilesStayInTheWorkingFolder(t *testing.T) {
 	must(os.Link(outside, filepath.Join(work, "hard")))
 	x := &files{dir: work}
 	for name, want := range map[string]string{
-		"here": "here", "link": "", "inner": "", "up/outside": "", "../outside": "", outside: "", "side/x": "", "sub": "", "binary": "", "large": "", "": "", ".": "", "a//b": "", "none": "",
+		"here": "here", "link": "", "inner": "", "up/outside": "", "../outside": "", outside: "", "side/x": "", "sub": "", "binary": "",
+		"large": "", "": "", ".": "", "a//b": "", "none": "",
 	} {
 		if got, err := x.read(name); got != want || (err == nil) != (want != "") {
 			t.Errorf("read %q: %q, %v", name, got, err)
 		}
 	}
 	for name, ok := range map[string]bool{
-		"here": true, "new": true, "deep/er/file": true, "hard": true, "link": false, "inner": false, "up/outside": false, "../outside": false, outside: false, "side/x": false, "sub": false, "": false, ".": false,
+		"here": true, "new": true, "deep/er/file": true, "hard": true, "link": false, "inner": false, "up/outside": false, "../outside": false,
+		outside: false, "side/x": false, "sub": false, "": false, ".": false,
 	} {
 		if err := x.write(name, "written"); (err == nil) != ok {
 			t.Errorf("write %q: %v", name, err)

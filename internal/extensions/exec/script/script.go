@@ -182,7 +182,10 @@ func read(dir, name, sum string) ([]byte, error) {
 // document is the one input of the script.
 func document(req *Request) (json.RawMessage, error) {
 	r := req.Route
-	about := map[string]any{"session_id": req.Session, "user_id": req.User, "extension_id": req.Extension, "action_id": r.Action.ID, "command": r.Command.Declared}
+	about := map[string]any{
+		"session_id": req.Session, "user_id": req.User, "extension_id": req.Extension, "action_id": r.Action.ID,
+		"command": r.Command.Declared,
+	}
 	if req.Usage != "" {
 		about["usage_doc"] = text.CutBytes(req.Usage, maxUsage)
 	}
@@ -190,7 +193,8 @@ func document(req *Request) (json.RawMessage, error) {
 		about["last_response"] = *req.Last
 	}
 	doc := map[string]any{
-		"args": notNil(r.Positional), "kwargs": orEmpty(r.Values), "flags": orEmpty(r.Flags), "raw": r.Raw, "context": about, "config": orEmpty(req.Config),
+		"args": notNil(r.Positional), "kwargs": orEmpty(r.Values), "flags": orEmpty(r.Flags), "raw": r.Raw, "context": about,
+		"config": orEmpty(req.Config),
 	}
 	data, err := jsonx.Marshal(doc)
 	if err != nil {

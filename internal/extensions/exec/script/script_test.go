@@ -58,7 +58,10 @@ func request(t *testing.T, name string, permissions ...string) Request {
 	sum := sha256.Sum256(code)
 	return Request{
 		Route: &command.Route{
-			Command: &command.Command{Declared: "x"}, Action: &command.Action{ID: "do-it", Runner: "script.js", Script: "scripts/" + name, SHA256: hex.EncodeToString(sum[:])},
+			Command: &command.Command{Declared: "x"}, Action: &command.Action{
+				ID: "do-it", Runner: "script.js", Script: "scripts/" + name,
+				SHA256: hex.EncodeToString(sum[:]),
+			},
 			Positional: []string{"a"}, Raw: "a",
 		},
 		Extension: "tools.x", Dir: dir, Permissions: permissions, Usage: strings.Repeat("é", 20_000),
@@ -71,7 +74,14 @@ func request(t *testing.T, name string, permissions ...string) Request {
 
 func TestHostCallsNeedTheirPermissions(t *testing.T) {
 	t.Parallel()
-	calls := [][2]string{{"fetch", `["http://a.test"]`}, {"read", `["x"]`}, {"write", `["x","y"]`}, {"llm", `["hello"]`}, {"log", `["line"]`}, {"exec", `[]`}}
+	calls := [][2]string{
+		{"fetch", `["http://a.test"]`},
+		{"read", `["x"]`},
+		{"write", `["x","y"]`},
+		{"llm", `["hello"]`},
+		{"log", `["line"]`},
+		{"exec", `[]`},
+	}
 	for _, tt := range []struct {
 		permissions string
 		want        []string
@@ -110,13 +120,15 @@ func TestWhatAScriptIsGiven(t *testing.T) {
 	if err := json.Unmarshal(f.job.Input, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Args) != 1 || doc.Kwargs == nil || doc.Flags == nil || doc.Config == nil || doc.Context["last_response"] != last || doc.Context["action_id"] != "do-it" {
+	if len(doc.Args) != 1 || doc.Kwargs == nil || doc.Flags == nil || doc.Config == nil || doc.Context["last_response"] != last ||
+		doc.Context["action_id"] != "do-it" {
 		t.Errorf("the document is %+v", doc)
 	}
 	if usage := doc.Context["usage_doc"]; len(usage) > maxUsage || !strings.HasSuffix(usage, "é") {
 		t.Errorf("the guide has %d bytes", len(usage))
 	}
-	if f.job.Language != worker.WASM || f.job.Entry != "do_it" || f.job.Handler != "do-it" || f.job.Timeout != DefaultTimeout || string(f.job.Code) != "code" {
+	if f.job.Language != worker.WASM || f.job.Entry != "do_it" || f.job.Handler != "do-it" || f.job.Timeout != DefaultTimeout ||
+		string(f.job.Code) != "code" {
 		t.Errorf("the job is %+v", f.job)
 	}
 }
@@ -151,7 +163,8 @@ func TestTheLogIsBounded(t *testing.T) {
 	line := `["` + strings.Repeat("x", MaxLog/2) + `"]`
 	f := &fake{calls: [][2]string{{"log", line}, {"log", line}, {"log", `[1]`}, {"log", `1`}}, value: `{"a":1}`}
 	got, err := New(f).Run(t.Context(), request(t, "x.js"))
-	if err != nil || len(got.Log) > MaxLog || !got.JSON || !strings.HasPrefix(f.said[1], "error: the log") || f.said[2] != "true" || !strings.HasPrefix(f.said[3], "error") {
+	if err != nil || len(got.Log) > MaxLog || !got.JSON || !strings.HasPrefix(f.said[1], "error: the log") || f.said[2] != "true" ||
+		!strings.HasPrefix(f.said[3], "error") {
 		t.Errorf("%v, %d bytes, %.60q", err, len(got.Log), f.said)
 	}
 }

@@ -58,7 +58,8 @@ func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]st
 		lookup = os.LookupEnv
 	}
 	vars := map[string]string{
-		"PATH": strings.Join(seen(existing(dirs, p.Work), pkg, p.Package), ":"), "HOME": p.Work, "PWD": p.Work, "TMPDIR": "/tmp", "USER": "agent", "LOGNAME": "agent",
+		"PATH": strings.Join(seen(existing(dirs, p.Work), pkg, p.Package), ":"), "HOME": p.Work, "PWD": p.Work, "TMPDIR": "/tmp",
+		"USER": "agent", "LOGNAME": "agent",
 		"LANG": locale(lookup, "LANG"), "LC_ALL": locale(lookup, "LC_ALL"),
 		"AGENTOS_EXTENSION_ID": e.Extension, "AGENTOS_RUN_ID": e.Run, "AGENTOS_SESSION_ID": e.Session, "AGENTOS_WORK_DIR": p.Work,
 	}

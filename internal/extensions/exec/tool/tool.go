@@ -179,7 +179,8 @@ func checkArgs(args []string) error {
 }
 
 func tooLong(format string, args ...any) error {
-	return capability.Errorf(capability.CodeTooLarge, "runner", format, args...).With("args_too_long", "pass large input through a file or standard input")
+	return capability.Errorf(capability.CodeTooLarge, "runner", format, args...).With("args_too_long",
+		"pass large input through a file or standard input")
 }
 
 // outcome turns what a program left into what may be shown.

@@ -81,7 +81,11 @@ func TestWhichToolMayRun(t *testing.T) {
 	}{
 		{"a shared tool", "hello", may, nil, "", "shared"},
 		{"the package's own before it", "hello", may, map[string]tool.Own{"hello": {Path: path, SHA256: strings.ToUpper(sum)}}, "", "own"},
-		{"one that was changed since", "hello", may, map[string]tool.Own{"hello": {Path: path, SHA256: strings.Repeat("0", 64)}}, "security_violation", ""},
+		{
+			"one that was changed since", "hello", may,
+			map[string]tool.Own{"hello": {Path: path, SHA256: strings.Repeat("0", 64)}},
+			"security_violation", "",
+		},
 		{"one that is gone", "hello", may, map[string]tool.Own{"hello": {Path: filepath.Join(pack, "gone"), SHA256: sum}}, "tool_not_found", ""},
 		{"without the permission", "hello", []string{"network"}, nil, "permission_denied", ""},
 		{"one that nobody has", "nothing", may, nil, "tool_not_found", ""},
@@ -100,7 +104,10 @@ func TestWhichToolMayRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := x.Execute(t.Context(), tool.Request{Tool: tt.tool, Permissions: tt.permissions, Own: tt.own, Confinement: guarded(t), Environment: tool.Environment{}})
+			r, err := x.Execute(t.Context(), tool.Request{
+				Tool: tt.tool, Permissions: tt.permissions, Own: tt.own, Confinement: guarded(t),
+				Environment: tool.Environment{},
+			})
 			if reason(err) != tt.want || strings.TrimSpace(r.Output) != tt.says {
 				t.Errorf("%q %v", r.Output, err)
 			}
@@ -129,20 +136,23 @@ func TestHowARunEnds(t *testing.T) {
 		req.Permissions, req.Confinement = []string{"exec"}, guarded(t)
 		return x.Execute(ctx, req)
 	}
-	if r, err := run(t.Context(), tool.Request{Tool: "good"}); err != nil || !r.Success || r.Output != "out\n" || r.Stderr != "err\n" || r.ExitCode != 0 {
+	if r, err := run(t.Context(), tool.Request{Tool: "good"}); err != nil || !r.Success || r.Output != "out\n" || r.Stderr != "err\n" ||
+		r.ExitCode != 0 {
 		t.Errorf("%+v %v", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "only"}); err != nil || r.Output != "err\n" {
 		t.Errorf("%+v %v", r, err)
 	}
 	r, err := run(t.Context(), tool.Request{Tool: "bad"})
-	if reason(err) != "execution_failed" || r.ExitCode != 3 || r.Stdout != "kept\n" || !strings.Contains(err.Error(), "last") || strings.Contains(err.Error(), "first") {
+	if reason(err) != "execution_failed" || r.ExitCode != 3 || r.Stdout != "kept\n" || !strings.Contains(err.Error(), "last") ||
+		strings.Contains(err.Error(), "first") {
 		t.Errorf("%+v %v", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "killed"}); reason(err) != "execution_failed" || r.ExitCode != 137 || r.Signal == "" {
 		t.Errorf("%+v %v", r, err)
 	}
-	if r, err := run(t.Context(), tool.Request{Tool: "slow", Timeout: 300 * time.Millisecond}); capability.CodeOf(err) != capability.CodeTimeout || r.ExitCode != 124 || r.Stdout != "begun\n" {
+	if r, err := run(t.Context(), tool.Request{Tool: "slow", Timeout: 300 * time.Millisecond}); capability.CodeOf(
+		err) != capability.CodeTimeout || r.ExitCode != 124 || r.Stdout != "begun\n" {
 		t.Errorf("%+v %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,7 +160,8 @@ func TestHowARunEnds(t *testing.T) {
 	if r, err := run(ctx, tool.Request{Tool: "slow"}); capability.CodeOf(err) != capability.CodeCancelled || r.ExitCode != 130 {
 		t.Errorf("%+v %v", r, err)
 	}
-	if r, err := run(t.Context(), tool.Request{Tool: "echo", Stdin: []byte("in\n"), Args: []string{"$(id) ; `id`"}}); err != nil || r.Stdout != "in\n$(id) ; `id`\n" {
+	if r, err := run(t.Context(), tool.Request{Tool: "echo", Stdin: []byte("in\n"), Args: []string{"$(id) ; `id`"}}); err != nil ||
+		r.Stdout != "in\n$(id) ; `id`\n" {
 		t.Errorf("%+v %v", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "bytes"}); err != nil || !r.Binary || r.Stdout != "(3 bytes that are no text)" {
@@ -160,11 +171,13 @@ func TestHowARunEnds(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 	private := tool.Environment{Secrets: map[string]secret.Value{"API": secret.New("hunter2-very-secret")}}
-	if r, err := run(t.Context(), tool.Request{Tool: "secret", Environment: private}); err != nil || r.Stdout != "[redacted]\n" || r.Stderr != "in [redacted] error\n" {
+	if r, err := run(t.Context(), tool.Request{Tool: "secret", Environment: private}); err != nil || r.Stdout != "[redacted]\n" ||
+		r.Stderr != "in [redacted] error\n" {
 		t.Errorf("%+v %v", r, err)
 	}
 	for _, args := range [][]string{{"a\x00b"}, {strings.Repeat("x", 128<<10)}, slices.Repeat([]string{strings.Repeat("x", 100<<10)}, 11)} {
-		if _, err := run(t.Context(), tool.Request{Tool: "echo", Args: args}); reason(err) != "security_violation" && reason(err) != "args_too_long" {
+		if _, err := run(t.Context(), tool.Request{Tool: "echo", Args: args}); reason(err) != "security_violation" &&
+			reason(err) != "args_too_long" {
 			t.Errorf("%d words: %v", len(args), err)
 		}
 	}
@@ -174,18 +187,28 @@ func TestTheEnvironmentIsBuiltAndNotInherited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program(t, dir, "show", "#!/bin/sh\nset\n", 0o755)
-	own := map[string]string{"HTTP_HINT": "x", "GITHUB_TOKEN": "t0ken", "LD_PRELOAD": "/evil.so", "LANG": "de_DE.UTF-8", "LC_ALL": "bad value;", "aws_profile": "p"}
+	own := map[string]string{
+		"HTTP_HINT": "x", "GITHUB_TOKEN": "t0ken", "LD_PRELOAD": "/evil.so", "LANG": "de_DE.UTF-8",
+		"LC_ALL": "bad value;", "aws_profile": "p",
+	}
 	env := tool.Environment{
-		Extension: "tools.x", Run: "run_1", Session: "s", Pass: []string{"HTTP_HINT", "GITHUB_TOKEN", "LD_PRELOAD", "aws_profile", "PATH", "not-a-name", "ABSENT"},
+		Extension: "tools.x", Run: "run_1", Session: "s", Pass: []string{
+			"HTTP_HINT", "GITHUB_TOKEN", "LD_PRELOAD", "aws_profile", "PATH",
+			"not-a-name", "ABSENT",
+		},
 		Set:    map[string]string{"MODE": "fast"},
 		Lookup: func(name string) (string, bool) { v, ok := own[name]; return v, ok },
 	}
 	c := guarded(t)
-	r, err := executor(dir, c.Work, c.Work+"/bin").Execute(t.Context(), tool.Request{Tool: "show", Permissions: []string{"exec"}, Environment: env, Confinement: c})
+	r, err := executor(dir, c.Work, c.Work+"/bin").Execute(t.Context(),
+		tool.Request{Tool: "show", Permissions: []string{"exec"}, Environment: env, Confinement: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"HTTP_HINT='x'", "MODE='fast'", "LANG='de_DE.UTF-8'", "LC_ALL='C.UTF-8'", "USER='agent'", "AGENTOS_RUN_ID='run_1'", "AGENTOS_EXTENSION_ID='tools.x'", "HOME='" + c.Work + "'", "PATH='" + dir + "'"} {
+	for _, want := range []string{
+		"HTTP_HINT='x'", "MODE='fast'", "LANG='de_DE.UTF-8'", "LC_ALL='C.UTF-8'", "USER='agent'",
+		"AGENTOS_RUN_ID='run_1'", "AGENTOS_EXTENSION_ID='tools.x'", "HOME='" + c.Work + "'", "PATH='" + dir + "'",
+	} {
 		if !strings.Contains(r.Stdout, want) {
 			t.Errorf("%s is not in\n%s", want, r.Stdout)
 		}
@@ -195,21 +218,33 @@ func TestTheEnvironmentIsBuiltAndNotInherited(t *testing.T) {
 			t.Errorf("%s is in\n%s", never, r.Stdout)
 		}
 	}
-	for name, set := range map[string]map[string]string{"a loader": {"LD_AUDIT": "x"}, "a path": {"PATH": "/x"}, "a bad name": {"A B": "x"}, "a secret by name": {"MY_TOKEN": "x"}} {
-		_, err := executor(dir).Execute(t.Context(), tool.Request{Tool: "show", Permissions: []string{"exec"}, Environment: tool.Environment{Set: set}, Confinement: guarded(t)})
+	for name, set := range map[string]map[string]string{
+		"a loader": {"LD_AUDIT": "x"}, "a path": {"PATH": "/x"}, "a bad name": {"A B": "x"},
+		"a secret by name": {"MY_TOKEN": "x"},
+	} {
+		_, err := executor(dir).Execute(t.Context(), tool.Request{
+			Tool: "show", Permissions: []string{"exec"},
+			Environment: tool.Environment{Set: set}, Confinement: guarded(t),
+		})
 		if reason(err) != "security_violation" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	big := tool.Environment{Set: map[string]string{"BIG": strings.Repeat("x", 65<<10)}}
-	if _, err := executor(dir).Execute(t.Context(), tool.Request{Tool: "show", Permissions: []string{"exec"}, Environment: big, Confinement: guarded(t)}); reason(err) != "args_too_long" {
+	if _, err := executor(dir).Execute(t.Context(), tool.Request{
+		Tool: "show", Permissions: []string{"exec"}, Environment: big,
+		Confinement: guarded(t),
+	}); reason(err) != "args_too_long" {
 		t.Error(err)
 	}
 }
 
 func TestNamesThatAreNeverPassed(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"LD_PRELOAD", "ld_preload", "NODE_OPTIONS", "GH_TOKEN", "MY_API_KEY", "DB_PASSWORD_FILE", "CLIENT_SECRETS", "ENV", "AWS_REGION", "JUNCTOR_TOKEN", "BASH_FUNC_x"} {
+	for _, name := range []string{
+		"LD_PRELOAD", "ld_preload", "NODE_OPTIONS", "GH_TOKEN", "MY_API_KEY", "DB_PASSWORD_FILE", "CLIENT_SECRETS",
+		"ENV", "AWS_REGION", "JUNCTOR_TOKEN", "BASH_FUNC_x",
+	} {
 		if !tool.Denied(name) {
 			t.Errorf("%s is passed", name)
 		}

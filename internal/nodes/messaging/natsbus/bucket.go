@@ -94,8 +94,10 @@ func (k *bucket) fault(key string, err error) error {
 		return messaging.ErrKeyAbsent(key)
 	case wrongRevision(err):
 		return messaging.ErrRevision(key)
-	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return capability.Wrap(capability.CodeUnavailable, "bus.bucket", "the bucket is not there right now", err).With(messaging.ReasonDisconnected, "it is made anew, or its servers come back")
+	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound),
+		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return capability.Wrap(capability.CodeUnavailable, "bus.bucket", "the bucket is not there right now",
+			err).With(messaging.ReasonDisconnected, "it is made anew, or its servers come back")
 	}
 	return k.b.own.Fault("bucket", key, err)
 }
@@ -187,7 +189,8 @@ func (k *bucket) remake(made chan struct{}) error {
 		return nil
 	}
 	b.cfg.Logger.Warn("the files of the message bus are gone: a bucket is made anew", "bucket", k.o.Name)
-	if err := b.js.DeleteKeyValue(ctx, k.o.Name); err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := b.js.DeleteKeyValue(ctx, k.o.Name); err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) &&
+		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	if err := k.open(ctx); err != nil {

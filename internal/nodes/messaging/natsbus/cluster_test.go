@@ -116,7 +116,8 @@ func TestServersThatDoNotKnowTheSecretAreToldApart(t *testing.T) {
 	if _, err = Open(t.Context(), Cluster{URL: url, Secret: secret.New("short")}, Config{}); err == nil {
 		t.Error("a short secret was taken")
 	}
-	if _, err = Open(t.Context(), Cluster{URL: "nats://127.0.0.1:1", Secret: shared()}, Config{}); !messaging.Is(err, messaging.ReasonDisconnected) {
+	if _, err = Open(t.Context(), Cluster{URL: "nats://127.0.0.1:1", Secret: shared()}, Config{}); !messaging.Is(err,
+		messaging.ReasonDisconnected) {
 		t.Errorf("where nobody listens: %v", err)
 	}
 }
@@ -130,7 +131,10 @@ func options(id string) messaging.DialOptions {
 // any caller lets everybody in as the node it calls itself.
 func anybody(_ context.Context, c messaging.Credential) (messaging.Identity, error) {
 	id := c.Name
-	return messaging.Identity{ID: id, Publish: []string{"v1.gw." + id + ".>"}, Subscribe: []string{"v1.host." + id + ".>", "_INBOX." + id + ".>"}}, nil
+	return messaging.Identity{
+		ID: id, Publish: []string{"v1.gw." + id + ".>"},
+		Subscribe: []string{"v1.host." + id + ".>", "_INBOX." + id + ".>"},
+	}, nil
 }
 
 func await(t testing.TB, events func() messaging.Event, kind messaging.EventKind) {

@@ -108,14 +108,16 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 			return what
 		}
 	}
-	nc, err := nats.Connect(strings.Replace(serveWeb(t, b), "http", "ws", 1)+natsdial.ConnectPath, nats.Token("token"), nats.Name("n1"), nats.CustomInboxPrefix("_INBOX.n1"),
+	nc, err := nats.Connect(strings.Replace(serveWeb(t, b), "http", "ws", 1)+natsdial.ConnectPath, nats.Token("token"), nats.Name("n1"),
+		nats.CustomInboxPrefix("_INBOX.n1"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { errs <- err.Error() }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	for _, subject := range []string{
-		"$JS.API.INFO", "$JS.API.STREAM.CREATE.mine", "$JS.API.STREAM.DELETE.KV_nodes", "$KV.nodes.n2", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.AUTH", "_INBOX.gw.x", "_INBOX.n2.x", "v1.gw.n2.beat",
+		"$JS.API.INFO", "$JS.API.STREAM.CREATE.mine", "$JS.API.STREAM.DELETE.KV_nodes", "$KV.nodes.n2", "$SYS.REQ.SERVER.PING",
+		"$SYS.REQ.USER.AUTH", "_INBOX.gw.x", "_INBOX.n2.x", "v1.gw.n2.beat",
 	} {
 		if err := nc.Publish(subject, nil); err != nil {
 			t.Fatal(err)
@@ -176,7 +178,8 @@ func TestTheDoorDecidesBeforeTheBus(t *testing.T) {
 	if _, _, status := rawSession(t, web.URL, ""); !strings.Contains(status, "401") {
 		t.Errorf("without a token: %s", status)
 	}
-	if _, _, status := rawSession(t, web.URL, "Authorization: Bearer x\r\nOrigin: http://elsewhere.example\r\n"); !strings.Contains(status, "403") {
+	if _, _, status := rawSession(t, web.URL, "Authorization: Bearer x\r\nOrigin: http://elsewhere.example\r\n"); !strings.Contains(status,
+		"403") {
 		t.Errorf("from another origin: %s", status)
 	}
 	if _, _, status := rawSession(t, web.URL, "Authorization: Bearer x\r\n"); !strings.Contains(status, "101") {
@@ -290,14 +293,18 @@ func TestWhatServersAreToldHoldsNoSecret(t *testing.T) {
 	}
 	again, _ := ServerConfig(shared())
 	other, _ := ServerConfig(secret.New(strings.Repeat("y", 40)))
-	if text != again || text == other || strings.Contains(text, shared().Reveal()) || strings.Contains(text, "SU") || strings.Contains(text, "SA") {
+	if text != again || text == other || strings.Contains(text, shared().Reveal()) || strings.Contains(text, "SU") ||
+		strings.Contains(text, "SA") {
 		t.Errorf("the servers are told:\n%s", text)
 	}
 }
 
 func TestAddressesThatAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"", "host", "ftp://host", "https://", "https://user:password@host", "://", "http://gateway.example", "nats://10.0.0.1:4222"} {
+	for _, address := range []string{
+		"", "host", "ftp://host", "https://", "https://user:password@host", "://", "http://gateway.example",
+		"nats://10.0.0.1:4222",
+	} {
 		if _, err := natsdial.Dialer(address, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%q: %v", address, err)
 		} else if strings.Contains(err.Error(), "password@") {

@@ -79,7 +79,8 @@ func ServerConfig(shared secret.Value) (string, error) {
 
 func sharedKeys(shared secret.Value) (gatewayKeys, error) {
 	if len(shared.Reveal()) < minSecret {
-		return gatewayKeys{}, capability.Errorf(capability.CodeInvalidInput, "bus.open", "the secret that gateways of a NATS cluster share has fewer than %d characters", minSecret).
+		return gatewayKeys{}, capability.Errorf(capability.CodeInvalidInput, "bus.open",
+			"the secret that gateways of a NATS cluster share has fewer than %d characters", minSecret).
 			With("weak_secret", "make one with: openssl rand -hex 32")
 	}
 	return deriveKeys([]byte(shared.Reveal()))

@@ -143,7 +143,8 @@ func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) e
 		}, more...)
 	}
 	var err error
-	b.own, err = natsdial.Open(url, "_INBOX.gw", messaging.MaxGatewaySubscriptions, options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
+	b.own, err = natsdial.Open(url, "_INBOX.gw", messaging.MaxGatewaySubscriptions,
+		options("junctor gateway", b.keys.gateway.Sign, b.keys.names.gateway)...)
 	if err != nil {
 		return refusedOrUnavailable(err)
 	}

@@ -56,7 +56,8 @@ func TestSoakAThousandIdleSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d sessions after %s", count, time.Since(began))
-	t.Logf("%d KiB and %.1f goroutines for each, both ends and the client in one process", (inUse()-before)/count>>10, float64(runtime.NumGoroutine()-goroutines)/count)
+	t.Logf("%d KiB and %.1f goroutines for each, both ends and the client in one process", (inUse()-before)/count>>10,
+		float64(runtime.NumGoroutine()-goroutines)/count)
 	<-time.After(15 * time.Second)
 	for i, sub := range subs {
 		id := fmt.Sprintf("n%d", i)

@@ -164,7 +164,8 @@ func Refused(err error) bool {
 	if err == nil {
 		return false
 	}
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, errHTTPRefused) ||
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, errHTTPRefused) ||
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation")
 }
 

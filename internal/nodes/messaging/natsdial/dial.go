@@ -161,7 +161,8 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 			header.Set("Authorization", "Bearer "+o.Token.Reveal())
 		}
 		// The servers behind a gateway are not the node's to know.
-		return append(options, nats.WebSocketConnectionHeaders(header), nats.SetCustomDialer(web), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers())
+		return append(options, nats.WebSocketConnectionHeaders(header), nats.SetCustomDialer(web), nats.SkipHostLookup(),
+			nats.IgnoreDiscoveredServers())
 	}
 	if config != nil {
 		options = append(options, nats.Secure(config))

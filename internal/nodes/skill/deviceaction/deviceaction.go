@@ -44,7 +44,8 @@ func (a *Action) complete() error {
 	case a.Name == "" || len(a.Name) > maxName || strings.ContainsFunc(a.Name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return cmp.Errorf(cmp.ReasonParams, "the name of an action must be 1 to %d bytes without control characters, not %.80q", maxName, a.Name)
 	case len(a.Description) > maxDescription || len(a.Metadata) > maxMetadata:
-		return cmp.Errorf(cmp.ReasonParams, "the action %s has a description of more than %d bytes or metadata of more than %d", a.Name, maxDescription, maxMetadata)
+		return cmp.Errorf(cmp.ReasonParams, "the action %s has a description of more than %d bytes or metadata of more than %d", a.Name,
+			maxDescription, maxMetadata)
 	case a.Metadata[0] != '{' || !jsonx.Valid(a.Metadata):
 		return cmp.Errorf(cmp.ReasonParams, "the metadata of the action %s is no object", a.Name)
 	case a.Handle == nil || a.Timeout < 0:

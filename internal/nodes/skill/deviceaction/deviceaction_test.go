@@ -118,7 +118,10 @@ func TestAFolderOfActions(t *testing.T) {
 
 func TestAProgramStreams(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"s": "#!/bin/sh\necho 1\necho '{\"a\":2}'\nread x\necho 3\n", "s.action.json": `{"stream":true}`, "long": "#!/bin/sh\necho 1\nsleep 60 & wait\n", "long.action.json": `{"stream":true}`})
+	dir := folder(t, map[string]string{
+		"s": "#!/bin/sh\necho 1\necho '{\"a\":2}'\nread x\necho 3\n", "s.action.json": `{"stream":true}`,
+		"long": "#!/bin/sh\necho 1\nsleep 60 & wait\n", "long.action.json": `{"stream":true}`,
+	})
 	var s deviceaction.Set
 	if _, err := s.Load(t.Context(), deviceaction.Folder{Path: dir}); err != nil {
 		t.Fatal(err)
@@ -164,7 +167,8 @@ func TestScenario27BrokenFile(t *testing.T) {
 		now := func() time.Time { return time.Unix(0, 0) }
 		s.TryLoad(t.Context(), deviceaction.Folder{Path: folder(t, files), Shown: "node/actions", Load: loads, Now: now})
 		got, _ := s.Status()
-		if !got.Attempted || got.Loaded || got.ActionsRegistered != 0 || *got.ErrorType != c.kind || !strings.Contains(*got.Error, "zz") || len(s.List()) != 0 || *got.Path != "node/actions" || *got.AttemptedAt != "1970-01-01T00:00:00.000000+00:00" || got.ErrorCode == "" {
+		if !got.Attempted || got.Loaded || got.ActionsRegistered != 0 || *got.ErrorType != c.kind || !strings.Contains(*got.Error, "zz") ||
+			len(s.List()) != 0 || *got.Path != "node/actions" || *got.AttemptedAt != "1970-01-01T00:00:00.000000+00:00" || got.ErrorCode == "" {
 			t.Errorf("%s: %+v %v", name, got, slices.Collect(maps.Keys(s.List())))
 		}
 	}
@@ -199,7 +203,8 @@ func TestWhoMayWriteIsWhoMayRun(t *testing.T) {
 	t.Parallel()
 	var s deviceaction.Set
 	for name, change := range map[string]func(dir string) error{
-		"file": func(dir string) error { return os.Chmod(filepath.Join(dir, "a"), 0o777) }, "side": func(dir string) error { return os.Chmod(filepath.Join(dir, "a.action.json"), 0o666) },
+		"file":   func(dir string) error { return os.Chmod(filepath.Join(dir, "a"), 0o777) },
+		"side":   func(dir string) error { return os.Chmod(filepath.Join(dir, "a.action.json"), 0o666) },
 		"folder": func(dir string) error { return os.Chmod(dir, 0o777) },
 	} {
 		dir := folder(t, map[string]string{"a": "#!/bin/sh\n", "a.action.json": `{}`})
@@ -225,8 +230,9 @@ func TestActionsHaveRules(t *testing.T) {
 	t.Parallel()
 	var s deviceaction.Set
 	for name, a := range map[string]deviceaction.Action{
-		"no name": {Handle: answers("1")}, "no handler": {Name: "a"}, "control": {Name: "a\n", Handle: nil}, "metadata": {Name: "a", Handle: answers("1"), Metadata: json.RawMessage("[]")},
-		"long": {Name: strings.Repeat("a", 300), Handle: answers("1")},
+		"no name": {Handle: answers("1")}, "no handler": {Name: "a"}, "control": {Name: "a\n", Handle: nil},
+		"metadata": {Name: "a", Handle: answers("1"), Metadata: json.RawMessage("[]")},
+		"long":     {Name: strings.Repeat("a", 300), Handle: answers("1")},
 	} {
 		if s.Register(a) == nil {
 			t.Errorf("%s: Register = nil, want an error", name)
@@ -235,7 +241,10 @@ func TestActionsHaveRules(t *testing.T) {
 }
 
 func FuzzSideFile(f *testing.F) {
-	for _, s := range []string{`{}`, `{"name":"a","argv":["x"],"input":"args","output":"text","stream":true,"timeout":1.5}`, `{"metadata":{"k":[1]}}`, `{"name":"a\u0000"}`} {
+	for _, s := range []string{
+		`{}`, `{"name":"a","argv":["x"],"input":"args","output":"text","stream":true,"timeout":1.5}`,
+		`{"metadata":{"k":[1]}}`, `{"name":"a\u0000"}`,
+	} {
 		f.Add([]byte(s))
 	}
 	dir := f.TempDir()

@@ -64,7 +64,10 @@ type problem struct {
 func (p *problem) Error() string { return p.text }
 
 func failed(kind, format string, args ...any) error {
-	code := map[string]string{"NotADirectoryError": "folder_missing", "PermissionError": "denied", "SyntaxError": cmp.ReasonPayload, "ValueError": cmp.ReasonParams, "ImportError": cmp.ReasonBinding}[kind]
+	code := map[string]string{
+		"NotADirectoryError": "folder_missing", "PermissionError": "denied", "SyntaxError": cmp.ReasonPayload,
+		"ValueError": cmp.ReasonParams, "ImportError": cmp.ReasonBinding,
+	}[kind]
 	return &problem{kind, code, fmt.Sprintf(format, args...)}
 }
 
@@ -201,7 +204,10 @@ func (f *Folder) action(ctx context.Context, root *os.Root, stem, side string) (
 	case !slices.Contains([]string{"", "json-stdin", "args"}, d.Input) || !slices.Contains([]string{"", "json", "text"}, d.Output):
 		return Action{}, false, failed("ValueError", "%s: input is json-stdin or args, output is json or text", side)
 	}
-	a = Action{Name: d.Name, Description: d.Description, Metadata: d.Metadata, Stream: d.Stream, Timeout: time.Duration(d.Timeout * float64(time.Second))}
+	a = Action{
+		Name: d.Name, Description: d.Description, Metadata: d.Metadata, Stream: d.Stream,
+		Timeout: time.Duration(d.Timeout * float64(time.Second)),
+	}
 	if a.Handle, code, err = f.handler(ctx, root, stem, side, &d, &a); err != nil {
 		return Action{}, false, err
 	}
@@ -211,7 +217,9 @@ func (f *Folder) action(ctx context.Context, root *os.Root, stem, side string) (
 	return a, code, nil
 }
 
-func (f *Folder) handler(ctx context.Context, root *os.Root, stem, side string, d *declaration, a *Action) (functions.Handler, bool, error) {
+func (f *Folder) handler(ctx context.Context, root *os.Root, stem, side string, d *declaration,
+	a *Action,
+) (functions.Handler, bool, error) {
 	names := []string{stem, stem + ".wasm", stem + ".js", stem + ".py"}
 	at := slices.IndexFunc(names, func(name string) bool { _, err := root.Lstat(name); return err == nil })
 	if at < 0 {
@@ -228,7 +236,10 @@ func (f *Folder) handler(ctx context.Context, root *os.Root, stem, side string, 
 	case language == "" && info.Mode().Perm()&0o111 == 0:
 		return nil, false, failed("PermissionError", "%s: it may not be executed", name)
 	case language == "":
-		return program{path: filepath.Join(f.Path, name), argv: d.Argv, byArgs: d.Input == "args", text: d.Output == "text", stream: d.Stream}.call, false, nil
+		return program{
+			path: filepath.Join(f.Path, name), argv: d.Argv, byArgs: d.Input == "args", text: d.Output == "text",
+			stream: d.Stream,
+		}.call, false, nil
 	case f.Load == nil:
 		return nil, false, failed("ImportError", "%s: code in %s is not run on this device", name, language)
 	}

@@ -55,7 +55,8 @@ type Executor struct {
 
 // NewExecutor returns an Executor.
 func NewExecutor(cfg Config) *Executor {
-	cfg.MaxConcurrent, cfg.Queue, cfg.Timeout = cmp.Or(cfg.MaxConcurrent, DefaultConcurrent), cmp.Or(cfg.Queue, DefaultQueue), cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.MaxConcurrent, cfg.Queue, cfg.Timeout = cmp.Or(cfg.MaxConcurrent, DefaultConcurrent), cmp.Or(cfg.Queue, DefaultQueue),
+		cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -156,7 +157,8 @@ func (e *Executor) notFound(name string) error {
 	if len(names) > most {
 		names, more = names[:most], ", …"
 	}
-	return wire.Errorf(wire.ReasonFunctionNotFound, "there is no function %.200q on node '%s'; there are %s%s", name, e.cfg.Node, strings.Join(names, ", "), more)
+	return wire.Errorf(wire.ReasonFunctionNotFound, "there is no function %.200q on node '%s'; there are %s%s", name, e.cfg.Node,
+		strings.Join(names, ", "), more)
 }
 
 func (e *Executor) overloaded(err error) error {
@@ -267,7 +269,8 @@ func (s *sink) emit(_ context.Context, chunk json.RawMessage) error {
 	if !s.stream {
 		defer s.state.Unlock()
 		if s.bytes > MaxResult || s.chunks > MaxChunks {
-			return wire.Errorf(wire.ReasonTooLarge, "a stream that is collected has at most %d chunks and %d bytes: call it as a stream", MaxChunks, MaxResult)
+			return wire.Errorf(wire.ReasonTooLarge, "a stream that is collected has at most %d chunks and %d bytes: call it as a stream", MaxChunks,
+				MaxResult)
 		}
 		s.list = append(s.list, bytes.Clone(chunk))
 		return nil

@@ -67,7 +67,8 @@ func TestScenario41QueueFull(t *testing.T) {
 		}
 		_, err := e.Do(t.Context(), functions.Request{Function: "f"})
 		w := wire.FromError(err, "n", "f", false)
-		if w.Code != wire.ReasonOverloaded || !w.Retryable || w.RetryAfter <= 0 || w.Message != "Execution queue is full on node 'n'. Please retry later." {
+		if w.Code != wire.ReasonOverloaded || !w.Retryable || w.RetryAfter <= 0 ||
+			w.Message != "Execution queue is full on node 'n'. Please retry later." {
 			t.Errorf("%+v", w)
 		}
 		close(finish)
@@ -133,10 +134,13 @@ func TestAHandlerThatDoesNotListen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		e := node(t, functions.Config{MaxConcurrent: 1}, functions.Function{Name: "deaf", Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
-			<-finish
-			return nil, nil
-		}})
+		e := node(t, functions.Config{MaxConcurrent: 1}, functions.Function{
+			Name: "deaf",
+			Handle: func(context.Context, functions.Call) (json.RawMessage, error) {
+				<-finish
+				return nil, nil
+			},
+		})
 		_, err := e.Do(t.Context(), functions.Request{Function: "deaf", Timeout: time.Second})
 		if active, _ := e.Load(); reason(err) != wire.ReasonTimeout || active != 1 {
 			t.Errorf("e.Load(): reason(err) = %q, want wire.ReasonTimeout; active = %v, want 1", reason(err), active)
@@ -169,7 +173,10 @@ func counting(n int) functions.Function {
 
 func TestScenario44Streams(t *testing.T) {
 	t.Parallel()
-	e := node(t, functions.Config{}, counting(5), functions.Function{Name: "plain", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`7`), nil }})
+	e := node(t, functions.Config{}, counting(5), functions.Function{
+		Name:   "plain",
+		Handle: func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`7`), nil },
+	})
 	var got []string
 	emit := func(_ context.Context, chunk json.RawMessage) error { got = append(got, string(chunk)); return nil }
 	out, err := e.Do(t.Context(), functions.Request{Function: "count", Stream: true, Emit: emit})
@@ -188,7 +195,10 @@ func TestScenario44Streams(t *testing.T) {
 	if out, err := none.Do(t.Context(), functions.Request{Function: "count"}); err != nil || string(out.Value) != "[]" {
 		t.Errorf("%s %v", out.Value, err)
 	}
-	_, err = e.Do(t.Context(), functions.Request{Function: "count", Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") }})
+	_, err = e.Do(t.Context(), functions.Request{
+		Function: "count", Stream: true,
+		Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") },
+	})
 	if reason(err) != wire.ReasonExecution {
 		t.Error("a reader that refuses a chunk ends the stream:", err)
 	}
@@ -201,18 +211,24 @@ func TestScenario44Streams(t *testing.T) {
 func TestWhatHandlersDoWrong(t *testing.T) {
 	t.Parallel()
 	var panicked string
-	cfg := functions.Config{Panicked: func(f string, v any) { panicked = fmt.Sprint(f, v) }, Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "•••") }}
+	cfg := functions.Config{
+		Panicked: func(f string, v any) { panicked = fmt.Sprint(f, v) },
+		Redact:   func(s string) string { return strings.ReplaceAll(s, "hunter2", "•••") },
+	}
 	answer := func(v string, err error) functions.Handler {
 		return func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(v), err }
 	}
 	e := node(
 		t, cfg, functions.Function{Name: "panics", Handle: func(context.Context, functions.Call) (json.RawMessage, error) { panic("hunter2") }},
-		functions.Function{Name: "fails", Handle: answer("", errors.New("no camera; hunter2"))}, functions.Function{Name: "refuses", Handle: answer("", wire.Errorf(wire.ReasonParams, "hunter2"))},
-		functions.Function{Name: "babbles", Handle: answer("{", nil)}, functions.Function{Name: "large", Handle: answer(`"`+strings.Repeat("x", functions.MaxResult)+`"`, nil)},
+		functions.Function{Name: "fails", Handle: answer("", errors.New("no camera; hunter2"))},
+		functions.Function{Name: "refuses", Handle: answer("", wire.Errorf(wire.ReasonParams, "hunter2"))},
+		functions.Function{Name: "babbles", Handle: answer("{", nil)},
+		functions.Function{Name: "large", Handle: answer(`"`+strings.Repeat("x", functions.MaxResult)+`"`, nil)},
 		functions.Function{Name: "nothing", Handle: answer("", nil)},
 	)
 	for name, want := range map[string]string{
-		"panics": wire.ReasonExecution, "fails": wire.ReasonExecution, "refuses": wire.ReasonParams, "babbles": wire.ReasonEncoding, "large": wire.ReasonTooLarge, "nobody": wire.ReasonFunctionNotFound, "nothing": "",
+		"panics": wire.ReasonExecution, "fails": wire.ReasonExecution, "refuses": wire.ReasonParams, "babbles": wire.ReasonEncoding,
+		"large": wire.ReasonTooLarge, "nobody": wire.ReasonFunctionNotFound, "nothing": "",
 	} {
 		out, err := e.Do(t.Context(), functions.Request{Function: name})
 		if reason(err) != want || err != nil && strings.Contains(err.Error(), "hunter2") || want == "" && string(out.Value) != "null" {
@@ -259,14 +275,15 @@ func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		e := node(t, functions.Config{MaxConcurrent: 1, Queue: 1}, functions.Function{Name: "f", Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
-			runs++
-			time.Sleep(time.Second)
-			if len(c.Args.Args) > 1 {
-				return nil, wire.Errorf(wire.ReasonExecution, "it failed")
-			}
-			return json.RawMessage(fmt.Sprint(runs)), nil
-		}}, counting(3))
+		e := node(t, functions.Config{MaxConcurrent: 1, Queue: 1},
+			functions.Function{Name: "f", Handle: func(_ context.Context, c functions.Call) (json.RawMessage, error) {
+				runs++
+				time.Sleep(time.Second)
+				if len(c.Args.Args) > 1 {
+					return nil, wire.Errorf(wire.ReasonExecution, "it failed")
+				}
+				return json.RawMessage(fmt.Sprint(runs)), nil
+			}}, counting(3))
 		call := func(function, caller, args string) (string, error) {
 			a, _ := wire.ParseArguments(json.RawMessage(args))
 			out, err := e.Do(t.Context(), functions.Request{Function: function, Caller: caller, Key: "k", Args: a})
@@ -301,10 +318,13 @@ func TestIdempotency(t *testing.T) {
 		}
 		for range 2 {
 			var got []string
-			out, err := e.Do(t.Context(), functions.Request{Function: "count", Caller: "d", Key: "k", Stream: true, Emit: func(_ context.Context, c json.RawMessage) error {
-				got = append(got, string(c))
-				return nil
-			}})
+			out, err := e.Do(t.Context(), functions.Request{
+				Function: "count", Caller: "d", Key: "k", Stream: true,
+				Emit: func(_ context.Context, c json.RawMessage) error {
+					got = append(got, string(c))
+					return nil
+				},
+			})
 			if err != nil || !out.Streamed || strings.Join(got, "") != "012" {
 				t.Errorf("a stream is repeated: %v %v", got, err)
 			}

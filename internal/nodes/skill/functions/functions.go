@@ -114,8 +114,9 @@ func (r *Registered) Entry(withStats bool) wire.Function {
 	f := r.Function
 	e := wire.Function{
 		Name: f.Name, Tags: slices.Clone(f.Tags), Description: f.Description, Version: f.Version, Priority: f.Priority, ExecutionMode: f.Mode,
-		IsGenerator: f.Stream, Stream: f.Stream, InputSchema: slices.Clone(f.InputSchema), OutputSchema: slices.Clone(f.OutputSchema), Effect: f.Effect,
-		Owner: f.Owner, Alias: f.Alias, MediaType: f.MediaType, MaxConcurrent: f.MaxConcurrent,
+		IsGenerator: f.Stream, Stream: f.Stream, InputSchema: slices.Clone(f.InputSchema), OutputSchema: slices.Clone(f.OutputSchema),
+		Effect: f.Effect,
+		Owner:  f.Owner, Alias: f.Alias, MediaType: f.MediaType, MaxConcurrent: f.MaxConcurrent,
 	}
 	if f.Timeout > 0 {
 		seconds := f.Timeout.Seconds()

@@ -30,7 +30,8 @@ func TestRegisterAndUnregister(t *testing.T) {
 		code capability.Code
 	}{
 		"empty": {f(" "), capability.CodeInvalidInput}, "no handler": {functions.Function{Name: "a"}, capability.CodeInvalidInput},
-		"negative": {functions.Function{Name: "a", Handle: handle, MaxConcurrent: -1}, capability.CodeInvalidInput}, "priority": {functions.Function{Name: "a", Handle: handle, Priority: 11}, capability.CodeInvalidInput},
+		"negative": {functions.Function{Name: "a", Handle: handle, MaxConcurrent: -1}, capability.CodeInvalidInput},
+		"priority": {functions.Function{Name: "a", Handle: handle, Priority: 11}, capability.CodeInvalidInput},
 	} {
 		if got := capability.CodeOf(r.Register(c.of, false)); got != c.code {
 			t.Errorf("%s: %s", name, got)
@@ -81,10 +82,14 @@ func TestAChangeIsForOneRevision(t *testing.T) {
 		t.Errorf("r.Apply: done = %v, want false; err = %v, want nil", done, err)
 	}
 	_, revision = r.Owners()
-	if done, err := r.Apply(functions.Change{Remove: []string{"a"}, Put: []functions.Function{f("b"), {Name: "*", Handle: handle}}}, revision); done || err == nil {
+	if done, err := r.Apply(functions.Change{Remove: []string{"a"}, Put: []functions.Function{f("b"), {Name: "*", Handle: handle}}},
+		revision); done || err == nil {
 		t.Errorf("r.Apply: done = %v, want false; err = %v, want an error", done, err)
 	}
-	done, err := r.Apply(functions.Change{Remove: []string{"a"}, Put: []functions.Function{f("b")}, Own: map[string]string{"b": "skill:s", "nobody": "x"}}, revision)
+	done, err := r.Apply(functions.Change{
+		Remove: []string{"a"}, Put: []functions.Function{f("b")},
+		Own: map[string]string{"b": "skill:s", "nobody": "x"},
+	}, revision)
 	owners, _ := r.Owners()
 	if !done || err != nil || fmt.Sprint(owners) != "map[b:skill:s]" {
 		t.Errorf(`done = %v, want true; err = %v, want nil; fmt.Sprint(owners) = %q, want "map[b:skill:s]"`, done, err, fmt.Sprint(owners))
@@ -102,7 +107,8 @@ func TestStatistics(t *testing.T) {
 	}
 	end(2*time.Second, false)
 	g.Began(time.Unix(60, 0))(4*time.Second, true)
-	if s := g.Entry(true).Stats; s.Total != 2 || s.Successful != 1 || s.Failed != 1 || s.AverageTime != 3 || s.LastExecuted != "1970-01-01T00:01:00.000000+00:00" {
+	if s := g.Entry(true).Stats; s.Total != 2 || s.Successful != 1 || s.Failed != 1 || s.AverageTime != 3 ||
+		s.LastExecuted != "1970-01-01T00:01:00.000000+00:00" {
 		t.Errorf("%+v", s)
 	}
 }

@@ -69,7 +69,8 @@ func (m *memory) once(ctx context.Context, r Request, do func(Request) (Outcome,
 		return m.first(r, e, do)
 	}
 	if e.digest != sha256.Sum256(asked) {
-		return Outcome{}, capability.Errorf(capability.CodeConflict, "call", "the idempotency key was used for another call").With("idempotency_conflict", "use a new key for a new call")
+		return Outcome{}, capability.Errorf(capability.CodeConflict, "call",
+			"the idempotency key was used for another call").With("idempotency_conflict", "use a new key for a new call")
 	}
 	select {
 	case <-e.done:
@@ -138,7 +139,8 @@ func (m *memory) again(ctx context.Context, r Request, e *remembered) (Outcome, 
 		return Outcome{}, err
 	}
 	if !kept {
-		return Outcome{}, capability.Errorf(capability.CodeConflict, "call", "the call was carried out under this key, and its outcome is no longer kept").With("outcome_not_kept", "do not send it again")
+		return Outcome{}, capability.Errorf(capability.CodeConflict, "call",
+			"the call was carried out under this key, and its outcome is no longer kept").With("outcome_not_kept", "do not send it again")
 	}
 	for _, chunk := range chunks {
 		if err := r.Emit(ctx, chunk); err != nil {

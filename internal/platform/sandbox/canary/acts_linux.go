@@ -127,7 +127,10 @@ func (r *round) files() {
 	for _, path := range []string{"/etc/shadow", "/etc/sudoers", "/root/.bash_history", "/dev/mem", "/dev/kmsg"} {
 		r.try("root", "read "+path, opens(path))
 	}
-	for _, path := range []string{"/usr/junctor-canary", "/etc/junctor-canary", "/junctor-canary", "/dev/junctor-canary", "/lib/junctor-canary"} {
+	for _, path := range []string{
+		"/usr/junctor-canary", "/etc/junctor-canary", "/junctor-canary", "/dev/junctor-canary",
+		"/lib/junctor-canary",
+	} {
 		r.try("root", "make "+path, writes(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL))
 		_ = os.Remove(path)
 	}
@@ -209,7 +212,10 @@ func (r *round) attributes() {
 
 func (r *round) proc() {
 	parent := strconv.Itoa(os.Getppid())
-	for _, path := range []string{"/proc/1/root/etc/shadow", "/proc/self/root/etc/shadow", "/proc/" + parent + "/environ", "/proc/" + parent + "/mem", "/proc/" + parent + "/maps", "/proc/1/environ", "/proc/kcore"} {
+	for _, path := range []string{
+		"/proc/1/root/etc/shadow", "/proc/self/root/etc/shadow", "/proc/" + parent + "/environ",
+		"/proc/" + parent + "/mem", "/proc/" + parent + "/maps", "/proc/1/environ", "/proc/kcore",
+	} {
 		r.try("proc", "read "+path, opens(path))
 	}
 	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj"} {

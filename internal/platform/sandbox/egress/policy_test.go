@@ -8,8 +8,11 @@ import (
 func TestHostPatterns(t *testing.T) {
 	t.Parallel()
 	policy := Policy{
-		Allow: []string{"api.example.com", "*.example.org", "Alt.Example.net:8443", "93.184.216.34", "[2606:2800:220:1::1]:443", "xn--bcher-kva.example"},
-		Deny:  []string{"secret.example.org"},
+		Allow: []string{
+			"api.example.com", "*.example.org", "Alt.Example.net:8443", "93.184.216.34", "[2606:2800:220:1::1]:443",
+			"xn--bcher-kva.example",
+		},
+		Deny: []string{"secret.example.org"},
 	}
 	f, err := compile(policy)
 	if err != nil {
@@ -67,7 +70,12 @@ func TestSpellingsThatAreNoHost(t *testing.T) {
 func TestAUnreadablePolicyIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Policy{
-		{Allow: []string{""}}, {Allow: []string{"a.example:0"}}, {Allow: []string{"a.example:http"}}, {Deny: []string{"a..b"}}, {Allow: []string{"*.*.example"}}, {Allow: []string{"a*.example"}},
+		{Allow: []string{""}},
+		{Allow: []string{"a.example:0"}},
+		{Allow: []string{"a.example:http"}},
+		{Deny: []string{"a..b"}},
+		{Allow: []string{"*.*.example"}},
+		{Allow: []string{"a*.example"}},
 	} {
 		if p.Check() == nil {
 			t.Errorf("%+v was accepted", p)
@@ -77,7 +85,10 @@ func TestAUnreadablePolicyIsAnError(t *testing.T) {
 
 func TestAddressesThatLeadInside(t *testing.T) {
 	t.Parallel()
-	f := &filter{addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("100.100.100.200/32")}}
+	f := &filter{addresses: []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("100.100.100.200/32"),
+	}}
 	tests := map[string]bool{
 		"93.184.216.34": true, "2606:2800:220:1::1": true, "1.1.1.1": true, "8.8.8.8": true,
 		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "0.0.0.0": false, "::": false, "0.1.2.3": false,

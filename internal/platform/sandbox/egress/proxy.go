@@ -312,7 +312,10 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 
 // hopByHop are headers between us and one neighbour.
 func hopByHop() []string {
-	return []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+	return []string{
+		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
+	}
 }
 
 // pass forwards one plain request.

@@ -73,7 +73,8 @@ func start(t *testing.T, policy Policy, answer http.HandlerFunc) *rig {
 	t.Cleanup(server.Close)
 	r := &rig{
 		names: &names{table: map[string][][]string{
-			"a.test": {{"93.184.216.34"}}, "b.test": {{"93.184.216.35"}}, "inside.test": {{"127.0.0.1"}}, "mixed.test": {{"93.184.216.34", "10.0.0.1"}},
+			"a.test": {{"93.184.216.34"}}, "b.test": {{"93.184.216.35"}}, "inside.test": {{"127.0.0.1"}},
+			"mixed.test":    {{"93.184.216.34", "10.0.0.1"}},
 			"metadata.test": {{"169.254.169.254"}}, "turning.test": {{"93.184.216.34"}, {"127.0.0.1"}},
 		}},
 		world:     &world{server: server.Listener.Addr().String()},
@@ -106,12 +107,13 @@ func (r *rig) client(t *testing.T) *http.Client {
 
 func TestForwardingByPolicy(t *testing.T) {
 	t.Parallel()
-	r := start(t, Policy{Allow: []string{"a.test", "*.test:80", "10.0.0.9", "turning.test"}, Deny: []string{"b.test"}}, func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Proxy-Authorization") != "" || req.Header.Get("X-Hop") != "" {
-			w.WriteHeader(500)
-		}
-		fmt.Fprintf(w, "%s %s", req.Host, req.URL.Path)
-	})
+	r := start(t, Policy{Allow: []string{"a.test", "*.test:80", "10.0.0.9", "turning.test"}, Deny: []string{"b.test"}},
+		func(w http.ResponseWriter, req *http.Request) {
+			if req.Header.Get("Proxy-Authorization") != "" || req.Header.Get("X-Hop") != "" {
+				w.WriteHeader(500)
+			}
+			fmt.Fprintf(w, "%s %s", req.Host, req.URL.Path)
+		})
 	client := r.client(t)
 	tests := []struct {
 		url    string
@@ -202,7 +204,10 @@ func TestTunnels(t *testing.T) {
 		data, _ := io.ReadAll(req.Body)
 		fmt.Fprintf(w, "got %d", len(data))
 	})
-	for _, target := range []string{"b.test:443", "127.0.0.1:443", "[::1]:443", "a.test:25", "a.test:0", "a.test:x", "user@a.test:443", "inside.test:443"} {
+	for _, target := range []string{
+		"b.test:443", "127.0.0.1:443", "[::1]:443", "a.test:25", "a.test:0", "a.test:x", "user@a.test:443",
+		"inside.test:443",
+	} {
 		if _, _, line := connectTo(t, r, target); !strings.Contains(line, " 403 ") && !strings.Contains(line, " 400 ") {
 			t.Errorf("%s: %s", target, line)
 		}
@@ -254,7 +259,10 @@ func TestTheRateIsHeld(t *testing.T) {
 func TestWhatIsNoProxyRequest(t *testing.T) {
 	t.Parallel()
 	r := start(t, Policy{Allow: []string{"*"}}, func(http.ResponseWriter, *http.Request) {})
-	for _, line := range []string{"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET ftp://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET http://u:p@a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n"} {
+	for _, line := range []string{
+		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET ftp://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+		"GET http://u:p@a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+	} {
 		conn, err := net.Dial("tcp", r.url.Host)
 		if err != nil {
 			t.Fatal(err)

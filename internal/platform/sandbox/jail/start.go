@@ -26,7 +26,10 @@ func (h *helper) start() (pid int, err error) {
 	}
 	var filter []seccomp.Instruction
 	if h.job.Filter {
-		filter, err = seccomp.Program(seccomp.Options{Internet: h.job.Internet, Processes: !h.job.Isolate, Files: !h.job.Isolate && !h.job.Drop, Uncounted: h.job.Limits.Memory > 0})
+		filter, err = seccomp.Program(seccomp.Options{
+			Internet: h.job.Internet, Processes: !h.job.Isolate, Files: !h.job.Isolate && !h.job.Drop,
+			Uncounted: h.job.Limits.Memory > 0,
+		})
 		if err != nil {
 			return 0, at("seccomp", err)
 		}

@@ -108,7 +108,8 @@ type table struct {
 func denied() []string {
 	return []string{
 		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
-		"mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",
+		"mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick",
+		"mount_setattr",
 		"unshare", "setns", "bpf", "perf_event_open", "userfaultfd", "fanotify_init",
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
 		"keyctl", "add_key", "request_key",

@@ -351,7 +351,8 @@ func (s *Sender) tell(ctx context.Context, c *Config, before, now *tasks.Task) {
 			}
 		}
 	}
-	if err := s.exec(ctx, c.Task, `UPDATE a2a_push SET delivered = ? WHERE task = ? AND id = ? AND delivered < ?`, now.Version, c.Task, c.ID, now.Version); err != nil && ctx.Err() == nil {
+	if err := s.exec(ctx, c.Task, `UPDATE a2a_push SET delivered = ? WHERE task = ? AND id = ? AND delivered < ?`, now.Version, c.Task, c.ID,
+		now.Version); err != nil && ctx.Err() == nil {
 		s.opts.Logger.Error("a push cannot be remembered", "task", c.Task, "err", err)
 	}
 }

@@ -99,7 +99,10 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := req.Header
-	r.got = append(r.got, received{h.Get("X-A2A-Event-Id"), string(body), h.Get("X-A2A-Notification-Token"), h.Get("Authorization"), h.Get("Content-Type"), h.Get("A2A-Version")})
+	r.got = append(r.got, received{
+		h.Get("X-A2A-Event-Id"), string(body), h.Get("X-A2A-Notification-Token"), h.Get("Authorization"),
+		h.Get("Content-Type"), h.Get("A2A-Version"),
+	})
 	if r.fail > 0 {
 		r.fail--
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -154,7 +157,8 @@ func TestChangesAreToldInOrderAndTriedAgain(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 	}
-	if strings.Join(events, " ") != "tsk_1-2-0 tsk_1-2-0 tsk_1-2-0 tsk_1-3-0" || !strings.Contains(got[2].body, `"first":true`) || !strings.Contains(got[3].body, `"first":false`) {
+	if strings.Join(events, " ") != "tsk_1-2-0 tsk_1-2-0 tsk_1-2-0 tsk_1-3-0" || !strings.Contains(got[2].body, `"first":true`) ||
+		!strings.Contains(got[3].body, `"first":false`) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -198,14 +202,21 @@ func TestWhoIsNotTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, url := range []string{
-		"http://example.com/", "https://127.0.0.1/", "https://[::1]/", "https://10.1.2.3/", "https://169.254.169.254/latest", "https://[fd00::1]/", "https://[::ffff:127.0.0.1]/",
-		"ftp://example.com/", "https://user:pw@example.com/", "https:///x", "https://example.com/#f", "https://example.com/" + strings.Repeat("x", push.MaxURL), "", "\x00",
+		"http://example.com/", "https://127.0.0.1/", "https://[::1]/", "https://10.1.2.3/", "https://169.254.169.254/latest",
+		"https://[fd00::1]/", "https://[::ffff:127.0.0.1]/",
+		"ftp://example.com/", "https://user:pw@example.com/", "https:///x", "https://example.com/#f",
+		"https://example.com/" + strings.Repeat("x", push.MaxURL), "", "\x00",
 	} {
 		if err := r.Check(&push.Config{URL: url}); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%.40q: %v", url, err)
 		}
 	}
-	for _, c := range []push.Config{{Token: "a\r\nb: c"}, {Scheme: "x\n"}, {Token: strings.Repeat("x", push.MaxSecret+1)}, {ID: strings.Repeat("x", 129)}} {
+	for _, c := range []push.Config{
+		{Token: "a\r\nb: c"},
+		{Scheme: "x\n"},
+		{Token: strings.Repeat("x", push.MaxSecret+1)},
+		{ID: strings.Repeat("x", 129)},
+	} {
 		c.URL = "https://example.com/"
 		if err := r.Check(&c); capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("%+v: %v", c, err)

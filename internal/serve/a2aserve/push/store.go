@@ -17,7 +17,8 @@ func scan(row interface{ Scan(...any) error }) (c Config, err error) {
 
 // List returns the addresses of a task of the owner, by id.
 func (s *Sender) List(ctx context.Context, owner, task string) (list []Config, err error) {
-	rows, err := s.opts.Database.SQL().QueryContext(ctx, `SELECT `+columns+` FROM a2a_push WHERE task = ? AND owner = ? ORDER BY id`, task, owner)
+	rows, err := s.opts.Database.SQL().QueryContext(ctx, `SELECT `+columns+` FROM a2a_push WHERE task = ? AND owner = ? ORDER BY id`, task,
+		owner)
 	return collect(rows, err)
 }
 
@@ -38,7 +39,8 @@ func collect(rows *sql.Rows, err error) (list []Config, _ error) {
 
 // Get returns one address; ok is false if it does not exist.
 func (s *Sender) Get(ctx context.Context, owner, task, id string) (c Config, ok bool, err error) {
-	c, err = scan(s.opts.Database.SQL().QueryRowContext(ctx, `SELECT `+columns+` FROM a2a_push WHERE task = ? AND owner = ? AND id = ?`, task, owner, id))
+	c, err = scan(s.opts.Database.SQL().QueryRowContext(ctx, `SELECT `+columns+` FROM a2a_push WHERE task = ? AND owner = ? AND id = ?`, task,
+		owner, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, false, nil
 	}

@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	beatInterval     = 15 * time.Second // a comment on a quiet stream
-	ProgressMost     = 10               // notices in
-	progressInterval = time.Second      // this time; then only the newest counts
+	beatInterval = 15 * time.Second // a comment on a quiet stream
+	// MaxProgress is the number of notices within progressInterval; after that only the
+	// newest is sent.
+	MaxProgress      = 10
+	progressInterval = time.Second
 	writeTimeout     = 30 * time.Second // after which a client that does not read is disconnected
 )
 
@@ -129,7 +131,7 @@ func (x *Exchange) sendProgress() {
 	if now.Sub(x.since) >= progressInterval {
 		x.since, x.sent = now, 0
 	}
-	if x.sent < ProgressMost && len(x.unread) < ProgressMost {
+	if x.sent < MaxProgress && len(x.unread) < MaxProgress {
 		x.sent++
 		x.waiting = false
 		x.push(progressNotice(x.token, x.latest))
@@ -138,7 +140,7 @@ func (x *Exchange) sendProgress() {
 	if x.pause == nil {
 		x.pause = time.AfterFunc(x.since.Add(progressInterval).Sub(now), x.paused)
 	} else {
-		x.pause.Reset(max(x.since.Add(progressInterval).Sub(now), progressInterval/ProgressMost))
+		x.pause.Reset(max(x.since.Add(progressInterval).Sub(now), progressInterval/MaxProgress))
 	}
 }
 

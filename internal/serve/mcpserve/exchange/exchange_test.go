@@ -39,14 +39,39 @@ func TestAnAnswerIsJSONUntilSomethingIsSaidBefore(t *testing.T) {
 		kind   string
 		has    []string
 	}{
-		"a result":                     {"*/*", false, nothing, Outcome{Result: []byte(`{}`)}, 200, "application/json", []string{`{"jsonrpc":"2.0","id":7,"result":{}}`}},
-		"a result after progress":      {"*/*", false, says, Outcome{Result: []byte(`{}`)}, 200, "text/event-stream", []string{`"progressToken":"p","progress":1,"message":"half"`, `"result":{}`}},
-		"a client that takes no event": {"application/json", false, says, Outcome{Result: []byte(`{}`)}, 200, "application/json", []string{`"result":{}`}},
-		"a fault of a session":         {"*/*", false, nothing, Outcome{Fault: fault}, 200, "application/json", []string{`"message":"no"`}},
-		"a token too narrow for it":    {"*/*", false, nothing, Outcome{Fault: fault, Narrow: capability.EffectWrite}, 403, "application/json", []string{`"message":"no"`}},
-		"a fault":                      {"*/*", true, nothing, Outcome{Fault: fault}, 403, "application/json", []string{`"message":"no"`}},
-		"a fault after progress":       {"*/*", true, says, Outcome{Fault: fault}, 200, "text/event-stream", []string{`"message":"half"`, `"message":"no"`}},
-		"a call that was withdrawn":    {"*/*", false, nothing, Outcome{Silent: true}, 200, "text/event-stream", nil},
+		"a result": {
+			"*/*", false, nothing,
+			Outcome{Result: []byte(`{}`)},
+			200, "application/json",
+			[]string{`{"jsonrpc":"2.0","id":7,"result":{}}`},
+		},
+		"a result after progress": {
+			"*/*", false, says,
+			Outcome{Result: []byte(`{}`)},
+			200, "text/event-stream",
+			[]string{`"progressToken":"p","progress":1,"message":"half"`, `"result":{}`},
+		},
+		"a client that takes no event": {
+			"application/json", false, says,
+			Outcome{Result: []byte(`{}`)},
+			200, "application/json",
+			[]string{`"result":{}`},
+		},
+		"a fault of a session": {"*/*", false, nothing, Outcome{Fault: fault}, 200, "application/json", []string{`"message":"no"`}},
+		"a token too narrow for it": {
+			"*/*", false, nothing,
+			Outcome{Fault: fault, Narrow: capability.EffectWrite},
+			403, "application/json",
+			[]string{`"message":"no"`},
+		},
+		"a fault": {"*/*", true, nothing, Outcome{Fault: fault}, 403, "application/json", []string{`"message":"no"`}},
+		"a fault after progress": {
+			"*/*", true, says,
+			Outcome{Fault: fault},
+			200, "text/event-stream",
+			[]string{`"message":"half"`, `"message":"no"`},
+		},
+		"a call that was withdrawn": {"*/*", false, nothing, Outcome{Silent: true}, 200, "text/event-stream", nil},
 	} {
 		w := made(tt.accept, mcpwire.Era{Modern: tt.modern}, tt.during, tt.out)
 		if w.Code != tt.status || w.Header().Get("Content-Type") != tt.kind {
@@ -74,7 +99,8 @@ func TestProgressIsRareAndItsLastIsTold(t *testing.T) {
 				x.SendChunk(capability.Chunk{Progress: float64(i)})
 			}
 		}, Outcome{Result: []byte(`{}`)})
-		if n := strings.Count(w.Body.String(), "notifications/progress"); n > ProgressMost+1 || !strings.Contains(w.Body.String(), `"progress":999}`) {
+		if n := strings.Count(w.Body.String(), "notifications/progress"); n > MaxProgress+1 ||
+			!strings.Contains(w.Body.String(), `"progress":999}`) {
 			t.Errorf("%d notices: %s", n, w.Body)
 		}
 	})

@@ -182,10 +182,14 @@ func TestAPromptSaysAllAndIsBounded(t *testing.T) {
 	s := decide.Situation{
 		Event: "blocked", AgentType: "claude", Label: "api", Task: "build >>> it", Workdir: "/w", Brief: "same names",
 		Siblings: []decide.Sibling{{Label: "ui", Status: "active", Result: "uses tabs"}}, Shared: []string{"ports are 80"},
-		Past: []decide.Past{{Event: "blocked", Decision: "respond", Response: "Yes", Reason: "it is asked for"}}, Text: "Edit a.go?", Choices: []string{"Yes", "No"},
+		Past: []decide.Past{{Event: "blocked", Decision: "respond", Response: "Yes", Reason: "it is asked for"}}, Text: "Edit a.go?",
+		Choices: []string{"Yes", "No"},
 	}
 	p := decide.Prompt(s)
-	for _, want := range []string{"claude, label api", "none (scratch)", "build ››› it", "same names", "ui (active): uses tabs", "ports are 80", "it is asked for", "Edit a.go?", "- No\n", `"keyDecision"`} {
+	for _, want := range []string{
+		"claude, label api", "none (scratch)", "build ››› it", "same names", "ui (active): uses tabs",
+		"ports are 80", "it is asked for", "Edit a.go?", "- No\n", `"keyDecision"`,
+	} {
 		if !strings.Contains(p, want) {
 			t.Errorf("%q is not in\n%s", want, p)
 		}

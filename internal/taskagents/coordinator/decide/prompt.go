@@ -50,6 +50,7 @@ const (
 	maxPeers  = 8
 )
 
+//nolint:lll // each rule of the prompt is one line
 const rules = `
 Options:
 - respond: the agent needs something that follows from the task, or stopped before the task was done. "response" is typed to it; for a dialog it is the beginning of one choice's label, or "useKeys" is true and "keys" are pressed.

@@ -41,7 +41,10 @@ func Over(t row.Thread, sessions []row.Session, nodes []row.Node) Swarm {
 		if row.Meta(one.Metadata, row.ReplacedBy) != "" {
 			continue
 		}
-		s.Tasks = append(s.Tasks, Done{one.SessionID, one.Label, one.Framework, one.OriginalTask, one.Status, one.CompletionSummary, one.Workdir, t.RoomID})
+		s.Tasks = append(s.Tasks, Done{
+			one.SessionID, one.Label, one.Framework, one.OriginalTask, one.Status, one.CompletionSummary, one.Workdir,
+			t.RoomID,
+		})
 		s.Total++
 		switch one.Status {
 		case row.SessionCompleted:

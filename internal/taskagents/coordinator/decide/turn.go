@@ -46,6 +46,7 @@ func AsksUser(response string) bool {
 }
 
 var (
+	//nolint:lll // one expression
 	path    = regexp.MustCompile("(?:^|[\\s\"'`(=:\\[<>])(~/?[^\\s\"'`),;:\\]<>]*|/[^\\s\"'`),;:\\]<>]*|\\$HOME[^\\s\"'`),;:\\]<>]*|(?:[^\\s\"'`(=:\\[<>]+/)?\\.\\.(?:/[^\\s\"'`),;:\\]<>]*)?)")
 	refusal = regexp.MustCompile(`(?i)^\W*(\d+[.)]\s*)?(no\b|n$|deny|den(ied|ies)|reject|refuse|cancel|don.?t|do not|never|abort|exit|esc(ape)?$|stop\b|stay inside)`)
 )
@@ -65,7 +66,8 @@ func Outside(text string, roots []string) string {
 		switch {
 		case strings.HasPrefix(m[0], "://"): // an address
 			continue
-		case found == "" || found == "/dev/null" || found == "/dev/stdout" || found == "/dev/stderr" || strings.Trim(found, ".") == "" && len(found) > 2:
+		case found == "" || found == "/dev/null" || found == "/dev/stdout" || found == "/dev/stderr" || strings.Trim(found, ".") == "" &&
+			len(found) > 2:
 			continue
 		case found[0] == '~' || found[0] == '$':
 			return found

@@ -144,7 +144,8 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 		return r.settle(Revise, "proof", "The proof of the work does not count.", err.Error())
 	}
 	if missing := absent(s.Workdir, proof.Files); missing != "" {
-		return r.settle(Revise, "proof", "A file that was claimed is not there.", fmt.Sprintf("You said that %q is among the files, and it is not in the working directory. Make what is missing, or correct what you said.", missing))
+		return r.settle(Revise, "proof", "A file that was claimed is not there.",
+			fmt.Sprintf("You said that %q is among the files, and it is not in the working directory. Make what is missing, or correct what you said.", missing))
 	}
 	checks := s.Checks
 	if checks == nil && (s.Repo != "" || s.Kind == row.Coding || s.Kind == row.Mixed) {
@@ -160,7 +161,8 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 			if c.Error != "" {
 				what = "could not be run (" + c.Error + ")"
 			}
-			return r.settle(Revise, "checks", "A check fails.", fmt.Sprintf("`%s` %s:\n%s\nCorrect this, and say again that the work is done.", strings.Join(c.Argv, " "), what, text.LastRunes(c.Output, 2000)))
+			return r.settle(Revise, "checks", "A check fails.", fmt.Sprintf("`%s` %s:\n%s\nCorrect this, and say again that the work is done.",
+				strings.Join(c.Argv, " "), what, text.LastRunes(c.Output, 2000)))
 		}
 	}
 	passed := slices.ContainsFunc(r.Checks, Check.Passed)
@@ -180,8 +182,10 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 	}
 	said := ReadVerdict(answer)
 	r.Checklist = said.Checklist
-	if said.Verdict == Pass && s.Repo != "" && s.Kind == row.Coding && !passed && r.Look.Status == "" && r.Look.Stat == "" && !proven && !strings.Contains(s.Text, "://") {
-		return r.settle(Revise, "model", "Nothing supports that the work was done.", "There is no change in the working directory, no check that was run, and no address of a result. Show what was done, or do it.")
+	if said.Verdict == Pass && s.Repo != "" && s.Kind == row.Coding && !passed && r.Look.Status == "" && r.Look.Stat == "" && !proven &&
+		!strings.Contains(s.Text, "://") {
+		return r.settle(Revise, "model", "Nothing supports that the work was done.",
+			"There is no change in the working directory, no check that was run, and no address of a result. Show what was done, or do it.")
 	}
 	return r.settle(said.Verdict, "model", said.Summary, said.FollowUp)
 }
@@ -271,7 +275,8 @@ func prompt(s Subject, r Report) string {
 	if repo == "" {
 		repo = "none"
 	}
-	return "You validate the work of an agent. You see its task, what it says, and evidence that was collected without it.\n\nTask:\n" + quoted(s.Task, 8000) +
+	return "You validate the work of an agent. You see its task, what it says, and evidence that was collected without it.\n\nTask:\n" +
+		quoted(s.Task, 8000) +
 		"\nCriteria:\n" + quoted("- "+strings.Join(s.Criteria.Criteria, "\n- "), 4000) + "\nKind: " + string(s.Kind) + "\nRepository: " + repo +
 		"\n\nWhat the agent said last:\n" + quoted(text.LastRunes(s.Text, 2400), 2400) + "\nEvidence:\n" + quoted(string(seen), 24_000) + `
 Rules:

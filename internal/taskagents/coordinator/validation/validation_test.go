@@ -53,10 +53,27 @@ func TestCriteriaComeFromWhoeverSaysSo(t *testing.T) {
 		kind     row.ThreadKind
 		want     validation.Criteria
 	}{
-		"provided": {says(`["a","b","c"]`), []string{" - it works", "* It  works", "", "2) it is fast"}, row.Coding, validation.Criteria{[]string{"it works", "it is fast"}, "provided"}},
-		"model":    {says("here:\n[\"1. a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]"), nil, row.Coding, validation.Criteria{[]string{"a", "b", "c", "d", "e", "f", "g"}, "model"}},
-		"too few":  {says(`["a","A","b"]`), nil, row.Research, validation.Criteria{[]string{"The full request was addressed.", "This part is done: p", "There is evidence of the result.", "Nothing that would hinder it is left open."}, "baseline"}},
-		"none":     {nil, nil, row.Coding, validation.Criteria{[]string{"The full request was addressed.", "This part is done: p", "The project's checks were run and pass.", "There is evidence of the result.", "Nothing that would hinder it is left open."}, "baseline"}},
+		"provided": {
+			says(`["a","b","c"]`),
+			[]string{" - it works", "* It  works", "", "2) it is fast"},
+			row.Coding,
+			validation.Criteria{[]string{"it works", "it is fast"}, "provided"},
+		},
+		"model": {
+			says("here:\n[\"1. a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]"), nil, row.Coding,
+			validation.Criteria{[]string{"a", "b", "c", "d", "e", "f", "g"}, "model"},
+		},
+		"too few": {says(`["a","A","b"]`), nil, row.Research, validation.Criteria{[]string{
+			"The full request was addressed.",
+			"This part is done: p", "There is evidence of the result.", "Nothing that would hinder it is left open.",
+		}, "baseline"}},
+		"none": {nil, nil, row.Coding, validation.Criteria{
+			[]string{
+				"The full request was addressed.", "This part is done: p",
+				"The project's checks were run and pass.", "There is evidence of the result.", "Nothing that would hinder it is left open.",
+			},
+			"baseline",
+		}},
 	} {
 		if diff := cmp.Diff(c.want, validation.SettleCriteria(t.Context(), c.model, "task", c.kind, c.provided, []string{"p"})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -99,7 +116,8 @@ func TestACustomResultIsAPassOnlyWhenItSaysSo(t *testing.T) {
 			t.Errorf("%s: %s", raw, diff)
 		}
 	}
-	if got := validation.ReadCustom(json.RawMessage(`{"verdict":"pass"}`), errors.New("it broke.")); got.Pass || !strings.Contains(got.Prompt, "it broke.") {
+	if got := validation.ReadCustom(json.RawMessage(`{"verdict":"pass"}`), errors.New("it broke.")); got.Pass ||
+		!strings.Contains(got.Prompt, "it broke.") {
 		t.Errorf(`got.Pass = %v, want false; got.Prompt = %q, want it to contain "it broke."`, got.Pass, got.Prompt)
 	}
 }
@@ -159,27 +177,108 @@ func TestWhoDecidesAndWhat(t *testing.T) {
 		by       string
 		followUp string
 	}{
-		"the task's checks pass":            {validation.Config{Model: never, Runner: runner{"make check": 0}}, validation.Subject{Checks: checks}, validation.Pass, "checks", ""},
-		"a check fails":                     {validation.Config{Model: never, Runner: runner{"make check": 2}}, validation.Subject{Checks: checks}, validation.Revise, "checks", "`make check` exits with 2"},
-		"a check of the task cannot be run": {validation.Config{Model: never, Runner: runner{}}, validation.Subject{Checks: checks}, validation.Revise, "checks", "no such program"},
-		"customary checks support a model":  {validation.Config{Model: says(`{"verdict":"escalate"}`), Runner: runner{"go test ./...": 0}}, validation.Subject{Kind: row.Coding}, validation.Escalate, "model", ""},
-		"customary checks decide alone":     {validation.Config{Runner: runner{"go test ./...": 0}}, validation.Subject{Kind: row.Coding}, validation.Pass, "checks", ""},
-		"nobody is there":                   {validation.Config{}, validation.Subject{Kind: row.Coding}, validation.Pass, "nobody", ""},
-		"a model passes an answer":          {validation.Config{Model: says(`{"verdict":"pass"}`)}, validation.Subject{Kind: row.Research, Text: "Paris"}, validation.Pass, "model", ""},
-		"a model passes nothing":            {validation.Config{Model: says(`{"verdict":"pass"}`)}, validation.Subject{Kind: row.Coding, Repo: "r", Text: "done"}, validation.Revise, "model", "no change"},
-		"a model sends back":                {validation.Config{Model: says(`{"verdict":"revise","followUpPrompt":"run it"}`)}, validation.Subject{Rounds: 2}, validation.Revise, "model", "run it"},
-		"a model sends back too often":      {validation.Config{Model: says(`{"verdict":"revise","followUpPrompt":"run it"}`)}, validation.Subject{Rounds: 3}, validation.Escalate, "model", ""},
-		"a model cannot be asked":           {validation.Config{Model: model(func(bool, string) (string, error) { return "", errors.New("down") })}, validation.Subject{}, validation.Escalate, "model", ""},
-		"a custom validator passes":         {validation.Config{Model: never, Services: pass}, validation.Subject{Custom: custom}, validation.Pass, "custom", ""},
-		"a custom validator fails":          {validation.Config{Model: never, Services: fail}, validation.Subject{Custom: custom}, validation.Revise, "custom", "again"},
-		"there is no such service":          {validation.Config{Model: never}, validation.Subject{Custom: custom}, validation.Revise, "custom", "there is no service"},
-		"there are no custom retries":       {validation.Config{Services: fail, Retries: func() int { return 0 }}, validation.Subject{Custom: &validation.Custom{}}, validation.Escalate, "custom", ""},
-		"custom retries are used up":        {validation.Config{Services: fail}, validation.Subject{Custom: &validation.Custom{MaxRetries: &two}, Rounds: 2}, validation.Escalate, "custom", ""},
-		"custom failures escalate":          {validation.Config{Services: fail}, validation.Subject{Custom: &validation.Custom{OnFail: validation.Escalate}}, validation.Escalate, "custom", ""},
-		"a claimed file is missing":         {validation.Config{Model: never}, validation.Subject{Text: fmt.Sprintf(proof, "missing.go")}, validation.Revise, "proof", "missing.go"},
-		"a claimed file is outside":         {validation.Config{Model: never}, validation.Subject{Text: fmt.Sprintf(proof, "../x")}, validation.Revise, "proof", "../x"},
-		"a claimed file is there":           {validation.Config{Model: says(`{"verdict":"pass"}`)}, validation.Subject{Text: fmt.Sprintf(proof, "go.mod")}, validation.Pass, "model", ""},
-		"a proof that is none":              {validation.Config{Model: never}, validation.Subject{Text: "APP_CREATE_DONE {}"}, validation.Revise, "proof", "proof"},
+		"the task's checks pass": {
+			validation.Config{Model: never, Runner: runner{"make check": 0}},
+			validation.Subject{Checks: checks},
+			validation.Pass, "checks", "",
+		},
+		"a check fails": {
+			validation.Config{Model: never, Runner: runner{"make check": 2}},
+			validation.Subject{Checks: checks},
+			validation.Revise, "checks", "`make check` exits with 2",
+		},
+		"a check of the task cannot be run": {
+			validation.Config{Model: never, Runner: runner{}},
+			validation.Subject{Checks: checks},
+			validation.Revise, "checks", "no such program",
+		},
+		"customary checks support a model": {
+			validation.Config{Model: says(`{"verdict":"escalate"}`), Runner: runner{"go test ./...": 0}},
+			validation.Subject{Kind: row.Coding},
+			validation.Escalate, "model", "",
+		},
+		"customary checks decide alone": {
+			validation.Config{Runner: runner{"go test ./...": 0}},
+			validation.Subject{Kind: row.Coding},
+			validation.Pass, "checks", "",
+		},
+		"nobody is there": {validation.Config{}, validation.Subject{Kind: row.Coding}, validation.Pass, "nobody", ""},
+		"a model passes an answer": {
+			validation.Config{Model: says(`{"verdict":"pass"}`)},
+			validation.Subject{Kind: row.Research, Text: "Paris"},
+			validation.Pass, "model", "",
+		},
+		"a model passes nothing": {
+			validation.Config{Model: says(`{"verdict":"pass"}`)},
+			validation.Subject{Kind: row.Coding, Repo: "r", Text: "done"},
+			validation.Revise, "model", "no change",
+		},
+		"a model sends back": {
+			validation.Config{Model: says(`{"verdict":"revise","followUpPrompt":"run it"}`)},
+			validation.Subject{Rounds: 2},
+			validation.Revise, "model", "run it",
+		},
+		"a model sends back too often": {
+			validation.Config{Model: says(`{"verdict":"revise","followUpPrompt":"run it"}`)},
+			validation.Subject{Rounds: 3},
+			validation.Escalate, "model", "",
+		},
+		"a model cannot be asked": {validation.Config{Model: model(func(bool, string) (string, error) {
+			return "",
+				errors.New("down")
+		})}, validation.Subject{}, validation.Escalate, "model", ""},
+		"a custom validator passes": {
+			validation.Config{Model: never, Services: pass},
+			validation.Subject{Custom: custom},
+			validation.Pass, "custom", "",
+		},
+		"a custom validator fails": {
+			validation.Config{Model: never, Services: fail},
+			validation.Subject{Custom: custom},
+			validation.Revise, "custom", "again",
+		},
+		"there is no such service": {
+			validation.Config{Model: never},
+			validation.Subject{Custom: custom},
+			validation.Revise, "custom",
+			"there is no service",
+		},
+		"there are no custom retries": {
+			validation.Config{Services: fail, Retries: func() int { return 0 }},
+			validation.Subject{Custom: &validation.Custom{}},
+			validation.Escalate, "custom", "",
+		},
+		"custom retries are used up": {
+			validation.Config{Services: fail},
+			validation.Subject{Custom: &validation.Custom{MaxRetries: &two}, Rounds: 2},
+			validation.Escalate, "custom", "",
+		},
+		"custom failures escalate": {
+			validation.Config{Services: fail},
+			validation.Subject{Custom: &validation.Custom{OnFail: validation.Escalate}},
+			validation.Escalate, "custom", "",
+		},
+		"a claimed file is missing": {
+			validation.Config{Model: never},
+			validation.Subject{Text: fmt.Sprintf(proof, "missing.go")},
+			validation.Revise, "proof", "missing.go",
+		},
+		"a claimed file is outside": {
+			validation.Config{Model: never},
+			validation.Subject{Text: fmt.Sprintf(proof, "../x")},
+			validation.Revise, "proof", "../x",
+		},
+		"a claimed file is there": {
+			validation.Config{Model: says(`{"verdict":"pass"}`)},
+			validation.Subject{Text: fmt.Sprintf(proof, "go.mod")},
+			validation.Pass, "model", "",
+		},
+		"a proof that is none": {
+			validation.Config{Model: never},
+			validation.Subject{Text: "APP_CREATE_DONE {}"},
+			validation.Revise,
+			"proof", "proof",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -72,7 +72,8 @@ func verdict(raw []byte) (v Verdict, ok bool) {
 	if jsonx.Unmarshal(raw, &said) != nil {
 		return v, false
 	}
-	v.Summary, v.FollowUp = text.CutRunes(strings.TrimSpace(said.Summary), maxSummary), text.CutRunes(strings.TrimSpace(said.FollowUp), maxFollowUp)
+	v.Summary, v.FollowUp = text.CutRunes(strings.TrimSpace(said.Summary), maxSummary),
+		text.CutRunes(strings.TrimSpace(said.FollowUp), maxFollowUp)
 	for _, item := range said.Checklist[:min(len(said.Checklist), maxListed)] {
 		s, isText := jsonx.Text(item)
 		if !isText {
@@ -112,7 +113,8 @@ func ReadCustom(raw json.RawMessage, err error) CustomResult {
 	}
 	switch {
 	case err != nil:
-		return CustomResult{Prompt: text.CutRunes("The work could not be verified: "+err.Error()+" Check that it is complete, and say again that it is done.", maxFollowUp)}
+		return CustomResult{Prompt: text.CutRunes("The work could not be verified: "+err.Error()+
+			" Check that it is complete, and say again that it is done.", maxFollowUp)}
 	case len(raw) > maxVerdict || jsonx.Unmarshal(raw, &said) != nil || said.Verdict != "pass" && said.Verdict != "fail":
 		return CustomResult{Prompt: "The work could not be verified: the verifier's answer has no verdict. Check that it is complete, and say again that it is done."}
 	case said.Verdict == "pass":

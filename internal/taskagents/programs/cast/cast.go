@@ -97,7 +97,8 @@ func Read(r io.Reader) (*Recording, error) {
 	case err != nil:
 		return nil, capability.Wrap(capability.CodeFailed, "cast.read", "the recording cannot be read", err)
 	case rec == nil:
-		return nil, capability.Errorf(capability.CodeInvalidInput, "cast.read", "the recording is empty").With("", "its first line is a header: {\"version\":1,\"cols\":120,\"rows\":40}")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "cast.read", "the recording is empty").With("",
+			"its first line is a header: {\"version\":1,\"cols\":120,\"rows\":40}")
 	}
 	return rec, nil
 }

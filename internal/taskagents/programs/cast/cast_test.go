@@ -10,11 +10,13 @@ const head = `{"version":1,"cols":80,"rows":24,"cli":"Codex 0.1","extra":true}` 
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	rec, err := Read(strings.NewReader(head + `[0,"m","starting"]` + "\n\n" + `[1.5, "o", "a\u001b[1mé"]` + "\n" + `[2,"r","100x30"]` + "\n" + `[2e0,"i","\r"]`))
+	rec, err := Read(strings.NewReader(head + `[0,"m","starting"]` + "\n\n" + `[1.5, "o", "a\u001b[1mé"]` + "\n" + `[2,"r","100x30"]` +
+		"\n" + `[2e0,"i","\r"]`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec.Cols != 80 || rec.CLI != "Codex 0.1" || len(rec.Events) != 4 || rec.Events[1] != (Event{1500 * time.Millisecond, Output, "a\x1b[1mé"}) {
+	if rec.Cols != 80 || rec.CLI != "Codex 0.1" || len(rec.Events) != 4 ||
+		rec.Events[1] != (Event{1500 * time.Millisecond, Output, "a\x1b[1mé"}) {
 		t.Errorf("%+v", rec)
 	}
 	rec, err = Read(strings.NewReader(`{"version":2,"width":100,"height":30,"title":"t"}`))

@@ -108,7 +108,10 @@ type Fact struct {
 // New returns a detector for a program that is about to start. version is the
 // program's, "" where it is not known.
 func New(file *File, version string, screen Screen) *Detector {
-	d := &Detector{file: file, version: version, screen: screen, status: Status{State: Pending}, sequences: map[int]sequence{}, reads: map[int]bool{}}
+	d := &Detector{
+		file: file, version: version, screen: screen, status: Status{State: Pending}, sequences: map[int]sequence{},
+		reads: map[int]bool{},
+	}
 	for _, r := range file.Rules {
 		if n, ok := r.Region.OSC(); ok {
 			d.reads[n] = true

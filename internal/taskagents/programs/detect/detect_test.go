@@ -181,8 +181,10 @@ func TestAShortFlickerIsNotTold(t *testing.T) {
 func TestTextThatEnterDidNotSubmit(t *testing.T) {
 	t.Parallel()
 	s := ready(t).typed("\x1b[200~one\ntwo\x1b[201~\r")
-	s.show(strings.Replace(claude("Welcome"), "❯ ", "❯ [Pasted text #1 +1 lines]", 1)).after(settleTimeout).expect(t, "starting", "ready", "ready:unsubmitted")
-	s.typed("\r").print(busy).show(claude("❯ one\n  two\n✽ Baking…")).after(settleTimeout).expect(t, "starting", "ready", "ready:unsubmitted", "busy")
+	s.show(strings.Replace(claude("Welcome"), "❯ ", "❯ [Pasted text #1 +1 lines]", 1)).after(settleTimeout).expect(t, "starting", "ready",
+		"ready:unsubmitted")
+	s.typed("\r").print(busy).show(claude("❯ one\n  two\n✽ Baking…")).after(settleTimeout).expect(t, "starting", "ready",
+		"ready:unsubmitted", "busy")
 }
 
 func TestEscEndsATurnWithoutAHook(t *testing.T) {
@@ -220,7 +222,8 @@ func TestHooks(t *testing.T) {
 		// The title was busy all the time; nothing newer contradicts the hook.
 		s.expect(t, "starting", "ready", "busy", "done")
 		s.print(idle).show(claude("❯ do it\n✻ Baked for 3s")).after(3 * time.Second)
-		s.print(busy).show(claude("❯ do it\n✻ Baked for 3s\n✽ Waking…")).after(settleTimeout).expect(t, "starting", "ready", "busy", "done", "busy")
+		s.print(busy).show(claude("❯ do it\n✻ Baked for 3s\n✽ Waking…")).after(settleTimeout).expect(t, "starting", "ready", "busy",
+			"done", "busy")
 	})
 	t.Run("yield to an end that no hook told", func(t *testing.T) {
 		t.Parallel()
@@ -314,12 +317,17 @@ func TestMovesAreLegal(t *testing.T) {
 	t.Parallel()
 	screens := []string{
 		claude("Welcome"), claude("❯ do it\n✽ Baking… (1s)"), claude("❯ do it\n✻ Baked for 3s"), ask, "", "Press Enter to continue…",
-		claude("❯ do it\n  ⎿  Credit balance too low\n✻ Baked for 0s"), claude("❯ do it\n✻ API error · Retrying in 1s · attempt 1/10"),
+		claude("❯ do it\n  ⎿  Credit balance too low\n✻ Baked for 0s"),
+		claude("❯ do it\n✻ API error · Retrying in 1s · attempt 1/10"),
 		claude("❯ do it\n● Bash(x)\n  ⎿  Running…"), strings.Replace(claude("x"), "? for shortcuts", "Not logged in · Run /login", 1),
 		"Unable to connect to Anthropic services", "› Ask Codex to do anything\n\n  fake · ? for shortcuts", "Hm?\n● 1. a\n  2. b",
 		"• Working (1s • esc to interrupt)\n\n› x\n\n  ? for shortcuts", "> build · model\n\nanswer", "■ unexpected status 401",
 	}
-	sequences := []string{busy, idle, "\x1b]0;\a", "\x1b]7501;state=idle:app=codex\a", "\x1b]7501;state=working\a", "\x1b]7501;state=blocked:kind=permission\a", "\x1b]7501;state=done\a", "\x1b]7501;state=error\a", "\x1b]133;C\a", "\x1b]133;A\a", "\x1b]0;◇  Ready\a", "\x1b]777;notify;permission\a", "\x1b[?2004h", "\x1b[?2004l", "\x1b[?2026h", "\x1b[?2026l"}
+	sequences := []string{
+		busy, idle, "\x1b]0;\a", "\x1b]7501;state=idle:app=codex\a", "\x1b]7501;state=working\a",
+		"\x1b]7501;state=blocked:kind=permission\a", "\x1b]7501;state=done\a", "\x1b]7501;state=error\a", "\x1b]133;C\a", "\x1b]133;A\a",
+		"\x1b]0;◇  Ready\a", "\x1b]777;notify;permission\a", "\x1b[?2004h", "\x1b[?2004l", "\x1b[?2026h", "\x1b[?2026l",
+	}
 	keys := []string{"\r", "do it", "\x1b", "\x03", "\x1b[200~do it\x1b[201~\r", "2"}
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))

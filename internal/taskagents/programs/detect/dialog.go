@@ -204,11 +204,13 @@ func footer(rows []string) (below int, keys bool) {
 
 func tellsKeys(line string) bool {
 	var key, act bool
-	for _, word := range strings.FieldsFunc(strings.ToLower(line), func(c rune) bool { return !unicode.IsLetter(c) && c != '↑' && c != '↓' }) {
+	for _, word := range strings.FieldsFunc(strings.ToLower(line),
+		func(c rune) bool { return !unicode.IsLetter(c) && c != '↑' && c != '↓' }) {
 		switch word {
 		case "enter", "return", "esc", "escape", "tab", "space", "↑", "↓", "↑↓", "arrow", "arrows":
 			key = true
-		case "confirm", "select", "cancel", "continue", "navigate", "submit", "choose", "skip", "back", "amend", "approve", "toggle", "exit", "dismiss", "move":
+		case "confirm", "select", "cancel", "continue", "navigate", "submit", "choose", "skip", "back", "amend", "approve", "toggle", "exit",
+			"dismiss", "move":
 			act = true
 		}
 	}

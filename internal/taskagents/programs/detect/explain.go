@@ -71,7 +71,10 @@ func (d *Detector) Explain(now time.Time) Explanation {
 	}
 	for _, v := range d.verdicts {
 		r := v.Rule
-		e := Explained{Rule: r.ID, Class: 4, Region: r.Region.String(), State: r.State, Priority: r.Priority, Matched: v.Matched, Text: v.Text, Why: v.Why}
+		e := Explained{
+			Rule: r.ID, Class: 4, Region: r.Region.String(), State: r.State, Priority: r.Priority, Matched: v.Matched, Text: v.Text,
+			Why: v.Why,
+		}
 		if r.Detail != "" {
 			e.State += ":" + r.Detail
 		}

@@ -13,7 +13,8 @@ func codex(above string) string {
 }
 
 func gemini(above string) string {
-	return above + "\n" + strings.Repeat("▄", 60) + "\n >   Type your message or @path/to/file\n" + strings.Repeat("▀", 60) + "\n workspace   /model"
+	return above + "\n" + strings.Repeat("▄", 60) + "\n >   Type your message or @path/to/file\n" + strings.Repeat("▀", 60) +
+		"\n workspace   /model"
 }
 
 func pi(above string) string {
@@ -61,26 +62,37 @@ func TestPrograms(t *testing.T) {
 			codex("hello"),
 		}, "starting ready blocked:config ready"},
 		{"Gemini works and asks", programs.Gemini, []string{
-			title("◇  Ready (work)") + gemini("hello"), "<do it", "<\r", title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 2s)"),
+			title("◇  Ready (work)") + gemini("hello"), "<do it", "<\r",
+			title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 2s)"),
 			title("✋  Action Required (work)") + "╭────────────────────────────╮\n│ Allow execution of: 'ls'?   │\n│                            │\n│ ● 1. Allow once            │\n│   2. Allow for this session│\n│   3. No, suggest changes (esc)│\n╰────────────────────────────╯",
-			"<\r", title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 4s)"), title("◇  Ready (work)") + gemini(" > do it\n\n✦ It is done."),
+			"<\r", title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 4s)"),
+			title("◇  Ready (work)") + gemini(" > do it\n\n✦ It is done."),
 		}, "starting ready busy blocked:permission busy done"},
 		{"Gemini with a task on the command line", programs.Gemini, []string{
-			title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 2s)"), title("◇  Ready (work)") + gemini(" > do it\n\n✦ It is done."),
+			title("✦  Working… (work)") + gemini(" > do it\n\n ⠏ Thinking (esc to cancel, 2s)"),
+			title("◇  Ready (work)") + gemini(" > do it\n\n✦ It is done."),
 		}, "starting busy done"},
 		{"Pi has no model", programs.Pi, []string{pi("pi v1\n\n Warning: No models available. Use /login to log in")}, "starting auth_required"},
 		{"Pi works twice", programs.Pi, []string{
 			pi("hello"), "<do it\r", pi(" do it\n\n ⠼ Working..."), pi(" do it\n\n It is done."),
 			"<once more\r", pi(" once more\n\n ⠼ Working..."), pi(" once more\n\n Done again."),
 		}, "starting ready busy done busy done"},
-		{"OpenCode fails", programs.OpenCode, []string{"> build · model\n", "> build · model\n\nError: Unauthorized: bad api key\n"}, "starting busy failed:auth"},
-		{"OpenCode uses a tool last", programs.OpenCode, []string{"> build · model\n", "> build · model\n\n← Write a\nWrote file successfully.\n"}, "starting busy"},
+		{
+			"OpenCode fails", programs.OpenCode,
+			[]string{"> build · model\n", "> build · model\n\nError: Unauthorized: bad api key\n"},
+			"starting busy failed:auth",
+		},
+		{"OpenCode uses a tool last", programs.OpenCode, []string{
+			"> build · model\n",
+			"> build · model\n\n← Write a\nWrote file successfully.\n",
+		}, "starting busy"},
 		{"Aider asks", programs.Aider, []string{
 			"Aider v1\n\ncode> ", "<do it\r", "code> do it\nWaiting for the model", "Add a.go to the chat? (Y)es/(N)o/(D)on't ask again [Yes]: ",
 			"<y\r", "Waiting for the model", "Tokens: 1k sent\nApplied edit to a.go\ncode> ",
 		}, "starting ready busy blocked:permission busy done"},
 		{"a shell runs a command", programs.Shell, []string{
-			"\x1b]133;A\apty> \x1b]133;B\a", "<make\r", "pty> make\n\x1b]133;C\amaking", "pty> make\nmade\n\x1b]133;D;0\a\x1b]133;A\apty> \x1b]133;B\a",
+			"\x1b]133;A\apty> \x1b]133;B\a", "<make\r", "pty> make\n\x1b]133;C\amaking",
+			"pty> make\nmade\n\x1b]133;D;0\a\x1b]133;A\apty> \x1b]133;B\a",
 		}, "starting ready busy done"},
 		{"Claude wants a plan agreed to, then is out of money", programs.Claude, []string{
 			idle + claude("Welcome"), paste, "<\r", busy + claude("❯ do it\n✽ Planning…"),
@@ -88,7 +100,8 @@ func TestPrograms(t *testing.T) {
 			"<\r", busy + claude("❯ do it\n✽ Baking…"), idle + claude("❯ do it\n  ⎿  5-hour limit reached ∙ resets 3pm"),
 		}, "starting ready busy blocked:permission busy failed:rate_limit"},
 		{"Claude is asked twice", programs.Claude, []string{
-			idle + claude("Welcome"), paste, "<\r", busy + claude("❯ do it\n✽ Baking…"), idle + claude("❯ do it\n● Done.\n✻ Baked for 3s"),
+			idle + claude("Welcome"), paste, "<\r", busy + claude("❯ do it\n✽ Baking…"),
+			idle + claude("❯ do it\n● Done.\n✻ Baked for 3s"),
 			"<\x1b[200~and more\x1b[201~", "<\r", busy + claude("❯ do it\n● Done.\n✻ Baked for 3s\n❯ and more\n✽ Stewing…"),
 			idle + claude("❯ do it\n● Done.\n✻ Baked for 3s\n❯ and more\n● Well.\n✻ Stewed for 1m 2s"),
 		}, "starting ready busy done busy done"},

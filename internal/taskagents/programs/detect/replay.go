@@ -47,7 +47,8 @@ func GuessProgram(rec *cast.Recording, file string) (Subject, error) {
 	if f, ok := byContent(rec); ok {
 		return Subject{f, version, "by what it printed"}, nil
 	}
-	return Subject{}, capability.Errorf(capability.CodeInvalidInput, "frameworks.replay", "nothing in the recording says which program it shows").
+	return Subject{}, capability.Errorf(capability.CodeInvalidInput, "frameworks.replay",
+		"nothing in the recording says which program it shows").
 		With("", "name it with --framework")
 }
 

@@ -196,7 +196,10 @@ func Read(name string, data []byte) (*File, error) {
 	case j.Input.Below < 0 || j.Input.Below > 30:
 		return nil, fault("", `"input.below" must be from 0 to 30`)
 	}
-	for field, list := range map[string][]string{"input.glyphs": j.Input.Glyphs, "input.echo": j.Input.Echo, "input.frame": {j.Input.Frame}, "cursors": {j.Cursors}, "display": {j.Display}, "binary": {j.Binary}} {
+	for field, list := range map[string][]string{
+		"input.glyphs": j.Input.Glyphs, "input.echo": j.Input.Echo, "input.frame": {j.Input.Frame},
+		"cursors": {j.Cursors}, "display": {j.Display}, "binary": {j.Binary},
+	} {
 		if complaint := badList(list); complaint != "" && list[0] != "" {
 			return nil, fault("", "%q %s", field, complaint)
 		}
@@ -282,7 +285,10 @@ func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 	for name, each := range map[string]struct {
 		text string
 		into **regexp.Regexp
-	}{"extract.prompt": {j.Extract.Prompt, &r.prompt}, "extract.options": {j.Extract.Options, &r.options}, "extract.url": {j.Extract.URL, &r.url}} {
+	}{
+		"extract.prompt": {j.Extract.Prompt, &r.prompt}, "extract.options": {j.Extract.Options, &r.options},
+		"extract.url": {j.Extract.URL, &r.url},
+	} {
 		if each.text == "" {
 			continue
 		}

@@ -16,8 +16,10 @@ import (
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]programs.Name{
-		"claude": programs.Claude, "Claude Code": programs.Claude, "claude_code": programs.Claude, "CLAUDECODE": programs.Claude, "openai codex": programs.Codex, "OpenAI": programs.Codex,
-		"google": programs.Gemini, "Gemini CLI": programs.Gemini, "pi-ai": programs.Pi, "picodingagent": programs.Pi, "open-code": programs.OpenCode, "opencodeagent": programs.OpenCode,
+		"claude": programs.Claude, "Claude Code": programs.Claude, "claude_code": programs.Claude, "CLAUDECODE": programs.Claude,
+		"openai codex": programs.Codex, "OpenAI": programs.Codex,
+		"google": programs.Gemini, "Gemini CLI": programs.Gemini, "pi-ai": programs.Pi, "picodingagent": programs.Pi,
+		"open-code": programs.OpenCode, "opencodeagent": programs.OpenCode,
 		"bash": programs.Shell, "aider": programs.Aider, "hermes": programs.Hermes, "": "", "claud": "", "zsh": "",
 	} {
 		if got, ok := programs.Normalise(text); got != want || ok != (want != "") {
@@ -183,7 +185,10 @@ func TestDialogs(t *testing.T) {
 	}{
 		{"numbered", "Shall I?\n❯ 1. Yes\n  2. No", any, "Shall I?|Yes,No|0"},
 		{"the second is selected", "Really?\n  1. Yes\n› 2. No", any, "Really?|Yes,No|1"},
-		{"descriptions and blanks between", "Which?\n\n> 1. One\n     the first\n\n  2. Two\n     the second\n\n  3. Three", any, "Which?|One,Two,Three|0"},
+		{
+			"descriptions and blanks between", "Which?\n\n> 1. One\n     the first\n\n  2. Two\n     the second\n\n  3. Three", any,
+			"Which?|One,Two,Three|0",
+		},
 		{"in a frame", "╭──────╮\n│ Do you trust it?      │\n│                     │\n│ ● 1. Trust     │\n│   2. Don't     │\n╰──────╯", any, "Do you trust it?|Trust,Don't|0"},
 		{"without numbers, with keys", "Pick a theme\n❯ Dark\n  Light\n\nEnter to confirm · Esc to cancel", any, "Pick a theme|Dark,Light|0"},
 		{"without numbers or keys", "Pick a theme\n❯ Dark\n  Light", any, ""},
@@ -193,7 +198,10 @@ func TestDialogs(t *testing.T) {
 		{"numbers that do not run on", "Shall I?\n❯ 1. Yes\n  7. No", any, ""},
 		{"a question in prose", "Would you like to continue? If yes, press Enter to confirm.", any, ""},
 		{"history above the input box", "Shall I?\n❯ 1. Yes\n  2. No\n" + box, builtIn(t, programs.Claude), ""},
-		{"a list that is typed", "done\n" + rule + "\n❯ 1. do this\n  2. do that\n" + rule + "\n  ? for shortcuts", builtIn(t, programs.Claude), ""},
+		{
+			"a list that is typed", "done\n" + rule + "\n❯ 1. do this\n  2. do that\n" + rule + "\n  ? for shortcuts",
+			builtIn(t, programs.Claude), "",
+		},
 		{"an answer with the glyph of another program", "● 1. First\n  2. Second", builtIn(t, programs.Claude), ""},
 		{"a list that was submitted to Codex", "› 1. do this\n  2. do that\n\n• Working", builtIn(t, programs.Codex), ""},
 		{"too high", "Shall I?\n❯ 1. Yes\n  2. No" + strings.Repeat("\nx", 30), any, ""},
@@ -238,7 +246,8 @@ func TestRegions(t *testing.T) {
 	t.Parallel()
 	rule := strings.Repeat("─", 40)
 	v := Look(builtIn(t, programs.Claude), Snapshot{
-		Rows:  strings.Split("old\n✻ Baked for 3s\n❯ next task\n● working on it\n✽ Baking… (2s)\n"+rule+"\n❯ half a\n  text\n"+rule+"\n  ? for shortcuts", "\n"),
+		Rows: strings.Split("old\n✻ Baked for 3s\n❯ next task\n● working on it\n✽ Baking… (2s)\n"+rule+"\n❯ half a\n  text\n"+rule+
+			"\n  ? for shortcuts", "\n"),
 		Title: "✳ Claude Code", OSC: map[int]string{9: "4;3"},
 	})
 	for region, want := range map[string][]string{
@@ -265,7 +274,8 @@ func TestRegions(t *testing.T) {
 func TestAURLOverSeveralRows(t *testing.T) {
 	t.Parallel()
 	part := strings.Repeat("a", 100)
-	v := Look(builtIn(t, programs.Codex), screen("Finish signing in via your browser\n\n  https://x.example/?"+part+"\n"+part+"\nend=1\n\nPress esc to cancel"))
+	v := Look(builtIn(t, programs.Codex), screen("Finish signing in via your browser\n\n  https://x.example/?"+part+"\n"+part+
+		"\nend=1\n\nPress esc to cancel"))
 	for _, got := range v.Match("") {
 		if got.Matched && got.Rule.State == "authenticating" {
 			if _, _, _, url := v.Question(got.Rule); url != "https://x.example/?"+part+part+"end=1" {

@@ -39,7 +39,8 @@ func (f *File) Remark(version string) string {
 	if covers(f.Min, f.Max, version) {
 		return ""
 	}
-	return fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min), orAny(f.Max))
+	return fmt.Sprintf("version %s of %s is not among those its rules were checked with (%s to %s)", version, f.Display, orAny(f.Min),
+		orAny(f.Max))
 }
 
 // nearer reports whether a is the better choice than b for a version that neither covers:

@@ -151,11 +151,13 @@ func (cfg *Config) ask(ctx context.Context, path string, args ...string) (answer
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // a service may have none
 		dir = os.TempDir()
 	}
-	env := append(sandbox.Environment(), "HOME="+cfg.Home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "PI_OFFLINE=1")
+	env := append(sandbox.Environment(), "HOME="+cfg.Home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1",
+		"OPENCODE_DISABLE_AUTOUPDATE=1", "PI_OFFLINE=1")
 	got, err := sandbox.Run(ctx, sandbox.Spec{Path: path, Args: args, Dir: dir, Env: env, StdoutLimit: askMost, MergeStderr: true})
 	switch {
 	case ctx.Err() != nil:
-		return answer{}, capability.Errorf(capability.CodeTimeout, "preflight", "%s %s gave no answer within %s", path, strings.Join(args, " "), cfg.Wait)
+		return answer{}, capability.Errorf(capability.CodeTimeout, "preflight", "%s %s gave no answer within %s", path, strings.Join(args, " "),
+			cfg.Wait)
 	case err != nil:
 		return answer{}, capability.Wrap(capability.CodeFailed, "preflight", path+" cannot be run", err)
 	}

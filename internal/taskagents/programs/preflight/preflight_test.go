@@ -79,8 +79,9 @@ func (m *machine) check(name programs.Name) preflight.Result {
 func TestWhatIsNotInstalledSaysHowToInstallIt(t *testing.T) {
 	t.Parallel()
 	want := preflight.Result{
-		Adapter: programs.Claude, Binary: "claude", InstallCommand: "npm install -g @anthropic-ai/claude-code", DocsURL: "https://code.claude.com/docs",
-		Auth: preflight.Auth{Status: preflight.Unknown},
+		Adapter: programs.Claude, Binary: "claude", InstallCommand: "npm install -g @anthropic-ai/claude-code",
+		DocsURL: "https://code.claude.com/docs",
+		Auth:    preflight.Auth{Status: preflight.Unknown},
 	}
 	if diff := cmp.Diff(want, newMachine(t).check(programs.Claude)); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -97,7 +98,10 @@ func TestAccounts(t *testing.T) {
 		version string
 		want    preflight.Auth
 	}{
-		{"claude by its login", programs.Claude, func(m *machine) { m.program("claude", claudeIn) }, "2.1.197", preflight.Auth{Status: preflight.Authenticated, Method: "claude.ai", Detail: "claude auth status"}},
+		{
+			"claude by its login", programs.Claude, func(m *machine) { m.program("claude", claudeIn) }, "2.1.197",
+			preflight.Auth{Status: preflight.Authenticated, Method: "claude.ai", Detail: "claude auth status"},
+		},
 		{"claude by a key", programs.Claude, func(m *machine) {
 			m.program("claude", claudeIn)
 			m.env["ANTHROPIC_API_KEY"] = "sk-secret"
@@ -137,7 +141,10 @@ func TestAccounts(t *testing.T) {
 			m.program("aider", `echo "aider 0.86.1"`)
 			m.env["DEEPSEEK_API_KEY"] = "k"
 		}, "0.86.1", preflight.Auth{Status: preflight.Authenticated, Method: "api_key", Detail: "DEEPSEEK_API_KEY is set"}},
-		{"the shell needs none", programs.Shell, func(m *machine) { m.program("bash", `echo never asked; exit 1`) }, "", preflight.Auth{Status: preflight.Authenticated, Method: "none"}},
+		{
+			"the shell needs none", programs.Shell, func(m *machine) { m.program("bash", `echo never asked; exit 1`) }, "",
+			preflight.Auth{Status: preflight.Authenticated, Method: "none"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -193,7 +193,10 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 	if jsonx.Unmarshal(params, &p) != nil || a.session == "" || p.Session != a.session || len(p.Options) == 0 || len(p.Options) > MaxOptions {
 		return nil, false
 	}
-	q := &Question{ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(), Prompt: text.ShortenBytes(p.Call.Title, maxPrompt)}
+	q := &Question{
+		ID: string(id), id: id, Type: "permission", Tool: a.tool(p.Call.Kind), Input: p.Call.known(),
+		Prompt: text.ShortenBytes(p.Call.Title, maxPrompt),
+	}
 	for _, o := range p.Options {
 		if o.ID.Kind() != '"' || len(o.ID) > maxID {
 			return nil, false
@@ -290,7 +293,8 @@ func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 			return told(Told{Kind: Spent, Usage: Usage{USD: p.Update.Cost.Amount, Total: true}}), nil
 		}
 		return Step{}, nil
-	case "user_message_chunk", "agent_thought_chunk", "plan", "available_commands_update", "current_mode_update", "config_option_update", "session_info_update":
+	case "user_message_chunk", "agent_thought_chunk", "plan", "available_commands_update", "current_mode_update", "config_option_update",
+		"session_info_update":
 		return Step{}, nil
 	}
 	return told(Told{Kind: Unknown, Text: "session/update " + text.ShortenBytes(p.Update.Type, maxLabel)}), nil

@@ -163,7 +163,10 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 		return Step{}, errNoMessage
 	}
 	if r.Subtype != "can_use_tool" {
-		s := sent(encoded(object{"type": "control_response", "response": object{"subtype": "error", "request_id": id, "error": "this client does not offer that"}}))
+		s := sent(encoded(object{"type": "control_response", "response": object{
+			"subtype": "error", "request_id": id,
+			"error": "this client does not offer that",
+		}}))
 		s.tell(Told{Kind: Unknown, Text: "control_request " + text.ShortenBytes(r.Subtype, maxLabel)})
 		return s, nil
 	}

@@ -28,18 +28,19 @@ type item struct {
 }
 
 func (c *codex) Begin() Step {
-	return sent(c.call("initialize", object{"clientInfo": object{"name": "junctor", "title": "junctor", "version": c.cfg.Version}}, func(_ jsonx.Raw, fail *rpcError) Step {
-		if fail != nil {
-			return refused(fail)
-		}
-		s := sent(c.notify("initialized", object{}))
-		if c.cfg.Resume != "" {
-			s.send(c.call("thread/resume", object{"threadId": c.cfg.Resume, "cwd": c.cfg.Workdir, "excludeTurns": true}, c.opened))
-		} else {
-			s.send(c.call("thread/start", object{"cwd": c.cfg.Workdir}, c.opened))
-		}
-		return s
-	}))
+	return sent(c.call("initialize", object{"clientInfo": object{"name": "junctor", "title": "junctor", "version": c.cfg.Version}},
+		func(_ jsonx.Raw, fail *rpcError) Step {
+			if fail != nil {
+				return refused(fail)
+			}
+			s := sent(c.notify("initialized", object{}))
+			if c.cfg.Resume != "" {
+				s.send(c.call("thread/resume", object{"threadId": c.cfg.Resume, "cwd": c.cfg.Workdir, "excludeTurns": true}, c.opened))
+			} else {
+				s.send(c.call("thread/start", object{"cwd": c.cfg.Workdir}, c.opened))
+			}
+			return s
+		}))
 }
 
 // refused is the end of a conversation that has not begun.
@@ -223,7 +224,10 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 	q.Prompt = text.ShortenBytes(q.Prompt, maxPrompt)
 	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`"accept"`)}}
 	if slices.ContainsFunc(p.Available, func(d jsonx.Raw) bool { return string(d) == `"acceptForSession"` }) {
-		q.Options = append(q.Options, Option{Label: "Always allow in this session", Kind: "allow_always", answer: jsonx.Raw(`"acceptForSession"`)})
+		q.Options = append(q.Options, Option{
+			Label: "Always allow in this session", Kind: "allow_always",
+			answer: jsonx.Raw(`"acceptForSession"`),
+		})
 	}
 	q.Options = append(q.Options,
 		Option{Label: "Deny", Kind: "reject_once", answer: jsonx.Raw(`"decline"`)},
@@ -232,7 +236,8 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 }
 
 func (q *Question) codexChoice(list []codexQuestion) bool {
-	if len(list) != 1 || list[0].Secret || len(list[0].Options) == 0 || len(list[0].Options) > MaxOptions || list[0].ID == "" || len(list[0].ID) > maxID {
+	if len(list) != 1 || list[0].Secret || len(list[0].Options) == 0 || len(list[0].Options) > MaxOptions || list[0].ID == "" ||
+		len(list[0].ID) > maxID {
 		return false
 	}
 	q.Type, q.Tool, q.Prompt, q.about = "question", "request_user_input", text.ShortenBytes(list[0].Question, maxPrompt), list[0].ID
@@ -260,7 +265,8 @@ func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
 	switch method { // those that come often and tell us nothing are not even read
 	case "item/agentMessage/delta", "item/commandExecution/outputDelta", "item/fileChange/outputDelta", "item/plan/delta",
 		"item/reasoning/summaryTextDelta", "item/reasoning/summaryPartAdded", "item/reasoning/textDelta", "item/mcpToolCall/progress",
-		"account/rateLimits/updated", "thread/started", "thread/status/changed", "turn/diff/updated", "turn/plan/updated", "remoteControl/status/changed",
+		"account/rateLimits/updated", "thread/started", "thread/status/changed", "turn/diff/updated", "turn/plan/updated",
+		"remoteControl/status/changed",
 		"mcpServer/startupStatus/updated", "thread/settings/updated", "thread/name/updated", "hook/started", "hook/completed", "skills/changed":
 		return Step{}, nil
 	}

@@ -78,7 +78,9 @@ func (r *rpc) unsupported(id jsonx.Raw, method string) Step {
 }
 
 // handleMessage delivers a message to its receiver.
-func (r *rpc) handleMessage(line []byte, asked func(id jsonx.Raw, method string, params jsonx.Raw) (Step, error), noted func(method string, params jsonx.Raw) (Step, error)) (Step, error) {
+func (r *rpc) handleMessage(line []byte, asked func(id jsonx.Raw, method string, params jsonx.Raw) (Step, error),
+	noted func(method string, params jsonx.Raw) (Step, error),
+) (Step, error) {
 	var m struct {
 		ID     jsonx.Raw `json:"id"`
 		Method string    `json:"method"`

@@ -15,7 +15,8 @@ import (
 
 func rows() []Row {
 	return []Row{
-		&Thread{}, &Session{}, &Decision{}, &Event{}, &Artifact{}, &TranscriptItem{}, &PendingDecision{}, &Node{}, &Dependency{}, &Claim{}, &MailboxItem{}, &VerifierJob{}, &Evidence{},
+		&Thread{}, &Session{}, &Decision{}, &Event{}, &Artifact{}, &TranscriptItem{}, &PendingDecision{}, &Node{}, &Dependency{}, &Claim{},
+		&MailboxItem{}, &VerifierJob{}, &Evidence{},
 	}
 }
 
@@ -180,7 +181,10 @@ func TestWhatNoColumnTakes(t *testing.T) {
 		"a text":             {session(func(s *Session) { s.Metadata = json.RawMessage(`"{"`) }), capability.CodeInvalidInput},
 		"blanks":             {session(func(s *Session) { s.Metadata = json.RawMessage(`   `) }), capability.CodeInvalidInput},
 		"another required status": {
-			&Dependency{ID: "d", ThreadID: "t", FromNodeID: "a", ToNodeID: "b", DependencyKind: Blocks, RequiredStatus: NodeRunning, CreatedAt: time.Unix(1, 0)}, capability.CodeInvalidInput,
+			&Dependency{
+				ID: "d", ThreadID: "t", FromNodeID: "a", ToNodeID: "b", DependencyKind: Blocks, RequiredStatus: NodeRunning,
+				CreatedAt: time.Unix(1, 0),
+			}, capability.CodeInvalidInput,
 		},
 	} {
 		if err := Clean(one.r); capability.CodeOf(err) != one.code {
@@ -211,7 +215,8 @@ func TestMetadataIsReadAndReplaced(t *testing.T) {
 	t.Parallel()
 	was := json.RawMessage(`{"n":1.10,"k":"v"}`)
 	is := WithMeta(WithMeta(was, "k", `"ü`), "new", "x")
-	if Meta(is, "k") != `"ü` || Meta(is, "new") != "x" || Meta(is, "n") != "" || Meta(is, "none") != "" || string(was) != `{"n":1.10,"k":"v"}` || !strings.Contains(string(is), "1.10") {
+	if Meta(is, "k") != `"ü` || Meta(is, "new") != "x" || Meta(is, "n") != "" || Meta(is, "none") != "" ||
+		string(was) != `{"n":1.10,"k":"v"}` || !strings.Contains(string(is), "1.10") {
 		t.Errorf("%s", is)
 	}
 	if got := WithMeta(is, "k", ""); strings.Contains(string(got), `"k"`) {
@@ -234,7 +239,8 @@ func FuzzScan(f *testing.F) {
 						continue
 					}
 					// What was read can be written, unless it is only longer or other than we write.
-					if err := c.clean(r.Table()); err != nil && capability.CodeOf(err) != capability.CodeTooLarge && capability.CodeOf(err) != capability.CodeInvalidInput {
+					if err := c.clean(r.Table()); err != nil && capability.CodeOf(err) != capability.CodeTooLarge &&
+						capability.CodeOf(err) != capability.CodeInvalidInput {
 						t.Errorf("%s.%s: %v", r.Table(), c.Name(), err)
 					}
 				}

@@ -155,7 +155,10 @@ func (k ThreadKind) Valid() bool {
 
 // Valid reports whether s is a status.
 func (s ThreadStatus) Valid() bool {
-	return slices.Contains([]ThreadStatus{ThreadOpen, ThreadActive, ThreadWaiting, ThreadBlocked, ThreadValidating, ThreadDone, ThreadFailed, ThreadArchived, ThreadInterrupted}, s)
+	return slices.Contains([]ThreadStatus{
+		ThreadOpen, ThreadActive, ThreadWaiting, ThreadBlocked, ThreadValidating, ThreadDone, ThreadFailed,
+		ThreadArchived, ThreadInterrupted,
+	}, s)
 }
 
 // Closed reports whether a thread has closed_at.
@@ -183,7 +186,10 @@ func (k NodeKind) Valid() bool {
 
 // Valid reports whether s is a status.
 func (s NodeStatus) Valid() bool {
-	return slices.Contains([]NodeStatus{NodePlanned, NodeReady, NodeClaimed, NodeRunning, NodeBlocked, NodeWaiting, NodeVerifying, NodeInterrupted}, s) || s.Over()
+	return slices.Contains([]NodeStatus{
+		NodePlanned, NodeReady, NodeClaimed, NodeRunning, NodeBlocked, NodeWaiting, NodeVerifying,
+		NodeInterrupted,
+	}, s) || s.Over()
 }
 
 // Over reports whether nothing more is to be done for a node.

@@ -24,7 +24,10 @@ func BenchmarkRegistry(b *testing.B) {
 	})
 	b.Run("a piece of a transcript", func(b *testing.B) {
 		for b.Loop() {
-			if err := w.Transcribe(b.Context(), "pty-2", []threads.Piece{{Direction: row.Stdout, Content: "one line of what was said\n"}}); err != nil {
+			if err := w.Transcribe(b.Context(), "pty-2", []threads.Piece{{
+				Direction: row.Stdout,
+				Content:   "one line of what was said\n",
+			}}); err != nil {
 				b.Fatal(err)
 			}
 		}

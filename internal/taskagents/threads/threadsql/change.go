@@ -35,7 +35,8 @@ func (c *change) Graph(ctx context.Context) (g threads.Graph, ok bool, err error
 	if g.Claims, err = list[row.Claim](ctx, c.tx, ofThread, c.thread); err != nil {
 		return g, false, err
 	}
-	g.Jobs, err = list[row.VerifierJob](ctx, c.tx, `WHERE thread_id = ? AND status IN (?, ?) ORDER BY seq`, c.thread, string(row.JobPending), string(row.JobRunning))
+	g.Jobs, err = list[row.VerifierJob](ctx, c.tx, `WHERE thread_id = ? AND status IN (?, ?) ORDER BY seq`, c.thread, string(row.JobPending),
+		string(row.JobRunning))
 	return g, err == nil, err
 }
 
@@ -53,7 +54,8 @@ func (c *change) Insert(ctx context.Context, r row.Row) error {
 	}
 	_, err := c.tx.ExecContext(ctx, `INSERT INTO `+r.Table()+` (`+columns+`) VALUES (?`+strings.Repeat(`, ?`, len(args)-1)+`)`, args...)
 	if err == nil && isTranscript {
-		_, err = c.tx.ExecContext(ctx, `UPDATE task_sessions SET transcript_bytes = transcript_bytes + ? WHERE session_id = ?`, len(item.Content)+threads.RowOverhead, item.SessionID)
+		_, err = c.tx.ExecContext(ctx, `UPDATE task_sessions SET transcript_bytes = transcript_bytes + ? WHERE session_id = ?`,
+			len(item.Content)+threads.RowOverhead, item.SessionID)
 	}
 	return err
 }
@@ -67,7 +69,8 @@ func (c *change) Update(ctx context.Context, r row.Row) error {
 			set, args = append(set, col.Name()+` = ?`), append(args, col.Value())
 		}
 	}
-	return one(c.tx.ExecContext(ctx, `UPDATE `+r.Table()+` SET `+strings.Join(set, ", ")+` WHERE `+key.Name()+` = ?`, append(args, key.Value())...))
+	return one(c.tx.ExecContext(ctx, `UPDATE `+r.Table()+` SET `+strings.Join(set, ", ")+` WHERE `+key.Name()+` = ?`,
+		append(args, key.Value())...))
 }
 
 func (c *change) Remove(ctx context.Context, r row.Row) error {
@@ -97,9 +100,12 @@ func (c *change) TrimEvents(ctx context.Context, keep int) error {
 	return err
 }
 
-func (c *change) TrimTranscript(ctx context.Context, session string, limit int, marker func(row.TranscriptItem, threads.Gone) row.TranscriptItem) error {
+func (c *change) TrimTranscript(ctx context.Context, session string, limit int,
+	marker func(row.TranscriptItem, threads.Gone) row.TranscriptItem,
+) error {
 	var has int64
-	if err := c.tx.QueryRowContext(ctx, `SELECT transcript_bytes FROM task_sessions WHERE session_id = ?`, session).Scan(&has); err != nil || has <= int64(limit) {
+	if err := c.tx.QueryRowContext(ctx, `SELECT transcript_bytes FROM task_sessions WHERE session_id = ?`, session).Scan(&has); err != nil ||
+		has <= int64(limit) {
 		return err
 	}
 	last, gone, err := c.oldest(ctx, session, has-int64(limit)*3/4)
@@ -124,7 +130,8 @@ func (c *change) TrimTranscript(ctx context.Context, session string, limit int, 
 	if _, err := c.tx.ExecContext(ctx, `UPDATE task_transcripts SET bytes = ? WHERE id = ?`, size, item.ID); err != nil {
 		return err
 	}
-	_, err = c.tx.ExecContext(ctx, `UPDATE task_sessions SET transcript_bytes = transcript_bytes - ? + ? WHERE session_id = ?`, last.freed, size, session)
+	_, err = c.tx.ExecContext(ctx, `UPDATE task_sessions SET transcript_bytes = transcript_bytes - ? + ? WHERE session_id = ?`, last.freed,
+		size, session)
 	return err
 }
 

@@ -67,8 +67,11 @@ func statuses(nodes []row.Node) (out []row.NodeStatus) {
 
 func aPlan(t *testing.T, w *world) {
 	c := must(w.Create(t.Context(), threads.Plan{
-		Thread: row.Thread{Title: "ship", OriginalRequest: "fix the bug and deploy it", RoomID: "r", Metadata: raw(`{"originRoomId":"r","controlState":"stopped"}`)},
-		Brief:  "same names everywhere",
+		Thread: row.Thread{
+			Title: "ship", OriginalRequest: "fix the bug and deploy it", RoomID: "r",
+			Metadata: raw(`{"originRoomId":"r","controlState":"stopped"}`),
+		},
+		Brief: "same names everywhere",
 		Parts: []threads.Part{
 			{Title: "fix", Instructions: "fix it", Label: "a", AgentType: "claude", Criteria: []string{"tests pass"}},
 			{Title: "deploy", Label: "b", DependsOn: []int{0, 0}},
@@ -81,7 +84,8 @@ func aPlan(t *testing.T, w *world) {
 	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeReady, row.NodePlanned}, statuses(d.Nodes)); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
-	if d.Nodes[0].Priority != 100 || d.Nodes[1].Priority != 10 || d.Nodes[1].ParentNodeID != d.Nodes[0].ID || d.Nodes[2].Sequence != 2 || string(d.Nodes[1].AcceptanceCriteria) != `["tests pass"]` {
+	if d.Nodes[0].Priority != 100 || d.Nodes[1].Priority != 10 || d.Nodes[1].ParentNodeID != d.Nodes[0].ID || d.Nodes[2].Sequence != 2 ||
+		string(d.Nodes[1].AcceptanceCriteria) != `["tests pass"]` {
 		t.Errorf("%+v", d.Nodes)
 	}
 	var edges []string
@@ -94,7 +98,8 @@ func aPlan(t *testing.T, w *world) {
 	if diff := cmp.Diff([]string{"ship parent_child fix", "ship parent_child deploy", "deploy blocks fix"}, edges); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
-	if len(d.Mailbox) != 2 || d.Mailbox[1].Recipient != "b" || d.Mailbox[1].Body != "same names everywhere" || d.Mailbox[0].DeliveryState != row.MailPending {
+	if len(d.Mailbox) != 2 || d.Mailbox[1].Recipient != "b" || d.Mailbox[1].Body != "same names everywhere" ||
+		d.Mailbox[0].DeliveryState != row.MailPending {
 		t.Errorf("%+v", d.Mailbox)
 	}
 	if diff := cmp.Diff([]string{row.TaskCreated}, kinds(d.Events)); diff != "" {
@@ -106,7 +111,10 @@ func aPlan(t *testing.T, w *world) {
 	if diff := cmp.Diff(c.Nodes, d.Nodes); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
-	_, err := w.Create(t.Context(), threads.Plan{Thread: row.Thread{Title: "x"}, Parts: []threads.Part{{Title: "a", DependsOn: []int{1}}, {Title: "b", DependsOn: []int{0}}}})
+	_, err := w.Create(t.Context(), threads.Plan{
+		Thread: row.Thread{Title: "x"},
+		Parts:  []threads.Part{{Title: "a", DependsOn: []int{1}}, {Title: "b", DependsOn: []int{0}}},
+	})
 	if reason(err) != "invalid_plan" {
 		t.Error(err)
 	}
@@ -128,7 +136,8 @@ func aLife(t *testing.T, w *world) {
 	m = must(w.UpdateSession(t.Context(), "pty-1-a", func(s *row.Session) {
 		s.TaskDelivered, s.LastInputSentAt, s.ThreadID, s.DecisionCount = true, row.At(at(99)), "another", 77
 	}))(t)
-	if s, _ := m.Session("pty-1-a"); m.Nodes[1].Status != row.NodeRunning || s.ThreadID != id || s.DecisionCount != 0 || s.LastInputSentAt != row.At(at(99)) {
+	if s, _ := m.Session("pty-1-a"); m.Nodes[1].Status != row.NodeRunning || s.ThreadID != id || s.DecisionCount != 0 ||
+		s.LastInputSentAt != row.At(at(99)) {
 		t.Errorf("%+v", m)
 	}
 	job := must(w.StartJob(t.Context(), row.VerifierJob{ThreadID: id, NodeID: node, VerifierType: "model", Title: "look"}))(t)
@@ -180,13 +189,22 @@ func aLife(t *testing.T, w *world) {
 }
 
 func aRecovery(t *testing.T, w *world) {
-	c := must(w.Create(t.Context(), threads.Plan{Thread: row.Thread{Title: "t"}, Parts: []threads.Part{{Title: "first"}, {Title: "second", DependsOn: []int{0}}}}))(t)
+	c := must(w.Create(t.Context(), threads.Plan{
+		Thread: row.Thread{Title: "t"},
+		Parts:  []threads.Part{{Title: "first"}, {Title: "second", DependsOn: []int{0}}},
+	}))(t)
 	id := c.Thread.ID
-	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Node: c.Nodes[2].ID, Session: row.Session{SessionID: "pty-0"}}); reason(err) != threads.ReasonState {
+	if _, err := w.Register(t.Context(), threads.Registration{
+		ThreadID: id, Node: c.Nodes[2].ID,
+		Session: row.Session{SessionID: "pty-0"},
+	}); reason(err) != threads.ReasonState {
 		t.Error("a node was claimed that waits", err)
 	}
 	w.begin(t, id, "pty-1", c.Nodes[1].ID)
-	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Node: c.Nodes[1].ID, Session: row.Session{SessionID: "pty-2"}}); reason(err) != threads.ReasonState {
+	if _, err := w.Register(t.Context(), threads.Registration{
+		ThreadID: id, Node: c.Nodes[1].ID,
+		Session: row.Session{SessionID: "pty-2"},
+	}); reason(err) != threads.ReasonState {
 		t.Error("a node was claimed twice", err)
 	}
 	m := w.to(t, "pty-1", row.SessionError)
@@ -194,10 +212,12 @@ func aRecovery(t *testing.T, w *world) {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
 	m = w.begin(t, id, "pty-2", "", "pty-1")
-	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeClaimed, row.NodePlanned}, statuses(m.Nodes)); diff != "" || m.Thread.Status != row.ThreadActive {
+	if diff := cmp.Diff([]row.NodeStatus{row.NodePlanned, row.NodeClaimed, row.NodePlanned}, statuses(m.Nodes)); diff != "" ||
+		m.Thread.Status != row.ThreadActive {
 		t.Errorf(`diff = %q, want ""; m.Thread.Status = %q, want row.ThreadActive`, diff, m.Thread.Status)
 	}
-	if _, err := w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = row.SessionActive }); reason(err) != threads.ReasonState {
+	if _, err := w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = row.SessionActive }); reason(
+		err) != threads.ReasonState {
 		t.Error("what was replaced lives", err)
 	}
 	m = must(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Metadata = nil }))(t)
@@ -213,7 +233,10 @@ func aRecovery(t *testing.T, w *world) {
 	if m.Thread.Status != row.ThreadDone || m.Nodes[0].Status != row.NodeCompleted {
 		t.Errorf("%s %v", m.Thread.Status, statuses(m.Nodes))
 	}
-	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Replaces: []string{"pty-1"}, Session: row.Session{SessionID: "pty-4"}}); reason(err) != threads.ReasonState {
+	if _, err := w.Register(t.Context(), threads.Registration{
+		ThreadID: id, Replaces: []string{"pty-1"},
+		Session: row.Session{SessionID: "pty-4"},
+	}); reason(err) != threads.ReasonState {
 		t.Error("replaced twice", err)
 	}
 	// A live one is ended by being replaced, and its claim released.
@@ -241,7 +264,10 @@ func controls(t *testing.T, w *world) {
 	if m := w.to(t, "pty-1", row.SessionStopped); m.Thread.Status != row.ThreadWaiting {
 		t.Errorf("m.Thread.Status = %q, want row.ThreadWaiting", m.Thread.Status)
 	}
-	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-2"}}); reason(err) != threads.ReasonState {
+	if _, err := w.Register(t.Context(), threads.Registration{
+		ThreadID: id,
+		Session:  row.Session{SessionID: "pty-2"},
+	}); reason(err) != threads.ReasonState {
 		t.Error("a session began in a paused thread", err)
 	}
 	m := do(threads.Stop, row.ThreadInterrupted)
@@ -282,7 +308,10 @@ func records(t *testing.T, w *world) {
 	c := w.thread(t, "one", 1)
 	id, node := c.Thread.ID, c.Nodes[1].ID
 	w.begin(t, id, "pty-1", node)
-	d := row.Decision{SessionID: "pty-1", Timestamp: 1234567890123, EventType: "blocked", PromptText: "may I?", Decision: row.Respond, Response: "y", Reasoning: "routine", Metadata: raw(`{"n":1.10}`)}
+	d := row.Decision{
+		SessionID: "pty-1", Timestamp: 1234567890123, EventType: "blocked", PromptText: "may I?", Decision: row.Respond,
+		Response: "y", Reasoning: "routine", Metadata: raw(`{"n":1.10}`),
+	}
 	must(w.Decide(t.Context(), d))(t)
 	d.Decision = row.AutoResolved
 	m := must(w.Decide(t.Context(), d))(t)
@@ -296,18 +325,29 @@ func records(t *testing.T, w *world) {
 	if !w.detail(t, id).UpdatedAt.After(before) {
 		t.Error("an event happened to nobody")
 	}
-	a := must(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, SessionID: "pty-1", ArtifactType: "report", Title: "r", Path: "/w/r.txt", MimeType: "text/plain"}))(t)
-	job := must(w.StartJob(t.Context(), row.VerifierJob{ThreadID: id, NodeID: node, VerifierType: "custom", Config: raw(`{"service":"s"}`)}))(t)
-	e := must(w.AddEvidence(t.Context(), row.Evidence{ThreadID: id, NodeID: node, SessionID: "pty-1", VerifierJobID: job.ID, EvidenceType: "git_status", Title: "t", Summary: "s", Content: raw(`{"files":[]}`)}))(t)
+	a := must(w.AddArtifact(t.Context(), row.Artifact{
+		ThreadID: id, SessionID: "pty-1", ArtifactType: "report", Title: "r", Path: "/w/r.txt",
+		MimeType: "text/plain",
+	}))(t)
+	job := must(w.StartJob(t.Context(), row.VerifierJob{
+		ThreadID: id, NodeID: node, VerifierType: "custom",
+		Config: raw(`{"service":"s"}`),
+	}))(t)
+	e := must(w.AddEvidence(t.Context(), row.Evidence{
+		ThreadID: id, NodeID: node, SessionID: "pty-1", VerifierJobID: job.ID,
+		EvidenceType: "git_status", Title: "t", Summary: "s", Content: raw(`{"files":[]}`),
+	}))(t)
 	must(w.EndJob(t.Context(), id, job.ID, row.JobFailed, "no"))(t)
 	must(w.AddEvidence(t.Context(), row.Evidence{ThreadID: id, VerifierJobID: job.ID, EvidenceType: "late"}))(t) // of a job that has ended
 	must(w.UpdateThread(t.Context(), id, func(x *row.Thread) {
-		x.Summary, x.CurrentPlan, x.LastUserTurnAt, x.Status, x.OriginalRequest = "better", raw(`{"steps":[1]}`), at(500), row.ThreadDone, "not said"
+		x.Summary, x.CurrentPlan, x.LastUserTurnAt, x.Status, x.OriginalRequest = "better", raw(`{"steps":[1]}`), at(500), row.ThreadDone,
+			"not said"
 		x.Metadata = raw(`{"controlState":"paused","k":"v"}`)
 	}))(t)
 
 	got := w.detail(t, id)
-	if got.Summary.Summary != "better" || string(got.CurrentPlan) != `{"steps":[1]}` || !got.LastUserTurnAt.Equal(at(500)) || got.Status != row.ThreadActive || got.OriginalRequest != "please one" ||
+	if got.Summary.Summary != "better" || string(got.CurrentPlan) != `{"steps":[1]}` || !got.LastUserTurnAt.Equal(at(500)) ||
+		got.Status != row.ThreadActive || got.OriginalRequest != "please one" ||
 		row.Meta(got.Metadata, row.ControlState) != "" || row.Meta(got.Metadata, "k") != "v" {
 		t.Errorf("%+v", got.Thread)
 	}
@@ -321,10 +361,12 @@ func records(t *testing.T, w *world) {
 	if diff := cmp.Diff(d, got.Decisions[1]); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
-	if got.VerifierJobs[0].Status != row.JobFailed || got.VerifierJobs[0].CompletedAt.IsZero() || string(got.VerifierJobs[0].Config) != `{"service":"s"}` {
+	if got.VerifierJobs[0].Status != row.JobFailed || got.VerifierJobs[0].CompletedAt.IsZero() ||
+		string(got.VerifierJobs[0].Config) != `{"service":"s"}` {
 		t.Errorf("%+v", got.VerifierJobs)
 	}
-	if got.DecisionCount != 2 || got.VerifierJobCount != 1 || got.EvidenceCount != 2 || got.NodeCount != 2 || got.SessionCount != 1 || got.ActiveSessionCount != 1 || got.LatestSessionLabel != "l pty-1" {
+	if got.DecisionCount != 2 || got.VerifierJobCount != 1 || got.EvidenceCount != 2 || got.NodeCount != 2 || got.SessionCount != 1 ||
+		got.ActiveSessionCount != 1 || got.LatestSessionLabel != "l pty-1" {
 		t.Errorf("%+v", got.Summary)
 	}
 	few := must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldMailbox, threads.FieldTranscripts}}))(t)
@@ -333,7 +375,8 @@ func records(t *testing.T, w *world) {
 	if err := jsonx.Unmarshal(wire, &members); err != nil {
 		t.Fatal(err)
 	}
-	if string(members["transcripts"]) != `[]` || members["mailbox"] == nil || members["sessions"] != nil || string(members["originalRequest"]) != `"please one"` || string(members["metadata"]) == "" {
+	if string(members["transcripts"]) != `[]` || members["mailbox"] == nil || members["sessions"] != nil ||
+		string(members["originalRequest"]) != `"please one"` || string(members["metadata"]) == "" {
 		t.Errorf("%s", wire)
 	}
 	if _, err := w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{"secrets"}}); reason(err) != "invalid_fields" {
@@ -393,11 +436,13 @@ func transcripts(t *testing.T, w *world) {
 	if kept := len(got) - 2; gone.Rows+kept != 84 {
 		t.Errorf("%d rows are gone and %d kept of 84", gone.Rows, kept)
 	}
-	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 3}))(t).Transcripts; len(n) != 3 || !strings.HasPrefix(n[2].Content, "79 ") || !strings.HasPrefix(n[0].Content, "77 ") {
+	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 3}))(t).Transcripts; len(n) != 3 ||
+		!strings.HasPrefix(n[2].Content, "79 ") || !strings.HasPrefix(n[0].Content, "77 ") {
 		t.Error("not the newest three, in their order")
 	}
 	say("pty-2", said(1, row.Keys, strings.Repeat("\xff\x00", row.MaxText))) // 1.5 MiB as U+FFFD
-	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 2}))(t).Transcripts; n[1].Direction != row.Keys || !strings.HasPrefix(n[1].Content, "\uFFFD\uFFFD") {
+	if n := must(w.Detail(t.Context(), c.Thread.ID, threads.Selection{Transcripts: 2}))(t).Transcripts; n[1].Direction != row.Keys ||
+		!strings.HasPrefix(n[1].Content, "\uFFFD\uFFFD") {
 		t.Errorf("%.20q", n[1].Content)
 	}
 }
@@ -406,7 +451,10 @@ func taken(t *testing.T, w *world) {
 	c := w.thread(t, "one", 2)
 	id := c.Thread.ID
 	w.begin(t, id, "pty-1", c.Nodes[1].ID)
-	m := must(w.PutMail(t.Context(), row.MailboxItem{ThreadID: id, NodeID: c.Nodes[2].ID, Sender: "agent-0", Recipient: "agent-1", Subject: "result", Body: "done", DeliveryState: row.MailConsumed}))(t)
+	m := must(w.PutMail(t.Context(), row.MailboxItem{
+		ThreadID: id, NodeID: c.Nodes[2].ID, Sender: "agent-0", Recipient: "agent-1",
+		Subject: "result", Body: "done", DeliveryState: row.MailConsumed,
+	}))(t)
 	list := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, NodeID: c.Nodes[2].ID, State: row.MailPending}))(t)
 	if len(list) != 2 || list[1].ID != m.ID || list[0].Subject != "task-brief" {
 		t.Errorf("%+v", list)
@@ -422,10 +470,14 @@ func taken(t *testing.T, w *world) {
 	if err := w.MoveMail(t.Context(), id, m.ID, row.MailConsumed, ""); err != nil {
 		t.Error(err)
 	}
-	if list := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, Recipient: "agent-1", State: row.MailConsumed}))(t); len(list) != 1 || list[0].SessionID != "pty-1" || list[0].DeliveredAt.IsZero() {
+	if list := must(w.Mail(t.Context(), threads.MailQuery{ThreadID: id, Recipient: "agent-1", State: row.MailConsumed}))(t); len(list) != 1 ||
+		list[0].SessionID != "pty-1" || list[0].DeliveredAt.IsZero() {
 		t.Errorf("%+v", list)
 	}
-	p := row.PendingDecision{SessionID: "pty-1", PromptText: "really?", RecentOutput: "…", LLMDecision: raw(`{"action":"respond"}`), TaskContext: raw(`{"label":"x"}`)}
+	p := row.PendingDecision{
+		SessionID: "pty-1", PromptText: "really?", RecentOutput: "…", LLMDecision: raw(`{"action":"respond"}`),
+		TaskContext: raw(`{"label":"x"}`),
+	}
 	if err := w.PutPending(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +489,8 @@ func taken(t *testing.T, w *world) {
 		t.Errorf("%+v", all)
 	}
 	w.to(t, "pty-1", row.SessionInterrupted)
-	if _, err := w.TakePending(t.Context(), "pty-1", true); reason(err) != threads.ReasonGone || capability.CodeOf(err) != capability.CodeConflict {
+	if _, err := w.TakePending(t.Context(), "pty-1", true); reason(err) != threads.ReasonGone ||
+		capability.CodeOf(err) != capability.CodeConflict {
 		t.Error(err)
 	}
 	w.to(t, "pty-1", row.SessionActive)
@@ -481,14 +534,18 @@ func restart(t *testing.T, w *world) {
 	if err := w.PutPending(t.Context(), row.PendingDecision{SessionID: "pty-1"}); err != nil {
 		t.Fatal(err)
 	}
-	must(other.Register(t.Context(), threads.Registration{ThreadID: c2.Thread.ID, Session: row.Session{SessionID: "pty-9", Status: row.SessionBlocked}}))(t)
+	must(other.Register(t.Context(), threads.Registration{
+		ThreadID: c2.Thread.ID,
+		Session:  row.Session{SessionID: "pty-9", Status: row.SessionBlocked},
+	}))(t)
 	for range 2 { // what was done is not done again
 		list, err := w.Restart(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range list {
-			if one.Thread.ID != id || one.Thread.Status != row.ThreadWaiting || len(one.Resumable) != 1 || one.Resumable[0].SessionID != "pty-1" || one.Resumable[0].StoppedAt == 0 {
+			if one.Thread.ID != id || one.Thread.Status != row.ThreadWaiting || len(one.Resumable) != 1 || one.Resumable[0].SessionID != "pty-1" ||
+				one.Resumable[0].StoppedAt == 0 {
 				t.Errorf("%+v", one)
 			}
 		}
@@ -501,7 +558,8 @@ func restart(t *testing.T, w *world) {
 	if diff := cmp.Diff([]row.SessionStatus{row.SessionInterrupted, row.SessionCompleted, row.SessionWaiting}, got); diff != "" {
 		t.Errorf(`diff = %q, want ""`, diff)
 	}
-	if d.VerifierJobs[0].ID != job.ID || d.VerifierJobs[0].Status != row.JobCanceled || len(d.PendingDecisions) != 1 || d.Nodes[1].Status != row.NodeInterrupted {
+	if d.VerifierJobs[0].ID != job.ID || d.VerifierJobs[0].Status != row.JobCanceled || len(d.PendingDecisions) != 1 ||
+		d.Nodes[1].Status != row.NodeInterrupted {
 		t.Errorf("%+v", d)
 	}
 	n := 0

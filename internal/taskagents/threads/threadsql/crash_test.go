@@ -60,7 +60,10 @@ func write(ctx context.Context, path, name string) error {
 		n++
 	}
 	for i := 0; n < writes; i++ {
-		c, err := r.Create(ctx, threads.Plan{Thread: row.Thread{Title: fmt.Sprint(name, i)}, Brief: "b", Parts: []threads.Part{{Title: "a"}, {Title: "b", DependsOn: []int{0}}}})
+		c, err := r.Create(ctx, threads.Plan{
+			Thread: row.Thread{Title: fmt.Sprint(name, i)}, Brief: "b",
+			Parts: []threads.Part{{Title: "a"}, {Title: "b", DependsOn: []int{0}}},
+		})
 		if err != nil {
 			return err
 		}
@@ -70,7 +73,10 @@ func write(ctx context.Context, path, name string) error {
 			pty := fmt.Sprintf("pty-%s-%d-%d", name, i, j)
 			// The first fails and is replaced, the rest completes; the last stays at work.
 			part := 1 + min(j/2, 1)
-			if _, err := r.Register(ctx, threads.Registration{ThreadID: c.Thread.ID, Node: c.Nodes[part].ID, Replaces: before, Session: row.Session{SessionID: pty}}); err != nil {
+			if _, err := r.Register(ctx, threads.Registration{
+				ThreadID: c.Thread.ID, Node: c.Nodes[part].ID, Replaces: before,
+				Session: row.Session{SessionID: pty},
+			}); err != nil {
 				return err
 			}
 			said("session", pty)

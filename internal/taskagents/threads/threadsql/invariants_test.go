@@ -187,7 +187,10 @@ func (p *player) act(t testing.TB) (what string, err error) {
 	thread, pty := pick(p, p.ids...), pick(p, p.ptys...)
 	var d threads.Detail
 	if thread != "" {
-		if d, err = p.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions, threads.FieldNodes, threads.FieldJobs}}); err != nil {
+		if d, err = p.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{
+			threads.FieldSessions, threads.FieldNodes,
+			threads.FieldJobs,
+		}}); err != nil {
 			return "look", err
 		}
 	}
@@ -213,7 +216,10 @@ func (p *player) act(t testing.TB) (what string, err error) {
 		}
 		return "create", err
 	case k <= 2 || pty == "":
-		in := threads.Registration{ThreadID: thread, Node: node, Session: row.Session{SessionID: fmt.Sprintf("pty-%s-%d", p.name, p.n), Metadata: raw(`{"resumeToken":"x"}`)}}
+		in := threads.Registration{ThreadID: thread, Node: node, Session: row.Session{
+			SessionID: fmt.Sprintf("pty-%s-%d", p.name, p.n),
+			Metadata:  raw(`{"resumeToken":"x"}`),
+		}}
 		for _, s := range d.Sessions {
 			if p.r.IntN(3) == 0 {
 				in.Replaces = append(in.Replaces, s.SessionID)
@@ -225,7 +231,8 @@ func (p *player) act(t testing.TB) (what string, err error) {
 		}
 		return "register", err
 	case k <= 7:
-		to := pick(p, row.SessionActive, row.SessionBlocked, row.SessionWaiting, row.SessionCompleted, row.SessionCompleted, row.SessionStopped, row.SessionError, row.SessionToolRunning, row.SessionInterrupted)
+		to := pick(p, row.SessionActive, row.SessionBlocked, row.SessionWaiting, row.SessionCompleted, row.SessionCompleted, row.SessionStopped,
+			row.SessionError, row.SessionToolRunning, row.SessionInterrupted)
 		_, err := p.UpdateSession(ctx, pty, func(s *row.Session) { s.Status, s.TaskDelivered = to, p.n%2 == 0 })
 		return "update", err
 	case k == 8:
@@ -235,7 +242,8 @@ func (p *player) act(t testing.TB) (what string, err error) {
 		_, err := p.SetNode(ctx, thread, node, pick(p, row.NodePlanned, row.NodeCompleted, row.NodeFailed, row.NodeCanceled))
 		return "set", err
 	case k <= 11:
-		_, err := p.Control(ctx, thread, pick(p, threads.Pause, threads.Stop, threads.Resume, threads.Resume, threads.Resume, threads.Archive, threads.Reopen, threads.Reopen), "")
+		_, err := p.Control(ctx, thread, pick(p, threads.Pause, threads.Stop, threads.Resume, threads.Resume, threads.Resume, threads.Archive,
+			threads.Reopen, threads.Reopen), "")
 		return "control", err
 	case k == 12:
 		if j := pick(p, d.VerifierJobs...); j.ID != "" && p.r.IntN(2) == 0 {

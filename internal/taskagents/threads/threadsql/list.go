@@ -16,7 +16,8 @@ import (
 // latest is when a thread was last active.
 const latest = `COALESCE((SELECT MAX(s.last_activity_at) FROM task_sessions s WHERE s.thread_id = t.id), t.created_at)`
 
-const live = `EXISTS (SELECT 1 FROM task_sessions s WHERE s.thread_id = t.id AND s.status IN ('active', 'blocked', 'waiting_on_user', 'tool_running'))`
+const live = `EXISTS (SELECT 1 FROM task_sessions s WHERE s.thread_id = t.id AND s.status IN ('active', 'blocked',
+'waiting_on_user', 'tool_running'))`
 
 // where is the condition of a filter over task_threads t.
 func where(f threads.Filter) (condition string, args []any) {
@@ -152,21 +153,22 @@ func counted(ctx context.Context, q querier, list []threads.Summary) error {
 		}
 		return rows.Err()
 	}
-	err := each(`SELECT thread_id, session_id, label, workdir, repo, status, decision_count FROM task_sessions`+in+`ORDER BY seq`, func(rows *sql.Rows) error {
-		var thread string
-		var s row.Session
-		if err := rows.Scan(&thread, &s.SessionID, &s.Label, &s.Workdir, &s.Repo, &s.Status, &s.DecisionCount); err != nil {
-			return err
-		}
-		t := of[thread]
-		t.SessionCount++
-		if s.Status.Live() {
-			t.ActiveSessionCount++
-		}
-		t.DecisionCount += s.DecisionCount
-		t.LatestSessionID, t.LatestSessionLabel, t.LatestWorkdir, t.LatestRepo = s.SessionID, s.Label, s.Workdir, s.Repo
-		return nil
-	})
+	err := each(`SELECT thread_id, session_id, label, workdir, repo, status, decision_count FROM task_sessions`+in+`ORDER BY seq`,
+		func(rows *sql.Rows) error {
+			var thread string
+			var s row.Session
+			if err := rows.Scan(&thread, &s.SessionID, &s.Label, &s.Workdir, &s.Repo, &s.Status, &s.DecisionCount); err != nil {
+				return err
+			}
+			t := of[thread]
+			t.SessionCount++
+			if s.Status.Live() {
+				t.ActiveSessionCount++
+			}
+			t.DecisionCount += s.DecisionCount
+			t.LatestSessionID, t.LatestSessionLabel, t.LatestWorkdir, t.LatestRepo = s.SessionID, s.Label, s.Workdir, s.Repo
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,8 @@ func fill(ctx context.Context, q querier, d *threads.Detail, field threads.Field
 // what was said and what was asked for are written by two hands.
 func newest(ctx context.Context, q querier, thread string, limit int) ([]row.TranscriptItem, error) {
 	out, err := list[row.TranscriptItem](ctx, q, `WHERE thread_id = ? AND seq IN (SELECT seq FROM (
-		SELECT seq, SUM(bytes) OVER (ORDER BY seq DESC) AS together FROM task_transcripts WHERE thread_id = ?) AS all_of_it WHERE together <= ?) ORDER BY seq DESC LIMIT ?`,
+		SELECT seq, SUM(bytes) OVER (ORDER BY seq DESC) AS together FROM task_transcripts WHERE thread_id = ?) AS all_of_it WHERE
+		together <= ?) ORDER BY seq DESC LIMIT ?`,
 		thread, thread, threads.MaxTranscriptBytes, limit)
 	slices.Reverse(out)
 	slices.SortStableFunc(out, func(a, b row.TranscriptItem) int { return cmp.Compare(a.Timestamp, b.Timestamp) })

@@ -20,7 +20,10 @@ import (
 func filters(t *testing.T, w *world) {
 	made := make(map[string]string) // title by id
 	for _, th := range []row.Thread{
-		{Title: "red", OriginalRequest: "Investigate the ÄRGER", Kind: row.Research, RoomID: "r1", WorldID: "w", OwnerUserID: "u", ScenarioID: "s", BatchID: "b"},
+		{
+			Title: "red", OriginalRequest: "Investigate the ÄRGER", Kind: row.Research, RoomID: "r1", WorldID: "w", OwnerUserID: "u",
+			ScenarioID: "s", BatchID: "b",
+		},
 		{Title: "green", OriginalRequest: "deploy it", RoomID: "r1", Metadata: raw(`{"deep":{"list":["Needle \"x\""],"n":4711}}`)},
 		{Title: "blue", OriginalRequest: "paint it", RoomID: "r2"},
 	} {
@@ -96,7 +99,15 @@ func filters(t *testing.T, w *world) {
 			t.Errorf("%s: counted as %d", one.name, n)
 		}
 	}
-	for _, f := range []threads.Filter{{Limit: 501}, {Limit: -1}, {Kind: "x"}, {Statuses: []row.ThreadStatus{"x"}}, {Search: strings.Repeat("x", 1025)}, {Search: strings.Repeat("x ", 17)}, {RoomID: strings.Repeat("x", 1025)}} {
+	for _, f := range []threads.Filter{
+		{Limit: 501},
+		{Limit: -1},
+		{Kind: "x"},
+		{Statuses: []row.ThreadStatus{"x"}},
+		{Search: strings.Repeat("x", 1025)},
+		{Search: strings.Repeat("x ", 17)},
+		{RoomID: strings.Repeat("x", 1025)},
+	} {
 		if _, err := w.List(t.Context(), f); reason(err) != "invalid_filter" {
 			t.Errorf(`w.List(t.Context(), f): reason(err) = %q, want "invalid_filter"; f = %+v`, reason(err), f)
 		}
@@ -114,7 +125,8 @@ func filters(t *testing.T, w *world) {
 // hostileTexts are what would be noticed if a text became a part of a statement.
 func hostileTexts() []string {
 	return []string{
-		`'; DROP TABLE task_threads; --`, `"\'\`, `%' OR '1'='1`, `_`, `!%!`, "?1 $1 :a @b", "a\x00b\xff\xfe", "\u2028🙂\r\n\t", "-- /* */", `'||(SELECT 1)||'`, `{}[]`,
+		`'; DROP TABLE task_threads; --`, `"\'\`, `%' OR '1'='1`, `_`, `!%!`, "?1 $1 :a @b", "a\x00b\xff\xfe", "\u2028🙂\r\n\t", "-- /* */",
+		`'||(SELECT 1)||'`, `{}[]`,
 	}
 }
 
@@ -125,7 +137,8 @@ func hostile(t *testing.T, w *world) {
 		c, err := w.Create(t.Context(), threads.Plan{
 			Brief: s,
 			Thread: row.Thread{
-				AgentID: s, RoomID: s, WorldID: s, OwnerUserID: s, ScenarioID: s, BatchID: s, Title: s, OriginalRequest: s, Summary: s, Metadata: quoted(s),
+				AgentID: s, RoomID: s, WorldID: s, OwnerUserID: s, ScenarioID: s, BatchID: s, Title: s, OriginalRequest: s, Summary: s,
+				Metadata:           quoted(s),
 				AcceptanceCriteria: []byte(`[` + string(must(quote(s), nil)(t)) + `]`),
 			},
 			Parts: []threads.Part{{Title: s, Instructions: s, AgentType: s, Label: s, Workdir: s, Repo: s, Criteria: []string{"x"}}},
@@ -135,12 +148,22 @@ func hostile(t *testing.T, w *world) {
 		}
 		id, pty := c.Thread.ID, fmt.Sprint("pty-", i)
 		must(w.Register(t.Context(), threads.Registration{ThreadID: id, Node: c.Nodes[1].ID, Session: row.Session{
-			SessionID: pty, AgentID: s, Framework: s, ProviderSource: s, Label: s, OriginalTask: s, Workdir: s, Repo: s, CompletionSummary: s, Metadata: quoted(s),
+			SessionID: pty, AgentID: s, Framework: s, ProviderSource: s, Label: s, OriginalTask: s, Workdir: s, Repo: s, CompletionSummary: s,
+			Metadata: quoted(s),
 		}}))(t)
-		must(w.Decide(t.Context(), row.Decision{SessionID: pty, EventType: s, PromptText: s, Decision: row.Ignore, Response: s, Reasoning: s, Metadata: quoted(s)}))(t)
+		must(w.Decide(t.Context(), row.Decision{
+			SessionID: pty, EventType: s, PromptText: s, Decision: row.Ignore, Response: s, Reasoning: s,
+			Metadata: quoted(s),
+		}))(t)
 		must(0, w.Record(t.Context(), row.Event{ThreadID: id, SessionID: pty, EventType: s, Summary: s, Data: quoted(s)}))(t)
-		must(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: s, Title: s, Path: s, URI: s, MimeType: s, Metadata: quoted(s)}))(t)
-		must(w.AddEvidence(t.Context(), row.Evidence{ThreadID: id, EvidenceType: s, Title: s, Summary: s, Path: s, URI: s, Content: quoted(s), Metadata: quoted(s)}))(t)
+		must(w.AddArtifact(t.Context(), row.Artifact{
+			ThreadID: id, ArtifactType: s, Title: s, Path: s, URI: s, MimeType: s,
+			Metadata: quoted(s),
+		}))(t)
+		must(w.AddEvidence(t.Context(), row.Evidence{
+			ThreadID: id, EvidenceType: s, Title: s, Summary: s, Path: s, URI: s, Content: quoted(s),
+			Metadata: quoted(s),
+		}))(t)
 		must(w.PutMail(t.Context(), row.MailboxItem{ThreadID: id, Sender: s, Recipient: s, Subject: s, Body: s, Metadata: quoted(s)}))(t)
 		must(w.StartJob(t.Context(), row.VerifierJob{ThreadID: id, VerifierType: s, Title: s, Instructions: s, Config: quoted(s)}))(t)
 		must(0, w.PutPending(t.Context(), row.PendingDecision{SessionID: pty, PromptText: s, RecentOutput: s, LLMDecision: quoted(s)}))(t)
@@ -149,10 +172,14 @@ func hostile(t *testing.T, w *world) {
 		d := w.detail(t, id)
 		e := d.Events[len(d.Events)-2] // the one before validation_started
 		for j, got := range []string{
-			d.AgentID, d.RoomID, d.BatchID, d.Title, d.OriginalRequest, d.Summary.Summary, row.Meta(d.Metadata, "k"), d.Nodes[1].Title, d.Nodes[1].Workdir, d.Nodes[1].AgentType, d.Mailbox[0].Body,
-			d.Sessions[0].Framework, d.Sessions[0].CompletionSummary, row.Meta(d.Sessions[0].Metadata, "k"), d.Decisions[0].EventType, d.Decisions[0].Response, d.Decisions[0].Reasoning,
-			d.Artifacts[0].ArtifactType, d.Artifacts[0].Path, d.Artifacts[0].URI, d.Evidence[0].Summary, row.Meta(d.Evidence[0].Content, "k"), d.Mailbox[1].Recipient,
-			d.VerifierJobs[0].Title, row.Meta(d.VerifierJobs[0].Config, "k"), d.PendingDecisions[0].PromptText, d.Transcripts[0].Content, d.LatestSessionLabel,
+			d.AgentID, d.RoomID, d.BatchID, d.Title, d.OriginalRequest, d.Summary.Summary, row.Meta(d.Metadata, "k"), d.Nodes[1].Title,
+			d.Nodes[1].Workdir, d.Nodes[1].AgentType, d.Mailbox[0].Body,
+			d.Sessions[0].Framework, d.Sessions[0].CompletionSummary, row.Meta(d.Sessions[0].Metadata, "k"), d.Decisions[0].EventType,
+			d.Decisions[0].Response, d.Decisions[0].Reasoning,
+			d.Artifacts[0].ArtifactType, d.Artifacts[0].Path, d.Artifacts[0].URI, d.Evidence[0].Summary, row.Meta(d.Evidence[0].Content, "k"),
+			d.Mailbox[1].Recipient,
+			d.VerifierJobs[0].Title, row.Meta(d.VerifierJobs[0].Config, "k"), d.PendingDecisions[0].PromptText, d.Transcripts[0].Content,
+			d.LatestSessionLabel,
 		} {
 			if got != kept {
 				t.Errorf("%q comes back as %q (%d)", s, got, j)
@@ -161,14 +188,22 @@ func hostile(t *testing.T, w *world) {
 		if d.DecisionCount != 1 || e.EventType == "" {
 			t.Errorf("%+v", d.Summary)
 		}
-		for _, f := range []threads.Filter{{RoomID: s}, {WorldID: s}, {OwnerUserID: s}, {ScenarioID: s}, {BatchID: s}, {Search: s, Limit: threads.MaxLimit}} {
+		for _, f := range []threads.Filter{
+			{RoomID: s},
+			{WorldID: s},
+			{OwnerUserID: s},
+			{ScenarioID: s},
+			{BatchID: s},
+			{Search: s, Limit: threads.MaxLimit},
+		} {
 			list := must(w.List(t.Context(), f))(t)
 			if f.Search == "" && len(list) != 1 || !slices.ContainsFunc(list, func(x threads.Summary) bool { return x.ID == id }) {
 				t.Errorf("%q in a filter selects %d", s, len(list))
 			}
 			for _, x := range list {
 				f.Search = row.Text(f.Search)
-				if in := strings.ToLower(x.Title); f.Search != "" && slices.ContainsFunc(f.Words(), func(word string) bool { return !strings.Contains(in, word) }) {
+				if in := strings.ToLower(x.Title); f.Search != "" && slices.ContainsFunc(f.Words(),
+					func(word string) bool { return !strings.Contains(in, word) }) {
 					t.Errorf("%q finds %q", s, x.Title)
 				}
 			}
@@ -177,7 +212,8 @@ func hostile(t *testing.T, w *world) {
 			t.Errorf("%q has %d messages", s, len(mail))
 		}
 		for _, err := range []error{
-			w.MoveMail(t.Context(), id, s, row.MailConsumed, ""), second(w.Detail(t.Context(), s, threads.Selection{})), second(w.Session(t.Context(), s)),
+			w.MoveMail(t.Context(), id, s, row.MailConsumed, ""), second(w.Detail(t.Context(), s, threads.Selection{})),
+			second(w.Session(t.Context(), s)),
 			second(w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: s + " "}})),
 		} {
 			if err == nil {
@@ -243,32 +279,81 @@ func refused(t *testing.T, w *world) {
 		err  error
 		code capability.Code
 	}{
-		"a session of another thread": {w.Record(t.Context(), row.Event{ThreadID: id, SessionID: "pty-2", EventType: "x"}), capability.CodeNotFound},
-		"a node of another thread":    {second(w.PutMail(t.Context(), row.MailboxItem{ThreadID: id, NodeID: other.Nodes[1].ID})), capability.CodeNotFound},
-		"another thread's node claimed": {
-			second(w.Register(t.Context(), threads.Registration{ThreadID: id, Node: other.Nodes[1].ID, Session: row.Session{SessionID: "pty-3"}})), capability.CodeNotFound,
+		"a session of another thread": {
+			w.Record(t.Context(), row.Event{ThreadID: id, SessionID: "pty-2", EventType: "x"}),
+			capability.CodeNotFound,
 		},
-		"the goal claimed":   {second(w.Register(t.Context(), threads.Registration{ThreadID: id, Node: c.Nodes[0].ID, Session: row.Session{SessionID: "pty-3"}})), capability.CodeConflict},
-		"registered twice":   {second(w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-2"}})), capability.CodeConflict},
-		"replacing nothing":  {second(w.Register(t.Context(), threads.Registration{ThreadID: id, Replaces: []string{"pty-2"}, Session: row.Session{SessionID: "pty-3"}})), capability.CodeNotFound},
-		"no session":         {second(w.Decide(t.Context(), row.Decision{SessionID: "pty-9", EventType: "x", Decision: row.Ignore})), capability.CodeNotFound},
-		"no verdict":         {second(w.Decide(t.Context(), row.Decision{SessionID: "pty-1", EventType: "x", Decision: "perhaps"})), capability.CodeInvalidInput},
-		"no status":          {second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = "dreaming" })), capability.CodeInvalidInput},
-		"no JSON":            {w.Record(t.Context(), row.Event{ThreadID: id, EventType: "x", Data: raw(`{"a":`)}), capability.CodeInvalidInput},
-		"a list as metadata": {second(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u", Metadata: raw(`[1]`)})), capability.CodeInvalidInput},
-		"deep JSON":          {w.Record(t.Context(), row.Event{ThreadID: id, EventType: "x", Data: raw(strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65))}), capability.CodeInvalidInput},
-		"long JSON":          {w.Record(t.Context(), row.Event{ThreadID: id, EventType: "x", Data: raw(`{"a":"` + long + `"}`)}), capability.CodeTooLarge},
-		"a long text":        {second(w.Decide(t.Context(), row.Decision{SessionID: "pty-1", EventType: "x", Decision: row.Ignore, Response: long})), capability.CodeTooLarge},
-		"no kind of event":   {w.Record(t.Context(), row.Event{ThreadID: id}), capability.CodeInvalidInput},
-		"a strange way":      {w.Transcribe(t.Context(), "pty-1", []threads.Piece{{Direction: row.Stdin, Content: "a"}, {Direction: "up", Content: "b"}}), capability.CodeInvalidInput},
-		"an empty artifact":  {second(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x"})), capability.CodeInvalidInput},
-		"a time before time": {second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.LastInputSentAt = -5 })), capability.CodeInvalidInput},
-		"a negative count":   {second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.IdleCheckCount = -1 })), capability.CodeInvalidInput},
-		"a goal set":         {second(w.SetNode(t.Context(), id, c.Nodes[0].ID, row.NodeCompleted)), capability.CodeConflict},
-		"a session's node":   {second(w.SetNode(t.Context(), id, c.Nodes[1].ID, row.NodeCompleted)), capability.CodeConflict},
-		"another's job":      {second(w.EndJob(t.Context(), id, "job_none", row.JobPassed, "")), capability.CodeNotFound},
-		"evidence of no job": {second(w.AddEvidence(t.Context(), row.Evidence{ThreadID: id, EvidenceType: "x", VerifierJobID: "job_none"})), capability.CodeNotFound},
-		"no thread":          {second(w.Control(t.Context(), "thr_none", threads.Stop, "")), capability.CodeNotFound},
+		"a node of another thread": {
+			second(w.PutMail(t.Context(), row.MailboxItem{ThreadID: id, NodeID: other.Nodes[1].ID})),
+			capability.CodeNotFound,
+		},
+		"another thread's node claimed": {
+			second(w.Register(t.Context(), threads.Registration{ThreadID: id, Node: other.Nodes[1].ID, Session: row.Session{SessionID: "pty-3"}})),
+			capability.CodeNotFound,
+		},
+		"the goal claimed": {second(w.Register(t.Context(), threads.Registration{
+			ThreadID: id, Node: c.Nodes[0].ID,
+			Session: row.Session{SessionID: "pty-3"},
+		})), capability.CodeConflict},
+		"registered twice": {
+			second(w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-2"}})),
+			capability.CodeConflict,
+		},
+		"replacing nothing": {second(w.Register(t.Context(), threads.Registration{
+			ThreadID: id, Replaces: []string{"pty-2"},
+			Session: row.Session{SessionID: "pty-3"},
+		})), capability.CodeNotFound},
+		"no session": {
+			second(w.Decide(t.Context(), row.Decision{SessionID: "pty-9", EventType: "x", Decision: row.Ignore})),
+			capability.CodeNotFound,
+		},
+		"no verdict": {
+			second(w.Decide(t.Context(), row.Decision{SessionID: "pty-1", EventType: "x", Decision: "perhaps"})),
+			capability.CodeInvalidInput,
+		},
+		"no status": {
+			second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.Status = "dreaming" })),
+			capability.CodeInvalidInput,
+		},
+		"no JSON": {w.Record(t.Context(), row.Event{ThreadID: id, EventType: "x", Data: raw(`{"a":`)}), capability.CodeInvalidInput},
+		"a list as metadata": {
+			second(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u", Metadata: raw(`[1]`)})),
+			capability.CodeInvalidInput,
+		},
+		"deep JSON": {w.Record(t.Context(), row.Event{
+			ThreadID: id, EventType: "x",
+			Data: raw(strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)),
+		}), capability.CodeInvalidInput},
+		"long JSON": {
+			w.Record(t.Context(), row.Event{ThreadID: id, EventType: "x", Data: raw(`{"a":"` + long + `"}`)}),
+			capability.CodeTooLarge,
+		},
+		"a long text": {second(w.Decide(t.Context(), row.Decision{
+			SessionID: "pty-1", EventType: "x", Decision: row.Ignore,
+			Response: long,
+		})), capability.CodeTooLarge},
+		"no kind of event": {w.Record(t.Context(), row.Event{ThreadID: id}), capability.CodeInvalidInput},
+		"a strange way": {w.Transcribe(t.Context(), "pty-1", []threads.Piece{
+			{Direction: row.Stdin, Content: "a"},
+			{Direction: "up", Content: "b"},
+		}), capability.CodeInvalidInput},
+		"an empty artifact": {second(w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x"})), capability.CodeInvalidInput},
+		"a time before time": {
+			second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.LastInputSentAt = -5 })),
+			capability.CodeInvalidInput,
+		},
+		"a negative count": {
+			second(w.UpdateSession(t.Context(), "pty-1", func(s *row.Session) { s.IdleCheckCount = -1 })),
+			capability.CodeInvalidInput,
+		},
+		"a goal set":       {second(w.SetNode(t.Context(), id, c.Nodes[0].ID, row.NodeCompleted)), capability.CodeConflict},
+		"a session's node": {second(w.SetNode(t.Context(), id, c.Nodes[1].ID, row.NodeCompleted)), capability.CodeConflict},
+		"another's job":    {second(w.EndJob(t.Context(), id, "job_none", row.JobPassed, "")), capability.CodeNotFound},
+		"evidence of no job": {
+			second(w.AddEvidence(t.Context(), row.Evidence{ThreadID: id, EvidenceType: "x", VerifierJobID: "job_none"})),
+			capability.CodeNotFound,
+		},
+		"no thread": {second(w.Control(t.Context(), "thr_none", threads.Stop, "")), capability.CodeNotFound},
 	} {
 		if capability.CodeOf(one.err) != one.code {
 			t.Errorf("%s: %v", name, one.err)
@@ -326,7 +411,13 @@ func damaged(t *testing.T, w *world) {
 	c := w.thread(t, "one", 1)
 	w.begin(t, c.Thread.ID, "pty-1", "")
 	for _, one := range []struct{ column, value string }{
-		{"status", "dreaming"}, {"metadata_json", `[]`}, {"metadata_json", `{"a":`}, {"metadata_json", ``}, {"registered_at", "-1"}, {"registered_at", "0"}, {"task_delivered", "7"},
+		{"status", "dreaming"},
+		{"metadata_json", `[]`},
+		{"metadata_json", `{"a":`},
+		{"metadata_json", ``},
+		{"registered_at", "-1"},
+		{"registered_at", "0"},
+		{"task_delivered", "7"},
 	} {
 		var was any
 		if err := w.db.SQL().QueryRowContext(t.Context(), `SELECT `+one.column+` FROM task_sessions`).Scan(&was); err != nil {
@@ -362,14 +453,17 @@ func bounds(t *testing.T, w *world) {
 	fill := func(table, columns, values string, n int) {
 		t.Helper()
 		_, err := w.db.SQL().ExecContext(t.Context(), `INSERT INTO `+table+` (thread_id, `+columns+`) SELECT `+values+
-			` FROM (WITH RECURSIVE many (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM many WHERE i + 1 < `+fmt.Sprint(n)+`) SELECT i FROM many) AS numbers`)
+			` FROM (WITH RECURSIVE many (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM many WHERE i + 1 < `+fmt.Sprint(n)+
+			`) SELECT i FROM many) AS numbers`)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	of := `'` + id + `', `
-	fill(`task_artifacts`, `id, artifact_type, title, path, uri, mime_type, metadata_json, created_at`, of+`'a' || i, 'x', '', '', 'u', '', '{}', 1`, threads.MaxRows)
-	if _, err := w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u"}); reason(err) != threads.ReasonFull || capability.CodeOf(err) != capability.CodeOverloaded {
+	fill(`task_artifacts`, `id, artifact_type, title, path, uri, mime_type, metadata_json, created_at`,
+		of+`'a' || i, 'x', '', '', 'u', '', '{}', 1`, threads.MaxRows)
+	if _, err := w.AddArtifact(t.Context(), row.Artifact{ThreadID: id, ArtifactType: "x", URI: "u"}); reason(err) != threads.ReasonFull ||
+		capability.CodeOf(err) != capability.CodeOverloaded {
 		t.Error(err)
 	}
 	fill(`task_events`, `id, event_type, timestamp, summary, data_json, created_at`, of+`'e' || i, 'x', 1, '', '{}', 1`, threads.MaxEvents)
@@ -382,15 +476,20 @@ func bounds(t *testing.T, w *world) {
 			n, d.Events)
 	}
 	fill(`task_sessions`, `id, agent_id, session_id, framework, provider_source, label, original_task, workdir, repo, status, decision_count, auto_resolved_count,
-		registered_at, last_activity_at, idle_check_count, task_delivered, completion_summary, last_seen_decision_index, last_input_sent_at, stopped_at, created_at, updated_at, metadata_json`,
+		registered_at, last_activity_at, idle_check_count, task_delivered, completion_summary, last_seen_decision_index,
+		last_input_sent_at, stopped_at, created_at, updated_at, metadata_json`,
 		of+`'s' || i, '', 'pty-' || i, '', '', '', '', '', '', 'active', 0, 0, 1, 1, 0, 0, '', 0, 0, 0, 1, 1, '{}'`, threads.MaxSessions)
-	fill(`task_transcripts`, `id, session_id, timestamp, direction, content, metadata_json, created_at, bytes`, of+`'t' || i, 'pty-0', 1, 'stdout', 'x', '{}', 1, 1048576`, 20)
+	fill(`task_transcripts`, `id, session_id, timestamp, direction, content, metadata_json, created_at, bytes`,
+		of+`'t' || i, 'pty-0', 1, 'stdout', 'x', '{}', 1, 1048576`, 20)
 	d = must(w.Detail(t.Context(), id, threads.Selection{Fields: []threads.Field{threads.FieldTranscripts}}))(t)
 	if n := len(d.Transcripts); n != threads.MaxTranscriptBytes>>20 || d.Transcripts[n-1].ID != "t19" {
 		t.Errorf(`len(d.Transcripts) = %v, want threads.MaxTranscriptBytes>>20; d.Transcripts = %+v, want d.Transcripts[n-1].ID = "t19"`,
 			n, d.Transcripts)
 	}
-	if _, err := w.Register(t.Context(), threads.Registration{ThreadID: id, Session: row.Session{SessionID: "pty-more"}}); reason(err) != threads.ReasonFull {
+	if _, err := w.Register(t.Context(), threads.Registration{
+		ThreadID: id,
+		Session:  row.Session{SessionID: "pty-more"},
+	}); reason(err) != threads.ReasonFull {
 		t.Error(err)
 	}
 	must(w.Control(t.Context(), id, threads.Resume, ""))(t) // the thread follows its new sessions

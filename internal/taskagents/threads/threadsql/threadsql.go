@@ -149,7 +149,11 @@ func (s *Store) Pending(ctx context.Context) ([]row.PendingDecision, error) {
 // Mail implements [threads.Store].
 func (s *Store) Mail(ctx context.Context, q threads.MailQuery) ([]row.MailboxItem, error) {
 	where, args := `thread_id = ?`, []any{q.ThreadID}
-	for _, also := range []struct{ column, value string }{{"node_id", q.NodeID}, {"recipient", q.Recipient}, {"delivery_state", string(q.State)}} {
+	for _, also := range []struct{ column, value string }{
+		{"node_id", q.NodeID},
+		{"recipient", q.Recipient},
+		{"delivery_state", string(q.State)},
+	} {
 		if also.value != "" {
 			where, args = where+` AND `+also.column+` = ?`, append(args, also.value)
 		}

@@ -121,7 +121,10 @@ func (w *world) begin(t testing.TB, thread, id, node string, replaces ...string)
 	t.Helper()
 	return must(w.Register(t.Context(), threads.Registration{
 		ThreadID: thread, Node: node, Replaces: replaces,
-		Session: row.Session{SessionID: id, Framework: "claude", Label: "l " + id, OriginalTask: "do it", Workdir: "/w", Metadata: raw(`{"resumeToken":"r-` + id + `"}`)},
+		Session: row.Session{
+			SessionID: id, Framework: "claude", Label: "l " + id, OriginalTask: "do it", Workdir: "/w",
+			Metadata: raw(`{"resumeToken":"r-` + id + `"}`),
+		},
 	}))(t)
 }
 

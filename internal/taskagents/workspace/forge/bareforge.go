@@ -65,7 +65,8 @@ func (h *BareHost) Pulls(repo Repo) ([]Record, error) {
 func (h *BareHost) open(repo Repo) (*repository, error) {
 	info, err := os.Stat(filepath.Join(repo.Dir, "objects"))
 	if repo.Dir == "" || err != nil || !info.IsDir() {
-		return nil, capability.Wrap(capability.CodeNotFound, "forge.open", "there is no bare repository in that folder", err).With("repo_not_found", "name the folder of a bare repository")
+		return nil, capability.Wrap(capability.CodeNotFound, "forge.open", "there is no bare repository in that folder",
+			err).With("repo_not_found", "name the folder of a bare repository")
 	}
 	return &repository{host: h, dir: repo.Dir}, nil
 }
@@ -125,11 +126,13 @@ func (r *repository) OpenPull(ctx context.Context, p PullRequest) (Pull, error) 
 		_ = f.Close()
 		rec := Record{
 			Pull:  Pull{Number: next, URL: r.dir + "#" + strconv.Itoa(next), State: "open", Draft: p.Draft},
-			Title: p.Title, Body: p.Body, Base: p.Base, Head: p.Head, Commit: commit, Labels: p.Labels, Reviewers: p.Reviewers, CreatedAt: now().UTC(),
+			Title: p.Title, Body: p.Body, Base: p.Base, Head: p.Head, Commit: commit, Labels: p.Labels, Reviewers: p.Reviewers,
+			CreatedAt: now().UTC(),
 		}
 		return rec.Pull, r.keep(ctx, rec)
 	}
-	return Pull{}, capability.Errorf(capability.CodeTooLarge, "forge.pull", "the repository has %d pull requests, which is the limit", maxPulls).With("too_many_pulls", "remove old files from "+folder)
+	return Pull{}, capability.Errorf(capability.CodeTooLarge, "forge.pull", "the repository has %d pull requests, which is the limit",
+		maxPulls).With("too_many_pulls", "remove old files from "+folder)
 }
 
 // commit is where a branch of the repository is.
@@ -139,7 +142,8 @@ func (r *repository) commit(ctx context.Context, branch string) (string, error) 
 		return "", err
 	}
 	if got.ExitCode != 0 {
-		return "", capability.Errorf(capability.CodeFailed, "forge.pull", "the repository has no branch %s", branch).With("forge_refused", "push the branch first, or name another base")
+		return "", capability.Errorf(capability.CodeFailed, "forge.pull", "the repository has no branch %s", branch).With("forge_refused",
+			"push the branch first, or name another base")
 	}
 	return strings.TrimSpace(got.Stdout.Text()), nil
 }
@@ -151,7 +155,8 @@ func (r *repository) keep(ctx context.Context, rec Record) error {
 		return broken(err)
 	}
 	if len(data) > maxRecord {
-		return capability.Errorf(capability.CodeTooLarge, "forge.pull", "the pull request has %d bytes; the limit is %d", len(data), maxRecord).With("too_large", "shorten its text")
+		return capability.Errorf(capability.CodeTooLarge, "forge.pull", "the pull request has %d bytes; the limit is %d", len(data),
+			maxRecord).With("too_large", "shorten its text")
 	}
 	tmp := r.file(rec.Number) + ".tmp"
 	if err := errors.Join(os.WriteFile(tmp, data, 0o600), os.Rename(tmp, r.file(rec.Number))); err != nil {
@@ -195,5 +200,6 @@ func (r *repository) all() ([]Record, error) {
 }
 
 func broken(err error) error {
-	return capability.Wrap(capability.CodeFailed, "forge.pull", "the repository's pull requests cannot be read or written", err).With("forge_refused", "")
+	return capability.Wrap(capability.CodeFailed, "forge.pull", "the repository's pull requests cannot be read or written",
+		err).With("forge_refused", "")
 }

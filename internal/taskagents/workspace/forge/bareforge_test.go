@@ -18,7 +18,10 @@ func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -74,7 +77,8 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 		t.Fatalf("%+v, %v", pulls, err)
 	}
 	for i, p := range pulls {
-		if p.Number != i+1 || p.Head != "feature/"+p.Title || git(t, bare, "--git-dir=.", "rev-parse", "refs/pull/"+string(rune('1'+i))+"/head") != p.Commit {
+		if p.Number != i+1 || p.Head != "feature/"+p.Title || git(t, bare, "--git-dir=.", "rev-parse",
+			"refs/pull/"+string(rune('1'+i))+"/head") != p.Commit {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -84,7 +88,8 @@ func TestPullRequestsOfABareRepository(t *testing.T) {
 	}
 	_ = os.Remove(hook)
 	git(t, work, "push", "-q", "origin", "HEAD:feature/four")
-	if p, err := r.OpenPull(t.Context(), PullRequest{Title: "again", Base: "trunk", Head: "feature/four"}); err != nil || !slices.ContainsFunc(pulls, func(o Record) bool { return o.Head == "feature/four" && o.Number == p.Number }) {
+	if p, err := r.OpenPull(t.Context(), PullRequest{Title: "again", Base: "trunk", Head: "feature/four"}); err != nil ||
+		!slices.ContainsFunc(pulls, func(o Record) bool { return o.Head == "feature/four" && o.Number == p.Number }) {
 		t.Errorf("%+v, %v", p, err)
 	} else if got := git(t, bare, "--git-dir=.", "log", "-1", "--format=%s", "refs/pull/"+string(rune('0'+p.Number))+"/head"); got != "more" {
 		t.Errorf("its ref stayed at %q", got)

@@ -84,7 +84,8 @@ func (d DeviceFlow) Login(ctx context.Context, show func(Prompt)) (secret.Value,
 }
 
 func expired() error {
-	return capability.Errorf(capability.CodeTimeout, "forge.login", "nobody entered the code in time").With("login_expired", "start again for a new code")
+	return capability.Errorf(capability.CodeTimeout, "forge.login", "nobody entered the code in time").With("login_expired",
+		"start again for a new code")
 }
 
 func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value, error) {
@@ -109,12 +110,14 @@ func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value,
 		case a.Error == "slow_down":
 			pause = max(pause+defaultPollInterval, a.pause(0))
 		case a.Error == "access_denied":
-			return secret.Value{}, capability.Errorf(capability.CodeDenied, "forge.login", "the login was refused").With("access_denied", "start again and allow it")
+			return secret.Value{}, capability.Errorf(capability.CodeDenied, "forge.login", "the login was refused").With("access_denied",
+				"start again and allow it")
 		case a.Error == "expired_token":
 			return secret.Value{}, expired()
 		case a.Error != "":
 			return secret.Value{}, refused(a.Error)
-		case a.AccessToken == "" || len(a.AccessToken) > 4096 || strings.ContainsFunc(a.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		case a.AccessToken == "" || len(a.AccessToken) > 4096 || strings.ContainsFunc(a.AccessToken,
+			func(r rune) bool { return r <= ' ' || r > '~' }):
 			return secret.Value{}, refused("no token")
 		default:
 			return secret.New(a.AccessToken), d.granted(a.Scope)
@@ -135,7 +138,8 @@ func (d DeviceFlow) granted(scope string) error {
 			found = found || h == want
 		}
 		if !found {
-			return capability.Errorf(capability.CodeDenied, "forge.login", "the login does not include the scope %s", want).With("missing_scope", "log in again and allow it")
+			return capability.Errorf(capability.CodeDenied, "forge.login", "the login does not include the scope %s", want).With("missing_scope",
+				"log in again and allow it")
 		}
 	}
 	return nil
@@ -166,7 +170,8 @@ func (a deviceAnswer) check() error {
 	plain := func(s string, most int) bool {
 		return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 	}
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !plain(a.VerificationURI, maxURL) || !plain(a.UserCode, 64) || !plain(a.DeviceCode, 1024) {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !plain(a.VerificationURI, maxURL) ||
+		!plain(a.UserCode, 64) || !plain(a.DeviceCode, 1024) {
 		return refused("an answer without a code, or with a strange one")
 	}
 	return nil
@@ -195,7 +200,8 @@ func (d DeviceFlow) post(ctx context.Context, path string, form url.Values) (dev
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil || res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests {
-		return a, capability.Wrap(capability.CodeUnavailable, "forge.login", "the forge does not answer properly", err).With("forge_unreachable", "")
+		return a, capability.Wrap(capability.CodeUnavailable, "forge.login", "the forge does not answer properly", err).With("forge_unreachable",
+			"")
 	}
 	if err := jsonx.Unmarshal(body, &a); err != nil || res.StatusCode >= 300 && a.Error == "" {
 		return a, refused("an answer that cannot be read, status " + res.Status)

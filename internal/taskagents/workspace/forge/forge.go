@@ -113,7 +113,8 @@ type IssueChange struct {
 type NoIssues struct{}
 
 func noIssues() error {
-	return capability.Errorf(capability.CodeUnavailable, "forge.issues", "this forge keeps no issues").With("no_issues", "use a repository on a forge that has them")
+	return capability.Errorf(capability.CodeUnavailable, "forge.issues", "this forge keeps no issues").With("no_issues",
+		"use a repository on a forge that has them")
 }
 
 // CreateIssue refuses.

@@ -26,7 +26,10 @@ func TestWhatMayBeCloned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := Policy{Hosts: []string{"git.corp.example", "Forge.example:8443"}, OperatorPrefixes: []string{filepath.Join(dir, "git"), "http://127.0.0.1:7000/git/", "ftp://127.0.0.1/"}}
+	p := Policy{
+		Hosts:            []string{"git.corp.example", "Forge.example:8443"},
+		OperatorPrefixes: []string{filepath.Join(dir, "git"), "http://127.0.0.1:7000/git/", "ftp://127.0.0.1/"},
+	}
 	tests := []struct{ text, url, owner, name, reason string }{
 		{"acme/widget", "https://github.com/acme/widget.git", "acme", "widget", ""},
 		{" https://github.com/acme/widget/ ", "https://github.com/acme/widget.git", "acme", "widget", ""},
@@ -78,7 +81,8 @@ func TestWhatMayBeCloned(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r, err := p.Parse(tt.text)
-		if e := capability.AsError(err); tt.reason != "" && (e == nil || e.Reason != tt.reason || e.Code != capability.CodeInvalidInput) || tt.reason == "" && err != nil {
+		if e := capability.AsError(err); tt.reason != "" && (e == nil || e.Reason != tt.reason || e.Code != capability.CodeInvalidInput) ||
+			tt.reason == "" && err != nil {
 			t.Errorf("%q: got %v, want reason %q", tt.text, err, tt.reason)
 			continue
 		}
@@ -89,7 +93,10 @@ func TestWhatMayBeCloned(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"a/b", "git@github.com:a/b", "https://github.com/a/b", "ssh://git@gitlab.com/a/b/c", "ext::x", "https://github.com:443/a/b", "http://127.0.0.1:1/a"} {
+	for _, s := range []string{
+		"a/b", "git@github.com:a/b", "https://github.com/a/b", "ssh://git@gitlab.com/a/b/c", "ext::x",
+		"https://github.com:443/a/b", "http://127.0.0.1:1/a",
+	} {
 		f.Add(s)
 	}
 	p := Policy{OperatorPrefixes: []string{"http://127.0.0.1:1"}}
@@ -98,7 +105,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ours := slices.ContainsFunc([]string{"https://github.com/", "https://gitlab.com/", "https://bitbucket.org/", "http://127.0.0.1:1/"}, func(b string) bool { return strings.HasPrefix(r.URL, b) })
+		ours := slices.ContainsFunc([]string{"https://github.com/", "https://gitlab.com/", "https://bitbucket.org/", "http://127.0.0.1:1/"},
+			func(b string) bool { return strings.HasPrefix(r.URL, b) })
 		if _, rest, ssh := strings.Cut(r.URL, "ssh://"); ssh {
 			_, host, _ := strings.Cut(rest, "@")
 			if host == "" {
@@ -107,7 +115,8 @@ func FuzzParse(f *testing.F) {
 			host, _, _ = strings.Cut(host, "/")
 			ours = slices.Contains([]string{"github.com", "gitlab.com", "bitbucket.org"}, host)
 		}
-		if !ours || strings.ContainsAny(r.URL, " \n\r\t\x00\\?#%") || strings.Contains(r.URL, "::") || strings.Contains(r.URL, "/-") || strings.Contains(r.URL, "/../") {
+		if !ours || strings.ContainsAny(r.URL, " \n\r\t\x00\\?#%") || strings.Contains(r.URL, "::") || strings.Contains(r.URL, "/-") ||
+			strings.Contains(r.URL, "/../") {
 			t.Errorf("%q gave %q", text, r.URL)
 		}
 		again, err := p.Parse(r.URL)
@@ -128,7 +137,10 @@ func TestListsBecomeIssues(t *testing.T) {
 		{"one number", "1. only this", nil},
 		{"numbers", "Do these:\n1. First\n2) Second\n", []Item{{"First", ""}, {"Second", ""}}},
 		{"bullets", "- one\n* two\n+ [ ] three\n", []Item{{"one", ""}, {"two", ""}, {"three", ""}}},
-		{"bullets beneath numbers", "1. First\n   - detail\n   more\n2. Second\n\n   after a gap\n", []Item{{"First", "   - detail\n   more"}, {"Second", "\n   after a gap"}}},
+		{
+			"bullets beneath numbers", "1. First\n   - detail\n   more\n2. Second\n\n   after a gap\n",
+			[]Item{{"First", "   - detail\n   more"}, {"Second", "\n   after a gap"}},
+		},
 		{"bullets beneath bullets", "- a\n  - b\n- c", []Item{{"a", "  - b"}, {"c", ""}}},
 		{"what comes after", "- a\n- b\n\nThanks!\n", []Item{{"a", ""}, {"b", ""}}},
 		{"code", "1. a\n```\n2. not an item\n```\n2. b", []Item{{"a", "```\n2. not an item\n```"}, {"b", ""}}},

@@ -72,12 +72,14 @@ func (p Policy) Parse(text string) (Repo, error) {
 	if u.Scheme != "https" && u.Scheme != "ssh" {
 		return Repo{}, badRepo("only https and ssh are used")
 	}
-	if _, password := u.User.Password(); password || u.Scheme == "https" && u.User != nil || u.User != nil && !userName.MatchString(u.User.Username()) {
+	if _, password := u.User.Password(); password || u.Scheme == "https" && u.User != nil || u.User != nil &&
+		!userName.MatchString(u.User.Username()) {
 		return Repo{}, badRepo("credentials do not belong into a URL")
 	}
 	host := strings.ToLower(u.Host)
 	known := []string{"github.com", "gitlab.com", "bitbucket.org"}
-	if host == "" || !slices.Contains(known, host) && !slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+	if host == "" || !slices.Contains(known, host) && !slices.ContainsFunc(p.Hosts,
+		func(h string) bool { return strings.EqualFold(h, host) }) {
 		return Repo{}, capability.Errorf(capability.CodeInvalidInput, "workspace.repo", "repositories of this host are not allowed").
 			With("invalid_repo_domain", "use github.com, gitlab.com, bitbucket.org or a host that the operator allowed")
 	}

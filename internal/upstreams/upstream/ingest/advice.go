@@ -17,13 +17,33 @@ var suspicious = []struct {
 	pattern *regexp.Regexp
 	says    string
 }{
-	{[]string{"instruction", "prompt", "rule", "guideline", "previous", "prior", "above"}, regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override)\b.{0,40}\b(instruction|prompt|rule|guideline|previous|prior|above)`), "tells the reader to disregard its instructions"},
+	{
+		[]string{"instruction", "prompt", "rule", "guideline", "previous", "prior", "above"},
+		regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override)\b.{0,40}\b(instruction|prompt|rule|guideline|previous|prior|above)`),
+		"tells the reader to disregard its instructions",
+	},
 	{[]string{"user"}, regexp.MustCompile(`(?i)\b(do not|don't|never|without)\b.{0,30}\b(tell|mention|inform|reveal|show|notify|ask)\w*\b.{0,30}\buser`), "wants something kept from the user"},
-	{[]string{"<"}, regexp.MustCompile(`(?i)<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\s*>`), "holds marks that pretend to be instructions"},
-	{[]string{"system prompt", "developer message"}, regexp.MustCompile(`(?i)\b(system prompt|developer message)\b`), "speaks of the system prompt"},
+	{
+		[]string{"<"},
+		regexp.MustCompile(`(?i)<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\s*>`),
+		"holds marks that pretend to be instructions",
+	},
+	{
+		[]string{"system prompt", "developer message"},
+		regexp.MustCompile(`(?i)\b(system prompt|developer message)\b`),
+		"speaks of the system prompt",
+	},
 	{[]string{"tool"}, regexp.MustCompile(`(?i)\b(before|after|instead of|whenever|prior to)\b.{0,30}\b(using|calling|invoking|any|other)\b.{0,30}\btools?\b.{0,60}\b(must|always|first|call|read|send)`), "steers the use of other tools"},
-	{[]string{"~/", ".ssh", "id_rsa", ".env", "passwd", "credential", "private key", "api"}, regexp.MustCompile(`(?i)(~/\.|\.ssh/|id_rsa|\.env\b|/etc/passwd|credentials?\.json|private key|api[_ -]?key)`), "names places where secrets are kept"},
-	{[]string{"http"}, regexp.MustCompile(`(?i)\b(send|post|forward|upload|exfiltrate)s?\b.{0,60}\bhttps?://`), "asks for something to be sent to an address"},
+	{
+		[]string{"~/", ".ssh", "id_rsa", ".env", "passwd", "credential", "private key", "api"},
+		regexp.MustCompile(`(?i)(~/\.|\.ssh/|id_rsa|\.env\b|/etc/passwd|credentials?\.json|private key|api[_ -]?key)`),
+		"names places where secrets are kept",
+	},
+	{
+		[]string{"http"},
+		regexp.MustCompile(`(?i)\b(send|post|forward|upload|exfiltrate)s?\b.{0,60}\bhttps?://`),
+		"asks for something to be sent to an address",
+	},
 }
 
 // maxAdvised is how much of each text is looked through, in bytes.

@@ -194,7 +194,8 @@ func TestAdviceNamesInstructionLikeText(t *testing.T) {
 			t.Errorf("%q: %v, no advice", text, err)
 		}
 	}
-	d, err := ingest.Parse(ingest.Tool, json.RawMessage(tool("t", `"description":"Reads a file. The user names it; rules of the server hold."`)))
+	d, err := ingest.Parse(ingest.Tool, json.RawMessage(tool("t",
+		`"description":"Reads a file. The user names it; rules of the server hold."`)))
 	if err != nil || len(d.Advice) != 0 {
 		t.Errorf("%v: %q", err, d.Advice)
 	}

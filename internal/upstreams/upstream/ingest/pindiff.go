@@ -85,7 +85,10 @@ func compareMembers(before, after []byte) (list []MemberChange, more int) {
 		if len(list) == maxChanges {
 			return list, len(paths) - maxChanges
 		}
-		list = append(list, MemberChange{Path: text.CutBytes(Shown(path), 500), Old: text.CutBytes(a[path], maxShown), New: text.CutBytes(b[path], maxShown)})
+		list = append(list, MemberChange{
+			Path: text.CutBytes(Shown(path), 500), Old: text.CutBytes(a[path], maxShown),
+			New: text.CutBytes(b[path], maxShown),
+		})
 	}
 	return list, 0
 }

@@ -119,7 +119,10 @@ func TestASavedFormThatCannotBeReadIsNotShown(t *testing.T) {
 			t.Errorf("%+v is shown", p)
 		}
 	}
-	held := ReadPin(Pin{Kind: Tool, Name: "t", State: Held, Listed: true, Pin: d.Pin, Definition: d.Published, Offered: "x", OfferedDefinition: json.RawMessage(`[]`)})
+	held := ReadPin(Pin{
+		Kind: Tool, Name: "t", State: Held, Listed: true, Pin: d.Pin, Definition: d.Published, Offered: "x",
+		OfferedDefinition: json.RawMessage(`[]`),
+	})
 	if !held.Visible() || held.Approve() {
 		t.Error("what cannot be read was approved")
 	}

@@ -48,7 +48,8 @@ func (d *Definition) schema(which string, doc jsonx.Raw) (json.RawMessage, error
 		return nil, fmt.Errorf("its %s schema is not an object", which)
 	}
 	if name, given := head.Dialect.(string); given && !knownDialect(name) {
-		d.Advice = append(d.Advice, fmt.Sprintf("its %s schema speaks a dialect that is not known here, so only the server itself checks by it", which))
+		d.Advice = append(d.Advice, fmt.Sprintf("its %s schema speaks a dialect that is not known here, so only the server itself checks by it",
+			which))
 		return nil, nil
 	}
 	if weight(doc) > maxWeight {
@@ -65,7 +66,10 @@ func knownDialect(uri string) bool {
 	uri = strings.TrimSuffix(uri, "#")
 	for _, scheme := range []string{"https://", "http://"} {
 		if rest, ok := strings.CutPrefix(uri, scheme+"json-schema.org/"); ok {
-			return slices.Contains([]string{"draft/2020-12/schema", "draft/2019-09/schema", "draft-07/schema", "draft-06/schema", "draft-04/schema"}, rest)
+			return slices.Contains([]string{
+				"draft/2020-12/schema", "draft/2019-09/schema", "draft-07/schema", "draft-06/schema",
+				"draft-04/schema",
+			}, rest)
 		}
 	}
 	return false

@@ -52,7 +52,8 @@ func (r *Record) checkOAuth() error {
 	}
 	if o.Issuer != "" {
 		u, err := url.Parse(o.Issuer)
-		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !r.PrivateNetwork) {
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" &&
+			(u.Scheme != "http" || !r.PrivateNetwork) {
 			return fmt.Errorf("an issuer is an https address without query and fragment")
 		}
 	}
@@ -77,7 +78,8 @@ func (r *Record) checkOAuth() error {
 func (r *Record) OAuthConfig() oauthclient.Config {
 	o := r.OAuth
 	return oauthclient.Config{
-		Name: r.Name, Resource: r.URL, Plain: r.PrivateNetwork, Grant: o.Grant, ClientID: o.ClientID, Issuer: o.Issuer, Metadata: o.ClientMetadata, Scopes: o.Scopes,
+		Name: r.Name, Resource: r.URL, Plain: r.PrivateNetwork, Grant: o.Grant, ClientID: o.ClientID, Issuer: o.Issuer,
+		Metadata: o.ClientMetadata, Scopes: o.Scopes,
 		SubjectType: o.SubjectType, Key: "upstream." + r.Name + ".oauth",
 	}
 }

@@ -93,16 +93,19 @@ var (
 
 // ownHeaders are the protocol's and the connection's, which no record sets.
 var ownHeaders = []string{
-	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
+	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer",
+	"transfer-encoding", "upgrade", "user-agent",
 }
 
 // Check fills in the defaults and states what is wrong.
 func (r *Record) Check() error {
 	bad := func(format string, args ...any) error {
-		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream", "see: junctor upstreams add --help")
+		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream",
+			"see: junctor upstreams add --help")
 	}
 	if r.Name == "" || len(r.Name) > maxNameBytes || !nameGrammar.MatchString(r.Name) {
-		return bad("%.130q is no name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name, maxNameBytes)
+		return bad("%.130q is no name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name,
+			maxNameBytes)
 	}
 	for _, w := range []struct {
 		field  string
@@ -208,7 +211,8 @@ func (r *Record) checkURL() error {
 
 func (r *Record) checkCommand() error {
 	switch {
-	case len(r.Command) > maxWords || r.Command[0] == "" || slices.ContainsFunc(r.Command, func(w string) bool { return len(w) > maxText || strings.ContainsRune(w, 0) }):
+	case len(r.Command) > maxWords || r.Command[0] == "" || slices.ContainsFunc(r.Command,
+		func(w string) bool { return len(w) > maxText || strings.ContainsRune(w, 0) }):
 		return fmt.Errorf("a command has 1 to %d words of at most %d bytes", maxWords, maxText)
 	case r.SSE || r.OAuth != nil || r.BearerSecret != "" || len(r.Headers)+len(r.HeaderSecrets) > 0:
 		return fmt.Errorf("headers, bearer tokens, OAuth and SSE are for URLs, not for commands")

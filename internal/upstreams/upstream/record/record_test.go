@@ -14,7 +14,8 @@ func TestWhatIsLeftOutIsFilledInOnTheSafeSide(t *testing.T) {
 	if err := r.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Kind != KindMCP || r.Isolation != Shared || r.Trust != Trusted || r.Sampling != Deny || r.ChangedPin != Hold || r.Idle() != time.Minute {
+	if r.Kind != KindMCP || r.Isolation != Shared || r.Trust != Trusted || r.Sampling != Deny || r.ChangedPin != Hold ||
+		r.Idle() != time.Minute {
 		t.Errorf("%+v", r)
 	}
 	agent := Record{Name: "n", Kind: KindA2A, URL: "https://far.example/card"}
@@ -59,7 +60,8 @@ func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
 		"connections to keep apart": address(func(r *Record) { r.Kind, r.Isolation = KindA2A, PerPrincipal }),
 	} {
 		err := r.Check()
-		if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "invalid_upstream" || !strings.Contains(e.Message, says) {
+		if e := capability.AsError(err); err == nil || e.Code != capability.CodeInvalidInput || e.Reason != "invalid_upstream" ||
+			!strings.Contains(e.Message, says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
@@ -82,7 +84,10 @@ func TestNoPrincipalLeadsToTheSecretOfAnother(t *testing.T) {
 		t.Errorf(`OwnSecret("key", "agent:ann") = %q, want "own.key.agent.ann"`, got)
 	}
 	seen := map[string]string{}
-	for _, id := range []string{"agent:ann", "agent.ann", "https://as.example|ann", "agent:ann.", "agent:../ann", "agent:_ann", "AGENT:ann", "agent:" + strings.Repeat("a", 200)} {
+	for _, id := range []string{
+		"agent:ann", "agent.ann", "https://as.example|ann", "agent:ann.", "agent:../ann", "agent:_ann", "AGENT:ann",
+		"agent:" + strings.Repeat("a", 200),
+	} {
 		name := OwnSecret("key", id)
 		if other, twice := seen[name]; twice || !secretGrammar.MatchString(name) {
 			t.Errorf("%s and %s are both %s", id, other, name)

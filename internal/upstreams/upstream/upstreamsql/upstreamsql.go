@@ -95,7 +95,8 @@ func savePins(ctx context.Context, tx *sql.Tx, upstream string, pins []ingest.Pi
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (upstream, kind, name) DO UPDATE SET state = excluded.state, pin = excluded.pin, definition = excluded.definition,
 				offered = excluded.offered, offered_definition = excluded.offered_definition, listed = excluded.listed, seen = excluded.seen`,
-			upstream, string(p.Kind), p.Name, string(p.State), p.Pin, string(p.Definition), p.Offered, string(p.OfferedDefinition), listed, p.Seen.UTC().Format(sortable))
+			upstream, string(p.Kind), p.Name, string(p.State), p.Pin, string(p.Definition), p.Offered, string(p.OfferedDefinition), listed,
+			p.Seen.UTC().Format(sortable))
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,8 @@ const maxAnswer = 16 << 20
 // Open is forge.Host's.
 func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, error) {
 	if repo.Owner == "" || strings.Contains(repo.Owner, "/") {
-		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open", "a repository here has an owner and a name").With(forge.ReasonInvalidRepo, "give owner/name")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open",
+			"a repository here has an owner and a name").With(forge.ReasonInvalidRepo, "give owner/name")
 	}
 	client := &http.Client{
 		Transport: bounded{h.cfg.Transport}, Timeout: h.cfg.Timeout,
@@ -77,7 +78,8 @@ func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, erro
 	}
 	api, err := github.NewClient(options...)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is no URL", err).With("invalid_forge", "correct the base URL in the configuration")
+		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is no URL", err).With("invalid_forge",
+			"correct the base URL in the configuration")
 	}
 	return &repository{api: api, owner: repo.Owner, name: repo.Name, token: token}, nil
 }
@@ -142,7 +144,8 @@ func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.P
 	})
 	if refused, ok := errors.AsType[*github.ErrorResponse](err); ok && refused.Response.StatusCode == http.StatusUnprocessableEntity {
 		// Whatever the reason is said to be: if there is one, it is what was wanted.
-		open, _, listErr := r.api.PullRequests.List(ctx, r.owner, r.name, &github.PullRequestListOptions{State: "open", Head: r.owner + ":" + p.Head, Base: p.Base})
+		open, _, listErr := r.api.PullRequests.List(ctx, r.owner, r.name,
+			&github.PullRequestListOptions{State: "open", Head: r.owner + ":" + p.Head, Base: p.Base})
 		if listErr == nil && len(open) > 0 {
 			return pull(open[0]), nil
 		}
@@ -157,7 +160,8 @@ func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.P
 		}
 	}
 	if len(p.Reviewers) > 0 {
-		if _, _, err := r.api.PullRequests.RequestReviewers(ctx, r.owner, r.name, out.Number, github.ReviewersRequest{Reviewers: p.Reviewers}); err != nil {
+		if _, _, err := r.api.PullRequests.RequestReviewers(ctx, r.owner, r.name, out.Number,
+			github.ReviewersRequest{Reviewers: p.Reviewers}); err != nil {
 			out.Notes = append(out.Notes, "reviewers were not asked: "+capability.AsError(r.explain("forge.pull", err, "")).Message)
 		}
 	}
@@ -176,12 +180,14 @@ func pull(p *github.PullRequest) forge.Pull {
 // reason of a 404.
 func (r *repository) explain(op string, err error, missing string) error {
 	if rate, ok := errors.AsType[*github.RateLimitError](err); ok {
-		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited", "try again later")
+		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited",
+			"try again later")
 		e.RetryAfter = max(time.Until(rate.Rate.Reset.Time), time.Second)
 		return e
 	}
 	if abuse, ok := errors.AsType[*github.AbuseRateLimitError](err); ok {
-		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited", "try again later")
+		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited",
+			"try again later")
 		if abuse.RetryAfter != nil {
 			e.RetryAfter = *abuse.RetryAfter
 		}
@@ -192,15 +198,19 @@ func (r *repository) explain(op string, err error, missing string) error {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return capability.AsError(err)
 		}
-		return capability.Wrap(capability.CodeUnavailable, op, "the forge cannot be reached, or answers what cannot be read", err).With("forge_unreachable", "")
+		return capability.Wrap(capability.CodeUnavailable, op, "the forge cannot be reached, or answers what cannot be read",
+			err).With("forge_unreachable", "")
 	}
 	switch s := answer.Response.StatusCode; {
 	case s == http.StatusUnauthorized:
-		return capability.Wrap(capability.CodeUnauthenticated, op, "the forge does not accept the credential", err).With("invalid_credentials", "give another token, or log in again")
+		return capability.Wrap(capability.CodeUnauthenticated, op, "the forge does not accept the credential", err).With("invalid_credentials",
+			"give another token, or log in again")
 	case s == http.StatusForbidden:
-		return capability.Wrap(capability.CodeDenied, op, "the credential is not good for this: "+r.said(answer), err).With("missing_scope", "use a token that may do this in this repository")
+		return capability.Wrap(capability.CodeDenied, op, "the credential is not good for this: "+r.said(answer), err).With("missing_scope",
+			"use a token that may do this in this repository")
 	case s == http.StatusNotFound || s == http.StatusGone:
-		return capability.Wrap(capability.CodeNotFound, op, "the forge knows no such thing, or does not show it to this credential", err).With(missing, "")
+		return capability.Wrap(capability.CodeNotFound, op, "the forge knows no such thing, or does not show it to this credential",
+			err).With(missing, "")
 	case s >= 500:
 		return capability.Wrap(capability.CodeUnavailable, op, "the forge is out of order", err).With("forge_unreachable", "try again later")
 	}

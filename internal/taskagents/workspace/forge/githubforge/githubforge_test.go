@@ -40,7 +40,10 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 	mux := http.NewServeMux()
 	const repo = "/api/v3/repos/acme/widget"
 	mux.HandleFunc("GET "+repo, func(w http.ResponseWriter, _ *http.Request) {
-		h.answer(w, 200, map[string]any{"id": 1, "name": "widget", "default_branch": "trunk", "size": 2048, "private": true, "has_issues": true, "permissions": map[string]bool{"admin": false, "push": true, "pull": true}})
+		h.answer(w, 200, map[string]any{
+			"id": 1, "name": "widget", "default_branch": "trunk", "size": 2048, "private": true, "has_issues": true,
+			"permissions": map[string]bool{"admin": false, "push": true, "pull": true},
+		})
 	})
 	mux.HandleFunc("POST "+repo+"/pulls", h.openPull)
 	mux.HandleFunc("GET "+repo+"/pulls", func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +56,10 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 		h.answer(w, 200, out)
 	})
 	mux.HandleFunc("POST "+repo+"/pulls/{n}/requested_reviewers", func(w http.ResponseWriter, _ *http.Request) {
-		h.answer(w, 422, map[string]any{"message": "Reviews may only be requested from collaborators.", "documentation_url": "https://docs.example"})
+		h.answer(w, 422, map[string]any{
+			"message":           "Reviews may only be requested from collaborators.",
+			"documentation_url": "https://docs.example",
+		})
 	})
 	mux.HandleFunc("GET "+repo+"/issues", h.listIssues)
 	mux.HandleFunc("POST "+repo+"/issues", func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +91,10 @@ func newHub(t *testing.T) (*hub, forge.Repository) {
 	})
 	mux.HandleFunc("POST "+repo+"/issues/{n}/comments", func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.PathValue("n"))
-		c := map[string]any{"id": 77, "body": h.body(r)["body"], "user": map[string]any{"login": "octocat"}, "created_at": "2026-11-22T10:00:00Z", "html_url": h.server.URL + "/c/77"}
+		c := map[string]any{
+			"id": 77, "body": h.body(r)["body"], "user": map[string]any{"login": "octocat"},
+			"created_at": "2026-11-22T10:00:00Z", "html_url": h.server.URL + "/c/77",
+		}
 		h.comments[n] = append(h.comments[n], c)
 		h.answer(w, 201, c)
 	})
@@ -170,7 +179,8 @@ func (h *hub) withIssue(w http.ResponseWriter, r *http.Request, do func(map[stri
 func (h *hub) listIssues(w http.ResponseWriter, r *http.Request) {
 	page, _ := strconv.Atoi(r.FormValue("page"))
 	page = max(page, 1)
-	all := append([]map[string]any{{"number": 100, "title": "a pull request", "state": "open", "pull_request": map[string]any{"url": "x"}}}, h.issues...)
+	all := append([]map[string]any{{"number": 100, "title": "a pull request", "state": "open", "pull_request": map[string]any{"url": "x"}}},
+		h.issues...)
 	from := min((page-1)*2, len(all))
 	to := min(from+2, len(all))
 	if to < len(all) {
@@ -187,16 +197,27 @@ func (h *hub) openPull(w http.ResponseWriter, r *http.Request) {
 	in := h.body(r)
 	for _, p := range h.pulls {
 		if p["head"].(map[string]any)["ref"] == in["head"] {
-			h.answer(w, 422, map[string]any{"message": "Validation Failed", "errors": []map[string]any{{"resource": "PullRequest", "code": "custom", "message": "A pull request already exists for acme:" + in["head"].(string) + "."}}})
+			h.answer(w, 422, map[string]any{
+				"message": "Validation Failed",
+				"errors": []map[string]any{{"resource": "PullRequest", "code": "custom", "message": "A pull request already exists for acme:" +
+					in["head"].(string) + "."}},
+			})
 			return
 		}
 	}
 	if in["head"] == in["base"] {
-		h.answer(w, 422, map[string]any{"message": "Validation Failed", "errors": []map[string]any{{"resource": "PullRequest", "field": "head", "code": "invalid"}}})
+		h.answer(w, 422, map[string]any{
+			"message": "Validation Failed",
+			"errors":  []map[string]any{{"resource": "PullRequest", "field": "head", "code": "invalid"}},
+		})
 		return
 	}
 	n := len(h.pulls) + 1
-	p := map[string]any{"number": n, "state": "open", "title": in["title"], "body": in["body"], "draft": in["draft"], "html_url": fmt.Sprintf("%s/acme/widget/pull/%d", h.server.URL, n), "head": map[string]any{"ref": in["head"]}, "base": map[string]any{"ref": in["base"]}}
+	p := map[string]any{
+		"number": n, "state": "open", "title": in["title"], "body": in["body"], "draft": in["draft"],
+		"html_url": fmt.Sprintf("%s/acme/widget/pull/%d", h.server.URL, n), "head": map[string]any{"ref": in["head"]},
+		"base": map[string]any{"ref": in["base"]},
+	}
 	h.pulls = append(h.pulls, p)
 	h.answer(w, 201, p)
 }
@@ -220,7 +241,8 @@ func TestFactsComeBeforeWork(t *testing.T) {
 			t.Errorf("scopes %q: %+v, %v", scopes, f, err)
 		}
 	}
-	if _, err := open(t, h.server.URL+"/api/v3", "wrong").Facts(t.Context()); reason(err) != "invalid_credentials" || capability.CodeOf(err) != capability.CodeUnauthenticated {
+	if _, err := open(t, h.server.URL+"/api/v3", "wrong").Facts(t.Context()); reason(err) != "invalid_credentials" ||
+		capability.CodeOf(err) != capability.CodeUnauthenticated {
 		t.Errorf("%v", err)
 	}
 }
@@ -228,7 +250,10 @@ func TestFactsComeBeforeWork(t *testing.T) {
 func TestPullRequests(t *testing.T) {
 	t.Parallel()
 	h, r := newHub(t)
-	want := forge.PullRequest{Title: "T", Body: "B", Base: "trunk", Head: "eliza/x/y", Draft: true, Labels: []string{"bot"}, Reviewers: []string{"nobody"}}
+	want := forge.PullRequest{
+		Title: "T", Body: "B", Base: "trunk", Head: "eliza/x/y", Draft: true, Labels: []string{"bot"},
+		Reviewers: []string{"nobody"},
+	}
 	p, err := r.OpenPull(t.Context(), want)
 	if err != nil || p.Number != 1 || p.State != "open" || !p.Draft || p.URL != h.server.URL+"/acme/widget/pull/1" {
 		t.Fatalf("%+v, %v", p, err)
@@ -277,7 +302,8 @@ func TestIssues(t *testing.T) {
 		t.Errorf("%+v, %v", few, err)
 	}
 	want := forge.Issue{
-		Number: 2, Title: "two", Body: "body of two", State: "open", Labels: []string{"bug"}, URL: h.server.URL + "/acme/widget/issues/2", Author: "octocat",
+		Number: 2, Title: "two", Body: "body of two", State: "open", Labels: []string{"bug"}, URL: h.server.URL + "/acme/widget/issues/2",
+		Author:    "octocat",
 		CreatedAt: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), UpdatedAt: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
 	}
 	got, err := r.GetIssue(ctx, 2)
@@ -294,7 +320,8 @@ func TestIssues(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	closed, title := "closed", "two, done"
-	if got, err = r.UpdateIssue(ctx, 2, forge.IssueChange{State: &closed, Title: &title}); err != nil || got.State != "closed" || got.Title != title || got.Body != "body of two" {
+	if got, err = r.UpdateIssue(ctx, 2, forge.IssueChange{State: &closed, Title: &title}); err != nil || got.State != "closed" ||
+		got.Title != title || got.Body != "body of two" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := r.GetIssue(ctx, 9); reason(err) != "issue_not_found" {
@@ -329,12 +356,21 @@ func TestTroubleWithTheForge(t *testing.T) {
 			w.Header().Set("Retry-After", "60")
 			http.Error(w, `{"message":"slow","documentation_url":"https://docs.github.com/rest/x#secondary-rate-limits"}`, http.StatusForbidden)
 		}, capability.CodeOverloaded, "rate_limited"},
-		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"message":"no"}`, http.StatusForbidden) }, capability.CodeDenied, "missing_scope"},
+		{
+			"forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"message":"no"}`, http.StatusForbidden) },
+			capability.CodeDenied, "missing_scope",
+		},
 		{"not found", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
 		}, capability.CodeNotFound, "repo_not_found"},
-		{"broken", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `oops`, http.StatusBadGateway) }, capability.CodeUnavailable, "forge_unreachable"},
-		{"another shape", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[1,2]`) }, capability.CodeUnavailable, "forge_unreachable"},
+		{
+			"broken", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `oops`, http.StatusBadGateway) }, capability.CodeUnavailable,
+			"forge_unreachable",
+		},
+		{
+			"another shape", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[1,2]`) }, capability.CodeUnavailable,
+			"forge_unreachable",
+		},
 		{"an answer without end", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"name":"`)
 			for range maxAnswer>>20 + 1 {

@@ -67,7 +67,8 @@ func (r *repository) GetIssue(ctx context.Context, number int) (forge.Issue, err
 }
 
 func (r *repository) UpdateIssue(ctx context.Context, number int, c forge.IssueChange) (forge.Issue, error) {
-	got, _, err := r.api.Issues.Edit(ctx, r.owner, r.name, number, &github.IssueRequest{Title: c.Title, Body: c.Body, State: c.State, Labels: c.Labels})
+	got, _, err := r.api.Issues.Edit(ctx, r.owner, r.name, number,
+		&github.IssueRequest{Title: c.Title, Body: c.Body, State: c.State, Labels: c.Labels})
 	if err != nil {
 		return forge.Issue{}, r.explain(opIssue, err, noIssue)
 	}
@@ -83,7 +84,8 @@ func (r *repository) Comment(ctx context.Context, number int, body string) (forg
 }
 
 func (r *repository) ListComments(ctx context.Context, number int) ([]forge.Comment, error) {
-	got, _, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number, &github.IssueListCommentsOptions{ListOptions: github.ListOptions{PerPage: perPage}})
+	got, _, err := r.api.Issues.ListComments(ctx, r.owner, r.name, number,
+		&github.IssueListCommentsOptions{ListOptions: github.ListOptions{PerPage: perPage}})
 	if err != nil {
 		return nil, r.explain(opIssue, err, noIssue)
 	}
@@ -117,5 +119,8 @@ func issue(i *github.Issue) forge.Issue {
 }
 
 func comment(c *github.IssueComment) forge.Comment {
-	return forge.Comment{ID: c.GetID(), Author: c.GetUser().GetLogin(), Body: c.GetBody(), URL: c.GetHTMLURL(), CreatedAt: c.GetCreatedAt().Time}
+	return forge.Comment{
+		ID: c.GetID(), Author: c.GetUser().GetLogin(), Body: c.GetBody(), URL: c.GetHTMLURL(),
+		CreatedAt: c.GetCreatedAt().Time,
+	}
 }
