@@ -18,7 +18,7 @@ func nodesOf(t *testing.T) int {
 	if text := os.Getenv("SOAK_NODES"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			t.Fatalf("SOAK_NODES is %q, which is no number of nodes", text)
+			t.Fatalf("SOAK_NODES is %q, which is not a number of nodes", text)
 		}
 	}
 	return n

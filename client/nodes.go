@@ -134,7 +134,7 @@ type CallOptions struct {
 func (o CallOptions) invocation(function string, arguments any) (Invocation, error) {
 	in, err := json.Marshal(map[string]any{"function": function, "args": arguments})
 	if err != nil {
-		return Invocation{}, capability.Wrap(capability.CodeInvalidInput, "nodes.call", "the arguments are no JSON", err)
+		return Invocation{}, capability.Wrap(capability.CodeInvalidInput, "nodes.call", "the arguments are not JSON", err)
 	}
 	inv := Invocation{Target: "device.function.invoke", Input: in, IdempotencyKey: o.IdempotencyKey}
 	if o.Timeout > 0 {

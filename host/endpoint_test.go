@@ -229,7 +229,7 @@ func TestAWrongDeclarationIsNamedAtStart(t *testing.T) {
 		{"view type", func(m *Module) { m.Views[0].Type = "xr" }, "Views[0].Type"},
 		{"view without a bundle", func(m *Module) { m.Views[0].Bundle = nil }, "Views[0].Bundle"},
 		{"view with both", func(m *Module) { m.Views[0].URL = "https://x/" }, "Views[0].Bundle"},
-		{"bundle that is no script", func(m *Module) { m.Views[0].Path = "/a.html" }, "Views[0].Path"},
+		{"bundle that is not a script", func(m *Module) { m.Views[0].Path = "/a.html" }, "Views[0].Path"},
 		{"asset path", func(m *Module) { m.Assets[0].Path = "../x" }, "Assets[0].Path"},
 		{"asset path twice", func(m *Module) { m.Assets[0].Path = "/assets/v.js" }, "Assets[0].Path"},
 		{"asset type", func(m *Module) { m.Assets[0].ContentType = "a\r\nb" }, "Assets[0].ContentType"},
@@ -281,7 +281,7 @@ func TestFailuresOfHandlersAreNamedAtTheirSource(t *testing.T) {
 			"", "",
 		},
 		{
-			"values are no object", func(context.Context) (ActionResult, error) { return ActionResult{Values: 7}, nil }, router.CodeDecodeFailed,
+			"values are not an object", func(context.Context) (ActionResult, error) { return ActionResult{Values: 7}, nil }, router.CodeDecodeFailed,
 			"m:action:DO answered against the protocol", "",
 		},
 		{

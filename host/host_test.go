@@ -37,7 +37,7 @@ func TestRegisterIsAllOrNothing(t *testing.T) {
 		{"tool without effect", []Function{{ID: "new", Tool: "t", Handle: list.Handle}}, capability.CodeInvalidInput},
 		{"unknown effect", []Function{{ID: "new", Tool: "t", Effect: "execute", Handle: list.Handle}}, capability.CodeInvalidInput},
 		{"no handler and no reason", []Function{{ID: "new", Tool: "t", Effect: "read"}}, capability.CodeInvalidInput},
-		{"schema that is no object", []Function{{
+		{"schema that is not an object", []Function{{
 			ID: "new", Tool: "t", Effect: "read", Handle: list.Handle,
 			InputSchema: json.RawMessage("null"),
 		}}, capability.CodeInvalidInput},

@@ -128,7 +128,7 @@ func chosen(only string) ([]target, error) {
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(targets(), func(t target) bool { return t.String() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%s is no system that is built for; there are %v", name, targets())
+			return nil, fmt.Errorf("%s is not a system that is built for; there are %v", name, targets())
 		}
 		list = append(list, targets()[i])
 	}

@@ -27,7 +27,7 @@ func unitOf(t *testing.T, name string) []setting {
 		case line[0] == '[' && strings.HasSuffix(line, "]"):
 			section = line
 		case !ok || section == "" || strings.ContainsAny(key, " \t"):
-			t.Errorf("%s:%d: %q is no setting", name, i+1, line)
+			t.Errorf("%s:%d: %q is not a setting", name, i+1, line)
 		default:
 			list = append(list, setting{section, key, value})
 		}
@@ -119,7 +119,7 @@ func containerFile(t *testing.T) []instruction {
 		if word, rest, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 			list = append(list, instruction{word, strings.TrimSpace(rest)})
 		} else if word != "" {
-			t.Errorf("%q is no instruction", line)
+			t.Errorf("%q is not an instruction", line)
 		}
 	}
 	return list
@@ -147,7 +147,7 @@ func TestTheContainerFileHolds(t *testing.T) {
 			words := strings.Fields(in.rest)
 			if stage, ok := strings.CutPrefix(words[0], "--from="); ok {
 				if !stages[stage] {
-					t.Errorf("COPY from %s, which is no stage", stage)
+					t.Errorf("COPY from %s, which is not a stage", stage)
 				}
 				continue
 			}

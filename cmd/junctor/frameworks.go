@@ -134,7 +134,7 @@ func (a *app) replayRecording(path, name, version string) error {
 	if name != "" {
 		known, ok := programs.Normalise(name)
 		if !ok {
-			return capability.Errorf(capability.CodeInvalidInput, "", "%q is no known framework", name).With("", "see: junctor frameworks list")
+			return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a known framework", name).With("", "see: junctor frameworks list")
 		}
 		subject.Framework = known
 		if guess, err := detect.GuessProgram(rec, path); err == nil && guess.Framework == known && version == "" {

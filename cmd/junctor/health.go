@@ -41,7 +41,7 @@ func (a *app) healthCommand() *cobra.Command {
 				Reasons []string `json:"reasons"`
 			}
 			if err != nil || json.Unmarshal(data, &said) != nil {
-				return capability.Errorf(capability.CodeUnavailable, "health", "what answers at %s is no junctor server", url)
+				return capability.Errorf(capability.CodeUnavailable, "health", "what answers at %s is not a junctor server", url)
 			}
 			if !said.Ready {
 				return capability.Errorf(capability.CodeUnavailable, "health", "the server at %s is not ready: %s", url,

@@ -104,7 +104,7 @@ func TestTheConfigurationPage(t *testing.T) {
 	t.Parallel()
 	for _, k := range config.Keys() {
 		if k.Doc == "" || !unicode.IsUpper([]rune(k.Doc)[0]) || !strings.HasSuffix(k.Doc, ".") {
-			t.Errorf("%s: %q is no sentence", k.Path, k.Doc)
+			t.Errorf("%s: %q is not a sentence", k.Path, k.Doc)
 		}
 	}
 	status, out, errs := typed(t, "config", "docs", "--markdown")
@@ -122,7 +122,7 @@ func TestHelpIsInOneVoice(t *testing.T) {
 		first, _, _ := strings.Cut(c.Short, " ")
 		switch {
 		case c.Short == "" || !unicode.IsUpper(rune(c.Short[0])) || strings.HasSuffix(c.Short, "."):
-			t.Errorf("%s: %q is no capital letter and no full stop", name, c.Short)
+			t.Errorf("%s: %q does not begin with a capital letter or ends with a full stop", name, c.Short)
 		case len(c.Short) > 80:
 			t.Errorf("%s: %q is longer than 80", name, c.Short)
 		case strings.HasSuffix(first, "s") && first != "Pass" || strings.HasSuffix(first, "ing"):

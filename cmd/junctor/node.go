@@ -406,7 +406,7 @@ func (a *app) nodeConsentCommand() *cobra.Command {
 					decision = device.GrantOnce
 				}
 				if strings.ContainsAny(args[0], "/?#%") {
-					return capability.Errorf(capability.CodeInvalidInput, "", "%.100q is no id of a question", args[0]).With("",
+					return capability.Errorf(capability.CodeInvalidInput, "", "%.100q is not an id of a question", args[0]).With("",
 						"junctor node consent list")
 				}
 				return a.askNode(cmd.Context(), http.MethodPost, "/consent/"+args[0], map[string]string{"decision": decision},

@@ -90,7 +90,7 @@ func readSkillDir(dir fs.FS, now time.Time) (raw json.RawMessage, warnings []str
 	for _, alias := range slices.Sorted(maps.Keys(f.Capabilities)) {
 		of := f.Capabilities[alias]
 		if of[0] != '{' {
-			warnings = append(warnings, fmt.Sprintf("capabilities.%s is no mapping and was left out", alias))
+			warnings = append(warnings, fmt.Sprintf("capabilities.%s is not a mapping and was left out", alias))
 			continue
 		}
 		more, err := addSkillCapability(&d, alias, of)

@@ -72,7 +72,7 @@ func TestADirectoryBecomesAPayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(warnings) != "[license is not known and was left out capabilities.nothing is no mapping and was left out capabilities.watch.colour is not known and was left out]" {
+	if fmt.Sprint(warnings) != "[license is not known and was left out capabilities.nothing is not a mapping and was left out capabilities.watch.colour is not known and was left out]" {
 		t.Errorf("warnings = %q, want the three above", warnings)
 	}
 	p, err := payload.Decode(raw, 1<<20)

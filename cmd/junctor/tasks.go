@@ -110,7 +110,7 @@ func (a *app) tasksAnswerCommand() *cobra.Command {
 			case len(args) == 2:
 				content := json.RawMessage(args[1])
 				if !json.Valid(content) || !strings.HasPrefix(strings.TrimSpace(args[1]), "{") {
-					return capability.Errorf(capability.CodeInvalidInput, "", "the answer is no JSON object").With("", `write it as '{"answer":"…"}'`)
+					return capability.Errorf(capability.CodeInvalidInput, "", "the answer is not a JSON object").With("", `write it as '{"answer":"…"}'`)
 				}
 				answer["content"] = content
 			}

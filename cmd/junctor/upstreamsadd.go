@@ -173,7 +173,7 @@ func keysOf(files []string) (keys []json.RawMessage, err error) {
 			Keys []json.RawMessage `json:"keys"`
 		}
 		if json.Unmarshal(data, &set) != nil {
-			return nil, bad("is no JSON")
+			return nil, bad("is not JSON")
 		}
 		if set.Keys == nil {
 			set.Keys = []json.RawMessage{data}

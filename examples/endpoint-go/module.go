@@ -121,7 +121,7 @@ func (c *clock) module() host.Module {
 		Routes: []host.Route{
 			{
 				Method: "GET", Path: "/clocks", Name: "clocks", Description: "The time in the watched zones.",
-				Public: &host.Public{Reason: "What time it is somewhere is no secret."},
+				Public: &host.Public{Reason: "What time it is somewhere is not a secret."},
 				Handle: func(context.Context, host.RouteRequest) (host.RouteResponse, error) {
 					return host.RouteResponse{Headers: map[string]string{"cache-control": "no-store"}, Body: object{"times": c.all()}}, nil
 				},

@@ -131,7 +131,7 @@ func webOf(cfg Config) (*web, error) {
 	}
 	switch {
 	case bases == nil && cfg.Web != "":
-		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is no web address of a gateway: write https://host")
+		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is not a web address of a gateway: write https://host")
 	case bases == nil:
 		return nil, nil // servers of NATS: there may be none
 	}

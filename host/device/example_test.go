@@ -11,6 +11,8 @@ import (
 )
 
 // A device that cannot enrol states why before it touches the network.
+//
+//nolint:lll // the output is one line
 func ExampleRun() {
 	shout := device.Func("demo.shout", func(_ context.Context, in struct {
 		Text string `json:"text"`
@@ -25,6 +27,5 @@ func ExampleRun() {
 		fmt.Println(e.Code, e.Message)
 	}
 	// Output:
-	// invalid_input this is not the address of a gateway: without encryption only this machine is reached; use
-	// https or tls, or the near end of a tunnel
+	// invalid_input this is not the address of a gateway: without encryption only this machine is reached; use https or tls, or the near end of a tunnel
 }

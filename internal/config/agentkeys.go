@@ -63,7 +63,7 @@ type foreignKey struct {
 // foreignKeys returns the environment variables of other programs that set our keys.
 func foreignKeys(programs []Program) []foreignKey {
 	list := []foreignKey{
-		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none is nobody", as("agents.default_type", agentType(programs))},
+		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none clears it", as("agents.default_type", agentType(programs))},
 		{
 			"PARALLAX_AGENT_SELECTION_STRATEGY", "agents.strategy; heuristic is ranked",
 			as("agents.strategy", choice(map[string]string{"heuristic": "ranked"}, "fixed", "ranked")),

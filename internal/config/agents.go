@@ -18,16 +18,16 @@ import (
 // runs, by PATCH /api/coding-agents/settings.
 type Agents struct {
 	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
-	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Else somebody resumes it."`
-	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Whoever names a folder trusts its hooks. As a variable: comma-separated."`
+	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Otherwise a user resumes it."`
+	Repositories []string `koanf:"repositories" doc:"Repositories that agents may be given beside those of github.com, gitlab.com and bitbucket.org: folders of this machine, or the beginnings of URLs. Naming a folder means trusting its hooks. As a variable: comma-separated."`
 	Forges       []string `koanf:"forges" doc:"Further hosts of repositories, host or host:port, reached by https and ssh. As a variable: comma-separated."`
 	Record       bool     `koanf:"record" doc:"Record what agents' programs print and are sent, below agents/recordings of the home: 16 MiB of each session in a terminal at most, the last 100."`
 	Workdirs     []string `koanf:"workdirs" doc:"Absolute paths of folders that agents may be told to work in, with all below them. As a variable: comma-separated. Folders that are made for agents are allowed anyway."`
 	AnyWorkdir   bool     `koanf:"any_workdir" doc:"Let agents be told to work in every folder of this machine."`
 
-	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program that a task is given to where nobody names one: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the one that fits best."`
-	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen where nobody names one. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
-	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do where nobody says: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
+	DefaultType string     `koanf:"default_type" runtime:"true" doc:"The program for tasks that name none: claude, codex, gemini, qwen, aider, pi, opencode or shell. Empty: the one that fits best."`
+	Strategy    string     `koanf:"strategy" runtime:"true" doc:"How a program is chosen for tasks that name none. fixed: default_type while it is usable; ranked: the program that fits the task best, default_type with an advantage."`
+	Preset      string     `koanf:"preset" runtime:"true" doc:"What agents may do by default: readonly, standard, permissive or autonomous. Empty: autonomous in folders that were made for them, else permissive."`
 	Credentials string     `koanf:"credentials" runtime:"true" doc:"Which of the server's credentials programs get: subscription (no API keys, so that they use their own logins), api_keys (no token of a subscription) or cloud (none but opencode_key_secret, for opencode_url). Empty: all that a program knows."`
 	Models      ModelNames `koanf:"models"`
 
@@ -35,25 +35,25 @@ type Agents struct {
 	OpenCodeURL       string `koanf:"opencode_url" doc:"Address of an OpenAI-compatible service for OpenCode, with /v1; its model is models.opencode.powerful. Empty: the providers of OpenCode's own configuration."`
 	OpenCodeLocal     bool   `koanf:"opencode_local" doc:"Give OpenCode the Ollama of this machine, where opencode_url is empty."`
 	OpenCodeKeySecret string `koanf:"opencode_key_secret" doc:"Name of the stored secret that holds the key of opencode_url (junctor secrets set NAME). Empty: PARALLAX_OPENCODE_API_KEY, where it is set."`
-	Subscription      string `koanf:"subscription" doc:"Whose subscription is there to be used up first: anthropic-subscription, openai-codex or openai-subscription. Empty: nobody's."`
-	CodexLoginOnly    bool   `koanf:"codex_login_only" doc:"Never lend a Codex login to another program. It is true whatever is set: logins are lent to nobody."`
+	Subscription      string `koanf:"subscription" doc:"Whose subscription is there to be used up first: anthropic-subscription, openai-codex or openai-subscription. Empty: none."`
+	CodexLoginOnly    bool   `koanf:"codex_login_only" doc:"Never lend a Codex login to another program. It is true whatever is set: logins are never lent."`
 
 	CodingDirectory  string        `koanf:"coding_directory" doc:"Absolute path where folders for agents are made; they stay there, and agents may be told to work in them. Empty: workspaces/scratch in the home."`
-	ScratchRetention string        `koanf:"scratch_retention" doc:"What becomes of a made folder when its session has ended: ephemeral (it goes), pending_decision (it goes after scratch_ttl unless somebody keeps it) or persistent. Empty: persistent with coding_directory, else pending_decision."`
+	ScratchRetention string        `koanf:"scratch_retention" doc:"What becomes of a made folder when its session has ended: ephemeral (it goes), pending_decision (it goes after scratch_ttl unless a user keeps it) or persistent. Empty: persistent with coding_directory, else pending_decision."`
 	ScratchTTL       time.Duration `koanf:"scratch_ttl" doc:"How long a made folder waits for a decision."`
 	WorkspaceBase    string        `koanf:"workspace_base" doc:"Absolute path where repositories are cloned. Empty: workspaces/repositories in the home."`
-	WorkspaceTTL     time.Duration `koanf:"workspace_ttl" doc:"A clone that nobody used for so long is removed, unless it holds work that is nowhere else."`
+	WorkspaceTTL     time.Duration `koanf:"workspace_ttl" doc:"A clone that was not used for so long is removed, unless it holds work that is nowhere else."`
 	BranchPrefix     string        `koanf:"branch_prefix" doc:"What the names of agents' branches begin with."`
 	GitHubClientID   string        `koanf:"github_client_id" doc:"Client id of a GitHub OAuth application that allows the device flow, by which people log in for agents: POST /api/coding-agents/auth/github. Empty: only GITHUB_TOKEN is used."`
 
 	IdleTimeout      time.Duration `koanf:"idle_timeout" doc:"A session that waits, and that nothing happened to for so long, is stopped. 0: never."`
-	Cols             int           `koanf:"cols" doc:"Width of a terminal that nobody gave one, 20 to 500."`
-	Rows             int           `koanf:"rows" doc:"Height of a terminal that nobody gave one, 5 to 200."`
+	Cols             int           `koanf:"cols" doc:"Default width of a terminal in columns, 20 to 500."`
+	Rows             int           `koanf:"rows" doc:"Default height of a terminal in rows, 5 to 200."`
 	CustomKeys       []string      `koanf:"custom_credential_keys" doc:"Names of further variables of the server that every program gets. As a variable: comma-separated."`
 	ValidatorRetries int           `koanf:"validator_retries" doc:"How often an agent is sent back when a validator of its task says no."`
 	SkillCallback    bool          `koanf:"skill_callback" doc:"Let agents call skills by a line of their answers (USE_SKILL)."`
 
-	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for whoever agents work for, with the rights of who made the task; it is called with op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
+	Parent    string    `koanf:"parent" doc:"An action or member of the catalog (fs.list, module:function:name) that answers for the user of the agents, with the rights of the creator of the task; it is called with op decide, context or memory. Empty: the model decides, and agents read the conversation of their task."`
 	Character Character `koanf:"character"`
 
 	RolePolicy      string `koanf:"role_policy" doc:"JSON: who may begin tasks and talk to agents, as {default, connectors: {name: {create, interact}}} of GUEST, USER, ADMIN and OWNER; one role in place of an object means both. Empty: everybody, but ADMIN on discord."`
@@ -62,7 +62,7 @@ type Agents struct {
 
 // Character is whom agents work for, as they are told.
 type Character struct {
-	Name   string   `koanf:"name" doc:"What the agent is called that gives tasks to others. Empty: they are told of nobody."`
+	Name   string   `koanf:"name" doc:"Name of the agent that gives tasks to others. Empty: they are given no name."`
 	Bio    string   `koanf:"bio" doc:"Who that is, in a few sentences."`
 	Topics []string `koanf:"topics" doc:"What it is about. As a variable: comma-separated."`
 }
@@ -78,7 +78,7 @@ type ModelNames struct {
 
 // ModelPair is one of them.
 type ModelPair struct {
-	Powerful string `koanf:"powerful" runtime:"true" doc:"Name of the model that the program is started with where nobody names one. Empty: the program's own choice."`
+	Powerful string `koanf:"powerful" runtime:"true" doc:"Name of the model that the program is started with if the task names none. Empty: the program's own choice."`
 	Fast     string `koanf:"fast" runtime:"true" doc:"Name of the model that is meant by the word fast. Empty: the usual one."`
 }
 
@@ -174,7 +174,7 @@ func rolePolicy(text string) error {
 	}
 	var doc map[string]json.RawMessage
 	if len(text) > maxPolicy || jsonx.Unmarshal([]byte(text), &doc) != nil {
-		return fmt.Errorf("it is no JSON object of up to %d bytes", maxPolicy)
+		return fmt.Errorf("it is not a JSON object of up to %d bytes", maxPolicy)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func millis(least int) func(string) (any, error) {
 
 func model(s string) (any, error) {
 	if s != "" && !ValidModel(s) {
-		return nil, fmt.Errorf("%.60q is no name of a model: one word that does not begin with a hyphen", s)
+		return nil, fmt.Errorf("%.60q is not a name of a model: one word that does not begin with a hyphen", s)
 	}
 	return s, nil
 }

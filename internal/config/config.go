@@ -108,7 +108,7 @@ type Router struct {
 
 	WithheldRequestHeaders []string      `koanf:"withheld_request_headers" doc:"Request headers that no module's route may see, besides credentials, framing and what proxies say; x-mine-* names all that begin so."`
 	WithheldAnswerHeaders  []string      `koanf:"withheld_answer_headers" doc:"Headers of a module's answer that no caller may see, besides cookies, framing and what governs our origin; x-mine-* names all that begin so."`
-	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without anybody's approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
+	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without an approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
 }
 
 // PublicRoute is one route of one module of one endpoint: what a remote calls
@@ -141,7 +141,7 @@ type Sandbox struct {
 	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
 	Off       []string `koanf:"off" doc:"Walls that are not put up although this machine has them: namespaces, root, network, proc, landlock, seccomp or cgroup. For finding out how extensions fare on a weaker machine; what is then out of reach, such as tier T3 without namespaces, is refused as it would be there, and junctor sandbox status says so."`
 	Addresses []string `koanf:"allow_addresses" doc:"Ranges that are not public and that programs of extensions may reach all the same when their hosts resolve to them, such as 10.1.0.0/16."`
-	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after a yes, whoever asks. Such as ^rm or --force."`
+	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after an approval, for every caller. Such as ^rm or --force."`
 }
 
 // Default is the configuration of an empty file.
@@ -232,12 +232,12 @@ func (c *Config) Validate() error {
 	}
 	for _, text := range c.Sandbox.Addresses {
 		if _, err := netip.ParsePrefix(text); err != nil {
-			return fmt.Errorf("sandbox.allow_addresses: %q is no range of addresses such as 10.1.0.0/16", text)
+			return fmt.Errorf("sandbox.allow_addresses: %q is not a range of addresses such as 10.1.0.0/16", text)
 		}
 	}
 	for _, text := range c.Sandbox.Confirm {
 		if _, err := regexp.Compile(text); err != nil {
-			return fmt.Errorf("sandbox.confirm: %q is no regular expression: %w", text, err)
+			return fmt.Errorf("sandbox.confirm: %q is not a regular expression: %w", text, err)
 		}
 	}
 	for name, n := range map[string]int{
@@ -346,7 +346,7 @@ func (c *Config) Validate() error {
 
 func (n NATS) validate() error {
 	if n.Replicas != 1 && n.Replicas != 3 && n.Replicas != 5 {
-		return fmt.Errorf("nats.replicas: %d is none of 1, 3 and 5", n.Replicas)
+		return fmt.Errorf("nats.replicas: %d is not one of 1, 3 and 5", n.Replicas)
 	}
 	if n.URL == "" {
 		return nil

@@ -199,7 +199,7 @@ func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	}
 	var items []jsonx.Raw
 	if err := jsonx.Unmarshal([]byte(text), &items); err != nil {
-		return nil, elizaError("URLS", "it begins like a JSON list but is none: %w", err)
+		return nil, elizaError("URLS", "it begins like a JSON list but is not one: %w", err)
 	}
 	for i, raw := range items {
 		var item struct {

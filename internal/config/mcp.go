@@ -15,7 +15,7 @@ type MCP struct {
 	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
 	Views          []View        `koanf:"views" doc:"Named cuts of the catalog, each under /mcp/NAME. exposure is as mcp.exposure; modules are globs of the ids of modules that are in it (none: all); own_names gives tools and prompts of upstreams the names that they have there; name_limit is 32 to 64 bytes (48); dotted allows names with dots. As a variable: a JSON list."`
 	TaskAfter      time.Duration `koanf:"task_after" doc:"A call of tools/call that takes longer becomes a task, where the client declares the tasks extension."`
-	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that nobody used for so long ends; its client begins another."`
+	SessionIdle    time.Duration `koanf:"session_idle" doc:"A session that was not used for so long ends; its client starts another."`
 	AllowedOrigins []string      `koanf:"allowed_origins" doc:"Web origins that may call /mcp from a browser, besides the server's own."`
 }
 
@@ -53,7 +53,7 @@ func checkViews(views []View) error {
 	for _, v := range views {
 		switch {
 		case seen[v.Name] || len(v.Name) > 64 || strings.Trim(v.Name, letters) != "" || strings.Trim(v.Name, ".") == "":
-			return fmt.Errorf("mcp.views: %q is no name of a view: letters, digits, . _ and -, at most 64, not default, and none twice", v.Name)
+			return fmt.Errorf("mcp.views: %q is not a name of a view: letters, digits, . _ and -, at most 64, not default, and none twice", v.Name)
 		case !slices.Contains([]string{"", "full", "hybrid", "search", "auto"}, v.Exposure):
 			return fmt.Errorf("mcp.views: %s: exposure %q is not one of full, hybrid, search, auto", v.Name, v.Exposure)
 		case v.NameLimit != 0 && (v.NameLimit < 32 || v.NameLimit > 64):
@@ -62,7 +62,7 @@ func checkViews(views []View) error {
 		seen[v.Name] = true
 		for _, glob := range v.Modules {
 			if _, err := path.Match(glob, ""); err != nil {
-				return fmt.Errorf("mcp.views: %s: %q is no glob of module ids", v.Name, glob)
+				return fmt.Errorf("mcp.views: %s: %q is not a glob of module ids", v.Name, glob)
 			}
 		}
 	}

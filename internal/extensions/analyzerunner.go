@@ -108,7 +108,7 @@ func readBelow(dir, name string) ([]byte, error) {
 		return nil, err
 	}
 	if there, err := root.Lstat(name); err != nil || !os.SameFile(info, there) || !info.Mode().IsRegular() || linked(info) {
-		return nil, fault.SecurityViolation(name + " is no plain file of the folder")
+		return nil, fault.SecurityViolation(name + " is not a plain file of the folder")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, analyze.MaxInput+1))
 	if err != nil {

@@ -271,7 +271,7 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	for _, tt := range []struct{ name, token, doc, code string }{
 		{"it fits", n.token(t, "admin"), `{"word":"a","api_key":"k"}`, ""},
 		{"it does not", n.token(t, "admin"), `{"word":7}`, "invalid_input"},
-		{"an operator may set what is no secret", made.Token, `{"word":"b","api_key":"***"}`, ""},
+		{"an operator may set what is not a secret", made.Token, `{"word":"b","api_key":"***"}`, ""},
 		{"and no secret", made.Token, `{"api_key":"mine"}`, "denied"},
 		{"nor may an agent anything", n.token(t, "agent"), `{"word":"c"}`, "denied"},
 	} {

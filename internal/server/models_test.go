@@ -44,7 +44,7 @@ func TestAModelIsInvokedByItsType(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if a := invoke("agent", "model.invoke", `{"modelType":"TEXT_SMALL"}`, ""); a.status != http.StatusNotFound {
-		t.Errorf("it is no action of agents: %d %s", a.status, a.body)
+		t.Errorf("it is not an action of agents: %d %s", a.status, a.body)
 	}
 	n.terminate(t, killGrace)
 }

@@ -68,7 +68,7 @@ func TestMemoryOfAConversation(t *testing.T) {
 		"somebody without that room":     {from("agent:c", "r"), "port", 10, 0, "parent_context_unavailable", ""},
 		"no room":                        {from("agent:a", ""), "port", 10, 0, "parent_context_unavailable", ""},
 		"nobody":                         {from("", "r"), "port", 10, 0, "parent_context_unavailable", ""},
-		"a room that is no session":      {from("agent:a", "../r"), "port", 10, 0, "parent_context_unavailable", ""},
+		"a room that is not a session":   {from("agent:a", "../r"), "port", 10, 0, "parent_context_unavailable", ""},
 		"no query":                       {from("agent:a", "r"), " \n", 10, 0, "missing_query", ""},
 		"a query of a book":              {from("agent:a", "r"), strings.Repeat("x", 501), 10, 0, "query_too_long", ""},
 	} {

@@ -16,7 +16,7 @@ import (
 func wasmExports(code []byte, names []string) (map[string]bool, error) {
 	have, err := exportedFunctions(code)
 	if err != nil {
-		return nil, cmp.Errorf(cmp.ReasonPayload, "it is no module of WebAssembly")
+		return nil, cmp.Errorf(cmp.ReasonPayload, "it is not a module of WebAssembly")
 	}
 	found := make(map[string]bool)
 	for _, name := range names {

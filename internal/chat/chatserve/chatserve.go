@@ -196,7 +196,7 @@ func number(r *http.Request, name string, otherwise int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is no number from 0 on", name, text)
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a number from 0 on", name, text)
 	}
 	return n, nil
 }

@@ -53,7 +53,7 @@ func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (
 	if err := e.cfg.Messages.Delete(ctx, owner); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
 		return "", err
 	}
-	return "This conversation begins anew.", e.cfg.Results.Clear(ctx, owner)
+	return "This conversation starts over.", e.cfg.Results.Clear(ctx, owner)
 }
 
 func (e *Engine) helpFor(name string) (string, error) {

@@ -123,7 +123,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	// A user who went away finds the answer when they come back.
 	kept, err := e.cfg.Messages.Append(context.WithoutCancel(ctx), owner, session.RoleAssistant, a.text, meta)
 	if err == nil && unheard != nil {
-		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not heard to its end", unheard)
+		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end", unheard)
 	}
 	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation}, err
 }

@@ -61,7 +61,7 @@ func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 func (e *Engine) Route(s string) (*command.Route, error) {
 	route, is, err := e.cfg.Commands().Route(s)
 	if err == nil && !is {
-		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is no command",
+		err = capability.Errorf(capability.CodeInvalidInput, "execute", "%q is not a command",
 			text.ShortenRunes(s, maxExcerpt)).With("invalid_args", "a command begins with a slash; /help lists them")
 	}
 	return route, err

@@ -197,7 +197,7 @@ func TestOnlyOurVariablesCanBeWritten(t *testing.T) {
 		}
 	}
 	if elizafile.ParseEnv(nil).Set("ELIZA_X", "\xff") == nil || elizafile.ParseEnv(nil).Set("ELIZA_X", "a\x00") == nil {
-		t.Error("what is no text was set")
+		t.Error("what is not text was set")
 	}
 }
 

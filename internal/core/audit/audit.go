@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 	case "", Strict, Standard, BestEffort:
 		return nil
 	}
-	return capability.Errorf(capability.CodeInvalidInput, "audit.open", "audit.mode %q is none of strict, standard, best_effort", c.Mode)
+	return capability.Errorf(capability.CodeInvalidInput, "audit.open", "audit.mode %q is not one of strict, standard, best_effort", c.Mode)
 }
 
 // Health is the state of a log for an operator.
@@ -263,7 +263,7 @@ func (l *Log) Append(ctx context.Context, r Record, d Durability) (Receipt, erro
 	}
 	row, ok := l.events[r.Event]
 	if !ok {
-		return Receipt{}, capability.Errorf(capability.CodeInternal, "audit.append", "%q is no audit event", r.Event)
+		return Receipt{}, capability.Errorf(capability.CodeInternal, "audit.append", "%q is not an audit event", r.Event)
 	}
 	switch r.Level {
 	case Debug, Info, Warning, Error:

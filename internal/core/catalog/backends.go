@@ -139,7 +139,7 @@ func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	switch {
 	case len(found) == 0 && withheld:
 		return fail(capability.CodeSlotConflict, "backend_selector_conflict",
-			"several backends of class %s claim the same selector and nobody said which shall have it", req.Class)
+			"several backends of class %s claim the same selector, and no setting decides between them", req.Class)
 	case len(found) == 0:
 		return fail(capability.CodeNotFound, "backend_not_found", "there is no backend %s",
 			strings.Join(slices.DeleteFunc([]string{req.Class, id, req.Selector}, func(p string) bool { return p == "" }), " "))

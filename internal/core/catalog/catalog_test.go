@@ -305,7 +305,7 @@ func TestLookups(t *testing.T) {
 		t.Errorf(`s.Module("remote.tools") = %v, want ok && mod.ID == "tools"`, mod)
 	}
 	if _, ok := s.Module("tools"); ok {
-		t.Error("a module's own id is no extension")
+		t.Error("a module's own id is not an extension")
 	}
 	if n := len(slices.Collect(s.Modules())); n != 3 || s.Len() != 5 {
 		t.Errorf("len(slices.Collect(s.Modules())) = %v, s.Len() = %v, want n == 3 && s.Len() == 5", n, s.Len())

@@ -80,7 +80,7 @@ func TestSlots(t *testing.T) {
 			"core/store lance/store",
 		},
 		{
-			"one other candidate is no fallback",
+			"one other candidate is not a fallback",
 			catalog.Settings{},
 			[]capability.Module{lance},
 			"", "",
@@ -331,7 +331,7 @@ func TestBackends(t *testing.T) {
 			module("f", backend("b", 9, ok, "s", "t")),
 		}, catalog.BackendRequest{}, "b", ""},
 		{
-			"a selector named twice is no contest",
+			"a selector named twice is not a contest",
 			catalog.Settings{},
 			[]capability.Module{module("e", backend("a", 9, ok, "!", "s", "s"))},
 			catalog.BackendRequest{Selector: "s"},

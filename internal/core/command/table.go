@@ -90,7 +90,7 @@ func (c *Command) wanted() string {
 func (r *Router) add(c *Command, twice map[string]bool) error {
 	switch {
 	case !word(c.Name) || c.Name != strings.ToLower(c.Name) || len(c.Name) > maxName:
-		return fmt.Errorf("%q is no name of a command", c.Name)
+		return fmt.Errorf("%q is not a name of a command", c.Name)
 	case r.names[c.Name] != nil:
 		return fmt.Errorf("the name belongs to %s", r.names[c.Name].owner())
 	case !c.Builtin && twice[c.Name]:
@@ -140,7 +140,7 @@ func (e *entry) compile() error {
 	for i := range e.Actions {
 		a := &e.Actions[i]
 		if !word(a.ID) || len(a.ID) > 64 {
-			return fmt.Errorf("%q is no id of an action", a.ID)
+			return fmt.Errorf("%q is not an id of an action", a.ID)
 		}
 		if e.actions[a.ID] != nil {
 			return fmt.Errorf("two actions have the id %s", a.ID)
@@ -202,7 +202,7 @@ func compileAction(a *Action) (*compiled, error) {
 			continue
 		}
 		if len(f.Short) != 1 || !letter(f.Short[0]) || c.short[f.Short] != nil {
-			return nil, fmt.Errorf("flag %s: %q is no short form, or is taken", f.Name, f.Short)
+			return nil, fmt.Errorf("flag %s: %q is not a short form, or is taken", f.Name, f.Short)
 		}
 		c.short[f.Short] = flag
 	}
@@ -212,7 +212,7 @@ func compileAction(a *Action) (*compiled, error) {
 func check(a *Arg, sensitive []string) (checked, error) {
 	c := checked{Arg: a, sensitive: slices.Contains(sensitive, a.Name)}
 	if !word(a.Name) {
-		return c, fmt.Errorf("%q is no name of an argument or flag", a.Name)
+		return c, fmt.Errorf("%q is not a name of an argument or flag", a.Name)
 	}
 	if !slices.Contains([]string{"", "string", "integer", "number", "boolean"}, a.Type) {
 		return c, fmt.Errorf("%s has the unknown type %q: use string, integer, number or boolean", a.Name, a.Type)

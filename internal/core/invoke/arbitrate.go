@@ -49,7 +49,7 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	r.choose(sel.Entry)
 	r.selection.Step, r.selection.DecidedBy, r.selection.Fallback = sel.Step, sel.DecidedBy, sel.Fallback
 	if sel.Entry.Provider == nil {
-		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers nobody to carry it out",
+		return nil, capability.Errorf(capability.CodeUnavailable, "arbitrate", "%s is declared, but its source offers no provider for it",
 			sel.Entry.Key()).
 			With("provider_unavailable", "see junctor doctor")
 	}

@@ -148,7 +148,7 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 	}
 	if !got.State.Terminal() {
 		return nil, capability.Errorf(capability.CodeConflict, "idempotency",
-			"the call %s with this idempotency key was interrupted; nobody knows whether its work was done", got.Invocation).
+			"the call %s with this idempotency key was interrupted; whether its work was done is unknown", got.Invocation).
 			With("interrupted", "look at what it was to change, then call again with a new key")
 	}
 	reply := &Reply{

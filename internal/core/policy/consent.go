@@ -181,7 +181,7 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 		return Approval{}, nil, err
 	}
 	if a.Principal == by.ID && a.Channel != ChannelClient {
-		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "nobody may approve what they asked for themselves").
+		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "a caller may not approve its own request").
 			With("forbidden", "let another operator or the admin decide")
 	}
 	return p.decide(ctx, by, a, d)

@@ -256,7 +256,7 @@ func (m *Manager) look(ctx context.Context) {
 			continue
 		}
 		if !m.cfg.Now().Before(t.Expires) {
-			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeTimeout, "tasks", "nobody answered in time").With("expired", ""))
+			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeTimeout, "tasks", "no answer came in time").With("expired", ""))
 			continue
 		}
 		if len(t.Requests) != 1 || t.Requests[0].Approval == "" {
@@ -273,7 +273,7 @@ func (m *Manager) look(ctx context.Context) {
 		case a.State == policy.ApprovalDenied:
 			m.fail(ctx, e, t.Version, rejection(a.ID))
 		case a.State != policy.ApprovalPending || !m.cfg.Now().Before(a.Expires):
-			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeDenied, "tasks", "nobody approved it in time").With("confirmation_expired",
+			m.fail(ctx, e, t.Version, capability.Errorf(capability.CodeDenied, "tasks", "it was not approved in time").With("confirmation_expired",
 				"start it again to ask again"))
 		}
 	}

@@ -29,7 +29,7 @@ func TestAnAnswerToAThreadWithdrawsItsQuestion(t *testing.T) {
 		Key: "s1", Method: "elicitation/create",
 		Params: json.RawMessage(`{"message":"Go on?"}`),
 	}}}
-	refused := errors.New("that is no answer")
+	refused := errors.New("that is not an answer")
 	for name, c := range map[string]struct {
 		meanwhile *tasks.Movement
 		err       error

@@ -182,7 +182,7 @@ func (in *installing) again() error {
 	r := in.r
 	if old, moved := r.replaced(in.ep); old != in.old || moved != in.moved {
 		return capability.Errorf(capability.CodeConflict, "endpoints.connect",
-			"endpoint %s was connected or disconnected by somebody else meanwhile", in.ep.id).
+			"endpoint %s was connected or disconnected by another caller meanwhile", in.ep.id).
 			With("registration_conflict", "look at what is connected now, and try again")
 	}
 	return r.collides(in.ep, in.next.modules, in.old, in.moved)

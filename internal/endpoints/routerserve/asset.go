@@ -95,7 +95,7 @@ func (s *Surface) asset(w http.ResponseWriter, r *http.Request, who capability.P
 
 func notAllowed(w http.ResponseWriter, r *http.Request, methods string) error {
 	w.Header().Set("Allow", methods)
-	return statusError{capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).
+	return statusError{capability.Errorf(capability.CodeNotFound, "route", "%s is not a method of this path", r.Method).
 		With("method_not_allowed", "use "+methods), http.StatusMethodNotAllowed}
 }
 

@@ -79,7 +79,7 @@ func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capabilit
 }
 
 func badAnswer(message string, cause error) error {
-	return capability.Wrap(capability.CodeFailed, opRoute, message, cause).With("bad_answer", "tell whoever runs the endpoint of this module")
+	return capability.Wrap(capability.CodeFailed, opRoute, message, cause).With("bad_answer", "tell the operator of this module's endpoint")
 }
 
 func (s *Surface) call(w http.ResponseWriter, r *http.Request, inv capability.Invocation) (invoke.Reply, error) {
@@ -112,7 +112,7 @@ func (s *Surface) undeclared(w http.ResponseWriter, r *http.Request, inv capabil
 func refuseMethod(w http.ResponseWriter, r *http.Request, verbs []string) {
 	methods := strings.Join(verbs, ", ")
 	w.Header().Set("Allow", methods)
-	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed",
+	e := capability.Errorf(capability.CodeNotFound, "route", "%s is not a method of this path", r.Method).With("method_not_allowed",
 		"use "+methods)
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }

@@ -60,7 +60,7 @@ func TestADispatchThatCannotBeIsRefusedBeforeTheRemote(t *testing.T) {
 		{"an escaped slash", "GET", "/items/a%2fb", rg.admin, "", nil, 400, "invalid_input"},
 		{"broken JSON", "POST", "/items", rg.admin, `{"a":`, []string{"Content-Type", "application/json"}, 400, "invalid_input"},
 		{"no type is JSON", "POST", "/items", rg.admin, `hello`, nil, 400, "invalid_input"},
-		{"bytes that are no text", "POST", "/items", rg.admin, "\xff\xfe", []string{"Content-Type", "image/png"}, 400, "base64"},
+		{"bytes that are not text", "POST", "/items", rg.admin, "\xff\xfe", []string{"Content-Type", "image/png"}, 400, "base64"},
 		{"a packed body", "POST", "/items", rg.admin, "x", []string{"Content-Encoding", "gzip"}, 400, "invalid_input"},
 		{"a broken query", "GET", "/items/1?a=%zz", rg.admin, "", nil, 400, "invalid_input"},
 		{"a large body", "POST", "/items", rg.admin, `"` + strings.Repeat("x", 1<<20) + `"`, nil, 413, "too_large"},
@@ -154,7 +154,7 @@ func TestTheAnswerIsAStrangers(t *testing.T) {
 		},
 		{"a place beside", `{"status":303,"headers":{"Location":"2?x=1"}}`, "", 303, map[string]string{"Location": "2?x=1"}},
 		{"a status of its own", `{"status":418,"body":"tea"}`, "tea", 418, nil},
-		{"a status that is none of an answer", `{"status":101}`, "", 502, nil},
+		{"a status that is not one of an answer", `{"status":101}`, "", 502, nil},
 		{"no status", `{}`, "", 502, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -190,11 +190,11 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 			map[string]string{"X-N": "7", "X-B": "true", "X-Drop": "", "Set-Cookie": ""},
 		},
 		{"without a status", `{"handled":true,"body":"text"}`, "text", 200, nil},
-		{"a status that is no number", `{"handled":true,"status":"500"}`, "", 200, nil},
+		{"a status that is not a number", `{"handled":true,"status":"500"}`, "", 200, nil},
 		{"not handled", `{"handled":false}`, "", 404, nil},
 		{"not an object", `"handled"`, "", 404, nil},
 		{"a status out of range", `{"handled":true,"status":99}`, "", 502, nil},
-		{"a header that is no token", `{"handled":true,"headers":{"a b":"c"}}`, "", 502, nil},
+		{"a header that is not a token", `{"handled":true,"headers":{"a b":"c"}}`, "", 502, nil},
 		{"a header of two lines", `{"handled":true,"headers":{"a":"b\r\nc: d"}}`, "", 502, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestAPublicRouteIsOpenedByBothSides(t *testing.T) {
 		{"another method", "DELETE", "/menu", "", 401},
 		{"no route at all", "GET", "/nothing", "", 401},
 		{"no sound path", "GET", "//menu", "", 401},
-		{"a wrong token is no stranger's", "GET", "/menu", "wrong", 401},
+		{"a wrong token is not a stranger's", "GET", "/menu", "wrong", 401},
 		{"a token still works", "GET", "/menu", rg.agent, 200},
 	} {
 		rg.do(test.method, "/api/modules/shop"+test.path, test.token, "").want(t, test.what, test.status)

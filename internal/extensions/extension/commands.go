@@ -246,7 +246,7 @@ func (c *Command) check() error {
 		a.Runner = cmp.Or(a.Runner, c.Runner)
 		a.check(&k)
 		for _, id := range append([]string{a.ID}, a.Aliases...) {
-			k.hold(validAction(id) && !ids[id], "the action id %.80q is none, or is given twice", id)
+			k.hold(validAction(id) && !ids[id], "the action id %.80q is invalid, or is given twice", id)
 			ids[id] = true
 		}
 	}
@@ -323,7 +323,7 @@ func (k *commandChecker) arguments(list []Argument, flags bool) {
 	seen := make(map[string]bool)
 	for i := range list {
 		x := &list[i]
-		k.hold(validAction(x.Name) && !seen[x.Name], "the name %.80q of an argument is none, or is given twice", x.Name)
+		k.hold(validAction(x.Name) && !seen[x.Name], "the name %.80q of an argument is invalid, or is given twice", x.Name)
 		seen[x.Name] = true
 		k.hold(showable(x.Description, maxText), "the description of %s is too long or cannot be shown", x.Name)
 		k.one("the type of "+x.Name, x.Type, "string", "integer", "number", "boolean")

@@ -132,11 +132,11 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 			"slash_commands: [{name: /x, summary: s, aliases: [x], actions: [{id: a, runner: exec.x}]}]",
 			extension.ReasonCommands,
 		},
-		"nothing":            {"", extension.ReasonCommands},
-		"shape":              {"slash_commands: 1", extension.ReasonCommands},
-		"key twice":          {"slash_commands: []\nslash_commands: []", extension.ReasonCommands},
-		"choice is no id":    {"commands: [{name: /x, description: d, args: [{name: a, choices: ['b c']}]}]", extension.ReasonCommands},
-		"legacy description": {"commands: [{name: /x}]", extension.ReasonCommands},
+		"nothing":             {"", extension.ReasonCommands},
+		"shape":               {"slash_commands: 1", extension.ReasonCommands},
+		"key twice":           {"slash_commands: []\nslash_commands: []", extension.ReasonCommands},
+		"choice is not an id": {"commands: [{name: /x, description: d, args: [{name: a, choices: ['b c']}]}]", extension.ReasonCommands},
+		"legacy description":  {"commands: [{name: /x}]", extension.ReasonCommands},
 	} {
 		_, _, err := extension.ParseCommands([]byte(tt.doc))
 		if e := capability.AsError(err); e == nil || e.Reason != tt.want || e.Code != capability.CodeInvalidInput {

@@ -115,7 +115,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 		c := &p.Commands[i]
 		name := bare(c.Name)
 		if id, exact := naming.Slug(name); !exact || doubled[name] || len(id) > 40 {
-			r.add("command %s is dropped: its name is none, or is given twice", shown(c.Name))
+			r.add("command %s is dropped: its name is invalid, or is given twice", shown(c.Name))
 			continue
 		}
 		x.Contributions = append(x.Contributions, commandContribution(c, "command."+name, name))
@@ -123,7 +123,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 		for _, alias := range c.Aliases {
 			other := bare(alias)
 			if id, exact := naming.Slug(other); !exact || len(id) > 40 || slices.Contains(others, other) || other == name {
-				r.add("alias %s of %s is dropped: it is no name, or is given twice", shown(alias), name)
+				r.add("alias %s of %s is dropped: it is not a name, or is given twice", shown(alias), name)
 				continue
 			}
 			others = append(others, other)
@@ -133,7 +133,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 		for j := range c.Actions {
 			a := &c.Actions[j]
 			if _, exact := naming.Slug(a.ID); !exact || twins[a.ID] || len(a.ID) > 64 {
-				r.add("action %s of %s is dropped: its id is none, or is given twice", shown(a.ID), name)
+				r.add("action %s of %s is dropped: its id is invalid, or is given twice", shown(a.ID), name)
 				continue
 			}
 			qualified := name + "." + a.ID

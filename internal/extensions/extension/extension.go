@@ -93,7 +93,7 @@ func Read(files Files, rules Rules) (*Package, error) {
 	}
 	if rules.Schema != nil && len(m.ConfigSchema) > 0 {
 		if err := rules.Schema(m.ConfigSchema); err != nil {
-			return nil, bad("config_schema is no JSON Schema: %s", err)
+			return nil, bad("config_schema is not a JSON Schema: %s", err)
 		}
 	}
 	for _, name := range []string{PlanFile, UsageFile, m.Install.Plan, m.Docs.Usage} {

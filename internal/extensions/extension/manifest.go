@@ -257,7 +257,7 @@ func (m *Manifest) check(k *checker) {
 	}
 	k.hold(len(m.Platforms) > 0, "platforms is missing")
 	for _, p := range m.Platforms {
-		k.hold(slices.Contains([]string{"linux", "darwin", "win32", "all"}, p), "the platform %.40q is none of linux, darwin, win32 and all", p)
+		k.hold(slices.Contains([]string{"linux", "darwin", "win32", "all"}, p), "the platform %.40q is not one of linux, darwin, win32 and all", p)
 	}
 	if m.Install.Mode == "" {
 		m.Install.Mode = "agentos_managed"
@@ -321,7 +321,7 @@ func (m *Manifest) runs(k *checker) {
 		m.Runtime = "declarative"
 	}
 	k.hold(slices.Contains([]string{"declarative", "script", "wasm", "python"}, m.Runtime),
-		"the runtime %.40q is none of declarative, script, wasm and python", m.Runtime)
+		"the runtime %.40q is not one of declarative, script, wasm and python", m.Runtime)
 	if m.Runtime == "python" {
 		k.hold(m.Python != nil && regexp.MustCompile(`^\d{1,2}\.\d{1,3}$`).MatchString(m.Python.Version),
 			"runtime python needs python.version, as X.Y")
@@ -335,7 +335,7 @@ func (m *Manifest) runs(k *checker) {
 	for i := range m.Tools {
 		t := &m.Tools[i]
 		t.SHA256 = strings.ToLower(t.SHA256)
-		k.hold(command.IsToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is none, or is given twice", t.Name)
+		k.hold(command.IsToolName(t.Name) && !seen[t.Name], "the tool's name %.80q is invalid, or is given twice", t.Name)
 		seen[t.Name] = true
 		k.hold(inPackage(t.Path) && (strings.HasPrefix(t.Path, "tools/") || t.Made()),
 			"the tool %.64s must be beneath tools/, or beneath work/ where the plan makes it", t.Name)
@@ -354,7 +354,7 @@ func (c *Capability) check(k *checker, i int) {
 		"capabilities/%d: a text is too long, or holds characters that are not shown", i)
 	if c.Command == "" {
 		k.hold(slices.Contains([]string{"slash_command", "tool", "agent", "workflow"}, c.Type),
-			"capabilities/%d: the type %.40q is none of slash_command, tool, agent and workflow", i, c.Type)
+			"capabilities/%d: the type %.40q is not one of slash_command, tool, agent and workflow", i, c.Type)
 		command := strings.HasPrefix(c.Name, "/") && ValidCommandName(CommandName(c.Name))
 		k.hold(command || dottedName(c.Name, 128), "capabilities/%d: %.80q is neither a command nor a dotted name", i, c.Name)
 		return

@@ -159,7 +159,7 @@ func number(r *http.Request, name string, otherwise, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > most {
-		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is no number from 0 to %d", name, text, most)
+		return 0, capability.Errorf(capability.CodeInvalidInput, "decode", "%s: %q is not a number from 0 to %d", name, text, most)
 	}
 	return n, nil
 }
@@ -192,7 +192,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	}
 	status := r.URL.Query().Get("status")
 	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
-		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is none; use %s", status, strings.Join(states, ", "))
+		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is not known; use %s", status, strings.Join(states, ", "))
 	}
 	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: lifecycle.Status(status)})
 	return answer(w, map[string]any{"extensions": list}, err)

@@ -236,7 +236,7 @@ func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {
 	if in.sha = sum; in.src.SHA256 != "" && sum != in.src.SHA256 {
 		return nil, capability.Errorf(capability.CodeFailed, "extensions.install",
 			"this is not the archive that was announced: its sha256 is %s", sum).With(ReasonDigest,
-			"ask the author; the file has changed, or somebody changed it")
+			"ask the author; the file has changed, or was tampered with")
 	}
 	return archive.ReadZip(r, size)
 }

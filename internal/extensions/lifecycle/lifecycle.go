@@ -206,7 +206,7 @@ func openDir(in *os.Root, name string) (*os.Root, error) {
 	}
 	after, err := dir.Stat(".")
 	if err != nil || !before.IsDir() || !os.SameFile(before, after) {
-		return nil, errors.Join(err, dir.Close(), &fs.PathError{Op: "open", Path: name, Err: errors.New("it is no folder")})
+		return nil, errors.Join(err, dir.Close(), &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a folder")})
 	}
 	return dir, nil
 }

@@ -148,7 +148,7 @@ func (in *install) keepTool(work *os.Root, t *extension.Tool, made string, left 
 	from, err := archive.OpenRegular(work, strings.TrimPrefix(t.Path, archive.WorkDir+"/"))
 	if err != nil {
 		return "", capability.Wrap(capability.CodeFailed, "extensions.install", "the plan did not make the tool "+t.Name+": "+t.Path+
-			" is no file", err).With(plan.ReasonVerification, "ask the author")
+			" is not a file", err).With(plan.ReasonVerification, "ask the author")
 	}
 	defer from.Close()
 	to, err := in.m.root.OpenFile(path.Join(made, t.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)

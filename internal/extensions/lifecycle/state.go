@@ -123,7 +123,7 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 	case !screen.Asks() || covered:
 	case a.TreeHash == "":
 		return row, capability.Errorf(capability.CodeConsentRequired, "extensions.enable",
-			"%s asks for permissions that nobody has agreed to yet", row.ID).
+			"%s requests permissions that no user has approved yet", row.ID).
 			With(ReasonConsent, "read what it asks for, then enable it with --yes").Detail("screen", screen)
 	}
 	if a.TreeHash != "" {

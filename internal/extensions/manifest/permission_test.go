@@ -34,7 +34,7 @@ func TestTheHighestEffectCounts(t *testing.T) {
 		{capability.EffectWrite, []string{"db.read", "db.write"}},
 		{capability.EffectWrite, []string{"filesystem.write"}},
 		{capability.EffectExternal, []string{"filesystem.write", "network"}},
-		{capability.EffectExternal, []string{"read", "nobody knows it"}},
+		{capability.EffectExternal, []string{"read", "it is not known"}},
 	} {
 		if got := manifest.PermissionsEffect(tt.names); got != tt.want {
 			t.Errorf("%v: %s", tt.names, got)
@@ -85,7 +85,7 @@ func TestWhatARunnerNeeds(t *testing.T) {
 		}
 		for _, name := range got {
 			if _, ok := manifest.LookupPermission(name); !ok {
-				t.Errorf("%s needs %s, which is no permission", tt.runner, name)
+				t.Errorf("%s needs %s, which is not a permission", tt.runner, name)
 			}
 		}
 	}

@@ -251,7 +251,7 @@ func (e *Engine) download(ctx context.Context, j *Job, s *Step) (string, error) 
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); s.SHA256 != "" && got != s.SHA256 {
 		return "", capability.Errorf(capability.CodeFailed, "plan", "what came is not what was announced: its sha256 is %s",
-			got).With(ReasonVerification, "ask the author; the file has changed, or somebody changed it")
+			got).With(ReasonVerification, "ask the author; the file has changed, or was tampered with")
 	}
 	if err := errors.Join(f.Chmod(0o644), j.Root.Rename(part, s.Target)); err != nil {
 		return failed(err)

@@ -280,7 +280,7 @@ func (c *checker) fields(s *Step) error {
 			return err
 		}
 		if s.SHA256 == "" {
-			c.warnings = append(c.warnings, "step "+s.ID+": the download has no sha256, so nobody can tell what will come")
+			c.warnings = append(c.warnings, "step "+s.ID+": the download has no sha256, so its content cannot be verified")
 		}
 		if err := checkURL(s.URL); err != nil {
 			return err

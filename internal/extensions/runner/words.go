@@ -49,7 +49,7 @@ func wordsOf(input json.RawMessage) (w Words, err error) {
 func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 	var given map[string]json.RawMessage
 	if err := jsonx.Unmarshal(input, &given); err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "runner", "the input is no object", err)
+		return nil, capability.Wrap(capability.CodeInvalidInput, "runner", "the input is not an object", err)
 	}
 	var out []string
 	for i := range a.Flags {
@@ -104,7 +104,7 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 func scalar(name string, raw json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return "", capability.Wrap(capability.CodeInvalidInput, "runner", name+" is no value", err)
+		return "", capability.Wrap(capability.CodeInvalidInput, "runner", name+" is not a value", err)
 	}
 	switch v := v.(type) {
 	case string:

@@ -165,7 +165,7 @@ func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Req
 	}
 	arguments, err := json.Marshal(r.Arguments)
 	if err != nil {
-		return nil, cmp.Errorf(cmp.ReasonEncoding, "the arguments are no JSON")
+		return nil, cmp.Errorf(cmp.ReasonEncoding, "the arguments are not JSON")
 	}
 	if len(arguments) > cmp.MaxAsset {
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the arguments have %d bytes; the limit is %d", len(arguments), cmp.MaxAsset)
@@ -231,7 +231,7 @@ func (f *follower) take(ctx context.Context, data []byte) (done bool, err error)
 	frame, err := wire.Decode[wire.Frame](data)
 	if err != nil {
 		g.cancel(ctx, c, "a frame cannot be read")
-		e := cmp.Errorf(cmp.ReasonConnection, "the node %s sent what is no frame: %s", c.node, capability.AsError(err).Message)
+		e := cmp.Errorf(cmp.ReasonConnection, "the node %s sent what is not a frame: %s", c.node, capability.AsError(err).Message)
 		e.Code = capability.CodeFailed
 		return false, e
 	}

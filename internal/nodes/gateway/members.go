@@ -162,7 +162,7 @@ func (g *Gateway) granted(node string) ([]string, error) {
 	case capability.CodeUnauthenticated, capability.CodeDenied:
 		return nil, cmp.Errorf(cmp.ReasonDenied, "this session may not join as %s", node)
 	}
-	g.cfg.Logger.Warn("nobody can tell whether a node may join; it is asked to try again", "node", node, "err", err)
+	g.cfg.Logger.Warn("whether a node may join is unknown; it is asked to try again", "node", node, "err", err)
 	out := cmp.Errorf(cmp.ReasonConnection, "whether %s may join cannot be told at the moment; it may try again", node)
 	out.RetryAfter = time.Second
 	return nil, out
@@ -186,7 +186,7 @@ func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
 	b, err := wire.Decode[wire.Beat](m.Data)
 	if err != nil {
-		g.cfg.Logger.Debug("a heartbeat that is none", "node", node, "err", err)
+		g.cfg.Logger.Debug("a malformed heartbeat", "node", node, "err", err)
 		return
 	}
 	load := fleet.Load{CPU: b.CPU, Memory: b.Memory, GPU: b.GPU, Active: b.Active, Queued: b.Queued, Accepting: b.Accepting}

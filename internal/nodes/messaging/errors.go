@@ -27,7 +27,7 @@ func Is(err error, reason string) bool {
 
 // ErrNoResponders is returned if the subject of a request has no subscriber.
 func ErrNoResponders(subject string) error {
-	return capability.Errorf(capability.CodeUnavailable, "bus.request", "nobody answers on %s", subject).With(ReasonNoResponders, "")
+	return capability.Errorf(capability.CodeUnavailable, "bus.request", "no subscriber answers on %s", subject).With(ReasonNoResponders, "")
 }
 
 // ErrDenied means that a session may not use a subject; verb is publish or
@@ -82,6 +82,6 @@ func ErrKeyAbsent(key string) error {
 
 // ErrRevision means that an entry is not what the writer thought it was.
 func ErrRevision(key string) error {
-	return capability.Errorf(capability.CodeConflict, "bus.bucket", "the entry %s has been changed by somebody else", key).
-		With(ReasonRevision, "read it again and decide anew")
+	return capability.Errorf(capability.CodeConflict, "bus.bucket", "the entry %s was changed by another writer", key).
+		With(ReasonRevision, "read it again and decide again")
 }

@@ -32,7 +32,7 @@ func TestEscapeMakesOneTokenOfAnyTextAndBack(t *testing.T) {
 			t.Errorf("unescape(%q) = %q, %v", got, back, ok)
 		}
 		if err := CheckSubject("v1.host." + got + ".call"); err != nil {
-			t.Errorf("%q is no subject: %v", got, err)
+			t.Errorf("%q is not a subject: %v", got, err)
 		}
 	}
 	for _, bad := range []string{"a.b", "=", "=2", "=2e", "=41", "=ZZ", "a b"} {

@@ -42,7 +42,7 @@ func (s *session) called(ctx context.Context, m messaging.Message) {
 	}
 	if err != nil {
 		// Its id is the last token of where the answer goes.
-		s.cfg.Logger.Warn("a call that is none", "node", s.cfg.ID, "err", err)
+		s.cfg.Logger.Warn("a malformed call", "node", s.cfg.ID, "err", err)
 		id := m.Reply[strings.LastIndexByte(m.Reply, '.')+1:]
 		c := &call{id: id, epoch: s.Epoch(), reply: m.Reply, node: s.Node}
 		c.fail(ctx, err, "", false)

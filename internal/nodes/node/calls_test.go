@@ -118,7 +118,7 @@ func TestTheThirtyThirdStreamIsRefused(t *testing.T) {
 			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "32 streams"`, reason(o.err), o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
-			t.Error("a call is no stream:", o.err)
+			t.Error("a call is not a stream:", o.err)
 		}
 		cancel()
 		synctest.Wait()

@@ -150,7 +150,7 @@ func (n *Node) leave(ctx context.Context, l wire.Leave) {
 		err = n.request(ctx, wire.SubjectLeave(n.cfg.ID), data)
 	}
 	if err != nil {
-		n.cfg.Logger.Info("the gateway did not hear the goodbye", "node", n.cfg.ID, "err", err)
+		n.cfg.Logger.Info("the gateway did not receive the goodbye", "node", n.cfg.ID, "err", err)
 	}
 }
 

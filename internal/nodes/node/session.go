@@ -312,7 +312,7 @@ func (s *session) take(ctx context.Context, r received, parts *sync.WaitGroup) e
 func (s *session) control(ctx context.Context, m messaging.Message, parts *sync.WaitGroup) error {
 	c, err := wire.Decode[wire.Control](m.Data)
 	if err != nil {
-		s.cfg.Logger.Debug("a control message that is none", "node", s.cfg.ID, "err", err)
+		s.cfg.Logger.Debug("a malformed control message", "node", s.cfg.ID, "err", err)
 		return nil
 	}
 	if c.Epoch != s.last {

@@ -146,7 +146,7 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request) {
 		Decision string `json:"decision"`
 	}
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxControl)).Decode(&body); err != nil {
-		refuse(w, capability.Errorf(capability.CodeInvalidInput, "node.consent", "the answer is no JSON object"))
+		refuse(w, capability.Errorf(capability.CodeInvalidInput, "node.consent", "the answer is not a JSON object"))
 		return
 	}
 	if err := c.p.Answer(r.PathValue("id"), body.Decision, "owner"); err != nil {

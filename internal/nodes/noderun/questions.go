@@ -147,7 +147,7 @@ func notAsked(id string) error {
 // answer gives the first answer.
 func (s *questions) answer(id, decision, by string) error {
 	if !slices.Contains([]string{device.Grant, device.GrantOnce, device.Deny}, decision) {
-		return capability.Errorf(capability.CodeInvalidInput, "node.consent", "%.40q is none of grant, grant_once and deny", decision)
+		return capability.Errorf(capability.CodeInvalidInput, "node.consent", "%.40q is not one of grant, grant_once and deny", decision)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

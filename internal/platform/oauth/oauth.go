@@ -80,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" &&
 			(u.Scheme != "http" || !local(u.Hostname())) {
-			return nil, fmt.Errorf("oauth.%s: %q is no https URL; http is for this machine only", what, text)
+			return nil, fmt.Errorf("oauth.%s: %q is not a https URL; http is for this machine only", what, text)
 		}
 	}
 	if len(cfg.Algorithms) == 0 {

@@ -158,7 +158,7 @@ func insert(doc []byte, at int, key, value []byte) []byte {
 func (e Edit) apply(doc []byte) ([]byte, done, error) {
 	path, ok := find(doc, e.Keys)
 	if !ok {
-		return nil, done{}, broken("%s is in something that is no object", strings.Join(e.Keys, "."))
+		return nil, done{}, broken("%s is in something that is not an object", strings.Join(e.Keys, "."))
 	}
 	d := done{Known: len(path)}
 	if len(path) < len(e.Keys) {
@@ -167,7 +167,7 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 			at = path[len(path)-1].value().from
 		}
 		if doc[at] != '{' {
-			return nil, done{}, broken("%s is in something that is no object", strings.Join(e.Keys, "."))
+			return nil, done{}, broken("%s is in something that is not an object", strings.Join(e.Keys, "."))
 		}
 		value := []byte(e.Value)
 		if e.Append {
@@ -188,7 +188,7 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 		return splice(doc, old, e.Value), d, nil
 	}
 	if doc[old.from] != '[' {
-		return nil, done{}, broken("%s is no array", strings.Join(e.Keys, "."))
+		return nil, done{}, broken("%s is not an array", strings.Join(e.Keys, "."))
 	}
 	if d.Nothing = e.element(doc, old.from).list != nil; d.Nothing {
 		return doc, d, nil

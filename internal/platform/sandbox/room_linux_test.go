@@ -149,7 +149,7 @@ func TestSwitchedOffLayers(t *testing.T) {
 				t.Errorf("%+v", f)
 			}
 			if layer == LayerLandlock && f.NoT2 == "" {
-				t.Error("T2 without Landlock is no tier")
+				t.Error("T2 without Landlock is not a tier")
 			}
 			c := Confinement{Work: workDir(t), MinTier: best}
 			r, err := box.Run(t.Context(), hostile("echo ran"), c)

@@ -33,7 +33,7 @@ func (t *Tier) UnmarshalText(text []byte) error {
 	case "T3", "t3":
 		*t = T3
 	default:
-		return fmt.Errorf("%q is no sandbox tier: T1, T2 or T3", text)
+		return fmt.Errorf("%q is not a sandbox tier: T1, T2 or T3", text)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (t *talk) breaks(err error) {
 func (t *talk) take(ctx context.Context, data []byte) (done bool) {
 	var l line
 	if err := jsonx.Unmarshal(data, &l); err != nil {
-		t.breaks(executionFailed("its process wrote what is no answer: %.100q", data))
+		t.breaks(executionFailed("its process wrote what is not an answer: %.100q", data))
 		return true
 	}
 	switch {

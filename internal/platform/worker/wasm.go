@@ -36,7 +36,7 @@ func webAssembly(c *conn, deadline time.Time) (jsonx.Raw, error) {
 	}
 	compiled, err := rt.CompileModule(ctx, c.code)
 	if err != nil {
-		return nil, fmt.Errorf("it is no module that runs here: %w", err)
+		return nil, fmt.Errorf("it is not a module that runs here: %w", err)
 	}
 	out, stderr := &lines{c: c}, &head{}
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().WithArgs("module",
@@ -127,7 +127,7 @@ func number(kind api.ValueType, v uint64) (jsonx.Raw, error) {
 	case api.ValueTypeF64:
 		return jsonx.Marshal(api.DecodeF64(v))
 	}
-	return nil, errors.New("what the function returns is no number")
+	return nil, errors.New("what the function returns is not a number")
 }
 
 // hostModule is what a module imports to make host calls; see the package comment.
@@ -144,7 +144,7 @@ func hostModule(ctx context.Context, rt wazero.Runtime, c *conn) error {
 		}
 		members := map[string]any{}
 		if err := jsonx.Unmarshal(slices.Clone(data), &request); err != nil || request.Method == "" {
-			members["error"] = map[string]any{"message": "the request is no JSON with a method"}
+			members["error"] = map[string]any{"message": "the request is not JSON with a method"}
 		} else if got, err := c.call(request.Method, request.Params); err != nil {
 			members["error"] = map[string]any{"message": err.Error()}
 		} else {
@@ -220,7 +220,7 @@ func (l *lines) take(data []byte) {
 	err := jsonx.UnmarshalStrict(data, &one)
 	switch {
 	case err != nil, one.Chunk == nil && one.Result == nil && one.Error == nil:
-		l.failed = &failure{Kind: kindCode, Message: fmt.Sprintf("it wrote a line that is none of chunk, result and error: %.100q", data)}
+		l.failed = &failure{Kind: kindCode, Message: fmt.Sprintf("it wrote a line that is not one of chunk, result and error: %.100q", data)}
 	case one.Error != nil:
 		l.failed = &failure{Kind: kindCode, Message: message(one.Error)}
 	case one.Result != nil && l.value != nil:

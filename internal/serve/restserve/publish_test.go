@@ -76,7 +76,7 @@ func TestPublishingRefusesWhatIsNoEvent(t *testing.T) {
 		{"an agent", `{"event":"BELL"}`, capability.RoleAgent, 403},
 		{"no event", `{}`, capability.RoleOperator, 400},
 		{"a blank event", `{"event":" "}`, capability.RoleOperator, 400},
-		{"a payload that is no object", `{"event":"BELL","payload":[1]}`, capability.RoleOperator, 400},
+		{"a payload that is not an object", `{"event":"BELL","payload":[1]}`, capability.RoleOperator, 400},
 		{"an unknown field", `{"event":"BELL","to":"keen"}`, capability.RoleOperator, 400},
 		{"no JSON", `BELL`, capability.RoleOperator, 400},
 		{"a large body", `{"event":"BELL","payload":{"x":"` + strings.Repeat("x", 1<<16) + `"}}`, capability.RoleOperator, 413},

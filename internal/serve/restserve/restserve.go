@@ -177,7 +177,7 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	}
 	methods := strings.Join(allow, ", ")
 	w.Header().Set("Allow", methods)
-	e := capability.Errorf(capability.CodeNotFound, "route", "%s is no method of this path", r.Method).With("method_not_allowed",
+	e := capability.Errorf(capability.CodeNotFound, "route", "%s is not a method of this path", r.Method).With("method_not_allowed",
 		"use "+methods)
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }

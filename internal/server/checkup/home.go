@@ -94,7 +94,7 @@ func (c Config) writable() httpapi.Check {
 		case err != nil:
 			continue // made by the next start
 		case !info.IsDir():
-			return bad("home can be written", dir+" of the home is no directory, so the server does not start", "move "+path+" away")
+			return bad("home can be written", dir+" of the home is not a directory, so the server does not start", "move "+path+" away")
 		}
 		if err := hostfs.Writable(path); err != nil {
 			return bad("home can be written", fmt.Sprintf("%s cannot be written by this user, so the server does not start: %v", path, err),

@@ -119,7 +119,7 @@ func publicURL(ctx context.Context, address string) httpapi.Check {
 	remedy := "see that the proxy runs and passes requests on with their Host, or correct public_url and restart"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/healthz", nil)
 	if err != nil {
-		return bad("public address", "public_url is no address: "+err.Error(), remedy)
+		return bad("public address", "public_url is not an address: "+err.Error(), remedy)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestADatabaseTooLargeToLookThroughIsNoFault(t *testing.T) {
 	if c := Database(t.Context(), look); !c.OK || c.Detail != "answers" {
 		t.Errorf("%+v", c)
 	}
-	if c := Database(t.Context(), func(context.Context) error { return errors.New("page 7 is no page") }); c.OK || c.Remedy == "" ||
+	if c := Database(t.Context(), func(context.Context) error { return errors.New("page 7 is not a page") }); c.OK || c.Remedy == "" ||
 		!strings.Contains(c.Detail, "page 7") {
 		t.Errorf("%+v", c)
 	}

@@ -199,7 +199,7 @@ func inHome(p string) error {
 }
 
 func damaged(err error) error {
-	return capability.Errorf(capability.CodeInvalidInput, "backup", "this is no whole backup: %w", err).
+	return capability.Errorf(capability.CodeInvalidInput, "backup", "this is not a whole backup: %w", err).
 		With(ReasonDamaged, "nothing was changed; use another backup")
 }
 

@@ -33,7 +33,7 @@ func openPart(dir string) (*part, error) {
 	}
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
-		return nil, inTheWay(dir, "it is no folder")
+		return nil, inTheWay(dir, "it is not a folder")
 	}
 	f, err := os.Open(dir)
 	if err != nil {

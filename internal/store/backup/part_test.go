@@ -108,7 +108,7 @@ func TestAFolderThatIsNotOursIsNotEmptied(t *testing.T) {
 			_, err := Restore(t.Context(), file, filepath.Join(dir, "film"), m.Schemas)
 			return "film.part", err
 		},
-		"a folder where the mark is no file": func(dir string) (string, error) {
+		"a folder where the mark is not a file": func(dir string) (string, error) {
 			put(t, dir, "film.part/photos/a.jpg", "mine", 0o600)
 			put(t, dir, "film.part/"+mark+"/a", "mine", 0o600)
 			_, err := Restore(t.Context(), file, filepath.Join(dir, "film"), m.Schemas)

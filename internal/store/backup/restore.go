@@ -85,7 +85,7 @@ func unpack(ctx context.Context, file, dir, home string, knows map[string]int64)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Manifest{}, damaged(errors.New("it is no plain file"))
+		return Manifest{}, damaged(errors.New("it is not a plain file"))
 	}
 	p, err := openPart(dir)
 	if err != nil {

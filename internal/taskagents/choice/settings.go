@@ -263,7 +263,7 @@ func (c *SettingsChange) with(more SettingsChange) (out SettingsChange, err erro
 	for name, m := range more.Models {
 		canonical, ok := program(name)
 		if !ok || canonical == "none" || canonical == string(programs.Shell) {
-			return out, capability.Errorf(capability.CodeInvalidInput, "task.settings", "models: %.60q is no program that has models",
+			return out, capability.Errorf(capability.CodeInvalidInput, "task.settings", "models: %.60q is not a program that has models",
 				name).With("bad_setting", "")
 		}
 		if out.Models == nil {

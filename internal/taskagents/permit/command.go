@@ -56,7 +56,7 @@ func (r *Request) script(text string, depth int) (why string) {
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {
-		return "The command cannot be read: it is no shell command that ends."
+		return "The command cannot be read: it is not a shell command that ends."
 	}
 	// Where a command works changes with cd, and back at the end of what has a shell of
 	// its own; Walk says nil at the end of each node.

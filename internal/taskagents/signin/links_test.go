@@ -101,7 +101,7 @@ func FuzzLook(f *testing.F) {
 			t.Errorf("%q may not be opened", got.url)
 		}
 		if got.code != "" && !code.MatchString(got.code) {
-			t.Errorf("%q is no code", got.code)
+			t.Errorf("%q is not a code", got.code)
 		}
 		if p := got.prompt([]string{"x"}); len(p.Instructions) > 2*maxTold {
 			t.Errorf("%d bytes of instructions", len(p.Instructions))

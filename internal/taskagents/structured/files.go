@@ -24,9 +24,9 @@ var (
 	errTooMany  = errors.New("too many files are wanted at once")
 	errOutside  = errors.New("that path is outside of the working directory")
 	errNoFile   = errors.New("there is no such file")
-	errNotPlain = errors.New("that is no regular file")
+	errNotPlain = errors.New("that is not a regular file")
 	errTooLarge = errors.New("the file is larger than 4 MiB")
-	errNoText   = errors.New("the file is no UTF-8 text")
+	errNoText   = errors.New("the file is not UTF-8 text")
 	errFile     = errors.New("the file cannot be read or written")
 )
 

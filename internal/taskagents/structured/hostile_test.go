@@ -28,7 +28,7 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 		"it says nothing": {func(c *child) process.Exit { return c.wait() }, "handshake", "1m0s"},
 		"it says garbage": {func(c *child) process.Exit {
 			for range 60 {
-				c.say("this is no JSON")
+				c.say("this is not JSON")
 			}
 			return c.wait()
 		}, "protocol", "no messages"},

@@ -34,7 +34,7 @@ func (s *Session) read() {
 		s.counts.Lines++
 		s.counts.Garbage++
 		if garbage == maxGarbage {
-			s.fail("protocol", "the program wrote 50 lines in a row that are no messages of its protocol")
+			s.fail("protocol", "the program wrote 50 lines in a row that are not messages of its protocol")
 		}
 		s.mu.Unlock()
 	}

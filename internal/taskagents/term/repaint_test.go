@@ -26,7 +26,7 @@ func TestColours(t *testing.T) {
 		"that of an underline":        {"\x1b[58;2;1;2;3mA", 0, 0},
 		"with more than it says":      {"\x1b[38;5;1;1mA", ofPalette | 1, 0},
 		"with less than it says":      {"\x1b[38;2;1mA", 0, 0},
-		"beside what is no colour":    {"\x1b[>4;31mA", 0, 0},
+		"beside what is not a colour": {"\x1b[>4;31mA", 0, 0},
 		"saved with the cursor":       {"\x1b[31m\x1b7\x1b[32m\x1b8A", ofPalette | 1, 0},
 		"the last of several is kept": {"\x1b[31;32;33mA", ofPalette | 3, 0},
 	} {

@@ -59,7 +59,7 @@ func TestWhatIsWrittenShows(t *testing.T) {
 		{"a region without rows is none", "1\x1b[3;2r\nX", "1\n X"},
 		{"the cursor is saved and restored", "ab\x1b7\x1b[3;3Hc\x1b8d", "abd\n\n  c"},
 		{"so by the ANSI sequences", "ab\x1b[s\x1b[3;3Hc\x1b[ud", "abd\n\n  c"},
-		{"kitty's keyboard is no restoring", "ab\x1b[s\x1b[3;3Hc\x1b[>1u\x1b[<u\x1b[=1u\x1b[?ud", "ab\n\n  cd"},
+		{"kitty's keyboard is not a restoring", "ab\x1b[s\x1b[3;3Hc\x1b[>1u\x1b[<u\x1b[=1u\x1b[?ud", "ab\n\n  cd"},
 		{"the alternate screen comes and goes", "ab\x1b[?1049hX\x1b[?1049lc", "abc"},
 		{"the alternate screen is blank at first", "ab\x1b[?1049hX\x1b[?1049l\x1b[?1049hY", "  Y"},
 		{"mode 47 keeps the alternate screen", "ab\x1b[?47hX\x1b[?47l\x1b[?47hY", "  XY"},
@@ -68,8 +68,8 @@ func TestWhatIsWrittenShows(t *testing.T) {
 		{"line drawing", "\x1b(0lqk\x1b(Bx", "┌─┐x"},
 		{"line drawing in G1", "\x1b)0a\x0eq\x0fq", "a─q"},
 		{"reset", "abc\x1b[?1049h\x1b[2;3rX\x1bcY", "Y"},
-		{"colours are no attributes", "\x1b[38;2;1;4;7;1mA\x1b[38:2::7:7:7mB\x1b[48;5;7mC\x1b[4:3mD", "ABCD"},
-		{"xterm's keyboard is no attribute", "\x1b[>4;2mA", "A"},
+		{"colours are not attributes", "\x1b[38;2;1;4;7;1mA\x1b[38:2::7:7:7mB\x1b[48;5;7mC\x1b[4:3mD", "ABCD"},
+		{"xterm's keyboard is not an attribute", "\x1b[>4;2mA", "A"},
 		{"controls work inside sequences", "ab\x1b[\r2CX", "abX"},
 		{"an escape begins anew", "\x1b[3\x1b[2GX", " X"},
 		{"cancel ends a sequence", "\x1b[3\x18X", "X"},
@@ -125,7 +125,7 @@ func TestQueriesAreAnswered(t *testing.T) {
 		{"keyboard", "\x1b[?u", "\x1b[?0u"},
 		{"name", "\x1b[>0q\x1b[>q", "\x1bP>|junctor\x1b\\\x1bP>|junctor\x1b\\"},
 		{"colours", "\x1b]10;?\x1b\\\x1b]11;?\a", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\a"},
-		{"answers are no questions", "\x1b[1;1R\x1b[?62;22c\x1b[?0u", "\x1b[?0u"},
+		{"answers are not questions", "\x1b[1;1R\x1b[?62;22c\x1b[?0u", "\x1b[?0u"},
 		{"what else has those letters", "\x1b[1c\x1b[7n\x1b[?1n\x1b[>1q\x1b[2 q\x1b]11;#ffffff\a", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -363,6 +363,6 @@ func TestChangesAreCounted(t *testing.T) {
 	}
 	before := s.Changes()
 	if s.Resize(20, 4); s.Changes() == before {
-		t.Error("another size is no change")
+		t.Error("another size is not a change")
 	}
 }

@@ -137,7 +137,7 @@ func TestNodesFollowTheirSessionsAndDependencies(t *testing.T) {
 		{"one failed, in the other order", "a, b failed, c <a <b", "", "ready failed blocked"},
 		{"one was canceled", "a canceled, b <a", "", "canceled blocked"},
 		{"one was interrupted and may go on", "a interrupted, b <a", "", "interrupted planned"},
-		{"what is blocked by another is no failure", "a failed, b <a, c <b", "", "failed blocked planned"},
+		{"what is blocked by another is not a failure", "a failed, b <a, c <b", "", "failed blocked planned"},
 		{"a failure that was mended", "a completed, b blocked <a", "", "completed ready"},
 		{"what is ready may have to wait again", "a running, b ready <a", "", "running planned"},
 		{"what somebody set stays", "a failed, b completed <a, c verifying running <a", "", "failed completed running"},

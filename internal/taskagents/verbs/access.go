@@ -164,7 +164,7 @@ func (n *need) read(raw jsonx.Raw) error {
 func known(text string) (Role, error) {
 	r, ok := ParseRole(text)
 	if !ok {
-		return r, capability.Errorf(capability.CodeInvalidInput, "tasks", "%.40q is no role", text)
+		return r, capability.Errorf(capability.CodeInvalidInput, "tasks", "%.40q is not a role", text)
 	}
 	return r, nil
 }

@@ -64,7 +64,7 @@ func (p *issueParams) complete(op string) error {
 		return nil
 	case "get", "update", "comment", "close", "reopen", "add_labels":
 	default:
-		return UnknownOperation.Errorf("%.40q is no operation on issues", op).
+		return UnknownOperation.Errorf("%.40q is not an operation on issues", op).
 			With("unknown_operation", "the operations are create, list, get, update, comment, close, reopen and add_labels")
 	}
 	if p.Number < 1 {

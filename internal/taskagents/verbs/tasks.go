@@ -111,7 +111,7 @@ func operation(c Call, named string, texts ...string) (launch.Operation, error) 
 			}
 		}
 	}
-	return "", InvalidOperation.Errorf("%.40q is no operation on a task", named).With("invalid_operation",
+	return "", InvalidOperation.Errorf("%.40q is not an operation on a task", named).With("invalid_operation",
 		"the operations are pause, stop, resume, continue, archive and reopen")
 }
 
@@ -217,7 +217,7 @@ func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.F
 	for _, text := range statuses {
 		status := row.ThreadStatus(strings.ToLower(text))
 		if !status.Valid() {
-			return f, MissingParams.Errorf("%.40q is no status of a task", text)
+			return f, MissingParams.Errorf("%.40q is not a status of a task", text)
 		}
 		f.Statuses = append(f.Statuses, status)
 	}

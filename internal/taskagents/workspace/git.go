@@ -304,7 +304,7 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 // checkRef refuses an invalid branch name.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	const most = 200
-	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is no name for a branch").With(reason,
+	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is not a name for a branch").With(reason,
 		"use letters, digits, hyphens and slashes, at most 200")
 	if name == "" || len(name) > most || name[0] == '-' || name == "HEAD" || strings.ContainsRune(name, 0) {
 		return bad

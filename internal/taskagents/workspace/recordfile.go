@@ -86,7 +86,7 @@ func (f *RecordFolder[T]) Put(id string, record T) error {
 	case err != nil:
 		return fmt.Errorf("record %s: %w", id, err)
 	case !recordIDForm.MatchString(id):
-		return fmt.Errorf("%q is no id of a record", id)
+		return fmt.Errorf("%q is not an id of a record", id)
 	case len(data) > maxFile:
 		return fmt.Errorf("record %s has %d bytes; the limit is %d", id, len(data), maxFile)
 	}
@@ -110,7 +110,7 @@ func (f *RecordFolder[T]) Put(id string, record T) error {
 // Delete removes a record; a missing one is not an error.
 func (f *RecordFolder[T]) Delete(id string) error {
 	if !recordIDForm.MatchString(id) {
-		return fmt.Errorf("%q is no id of a record", id)
+		return fmt.Errorf("%q is not an id of a record", id)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

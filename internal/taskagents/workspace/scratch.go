@@ -93,7 +93,7 @@ func OpenScratch(cfg ScratchConfig) (*ScratchKeeper, error) {
 		cfg.Retention = Persistent
 	case Ephemeral, AskFirst, Persistent:
 	default:
-		return nil, capability.Errorf(capability.CodeInvalidInput, "scratch.open", "%q is no retention", cfg.Retention).
+		return nil, capability.Errorf(capability.CodeInvalidInput, "scratch.open", "%q is not a retention", cfg.Retention).
 			With("invalid_retention", "use ephemeral, pending_decision or persistent")
 	}
 	if cfg.TTL <= 0 {

@@ -34,7 +34,7 @@ func TestTheTestsThatDocumentsNameAreThere(t *testing.T) {
 		}
 		for _, m := range named.FindAllSubmatch(data, -1) {
 			if !there[string(m[1])] {
-				t.Errorf("%s names %s, which is no test", path, m[1])
+				t.Errorf("%s names %s, which is not a test", path, m[1])
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (c *conn) connect() {
 
 func (b *Broker) admit(o messaging.DialOptions) (messaging.Identity, error) {
 	if b.authorize == nil {
-		return messaging.Identity{}, errors.New("nobody is let in")
+		return messaging.Identity{}, errors.New("no client is let in")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

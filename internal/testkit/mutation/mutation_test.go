@@ -80,7 +80,7 @@ func mutations() []mutation {
 		},
 		{"same-account looks at the account", frame, `return limit == "same-account" &&`, `return limit == "never" &&`, ""},
 		{"a block blocks", frame, `if f.blocked(e.Action) {`, `if false {`, ""},
-		{"Cedar's denials are no candidates", selection, `reason = ReasonDenied`, `reason = ""`, ""},
+		{"Cedar's denials are not candidates", selection, `reason = ReasonDenied`, `reason = ""`, ""},
 
 		// Rules.
 		{

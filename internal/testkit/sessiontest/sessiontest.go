@@ -23,7 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) session.Store) {
 		"messages come back in order":              messagesComeBack,
 		"messages and sessions are bounded":        messagesAreBounded,
 		"sessions end":                             sessionsEnd,
-		"what is no message is refused":            refused,
+		"what is not a message is refused":         refused,
 		"results come back to whom they belong":    resultsComeBack,
 		"an extension's own result comes first":    ownFirst,
 		"results are cut, redacted and forgotten":  resultsAreBounded,

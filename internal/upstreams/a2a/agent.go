@@ -121,7 +121,7 @@ func cardURL(cfg *Config) (*url.URL, error) {
 	u, err := url.Parse(cfg.Card)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !cfg.Local) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "upstream",
-			"%.100q is no address of an agent card: https, or http where the agent is local", cfg.Card)
+			"%.100q is not an address of an agent card: https, or http where the agent is local", cfg.Card)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = WellKnown

@@ -41,7 +41,7 @@ func checkKeys(keys [][]byte) error {
 func keyOf(raw []byte) (*jose.JSONWebKey, error) {
 	var k jose.JSONWebKey
 	if err := json.Unmarshal(raw, &k); err != nil {
-		return nil, badKey("a key is no JWK", err)
+		return nil, badKey("a key is not a JWK", err)
 	}
 	if !k.Valid() || !k.IsPublic() {
 		return nil, badKey("a key is not a public one", nil)

@@ -77,7 +77,7 @@ func decodeTask(protocol string, raw jsonx.Raw) (*a2awire.Event, error) {
 	}
 	t := new(a2awire.Task)
 	if err := a2awire.Decode(raw, t); err != nil {
-		return nil, broken("the agent's answer is no task", err)
+		return nil, broken("the agent's answer is not a task", err)
 	}
 	return &a2awire.Event{Task: t}, nil
 }

@@ -406,7 +406,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		// Not unavailable: no client may send it again unasked.
 		wantCode(t, await(t, "end of the call", waiting), capability.CodeFailed, "connection_failed")
 		if len(g.down) > 0 {
-			t.Errorf("closing is no loss: %v", <-g.down)
+			t.Errorf("closing is not a loss: %v", <-g.down)
 		}
 	})
 }

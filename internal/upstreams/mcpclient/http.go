@@ -189,7 +189,7 @@ func (l *httpLink) follow(ex *exchange, in *events, a *answer) error {
 		list, err := parseAll(ev.data)
 		if err != nil {
 			if garbage++; garbage <= maxGarbage { // a flood of them fills no log
-				l.c.log.Warn("an upstream sent an event that is no message", "server", l.c.cfg.Name, "err", err)
+				l.c.log.Warn("an upstream sent an event that is not a message", "server", l.c.cfg.Name, "err", err)
 			}
 			continue
 		}

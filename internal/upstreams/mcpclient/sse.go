@@ -79,7 +79,7 @@ func (l *sseLink) read(in *events) {
 		list, err := parseAll(ev.data)
 		if err != nil {
 			if garbage++; garbage <= maxGarbage {
-				l.c.log.Warn("an upstream sent an event that is no message", "server", l.c.cfg.Name, "err", err)
+				l.c.log.Warn("an upstream sent an event that is not a message", "server", l.c.cfg.Name, "err", err)
 			}
 			continue
 		}

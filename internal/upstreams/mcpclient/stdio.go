@@ -213,7 +213,7 @@ func (l *processLink) messages() error {
 		list, err := parseAll(raw)
 		if err != nil {
 			garbage++
-			l.c.log.Warn("an upstream wrote a line that is no message", "server", l.c.cfg.Name, "in_a_row", garbage)
+			l.c.log.Warn("an upstream wrote a line that is not a message", "server", l.c.cfg.Name, "in_a_row", garbage)
 			if garbage == maxGarbage {
 				return fmt.Errorf("%d %w", garbage, errGarbage)
 			}

@@ -165,7 +165,7 @@ func (s *Source) noToken(at *servers, err error) error {
 		if network, ok := errors.AsType[*url.Error](err); ok {
 			return s.unreachable(network)
 		}
-		return s.refused("the authorization server %.200s answered with something that is no token", at.Issuer)
+		return s.refused("the authorization server %.200s answered with something that is not a token", at.Issuer)
 	case answer.Response != nil && answer.Response.StatusCode >= 500, answer.Response != nil &&
 		answer.Response.StatusCode == http.StatusTooManyRequests:
 		return s.silent("the authorization server %.200s gives no tokens for now (HTTP %d)", at.Issuer, answer.Response.StatusCode)

@@ -167,7 +167,7 @@ func New(cfg Config) (*Source, error) {
 	case err != nil || resource.Host == "" || cfg.HTTP == nil:
 		return bad("OAuth for %s needs its URL and a client to reach it with", cfg.Name)
 	case cfg.Grant != AuthorizationCode && cfg.Grant != ClientCredentials && cfg.Grant != TokenExchange:
-		return bad("%.40q is none of %s, %s, %s", cfg.Grant, AuthorizationCode, ClientCredentials, TokenExchange)
+		return bad("%.40q is not one of %s, %s, %s", cfg.Grant, AuthorizationCode, ClientCredentials, TokenExchange)
 	case cfg.Grant != AuthorizationCode && cfg.ClientID == "":
 		return bad("the grant %s needs a client id", cfg.Grant)
 	case (cfg.Grant == TokenExchange) != (cfg.Subject != nil):

@@ -41,7 +41,7 @@ func convert(_ context.Context, _ *mcp.CallToolRequest, q question) (*mcp.CallTo
 			return nil, answer{Value: q.Value * from / to, Unit: q.To}, nil
 		}
 	}
-	return nil, answer{}, errors.New("those are no two units of one quantity: ask the tool units for the units there are")
+	return nil, answer{}, errors.New("those are not two units of one quantity: ask the tool units for the units there are")
 }
 
 type listing struct {

@@ -87,7 +87,7 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 	if err != nil {
 		// it holds the code
 		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login",
-			"the answer to the login is no query").With("invalid_login", "")
+			"the answer to the login is not a query").With("invalid_login", "")
 	}
 	if err = u.tokens.Finish(ctx, query); err != nil {
 		r.record(ctx, audit.UpstreamLoggedIn, &u.record, by, audit.OutcomeFailure,

@@ -305,7 +305,7 @@ func (r *Registry) Approve(ctx context.Context, by capability.Principal, name st
 	}
 	if which.Kind != "" && !slices.Contains(ingest.Kinds(), which.Kind) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "upstreams.approve",
-			"%.40q is no kind: tool, prompt, resource or resource-template", which.Kind)
+			"%.40q is not a kind: tool, prompt, resource or resource-template", which.Kind)
 	}
 	u.changing.Lock()
 	defer u.changing.Unlock()

@@ -127,7 +127,7 @@ func (x *Explanation) candidates(st *ExplainedStep) string {
 	var s string
 	switch {
 	case in == 0:
-		return "Nobody offers it."
+		return "No provider offers it."
 	case in == out && in == 1:
 		s = "One provider offers it and may be used here"
 	case in == out:
@@ -318,7 +318,7 @@ func words() map[string]string {
 		ReasonCrossContext:          "it belongs to another channel or account than the conversation, and the operator keeps them apart",
 		ReasonUnsupported:           "its account cannot do this",
 		ReasonUnavailable:           "it is not available",
-		"route_surface_conflict":    "another extension claims the same provider, and nobody said whose it is",
+		"route_surface_conflict":    "another extension claims the same provider, and no setting decides between them",
 		"backend_selector_conflict": "another backend claims the same selector",
 		"dependency_missing":        "something it requires is not there",
 		"dependency_conflict":       "it cannot stand beside another that is there",
@@ -326,6 +326,6 @@ func words() map[string]string {
 		"not_current_adapter":       "not the adapter of the call",
 		rejectedLowerRank:           "lower rank",
 		rejectedTieBreak:            "later in the order",
-		"unknown_provider":          "nobody knows it",
+		"unknown_provider":          "it is not known",
 	}
 }

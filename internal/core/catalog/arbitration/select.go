@@ -205,7 +205,7 @@ func (c *choosing) candidates() bool {
 		c.all = c.f.Snapshot.Action(c.Request.Action)
 	}
 	if len(c.all) == 0 {
-		return c.fail(0, capability.CodeUnavailable, "no_provider", nil, "nobody provides %s", c.target())
+		return c.fail(0, capability.CodeUnavailable, "no_provider", nil, "no provider offers %s", c.target())
 	}
 	c.family = c.all[0].Family
 	for _, e := range c.all {

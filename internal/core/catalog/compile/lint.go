@@ -54,7 +54,7 @@ func (a *Agent) Lint() []Finding {
 	}
 	for _, c := range a.Contests {
 		if c.Resolution == naming.Withheld {
-			add("withheld", c.Fold, "nobody has the name %s, which %s want; pin it in naming.pins", c.Fold, strings.Join(c.Members, ", "))
+			add("withheld", c.Fold, "no tool has the name %s, which %s want; pin it in naming.pins", c.Fold, strings.Join(c.Members, ", "))
 			continue
 		}
 		add("label", c.Fold, "%s want the name %s, so labels tell them apart", strings.Join(c.Members, ", "), c.Fold)

@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 			rules.Verdict{Approval: true, Matched: []string{"r1"}},
 			rules.Verdict{},
 		},
-		{"an approval is no allow-list", []rules.Rule{rule("global", "approve", "memory.*")}, rules.Verdict{}, rules.Verdict{}},
+		{"an approval is not an allow-list", []rules.Rule{rule("global", "approve", "memory.*")}, rules.Verdict{}, rules.Verdict{}},
 		{"another workspace", []rules.Rule{rule("workspace=w2", "deny", "*")}, rules.Verdict{}, rules.Verdict{}},
 		{"another agent", []rules.Rule{rule("agent=other", "deny", "*")}, rules.Verdict{}, rules.Verdict{}},
 		{

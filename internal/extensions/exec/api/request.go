@@ -52,7 +52,7 @@ func ParseAuth(text string) (a Auth, name string, err error) {
 	case "header", "query":
 		return Auth{Kind: kind, Name: first}, name, nil
 	}
-	return a, "", fault.InvalidArgs("", "%.20q is no kind of --auth: use basic, header or query", kind)
+	return a, "", fault.InvalidArgs("", "%.20q is not a kind of --auth: use basic, header or query", kind)
 }
 
 // FromRoute reads a call off a route: the method from the runner (api.get, …,

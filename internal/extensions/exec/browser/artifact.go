@@ -41,7 +41,7 @@ func keep(work string, user int, name, mime string, data []byte) (Artifact, erro
 		return failed(err)
 	}
 	if info, err := root.Lstat(artifactsDir); err != nil || !info.IsDir() {
-		return Artifact{}, fault.SecurityViolation("artifacts is no folder of the working folder")
+		return Artifact{}, fault.SecurityViolation("artifacts is not a folder of the working folder")
 	}
 	dir, err := root.OpenRoot(artifactsDir)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestAnswersAndEventsFindTheirWay(t *testing.T) {
 		t.Error(err)
 	}
 	if err := f.call(t.Context(), "s", "A.d", nil, nil); !errors.Is(err, errGone) {
-		t.Errorf("what is no message ends it: %v", err)
+		t.Errorf("what is not a message ends it: %v", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (p Param) scalar() (any, error) {
 		v, ok = f, err == nil
 	}
 	if !ok {
-		return nil, fault.InvalidArgs("", "the value of the parameter %s is no JSON string, number, true, false or null", p.Name)
+		return nil, fault.InvalidArgs("", "the value of the parameter %s is not a JSON string, number, true, false or null", p.Name)
 	}
 	return v, nil
 }

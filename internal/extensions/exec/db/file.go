@@ -89,7 +89,7 @@ func said(err error) error {
 	text := strings.TrimSuffix(e.Error(), " ")
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return capability.Errorf(capability.CodeUnavailable, op, "somebody else is writing to the database").With("", "try again in a moment")
+		return capability.Errorf(capability.CodeUnavailable, op, "another process is writing to the database").With("", "try again in a moment")
 	case sqlite3.SQLITE_INTERRUPT:
 		return capability.Errorf(capability.CodeTimeout, op, "the statement took too long")
 	case sqlite3.SQLITE_CANTOPEN:

@@ -59,7 +59,7 @@ func readDSN(dsn secret.Value) (address, error) {
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
-			return bad("has a port that is none")
+			return bad("has an invalid port")
 		}
 		a.port = uint16(n)
 	}
@@ -173,7 +173,7 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 			values[i] = []byte(p.Value)
 		}
 		if !ok {
-			return answer{}, fault.InvalidArgs("", "the value of the parameter %s is no JSON string, number, true, false or null", p.Name)
+			return answer{}, fault.InvalidArgs("", "the value of the parameter %s is not a JSON string, number, true, false or null", p.Name)
 		}
 	}
 	rows := conn.ExecParams(ctx, j.statement.numbered(), values, nil, nil, nil)

@@ -88,7 +88,7 @@ func (j *job) look() error {
 		case err != nil:
 			return capability.Errorf(capability.CodeFailed, op, "the database %s cannot be looked at", j.File)
 		case !info.Mode().IsRegular() || linked(info):
-			return fault.SecurityViolation("the database " + j.File + suffix + " is no plain file of the working folder")
+			return fault.SecurityViolation("the database " + j.File + suffix + " is not a plain file of the working folder")
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func (x *files) with(name string, f func(root *os.Root) error) error {
 	defer root.Close()
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if st, err := root.Lstat(dir); err == nil && !st.IsDir() {
-			return fmt.Errorf("%.80q is no folder", dir)
+			return fmt.Errorf("%.80q is not a folder", dir)
 		}
 	}
 	return f(root)
@@ -67,7 +67,7 @@ func (x *files) read(name string) (text string, err error) {
 		case len(data) > MaxFile:
 			return fmt.Errorf("the file has more than %d bytes", MaxFile)
 		case !utf8.Valid(data):
-			return errors.New("the file is no UTF-8 text")
+			return errors.New("the file is not UTF-8 text")
 		}
 		text = string(data)
 		return nil
@@ -90,7 +90,7 @@ func (x *files) write(name, text string) error {
 			}
 		}
 		if st, err := root.Lstat(name); err == nil && !st.Mode().IsRegular() {
-			return fmt.Errorf("%.80q is there, and is no file", name)
+			return fmt.Errorf("%.80q is there, and is not a file", name)
 		}
 		// A new file takes the name: what else the old one was called keeps its content.
 		next := name + ".new"

@@ -196,7 +196,7 @@ func outcome(ran sandbox.Result, secrets []string) Result {
 	out := ran.Stdout.Bytes()
 	if isBinary(out) {
 		r.Binary = true
-		r.Stdout = fmt.Sprintf("(%d bytes that are no text)", len(out))
+		r.Stdout = fmt.Sprintf("(%d bytes that are not text)", len(out))
 	} else {
 		r.Stdout = Clean(string(out), secrets)
 	}

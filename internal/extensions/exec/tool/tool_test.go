@@ -90,7 +90,7 @@ func TestWhichToolMayRun(t *testing.T) {
 		{"without the permission", "hello", []string{"network"}, nil, "permission_denied", ""},
 		{"one that nobody has", "nothing", may, nil, "tool_not_found", ""},
 		{"one that everybody may write", "loose", may, nil, "tool_not_found", ""},
-		{"a file that is no program", "text", may, nil, "tool_not_found", ""},
+		{"a file that is not a program", "text", may, nil, "tool_not_found", ""},
 		{"an interpreter", "bash", may, nil, "permission_denied", ""},
 		{"an interpreter with a version", "python3.12", may, nil, "permission_denied", ""},
 		{"an interpreter under another name", "friendly", may, nil, "permission_denied", ""},
@@ -164,7 +164,7 @@ func TestHowARunEnds(t *testing.T) {
 		r.Stdout != "in\n$(id) ; `id`\n" {
 		t.Errorf("%+v %v", r, err)
 	}
-	if r, err := run(t.Context(), tool.Request{Tool: "bytes"}); err != nil || !r.Binary || r.Stdout != "(3 bytes that are no text)" {
+	if r, err := run(t.Context(), tool.Request{Tool: "bytes"}); err != nil || !r.Binary || r.Stdout != "(3 bytes that are not text)" {
 		t.Errorf("%+v %v", r, err)
 	}
 	if r, err := run(t.Context(), tool.Request{Tool: "colour"}); err != nil || r.Stdout != "red plain\n" {

@@ -97,7 +97,7 @@ func (k *bucket) fault(key string, err error) error {
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound),
 		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return capability.Wrap(capability.CodeUnavailable, "bus.bucket", "the bucket is not there right now",
-			err).With(messaging.ReasonDisconnected, "it is made anew, or its servers come back")
+			err).With(messaging.ReasonDisconnected, "it is created again, or its servers come back")
 	}
 	return k.b.own.Fault("bucket", key, err)
 }
@@ -188,7 +188,7 @@ func (k *bucket) remake(made chan struct{}) error {
 	if b.bucketsMade() != made { // another goroutine has
 		return nil
 	}
-	b.cfg.Logger.Warn("the files of the message bus are gone: a bucket is made anew", "bucket", k.o.Name)
+	b.cfg.Logger.Warn("the files of the message bus are gone: a bucket is created again", "bucket", k.o.Name)
 	if err := b.js.DeleteKeyValue(ctx, k.o.Name); err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) &&
 		!errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
@@ -246,7 +246,7 @@ func (k *bucket) Watch(ctx context.Context) iter.Seq2[messaging.Change, error] {
 				case errors.Is(err, errStopped):
 					return
 				case err != nil:
-					k.b.cfg.Logger.Debug("a watch begins anew", "bucket", k.o.Name, "err", err)
+					k.b.cfg.Logger.Debug("a watch starts again", "bucket", k.o.Name, "err", err)
 				}
 			case <-ctx.Done():
 			}

@@ -100,7 +100,7 @@ func clip(s string) string { return s[:min(len(s), 128)] }
 // authorize returns what a session may do, in the form servers read.
 func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) {
 	if b.cfg.Authorize == nil {
-		return "", errors.New("nobody is let in")
+		return "", errors.New("no client is let in")
 	}
 	cred, err := proven(ask)
 	if err != nil {

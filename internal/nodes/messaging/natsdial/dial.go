@@ -106,7 +106,7 @@ func Addresses(addresses string) ([]*url.URL, error) {
 				return nil, badAddress("without encryption only this machine is reached; use https or tls, or the near end of a tunnel")
 			}
 		default:
-			return nil, badAddress("its scheme is none of https, http, tls and nats")
+			return nil, badAddress("its scheme is not one of https, http, tls and nats")
 		}
 		if out = append(out, u); len(out) > maxAddresses {
 			return nil, badAddress(fmt.Sprintf("there are more than %d", maxAddresses))

@@ -47,7 +47,7 @@ func (a *Action) complete() error {
 		return cmp.Errorf(cmp.ReasonParams, "the action %s has a description of more than %d bytes or metadata of more than %d", a.Name,
 			maxDescription, maxMetadata)
 	case a.Metadata[0] != '{' || !jsonx.Valid(a.Metadata):
-		return cmp.Errorf(cmp.ReasonParams, "the metadata of the action %s is no object", a.Name)
+		return cmp.Errorf(cmp.ReasonParams, "the metadata of the action %s is not an object", a.Name)
 	case a.Handle == nil || a.Timeout < 0:
 		return cmp.Errorf(cmp.ReasonParams, "the action %s has no handler, or a negative time-out", a.Name)
 	}

@@ -222,7 +222,7 @@ func TestWhoMayWriteIsWhoMayRun(t *testing.T) {
 	}
 	s.TryLoad(t.Context(), deviceaction.Folder{Path: dir})
 	if got, _ := s.Status(); got.Loaded || *got.ErrorType != "ImportError" {
-		t.Errorf("a link is no file of the folder: %+v", got)
+		t.Errorf("a link is not a file of the folder: %+v", got)
 	}
 }
 

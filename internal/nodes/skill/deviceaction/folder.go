@@ -115,7 +115,7 @@ func (f *Folder) read(ctx context.Context) (map[string]Action, int, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, 0, failed("PermissionError", "the folder of actions may not be read")
 	case err != nil || !info.IsDir():
-		return nil, 0, failed("NotADirectoryError", "the folder of actions does not exist, or is no folder")
+		return nil, 0, failed("NotADirectoryError", "the folder of actions does not exist, or is not a folder")
 	case info.Mode().Perm()&0o002 != 0:
 		return nil, 0, failed("PermissionError", "everybody may write in the folder of actions")
 	}
@@ -230,7 +230,7 @@ func (f *Folder) handler(ctx context.Context, root *os.Root, stem, side string, 
 	info, err := root.Lstat(name)
 	switch {
 	case err != nil || !info.Mode().IsRegular():
-		return nil, false, failed("ImportError", "%s: it is no ordinary file", name)
+		return nil, false, failed("ImportError", "%s: it is not an ordinary file", name)
 	case info.Mode().Perm()&0o022 != 0:
 		return nil, false, failed("PermissionError", "%s: others may write it", name)
 	case language == "" && info.Mode().Perm()&0o111 == 0:
@@ -263,7 +263,7 @@ func (f *Folder) handler(ctx context.Context, root *os.Root, stem, side string, 
 func read(root *os.Root, name string, limit int) ([]byte, fs.FileInfo, error) {
 	info, err := root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil, nil, failed("ImportError", "%s: it is no ordinary file", name)
+		return nil, nil, failed("ImportError", "%s: it is not an ordinary file", name)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return nil, nil, failed("PermissionError", "%s: others may write it", name)

@@ -257,7 +257,7 @@ func (s *sink) emit(_ context.Context, chunk json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !jsonx.Valid(chunk) {
-		return wire.Errorf(wire.ReasonEncoding, "a chunk is no JSON value")
+		return wire.Errorf(wire.ReasonEncoding, "a chunk is not a JSON value")
 	}
 	s.state.Lock()
 	if s.closed {
@@ -296,7 +296,7 @@ func (s *sink) outcome(out Outcome, streams bool, value json.RawMessage) (Outcom
 		}
 		list, err := jsonx.Marshal(s.list)
 		if err != nil {
-			return Outcome{}, wire.Errorf(wire.ReasonEncoding, "the chunks are no JSON: %w", err)
+			return Outcome{}, wire.Errorf(wire.ReasonEncoding, "the chunks are not JSON: %w", err)
 		}
 		out.Value = list
 		return out, nil
@@ -308,7 +308,7 @@ func (s *sink) outcome(out Outcome, streams bool, value json.RawMessage) (Outcom
 	case len(value) > MaxResult:
 		return Outcome{}, wire.Errorf(wire.ReasonTooLarge, "the result has %d bytes; the limit is %d", len(value), MaxResult)
 	case !jsonx.Valid(value):
-		return Outcome{}, wire.Errorf(wire.ReasonEncoding, "the result is no JSON value")
+		return Outcome{}, wire.Errorf(wire.ReasonEncoding, "the result is not a JSON value")
 	}
 	out.Value = value
 	return out, nil

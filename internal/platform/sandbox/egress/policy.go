@@ -76,7 +76,7 @@ func parse(text string) (pattern, error) {
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && (strings.HasSuffix(text[:i], "]") || strings.Count(text, ":") == 1) {
 		n, err := strconv.Atoi(text[i+1:])
 		if err != nil || n < 1 || n > 65535 {
-			return p, fmt.Errorf("host pattern %q: %q is no port", text, text[i+1:])
+			return p, fmt.Errorf("host pattern %q: %q is not a port", text, text[i+1:])
 		}
 		host, p.port = text[:i], n
 	}
@@ -128,22 +128,22 @@ func normalise(host string) (string, error) {
 	}
 	h = strings.ToLower(strings.TrimSuffix(h, "."))
 	if h == "" || len(h) > 253 {
-		return "", fmt.Errorf("%.64q is no host name", host)
+		return "", fmt.Errorf("%.64q is not a host name", host)
 	}
 	numeric := true
 	for label := range strings.SplitSeq(h, ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return "", fmt.Errorf("%.64q is no host name", host)
+			return "", fmt.Errorf("%.64q is not a host name", host)
 		}
 		for _, c := range []byte(label) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return "", fmt.Errorf("%.64q is no host name: write international names as xn--…", host)
+				return "", fmt.Errorf("%.64q is not a host name: write international names as xn--…", host)
 			}
 		}
 		numeric = label[0] >= '0' && label[0] <= '9' // of the last label, in the end
 	}
 	if numeric { // 127.1, 0x7f000001, 2130706433: old spellings of addresses
-		return "", fmt.Errorf("%.64q is no host name, and no address as it is written today", host)
+		return "", fmt.Errorf("%.64q is not a host name, and no address as it is written today", host)
 	}
 	return h, nil
 }

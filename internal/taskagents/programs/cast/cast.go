@@ -126,7 +126,7 @@ func readHeader(line []byte) (*Recording, error) {
 
 func readEvent(line []byte) (e Event, err error) {
 	if !jsonx.Valid(line) {
-		return e, errors.New("it is no JSON")
+		return e, errors.New("it is not JSON")
 	}
 	bad := errors.New("it must be [seconds, kind, data]: a number and two strings")
 	n := 0

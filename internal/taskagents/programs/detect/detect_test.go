@@ -307,7 +307,7 @@ func TestExplainNamesEveryRule(t *testing.T) {
 		t.Errorf("%d rules won; evidence %+v", won, x.Evidence)
 	}
 	if x = s.after(2 * time.Minute).Explain(s.now); !x.Quiet || x.Word != "blocked:permission" {
-		t.Errorf("quiet is no state, but it is seen: %+v", x)
+		t.Errorf("quiet is not a state, but it is seen: %+v", x)
 	}
 }
 

@@ -55,7 +55,7 @@ func parseRegion(text string) (Region, error) {
 	if slices.Contains([]string{"title", "below_last_rule", "input_box", "footer", "whole", "dialog", "last_block"}, text) {
 		return Region{text, 0}, nil
 	}
-	return Region{}, fmt.Errorf("is %q, which is no region", text)
+	return Region{}, fmt.Errorf("is %q, which is not a region", text)
 }
 
 // Bounds of what is looked at, whatever the screen's size.

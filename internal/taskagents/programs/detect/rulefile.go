@@ -184,7 +184,7 @@ func Read(name string, data []byte) (*File, error) {
 	case j.Format != format:
 		return nil, fault("", `"format" is %d and must be %d`, j.Format, format)
 	case !ok || string(known) != j.Framework:
-		return nil, fault("", `"framework" is %q, which is no canonical name`, j.Framework)
+		return nil, fault("", `"framework" is %q, which is not a canonical name`, j.Framework)
 	case j.Revision < 1:
 		return nil, fault("", `"revision" must be 1 or more`)
 	case j.ReadyMS < 0 || j.ReadyMS > 60_000:
@@ -251,7 +251,7 @@ func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 	details, ok := states()[r.State]
 	switch {
 	case !ok:
-		return r, "state", fmt.Sprintf("is %q, which is no state that rules know", j.State)
+		return r, "state", fmt.Sprintf("is %q, which is not a state that rules know", j.State)
 	case details == nil && colon, len(details) > 0 && !slices.Contains(details, r.Detail):
 		return r, "state", fmt.Sprintf("is %q: %s has no such detail", j.State, r.State)
 	case details != nil && len(details) == 0 && !isWord(r.Detail):

@@ -39,7 +39,7 @@ func (e *rpcError) words() string {
 	return text.ShortenBytes(s, maxPrompt)
 }
 
-var errNoMessage = errors.New("the line is no message of the protocol")
+var errNoMessage = errors.New("the line is not a message of the protocol")
 
 func (r *rpc) wrap(m object) []byte {
 	if r.version {

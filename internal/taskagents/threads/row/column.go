@@ -108,7 +108,7 @@ func (w *word[S]) Scan(kept any) error {
 		return damaged(w.Name(), fmt.Errorf("a text is kept as %T", kept))
 	}
 	if w.ok != nil && !w.ok(S(s)) {
-		return damaged(w.Name(), fmt.Errorf("%q is none of its values", s))
+		return damaged(w.Name(), fmt.Errorf("%q is not one of its values", s))
 	}
 	*w.at = S(s)
 	return nil
@@ -225,7 +225,7 @@ const lastMillis = 253402300799999
 func (i *instant) clean(table string) error {
 	m := At(i.get())
 	if m < 0 || m > lastMillis || i.must && m == 0 {
-		return invalid(table, i.Name(), "is no time between 1970 and 9999")
+		return invalid(table, i.Name(), "is not a time between 1970 and 9999")
 	}
 	i.set(m.Time())
 	return nil

@@ -189,7 +189,7 @@ func (d DeviceFlow) post(ctx context.Context, path string, form url.Values) (dev
 	var a deviceAnswer
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(d.Base, "/")+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		return a, refused("its address is no URL")
+		return a, refused("its address is not a URL")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")

@@ -67,7 +67,7 @@ func (p Policy) Parse(text string) (Repo, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
-		return Repo{}, badRepo("it is no URL")
+		return Repo{}, badRepo("it is not a URL")
 	}
 	if u.Scheme != "https" && u.Scheme != "ssh" {
 		return Repo{}, badRepo("only https and ssh are used")

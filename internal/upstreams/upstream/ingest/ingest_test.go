@@ -90,7 +90,7 @@ func TestDropReasons(t *testing.T) {
 		{"escaped header", schema(`{"type":"object","properties":{"x":{"type":"string","x-mcp-\u0068eader":""}}}`), "no name of a header"},
 		{"header twice", schema(`{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"A"},"y":{"type":"object","properties":{"z":{"type":"string","x-mcp-header":"a"}}}}}`), "twice"},
 		{"too large", tool("t", `"description":"`+strings.Repeat("x", 64<<10)+`"`), "larger than 65536"},
-		{"meta that is no object", tool("t", `"_meta":[1]`), "_meta is not an object"},
+		{"meta that is not an object", tool("t", `"_meta":[1]`), "_meta is not an object"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

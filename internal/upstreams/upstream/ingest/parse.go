@@ -145,7 +145,7 @@ func publish(raw json.RawMessage, in *declared, description string) (json.RawMes
 	if in.Description != description {
 		text, err := jsonx.Marshal(description)
 		if err != nil {
-			return nil, errors.New("its description is no text")
+			return nil, errors.New("its description is not text")
 		}
 		if out, err = replace(out, "description", text); err != nil {
 			return nil, err

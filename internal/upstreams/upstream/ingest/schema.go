@@ -206,7 +206,7 @@ func headers(schema []byte) ([]Header, error) {
 			case len(path) == 0 || p.Type != "string" && p.Type != "integer" && p.Type != "boolean":
 				return errors.New("its x-mcp-header stands where no text, integer or boolean is")
 			case jsonx.Unmarshal(p.Header, &name) != nil || !token(name):
-				return errors.New("its x-mcp-header is no name of a header")
+				return errors.New("its x-mcp-header is not a name of a header")
 			case taken[strings.ToLower(name)]:
 				return errors.New("it names one x-mcp-header twice")
 			}
@@ -243,7 +243,7 @@ func pattern(template string) (*regexp.Regexp, error) {
 	for rest != "" {
 		literal, expression, found := strings.Cut(rest, "{")
 		if strings.Contains(literal, "}") {
-			return nil, errors.New("its address is no template")
+			return nil, errors.New("its address is not a template")
 		}
 		b.WriteString(regexp.QuoteMeta(literal))
 		if !found {
@@ -251,7 +251,7 @@ func pattern(template string) (*regexp.Regexp, error) {
 		}
 		var inside string
 		if inside, rest, found = strings.Cut(expression, "}"); !found || inside == "" || strings.Contains(inside, "{") {
-			return nil, errors.New("its address is no template")
+			return nil, errors.New("its address is not a template")
 		}
 		if parts++; parts > 32 {
 			return nil, errors.New("its address has more than 32 parts to fill in")

@@ -44,11 +44,11 @@ func (r *Record) checkOAuth() error {
 	case len(r.Name) > maxOAuthName:
 		return fmt.Errorf("the name of an upstream with OAuth has %d characters at most", maxOAuthName)
 	case o.ClientSecret != "" && !secretGrammar.MatchString(o.ClientSecret):
-		return fmt.Errorf("%.40q is no name of a secret", o.ClientSecret)
+		return fmt.Errorf("%.40q is not a name of a secret", o.ClientSecret)
 	case o.SubjectSecret != "" && !secretGrammar.MatchString(o.SubjectSecret):
-		return fmt.Errorf("%.40q is no name of a secret", o.SubjectSecret)
+		return fmt.Errorf("%.40q is not a name of a secret", o.SubjectSecret)
 	case len(o.ClientID) > maxText || strings.ContainsFunc(o.ClientID, func(c rune) bool { return c < ' ' || c == 0x7f }):
-		return fmt.Errorf("the client id is no text of one line")
+		return fmt.Errorf("the client id is not text of one line")
 	}
 	if o.Issuer != "" {
 		u, err := url.Parse(o.Issuer)

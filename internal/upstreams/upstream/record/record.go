@@ -104,7 +104,7 @@ func (r *Record) Check() error {
 			"see: junctor upstreams add --help")
 	}
 	if r.Name == "" || len(r.Name) > maxNameBytes || !nameGrammar.MatchString(r.Name) {
-		return bad("%.130q is no name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name,
+		return bad("%.130q is not a name of an upstream: 1 to %d letters, digits, '.', '_' and '-', beginning with a letter or digit", r.Name,
 			maxNameBytes)
 	}
 	for _, w := range []struct {
@@ -185,7 +185,7 @@ func (r *Record) checkURL() error {
 	if r.BearerSecret != "" {
 		seen["authorization"] = true
 		if !secretGrammar.MatchString(r.BearerSecret) {
-			return fmt.Errorf("%.40q is no name of a secret", r.BearerSecret)
+			return fmt.Errorf("%.40q is not a name of a secret", r.BearerSecret)
 		}
 	}
 	for i, pairs := range []map[string]string{r.Headers, r.HeaderSecrets} {
@@ -193,15 +193,15 @@ func (r *Record) checkURL() error {
 			lower := strings.ToLower(name)
 			switch {
 			case !headerGrammar.MatchString(name) || slices.Contains(ownHeaders, lower) || strings.HasPrefix(lower, "mcp-"):
-				return fmt.Errorf("%.40q is no header that can be set", name)
+				return fmt.Errorf("%.40q is not a header that can be set", name)
 			case seen[lower]:
 				return fmt.Errorf("the header %s is given twice", name)
 			case i == 0 && (lower == "authorization" || lower == "proxy-authorization" || lower == "cookie"):
 				return fmt.Errorf("the header %s holds a credential: give the name of a secret for it", name)
 			case i == 0 && (len(value) > maxText || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })):
-				return fmt.Errorf("the value of the header %s is no text of one line", name)
+				return fmt.Errorf("the value of the header %s is not text of one line", name)
 			case i == 1 && !secretGrammar.MatchString(value):
-				return fmt.Errorf("%.40q is no name of a secret", value)
+				return fmt.Errorf("%.40q is not a name of a secret", value)
 			}
 			seen[lower] = true
 		}
@@ -226,13 +226,13 @@ func (r *Record) checkCommand() error {
 			_, twice := r.Env[name]
 			switch {
 			case !envGrammar.MatchString(name) || len(name) > maxNameBytes:
-				return fmt.Errorf("%.40q is no name of a variable", name)
+				return fmt.Errorf("%.40q is not a name of a variable", name)
 			case i == 0 && (len(value) > maxText || strings.ContainsRune(value, 0)):
 				return fmt.Errorf("the value of %s is longer than %d bytes", name, maxText)
 			case i == 1 && twice:
 				return fmt.Errorf("the variable %s is given twice", name)
 			case i == 1 && !secretGrammar.MatchString(value):
-				return fmt.Errorf("%.40q is no name of a secret", value)
+				return fmt.Errorf("%.40q is not a name of a secret", value)
 			}
 		}
 	}

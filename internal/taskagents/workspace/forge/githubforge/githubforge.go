@@ -78,7 +78,7 @@ func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, erro
 	}
 	api, err := github.NewClient(options...)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is no URL", err).With("invalid_forge",
+		return nil, capability.Wrap(capability.CodeInvalidInput, "forge.open", "the address of the forge is not a URL", err).With("invalid_forge",
 			"correct the base URL in the configuration")
 	}
 	return &repository{api: api, owner: repo.Owner, name: repo.Name, token: token}, nil

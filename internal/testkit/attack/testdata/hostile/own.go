@@ -322,7 +322,7 @@ func hiddenMemory() {
 	}
 	time.Sleep(500 * time.Millisecond)
 	if held > 150 {
-		say("BROKE", "hold memory that is no process's", fmt.Sprint(held, " MiB"))
+		say("BROKE", "hold memory that is not a process's", fmt.Sprint(held, " MiB"))
 		return
 	}
 	os.Exit(9)
