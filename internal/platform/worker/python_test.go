@@ -42,7 +42,7 @@ func TestPython(t *testing.T) {
 			"no handler":      {"HANDLERS = {}", "x", failed("no HANDLERS with x")},
 			"no JSON":         {"def main(*a, **k): return float('nan')", "", failed("ValueError")},
 			"a hard end":      {"import os\ndef main(*a, **k): os._exit(3)", "", failed("without an answer")},
-			"no such line":    {"import os\ndef main(*a, **k): os.write(4, b'hello\\n')", "", failed("no answer")},
+			"no such line":    {"import os\ndef main(*a, **k): os.write(4, b'hello\\n')", "", failed("not an answer")},
 			"endless":         {"def main(*a, **k):\n  while True: pass", "", outcome{code: capability.CodeTimeout, reason: "timeout"}},
 			"memory": {
 				"def main(*a, **k):\n  l = []\n  while True: l.append('x' * (1 << 20) + str(len(l)))", "",

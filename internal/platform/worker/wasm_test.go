@@ -76,7 +76,7 @@ func TestWASM(t *testing.T) {
 			"takes":      failed("has parameters"),
 			"error":      failed("on purpose"),
 			"exit":       failed("exit code 3: last words"),
-			"text":       failed("none of chunk, result and error"),
+			"text":       failed("not one of chunk, result and error"),
 			"twice":      failed("two results"),
 			"memory":     failed("out of memory"),
 			"loop":       timeout,
@@ -99,7 +99,7 @@ func TestWASM(t *testing.T) {
 		}
 		t.Run("no module", func(t *testing.T) {
 			t.Parallel()
-			check(t, r, worker.Job{Language: "wasm", Code: []byte("\x00asm no module")}, failed("no module"))
+			check(t, r, worker.Job{Language: "wasm", Code: []byte("\x00asm no module")}, failed("not a module"))
 		})
 		t.Run("recursion", func(t *testing.T) { // a function that calls itself
 			t.Parallel()

@@ -31,7 +31,7 @@ func TestAProgramThatMisbehavesIsEnded(t *testing.T) {
 				c.say("this is not JSON")
 			}
 			return c.wait()
-		}, "protocol", "no messages"},
+		}, "protocol", "not messages"},
 		"it answers the opening with an error": {func(c *child) process.Exit {
 			c.receive(t)
 			c.say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error","data":{"details":"no node"}}}`)

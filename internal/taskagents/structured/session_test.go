@@ -240,7 +240,7 @@ func TestFilesAreThoseOfTheWorkingDirectory(t *testing.T) {
 		{ask(15, "read", "a.txt", ""), "outside"},
 		{ask(16, "read", dir+"/none", ""), "no such file"},
 		{ask(17, "read", dir, ""), "outside"},
-		{ask(18, "read", dir+"/binary", ""), "no UTF-8"},
+		{ask(18, "read", dir+"/binary", ""), "not UTF-8"},
 		{ask(19, "write", dir+"/sub/new.txt", `,"content":"new"`), `"result":null`},
 		{ask(20, "write", dir+"/out/new.txt", `,"content":"new"`), "outside"},
 		{ask(21, "write", dir+"/out", `,"content":"new"`), "error"},

@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 		{head + `[1,"o",3]`, "two strings"},
 		{head + `[1,"z","x"]`, "kind must be"},
 		{head + `[1,"r","x"]`, "120x40"},
-		{head + `[1,"o","x"] 3`, "no JSON"},
+		{head + `[1,"o","x"] 3`, "not JSON"},
 		{head + `[2,"o","x"]` + "\n" + `[1,"o","x"]`, "line 3"},
 		{head + `[1,"o","` + strings.Repeat("x", MaxLine) + `"]`, "4 MiB"},
 	} {

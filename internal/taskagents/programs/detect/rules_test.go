@@ -97,7 +97,7 @@ func TestFilesFaults(t *testing.T) {
 		{"", "f.json"},
 		{strings.Replace(good, `"revision"`, `"revisoin"`, 1), "revisoin"},
 		{strings.Replace(good, `"format":1`, `"format":2`, 1), `"format" is 2`},
-		{strings.Replace(good, `"framework":"codex"`, `"framework":"OpenAI"`, 1), "no canonical name"},
+		{strings.Replace(good, `"framework":"codex"`, `"framework":"OpenAI"`, 1), "not a canonical name"},
 		{strings.Replace(good, `"revision":3`, `"revision":0`, 1), "revision"},
 		{strings.Replace(good, `"min":"1.0"`, `"min":"one"`, 1), "versions"},
 		{strings.Replace(good, `"readySettleMs":10`, `"readySettleMs":-1`, 1), "readySettleMs"},
