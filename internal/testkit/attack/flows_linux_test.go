@@ -228,7 +228,7 @@ func TestF2(t *testing.T) {
 	}
 	s.says("a b $HOME q\"z", "run", `/x get a\ b '$HOME' "q\"z"`)
 	for _, line := range []string{"/ ls", "/etc/passwd is a file", "//x"} {
-		s.fails(2, "no command", "run", line)
+		s.fails(2, "not a command", "run", line)
 	}
 }
 

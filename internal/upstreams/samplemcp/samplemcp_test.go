@@ -28,8 +28,8 @@ func TestUnitsAreConvertedAndOthersRefused(t *testing.T) {
 		fails             bool
 	}{
 		{name: "convert", input: `{"value":5,"from":"mi","to":"km"}`, want: `{"unit":"km","value":8.04672}`},
-		{name: "convert", input: `{"value":5,"from":"mi","to":"kg"}`, want: "no two units of one quantity", fails: true},
-		{name: "convert", input: `{"value":5,"from":"parsec","to":"km"}`, want: "no two units of one quantity", fails: true},
+		{name: "convert", input: `{"value":5,"from":"mi","to":"kg"}`, want: "not two units of one quantity", fails: true},
+		{name: "convert", input: `{"value":5,"from":"parsec","to":"km"}`, want: "not two units of one quantity", fails: true},
 		{name: "units", input: `{}`, want: `"time":["d","h","min","s"]`},
 	} {
 		got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.name, Arguments: json.RawMessage(c.input)})
