@@ -163,7 +163,8 @@ func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
 	for i := range b.Modules {
 		m := &b.Modules[i]
 		if m.Extension == "" || strings.ContainsAny(m.Extension, "/#@") {
-			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is not an id", b.Source,
+			return capability.Errorf(capability.CodeInvalidInput, "catalog.apply", "%s offers module %s as extension %q, which is not an id",
+				b.Source,
 				m.ID, m.Extension).
 				With("invalid_id", "")
 		}

@@ -257,7 +257,8 @@ func (m *Manifest) check(k *checker) {
 	}
 	k.hold(len(m.Platforms) > 0, "platforms is missing")
 	for _, p := range m.Platforms {
-		k.hold(slices.Contains([]string{"linux", "darwin", "win32", "all"}, p), "the platform %.40q is not one of linux, darwin, win32 and all", p)
+		k.hold(slices.Contains([]string{"linux", "darwin", "win32", "all"}, p), "the platform %.40q is not one of linux, darwin, win32 and all",
+			p)
 	}
 	if m.Install.Mode == "" {
 		m.Install.Mode = "agentos_managed"

@@ -192,7 +192,8 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Prin
 	}
 	status := r.URL.Query().Get("status")
 	if states := []string{"INSTALLING", "INSTALLED", "FAILED", "UNINSTALLED"}; status != "" && !slices.Contains(states, status) {
-		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is not known; use %s", status, strings.Join(states, ", "))
+		return capability.Errorf(capability.CodeInvalidInput, "extensions.list", "status: %q is not known; use %s", status,
+			strings.Join(states, ", "))
 	}
 	list, err := s.Extensions.List(r.Context(), lifecycle.Filter{EnabledOnly: enabled, Status: lifecycle.Status(status)})
 	return answer(w, map[string]any{"extensions": list}, err)

@@ -227,7 +227,8 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 	})
 	switch {
 	case err != nil:
-		return capability.Result{}, capability.Wrap(capability.CodeFailed, "execute", p.record.Name+" answered with something that is not a result",
+		return capability.Result{}, capability.Wrap(capability.CodeFailed, "execute", p.record.Name+
+			" answered with something that is not a result",
 			err).With("upstream_error", "")
 	case kind == `"input_required"`:
 		if r.Value, err = p.asks(r.Value); err != nil {

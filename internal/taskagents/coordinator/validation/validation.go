@@ -304,7 +304,8 @@ var safeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // keep writes the report below Dir: <thread>/<session>-<ms>.json.
 func (v *Validator) keep(r *Report) error {
 	if !safeName.MatchString(r.ThreadID) || !safeName.MatchString(r.SessionID) {
-		return capability.Errorf(capability.CodeInvalidInput, "task.validate", "the ids %q and %q are not names of files", r.ThreadID, r.SessionID)
+		return capability.Errorf(capability.CodeInvalidInput, "task.validate", "the ids %q and %q are not names of files", r.ThreadID,
+			r.SessionID)
 	}
 	raw, err := jsonx.MarshalIndent(r)
 	if err != nil {

@@ -40,12 +40,15 @@ func TestARecordThatContradictsItselfIsRefused(t *testing.T) {
 		return r
 	}
 	for says, r := range map[string]Record{
-		"not a name of an upstream":    program(func(r *Record) { r.Name = "-n" }),
-		"not one of trusted":           program(func(r *Record) { r.Trust = "somewhat" }),
-		"between 0 and":                program(func(r *Record) { r.TimeoutMS = -1 }),
-		"absolute directories":         program(func(r *Record) { r.Roots = []string{"here"} }),
-		"not a name of a variable":     program(func(r *Record) { r.Env = map[string]string{"A=B": "x"} }),
-		"given twice":                  program(func(r *Record) { r.Env, r.EnvSecrets = map[string]string{"A": "x"}, map[string]string{"A": "s"} }),
+		"not a name of an upstream": program(func(r *Record) { r.Name = "-n" }),
+		"not one of trusted":        program(func(r *Record) { r.Trust = "somewhat" }),
+		"between 0 and":             program(func(r *Record) { r.TimeoutMS = -1 }),
+		"absolute directories":      program(func(r *Record) { r.Roots = []string{"here"} }),
+		"not a name of a variable":  program(func(r *Record) { r.Env = map[string]string{"A=B": "x"} }),
+		"given twice": program(func(r *Record) {
+			r.Env, r.EnvSecrets = map[string]string{"A": "x"},
+				map[string]string{"A": "s"}
+		}),
 		"are for URLs":                 program(func(r *Record) { r.BearerSecret = "s" }),
 		"begins with https":            address(func(r *Record) { r.URL = "http://far.example/mcp" }),
 		"no user or password":          address(func(r *Record) { r.URL = "https://u:p@far.example/mcp" }),
