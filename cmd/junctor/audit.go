@@ -198,7 +198,7 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	}
 	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
 	if err != nil {
-		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", "there is no audit log in "+home, err).With("",
+		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", home+" does not contain an audit log", err).With("",
 			"name the home of a server with --home")
 	}
 	defer segments.Close()

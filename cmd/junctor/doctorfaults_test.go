@@ -152,7 +152,7 @@ func faultsWithoutServer() []aFault {
 			sqlIn(t, h.path("state/junctor.db"), "DELETE FROM schema_core WHERE version_id = 99")
 		}},
 		{
-			"a secret that nobody set", config("model: {url: http://127.0.0.1:1/v1, name: m, key_secret: the-key}\n"), "secrets", "the-key",
+			"a secret that is not set", config("model: {url: http://127.0.0.1:1/v1, name: m, key_secret: the-key}\n"), "secrets", "the-key",
 			"junctor secrets set the-key", func(t *testing.T, h *patient) { h.put(t, "secrets/the-key", "x") },
 		},
 		{

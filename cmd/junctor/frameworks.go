@@ -178,7 +178,7 @@ func readRecording(path string) (*cast.Recording, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, capability.Errorf(capability.CodeNotFound, "", "there is no recording at %s", path).With("",
+		return nil, capability.Errorf(capability.CodeNotFound, "", "%s does not contain a recording", path).With("",
 			"see what a recording is with: junctor frameworks replay --help")
 	case err != nil:
 		return nil, capability.Wrap(capability.CodeInvalidInput, "", "the recording at "+path+" cannot be opened", err)

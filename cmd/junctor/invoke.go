@@ -93,7 +93,7 @@ func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err
 		return err
 	}
 	if inv.Target == callTarget && e.Reason == "" {
-		return capability.Errorf(e.Code, e.Op, "there is no node that you can reach").With("",
+		return capability.Errorf(e.Code, e.Op, "no registered node is available to you").With("",
 			"list them with: junctor nodes list; a device joins with: junctor node join URL")
 	}
 	var catalog struct{ Actions []struct{ Name string } }

@@ -29,7 +29,7 @@ func (a *app) readSkill(path string) (json.RawMessage, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, capability.Wrap(capability.CodeNotFound, "", "there is no file or folder "+path, err).With("",
+		return nil, capability.Wrap(capability.CodeNotFound, "", path+" does not exist", err).With("",
 			"give a folder with a skill.md, or the file that junctor skill pack wrote")
 	}
 	if !info.IsDir() {

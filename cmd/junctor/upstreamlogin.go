@@ -26,8 +26,8 @@ type oauthFlags struct {
 func (o *oauthFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.on, "oauth", false, "get tokens from the authorization server that the URL names: see junctor upstreams login")
-	f.BoolVar(&o.machine, "client-credentials", false, "get tokens with the client id and its secret alone; nobody logs in")
-	f.StringVar(&o.subject, "exchange", "", "`SECRET` secret with a token to exchange for the upstream's (RFC 8693); nobody logs in")
+	f.BoolVar(&o.machine, "client-credentials", false, "get tokens with the client id and its secret alone; without a user logging in")
+	f.StringVar(&o.subject, "exchange", "", "`SECRET` secret with a token to exchange for the upstream's (RFC 8693); without a user logging in")
 	f.StringVar(&o.subjectType, "exchange-type", "", "`KIND` what that token is: access_token, id_token, jwt, refresh_token, saml1 or saml2 (default access_token)")
 	f.StringVar(&o.id, "client-id", "", "`ID` client id that the authorization server gave you (default one is registered)")
 	f.StringVar(&o.secret, "client-secret", "", "`SECRET` secret that goes with the client id")

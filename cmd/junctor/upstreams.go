@@ -93,7 +93,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 					})
 				}
 				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows,
-					"there is no upstream; add one with: junctor upstreams add NAME -- COMMAND ARG...")
+					"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 			})
 		},
 	}

@@ -31,7 +31,7 @@ func (a *app) workspacesCommand() *cobra.Command {
 					rows = append(rows, []string{w.ID, w.Mode, dash(w.Branch), dash(w.Repo.URL), when(w.CreatedAt), w.Path})
 				}
 				return a.table([]string{"ID", "MODE", "BRANCH", "REPOSITORY", "CREATED", "FOLDER"}, rows,
-					"there is no workspace; create one with: junctor workspaces create REPO")
+					"no workspace exists; create one with: junctor workspaces create REPO")
 			})
 		},
 	}

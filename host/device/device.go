@@ -181,7 +181,7 @@ func (d *Device) identify() error {
 	d.who.PublicKey, d.who.Gateway = d.key.Public, d.cfg.Gateway
 	if !d.who.Enrolled && d.cfg.Token.Empty() {
 		return capability.Errorf(capability.CodeInvalidInput, "node.open",
-			"this node has not enrolled with %s yet, and there is no token to do it with", d.cfg.Gateway).
+			"this node has not enrolled with %s yet, and no token is configured", d.cfg.Gateway).
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
 	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing

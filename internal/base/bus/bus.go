@@ -4,7 +4,7 @@
 //
 // There is one ring of recent events, and every subscriber is a cursor into it.
 // So a publisher never waits, a subscriber costs nothing while it is idle, and
-// one that falls too far behind is told to resync instead of slowing any caller.
+// one that falls too far behind is asked to resync instead of slowing the publisher.
 package bus
 
 import (
@@ -42,7 +42,7 @@ type Config struct {
 	// Replay is how many recent events are kept; 0 means 1,000.
 	Replay int
 	// Lag is how many bytes of data a subscriber that has once caught up may
-	// fall behind before it is told to resync; 0 means 1 MiB.
+	// fall behind before it is asked to resync; 0 means 1 MiB.
 	Lag int
 }
 

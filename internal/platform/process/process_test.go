@@ -68,7 +68,7 @@ func play(r string) {
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		say("ready")
-		pollInterval()
+		awaitSignal()
 	case "polite":
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
@@ -77,7 +77,7 @@ func play(r string) {
 		say("bye")
 	case "sleep":
 		say("ready")
-		pollInterval()
+		awaitSignal()
 	case "parent": // leaves a child in its group and one that has left everything but the mark
 		again("sleep", func(*exec.Cmd) {})
 		again("middle", func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} })

@@ -16,8 +16,8 @@ func size() (rows, cols uint16) {
 	return ws.Row, ws.Col
 }
 
-// pollInterval waits for a signal that ends the program.
-func pollInterval() {
+// awaitSignal waits for a signal that ends the program.
+func awaitSignal() {
 	for {
 		_, _ = unix.Poll(nil, -1)
 	}

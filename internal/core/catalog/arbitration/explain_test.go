@@ -126,7 +126,7 @@ func explainCases() []explainCase {
 			arbitration.Request{Action: "memory.store"},
 		},
 		{
-			"nobody holds the slot",
+			"the slot has no holder",
 			catalog.Settings{Slots: map[string]catalog.SlotSetting{"memory": {Selected: "other"}}},
 			[]string{"builtin:default memory.store"},
 			capability.Context{},
