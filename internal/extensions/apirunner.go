@@ -8,9 +8,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
@@ -24,7 +24,7 @@ func (*apiRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor.
 func (*apiRunner) Needs(a *command.Action) []string {
-	return manifest.NeededPermissions(a.Runner, false)
+	return declaration.NeededPermissions(a.Runner, false)
 }
 
 // Execute implements runner.Executor.

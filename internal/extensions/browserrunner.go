@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
@@ -26,7 +26,7 @@ func (*browserRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor.
 func (*browserRunner) Needs(a *command.Action) []string {
-	return manifest.NeededPermissions(a.Runner, false)
+	return declaration.NeededPermissions(a.Runner, false)
 }
 
 // Execute implements runner.Executor.

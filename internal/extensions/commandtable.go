@@ -13,16 +13,16 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
 // commandTable returns the commands of all extensions that can be read, and the names that
 // several enabled ones wanted (to be recorded as command_conflict).
 func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
-	var active []manifest.Extension
+	var active []declaration.Extension
 	for i := range v.Extensions {
 		x := &v.Extensions[i]
 		if x.Package == nil || !x.Enabled {
@@ -32,7 +32,7 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 			active = append(active, declared)
 		}
 	}
-	registered := operator.New(manifest.Resolve(active, nil))
+	registered := operator.New(declaration.Resolve(active, nil))
 	names := make(map[string]string) // runtime id → registered name
 	for _, row := range registered.Rows() {
 		if row.Row == "command" {

@@ -11,9 +11,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/db"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 	"github.com/junctor-run/junctor/secret"
@@ -42,7 +42,7 @@ func (*dbRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor: a server is reached over the network.
 func (*dbRunner) Needs(a *command.Action) []string {
-	return manifest.NeededPermissions(a.Runner, a.DSNRef != "")
+	return declaration.NeededPermissions(a.Runner, a.DSNRef != "")
 }
 
 // Execute implements runner.Executor.

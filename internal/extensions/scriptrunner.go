@@ -13,11 +13,11 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/command"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/script"
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/platform/worker"
@@ -67,7 +67,7 @@ func (*scriptRunner) Supports(name string) bool { return slices.Contains(scriptR
 
 // Needs implements runner.Executor.
 func (*scriptRunner) Needs(a *command.Action) []string {
-	return manifest.NeededPermissions(a.Runner, false)
+	return declaration.NeededPermissions(a.Runner, false)
 }
 
 // Preview implements runner.Previewer.

@@ -29,6 +29,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/queue"
 	"github.com/junctor-run/junctor/internal/core/session"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -38,7 +39,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/extensionserve"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
@@ -310,7 +310,7 @@ func (x *Service) List() (out []runner.Extension) {
 func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
-		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: manifest.PermissionsEffect, Artifacts: x.artifacts,
+		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: declaration.PermissionsEffect, Artifacts: x.artifacts,
 	}, x.List, x.news)}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 	"github.com/junctor-run/junctor/internal/core/session"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/exec/analyze"
 	"github.com/junctor-run/junctor/internal/extensions/exec/api"
 	"github.com/junctor-run/junctor/internal/extensions/exec/browser"
@@ -27,7 +28,6 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 	"github.com/junctor-run/junctor/internal/extensions/lifecycle"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/store/blob"
@@ -102,7 +102,7 @@ func (*toolRunner) Supports(name string) bool {
 
 // Needs implements runner.Executor.
 func (*toolRunner) Needs(a *command.Action) []string {
-	return manifest.NeededPermissions(a.Runner, false)
+	return declaration.NeededPermissions(a.Runner, false)
 }
 
 // prepared is a program as it would be run.

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/endpoints/routerserve"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
@@ -43,10 +43,10 @@ func (s *Server) handler() (http.Handler, error) {
 }
 
 func permissions(names []string) ([]string, error) {
-	list, unknown := manifest.CanonicalPermissions(names)
+	list, unknown := declaration.CanonicalPermissions(names)
 	if unknown != "" {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "permissions", "%q is not a permission; there are %s, and * for all", unknown,
-			manifest.PermissionNames())
+			declaration.PermissionNames())
 	}
 	return list, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 func (w *world) answer(f Fixtures, s Scenario, ask Ask) (any, error) {
@@ -101,7 +101,7 @@ func (w *world) answer(f Fixtures, s Scenario, ask Ask) (any, error) {
 		return map[string]any{"method": choice.Runtime + ":" + choice.Method.ID}, nil
 	case "channels":
 		out := []string{}
-		list, _ := manifest.Channels(w.extensions)
+		list, _ := declaration.Channels(w.extensions)
 		for _, ch := range list {
 			out = append(out, ch.ID+"|"+ch.Label)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
@@ -180,9 +180,9 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	var extensions []manifest.Extension
+	var extensions []declaration.Extension
 	add := func(doc json.RawMessage) error {
-		x, diagnostics, err := manifest.Parse(doc)
+		x, diagnostics, err := declaration.Parse(doc)
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", s.ID, err)
 		}
@@ -216,7 +216,7 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 	}
 	for _, order := range []struct {
 		name string
-		list []manifest.Extension
+		list []declaration.Extension
 	}{{"given", extensions}, {"reversed", reversed}, {"rotated", rotated}} {
 		w, err := build(order.list, s.Config)
 		if err != nil {
@@ -236,15 +236,15 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 
 // world is the catalogs of one scenario.
 type world struct {
-	extensions []manifest.Extension
-	resolved   *manifest.Resolved
+	extensions []declaration.Extension
+	resolved   *declaration.Resolved
 	catalog    *catalog.Catalog
 	compiler   *compile.Compiler
 	operator   *operator.Catalog
 }
 
-func build(extensions []manifest.Extension, settings catalog.Settings) (*world, error) {
-	w := &world{extensions: extensions, resolved: manifest.Resolve(extensions, settings.Owners)}
+func build(extensions []declaration.Extension, settings catalog.Settings) (*world, error) {
+	w := &world{extensions: extensions, resolved: declaration.Resolve(extensions, settings.Owners)}
 	var err error
 	if w.catalog, err = catalog.New(settings, 0); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // parity describes the migration of one product to the catalog: every old name, the
@@ -68,14 +68,14 @@ func TestParityOfThePilots(t *testing.T) {
 			var p parity
 			load(t, file, &p)
 			for _, row := range p.Rows {
-				x, _, err := manifest.Parse(fixtures.Extensions[row.Fixture])
+				x, _, err := declaration.Parse(fixtures.Extensions[row.Fixture])
 				if err != nil {
 					t.Fatalf("fixture %s: %v", row.Fixture, err)
 				}
 				if !slices.Contains(meanings(t, x, row.By), row.Is) {
 					t.Errorf("%s is %s no more: %s is %v", row.Old, row.Is, row.By, meanings(t, x, row.By))
 				}
-				if in, known := manifest.ActionOf(row.Old); row.AdapterWord && (!known || string(in.Action) != row.Is) {
+				if in, known := declaration.ActionOf(row.Old); row.AdapterWord && (!known || string(in.Action) != row.Is) {
 					t.Errorf("the import table reads %s as %q", row.Old, in.Action)
 				}
 				if len(row.Scenarios) == 0 {
@@ -93,7 +93,7 @@ func TestParityOfThePilots(t *testing.T) {
 
 // meanings are the actions of a contribution's entries, and its kind where it has
 // none.
-func meanings(t *testing.T, x manifest.Extension, runtime string) (out []string) {
+func meanings(t *testing.T, x declaration.Extension, runtime string) (out []string) {
 	t.Helper()
 	c, err := catalog.New(catalog.Settings{}, 0)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // The reasons of this package's errors.
@@ -111,7 +111,7 @@ type Argument struct {
 // invalid_input (too_large beyond 500 KiB), reason invalid_commands or
 // unsupported_runner, and name the command.
 func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
-	doc, err := manifest.YAMLToJSON(data, ReasonCommands)
+	doc, err := declaration.YAMLToJSON(data, ReasonCommands)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +120,7 @@ func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
 		Legacy []wireLegacy  `json:"commands"`
 	}
 	if err := jsonx.Unmarshal(doc, &f); err != nil {
-		return nil, nil, badCommands("commands.yaml does not fit: %s", manifest.Clean(err.Error(), 300))
+		return nil, nil, badCommands("commands.yaml does not fit: %s", declaration.Clean(err.Error(), 300))
 	}
 	if len(f.Slash) > maxCommands || len(f.Legacy) > maxCommands {
 		return nil, nil, badCommands("there are more than %d commands", maxCommands)
@@ -139,7 +139,7 @@ func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
 			warnings = append(warnings, "commands is passed over: slash_commands is there")
 		}
 		if err := jsonx.UnmarshalStrict(doc, &f); err != nil {
-			warnings = append(warnings, "something is not known: "+manifest.Clean(err.Error(), 200))
+			warnings = append(warnings, "something is not known: "+declaration.Clean(err.Error(), 200))
 		}
 		for i := range f.Slash {
 			list = append(list, f.Slash[i].plain())
@@ -281,8 +281,8 @@ func (k *commandChecker) one(what, value string, words ...string) {
 func (k *commandChecker) confirm(value string) { k.one("confirm", value, "never", "first", "always") }
 
 func (k *commandChecker) permissions(list *[]string) {
-	got, unknown := manifest.CanonicalPermissions(*list)
-	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, manifest.PermissionNames())
+	got, unknown := declaration.CanonicalPermissions(*list)
+	k.hold(unknown == "", "%.40q is not a permission; there are %s", unknown, declaration.PermissionNames())
 	*list = got
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 const (
@@ -35,10 +35,10 @@ func (r *report) take() []string {
 }
 
 // finish holds what every mapping promises.
-func finish(x manifest.Extension, r *report) (manifest.Extension, []string, error) {
-	slices.SortFunc(x.Contributions, func(a, b manifest.Contribution) int { return cmp.Compare(a.ID, b.ID) })
+func finish(x declaration.Extension, r *report) (declaration.Extension, []string, error) {
+	slices.SortFunc(x.Contributions, func(a, b declaration.Contribution) int { return cmp.Compare(a.ID, b.ID) })
 	if err := x.Check(); err != nil {
-		return manifest.Extension{}, r.take(), err
+		return declaration.Extension{}, r.take(), err
 	}
 	return x, r.take(), nil
 }
@@ -68,9 +68,9 @@ func twice[T any](list []T, name func(T) string) map[string]bool {
 }
 
 // title and summary cut the package's texts to the limits of a contribution.
-func title(parts ...string) string { return manifest.Clean(cmp.Or(parts...), 120) }
+func title(parts ...string) string { return declaration.Clean(cmp.Or(parts...), 120) }
 
-func summary(s string) string { return manifest.Clean(s, 1024) }
+func summary(s string) string { return declaration.Clean(s, 1024) }
 
 // shown quotes a foreign name for a diagnostic.
 func shown(name string) string { return fmt.Sprintf("%.80q", name) }
@@ -98,10 +98,10 @@ func stageOf(status string, enabled bool) (stage string, ok bool) {
 // package has no contributions. agentVisible names the actions, as
 // <command>.<action> or all, that the operator showed to agents. A command or an
 // action without a usable name is dropped, with a diagnostic.
-func (p *Package) Extension(status string, enabled bool, agentVisible []string) (manifest.Extension, []string, error) {
+func (p *Package) Extension(status string, enabled bool, agentVisible []string) (declaration.Extension, []string, error) {
 	var r report
 	m := &p.Manifest
-	x := manifest.Extension{ID: m.ID, Name: title(m.Name, m.ID), Version: m.Version, Origin: "workspace"}
+	x := declaration.Extension{ID: m.ID, Name: title(m.Name, m.ID), Version: m.Version, Origin: "workspace"}
 	stage, there := stageOf(status, enabled)
 	if x.Stage = stage; !there {
 		return finish(x, &r)
@@ -150,18 +150,18 @@ func bare(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(name), "/"))
 }
 
-func commandContribution(c *Command, id, name string) manifest.Contribution {
-	return manifest.Contribution{
+func commandContribution(c *Command, id, name string) declaration.Contribution {
+	return declaration.Contribution{
 		ID: id, Kind: "capability.control-command", Title: title("/" + name), Description: summary(cmp.Or(c.Description, c.Summary)),
 		Permissions: c.Permissions,
-		Command: &manifest.Command{
+		Command: &declaration.Command{
 			Name: name, Description: summary(cmp.Or(c.Summary, c.Description)), AcceptsArgs: true, UsageDoc: "docs/USAGE.md", Runner: c.Runner,
 			ActionID: c.DefaultAction,
 		},
 	}
 }
 
-func (p *Package) tool(c *Command, a *Action, qualified string) manifest.Contribution {
+func (p *Package) tool(c *Command, a *Action, qualified string) declaration.Contribution {
 	permissions := p.Permissions
 	if len(c.Permissions) > 0 {
 		permissions = c.Permissions
@@ -169,15 +169,15 @@ func (p *Package) tool(c *Command, a *Action, qualified string) manifest.Contrib
 	if needed := p.needed(c, a); len(needed) > 0 {
 		permissions = needed
 	}
-	effect := manifest.PermissionsEffect(permissions)
+	effect := declaration.PermissionsEffect(permissions)
 	if strings.HasPrefix(cmp.Or(a.Runner, c.Runner), "exec.") && !effect.AtLeast(capability.EffectExternal) {
 		effect = capability.EffectExternal // it starts a program, whatever it says
 	}
-	return manifest.Contribution{
+	return declaration.Contribution{
 		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified),
 		Description: summary(cmp.Or(a.Description, a.Summary, c.Description, c.Summary)),
 		Permissions: permissions,
-		Tool: &manifest.Tool{
+		Tool: &declaration.Tool{
 			Name: qualified, Effect: effect, InputSchema: inputOf(a), Approval: cmp.Or(a.Confirm, c.Confirm) == "always",
 		},
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/extension"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 )
 
 // tools compiles an extension and returns the names of the actions that a planner sees.
-func tools(t *testing.T, x manifest.Extension) (names []string) {
+func tools(t *testing.T, x declaration.Extension) (names []string) {
 	t.Helper()
 	c, err := catalog.New(catalog.Settings{}, 0)
 	if err != nil {
@@ -26,7 +26,7 @@ func tools(t *testing.T, x manifest.Extension) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, diagnostics, err := manifest.Parse(doc)
+	read, diagnostics, err := declaration.Parse(doc)
 	if err != nil || slices.ContainsFunc(diagnostics, func(d string) bool { return strings.HasSuffix(d, "known field") }) {
 		t.Fatalf("diagnostics = %q, err = %v; want no unknown field", diagnostics, err)
 	}
@@ -50,15 +50,15 @@ func same(t *testing.T, want, got any) {
 	}
 }
 
-func ids(x manifest.Extension) (out []string) {
+func ids(x declaration.Extension) (out []string) {
 	for _, c := range x.Contributions {
 		out = append(out, c.ID)
 	}
 	return out
 }
 
-func must(t *testing.T) func(manifest.Extension, []string, error) manifest.Extension {
-	return func(x manifest.Extension, diagnostics []string, err error) manifest.Extension {
+func must(t *testing.T) func(declaration.Extension, []string, error) declaration.Extension {
+	return func(x declaration.Extension, diagnostics []string, err error) declaration.Extension {
 		t.Helper()
 		if err != nil || len(diagnostics) > 0 {
 			t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want at most 0; diagnostics = %q", err, len(diagnostics), diagnostics)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
@@ -154,7 +154,7 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 		name = legacyFile
 		p.warn("%s is read in place of %s", legacyFile, CommandsFile)
 	}
-	data, err := files.ReadFile(name, manifest.MaxYAMLBytes)
+	data, err := files.ReadFile(name, declaration.MaxYAMLBytes)
 	if capability.CodeOf(err) == capability.CodeNotFound {
 		return bad("%s is missing", CommandsFile)
 	}
@@ -216,7 +216,7 @@ func (p *Package) formB() {
 			continue
 		}
 		cmd := &p.Commands[at]
-		cmd.Permissions, _ = manifest.CanonicalPermissions(slices.Concat(cmd.Permissions, c.Permissions))
+		cmd.Permissions, _ = declaration.CanonicalPermissions(slices.Concat(cmd.Permissions, c.Permissions))
 		for j := range cmd.Actions {
 			if cmd.Actions[j].TimeoutSec == 0 {
 				cmd.Actions[j].TimeoutSec = c.TimeoutSec
@@ -237,12 +237,12 @@ func (p *Package) asked() []string {
 			list = append(list, p.Commands[i].Actions[j].Permissions...)
 		}
 	}
-	list, _ = manifest.CanonicalPermissions(list)
+	list, _ = declaration.CanonicalPermissions(list)
 	return list
 }
 
 func (p *Package) readPlan(files Files) error {
-	data, err := files.ReadFile(p.Manifest.Install.Plan, manifest.MaxYAMLBytes)
+	data, err := files.ReadFile(p.Manifest.Install.Plan, declaration.MaxYAMLBytes)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func Usage(files Files, m *Manifest) (string, error) {
 // needed is what an action declares: its own, its command's, or all of the
 // package's, whichever is named first and closest.
 func (p *Package) needed(c *Command, a *Action) []string {
-	if list, _ := manifest.CanonicalPermissions(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
+	if list, _ := declaration.CanonicalPermissions(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
 		return list
 	}
 	return p.Permissions
@@ -302,7 +302,7 @@ func (p *Package) warnOfNeeds() {
 		c := &p.Commands[i]
 		for j := range c.Actions {
 			a := &c.Actions[j]
-			for _, name := range manifest.NeededPermissions(a.Runner, a.DSNRef != "") {
+			for _, name := range declaration.NeededPermissions(a.Runner, a.DSNRef != "") {
 				if !slices.Contains(p.needed(c, a), name) {
 					p.warn("%s %s cannot run: its runner needs the permission %s, which is not declared for it", c.Name, a.ID, name)
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command"
 	"github.com/junctor-run/junctor/internal/extensions/archive"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // MaxManifest bounds manifest.json in bytes.
@@ -150,7 +150,7 @@ func ParseManifest(data []byte) (m *Manifest, warnings []string, err error) {
 	}
 	m = &Manifest{}
 	if err := jsonx.Unmarshal(data, m); err != nil {
-		return nil, nil, bad("manifest.json does not fit: %s", manifest.Clean(err.Error(), 300))
+		return nil, nil, bad("manifest.json does not fit: %s", declaration.Clean(err.Error(), 300))
 	}
 	var strict Manifest
 	if err := jsonx.UnmarshalStrict(data, &strict); err != nil {
@@ -177,7 +177,7 @@ func unknown(data []byte, stopped error) (out []string) {
 	}
 	slices.Sort(out)
 	if out == nil {
-		out = []string{"manifest.json: " + manifest.Clean(stopped.Error(), 200)}
+		out = []string{"manifest.json: " + declaration.Clean(stopped.Error(), 200)}
 	}
 	return out
 }
@@ -221,7 +221,7 @@ func ValidID(id string) bool {
 }
 
 func dottedName(name string, maxBytes int) bool {
-	return manifest.ValidName(name, maxBytes, "._-") && strings.TrimRight(name, "._-") == name
+	return declaration.ValidName(name, maxBytes, "._-") && strings.TrimRight(name, "._-") == name
 }
 
 // shows holds that a text is short and holds nothing that changes how the rest is
@@ -274,13 +274,13 @@ func (m *Manifest) check(k *checker) {
 
 // asks holds what the extension wants to be allowed.
 func (m *Manifest) asks(k *checker) {
-	list, unknown := manifest.CanonicalPermissions(m.PermissionsRequired)
-	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, manifest.PermissionNames())
+	list, unknown := declaration.CanonicalPermissions(m.PermissionsRequired)
+	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, declaration.PermissionNames())
 	m.PermissionsRequired = list
 	purposes := make(map[string]Purpose, len(m.Permissions))
 	for name, p := range m.Permissions {
-		row, ok := manifest.LookupPermission(name)
-		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, manifest.PermissionNames())
+		row, ok := declaration.LookupPermission(name)
+		k.hold(ok, "%.60q under permissions is not a permission; there are %s", name, declaration.PermissionNames())
 		k.hold(shows(p.Reason, 500, false), "the reason for %.60s is longer than 500 characters, or holds some that are not shown", name)
 		if ok && !slices.Contains(list, row.Name) {
 			k.warn("permissions gives a reason for %s, which permissions_required does not ask for", row.Name)
@@ -365,8 +365,8 @@ func (c *Capability) check(k *checker, i int) {
 	if err := CheckRunner(c.Runner); err != nil && k.err == nil {
 		k.err = err
 	}
-	list, unknown := manifest.CanonicalPermissions(c.Permissions)
-	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, manifest.PermissionNames())
+	list, unknown := declaration.CanonicalPermissions(c.Permissions)
+	k.hold(unknown == "", "capabilities/%d: %.60q is not a permission; there are %s", i, unknown, declaration.PermissionNames())
 	k.hold(len(list) > 0, "capabilities/%d: permissions needs at least one", i)
 	c.Permissions = list
 	k.hold(c.TimeoutSec >= 0 && c.TimeoutSec <= 3600 && c.MaxOutputSize >= 0,

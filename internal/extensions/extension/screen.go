@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
@@ -41,11 +41,11 @@ type Screen struct {
 
 // ScreenPermission is one permission with the author's reason.
 type ScreenPermission struct {
-	Name    string        `json:"name"`
-	Grants  string        `json:"grants"`
-	Risk    manifest.Risk `json:"risk"`
-	Reason  string        `json:"reason,omitempty"` // the author's words
-	Actions []string      `json:"actions,omitempty"`
+	Name    string           `json:"name"`
+	Grants  string           `json:"grants"`
+	Risk    declaration.Risk `json:"risk"`
+	Reason  string           `json:"reason,omitempty"` // the author's words
+	Actions []string         `json:"actions,omitempty"`
 }
 
 // ScreenBinary is a program that the package runs: its own, by hash, or one of the
@@ -96,7 +96,7 @@ func NewScreen(p *Package, treeHash, source, tier string, chosen []string) Scree
 		Uninstall: screenSteps(p.Plan.Uninstall),
 	}
 	for _, name := range p.Permissions {
-		row, _ := manifest.LookupPermission(name)
+		row, _ := declaration.LookupPermission(name)
 		why := m.Permissions[name]
 		s.Permissions = append(s.Permissions, ScreenPermission{
 			Name: name, Grants: row.Grants, Risk: row.Risk, Reason: why.Reason,

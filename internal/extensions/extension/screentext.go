@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // Text renders the screen for a terminal. Text of the package cannot imitate ours:
@@ -118,7 +118,7 @@ func (w *screenWriter) steps(title string, list []ScreenStep) {
 }
 
 // safe returns s as one line without control characters.
-func safe(s string) string { return text.OneLine(manifest.Clean(s, 4096)) }
+func safe(s string) string { return text.OneLine(declaration.Clean(s, 4096)) }
 
 func quoted(s string) string {
 	return "“" + strings.NewReplacer("“", "'", "”", "'").Replace(safe(s)) + "”"
@@ -127,7 +127,7 @@ func quoted(s string) string {
 // block returns s without control characters, each further line behind the indent and
 // a bar.
 func block(s, indent string) string {
-	lines := strings.Split(strings.TrimSpace(manifest.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
+	lines := strings.Split(strings.TrimSpace(declaration.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
 	return strings.Join(lines, "\n"+indent+"| ")
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/eval"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
@@ -99,7 +99,7 @@ func (s *Surface) operatorRows(ctx context.Context, snap *catalog.Snapshot) ([]o
 	for i := range declared {
 		declared[i].Stage = capability.StageDeclared
 	}
-	resolved := manifest.Resolve(declared, snap.Settings().Owners)
+	resolved := declaration.Resolve(declared, snap.Settings().Owners)
 	view, err := operator.New(resolved).View(snap, resolved.Conflicts...)
 	return view.Rows, err
 }

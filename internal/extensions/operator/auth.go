@@ -6,20 +6,20 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 type integration struct {
-	*manifest.Auth
+	*declaration.Auth
 	ext, contribution string
 }
 
 // AuthChoice is the way of signing in that is taken; its integration supplies
 // discovery order, onboarding, refresh and hooks.
 type AuthChoice struct {
-	Runtime     string              `json:"runtimeId"`
-	Method      manifest.AuthMethod `json:"method"`
-	Integration *manifest.Auth      `json:"integration"`
+	Runtime     string                 `json:"runtimeId"`
+	Method      declaration.AuthMethod `json:"method"`
+	Integration *declaration.Auth      `json:"integration"`
 }
 
 // SelectAuth finds the provider by id, else by alias, then the method: the one

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 type command struct {
-	*manifest.Command
+	*declaration.Command
 	runtime      string
-	ext          *manifest.Extension
+	ext          *declaration.Extension
 	availability string
 	wanted       string // declared, in lower case
 	name         string // registered
@@ -119,7 +119,7 @@ func (cmd *command) long() string {
 	return prefix(cmd.ext.ID+"-"+contribution) + "-" + cmd.wanted + "-" + hex.EncodeToString(sum[:4])
 }
 
-func label(x *manifest.Extension) string {
+func label(x *declaration.Extension) string {
 	if x.Label != "" {
 		return x.Label
 	}

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // Dock is what a channel tells of itself as data. Its methods work while the
 // adapter is not loaded, or does not exist.
-type Dock struct{ *manifest.Dock }
+type Dock struct{ *declaration.Dock }
 
 // Dock finds the hints of an adapter by its id, case aside.
 func (c *StaticCatalogs) Dock(adapter string) (Dock, bool) {

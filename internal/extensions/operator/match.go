@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/text"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // Match is a line of text that is a command.
@@ -14,7 +14,7 @@ type Match struct {
 	Name        string // as registered
 	Args        string
 	RequireAuth bool // checked by the caller, after matching
-	Command     *manifest.Command
+	Command     *declaration.Command
 }
 
 const maxArgs = 1 << 20

@@ -14,7 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // Row is one row of the operator catalog.
@@ -40,7 +40,7 @@ type Catalog struct {
 }
 
 // New builds the operator catalog of the extensions that were admitted.
-func New(r *manifest.Resolved) *Catalog {
+func New(r *declaration.Resolved) *Catalog {
 	c := &Catalog{commands: make(map[string]*command), rejected: make(map[string]string)}
 	var named []*command
 	for _, x := range r.Extensions {
@@ -88,7 +88,7 @@ func New(r *manifest.Resolved) *Catalog {
 	return c
 }
 
-func (c *Catalog) add(x *manifest.Extension, d *manifest.Contribution, row string, activation bool, metadata any) {
+func (c *Catalog) add(x *declaration.Extension, d *declaration.Contribution, row string, activation bool, metadata any) {
 	title := d.Title
 	if title == "" {
 		title = x.ID + " " + d.ID
@@ -118,7 +118,7 @@ func (c *Catalog) RuntimeIDs() []string {
 	return slices.Compact(out)
 }
 
-func availability(d *manifest.Contribution) string {
+func availability(d *declaration.Contribution) string {
 	return cmp.Or(string(d.Availability.State), string(capability.StateReady))
 }
 

@@ -12,18 +12,18 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
-func command(ext, contribution, name string) manifest.Extension {
-	return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
-		ID: contribution, Kind: "capability.control-command", Command: &manifest.Command{Name: name, AcceptsArgs: true},
+func command(ext, contribution, name string) declaration.Extension {
+	return declaration.Extension{ID: ext, Contributions: []declaration.Contribution{{
+		ID: contribution, Kind: "capability.control-command", Command: &declaration.Command{Name: name, AcceptsArgs: true},
 	}}}
 }
 
-func build(list ...manifest.Extension) *operator.Catalog {
-	return operator.New(manifest.Resolve(list, nil))
+func build(list ...declaration.Extension) *operator.Catalog {
+	return operator.New(declaration.Resolve(list, nil))
 }
 
 // registered maps runtime ids to the names they can be called by.
@@ -40,35 +40,35 @@ func TestNamesOfCommands(t *testing.T) {
 	t.Parallel()
 	twice := command("a", "c", "go")
 	twice.Contributions = append(twice.Contributions, command("a", "d", "GO ").Contributions...)
-	labelled := func(x manifest.Extension, label string) manifest.Extension { x.Label = label; return x }
+	labelled := func(x declaration.Extension, label string) declaration.Extension { x.Label = label; return x }
 	for name, c := range map[string]struct {
-		in   []manifest.Extension
+		in   []declaration.Extension
 		want map[string]string
 	}{
-		"alone": {[]manifest.Extension{command("a", "c", " Deploy ")}, map[string]string{"a/c": "deploy"}},
+		"alone": {[]declaration.Extension{command("a", "c", " Deploy ")}, map[string]string{"a/c": "deploy"}},
 		"two": {
-			[]manifest.Extension{command("x.a", "c", "deploy"), command("x.b", "c", "deploy")},
+			[]declaration.Extension{command("x.a", "c", "deploy"), command("x.b", "c", "deploy")},
 			map[string]string{"x.a/c": "a-deploy", "x.b/c": "b-deploy"},
 		},
 		"equal labels": {
-			[]manifest.Extension{command("x.a", "c", "deploy"), command("y.a", "c", "deploy")},
+			[]declaration.Extension{command("x.a", "c", "deploy"), command("y.a", "c", "deploy")},
 			map[string]string{"x.a/c": "x-a-deploy", "y.a/c": "y-a-deploy"},
 		},
-		"one extension": {[]manifest.Extension{twice}, map[string]string{"a/c": "a-c-go", "a/d": "a-d-go"}},
+		"one extension": {[]declaration.Extension{twice}, map[string]string{"a/c": "a-c-go", "a/d": "a-d-go"}},
 		"a long name is wanted": {
-			[]manifest.Extension{command("x.a", "c", "go"), command("b", "c", "go"), command("z", "c", "a-go")},
+			[]declaration.Extension{command("x.a", "c", "go"), command("b", "c", "go"), command("z", "c", "a-go")},
 			map[string]string{"x.a/c": "x-a-go", "b/c": "b-go", "z/c": "a-go"},
 		},
-		"long names meet": {[]manifest.Extension{
+		"long names meet": {[]declaration.Extension{
 			command("a", "c", "b-go"), command("x", "c", "b-go"), command("n.a-b", "c", "go"),
 			command("y", "c", "go"),
 		}, map[string]string{"a/c": "a-b-go", "x/c": "x-b-go", "n.a-b/c": "n-a-b-go", "y/c": "y-go"}},
-		"label of three": {[]manifest.Extension{
+		"label of three": {[]declaration.Extension{
 			command("1pass", "c", "go"), labelled(command("b", "c", "go"), "Ünï.x"),
 			command("c", "c", "go"),
 		}, map[string]string{"1pass/c": "x1pass-go", "b/c": "x--n---x-go", "c/c": "c-go"}},
 		"punctuation is nothing": {
-			[]manifest.Extension{command("a.b", "c", "go"), command("a-b", "c", "go")},
+			[]declaration.Extension{command("a.b", "c", "go"), command("a-b", "c", "go")},
 			map[string]string{"a.b/c": "b-go", "a-b/c": "a-b-go"},
 		},
 	} {
@@ -89,7 +89,7 @@ func TestNobodyIsLostAmongManyCommands(t *testing.T) {
 	grammar := regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var list []manifest.Extension
+		var list []declaration.Extension
 		for i := range 12 {
 			x := command(fmt.Sprintf("%c%c.%c-%d", 'a'+rune(rng.IntN(2)), "._"[rng.IntN(2)], 'a'+rune(rng.IntN(2)), i), "c",
 				[]string{"a", "b", "a-b", "b-a"}[rng.IntN(4)])
@@ -170,7 +170,7 @@ func TestMatch(t *testing.T) {
 
 func TestNatives(t *testing.T) {
 	t.Parallel()
-	named := func(ext, name string, native map[string]string) manifest.Extension {
+	named := func(ext, name string, native map[string]string) declaration.Extension {
 		x := command(ext, "c", name)
 		x.Contributions[0].Command.NativeNames, x.Contributions[0].Command.Description = native, "does "+name
 		return x
@@ -196,16 +196,16 @@ func TestNatives(t *testing.T) {
 
 func TestSelectAuth(t *testing.T) {
 	t.Parallel()
-	auth := func(ext, id, alias string, methods ...manifest.AuthMethod) manifest.Extension {
-		return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
-			ID: "auth", Kind: "capability.provider-integration", Auth: &manifest.Auth{
+	auth := func(ext, id, alias string, methods ...declaration.AuthMethod) declaration.Extension {
+		return declaration.Extension{ID: ext, Contributions: []declaration.Contribution{{
+			ID: "auth", Kind: "capability.provider-integration", Auth: &declaration.Auth{
 				ProviderID: id, Aliases: []string{alias}, Methods: methods,
 				DiscoveryOrder: len(ext),
 			},
 		}}}
 	}
-	method := func(id string, rank int) manifest.AuthMethod { return manifest.AuthMethod{ID: id, Rank: rank} }
-	list := []manifest.Extension{
+	method := func(id string, rank int) declaration.AuthMethod { return declaration.AuthMethod{ID: id, Rank: rank} }
+	list := []declaration.Extension{
 		auth("z.first", "Gemini", "google", method("oauth", 5), method("api-key", 1)),
 		auth("a.second", "gemini", "g", method("OAuth", 5), method("token", 9)),
 		auth("m", "google", "x", method("device", 0)), auth("off", "gemini", "", method("best", 99)),
@@ -245,7 +245,7 @@ func TestRowsFollowTheStage(t *testing.T) {
 		"surface.setup", "surface.cli", "surface.config", "surface.status", "surface.http-route",
 		"service.background", "capability.agent-tool",
 	} {
-		x.Contributions = append(x.Contributions, manifest.Contribution{ID: kind[strings.IndexByte(kind, '.')+1:], Kind: kind})
+		x.Contributions = append(x.Contributions, declaration.Contribution{ID: kind[strings.IndexByte(kind, '.')+1:], Kind: kind})
 	}
 	static := []string{"x/cli", "x/config", "x/setup", "x/status"}
 	for stage, want := range map[string][]string{
@@ -261,22 +261,22 @@ func TestRowsFollowTheStage(t *testing.T) {
 
 func TestViewShowsWhatRuns(t *testing.T) {
 	t.Parallel()
-	list := []manifest.Extension{command("a.one", "c", "deploy"), command("b.two", "c", "deploy")}
-	slack := manifest.Extension{ID: "slack", Contributions: []manifest.Contribution{{
+	list := []declaration.Extension{command("a.one", "c", "deploy"), command("b.two", "c", "deploy")}
+	slack := declaration.Extension{ID: "slack", Contributions: []declaration.Contribution{{
 		ID: "adapter", Kind: "adapter.runtime", Actions: []capability.Action{"message.send", "message.edit"},
-		Provider: &manifest.Provider{Kind: "slack", Instances: []manifest.Instance{
-			{ID: "up"}, {ID: "down", Availability: manifest.Availability{Availability: capability.Availability{
+		Provider: &declaration.Provider{Kind: "slack", Instances: []declaration.Instance{
+			{ID: "up"}, {ID: "down", Availability: declaration.Availability{Availability: capability.Availability{
 				State:  "unavailable",
 				Reason: "token expired",
 			}}},
 		}},
 	}}}
-	view := func(list ...manifest.Extension) operator.View {
+	view := func(list ...declaration.Extension) operator.View {
 		c, err := catalog.New(catalog.Settings{}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := manifest.Resolve(list, nil)
+		r := declaration.Resolve(list, nil)
 		for _, x := range r.Extensions {
 			if _, _, err := c.Replace(capability.Batch{Source: x.ID, Modules: []capability.Module{x.Module()}}); err != nil {
 				t.Fatal(err)
@@ -306,7 +306,7 @@ func TestViewShowsWhatRuns(t *testing.T) {
 	if again := view(slack, list[1], list[0]); again.Etag != v.Etag || len(v.Etag) != 64 {
 		t.Error("the etag depends on the order")
 	}
-	slack.Contributions[0].Provider.Instances[1].Availability = manifest.Availability{}
+	slack.Contributions[0].Provider.Instances[1].Availability = declaration.Availability{}
 	if other := view(append(list, slack)...); other.Etag == v.Etag {
 		t.Error("the etag does not see that a provider is back")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // Install is a row of the install catalog.
@@ -53,26 +53,26 @@ type CLI struct {
 // also where it says nothing; Install is null if installing it is not supported
 // it, and it is not offered for installation then.
 type Channel struct {
-	ID                                   string            `json:"id"`
-	Label                                string            `json:"label"`
-	SelectionLabel                       string            `json:"selectionLabel"`
-	DetailLabel                          string            `json:"detailLabel"`
-	DocsPath                             string            `json:"docsPath"`
-	DocsLabel                            string            `json:"docsLabel"`
-	Blurb                                string            `json:"blurb"`
-	Order                                *int              `json:"order"`
-	Aliases                              []string          `json:"aliases"`
-	PreferOver                           []string          `json:"preferOver"`
-	SystemImage                          string            `json:"systemImage"`
-	SelectionDocsPrefix                  string            `json:"selectionDocsPrefix"`
-	SelectionDocsOmitLabel               bool              `json:"selectionDocsOmitLabel"`
-	SelectionExtras                      []string          `json:"selectionExtras"`
-	ShowConfigured                       *bool             `json:"showConfigured"`
-	QuickstartAllowFrom                  bool              `json:"quickstartAllowFrom"`
-	ForceAccountBinding                  bool              `json:"forceAccountBinding"`
-	PreferSessionLookupForAnnounceTarget bool              `json:"preferSessionLookupForAnnounceTarget"`
-	Install                              *manifest.Install `json:"install"`
-	Dock                                 *manifest.Dock    `json:"dock"`
+	ID                                   string               `json:"id"`
+	Label                                string               `json:"label"`
+	SelectionLabel                       string               `json:"selectionLabel"`
+	DetailLabel                          string               `json:"detailLabel"`
+	DocsPath                             string               `json:"docsPath"`
+	DocsLabel                            string               `json:"docsLabel"`
+	Blurb                                string               `json:"blurb"`
+	Order                                *int                 `json:"order"`
+	Aliases                              []string             `json:"aliases"`
+	PreferOver                           []string             `json:"preferOver"`
+	SystemImage                          string               `json:"systemImage"`
+	SelectionDocsPrefix                  string               `json:"selectionDocsPrefix"`
+	SelectionDocsOmitLabel               bool                 `json:"selectionDocsOmitLabel"`
+	SelectionExtras                      []string             `json:"selectionExtras"`
+	ShowConfigured                       *bool                `json:"showConfigured"`
+	QuickstartAllowFrom                  bool                 `json:"quickstartAllowFrom"`
+	ForceAccountBinding                  bool                 `json:"forceAccountBinding"`
+	PreferSessionLookupForAnnounceTarget bool                 `json:"preferSessionLookupForAnnounceTarget"`
+	Install                              *declaration.Install `json:"install"`
+	Dock                                 *declaration.Dock    `json:"dock"`
 }
 
 // List is one catalog with its etag: the hex SHA-256 of the rows' canonical JSON.
@@ -91,16 +91,16 @@ type StaticCatalogs struct {
 	Diagnostics []string
 	// Extensions are those that were read, each id once per package, in the order
 	// of their files.
-	Extensions []manifest.Extension
+	Extensions []declaration.Extension
 
-	docks map[string]*manifest.Dock
+	docks map[string]*declaration.Dock
 }
 
 // CompileStatic builds the static catalogs of extensions. The result does not depend
 // on their order.
-func CompileStatic(extensions []manifest.Extension) (*StaticCatalogs, error) {
-	c := &StaticCatalogs{Extensions: extensions, docks: make(map[string]*manifest.Dock)}
-	admitted := manifest.Resolve(extensions, nil)
+func CompileStatic(extensions []declaration.Extension) (*StaticCatalogs, error) {
+	c := &StaticCatalogs{Extensions: extensions, docks: make(map[string]*declaration.Dock)}
+	admitted := declaration.Resolve(extensions, nil)
 	for _, x := range admitted.Extensions {
 		if class, failed := admitted.Failed[x.ID]; failed {
 			c.Diagnostics = append(c.Diagnostics, "extension "+x.ID+" is not listed: "+class)
@@ -117,7 +117,7 @@ func CompileStatic(extensions []manifest.Extension) (*StaticCatalogs, error) {
 	for _, x := range admitted.Shadowed {
 		c.Diagnostics = append(c.Diagnostics, "package "+x.String()+" stands behind one of a stronger origin")
 	}
-	var listed []manifest.Extension
+	var listed []declaration.Extension
 	for _, x := range slices.Concat(admitted.Extensions, admitted.Shadowed, admitted.Refused) {
 		if _, failed := admitted.Failed[x.ID]; !failed {
 			listed = append(listed, *x)
@@ -156,7 +156,7 @@ func (l *List[Row]) seal() error {
 	return nil
 }
 
-func install(x *manifest.Extension) Install {
+func install(x *declaration.Extension) Install {
 	row := Install{
 		ExtensionID: x.ID, Name: cmp.Or(x.Name, x.ID), Version: x.Version, Origin: cmp.Or(x.Origin, "bundled"),
 		Entries: list(x.Entries), Provenance: x.Provenance,
@@ -174,7 +174,7 @@ func install(x *manifest.Extension) Install {
 	return row
 }
 
-func (c *StaticCatalogs) contribution(x *manifest.Extension, d *manifest.Contribution) {
+func (c *StaticCatalogs) contribution(x *declaration.Extension, d *declaration.Contribution) {
 	runtime := x.ID + "/" + d.ID
 	switch {
 	case d.Kind == "surface.setup":
@@ -201,8 +201,8 @@ func (c *StaticCatalogs) contribution(x *manifest.Extension, d *manifest.Contrib
 	}
 }
 
-func (c *StaticCatalogs) channels(extensions []manifest.Extension) {
-	channels, diagnostics := manifest.Channels(extensions)
+func (c *StaticCatalogs) channels(extensions []declaration.Extension) {
+	channels, diagnostics := declaration.Channels(extensions)
 	c.Diagnostics = append(c.Diagnostics, diagnostics...)
 	for _, ch := range channels {
 		c.Channels.Rows = append(c.Channels.Rows, Channel{
@@ -220,7 +220,7 @@ func (c *StaticCatalogs) channels(extensions []manifest.Extension) {
 	}
 }
 
-func (c *StaticCatalogs) dock(d *manifest.Dock) {
+func (c *StaticCatalogs) dock(d *declaration.Dock) {
 	if key := strings.ToLower(d.AdapterID); c.docks[key] == nil {
 		c.docks[key] = d
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
@@ -183,11 +183,11 @@ func fill(v reflect.Value, n *int) {
 
 func TestEveryFieldOfAChannelMakesTheRoundTrip(t *testing.T) {
 	t.Parallel()
-	var in manifest.Channel
+	var in declaration.Channel
 	n := 0
 	fill(reflect.ValueOf(&in).Elem(), &n)
 	in.Dock.ChatTypes, in.Install.DefaultChoice = []string{"dm"}, "package"
-	doc, err := json.Marshal(manifest.Extension{ID: "x", Channels: []manifest.Channel{in}})
+	doc, err := json.Marshal(declaration.Extension{ID: "x", Channels: []declaration.Channel{in}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestOnDisk(t *testing.T) {
 	write(filepath.Join(outside, "secret.json"), `{"id":"secret"}`)
 	write(filepath.Join(outside, "extension.json"), `{"id":"secret2"}`)
 	write(filepath.Join(home, "good", "extension.json"), `{"id":"good"}`)
-	write(filepath.Join(home, "big.json"), strings.Repeat(" ", manifest.MaxBytes+1))
+	write(filepath.Join(home, "big.json"), strings.Repeat(" ", declaration.MaxBytes+1))
 	write(filepath.Join(home, "empty", "readme"), "")
 	write(filepath.Join(home, ".hidden.json"), `}`)
 	for name, target := range map[string]string{

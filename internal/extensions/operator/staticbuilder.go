@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 const (
@@ -57,7 +57,7 @@ type known struct {
 	modified time.Time
 	sum      [sha256.Size]byte
 	racy     bool // it may have changed within the tick in which it was read
-	ext      manifest.Extension
+	ext      declaration.Extension
 	dropped  []string
 	failed   error
 }
@@ -112,7 +112,7 @@ type run struct {
 	was     map[string]known
 	fresh   map[string]known
 	now     time.Time
-	found   []manifest.Extension
+	found   []declaration.Extension
 	dropped []string
 	looked  int
 	files   int
@@ -217,8 +217,8 @@ func (r *run) file(dir Dir, files fs.FS, name string, info fs.FileInfo) {
 // read reads a manifest, or takes what is known of one with the same content.
 func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known {
 	k := known{size: info.Size(), modified: info.ModTime(), racy: r.now.Sub(info.ModTime()) < mtimeGrace}
-	if k.size > manifest.MaxBytes {
-		k.failed = fmt.Errorf("it has %d bytes; the limit is %d", k.size, manifest.MaxBytes)
+	if k.size > declaration.MaxBytes {
+		k.failed = fmt.Errorf("it has %d bytes; the limit is %d", k.size, declaration.MaxBytes)
 		return k
 	}
 	f, err := files.Open(name)
@@ -227,7 +227,7 @@ func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known 
 		return k
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, declaration.MaxBytes+1))
 	if err != nil {
 		k.failed, k.racy = err, true
 		return k
@@ -237,6 +237,6 @@ func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known 
 		k.ext, k.dropped = was.ext, was.dropped
 		return k
 	}
-	k.ext, k.dropped, k.failed = manifest.Parse(data)
+	k.ext, k.dropped, k.failed = declaration.Parse(data)
 	return k
 }

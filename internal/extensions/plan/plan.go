@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/command"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 // The reasons of this package's errors. [ReasonTarget] is the reason of a step that would
@@ -159,13 +159,13 @@ type wire struct {
 // permissions, canonical. Warnings say what was read differently from how it is
 // written. Errors name the step, in the message and as detail failed_step.
 func Parse(data []byte, extension string, declared []string) (*Plan, []string, error) {
-	doc, err := manifest.YAMLToJSON(data, ReasonPlan)
+	doc, err := declaration.YAMLToJSON(data, ReasonPlan)
 	if err != nil {
 		return nil, nil, err
 	}
 	var d document
 	if err := jsonx.Unmarshal(doc, &d); err != nil {
-		return nil, nil, bad(ReasonPlan, "the plan does not fit: %s", manifest.Clean(err.Error(), 300))
+		return nil, nil, bad(ReasonPlan, "the plan does not fit: %s", declaration.Clean(err.Error(), 300))
 	}
 	if d.ID != "" && extension != "" && d.ID != extension {
 		return nil, nil, bad(ReasonPlan, "the plan is for %.80q, not for %s", d.ID, extension)
@@ -217,7 +217,7 @@ func (c *checker) all(list []wire) ([]Step, error) {
 }
 
 func (c *checker) step(w *wire) (s Step, err error) {
-	if !manifest.ValidName(w.ID, 64, "._-") {
+	if !declaration.ValidName(w.ID, 64, "._-") {
 		return s, bad(ReasonPlan, "%.80q is not a step's id: letters, digits, '.', '_' and '-', at most 64", w.ID)
 	}
 	if c.seen[w.ID] {
@@ -247,8 +247,8 @@ func (c *checker) step(w *wire) (s Step, err error) {
 		return s, err
 	}
 	var unknown string
-	if s.Requires, unknown = manifest.CanonicalPermissions(w.Requires); unknown != "" {
-		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, manifest.PermissionNames())
+	if s.Requires, unknown = declaration.CanonicalPermissions(w.Requires); unknown != "" {
+		return s, bad(ReasonPlan, "%.40q is not a permission; there are %s", unknown, declaration.PermissionNames())
 	}
 	for _, p := range s.Needs() {
 		if !slices.Contains(c.declared, p) {
@@ -308,7 +308,7 @@ func (c *checker) fields(s *Step) error {
 			return bad(ReasonPlan, "%.80q does not begin with the name of a program", s.Command)
 		}
 	case WriteConfig:
-		if !manifest.ValidName(s.Key, 64, "._-") {
+		if !declaration.ValidName(s.Key, 64, "._-") {
 			return bad(ReasonPlan, "%.80q is not the name of a setting", s.Key)
 		}
 		if len(s.Value) == 0 {

@@ -43,7 +43,7 @@ func foreignNames() map[string]int {
 		// Manifests of extensions, and messages of the browser's DevTools.
 		"internal/extensions/exec/browser": 14,
 		"internal/extensions/extension":    2,
-		"internal/extensions/manifest":     61,
+		"internal/extensions/declaration":  61,
 		"internal/extensions/operator":     28,
 		// Arguments and results of functions, published with their schemas.
 		"internal/local/diff":   1,

@@ -1,4 +1,4 @@
-package manifest
+package declaration
 
 // This file is the one table of what an extension may request: the names and the other spellings
 // in use, the effects of each and its risk, and which of them the locked deployment modes

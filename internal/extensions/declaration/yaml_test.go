@@ -1,4 +1,4 @@
-package manifest_test
+package declaration_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 func TestPlainDocumentsBecomeJSON(t *testing.T) {
@@ -23,7 +23,7 @@ func TestPlainDocumentsBecomeJSON(t *testing.T) {
 		"1: x":                        `{"1":"x"}`,
 		"a: !!str 1":                  `{"a":"1"}`,
 	} {
-		got, err := manifest.YAMLToJSON([]byte(in), "why")
+		got, err := declaration.YAMLToJSON([]byte(in), "why")
 		if err != nil || string(got) != want {
 			t.Errorf("%q: %s %v", in, got, err)
 		}
@@ -55,9 +55,9 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		"infinite":  "a: .inf",
 		"broken":    "a: [",
 		"not UTF-8": "a: \xff",
-		"long":      strings.Repeat("#", manifest.MaxYAMLBytes+1),
+		"long":      strings.Repeat("#", declaration.MaxYAMLBytes+1),
 	} {
-		_, err := manifest.YAMLToJSON([]byte(in), "why")
+		_, err := declaration.YAMLToJSON([]byte(in), "why")
 		if e := capability.AsError(err); e == nil || e.Reason != "why" || e.Code != capability.CodeInvalidInput &&
 			e.Code != capability.CodeTooLarge {
 			t.Errorf("%s: %v", why, err)
@@ -70,7 +70,7 @@ func FuzzToJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		doc, err := manifest.YAMLToJSON(data, "why")
+		doc, err := declaration.YAMLToJSON(data, "why")
 		if err == nil && !jsonx.Valid(doc) {
 			t.Fatalf("%q", doc)
 		}

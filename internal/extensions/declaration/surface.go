@@ -1,4 +1,4 @@
-package manifest
+package declaration
 
 import "github.com/junctor-run/junctor/capability"
 

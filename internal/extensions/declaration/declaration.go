@@ -1,10 +1,10 @@
-// Package manifest decodes the declarations of extensions: one JSON form for every
+// Package declaration decodes the declarations of extensions: one JSON form for every
 // source, whether a file, a mapping of another protocol, or a scenario. Decoding is
 // bounded and strict about types; unknown fields are reported. [YAMLToJSON] converts
 // the documents that authors write in YAML. Package catalog decides what a declaration
 // means for calls, and the packages beside this one what it means for operators.
 // [Permissions] lists the permissions that a declaration may name.
-package manifest
+package declaration
 
 import (
 	"encoding/json"

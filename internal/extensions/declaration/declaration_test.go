@@ -1,4 +1,4 @@
-package manifest_test
+package declaration_test
 
 import (
 	"encoding/json"
@@ -12,12 +12,12 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-func parse(t *testing.T, doc string) manifest.Extension {
+func parse(t *testing.T, doc string) declaration.Extension {
 	t.Helper()
-	x, diagnostics, err := manifest.Parse([]byte(doc))
+	x, diagnostics, err := declaration.Parse([]byte(doc))
 	if err != nil || len(diagnostics) > 0 {
 		t.Fatalf("%v %v", err, diagnostics)
 	}
@@ -30,7 +30,7 @@ func one(contribution string) string {
 
 func TestEveryUnknownFieldIsNamedByItsPath(t *testing.T) {
 	t.Parallel()
-	x, diagnostics, err := manifest.Parse([]byte(`{"id":"x","colour":1,"install":{"packageSpec":"p","mirror":"m"},"contributions":[
+	x, diagnostics, err := declaration.Parse([]byte(`{"id":"x","colour":1,"install":{"packageSpec":"p","mirror":"m"},"contributions":[
 		{"id":"a","kind":"adapter.runtime","provider":{"kind":"x","instances":[{"id":"i","availability":"ready"},{"id":"j","availability":{"state":"ready","mood":"good"}}]}},
 		{"id":"b","kind":"capability.agent-tool","Title":"case counts","tool":{"name":"t","inputSchema":{"anything":{"goes":true}},"a/b~c":0},"arbitration":{"rank":1,"slott":"memory"}}],
 		"channels":[{"id":"c","dock":{"adapterId":"c","capabilities":{"polls":true,"pols":true}}}]}`))
@@ -88,14 +88,14 @@ func TestParseIsStrict(t *testing.T) {
 		"setup mode": one(`{"id":"a","kind":"k","setup":{"modes":["x"]}}`),
 		"dock":       one(`{"id":"a","kind":"k","adapter":{"dock":{"adapterId":"a","textChunkLimit":-1}}}`),
 	} {
-		if _, _, err := manifest.Parse([]byte(doc)); capability.AsError(err) == nil || capability.AsError(err).Reason != "invalid_manifest" {
+		if _, _, err := declaration.Parse([]byte(doc)); capability.AsError(err) == nil || capability.AsError(err).Reason != "invalid_manifest" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err := manifest.Parse(make([]byte, manifest.MaxBytes+1)); capability.AsError(err).Code != capability.CodeTooLarge {
+	if _, _, err := declaration.Parse(make([]byte, declaration.MaxBytes+1)); capability.AsError(err).Code != capability.CodeTooLarge {
 		t.Error(err)
 	}
-	x := manifest.Extension{ID: "x", Contributions: []manifest.Contribution{{ID: "a", Kind: "k", Actions: make([]capability.Action, 257)}}}
+	x := declaration.Extension{ID: "x", Contributions: []declaration.Contribution{{ID: "a", Kind: "k", Actions: make([]capability.Action, 257)}}}
 	if x.Check() == nil {
 		t.Error("257 actions")
 	}
@@ -103,7 +103,7 @@ func TestParseIsStrict(t *testing.T) {
 
 func TestTextIsCleaned(t *testing.T) {
 	t.Parallel()
-	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"capability.agent-tool","title":"a\u0007\u200b\u202eb","description":"` + strings.Repeat("ü", 2000) + `\u0000","tool":{"name":"t"}}`)))
+	x, diagnostics, err := declaration.Parse([]byte(one(`{"id":"a","kind":"capability.agent-tool","title":"a\u0007\u200b\u202eb","description":"` + strings.Repeat("ü", 2000) + `\u0000","tool":{"name":"t"}}`)))
 	if err != nil || len(diagnostics) != 1 {
 		t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want 1; diagnostics = %q", err, len(diagnostics), diagnostics)
 	}
@@ -115,7 +115,7 @@ func TestTextIsCleaned(t *testing.T) {
 
 func TestScopeThatIdentifiesAnAdapterBecomesItsProvider(t *testing.T) {
 	t.Parallel()
-	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","actions":["message.send"],"scope":{"channel":["slack"],"account":["work","home","work"],"agent":["b","a","b"]}}`)))
+	x, diagnostics, err := declaration.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","actions":["message.send"],"scope":{"channel":["slack"],"account":["work","home","work"],"agent":["b","a","b"]}}`)))
 	if err != nil || len(diagnostics) != 1 {
 		t.Fatalf("err = %v, want nil; len(diagnostics) = %v, want 1; diagnostics = %q", err, len(diagnostics), diagnostics)
 	}
@@ -154,11 +154,11 @@ func TestImportTable(t *testing.T) {
 		set-presence member-info role-info channel-info
 		permissions x-user-info x-me channel-list emoji-list sticker-search voice-status x-follow x-unfollow x-repost x-unrepost`)
 	slices.Sort(words)
-	if diff := cmp.Diff(words, manifest.ImportWords()); diff != "" {
+	if diff := cmp.Diff(words, declaration.ImportWords()); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
 	}
 	for _, word := range words {
-		in, known := manifest.ActionOf(word)
+		in, known := declaration.ActionOf(word)
 		if !known {
 			t.Errorf("%s is not known", word)
 		}
@@ -184,15 +184,15 @@ func TestImportTable(t *testing.T) {
 			}
 		}
 	}
-	if in, known := manifest.ActionOf("unpin"); !known || in.Action != "message.pin" || in.Args["op"] != "unpin" {
-		t.Errorf(`manifest.ActionOf("unpin"): known = %v, want true; in.Action = %q, want "message.pin"; in.Args["op"] = %v, want "unpin"`,
+	if in, known := declaration.ActionOf("unpin"); !known || in.Action != "message.pin" || in.Args["op"] != "unpin" {
+		t.Errorf(`declaration.ActionOf("unpin"): known = %v, want true; in.Action = %q, want "message.pin"; in.Args["op"] = %v, want "unpin"`,
 			known, in.Action, in.Args["op"])
 	}
 }
 
 func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 	t.Parallel()
-	x, diagnostics, err := manifest.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","adapter":{"actions":["send","sticker","message.react","x-follow","teleport"]},
+	x, diagnostics, err := declaration.Parse([]byte(one(`{"id":"a","kind":"adapter.runtime","adapter":{"actions":["send","sticker","message.react","x-follow","teleport"]},
 		"provider":{"kind":"x","instances":[{"id":"i"},{"id":"j","actions":["send","teleport"]}]}}`)))
 	if err != nil || len(diagnostics) != 1 || !strings.Contains(diagnostics[0], "/contributions/0/adapter/actions/4") {
 		t.Fatalf("diagnostics = %q, err = %v; want one of action 4", diagnostics, err)
@@ -214,7 +214,7 @@ func TestAdapterWordsWithoutAFamilyStayTools(t *testing.T) {
 
 func TestReloadNeeded(t *testing.T) {
 	t.Parallel()
-	r := &manifest.Reload{
+	r := &declaration.Reload{
 		ConfigPrefixes: []string{"channels.slack", "channels.slack.ui.theme"},
 		NoopPrefixes:   []string{"channels.slack.ui", "b"},
 	}
@@ -227,7 +227,7 @@ func TestReloadNeeded(t *testing.T) {
 			t.Errorf("%s: %v", key, got)
 		}
 	}
-	if (*manifest.Reload)(nil).Needed("x") {
+	if (*declaration.Reload)(nil).Needed("x") {
 		t.Error("nil")
 	}
 }
@@ -237,7 +237,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"id":"x","contributions":[{"id":"a","kind":"capability.agent-tool","tool":{"name":"t","inputSchema":{}},"availability":"ready","routes":[{"method":"GET","path":"/"}]}]}`))
 	f.Add([]byte(`{"id":"x","channels":[{"id":"c","order":1,"dock":{"adapterId":"a"}}],"contributions":[{"id":"a","kind":"capability.memory","actions":["memory.search"],"arbitration":{"slot":"memory","selectorId":"builtin"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		x, _, err := manifest.Parse(data)
+		x, _, err := declaration.Parse(data)
 		if err != nil {
 			return
 		}
@@ -245,7 +245,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, kept := range manifest.Resolve([]manifest.Extension{x}, nil).Extensions {
+		for _, kept := range declaration.Resolve([]declaration.Extension{x}, nil).Extensions {
 			if _, _, err := c.Replace(capability.Batch{Source: "x", Modules: []capability.Module{kept.Module()}}); err != nil {
 				t.Fatalf("what Parse admits the catalog refuses: %v", err)
 			}
@@ -254,7 +254,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := manifest.Parse(doc); err != nil {
+		if _, _, err := declaration.Parse(doc); err != nil {
 			t.Fatalf("written and read again: %v\n%s", err, doc)
 		}
 	})

@@ -1,4 +1,4 @@
-package manifest_test
+package declaration_test
 
 import (
 	"testing"
@@ -6,20 +6,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/junctor-run/junctor/capability"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
 func TestOtherSpellingsMeanTheSame(t *testing.T) {
 	t.Parallel()
-	got, unknown := manifest.CanonicalPermissions([]string{
+	got, unknown := declaration.CanonicalPermissions([]string{
 		"fs_write", "network_http", "exec_shell", "exec", "network.call", "exec_builtin",
 		"fs_read",
 	})
 	if d := cmp.Diff([]string{"exec", "network", "filesystem.read", "filesystem.write", "builtin.exec"}, got); d != "" || unknown != "" {
 		t.Errorf(`d = %q, want ""; unknown = %q, want ""`, d, unknown)
 	}
-	if _, unknown := manifest.CanonicalPermissions([]string{"exec", "Exec"}); unknown != "Exec" {
-		t.Errorf(`manifest.CanonicalPermissions: unknown = %q, want "Exec"`, unknown)
+	if _, unknown := declaration.CanonicalPermissions([]string{"exec", "Exec"}); unknown != "Exec" {
+		t.Errorf(`declaration.CanonicalPermissions: unknown = %q, want "Exec"`, unknown)
 	}
 }
 
@@ -36,13 +36,13 @@ func TestTheHighestEffectCounts(t *testing.T) {
 		{capability.EffectExternal, []string{"filesystem.write", "network"}},
 		{capability.EffectExternal, []string{"read", "it is not known"}},
 	} {
-		if got := manifest.PermissionsEffect(tt.names); got != tt.want {
+		if got := declaration.PermissionsEffect(tt.names); got != tt.want {
 			t.Errorf("%v: %s", tt.names, got)
 		}
 	}
 	for _, name := range []string{"exec", "exec.interpreter", "builtin.exec", "network", "network.raw", "browser"} {
-		if manifest.PermissionsEffect([]string{name}) != capability.EffectExternal {
-			t.Errorf("%s: effect = %v, want external", name, manifest.PermissionsEffect([]string{name}))
+		if declaration.PermissionsEffect([]string{name}) != capability.EffectExternal {
+			t.Errorf("%s: effect = %v, want external", name, declaration.PermissionsEffect([]string{name}))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestTheHighestEffectCounts(t *testing.T) {
 func TestLockedModesWithholdWhatTheSpecNames(t *testing.T) {
 	t.Parallel()
 	var locked []string
-	for _, r := range manifest.Permissions() {
+	for _, r := range declaration.Permissions() {
 		if r.Locked {
 			locked = append(locked, r.Name)
 		}
@@ -79,12 +79,12 @@ func TestWhatARunnerNeeds(t *testing.T) {
 		{"analyze.response", false, nil},
 		{"teleport.now", false, nil},
 	} {
-		got := manifest.NeededPermissions(tt.runner, tt.remote)
+		got := declaration.NeededPermissions(tt.runner, tt.remote)
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Errorf("diff (-want +got):\n%s; tt.runner = %q", d, tt.runner)
 		}
 		for _, name := range got {
-			if _, ok := manifest.LookupPermission(name); !ok {
+			if _, ok := declaration.LookupPermission(name); !ok {
 				t.Errorf("%s needs %s, which is not a permission", tt.runner, name)
 			}
 		}

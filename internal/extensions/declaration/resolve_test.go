@@ -1,4 +1,4 @@
-package manifest_test
+package declaration_test
 
 import (
 	"math/rand/v2"
@@ -10,16 +10,16 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
-	"github.com/junctor-run/junctor/internal/extensions/manifest"
+	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-func route(ext, path, match, auth string) manifest.Extension {
-	return manifest.Extension{ID: ext, Contributions: []manifest.Contribution{{
-		ID: "r", Kind: "surface.http-route", Routes: []manifest.Route{{Method: "GET", Path: path, Match: match, Auth: auth}},
+func route(ext, path, match, auth string) declaration.Extension {
+	return declaration.Extension{ID: ext, Contributions: []declaration.Contribution{{
+		ID: "r", Kind: "surface.http-route", Routes: []declaration.Route{{Method: "GET", Path: path, Match: match, Auth: auth}},
 	}}}
 }
 
-func conflicts(r *manifest.Resolved) []catalog.Conflict {
+func conflicts(r *declaration.Resolved) []catalog.Conflict {
 	list := slices.Clone(r.Conflicts)
 	for i := range list {
 		list[i].Remediation = ""
@@ -35,37 +35,37 @@ func TestRoutes(t *testing.T) {
 	over := route("b", "/a", "", "")
 	over.Contributions[0].Supersedes = []string{"a/r"}
 	for name, c := range map[string]struct {
-		in     []manifest.Extension
+		in     []declaration.Extension
 		owners map[string]string
 		want   []catalog.Conflict
 	}{
-		"apart": {in: []manifest.Extension{route("a", "/a", "", ""), route("b", "/b", "", ""), route("c", "/ab", "prefix", "")}},
+		"apart": {in: []declaration.Extension{route("a", "/a", "", ""), route("b", "/b", "", ""), route("c", "/ab", "prefix", "")}},
 		"equal": {
-			in:   []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "prefix", "")},
+			in:   []declaration.Extension{route("a", "/a", "", ""), route("b", "/a", "prefix", "")},
 			want: []catalog.Conflict{record("/a", "unresolved", "", "a/r", "b/r")},
 		},
 		"pinned": {
-			in:     []manifest.Extension{route("a", "/a", "", ""), route("b", "/a", "", "")},
+			in:     []declaration.Extension{route("a", "/a", "", ""), route("b", "/a", "", "")},
 			owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "operator_pin", "a/r", "a/r", "b/r")},
 		},
 		"replaced": {
-			in:   []manifest.Extension{route("a", "/a", "", ""), over},
+			in:   []declaration.Extension{route("a", "/a", "", ""), over},
 			want: []catalog.Conflict{record("/a", "supersedes", "b/r", "a/r", "b/r")},
 		},
 		"mismatch": {
-			in:     []manifest.Extension{route("a", "/a", "", "plugin"), route("b", "/a", "", "")},
+			in:     []declaration.Extension{route("a", "/a", "", "plugin"), route("b", "/a", "", "")},
 			owners: map[string]string{"http:/a": "a/r"}, want: []catalog.Conflict{record("/a", "fatal_auth_mismatch", "", "a/r", "b/r")},
 		},
-		"exact does not contain": {in: []manifest.Extension{route("a", "/a", "exact", ""), route("b", "/a/b", "prefix", "")}},
+		"exact does not contain": {in: []declaration.Extension{route("a", "/a", "exact", ""), route("b", "/a/b", "prefix", "")}},
 		"nested twice": {
-			in: []manifest.Extension{
+			in: []declaration.Extension{
 				route("a", "/a", "prefix", ""), route("b", "/a/b", "prefix", ""), route("c", "/a/b/c", "", ""),
 				route("d", "/a-b", "", ""),
 			},
 			want: []catalog.Conflict{record("/a", "longest_prefix", "", "a/r", "b/r", "c/r"), record("/a/b", "longest_prefix", "", "b/r", "c/r")},
 		},
 		"a nested one stays when its prefix is contested": {
-			in: []manifest.Extension{
+			in: []declaration.Extension{
 				route("a", "/a", "prefix", ""), route("b", "/a", "prefix", ""), route("c", "/a/c", "", ""),
 				route("d", "/a/d", "", "public"),
 			},
@@ -75,7 +75,7 @@ func TestRoutes(t *testing.T) {
 			},
 		},
 		"root": {
-			in:   []manifest.Extension{route("a", "/", "prefix", ""), route("b", "/b", "", "")},
+			in:   []declaration.Extension{route("a", "/", "prefix", ""), route("b", "/b", "", "")},
 			want: []catalog.Conflict{record("/", "longest_prefix", "", "a/r", "b/r")},
 		},
 	} {
@@ -83,7 +83,7 @@ func TestRoutes(t *testing.T) {
 			t.Parallel()
 			for range 5 {
 				rand.Shuffle(len(c.in), func(i, j int) { c.in[i], c.in[j] = c.in[j], c.in[i] })
-				r := manifest.Resolve(c.in, c.owners)
+				r := declaration.Resolve(c.in, c.owners)
 				byAll := cmpopts.SortSlices(func(a, b catalog.Conflict) bool { return a.Key+a.Resolution < b.Key+b.Resolution })
 				if diff := cmp.Diff(c.want, conflicts(r), cmpopts.EquateEmpty(), byAll); diff != "" {
 					t.Errorf("diff (-want +got):\n%s", diff)
@@ -95,30 +95,30 @@ func TestRoutes(t *testing.T) {
 
 func TestIDsThatAreTaken(t *testing.T) {
 	t.Parallel()
-	ext := func(id, origin string) manifest.Extension {
-		return manifest.Extension{ID: id, Origin: origin, Contributions: []manifest.Contribution{{
+	ext := func(id, origin string) declaration.Extension {
+		return declaration.Extension{ID: id, Origin: origin, Contributions: []declaration.Contribution{{
 			ID: "t", Kind: "capability.agent-tool",
-			Tool: &manifest.Tool{Name: "t"},
+			Tool: &declaration.Tool{Name: "t"},
 		}}}
 	}
-	names := func(list []*manifest.Extension) (out []string) {
+	names := func(list []*declaration.Extension) (out []string) {
 		for _, x := range list {
 			out = append(out, x.String())
 		}
 		return out
 	}
-	in := []manifest.Extension{
+	in := []declaration.Extension{
 		ext("a", "bundled"), ext("A", "workspace"), ext("a", "remote"), ext("b", "global"), ext("B", "global"),
 		ext("c", ""), ext("d", "config"),
 	}
 	in[5].Contributions = append(in[5].Contributions, in[5].Contributions[0])
 	for range 5 {
 		rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-		r := manifest.Resolve(in, nil)
+		r := declaration.Resolve(in, nil)
 		if diff := cmp.Diff([]string{"a (bundled)", "a (remote)"}, names(r.Shadowed)); diff != "" {
 			t.Errorf("diff (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(map[string]string{"B": manifest.ReasonConflict, "b": manifest.ReasonConflict, "c": manifest.ReasonConflict},
+		if diff := cmp.Diff(map[string]string{"B": declaration.ReasonConflict, "b": declaration.ReasonConflict, "c": declaration.ReasonConflict},
 			r.Failed); diff != "" {
 			t.Errorf(`diff = %q, want ""`, diff)
 		}
@@ -138,17 +138,17 @@ func TestIDsThatAreTaken(t *testing.T) {
 // is refused, also after a restart.
 func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 	t.Parallel()
-	first, second := manifest.Extension{ID: "tools-x", Origin: "global", Version: "1"},
-		manifest.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
-	second.DisabledReason = manifest.ReasonConflict
-	for _, order := range [][]manifest.Extension{{first, second}, {second, first}} { // after a restart
-		r := manifest.Resolve(order, nil)
+	first, second := declaration.Extension{ID: "tools-x", Origin: "global", Version: "1"},
+		declaration.Extension{ID: "Tools-X", Origin: "global", Version: "2"}
+	second.DisabledReason = declaration.ReasonConflict
+	for _, order := range [][]declaration.Extension{{first, second}, {second, first}} { // after a restart
+		r := declaration.Resolve(order, nil)
 		if len(r.Failed) > 0 || len(r.Conflicts) > 0 || len(r.Extensions) != 1 || r.Extensions[0].Version != "1" || !r.Extensions[0].Active() ||
 			len(r.Refused) != 1 {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r := manifest.Resolve([]manifest.Extension{second}, nil); r.Extensions[0].Active() {
+	if r := declaration.Resolve([]declaration.Extension{second}, nil); r.Extensions[0].Active() {
 		t.Error("it became active because the first one went")
 	}
 }
@@ -158,9 +158,9 @@ func TestASecondPackageDoesNotTakeTheRunningOneDown(t *testing.T) {
 func TestAMissingRequirementWithholdsWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	need := func(id, on string) capability.Module {
-		x := manifest.Extension{ID: id, Contributions: []manifest.Contribution{{
+		x := declaration.Extension{ID: id, Contributions: []declaration.Contribution{{
 			ID: "t", Kind: "capability.agent-tool",
-			Tool: &manifest.Tool{Name: id},
+			Tool: &declaration.Tool{Name: id},
 		}}}
 		if on != "" {
 			x.Contributions[0].DependsOn = &capability.Depends{Requires: []string{on}}
