@@ -95,7 +95,9 @@ func TestParseIsStrict(t *testing.T) {
 	if _, _, err := declaration.Parse(make([]byte, declaration.MaxBytes+1)); capability.AsError(err).Code != capability.CodeTooLarge {
 		t.Error(err)
 	}
-	x := declaration.Extension{ID: "x", Contributions: []declaration.Contribution{{ID: "a", Kind: "k", Actions: make([]capability.Action, 257)}}}
+	x := declaration.Extension{ID: "x", Contributions: []declaration.Contribution{
+		{ID: "a", Kind: "k", Actions: make([]capability.Action, 257)},
+	}}
 	if x.Check() == nil {
 		t.Error("257 actions")
 	}
