@@ -17,7 +17,6 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
-	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
@@ -101,13 +100,8 @@ func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.R
 	return d, ok
 }
 
-// decided tells the others of a session's thread what it decided. Sessions without one are
-// skipped.
-func (t *taskAgents) decided(ctx context.Context, session, text string) {
-	if err := t.threads.coordinator.Share(ctx, session, text); err != nil && capability.AsError(err).Reason != threads.ReasonGone {
-		t.threads.follower.logger.Warn("a decision was not shared", "session", session, "err", err)
-	}
-}
+// decided shares a decision of a session with the other sessions of its thread.
+func (t *taskAgents) decided(session, text string) { t.threads.coordinator.Share(session, text) }
 
 // close ends every session and what was prepared for them.
 func (t *taskAgents) close(ctx context.Context) {

@@ -41,7 +41,6 @@ const (
 	preflightTTL  = 15 * time.Second // what is known of programs and accounts
 	autoStopDelay = 5 * time.Second  // after a completion that a hook told
 	undoTimeout   = 30 * time.Second
-	hookTimeout   = time.Second
 	askTimeout    = 55 * time.Second // of a permission; programs give their hooks a minute
 	maxMemory     = 256 << 10
 	maxCustom     = 64 // variables of a caller's own

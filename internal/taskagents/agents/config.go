@@ -82,7 +82,7 @@ type Config struct {
 	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
 	// Decided receives a decision that a session's program reports to the others; nil: no one
 	// does. It has a second, by its ctx: the program waits for its hook.
-	Decided func(ctx context.Context, session, text string)
+	Decided func(session, text string)
 	Login   func() map[string]string // variables that programs may log in with now; nil: those of Parent
 	Logger  *slog.Logger
 }

@@ -41,9 +41,7 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		}
 		g.mu.Unlock()
 		if ok && a.cfg.Decided != nil {
-			telling, cancel := context.WithTimeout(ctx, hookTimeout)
-			a.cfg.Decided(telling, session, d.Text)
-			cancel()
+			a.cfg.Decided(session, d.Text)
 		}
 	}
 	t, _ := s.(*sessions.Session)

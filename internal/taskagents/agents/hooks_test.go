@@ -119,7 +119,7 @@ func TestWhoeverIsAskedHas55Seconds(t *testing.T) {
 
 func TestADecisionIsToldOnce(t *testing.T) {
 	var heard []string
-	a, _ := service(t, "standard", false, Config{Decided: func(_ context.Context, session,
+	a, _ := service(t, "standard", false, Config{Decided: func(session,
 		text string,
 	) {
 		heard = append(heard, session+" "+text)

@@ -171,6 +171,7 @@ type Coordinator struct {
 	tasks   map[string]*task   // by session
 	threads map[string]*thread // those that have tasks here
 	held    []sessions.Event   // of sessions that are not registered yet
+	early   []early            // decisions of such sessions
 	level   Level
 	paused  chan struct{} // closed when the pause is over; nil: no pause
 	resume  *time.Timer
@@ -326,6 +327,7 @@ func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed 
 		}
 		return mine || late
 	})
+	t.posted = c.takeEarly(s.SessionID)
 	c.wg.Go(t.run)
 	c.mu.Unlock()
 	for _, e := range missed {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -12,20 +13,42 @@ import (
 )
 
 // Share records a decision that an agent reported by a hook or the API instead of in the text
-// of its turn.
-func (c *Coordinator) Share(ctx context.Context, session, text string) error {
+// of its turn. It does not wait for the session, which may be busy with another decision. A
+// decision of a session that is not known yet is held until it is, because its program may run
+// before the session is registered.
+func (c *Coordinator) Share(session, text string) {
 	c.mu.Lock()
 	t := c.tasks[session]
-	c.mu.Unlock()
 	if t == nil {
-		return gone(session)
-	}
-	return t.do(ctx, func() error {
-		if d, ok := t.ledger.Post(text); ok {
-			t.share(d, "hook")
+		c.early = append(c.early, early{session, text, c.cfg.Now()})
+		if n := len(c.early) - maxHeld; n > 0 {
+			c.cfg.Logger.Warn("decisions of unknown sessions dropped", "number", n)
+			c.early = c.early[n:]
 		}
-		return nil
+	}
+	c.mu.Unlock()
+	if t != nil {
+		t.post(text)
+	}
+}
+
+// early is a decision of a session that is not registered yet.
+type early struct {
+	session, text string
+	at            time.Time
+}
+
+// takeEarly returns the held decisions of a session and drops those that are too old. Caller
+// holds mu.
+func (c *Coordinator) takeEarly(session string) (texts []string) {
+	c.early = slices.DeleteFunc(c.early, func(e early) bool {
+		late := c.cfg.Now().Sub(e.at) > heldTTL
+		if e.session == session && !late {
+			texts = append(texts, e.text)
+		}
+		return e.session == session || late
 	})
+	return texts
 }
 
 // SetContext stores the plan that the sessions of a thread share in the thread.

@@ -237,13 +237,48 @@ func TestDecisionsAreSharedWithLaterMessages(t *testing.T) {
 			t.Errorf(`len(y.sent) = %v, want 2; y.sent = %q, want y.sent[0] to contain "ports begin at 8000" and y.sent[1] not to contain "8000"`,
 				len(y.sent), y.sent)
 		}
-		if err := r.Share(r.t.Context(), "s1", "names are short"); err != nil {
-			t.Fatal(err)
-		}
+		r.Share("s1", "names are short")
 		r.count(2, "decision_shared")
 		r.turn("s1", "DECISION: cannot continue without a licence")
 		r.status("s1", row.SessionBlocked)
 		r.count(1, "turn_failed")
+	})
+}
+
+func TestADecisionBeforeTheSessionIsRegisteredIsShared(t *testing.T) {
+	play(t, func(r *rig) { r.cfg.Model = script(goOn) }, func(r *rig) {
+		r.Share("s1", "ports begin at 8000")
+		r.Share("s1", "ports begin at 8000")
+		r.Share("other", "names are long")
+		r.start("s1", nil)
+		y := r.start("s2", nil)
+		r.turn("s1", "Half of it.")
+		r.count(1, "decision_shared")
+		r.turn("s2", "Half of mine.")
+		if len(y.sent) != 1 || !strings.Contains(y.sent[0], "ports begin at 8000") || strings.Contains(y.sent[0], "names are long") {
+			t.Errorf("y.sent = %q, want one message with the decision of s1 only", y.sent)
+		}
+	})
+}
+
+func TestADecisionIsSharedAfterALongJudgement(t *testing.T) {
+	var release chan struct{}
+	play(t, func(r *rig) {
+		release = make(chan struct{})
+		r.cfg.Model = model(func(bool, string) string {
+			<-release
+			return goOn
+		})
+	}, func(r *rig) {
+		r.start("s1", nil)
+		go func() {
+			r.Share("s1", "ports begin at 8000") // the model has the turn before it
+			time.Sleep(time.Minute)              // longer than any hook waits
+			close(release)
+		}()
+		r.turn("s1", "Half of it.")
+		r.wait(2 * time.Minute)
+		r.count(1, "decision_shared")
 	})
 }
 

@@ -40,6 +40,7 @@ type task struct {
 
 	mu        sync.Mutex
 	inbox     map[sessions.Type]letter
+	posted    []string // decisions that were reported and are not shared yet
 	deciding  bool
 	lastInput time.Time
 	active    time.Time // when something happened last
@@ -120,6 +121,28 @@ func (t *task) queueEvent(e sessions.Event) {
 		t.c.tell(t.event(buffered, nil))
 	}
 	t.poke()
+}
+
+// post queues a decision that the session's program reported. The number of them is bounded
+// by the ledger of their sender.
+func (t *task) post(text string) {
+	t.mu.Lock()
+	t.posted = append(t.posted, text)
+	t.mu.Unlock()
+	t.poke()
+}
+
+// sharePosted shares the queued decisions that are new.
+func (t *task) sharePosted() {
+	t.mu.Lock()
+	posted := t.posted
+	t.posted = nil
+	t.mu.Unlock()
+	for _, text := range posted {
+		if d, ok := t.ledger.Post(text); ok {
+			t.share(d, "hook")
+		}
+	}
 }
 
 // poke wakes the goroutine. The caller need not hold mu.
@@ -208,6 +231,7 @@ func (t *task) run() {
 	defer close(t.done)
 	defer t.c.forget(t)
 	for !t.over && t.c.ctx.Err() == nil {
+		t.sharePosted()
 		l, ok, wait := t.next()
 		if ok {
 			t.handle(l.Event)
@@ -224,6 +248,7 @@ func (t *task) run() {
 		}
 		timer.Stop()
 	}
+	t.sharePosted()
 }
 
 // do runs f between two decisions.
