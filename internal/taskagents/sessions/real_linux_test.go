@@ -191,7 +191,7 @@ func TestARealShell(t *testing.T) {
 		s.Framework, s.Rules, s.HangUp = programs.Shell, rules, true
 		s.Argv = []string{"/bin/bash", "--norc", "-i"}
 		s.Env = []string{
-			`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=printf '\e]133;D;%s\a' $?`,
+			`PS1=\[\e]133;A\a\]pty> \[\e]133;B\a\]`, `PS0=\e]133;C\a`, `PROMPT_COMMAND=last=$?; [ -n "$began" ] && printf '\e]133;D;%s\a' $last; began=1`, // no command ends before the first prompt
 			"TERM=xterm-256color", "PATH=" + os.Getenv("PATH"),
 		}
 	})
