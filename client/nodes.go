@@ -99,7 +99,7 @@ func (c *Client) ResolveNode(ctx context.Context, f NodeFilter) (Node, error) {
 
 // NodeOf returns the least loaded node of a user (label user:<id>) that offers a
 // function; of several with the same load, the first by id. Error: not_found, reason
-// node_not_found, if there is none.
+// node_not_found, if no node qualifies.
 func (c *Client) NodeOf(ctx context.Context, user, function string) (Node, error) {
 	all, err := c.Nodes(ctx, NodeFilter{Labels: []string{"user:" + user}, Functions: []string{function}, Status: "connected"})
 	if err == nil && len(all) == 0 {

@@ -33,7 +33,7 @@ type serve func(ctx context.Context, p *params) (any, error)
 
 // NewEndpoint checks the modules and returns an endpoint that serves them. Error:
 // invalid_input, reason invalid_module, with the module and field in the message, if a
-// declaration is wrong, a module id occurs twice, or there is no module.
+// declaration is wrong, a module id occurs twice, or modules is empty.
 func NewEndpoint(modules ...Module) (*Endpoint, error) {
 	if len(modules) == 0 {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "host.endpoint", "an endpoint needs at least one module").

@@ -56,7 +56,7 @@ func New(cfg Config) *Runner {
 	}}
 }
 
-// Isolation describes the sandbox of the code, for people. It is empty if there is none;
+// Isolation describes the sandbox of the code, for people. It is empty if code cannot be confined;
 // then no code is run.
 func (r *Runner) Isolation() string {
 	p, err := r.box.Place(sandbox.Confinement{MinTier: sandbox.T2, Bare: true})
