@@ -100,7 +100,7 @@ func (s *Skills) Run(ctx context.Context, skill, alias string, arguments any, o 
 	if !ok {
 		return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "the skill %s has no %s", skill, alias)
 	}
-	if wanted := s.languages(o); !speaks(c.Languages, wanted) {
+	if wanted := s.languages(o); !matchesLanguage(c.Languages, wanted) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "skills.run", "%s is offered in %s, and %s is asked for", alias,
 			strings.Join(c.Languages, ", "), strings.Join(wanted, ", "))
 	}
@@ -117,7 +117,7 @@ func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunO
 		if p == nil {
 			continue
 		}
-		if c, ok := p.Capability(alias); ok && speaks(c.Languages, s.languages(o)) {
+		if c, ok := p.Capability(alias); ok && matchesLanguage(c.Languages, s.languages(o)) {
 			return s.run(ctx, &c, arguments, o)
 		}
 	}
@@ -177,9 +177,9 @@ func normal(language string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(language), "_", "-"))
 }
 
-// speaks reports whether a wanted language is offered, exactly or by its part before the
+// matchesLanguage reports whether a wanted language is offered, exactly or by its part before the
 // first hyphen. A skill that declares no languages offers all.
-func speaks(offered, wanted []string) bool {
+func matchesLanguage(offered, wanted []string) bool {
 	if len(offered) == 0 {
 		return true
 	}

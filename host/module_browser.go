@@ -18,7 +18,7 @@ const (
 	KindPreview   ViewKind = "preview"
 )
 
-// The widget slots that routers of every generation know.
+// The widget slots that routers of every generation support.
 const (
 	SlotChatSidebar = "chat-sidebar"
 	SlotCharacter   = "character"
