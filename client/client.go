@@ -1,13 +1,12 @@
-// Package client talks to a running junctor server: its /api/v1, the connect
-// API and the streams. It is what the command line is made of, and an importable
-// Go client for programs.
+// Package client is the Go client of a running junctor server: its /api/v1, the
+// connect API and the streams. The command line uses it too.
 //
 //	c, err := client.New(client.Config{URL: "http://127.0.0.1:7777", Token: token})
 //	var out client.Invoked
 //	err = c.Invoke(ctx, client.Invocation{Target: "fs.list", Input: json.RawMessage(`{"path":"."}`)}, &out)
 //
-// A failure the server reports is a *capability.Error; a server that cannot be
-// reached is one with code unavailable.
+// An error that the server reports is returned as a *capability.Error. If the server
+// cannot be reached, the error is a *capability.Error with code unavailable.
 package client
 
 import (
@@ -28,11 +27,11 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// maxAnswer bounds one answer; a result is at most 16 MiB by the server's own
-// default, records and catalogs stay far below.
+// maxAnswer is the largest response in bytes. By the server's default a result has at
+// most 16 MiB; records and catalogs are far smaller.
 const maxAnswer = 64 << 20
 
-// Config states which server and as whom.
+// Config holds the server's address and the credential.
 type Config struct {
 	URL       string
 	Token     secret.Value
@@ -81,20 +80,21 @@ type Invocation struct {
 	LoadBalancing any `json:"load_balancing,omitempty"`
 }
 
-// Invoked is a completed invocation.
+// Invoked is the server's answer to an invocation.
 type Invoked struct {
 	OK         bool            `json:"ok"`
 	Result     json.RawMessage `json:"result"`
 	Invocation json.RawMessage `json:"invocation"`
 }
 
-// Invoke runs one invocation to its end.
+// Invoke sends one invocation, waits for its end and decodes the answer into out. It
+// does not retry.
 func (c *Client) Invoke(ctx context.Context, inv Invocation, out any) error {
 	return c.Do(ctx, http.MethodPost, "/api/v1/invocations", inv, out)
 }
 
-// Do sends body (nil, a []byte sent as it is, or a value sent as JSON) and
-// decodes the answer into out (nil, *json.RawMessage or any pointer).
+// Do sends one request and decodes the answer into out (nil, *json.RawMessage or any
+// pointer). body is nil, a []byte that is sent unchanged, or a value that is sent as JSON.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
 	resp, err := c.send(ctx, method, path, body, "application/json")
 	if err != nil {
@@ -124,8 +124,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any) err
 	return nil
 }
 
-// Lines follows a streaming path as NDJSON, one item at a time, until the server
-// ends it or ctx does. Blank keep-alive lines are skipped.
+// Lines yields the lines of a streaming path, which are JSON values, until the server
+// ends the stream, ctx ends, or an error was yielded. Blank keep-alive lines are skipped.
 func (c *Client) Lines(ctx context.Context, method, path string, body any) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		resp, err := c.send(ctx, method, path, body, "application/x-ndjson")
@@ -154,6 +154,8 @@ func (c *Client) Lines(ctx context.Context, method, path string, body any) iter.
 	}
 }
 
+// send sends one request and returns the response whatever its status. The caller closes
+// the body.
 func (c *Client) send(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
 	var reader io.Reader
 	contentType := "application/json"
@@ -198,6 +200,8 @@ func (c *Client) unreachable(err error) error {
 		With("service_unavailable", "start one with: junctor serve, or name another one with --server")
 }
 
+// failure returns the error of a response: the one in its body, or else one with code
+// failed that names the status.
 func failure(status int, data []byte) error {
 	var wire struct {
 		Error json.RawMessage `json:"error"`
@@ -205,8 +209,8 @@ func failure(status int, data []byte) error {
 	if json.Unmarshal(data, &wire) == nil && len(wire.Error) > 0 {
 		var e capability.Error
 		inner := []byte(wire.Error)
-		// The connect API keeps the original's form: the message alone is the error,
-		// and what we add stands beside it.
+		// In the connect API, as in elizaOS, error is the message itself; junctor's
+		// further members are beside it.
 		if json.Unmarshal(wire.Error, &e.Message) == nil {
 			inner = data
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Node is a device as lists show it.
+// Node is an entry of the list of devices.
 type Node struct {
 	ID            string   `json:"node_id"`
 	Status        string   `json:"status"` // connected, disconnected, draining
@@ -26,13 +26,13 @@ type Node struct {
 	LastHeartbeat int64    `json:"last_heartbeat"`
 }
 
-// NodeStatus is one node by itself.
+// NodeStatus is the state of one node in detail.
 type NodeStatus struct {
 	Node
 	CPU      float64 `json:"cpu_usage"` // 0 to 100
 	Memory   float64 `json:"memory_usage"`
 	GPU      float64 `json:"gpu_usage"`
-	Health   float64 `json:"health_score"` // 1 while it is there
+	Health   float64 `json:"health_score"` // 1 while it is connected
 	LastSeen int64   `json:"last_seen"`
 }
 
@@ -43,7 +43,7 @@ type NodeFilter struct {
 	Status            string
 }
 
-// Nodes lists the devices that the token may know of, by id.
+// Nodes returns the devices that are visible to the token, sorted by id.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) ([]Node, error) {
 	var all []Node
 	for cursor := ""; ; {
@@ -67,17 +67,17 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) ([]Node, error) {
 	}
 }
 
-// NodeStatus returns one node; one that is not there, or not for the token, is
-// not_found.
+// NodeStatus returns one node. Error: not_found if the node does not exist or is not
+// visible to the token.
 func (c *Client) NodeStatus(ctx context.Context, id string) (NodeStatus, error) {
 	var s NodeStatus
 	err := c.Do(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(id), nil, &s)
 	return s, err
 }
 
-// ResolveNode returns the one node that a filter admits. None is not_found, reason
-// node_not_found; several are selection_required, reason selection_ambiguous, and the
-// message names them.
+// ResolveNode returns the only node that matches f. Errors: not_found, reason
+// node_not_found, if none matches; selection_required, reason selection_ambiguous, with
+// their names in the message, if several do.
 func (c *Client) ResolveNode(ctx context.Context, f NodeFilter) (Node, error) {
 	all, err := c.Nodes(ctx, f)
 	if err != nil {
@@ -98,7 +98,8 @@ func (c *Client) ResolveNode(ctx context.Context, f NodeFilter) (Node, error) {
 }
 
 // NodeOf returns the least loaded node of a user (label user:<id>) that offers a
-// function, of equals the first by id. None is not_found, reason node_not_found.
+// function; of several with the same load, the first by id. Error: not_found, reason
+// node_not_found, if no node qualifies.
 func (c *Client) NodeOf(ctx context.Context, user, function string) (Node, error) {
 	all, err := c.Nodes(ctx, NodeFilter{Labels: []string{"user:" + user}, Functions: []string{function}, Status: "connected"})
 	if err == nil && len(all) == 0 {
@@ -119,13 +120,14 @@ func (c *Client) NodeOf(ctx context.Context, user, function string) (Node, error
 	}), nil
 }
 
-// CallOptions are how a function is called; they are apart from its arguments.
+// CallOptions select the node and bound the call. The zero value calls the least loaded
+// node that offers the function.
 type CallOptions struct {
 	// Node is a node's id; "" leaves the choice to the gateway: the least loaded of
 	// those that offer the function.
 	Node string
-	// Balancing is the name of a strategy or an object; broadcast calls every node. It
-	// counts where Node is empty; nil is resource_aware.
+	// Balancing is the name of a strategy or an object; broadcast calls every node. It is
+	// ignored unless Node is empty; nil means resource_aware.
 	Balancing      any
 	Timeout        time.Duration // 0: the server's
 	IdempotencyKey string
@@ -151,9 +153,10 @@ func (o CallOptions) invocation(function string, arguments any) (Invocation, err
 	return inv, nil
 }
 
-// Call calls a function of a node and returns its result and the node that answered.
-// arguments are loose JSON: an object by name, a list by place. Nothing is kept of
-// earlier calls, and nothing is sent twice.
+// Call calls a function on a node and returns its result and the id of the node that
+// answered. arguments is any value that encodes to JSON: an object passes them by name, an
+// array by position. With broadcast the result is an object with one entry per node, and
+// node does not identify them. The client neither caches nor retries.
 func (c *Client) Call(ctx context.Context, function string, arguments any, o CallOptions) (result json.RawMessage, node string, err error) {
 	inv, err := o.invocation(function, arguments)
 	if err != nil {
@@ -172,8 +175,8 @@ func (c *Client) Call(ctx context.Context, function string, arguments any, o Cal
 	return out.Result, about.Provider[strings.LastIndexByte(about.Provider, ':')+1:], nil
 }
 
-// Stream calls a function and yields its chunks as they come; a function that does
-// not stream yields its result. Ending the loop ends the call.
+// Stream calls a function and yields its chunks as they arrive. A function that does not
+// stream yields its result. Leaving the loop cancels the call.
 func (c *Client) Stream(ctx context.Context, function string, arguments any, o CallOptions) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		inv, err := o.invocation(function, arguments)

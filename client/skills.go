@@ -11,16 +11,16 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// Profile is for whom skills are used.
+// Profile holds the user on whose behalf skills are called, and the user's languages.
 type Profile struct {
 	User      string
 	Language  string   // preferred; "" is en-us
 	Fallbacks []string // in order
 }
 
-// Skills are the skills that one user has on the calling side: what an alias stands
-// for, in which languages, on which device. Nothing of it is kept by the server. It
-// is safe for concurrent use.
+// Skills is the set of skills that one user has on the calling side. It resolves an alias
+// of a skill to a function and a device. The server stores none of it. It is safe for
+// concurrent use.
 type Skills struct {
 	client  *Client
 	profile Profile
@@ -40,8 +40,8 @@ func NewSkills(c *Client, p Profile) *Skills {
 // maxSkill bounds a skill, in bytes.
 const maxSkill = 1 << 20
 
-// Install adds a skill's payload and returns its name. A name that is there already
-// is replaced, or, without replace, a conflict. Errors are those of payload.Decode.
+// Install adds a skill's payload and returns its name. Errors: conflict if a skill of that
+// name exists and replace is false; those of payload.Decode.
 func (s *Skills) Install(raw json.RawMessage, replace bool) (name string, err error) {
 	p, err := payload.Decode(raw, maxSkill)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Skills) Install(raw json.RawMessage, replace bool) (name string, err er
 	return p.SkillName, nil
 }
 
-// Uninstall reports whether the skill was there.
+// Uninstall removes a skill and reports whether it was installed.
 func (s *Skills) Uninstall(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,17 +77,18 @@ func (s *Skills) List() []string {
 	return names
 }
 
-// RunOptions say where and how; the zero value leaves all of it to the skill.
+// RunOptions select the language and the device. With the zero value, the profile and the
+// skill decide.
 type RunOptions struct {
-	Language string // in place of the profile's
-	Node     string // that device
-	User     string // the least loaded device of that user
+	Language string // replaces the profile's languages
+	Node     string // the id of the device
+	User     string // selects this user's least loaded device
 	CallOptions
 }
 
-// Run calls what an alias of a skill stands for. Errors: not_found for a skill or
-// alias that is not there; invalid_input where it is in no language of the profile,
-// which names both lists; those of the call.
+// Run calls the function that an alias of a skill names. Errors: not_found if there is no
+// such skill or alias; invalid_input, naming both lists, if the skill offers none of the
+// requested languages; those of the call.
 func (s *Skills) Run(ctx context.Context, skill, alias string, arguments any, o RunOptions) (json.RawMessage, error) {
 	s.mu.Lock()
 	p := s.have[skill]
@@ -99,15 +100,15 @@ func (s *Skills) Run(ctx context.Context, skill, alias string, arguments any, o 
 	if !ok {
 		return nil, capability.Errorf(capability.CodeNotFound, "skills.run", "the skill %s has no %s", skill, alias)
 	}
-	if wanted := s.languages(o); !speaks(c.Languages, wanted) {
+	if wanted := s.languages(o); !matchesLanguage(c.Languages, wanted) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "skills.run", "%s is offered in %s, and %s is asked for", alias,
 			strings.Join(c.Languages, ", "), strings.Join(wanted, ", "))
 	}
 	return s.run(ctx, &c, arguments, o)
 }
 
-// RunAny calls the alias of the first skill, by name, that has it in a language that
-// fits.
+// RunAny calls the alias of the first skill, sorted by name, that has it in a requested
+// language.
 func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunOptions) (json.RawMessage, error) {
 	for _, name := range s.List() {
 		s.mu.Lock()
@@ -116,7 +117,7 @@ func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunO
 		if p == nil {
 			continue
 		}
-		if c, ok := p.Capability(alias); ok && speaks(c.Languages, s.languages(o)) {
+		if c, ok := p.Capability(alias); ok && matchesLanguage(c.Languages, s.languages(o)) {
 			return s.run(ctx, &c, arguments, o)
 		}
 	}
@@ -124,8 +125,8 @@ func (s *Skills) RunAny(ctx context.Context, alias string, arguments any, o RunO
 		strings.Join(s.languages(o), ", "))
 }
 
-// RunRef calls "skill/alias", "skill.alias" where a skill of that name is installed,
-// or else the alias of any skill.
+// RunRef calls "skill/alias", or "skill.alias" if a skill of that name is installed, or
+// else, as [Skills.RunAny], the alias ref.
 func (s *Skills) RunRef(ctx context.Context, ref string, arguments any, o RunOptions) (json.RawMessage, error) {
 	if skill, alias, ok := strings.Cut(ref, "/"); ok {
 		return s.Run(ctx, skill, alias, arguments, o)
@@ -136,6 +137,8 @@ func (s *Skills) RunRef(ctx context.Context, ref string, arguments any, o RunOpt
 	return s.RunAny(ctx, ref, arguments, o)
 }
 
+// run calls one capability. The device is o.Node, else o.User's least loaded one, else the
+// one that the skill names, else chosen by the skill's load balancing.
 func (s *Skills) run(ctx context.Context, c *payload.Capability, arguments any, o RunOptions) (json.RawMessage, error) {
 	call := o.CallOptions
 	switch {
@@ -157,7 +160,8 @@ func (s *Skills) run(ctx context.Context, c *payload.Capability, arguments any, 
 	return result, err
 }
 
-// languages are those that are asked for, the first first.
+// languages returns the requested languages in order of preference, normalised: only
+// o.Language if it is set, otherwise the profile's language and its fallbacks.
 func (s *Skills) languages(o RunOptions) []string {
 	if o.Language != "" {
 		return []string{normal(o.Language)}
@@ -173,9 +177,9 @@ func normal(language string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(language), "_", "-"))
 }
 
-// speaks reports whether one of the languages is offered, as it is or before the
-// first hyphen; what declares none is for any.
-func speaks(offered, wanted []string) bool {
+// matchesLanguage reports whether a wanted language is offered, exactly or by its part before the
+// first hyphen. A skill that declares no languages offers all.
+func matchesLanguage(offered, wanted []string) bool {
 	if len(offered) == 0 {
 		return true
 	}

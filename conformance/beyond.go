@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// beyond checks what the original's harness never tries. Each check has a name
-// of its own, so that a broken endpoint is told what is broken.
+// beyond runs the checks that the harness of elizaOS does not have. Each has a name of its
+// own, so that the report shows which rule an endpoint breaks.
 func (r *run) beyond(ctx context.Context) {
 	r.credentials(ctx)
 	r.envelopes(ctx)
@@ -23,7 +23,7 @@ func (r *run) beyond(ctx context.Context) {
 	r.together(ctx)
 }
 
-// answer is one raw answer.
+// answer is one raw HTTP response.
 type answer struct {
 	status int
 	header http.Header
@@ -58,7 +58,8 @@ func (r *run) send(ctx context.Context, method, path string, body io.Reader, siz
 	return answer{resp.StatusCode, resp.Header, data}, err
 }
 
-// credentials: with a token set, every path refuses a missing and a wrong one.
+// credentials checks that, if a token is required, every path refuses a missing and a
+// wrong one.
 func (r *run) credentials(ctx context.Context) {
 	if r.opts.Token.Empty() {
 		return
@@ -97,7 +98,7 @@ func assetPath(m *router.Module, view router.View) string {
 	return router.PathAssets + m.ID + "/" + strings.TrimLeft(view.BundlePath, "/")
 }
 
-// failure reads a failure envelope: its code, or what is wrong with it.
+// failure returns the code of a failure envelope, or a description of its fault.
 func failure(body []byte) (code, wrong string) {
 	var e struct {
 		OK    *bool
@@ -123,7 +124,7 @@ func failure(body []byte) (code, wrong string) {
 	return code, ""
 }
 
-// envelopes: refusals come as envelopes with the right code.
+// envelopes checks that refusals are envelopes with the right code.
 func (r *run) envelopes(ctx context.Context) {
 	token := r.opts.Token.Reveal()
 	module := r.modules[0].ID
@@ -204,7 +205,8 @@ func (r *run) mustRefuse(where string, got answer, wantCode string, wantStatus i
 // giant is the size of a body that a peer may refuse to read.
 const giant = 64 << 20
 
-// bounds: a body that is too large is refused, and the endpoint lives on.
+// bounds checks that a body that is too large is refused and that the endpoint still
+// answers afterwards.
 func (r *run) bounds(ctx context.Context) {
 	const head, tail = `{"method":"plugin.modules.list","params":{"x":"`, `"}}`
 	body := io.MultiReader(strings.NewReader(head), io.LimitReader(filler{}, giant), strings.NewReader(tail))
@@ -220,7 +222,7 @@ func (r *run) bounds(ctx context.Context) {
 	}
 }
 
-// filler is text without an end.
+// filler is an endless reader.
 type filler struct{}
 
 func (filler) Read(p []byte) (int, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// assets: the two ways to an asset agree, and neither leads out.
+// assets checks that both ways to an asset return the same bytes and that neither reaches
+// other files.
 func (r *run) assets(ctx context.Context) {
 	for i := range r.modules {
 		m := &r.modules[i]
@@ -55,8 +56,8 @@ func (r *run) sameAsset(ctx context.Context, m *router.Module, view router.View)
 	}
 }
 
-// noWayOut asks for files of the machine in every spelling that some server has
-// fallen for.
+// noWayOut requests files outside the module in every spelling that is known to have
+// deceived a server.
 func (r *run) noWayOut(ctx context.Context, m *router.Module) {
 	token := r.opts.Token.Reveal()
 	for _, way := range []string{"/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/%5c..%5c..%5cetc/passwd"} {
@@ -76,8 +77,8 @@ func (r *run) noWayOut(ctx context.Context, m *router.Module) {
 	}
 }
 
-// together: calls at the same time are answered, each with its own answer, and a
-// repeat of a read is answered the same way.
+// together checks that concurrent calls receive their own results and that a repeated read
+// returns the same result.
 func (r *run) together(ctx context.Context) {
 	const callers = 16
 	errs := make([]error, callers)
@@ -105,7 +106,7 @@ func (r *run) together(ctx context.Context) {
 	}
 }
 
-// listing is all that was said of the modules, in their order.
+// listing returns the manifests of the modules in their order.
 func listing(modules []router.Module) string {
 	var b strings.Builder
 	for i := range modules {

@@ -1,14 +1,13 @@
-// Package conformance exercises an endpoint of the capability-router protocol
-// over HTTP and says, place by place, what does not hold. It drives all twelve
-// surfaces as the original's harness does, spread over the endpoint's modules,
-// keeps a ledger of every call, and adds what the original never tried:
-// credentials, error envelopes, bad parameters, assets out of bounds, equality
-// of the two ways to an asset, concurrency, and what each generation of routers
-// makes of the manifests.
+// Package conformance tests an endpoint of the capability-router protocol over HTTP and
+// reports each fault with its place. It calls all twelve surfaces as the harness of
+// elizaOS does, spread over the endpoint's modules, and records every call. Beyond that
+// harness it tests credentials, error envelopes, bad parameters, assets out of bounds,
+// equality of the two ways to an asset, concurrency, and which generations of routers
+// accept the manifests.
 //
 //	report, err := conformance.Run(ctx, conformance.Options{BaseURL: url, Token: token})
 //
-// The report is complete also when checks failed; err is then a *Failure.
+// The report is complete even if checks failed; then err is a *Failure.
 package conformance
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Options say which endpoint and what is required of it.
+// Options select the endpoint and the required surfaces.
 type Options struct {
 	// EndpointID names the endpoint in the report; "" is "endpoint".
 	EndpointID string
@@ -37,14 +36,14 @@ type Options struct {
 	Required []string
 	// ActionContent and RouteBody replace the inputs of those surfaces.
 	ActionContent, RouteBody json.RawMessage
-	// Dialect is the generation of routers the manifests are judged for; "" is
-	// the union.
+	// Dialect is the generation of routers for which the manifests are checked. If empty,
+	// it is the union.
 	Dialect Dialect
-	// OnlyOriginal leaves out the checks that the original never made.
+	// OnlyOriginal omits the checks that the harness of elizaOS does not have.
 	OnlyOriginal bool
 }
 
-// Exercise is one surface of one module that was driven.
+// Exercise is one tested surface of one module.
 type Exercise struct {
 	Surface  string `json:"surface"`
 	ModuleID string `json:"moduleId"`
@@ -70,7 +69,7 @@ type AssetResult struct {
 	SHA256              string `json:"sha256"`
 }
 
-// Report is the result of a conformance run, as it is written in JSON.
+// Report is the result of a conformance run and its JSON form.
 type Report struct {
 	EndpointID      string              `json:"endpointId"`
 	Availability    router.Availability `json:"availability"`
@@ -92,14 +91,13 @@ type Report struct {
 	EvaluatorResult                     map[string]json.RawMessage `json:"evaluatorResult,omitempty"`
 	ResponseHandlerEvaluatorResult      map[string]json.RawMessage `json:"responseHandlerEvaluatorResult,omitempty"`
 	ResponseHandlerFieldEvaluatorResult map[string]json.RawMessage `json:"responseHandlerFieldEvaluatorResult,omitempty"`
-	// Failures are the places that do not hold; empty when the endpoint conforms.
+	// Failures lists the faults. It is empty if the endpoint conforms.
 	Failures []Fault `json:"failures,omitempty"`
-	// Warnings are what some generation of routers refuses or understands
-	// otherwise than meant.
+	// Warnings lists what some generation of routers refuses or interprets differently.
 	Warnings []Fault `json:"warnings,omitempty"`
 }
 
-// Fault names one place that does not hold.
+// Fault is one deviation from the protocol and its place.
 type Fault struct {
 	Where   string `json:"where"` // surface, method or check
 	Message string `json:"message"`
@@ -116,7 +114,7 @@ func (f *Failure) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Surfaces are the twelve surfaces in the order they are driven.
+// Surfaces returns the twelve surfaces in the order in which they are tested.
 func Surfaces() []string {
 	return []string{
 		"action", "provider", "route", "viewAsset", "model", "lifecycle", "event", "service", "appBridge",
@@ -124,7 +122,7 @@ func Surfaces() []string {
 	}
 }
 
-// ParseSurface reads a surface in either spelling: viewAsset or view-asset.
+// ParseSurface parses a surface in either spelling: viewAsset or view-asset.
 func ParseSurface(s string) (string, error) {
 	for _, name := range Surfaces() {
 		if strings.EqualFold(name, strings.ReplaceAll(s, "-", "")) {
@@ -134,7 +132,7 @@ func ParseSurface(s string) (string, error) {
 	return "", capability.Errorf(capability.CodeInvalidInput, "conformance", "%q is not a surface; use %s", s, strings.Join(Surfaces(), ", "))
 }
 
-// run is one run on its way.
+// run is the state of one run.
 type run struct {
 	opts    Options
 	client  *router.Client
@@ -143,9 +141,9 @@ type run struct {
 	uses    map[string]int // exercises by module
 }
 
-// Run exercises the endpoint. It returns a report in every case in which the
-// endpoint could be asked at all; err is a *Failure when something does not
-// hold, and a *capability.Error when the options are wrong.
+// Run tests the endpoint. It returns a report whenever the endpoint could be called. err is
+// a *Failure if the endpoint does not conform, and a *capability.Error if the options are
+// wrong.
 func Run(ctx context.Context, opts Options) (Report, error) {
 	if opts.EndpointID == "" {
 		opts.EndpointID = "endpoint"
@@ -202,8 +200,8 @@ func (r *run) fail(where, format string, args ...any) {
 	r.report.Failures = append(r.report.Failures, Fault{where, fmt.Sprintf(format, args...)})
 }
 
-// discover reads availability and the manifests; without them nothing else can
-// be tried.
+// discover reads availability and the manifests. It returns false if it cannot; then no
+// further check is possible.
 func (r *run) discover(ctx context.Context) bool {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
@@ -230,7 +228,7 @@ func (r *run) discover(ctx context.Context) bool {
 	return true
 }
 
-// surfaces drives each required surface on the module that has been used least.
+// surfaces tests each required surface on the module that has been used least.
 func (r *run) surfaces(ctx context.Context) {
 	for _, d := range drivers() {
 		if !slices.Contains(r.opts.Required, d.surface) {
@@ -283,7 +281,7 @@ func (r *run) drive(ctx context.Context, d driver, m *router.Module, summary boo
 	d.exercise(ctx, &drive{run: r, surface: d.surface, module: m, target: target, summary: summary})
 }
 
-// drive is one surface of one module being driven.
+// drive is the test of one surface of one module.
 type drive struct {
 	*run
 	surface, target string
@@ -291,8 +289,8 @@ type drive struct {
 	summary         bool // its results go into the report
 }
 
-// call makes one RPC, keeps it in the ledger, and reports a failure in the name
-// of the method.
+// call makes one RPC and records it. If it fails, call reports a fault of the method and
+// returns false.
 func (d *drive) call(ctx context.Context, method string, params map[string]any) (json.RawMessage, bool) {
 	params["moduleId"] = d.module.ID
 	d.report.RPCCalls = append(d.report.RPCCalls, RPC{method, d.surface, d.module.ID, d.target})
@@ -309,7 +307,7 @@ func (d *drive) call(ctx context.Context, method string, params map[string]any) 
 	return result, true
 }
 
-// invoke makes one call within the time that one may take, whatever ctx allows.
+// invoke makes one call with the timeout of the options.
 func (r *run) invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
@@ -322,7 +320,7 @@ func (r *run) asset(ctx context.Context, module, path string) (router.Asset, err
 	return r.client.Asset(ctx, module, path)
 }
 
-// must reports unless ok.
+// must reports a fault of the method unless ok.
 func (d *drive) must(ok bool, method, format string, args ...any) {
 	if !ok {
 		d.fail(method, "%s: %s", d.target, fmt.Sprintf(format, args...))

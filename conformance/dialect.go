@@ -10,12 +10,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Dialect is the generation of routers an endpoint is judged for. They differ
-// in what they accept of a manifest.
+// Dialect is a generation of routers. Generations differ in the manifests that they accept.
 type Dialect string
 
-// The dialects. What one of them refuses is a fault in that dialect and a warning
-// in the union, which is what our own router accepts.
+// The dialects. What one of them refuses is a fault in that dialect and a warning in the
+// union, which junctor's own router accepts.
 const (
 	DialectUnion Dialect = "union"
 	DialectS     Dialect = "s" // the original TypeScript router
@@ -23,7 +22,7 @@ const (
 	DialectN     Dialect = "n" // the newest
 )
 
-// ParseDialect reads a dialect; "" is the union.
+// ParseDialect parses a dialect; "" is the union.
 func ParseDialect(s string) (Dialect, error) {
 	d := Dialect(strings.ToLower(strings.TrimSpace(s)))
 	if d == "" {
@@ -35,15 +34,15 @@ func ParseDialect(s string) (Dialect, error) {
 	return d, nil
 }
 
-// finding is what a dialect has against a manifest: refused, or only understood
-// otherwise than meant.
+// finding is a deviation of a manifest in some dialects: refused, or only interpreted
+// differently than intended.
 type finding struct {
 	dialects []Dialect
 	refused  bool
 	at, says string
 }
 
-// dialect judges all manifests and sorts the findings into faults and warnings.
+// dialect checks all manifests and sorts the findings into faults and warnings.
 func (r *run) dialect() {
 	for i := range r.modules {
 		for _, f := range findings(&r.modules[i]) {

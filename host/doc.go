@@ -1,5 +1,5 @@
-// Package host is for those who offer something: it carries functions and
-// modules, and serves modules on the capability-router wire.
+// Package host is the SDK for providers. It holds functions and modules, and serves
+// modules over the capability-router protocol.
 //
 // # Endpoints
 //
@@ -24,29 +24,26 @@
 //	}
 //	log.Fatal(http.ListenAndServe("127.0.0.1:7777", endpoint.Handler(secret.New(token))))
 //
-// NewEndpoint reads each declaration with the decoder that routers use, so a
-// module that starts is a module that routers accept, of every generation: it
-// writes only what all of them understand. Each answer of a closure is held to
-// the protocol before it leaves, and a panic becomes the failure of one call;
-// both are reported in the name of the module and the item at fault.
+// NewEndpoint reads each declaration with the decoder that routers use, so that routers of
+// every generation accept a module that starts. Each result of a closure is checked
+// against the protocol before it is sent, and a panic becomes the failure of one call.
+// Both errors name the module and the item.
 //
 // The rules for closures: they are called concurrently, they must honour ctx,
-// and they may neither change nor keep the JSON they are given. An error that is
-// a *capability.Error or a *router.Error reaches the caller as it is; the text of
-// any other stays in this process, and the caller learns that the item failed.
+// and they may neither change nor retain the JSON that they receive. An error that is
+// a *capability.Error or a *router.Error is sent to the caller unchanged. The text of
+// any other error stays in this process; the caller receives the code failed.
 // Optional objects that a caller left out arrive as {}, any other absent value
 // as nil.
 //
 // # Functions
 //
-// A [Host] carries functions inside a process: things that can be called,
-// registered, replaced and withdrawn while calls are running. The server carries
-// its own files, terminals and git this way; a device that joins a gateway
-// carries its functions with the same code. [ModuleOf] offers the functions of a
-// Host as the actions of a module.
+// A [Host] holds the functions of a process. They can be registered, replaced and removed
+// while calls are running. The server offers its own files, terminals and git this way.
+// [ModuleOf] offers the functions of a Host as the actions of a module.
 //
-// A host decides nothing about who may call. It finds the function, contains a
-// panic, and sees to it that no progress is reported after the answer.
+// A host does not decide who may call. It finds the function, recovers from a panic, and
+// discards progress that is reported after the result.
 //
 //	h := host.New(host.Config{})
 //	err := h.Register(host.Function{

@@ -25,15 +25,15 @@ type Endpoint struct {
 
 var _ router.Backend = (*Endpoint)(nil)
 
-// itemKey addresses what answers a call; target is empty for routes and assets,
-// which find their item by path.
+// itemKey identifies the item that handles a call. target is empty for routes and assets,
+// which are found by path.
 type itemKey struct{ method, module, target string }
 
 type serve func(ctx context.Context, p *params) (any, error)
 
-// NewEndpoint checks the modules and builds an endpoint of them. A wrong
-// declaration is invalid_input, reason invalid_module; the message names module
-// and field. So is a module id that is given twice, and no module at all.
+// NewEndpoint checks the modules and returns an endpoint that serves them. Error:
+// invalid_input, reason invalid_module, with the module and field in the message, if a
+// declaration is wrong, a module id occurs twice, or modules is empty.
 func NewEndpoint(modules ...Module) (*Endpoint, error) {
 	if len(modules) == 0 {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "host.endpoint", "an endpoint needs at least one module").
@@ -75,7 +75,7 @@ func NewEndpoint(modules ...Module) (*Endpoint, error) {
 	return e, nil
 }
 
-// complete fills in what a view with a bundle leaves to us.
+// complete fills in the type, path and integrity of a view with a bundle.
 func (v *View) complete() {
 	if v.URL != "" {
 		return
@@ -91,25 +91,23 @@ func (v *View) complete() {
 // ModuleIDs returns the ids of the modules in the order they were given.
 func (e *Endpoint) ModuleIDs() []string { return slices.Clone(e.ids) }
 
-// Handler serves the endpoint to callers with the token. An empty token lets
-// everybody in, and lets browsers load assets from any origin: listen on
-// loopback only, then.
+// Handler serves the endpoint to callers with the token. With an empty token every caller
+// is accepted, and browsers may load assets from any origin; then listen on loopback only.
 func (e *Endpoint) Handler(token secret.Value) http.Handler {
 	return router.Handler(router.RequireToken(token, e), router.HandlerOptions{
 		OpenAssets: token.Empty(), SkipResultCheck: true, // Invoke has checked
 	})
 }
 
-// Availability reports that modules are served, and nothing else.
+// Availability reports that modules are served and that no other family is.
 func (e *Endpoint) Availability(context.Context) (router.Availability, error) {
 	return router.Availability{Environment: "server", Available: true, Capabilities: router.Capabilities{Plugin: true}}, nil
 }
 
-// Invoke carries out one call. A module or item that was not declared is
-// unknown_capability, a method of another family unavailable, a panic internal
-// with reason panic, an error without a code failed. An answer that does not fit
-// the protocol is a *router.Error with code CAPABILITY_DECODE_FAILED that names
-// the item.
+// Invoke handles one call. Errors: unknown_capability if the module or item was not
+// declared; unavailable for a method of another family; internal, reason panic, after a
+// panic; failed for an error without a code; a *router.Error with code
+// CAPABILITY_DECODE_FAILED that names the item if its result does not fit the protocol.
 func (e *Endpoint) Invoke(ctx context.Context, method string, raw json.RawMessage) (json.RawMessage, error) {
 	m, ok := router.Lookup(method)
 	switch {
@@ -143,7 +141,7 @@ func (e *Endpoint) Invoke(ctx context.Context, method string, raw json.RawMessag
 	return answer(method, name.String(), value)
 }
 
-// answer encodes a result and holds it to the protocol, where it was made.
+// answer encodes a result and checks it against the protocol.
 func answer(method, name string, value any) (json.RawMessage, error) {
 	result, err := jsonx.Marshal(value)
 	if err != nil {
@@ -160,8 +158,8 @@ func answer(method, name string, value any) (json.RawMessage, error) {
 	return result, nil
 }
 
-// contained runs f so that one faulty item does not take the process down, and
-// gives every error a code and a target.
+// contained calls f. It turns a panic into an error, so that a faulty item does not end
+// the process, and gives every error a code and a target.
 func contained[T any](name string, f func() (T, error)) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// params are those of all plugin methods; the codec has checked their types.
+// params has the parameters of all plugin methods. The codec has checked their types.
 type params struct {
 	ModuleID    string `json:"moduleId"`
 	Action      string `json:"action"`
@@ -45,7 +45,7 @@ type params struct {
 	Config  map[string]string          `json:"config"`
 }
 
-// target is the name of the item that a call of m is for.
+// target returns the name of the item that a call of m addresses.
 func (p *params) target(m router.Method) string {
 	switch m.Target {
 	case "action":
@@ -99,8 +99,8 @@ type (
 	}
 )
 
-// newReply leaves the text out only where something else is there: a result needs
-// at least one member.
+// newReply omits an empty text only if the result has another member, because it needs at
+// least one.
 func newReply(text string, actions []string, values, data any) reply {
 	r := reply{Actions: actions, Values: values, Data: data}
 	if text != "" || actions == nil && values == nil && data == nil {
@@ -109,6 +109,7 @@ func newReply(text string, actions []string, values, data any) reply {
 	return r
 }
 
+// register adds the handlers of all items of a module.
 func (e *Endpoint) register(m Module, files map[string]json.RawMessage) {
 	on := func(method, target string, do serve) { e.items[itemKey{"plugin." + method, m.ID, target}] = do }
 	for _, a := range m.Actions {
@@ -237,7 +238,7 @@ func registerEvaluators(m Module, on func(method, target string, do serve)) {
 	}
 }
 
-// whether asks an item if it wants to run; one without an opinion does.
+// whether returns the answer of a shouldRun method: the result of ask, or true if ask is nil.
 func whether[C any](ctx context.Context, ask func(context.Context, C) (bool, error), c C) (any, error) {
 	if ask == nil {
 		return shouldRun{true}, nil
@@ -258,6 +259,7 @@ func getAsset(module string, files map[string]json.RawMessage, p *params) (any, 
 	return a, nil
 }
 
+// callRoute calls the first declared route that matches. Error: unknown_capability if none does.
 func callRoute(ctx context.Context, module string, routes []Route, p *params) (any, error) {
 	for _, r := range routes {
 		if r.Method != p.Method || !router.MatchRoute(r.Path, p.Path) {

@@ -18,8 +18,8 @@ const (
 	maxSchemaBytes      = 256 << 10
 )
 
-// Function is one callable thing on a host. It becomes a contribution of the
-// catalog: reached by its canonical action, or, without one, as a tool.
+// Function is one function of a host. It becomes a contribution of the catalog and is
+// called by its canonical action or, if it has none, as a tool.
 type Function struct {
 	// ID is the contribution id, unique on the host: a letter or digit, then up
 	// to 119 of [A-Za-z0-9._-].
@@ -36,22 +36,22 @@ type Function struct {
 	Effect      capability.Effect
 	Permissions []string
 	// InputSchema and OutputSchema are JSON Schema 2020-12 objects of at most
-	// 256 KiB, or nil. The host does not check calls against them: the engine
-	// has, and a node's gateway has.
+	// 256 KiB, or nil. The host does not check calls against them, because the engine
+	// or the node's gateway has done so.
 	InputSchema  json.RawMessage
 	OutputSchema json.RawMessage
-	// Timeout is published as the default for callers that name none. The host
-	// does not apply it: a caller may ask for more, and ctx has the outcome.
+	// Timeout is published as the default for calls without a timeout. The host does not
+	// apply it, because a caller may request more; the deadline is that of ctx.
 	Timeout time.Duration
 	// Unavailable states why the function cannot be called now; empty means it
 	// can. It is still published, so that people can see what is missing.
 	Unavailable string
-	// Handle does the work. It must honour ctx, be safe for concurrent use, and
-	// neither change nor keep Call.Input. It may be nil while Unavailable is set.
+	// Handle executes a call. It must honour ctx, be safe for concurrent use, and
+	// neither change nor retain Call.Input. It may be nil while Unavailable is set.
 	Handle func(ctx context.Context, c capability.Call) (capability.Result, error)
 }
 
-// Name is what people know the function by: its action, or its tool name.
+// Name returns the function's action or, if it has none, its tool name.
 func (f Function) Name() string {
 	if f.Action != "" {
 		return string(f.Action)
@@ -69,6 +69,8 @@ func (f Function) clone() Function {
 
 var idGrammar = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$`)
 
+// check returns an error with reason invalid_function for the first rule of [Function]
+// that the declaration breaks.
 func (f Function) check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, opRegister, format, args...).

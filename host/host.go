@@ -21,7 +21,7 @@ type Config struct {
 	MaxFunctions int
 }
 
-// Host carries functions. Create it with New; it is safe for concurrent use.
+// Host is a registry of functions. Create it with New; it is safe for concurrent use.
 type Host struct {
 	max int
 
@@ -44,8 +44,8 @@ func New(cfg Config) *Host {
 	}
 }
 
-// Register adds functions, all or none. An id or canonical action that is taken
-// is a conflict; a wrong declaration is invalid_input.
+// Register adds all functions or none. Errors: conflict if an id or canonical action is
+// taken; invalid_input for a wrong declaration.
 func (h *Host) Register(functions ...Function) error {
 	return h.apply(functions, func(f Function) error {
 		if _, taken := h.functions[f.ID]; taken {
@@ -56,9 +56,9 @@ func (h *Host) Register(functions ...Function) error {
 	})
 }
 
-// Replace exchanges registered functions for others of the same ids, all or
-// none: how a function becomes unavailable or ready again. An id that is not
-// registered is not_found. Calls that are running end in the old function.
+// Replace replaces registered functions by others of the same ids, all or none. It also
+// serves to make a function unavailable or available again. Running calls finish in the
+// old function. Error: not_found if an id is not registered.
 func (h *Host) Replace(functions ...Function) error {
 	return h.apply(functions, func(f Function) error {
 		if _, known := h.functions[f.ID]; !known {
@@ -68,7 +68,7 @@ func (h *Host) Replace(functions ...Function) error {
 	})
 }
 
-// apply checks everything before it changes anything.
+// apply checks all functions, with admit for each, and only then stores them.
 func (h *Host) apply(functions []Function, admit func(Function) error) error {
 	for _, f := range functions {
 		if err := f.check(); err != nil {
@@ -121,8 +121,8 @@ func (h *Host) apply(functions []Function, admit func(Function) error) error {
 	return nil
 }
 
-// Unregister withdraws functions and returns how many were there. Calls that
-// are running end undisturbed.
+// Unregister removes functions and returns the number of those that were registered.
+// Running calls are not affected.
 func (h *Host) Unregister(ids ...string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +155,8 @@ func (h *Host) announce() {
 	h.changed = make(chan struct{})
 }
 
-// Functions returns what is registered now, ordered by id. The slices within
-// are shared and must not be changed.
+// Functions returns the registered functions, sorted by id. The slices within are shared
+// and must not be changed.
 func (h *Host) Functions() []Function {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -168,18 +168,18 @@ func (h *Host) Functions() []Function {
 	return all
 }
 
-// Changed returns a channel that is closed at the next change. Take it before
-// calling Functions, so that no change falls between the two.
+// Changed returns a channel that is closed at the next change. Call it before Functions,
+// so that no change between the two is missed.
 func (h *Host) Changed() <-chan struct{} {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.changed
 }
 
-// Invoke runs the function that the call names: by member name, else by the
-// contribution id inside the capability id, else by action. The errors it adds
-// to a function's own: unknown_capability, unavailable, internal for a panic,
-// and failed for an error without a code, whose text stays inside.
+// Invoke calls the function that the call names: by member name, else by the contribution
+// id inside the capability id, else by action. Errors, beside those of the function:
+// unknown_capability, unavailable, internal after a panic, and failed for an error without
+// a code, whose text the caller does not receive.
 func (h *Host) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	f, ok := h.find(c)
 	if !ok {
@@ -219,7 +219,7 @@ func (h *Host) find(c capability.Call) (Function, bool) {
 	return f, ok && c.Action != ""
 }
 
-// gate passes progress on one at a time until the call has returned.
+// gate forwards progress, one chunk at a time, until the call has returned.
 type gate struct {
 	mu     sync.Mutex
 	closed bool

@@ -10,7 +10,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// The wire forms: the declaration, and what follows from its closures.
+// The JSON forms of a manifest: the declaration, and the members that are derived from its
+// closures.
 type (
 	wireEvaluator struct {
 		Evaluator
@@ -26,7 +27,7 @@ type (
 		Service
 		Methods []string `json:"methods"`
 	}
-	// audience is written in the old spelling and the new.
+	// audience has both the old and the new spelling.
 	audience struct {
 		DeveloperOnly bool     `json:"developerOnly"`
 		ViewKind      ViewKind `json:"viewKind"`
@@ -93,7 +94,7 @@ func (k ViewKind) audience() audience {
 	return audience{k == KindDeveloper, k}
 }
 
-// each maps a list; none stays none, so that it is left out.
+// each maps a list. A nil list stays nil, so that it is omitted.
 func each[From, To any](list []From, to func(From) To) []To {
 	if list == nil {
 		return nil
@@ -105,7 +106,7 @@ func each[From, To any](list []From, to func(From) To) []To {
 	return out
 }
 
-// declaredHooks brings the hooks of a module into the protocol's order.
+// declaredHooks lists the hooks of a module in the protocol's order.
 func declaredHooks[H LifecycleHook | BridgeHook](order []string, hooks map[string]H) *wireHooks {
 	if len(hooks) == 0 {
 		return nil
@@ -113,8 +114,7 @@ func declaredHooks[H LifecycleHook | BridgeHook](order []string, hooks map[strin
 	return &wireHooks{slices.DeleteFunc(order, func(name string) bool { return hooks[name] == nil })}
 }
 
-// wire is the module's manifest before it is encoded. The views have their paths
-// already.
+// wire returns the module's manifest before it is encoded. The views must have their paths.
 func (m *Module) wire() wireModule {
 	w := wireModule{
 		ID: m.ID, Name: m.Name, Version: m.Version, Description: m.Description, Priority: m.Priority,
@@ -158,7 +158,7 @@ func (m *Module) wire() wireModule {
 	return w
 }
 
-// manifest encodes the declaration and reads it back as routers do.
+// manifest encodes the declaration and decodes it as routers do, to check it.
 func (m *Module) manifest() (json.RawMessage, error) {
 	raw, err := jsonx.Marshal(m.wire())
 	if err != nil {

@@ -7,22 +7,21 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Module declares one module: what it is called, what it offers and the closures
-// that do the work. Only ID and Name are required. It is copied by NewEndpoint;
-// changing it later changes nothing.
+// Module declares one module: its names, its items and the closures that handle calls.
+// Only ID and Name are required. NewEndpoint copies it, so later changes have no effect.
 type Module struct {
 	// ID is the module's name on the wire: letters, digits, '.', '_' and '-'.
 	ID string
-	// Name is how agents list the module, such as "@you/greeter".
+	// Name is the name of the module in lists of agents, such as "@you/greeter".
 	Name        string
 	Version     string
 	Description string
-	// Priority orders modules where order matters; nil is the agent's default.
+	// Priority orders modules where order matters. If nil, the agent's default applies.
 	Priority *float64
-	// Contexts are the agent contexts in which the module is of use.
+	// Contexts lists the agent contexts in which the module is useful.
 	Contexts []string
-	// Config are the settings with their defaults: strings, numbers, booleans or
-	// nil. Agents hand changed ones to Lifecycle.ApplyConfig as strings.
+	// Config holds the settings with their defaults: strings, numbers, booleans or nil.
+	// Agents pass changed ones to Lifecycle.ApplyConfig as strings.
 	Config map[string]any
 	// Schema (a JSON Schema of Config) and Metadata are JSON objects or nil.
 	Schema, Metadata json.RawMessage
@@ -44,7 +43,7 @@ type Module struct {
 	Views              []View
 	// Assets are further files that views load.
 	Assets []Asset
-	// Provenance is the signed origin of the module, for agents that demand one.
+	// Provenance is the signed origin of the module, for agents that require one.
 	Provenance *router.Provenance
 }
 
@@ -54,43 +53,43 @@ type Action struct {
 	Description           string   `json:"description"`
 	DescriptionCompressed string   `json:"descriptionCompressed,omitzero"`
 	Similes               []string `json:"similes,omitzero"`
-	// Parameters describes content, as a JSON Schema; nil says nothing.
+	// Parameters is the JSON Schema of content, or nil.
 	Parameters json.RawMessage `json:"parameters,omitzero"`
-	// Handle does it; content and options are JSON objects.
+	// Handle executes the action; content and options are JSON objects.
 	Handle func(ctx context.Context, content, options json.RawMessage) (ActionResult, error) `json:"-"`
 }
 
-// ActionResult is what an action answers. Values and Data must encode as JSON
-// objects; nil leaves them out. The zero value is an empty text.
+// ActionResult is the result of an action. Values and Data must encode as JSON objects;
+// if nil, they are omitted. The zero value is an empty text.
 type ActionResult struct {
 	Text    string
-	Actions []string // actions that the agent may want to do next
+	Actions []string // actions that the agent may take next
 	Values  any
 	Data    any
 }
 
-// Provider tells an agent something about the present.
+// Provider supplies an agent with context about the current state.
 type Provider struct {
 	Name                  string `json:"name"`
 	Description           string `json:"description,omitzero"`
 	DescriptionCompressed string `json:"descriptionCompressed,omitzero"`
 	Dynamic               bool   `json:"dynamic,omitzero"`
 	Private               bool   `json:"private,omitzero"`
-	// Get answers for the agent's state, a JSON object.
+	// Get returns the context for the agent's state, a JSON object.
 	Get func(ctx context.Context, state json.RawMessage) (ProviderResult, error) `json:"-"`
 }
 
-// ProviderResult is what a provider answers; see [ActionResult].
+// ProviderResult is the result of a provider; see [ActionResult].
 type ProviderResult struct {
 	Text   string
 	Values any
 	Data   any
 }
 
-// Event handles what an agent announces.
+// Event handles events of an agent.
 type Event struct {
 	Name string `json:"eventName"`
-	// Handle reports whether it took the event; payload is a JSON object.
+	// Handle reports whether it handled the event; payload is a JSON object.
 	Handle func(ctx context.Context, payload json.RawMessage) (handled bool, err error) `json:"-"`
 }
 
@@ -116,7 +115,7 @@ type ServiceMethod struct {
 	Call func(ctx context.Context, args []json.RawMessage) (result any, err error)
 }
 
-// ComponentType describes data that agents keep for the module.
+// ComponentType describes data that agents store for the module.
 type ComponentType struct {
 	Name string `json:"name"`
 	// Schema is an object with type, properties, items, required, enumValues and
@@ -124,12 +123,12 @@ type ComponentType struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// LifecycleHook is called with the agent's configuration for the module and a
-// JSON object that says more.
+// LifecycleHook receives the agent's configuration for the module and a JSON object with
+// further details.
 type LifecycleHook func(ctx context.Context, config map[string]string, about json.RawMessage) error
 
-// Lifecycle are the hooks around a module's life in an agent. A hook that is nil
-// is not declared.
+// Lifecycle holds the hooks that an agent calls as it loads, configures and unloads the
+// module. A nil hook is not declared.
 type Lifecycle struct {
 	Init, Dispose, ApplyConfig LifecycleHook
 }
@@ -138,12 +137,11 @@ func (l Lifecycle) hooks() map[string]LifecycleHook {
 	return present(map[string]LifecycleHook{"init": l.Init, "dispose": l.Dispose, "applyConfig": l.ApplyConfig})
 }
 
-// BridgeHook is called with a JSON object that states what is launched, viewed or
-// asked for. The result is any JSON.
+// BridgeHook receives a JSON object that describes the launch, view or request. The result
+// is any value that encodes to JSON.
 type BridgeHook func(ctx context.Context, about json.RawMessage) (result any, err error)
 
-// AppBridge are the hooks of a module that is an application. A hook that is nil
-// is not declared.
+// AppBridge holds the hooks of a module that is an application. A nil hook is not declared.
 type AppBridge struct {
 	PrepareLaunch, ResolveViewerAuthMessage, EnsureRuntimeReady, CollectLaunchDiagnostics,
 	ResolveLaunchSession, RefreshRunSession, StopRun, HandleAppRoutes BridgeHook

@@ -6,8 +6,8 @@ import (
 	"net/url"
 )
 
-// ViewKind says whom a view, widget, app or tab is for. The zero value is
-// KindRelease. Older routers learn from it whether it is for developers only.
+// ViewKind is the audience of a view, widget, app or tab. The zero value is KindRelease.
+// For older routers it is reduced to whether the item is for developers only.
 type ViewKind string
 
 // The kinds of the protocol.
@@ -18,7 +18,7 @@ const (
 	KindPreview   ViewKind = "preview"
 )
 
-// The widget slots that routers of every generation know.
+// The widget slots that routers of every generation support.
 const (
 	SlotChatSidebar = "chat-sidebar"
 	SlotCharacter   = "character"
@@ -51,7 +51,7 @@ type App struct {
 	Capabilities  []string `json:"capabilities,omitzero"`
 	MinPlayers    *float64 `json:"minPlayers,omitzero"`
 	MaxPlayers    *float64 `json:"maxPlayers,omitzero"`
-	// Viewer, Session and UIExtension are objects of the router wire, passed on as they are.
+	// Viewer, Session and UIExtension are objects of the router protocol, forwarded unchanged.
 	Viewer            json.RawMessage `json:"viewer,omitzero"`
 	Session           json.RawMessage `json:"session,omitzero"`
 	UIExtension       json.RawMessage `json:"uiExtension,omitzero"`
@@ -77,39 +77,38 @@ type View struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
 	Type  string `json:"viewType,omitzero"` // gui or tui; "" is gui
-	// Bundle is the ES module; its integrity is worked out. It is served at Path,
-	// "" is /assets/<view id>.js, as ContentType, "" is text/javascript.
+	// Bundle is the ES module; its integrity is computed. It is served at Path, by default
+	// /assets/<view id>.js, with ContentType, by default text/javascript.
 	Bundle      []byte `json:"-"`
 	Path        string `json:"bundlePath,omitzero"`
 	ContentType string `json:"contentType,omitzero"`
-	// URL is where the bundle lies when it is not served from here; Bundle is nil
-	// then.
+	// URL is the address of a bundle that another server serves. Then Bundle is nil.
 	URL  string   `json:"bundleUrl,omitzero"`
 	Kind ViewKind `json:"viewKind"`
 }
 
-// Asset is a further file that a view loads, at the URL of its bundle with Path
-// instead of the bundle's.
+// Asset is a further file that a view loads, at the URL of the view's bundle with Path in
+// place of the bundle's path.
 type Asset struct {
 	Path, ContentType string
 	Body              []byte
 }
 
-// Route is an HTTP route under the agent's address. Path may hold parameters:
-// ":name" stands for one segment, a last ":name*" for all that follow. Of several
-// routes that match, the first declared answers.
+// Route is an HTTP route below the agent's address. Path may have parameters: ":name"
+// matches one segment, a last ":name*" all that follow. If several routes match, the first
+// declared one is called.
 type Route struct {
 	Method      string `json:"method"` // GET, POST, PUT, PATCH or DELETE
 	Path        string `json:"path"`
 	Name        string `json:"name,omitzero"`
 	Description string `json:"description,omitzero"`
-	// Public lets any caller in, not only the agent's users; nil is not public.
+	// Public, if not nil, allows every caller, not only the agent's users.
 	Public *Public                                                          `json:"-"`
 	Handle func(ctx context.Context, r RouteRequest) (RouteResponse, error) `json:"-"`
 }
 
-// Public states why a route may be reached without credentials: Reason always, and
-// Write why it may change something, for every method but GET.
+// Public holds the reasons why a route may be called without credentials. Reason is
+// required; Write, why it may change something, for every method except GET.
 type Public struct {
 	Reason, Write string
 }
@@ -124,8 +123,8 @@ type RouteRequest struct {
 	Body         json.RawMessage
 }
 
-// RouteResponse is the answer: Status 0 is 200, a nil Body is empty. What is wrong
-// with a request is a status; an error means that the route itself failed.
+// RouteResponse is the response. Status 0 means 200, a nil Body an empty one. A bad request
+// is reported by Status; an error means that the route itself failed.
 type RouteResponse struct {
 	Status  int
 	Headers map[string]string

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// check is what the decoder of manifests cannot see: closures that are missing,
-// names that are given twice, and what only some generations of routers accept.
+// check reports errors that the decoder of manifests cannot detect: missing closures,
+// duplicate names, and values that only some generations of routers accept.
 func (m *Module) check() error {
 	for _, step := range []func() error{m.checkHandlers, m.checkNames, m.checkRoutes, m.checkBrowser} {
 		if err := step(); err != nil {
@@ -59,7 +59,8 @@ func (m *Module) checkHandlers() error {
 	return nil
 }
 
-// checkNames: a call could not tell two items of one name apart.
+// checkNames refuses two items of one kind with the same name, because a call could not
+// distinguish them.
 func (m *Module) checkNames() error {
 	for _, list := range []struct {
 		name  string
@@ -125,8 +126,7 @@ func (m *Module) checkBrowser() error {
 	return nil
 }
 
-// files renders what is served under the module's asset paths: the answers of
-// plugin.asset.get, once.
+// files encodes the results of plugin.asset.get for the module's assets, by path.
 func (m *Module) files() (map[string]json.RawMessage, error) {
 	out := make(map[string]json.RawMessage)
 	add := func(field, path, contentType string, body []byte) error {

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Evaluator looks at a message after the fact, in four phases: whether it wants
-// to, what it prepares, the prompt for the model, and what becomes of the
-// model's output. A phase whose closure is nil has a default, because agents may
-// call each of them.
+// Evaluator examines a message after it was answered, in four phases: shouldRun, prepare,
+// prompt for the model, and process with the model's output. A phase whose closure is nil
+// has a default, because agents may call each of them.
 type Evaluator struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -20,16 +19,16 @@ type Evaluator struct {
 	ModelType   string          `json:"modelType,omitzero"`
 
 	ShouldRun func(ctx context.Context, c EvaluatorCall) (bool, error) `json:"-"` // nil: always
-	// Prepare's result, any JSON, comes back in EvaluatorCall.Prepared; nil and a
-	// nil result prepare nothing.
+	// Prepare returns any JSON value, which later phases receive in EvaluatorCall.Prepared.
+	// It may be nil.
 	Prepare     func(ctx context.Context, c EvaluatorCall) (prepared any, err error) `json:"-"`
 	BuildPrompt func(ctx context.Context, c EvaluatorCall) (string, error)           `json:"-"` // nil: Prompt
-	// Process's result must encode as a JSON object; nil is {}.
+	// Process returns a value that encodes as a JSON object; nil means {}.
 	Process func(ctx context.Context, c EvaluatorCall) (result any, err error) `json:"-"`
 }
 
-// EvaluatorCall is what an evaluator is asked about. Message, State and Options
-// are JSON objects; Prepared is nil before it exists, Output before Process.
+// EvaluatorCall is the input of an evaluator's phase. Message, State and Options are JSON
+// objects. Prepared is nil until Prepare has returned, Output until Process.
 type EvaluatorCall struct {
 	Message, State, Options, Prepared, Output json.RawMessage
 }
@@ -41,7 +40,7 @@ type ResponseEvaluator struct {
 	Priority    *float64 `json:"priority,omitzero"`
 
 	ShouldRun func(ctx context.Context, about json.RawMessage) (bool, error) `json:"-"` // nil: always
-	// Evaluate's patch must encode as a JSON object; nil is {}.
+	// Evaluate returns a patch that encodes as a JSON object; nil means {}.
 	Evaluate func(ctx context.Context, about json.RawMessage) (patch any, err error) `json:"-"`
 }
 
@@ -53,22 +52,21 @@ type FieldEvaluator struct {
 	Priority    *float64        `json:"priority,omitzero"`
 
 	ShouldRun func(ctx context.Context, c FieldCall) (bool, error) `json:"-"` // nil: always
-	// Parse returns the value as it should be, or not ok where the model's value
-	// is of no use; nil takes every value as it is.
+	// Parse returns the corrected value, or ok false if the model's value is unusable. If
+	// Parse is nil, every value is used unchanged.
 	Parse func(ctx context.Context, c FieldCall) (value any, ok bool, err error) `json:"-"`
-	// Handle states what follows; nil: nothing.
+	// Handle returns the consequences of the value. It may be nil.
 	Handle func(ctx context.Context, c FieldCall) (FieldEffect, error) `json:"-"`
 }
 
-// FieldCall is what a field evaluator is asked about. Context is a JSON object,
-// Value the model's value (nil in ShouldRun), Parsed the object that Parse made
-// of it or nil.
+// FieldCall is the input of a field evaluator. Context is a JSON object, Value the model's
+// value (nil in ShouldRun), Parsed the object that Parse returned, or nil.
 type FieldCall struct {
 	Context, Value, Parsed json.RawMessage
 }
 
-// FieldEffect is what follows from a field: a patch of the response (a JSON
-// object or nil), an end of the turn, lines for the developer.
+// FieldEffect is the consequence of a field: a patch of the response (a JSON object or
+// nil), an end of the turn, lines for the developer.
 type FieldEffect struct {
 	Patch   any      `json:"patch,omitzero"`
 	Preempt *Preempt `json:"preempt,omitzero"`

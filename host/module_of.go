@@ -7,10 +7,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// ModuleOf offers the functions that h carries now as the actions of a module:
-// content is a function's input, and its result is the action's data, wrapped as
-// {"value": …} if it is not an object. Functions registered later are not in it;
-// those replaced or withdrawn answer as h does.
+// ModuleOf returns a module with the functions that are registered in h as its actions.
+// content is the function's input; its result is the action's data, wrapped as
+// {"value": …} if it is not an object. Functions registered later are not included; calls
+// of replaced or removed ones have the result of h.
 func ModuleOf(id, name string, h *Host) Module {
 	m := Module{ID: id, Name: name}
 	for _, f := range h.Functions() {

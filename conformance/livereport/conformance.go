@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// methodsOf are the methods every exercise of a surface must have called,
-// derived from the method table so that a new one is required here too.
+// methodsOf returns the methods that every exercise of a surface must have called. They
+// are derived from the method table, so that a new one is required here too.
 func methodsOf(surface string) []string {
 	noun := surface
 	if surface == "viewAsset" {
@@ -25,7 +25,7 @@ func methodsOf(surface string) []string {
 	return out
 }
 
-// conformance is rule 4: the block is whole and every part agrees with the rest.
+// conformance checks that the block is complete and consistent.
 func (v *validator) conformance(n node) {
 	n.at("endpointId").equals(v.endpoint)
 	availability := n.at("availability").object()

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Set are the rules about all reports of one validation together.
+// Set holds the rules for all reports of one validation together.
 type Set struct {
 	MinCount, MaxCount int      // of reports; 0: no bound
 	AllowedProviders   []string // nil: any
 	RequiredProviders  []string
 }
 
-// Problem is what does not hold: in a file, or, with File "", in the set.
+// Problem is a broken rule, of a file or, if File is empty, of the set.
 type Problem struct{ File, Message string }
 
 func (p Problem) String() string {
@@ -25,8 +25,8 @@ func (p Problem) String() string {
 	return p.File + ": " + p.Message
 }
 
-// Files validates reports; a directory stands for its *.json files in order. The
-// first failure of each file is reported, those of the set after.
+// Files validates reports. A directory stands for its *.json files in order. It returns
+// the number of reports and the first problem of each file, followed by those of the set.
 func Files(paths []string, opts Options, set Set) (count int, problems []Problem) {
 	files, err := expand(paths)
 	if err != nil {

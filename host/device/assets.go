@@ -17,8 +17,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// assets carries large values to and from a gateway, each request signed with the
-// node's key, or where it has none with the operator's token.
+// assets transfers large values to and from a gateway. Requests are signed with the
+// node's key, or carry the operator's token if the node has no key.
 type assets struct {
 	web   *web
 	node  string
@@ -27,6 +27,7 @@ type assets struct {
 	now   func() time.Time // the gateway's
 }
 
+// request builds an authenticated request for the asset with this digest.
 func (a *assets) request(ctx context.Context, base *url.URL, method, digest string, body []byte) (*http.Request, error) {
 	path := wire.AssetsPath + digest // nothing in it is escaped
 	var content io.Reader
@@ -50,7 +51,8 @@ func (a *assets) request(ctx context.Context, base *url.URL, method, digest stri
 	return req, nil
 }
 
-// fetch reads an asset and holds it to what its reference says.
+// fetch reads an asset from the gateway and fails unless its size and digest are those
+// of the reference.
 func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 	if err := asset.Check(); err != nil {
 		return nil, err
@@ -80,7 +82,8 @@ func (a *assets) fetch(ctx context.Context, asset cmp.Asset) ([]byte, error) {
 	return data, nil
 }
 
-// put gives the gateway a value to keep for a while.
+// put uploads a value, which the gateway stores for a limited time, and returns its
+// reference.
 func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.Asset, error) {
 	sum := sha256.Sum256(data)
 	digest := hex.EncodeToString(sum[:])
@@ -109,6 +112,8 @@ func (a *assets) put(ctx context.Context, data []byte, mediaType string) (cmp.As
 	return asset, a.refused(resp, "node.asset")
 }
 
+// refused returns the error of a response other than success; 413 has the reason for a
+// value that is too large.
 func (a *assets) refused(resp *http.Response, op string) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {

@@ -25,26 +25,26 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Device is a node that carries functions. Create it with New; Run is called once;
-// Close frees what it holds.
+// Device is a node that offers functions to a gateway. Create it with New, call Run once,
+// and release it with Close.
 type Device struct {
 	cfg       Config
-	folder    *folder // nil: nothing is kept
+	folder    *folder // nil: nothing is stored
 	who       identity
 	key       messaging.Key
 	dial      messaging.Dialer
-	web       *web // nil: the gateway has none that is known
+	web       *web // nil: the gateway's HTTP address is not known
 	functions *functions.Registry
 	actions   *deviceaction.Set
 	exec      *functions.Executor
 	host      *skill.Host // nil: no skills
 
 	mu   sync.Mutex
-	node *node.Node // nil: not yet
-	wait string     // why it is not there yet
+	node *node.Node // nil before enrolment
+	wait string     // the reason why node is nil
 }
 
-// Run is New and then Run.
+// Run creates a device and runs it until ctx ends; see [Device.Run].
 func Run(ctx context.Context, cfg Config) error {
 	d, err := New(ctx, cfg)
 	if err != nil {
@@ -54,9 +54,9 @@ func Run(ctx context.Context, cfg Config) error {
 	return d.Run(ctx)
 }
 
-// New opens the folder, registers what there is, and binds the skills that were
-// installed before. It reaches no network. A folder that another process has is a
-// conflict.
+// New opens the folder, registers the functions of cfg, and binds the skills that were
+// installed earlier. It does not use the network. Error: conflict if another process has
+// the folder open.
 func New(ctx context.Context, cfg Config) (_ *Device, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -113,7 +113,8 @@ func redactor(token secret.Value) func(string) string {
 	return func(s string) string { return strings.ReplaceAll(s, token.Reveal(), "[redacted]") }
 }
 
-// webOf is the gateway's HTTP side. Credentials follow no redirect.
+// webOf returns the HTTP side of the gateway, or nil if its address is not known. It does
+// not follow redirects, because they would receive the credential.
 func webOf(cfg Config) (*web, error) {
 	address := cfg.Web
 	if address == "" {
@@ -133,7 +134,7 @@ func webOf(cfg Config) (*web, error) {
 	case bases == nil && cfg.Web != "":
 		return nil, capability.Errorf(capability.CodeInvalidInput, "node.open", "this is not a web address of a gateway: write https://host")
 	case bases == nil:
-		return nil, nil // servers of NATS: there may be none
+		return nil, nil // Gateway names NATS servers, which may have no HTTP side
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -146,7 +147,7 @@ func webOf(cfg Config) (*web, error) {
 	}}, nil
 }
 
-// identify finds out who the device is.
+// identify sets the device's id, and its key if it has a folder.
 func (d *Device) identify() error {
 	name := d.cfg.ID
 	if d.cfg.Dir == "" {
@@ -184,11 +185,11 @@ func (d *Device) identify() error {
 			"this node has not enrolled with %s yet, and no token is configured", d.cfg.Gateway).
 			With("not_enrolled", "make one on the gateway (junctor tokens create --role node) and give it with --node-token-file")
 	}
-	return nil // it is kept once the gateway has taken it: a join that is refused changes nothing
+	return nil // stored after the gateway has accepted it, so that a refused join changes nothing
 }
 
-// overlap reports whether two lists of addresses have one in common: gateways that
-// are one whole know the same nodes.
+// overlap reports whether two lists of addresses have one in common. Gateways of one
+// cluster know the same nodes.
 func overlap(a, b string) bool {
 	for one := range strings.SplitSeq(a, ",") {
 		for other := range strings.SplitSeq(b, ",") {
@@ -200,7 +201,7 @@ func overlap(a, b string) bool {
 	return false
 }
 
-// DefaultID is what a node is called by itself: the host's name.
+// DefaultID returns the id of a node that was not given one: the host's name.
 func DefaultID() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -220,7 +221,7 @@ func DefaultID() string {
 	return clean[:min(len(clean), cmp.MaxName)]
 }
 
-// openHost makes the host of skills, where there is a place to keep them.
+// openHost creates the host of skills if the device has a folder for them.
 func (d *Device) openHost(ctx context.Context) error {
 	dir := d.cfg.SkillsDir
 	if dir == "" && d.cfg.Dir != "" {
@@ -277,7 +278,7 @@ func (d *Device) session() *node.Node {
 	return d.node
 }
 
-// Rescan reads the folder of actions again; the host's status states how that went.
+// Rescan reads the folder of actions again. HostStatus reports the result.
 func (d *Device) Rescan(ctx context.Context) {
 	dir := d.cfg.ActionsDir
 	if dir == "" && d.cfg.Dir != "" {
@@ -293,10 +294,9 @@ func (d *Device) Rescan(ctx context.Context) {
 	d.actions.TryLoad(ctx, f)
 }
 
-// Run enrols where that was not done, joins, and serves until ctx ends, Drain or
-// Leave is called, or the gateway has the device drain. Errors: those of the
-// gateway's refusals; conflict, reason superseded, when another process has joined by
-// this id.
+// Run enrols the device if that has not happened, joins, and serves calls until ctx ends,
+// Drain or Leave is called, or the gateway drains the device. Errors: those of a refusal
+// by the gateway; conflict, reason superseded, if another process joined with this id.
 func (d *Device) Run(ctx context.Context) error {
 	again := !d.cfg.Token.Empty() && d.folder != nil
 	for {
@@ -312,7 +312,7 @@ func (d *Device) Run(ctx context.Context) error {
 			return err
 		}
 		err = n.Run(ctx)
-		// The gateway may have forgotten a node that it knew: it is shown the token once more.
+		// The gateway may have lost the node, so that the device enrols once more.
 		if again && !fresh && messaging.Is(err, messaging.ReasonRefused) {
 			again = false
 			d.who.Enrolled = false
@@ -322,15 +322,15 @@ func (d *Device) Run(ctx context.Context) error {
 	}
 }
 
-// finish waits a moment for what still runs.
+// finish waits briefly for calls that still run.
 func (d *Device) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = d.exec.Close(ctx) // handlers that do not honour their context are left to themselves
+	_ = d.exec.Close(ctx) // handlers that ignore their context keep running
 	return nil
 }
 
-// enrol reports whether it was done now.
+// enrol enrols the device unless it has enrolled before. fresh reports that it did so now.
 func (d *Device) enrol(ctx context.Context) (fresh bool, err error) {
 	if d.folder == nil || d.who.Enrolled {
 		return false, nil

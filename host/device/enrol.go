@@ -27,7 +27,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Bounds of what is asked of a gateway's HTTP doors.
+// Limits of requests to a gateway.
 const (
 	webTimeout   = 15 * time.Second // of one small request
 	dialTimeout  = 5 * time.Second  // to one of several gateways
@@ -35,7 +35,8 @@ const (
 	maxAnswer    = 64 << 10         // bytes of an answer that is not an asset
 )
 
-// identity is who the node is, as its folder keeps it: key has the secret half.
+// identity is the stored identity of a node. The secret half of its key is in a file of
+// its own.
 type identity struct {
 	ID        string   `json:"node_id"`
 	Gateway   string   `json:"gateway,omitzero"`
@@ -44,13 +45,13 @@ type identity struct {
 	Enrolled  bool     `json:"enrolled,omitzero"`
 }
 
-// folder is where one node keeps what it is.
+// folder is the folder with the identity and the key of one node.
 type folder struct {
 	dir  string
 	lock *os.File
 }
 
-// openFolder makes the folder and takes its lock: one folder is one process.
+// openFolder creates the folder and locks it, because only one process may use it.
 func openFolder(dir string) (*folder, error) {
 	if err := hostfs.Supported(); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func openFolder(dir string) (*folder, error) {
 			With("node_running", "junctor node status shows it; one home is one node")
 	}
 	if err := f.Truncate(0); err == nil {
-		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for a device that is refused
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // named in the error of another process
 	}
 	return &folder{dir: dir, lock: f}, nil
 }
@@ -91,7 +92,7 @@ func (f *folder) close() {
 	_ = f.lock.Close()
 }
 
-// identity reads who the node is; id is what it is called where it has no name yet.
+// identity reads the stored identity. A new node receives id.
 func (f *folder) identity(id string) (identity, error) {
 	who := identity{ID: id}
 	data, err := os.ReadFile(filepath.Join(f.dir, "state.json"))
@@ -109,7 +110,7 @@ func (f *folder) identity(id string) (identity, error) {
 		return who, capability.Wrap(capability.CodeFailed, "node.open", "the file state.json of the node's folder cannot be read", err).
 			With("", "remove it to enrol the node again")
 	}
-	if id != "" && id != who.ID { // the user wants another name for it
+	if id != "" && id != who.ID { // the user has renamed the node
 		who = identity{ID: id}
 	}
 	return who, nil
@@ -123,7 +124,7 @@ func (f *folder) save(who identity) error {
 	return f.write("state.json", append(data, '\n'))
 }
 
-// write puts a file in its place whole.
+// write creates or replaces a file atomically.
 func (f *folder) write(name string, data []byte) error {
 	tmp, err := os.CreateTemp(f.dir, "."+name+"-*") // 0600
 	if err != nil {
@@ -165,7 +166,7 @@ func (f *folder) key() (messaging.Key, error) {
 	return natsdial.ParseKey(secret.New(strings.TrimSpace(string(data))))
 }
 
-// web is the HTTP side of a gateway, or of several that are one whole.
+// web is the HTTP side of a gateway, or of several gateways of one cluster.
 type web struct {
 	bases  []*url.URL
 	client *http.Client
@@ -174,7 +175,8 @@ type web struct {
 	at int // the one that answered last
 }
 
-// send asks the gateway that answered last, and where it is not reached the others.
+// send sends a request to the gateway that answered last and, if it cannot be reached, to
+// the others in turn.
 func (w *web) send(ctx context.Context, make func(base *url.URL) (*http.Request, error)) (*http.Response, error) {
 	w.mu.Lock()
 	at := w.at
@@ -208,7 +210,7 @@ func (w *web) prefer(at int) {
 	w.at = at
 }
 
-// hosts are the gateways' names, for people.
+// hosts returns the names of the gateways, for messages.
 func (w *web) hosts() string {
 	var names []string
 	for _, u := range w.bases {
@@ -217,8 +219,9 @@ func (w *web) hosts() string {
 	return strings.Join(names, " or ")
 }
 
-// enrol shows the gateway the node's key and the operator's token until the gateway
-// has answered: a node may start before it. Refusals end it.
+// enrol sends the node's public key and the operator's token. It retries until a gateway
+// answers, because a node may start first; waiting receives the reason of each retry. A
+// refusal is an error.
 func (w *web) enrol(ctx context.Context, who identity, token secret.Value, waiting func(error)) (*wire.EnrolReply, error) {
 	pause := messaging.DialOptions{ReconnectWait: time.Second, ReconnectMax: time.Minute}
 	for n := 1; ; n++ {
@@ -235,6 +238,7 @@ func (w *web) enrol(ctx context.Context, who identity, token secret.Value, waiti
 	}
 }
 
+// ask makes one attempt to enrol. again reports that a later attempt may succeed.
 func (w *web) ask(ctx context.Context, who identity, token secret.Value) (reply *wire.EnrolReply, again bool, err error) {
 	body, err := wire.Encode(&wire.Enrol{NodeID: who.ID, PublicKey: who.PublicKey})
 	if err != nil {

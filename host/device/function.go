@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Effects of functions, from the smallest on: what a function is allowed to be used
-// for by the gateway's policy follows from it.
+// Effects of functions in increasing order. The gateway's policy decides by them who may
+// call a function.
 const (
 	Read       = cmp.EffectRead
 	Write      = cmp.EffectWrite
@@ -20,17 +20,17 @@ const (
 	Administer = cmp.EffectAdminister
 )
 
-// Args are what a function was called with: by place and by name. Values are JSON;
-// bytes are {"$bytes": base64}.
+// Args holds the arguments of a call, by position and by name. Values are JSON; bytes are
+// {"$bytes": base64}.
 type Args struct {
 	cmp.Arguments
 	CallID string
-	Caller string // who asks, for people and records
+	Caller string // the principal that calls, for display and records
 }
 
-// Decode reads the arguments into v. Where there are arguments by name only, v is
-// what an object of them is read into; a single one by place is read itself; places
-// name more of them. What does not fit is invalid_params.
+// Decode decodes the arguments into v: an object of the named ones, or a single positional
+// one by itself. places names positional arguments, so that they can be combined with
+// named ones. Error: invalid_params if they do not fit.
 func (a Args) Decode(v any, places ...string) error {
 	var data json.RawMessage
 	switch {
@@ -62,8 +62,8 @@ func (a Args) Decode(v any, places ...string) error {
 	return nil
 }
 
-// Function is something that can be called on the device. Name is 1 to 200 of
-// [A-Za-z0-9_.:/-]; exactly one of Handle and Stream is set.
+// Function is a callable of the device. Name has 1 to 200 of [A-Za-z0-9_.:/-]. Exactly one
+// of Handle and Stream is set.
 type Function struct {
 	Name        string
 	Description string
@@ -77,16 +77,15 @@ type Function struct {
 	InputSchema, OutputSchema json.RawMessage // JSON Schema, or nil
 	MediaType                 string
 
-	// Handle answers with a value that is written as JSON; a json.RawMessage is taken
-	// as it is.
+	// Handle returns a value that is encoded as JSON; a json.RawMessage is used unchanged.
 	Handle func(ctx context.Context, a Args) (any, error)
-	// Stream hands out chunks, each of them written as JSON. emit waits while the
-	// reader has no room, and its error ends the call.
+	// Stream sends chunks with emit, each encoded as JSON. emit blocks while the reader is
+	// slower; after an error of emit the call has ended.
 	Stream func(ctx context.Context, a Args, emit func(chunk any) error) error
 }
 
-// Func is a Function whose arguments are read into an In by name, or from a single
-// one by place.
+// Func returns a Function whose arguments are decoded into an In: all of them by name, or
+// a single positional one.
 func Func[In, Out any](name string, handle func(ctx context.Context, in In) (Out, error)) Function {
 	return Function{Name: name, Handle: func(ctx context.Context, a Args) (any, error) {
 		var in In
@@ -97,7 +96,8 @@ func Func[In, Out any](name string, handle func(ctx context.Context, in In) (Out
 	}}
 }
 
-// handler is how the function is called; it is nil if the function has none, or two.
+// handler returns the adapter that calls Handle or Stream, or nil unless exactly one of
+// them is set.
 func (f Function) handler() functions.Handler {
 	args := func(c functions.Call) Args { return Args{Arguments: c.Args, CallID: c.ID, Caller: c.Caller} }
 	switch {
@@ -150,8 +150,8 @@ func (f Function) registered() (functions.Function, error) {
 	}, nil
 }
 
-// action is the function as an action of the device: not callable by itself, but
-// what skills may be bound to.
+// action returns the function as an action of the device, to which skills may be bound.
+// Callers cannot call it directly.
 func (f Function) action() (deviceaction.Action, error) {
 	handle := f.handler()
 	if handle == nil {

@@ -14,12 +14,12 @@ import (
 // ID is the device's name at its gateway.
 func (d *Device) ID() string { return d.who.ID }
 
-// Register makes a function callable; a name that is taken is a conflict. It may be
-// called at any time, and the gateway is told.
+// Register makes a function callable and notifies the gateway. It may be called at any
+// time. Error: conflict if the name is taken.
 func (d *Device) Register(f Function) error { return d.register(f, false) }
 
-// Replace is Register that takes the place of a function of that name. Calls that run
-// end in the old one.
+// Replace is Register that replaces a function of the same name. Running calls finish in
+// the old function.
 func (d *Device) Replace(f Function) error { return d.register(f, true) }
 
 func (d *Device) register(f Function, replace bool) error {
@@ -30,7 +30,7 @@ func (d *Device) register(f Function, replace bool) error {
 	return d.functions.Register(reg, replace)
 }
 
-// Unregister takes a function away and reports whether it was there.
+// Unregister removes a function and reports whether it was registered.
 func (d *Device) Unregister(name string) (bool, error) {
 	if cmp.IsReserved(strings.TrimSpace(name)) {
 		return false, cmp.Errorf(cmp.ReasonReserved, "the name %s belongs to the protocol", name)
@@ -38,7 +38,7 @@ func (d *Device) Unregister(name string) (bool, error) {
 	return d.functions.Unregister(name)
 }
 
-// Refresh returns when the gateway knows what is registered now.
+// Refresh returns after the gateway has confirmed the functions that are registered now.
 func (d *Device) Refresh(ctx context.Context) error {
 	if n := d.session(); n != nil {
 		return n.Refresh(ctx)
@@ -46,7 +46,7 @@ func (d *Device) Refresh(ctx context.Context) error {
 	return cmp.Errorf(cmp.ReasonConnection, "the device has not joined yet")
 }
 
-// Status is how the session with the gateway is.
+// Status returns the state of the session with the gateway.
 func (d *Device) Status() Status {
 	if n := d.session(); n != nil {
 		return n.Status()
@@ -56,8 +56,7 @@ func (d *Device) Status() Status {
 	return Status{ID: d.who.ID, State: node.Connecting, Error: d.wait, Labels: d.cfg.Labels}
 }
 
-// HostStatus is what the host of skills says of itself; ok is false where there is
-// none.
+// HostStatus returns the status of the host of skills. ok is false if the device has none.
 func (d *Device) HostStatus() (status cmp.Status, ok bool) {
 	if d.host == nil {
 		return cmp.Status{OS: runtime.GOOS, Arch: runtime.GOARCH}, false
@@ -65,8 +64,8 @@ func (d *Device) HostStatus() (status cmp.Status, ok bool) {
 	return d.host.Status(true, true), true
 }
 
-// Call asks the gateway for one of its capabilities, as the node that this device is:
-// action is a canonical action or a capability's id, input an object.
+// Call invokes a capability of the gateway with this node as the principal. action is a
+// canonical action or a capability's id; input must encode to a JSON object.
 func (d *Device) Call(ctx context.Context, action string, input any) (json.RawMessage, error) {
 	n := d.session()
 	if n == nil {
@@ -83,11 +82,11 @@ func (d *Device) Call(ctx context.Context, action string, input any) (json.RawMe
 	return reply.Result, nil
 }
 
-// Drain takes no new calls, lets those that run finish, at most 30 s, and leaves; Run
-// returns then.
+// Drain refuses new calls, waits at most 30 s for running ones, and leaves the gateway.
+// Run returns after that.
 func (d *Device) Drain(ctx context.Context) error { return d.order(ctx, (*node.Node).Drain) }
 
-// Leave says goodbye at once; Run returns then.
+// Leave leaves the gateway at once. Run returns after that.
 func (d *Device) Leave(ctx context.Context) error { return d.order(ctx, (*node.Node).Leave) }
 
 func (d *Device) order(ctx context.Context, give func(*node.Node, context.Context) error) error {

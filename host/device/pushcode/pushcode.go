@@ -1,8 +1,8 @@
-// Package pushcode runs the code of skills and of action files for a device, each
-// call in a process of its own that can only compute. Before a skill is installed, its
-// modules are loaded there to check that they can be read and have the required
-// exports. The package is apart from package device because it brings the engines with
-// it, and because a program that uses it is started again as such a process: its main
+// Package pushcode runs the code of skills and of action files for a device. Each call
+// runs in a process of its own that can only compute. Before a skill is installed, its
+// modules are loaded in such a process to check that they can be read and have the
+// required exports. The package is separate from package device because it links the
+// engines, and because a program that uses it is started again as such a process. Its main
 // must begin with
 //
 //	if status, child := pushcode.Main(); child {
@@ -20,17 +20,17 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
-// Config states what is run.
+// Config selects the languages and limits the processes.
 type Config struct {
 	// Languages are javascript, wasm and python; nil: the first two. python needs an
 	// interpreter of the system.
 	Languages []string
 	// Memory is each process's, in bytes; 0: 64 MiB.
 	Memory int64
-	// Scratch is where temporary files are made; "": the system's place.
+	// Scratch is the directory of temporary files. If empty, it is the system's.
 	Scratch string
-	// Private paths are shown to no code, and CacheFile keeps what this kernel was
-	// found to enforce until the next boot; both may be empty.
+	// Private lists paths that are hidden from all code. CacheFile stores the result of the
+	// sandbox's self-test until the next boot. Both may be empty.
 	Private   []string
 	CacheFile string
 }
@@ -43,8 +43,8 @@ type Runner struct {
 
 var _ device.Code = (*Runner)(nil)
 
-// New returns a Runner. In a process that was started to run code it panics: the
-// program's main does not begin with Main, and would start itself without end.
+// New returns a Runner. It panics in a process that was started to run code, because then
+// the program's main does not begin with Main and would start itself endlessly.
 func New(cfg Config) *Runner {
 	if sandbox.IsHelper(os.Args) || worker.IsWorker(os.Args) {
 		panic("pushcode: the program's main must begin with pushcode.Main")
@@ -56,8 +56,8 @@ func New(cfg Config) *Runner {
 	}}
 }
 
-// Isolation is what holds the code here, for people; "" where nothing does, and then
-// nothing is run.
+// Isolation describes the sandbox of the code, for people. It is empty if code cannot be confined;
+// then no code is run.
 func (r *Runner) Isolation() string {
 	p, err := r.box.Place(sandbox.Confinement{MinTier: sandbox.T2, Bare: true})
 	if err != nil {
@@ -66,11 +66,11 @@ func (r *Runner) Isolation() string {
 	return p.Tier.String()
 }
 
-// Close ends what waits to be used.
+// Close stops the idle processes.
 func (r *Runner) Close() { r.box.Close() }
 
-// Main is the life of this process if it was started to run code; child reports whether
-// it was.
+// Main runs code and returns the exit status if this process was started for that. child
+// reports whether it was.
 func Main() (status int, child bool) {
 	switch {
 	case sandbox.IsHelper(os.Args):
@@ -81,7 +81,7 @@ func Main() (status int, child bool) {
 	return 0, false
 }
 
-// systemPython is an interpreter that the sandbox shows, or "".
+// systemPython returns the path of a Python interpreter that is visible in the sandbox, or "".
 func systemPython() string {
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin"} {
 		path, err := filepath.EvalSymlinks(filepath.Join(dir, "python3"))

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// releaseGrace is how long running calls may continue after their skill is gone.
+	// releaseGrace is how long running calls may continue after their skill was removed.
 	releaseGrace = 5 * time.Second
 	// tryTimeout bounds the trying of one module.
 	tryTimeout = 10 * time.Second
@@ -41,11 +41,11 @@ type codeRuntime struct {
 
 var _ skill.Runtime = (*codeRuntime)(nil)
 
-// Languages are the worker's.
+// Languages returns the languages of the worker.
 func (r *codeRuntime) Languages() map[string]string { return r.worker.Languages() }
 
-// Load tries every module, and remembers which of the exports there are. A module
-// that cannot be read is invalid_payload; other errors are the worker's.
+// Load loads every module once and records which of the exports exist. Errors:
+// invalid_payload if a module cannot be read; those of the worker.
 func (r *codeRuntime) Load(ctx context.Context, modules []payload.Source, exports []cmp.CodeBinding) (skill.Program, error) {
 	p := &program{of: r, modules: make(map[string]payload.Source), exports: make(map[cmp.CodeBinding]bool)}
 	p.ctx, p.end = context.WithCancel(context.Background())
@@ -72,8 +72,8 @@ func (r *codeRuntime) Load(ctx context.Context, modules []payload.Source, export
 	return p, nil
 }
 
-// LoadFile is Load for one file of the folder of actions, whose export must be there
-// (deviceaction.Folder.Load).
+// LoadFile is Load for one file of the folder of actions. It fails if the export does not
+// exist (deviceaction.Folder.Load).
 func (r *codeRuntime) LoadFile(ctx context.Context, language string, code []byte, export string) (functions.Handler, bool, error) {
 	b := cmp.CodeBinding{ModuleID: "file", Export: export}
 	loaded, err := r.Load(ctx, []payload.Source{{ModuleID: b.ModuleID, Language: language, Code: code}}, []cmp.CodeBinding{b})
@@ -88,10 +88,10 @@ func (r *codeRuntime) LoadFile(ctx context.Context, language string, code []byte
 	return handle, streams, nil
 }
 
-// identifier is what an export of a script can be named.
+// identifier matches the names that an export of a script may have.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// try states which of the names a module exports, and whether each streams.
+// try returns the names that a module exports; the value reports whether the export streams.
 func (r *codeRuntime) try(ctx context.Context, language string, code []byte, names []string) (map[string]bool, error) {
 	var plain []string
 	for _, name := range names {
@@ -130,7 +130,7 @@ func (r *codeRuntime) try(ctx context.Context, language string, code []byte, nam
 	return found, nil
 }
 
-// probeName is the function that is put behind a module to ask what it has.
+// probeName is the function that is appended to a module to list its exports.
 const probeName = "__junctor_exports"
 
 func javascriptProbe(names []string) string {
@@ -153,13 +153,13 @@ func pythonProbe(names []string) string {
 	return b.String()
 }
 
-// program is the modules of one skill.
+// program holds the modules of one skill.
 type program struct {
 	of      *codeRuntime
 	modules map[string]payload.Source
 	exports map[cmp.CodeBinding]bool // streams
 
-	ctx context.Context // ends when nothing of it may run any more
+	ctx context.Context // ends when no code of the skill may run any more
 	end context.CancelFunc
 
 	mu       sync.Mutex
@@ -168,7 +168,7 @@ type program struct {
 	timer    *time.Timer
 }
 
-// Export returns what calls one export.
+// Export returns the handler that calls one export, whether it streams, and whether it exists.
 func (p *program) Export(b cmp.CodeBinding) (functions.Handler, bool, bool) {
 	streams, ok := p.exports[b]
 	if !ok {
@@ -180,7 +180,7 @@ func (p *program) Export(b cmp.CodeBinding) (functions.Handler, bool, bool) {
 	}, streams, true
 }
 
-// Release lets what runs go on for Grace.
+// Release ends the program: running calls may continue for releaseGrace.
 func (p *program) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ func (p *program) done() {
 	}
 }
 
-// document is what the code is given.
+// document is the input of the code.
 type document struct {
 	Args    []json.RawMessage          `json:"args"`
 	Kwargs  map[string]json.RawMessage `json:"kwargs"`

@@ -334,7 +334,7 @@ func TestScenario60HostileModules(t *testing.T) {
 	}
 }
 
-// still is a worker that runs until it is told to stop.
+// still is a worker that runs until it is stopped.
 type still struct{ finish chan struct{} }
 
 func (*still) Languages() map[string]string { return map[string]string{"javascript": ""} }

@@ -10,9 +10,9 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// wasmExports reads the names of a module's functions from its bytes: nothing of it
-// is run. A module with _start has every name, since that is told what to do; none
-// is said to stream.
+// wasmExports returns which of names a module exports, read from its bytes without running
+// it. A module with _start has every name, because _start receives the name as an
+// argument. The values are false, because modules do not stream.
 func wasmExports(code []byte, names []string) (map[string]bool, error) {
 	have, err := exportedFunctions(code)
 	if err != nil {
@@ -78,7 +78,7 @@ func exportSection(r *bytes.Reader) (names []string, err error) {
 	return names, nil
 }
 
-// vector reads a length and as many bytes.
+// vector reads a length and that number of bytes.
 func vector(r *bytes.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil || n > uint64(r.Len()) {
