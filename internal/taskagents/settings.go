@@ -41,7 +41,7 @@ func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 const ollama = "http://127.0.0.1:11434/v1"
 
 // agentSettings reads the configuration again and returns its settings of task agents,
-// including secrets and the environment variables of agents.custom_keys.
+// including secrets and the variables of agents.custom_credential_keys.
 func (s *Service) agentSettings() (choice.SettingValues, error) {
 	cfg, err := s.cfg.Reread()
 	if err != nil {
