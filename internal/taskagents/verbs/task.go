@@ -73,7 +73,7 @@ func Summaries(list []threads.Summary) []Summary {
 	return out
 }
 
-// Unfinished returns the statuses of tasks that have not ended and are not paused.
+// Unfinished returns the statuses of open, active and waiting tasks.
 func Unfinished() []row.ThreadStatus {
 	return []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
 }
