@@ -23,8 +23,8 @@ const (
 )
 
 // Control applies c to a thread and writes an event with note. A repeated control has no event,
-// except Resume. It fails with conflict, reason wrong_state, for controls of an archived thread
-// other than Archive and Reopen.
+// except Resume. Errors: conflict, reason wrong_state, for controls of an archived thread other
+// than Archive and Reopen; invalid_input, reason invalid_operation.
 func (r *Registry) Control(ctx context.Context, thread string, c Control, note string) (Moved, error) {
 	return r.change(ctx, thread, func(w *work) error {
 		t := &w.g.Thread
