@@ -122,7 +122,7 @@ func (r auditRow) cells() []string {
 }
 
 // auditList prints the records that match q. The commands trail and session fail with not_found if
-// there are none.
+// none exist.
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	c, err := a.client()
 	if err != nil {

@@ -170,7 +170,7 @@ func (a *app) chat(ctx context.Context, session string) error {
 }
 
 // say sends one message and prints the reply as it arrives. It returns the error in the reply, if
-// there is one, and err if there is no reply.
+// there is one, and err if no reply arrived.
 func (a *app) say(ctx context.Context, server *client.Client, session, text string) (*capability.Error, error) {
 	body := map[string]any{"session_id": session, "text": text, "stream": true}
 	ended := true // the printed text ends with a line end

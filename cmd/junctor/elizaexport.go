@@ -206,7 +206,7 @@ func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.En
 }
 
 // recordsOf returns the trust audit of the exported endpoints: the server's history of each, or its
-// decisions about the last manifest if there is none.
+// decisions about the last manifest if none exists.
 func recordsOf(list []elizafile.Endpoint, now []endpointRow) []elizafile.Record {
 	var rows []trustRow
 	for _, e := range now {

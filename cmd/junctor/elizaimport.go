@@ -93,7 +93,7 @@ func (a *app) agentPlaces(dir string) (elizafile.Places, error) {
 	return elizafile.In(dir), nil
 }
 
-// readAgent reads the endpoints in the agent's files. It fails with not_found if there are no files,
+// readAgent reads the endpoints in the agent's files. It fails with not_found if both files are missing,
 // and with invalid_input if a restriction cannot be read.
 func (a *app) readAgent(dir string) (config.Eliza, error) {
 	places, err := a.agentPlaces(dir)

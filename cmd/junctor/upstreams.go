@@ -58,7 +58,7 @@ func (u *upstreamRow) counted() string {
 		c.Resources, counted(c.Resources, "resource", "resources"))
 }
 
-// waiting returns the number of definitions that wait for an approval, or "" if there are none.
+// waiting returns the number of definitions that wait for an approval, or "" if none exist.
 func (u *upstreamRow) waiting() string {
 	var parts []string
 	if n := u.Counts.Held; n > 0 {

@@ -101,7 +101,7 @@ type Snapshot struct {
 	CoolDowns map[programs.Name]CoolDown `json:"coolDowns"`
 }
 
-// Store stores one document. Load returns nil if there is none.
+// Store stores one document. Load returns nil if none exists.
 type Store interface {
 	Load(ctx context.Context) ([]byte, error)
 	Save(ctx context.Context, data []byte) error

@@ -74,7 +74,7 @@ func (c *Coordinator) Pause() {
 	c.resume = time.AfterFunc(pauseTimeout, c.Resume)
 }
 
-// Resume ends a pause. It does nothing if there is none.
+// Resume ends a pause. It does nothing if none is active.
 func (c *Coordinator) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -163,7 +163,7 @@ func (t *task) look() {
 	}
 }
 
-// next removes and returns the next event that is due. If there is none, ok is false and wait
+// next removes and returns the next event that is due. If none is due, ok is false and wait
 // is the time until the next event or timer is due.
 func (t *task) next() (l letter, ok bool, wait time.Duration) {
 	now := t.c.cfg.Now()

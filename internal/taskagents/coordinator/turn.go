@@ -156,7 +156,7 @@ func (t *task) unpaused() bool {
 }
 
 // ask returns a decision. The small model decides routine questions and the parent the others;
-// the model decides if there is no parent or its answer is malformed. If none of them
+// the model decides if the parent is missing or its answer malformed. If none of them
 // decides, the answer escalates to the user. Without model and parent, a completed turn that
 // asks nothing completes the task.
 func (t *task) ask(s situation) directive.Answer {

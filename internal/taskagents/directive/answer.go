@@ -27,7 +27,7 @@ const (
 const noReasoning = "The model gave no reason."
 
 // ReadAnswer parses the last JSON object of the text that has a valid action; braces in prose are
-// skipped. ok is false if there is none, or if the action respond has neither a response nor
+// skipped. ok is false if none exists, or if the action respond has neither a response nor
 // keys.
 func ReadAnswer(s string) (a Answer, ok bool) {
 	if len(s) > MaxText {

@@ -24,7 +24,7 @@ const (
 	maxProof      = 256 << 10 // bytes
 )
 
-// ReadProof returns the first valid proof of a turn. ok is false if there is none. If all proofs
+// ReadProof returns the first valid proof of a turn. ok is false if none exists. If all proofs
 // are invalid, err is that of the last, with reason proof_invalid.
 func ReadProof(t Text) (p Proof, ok bool, err error) {
 	all := t.lines()

@@ -27,7 +27,7 @@ type SkillCall struct {
 
 var skillLine = regexp.MustCompile(`^USE_SKILL[ \t]+([a-z0-9]+(?:-[a-z0-9]+)*)(?:[ \t]+(.*))?$`)
 
-// ReadSkill returns the first skill call of a turn; ok is false if there is none. It does not
+// ReadSkill returns the first skill call of a turn; ok is false if none exists. It does not
 // check whether the skill exists or may be used.
 func ReadSkill(t Text) (c SkillCall, ok bool) {
 	all := t.lines()

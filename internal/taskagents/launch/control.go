@@ -57,7 +57,7 @@ func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
 }
 
 // goOn resumes or continues a thread. Continue sends the instruction to the newest live
-// session or, if there is none, starts the newest ended session again with it. Resume starts
+// session or, if none is live, starts the newest ended session again with it. Resume starts
 // every session that has not completed, and the parts without session. Programs run with the
 // rights of the thread's creator.
 func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
@@ -328,7 +328,7 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 		return nil, err
 	}
 	for _, s := range list {
-		// A thread whose end was reported is settled, even if nobody answered in time.
+		// A thread whose end was reported is settled, even if no answer arrived in time.
 		if row.Meta(s.Metadata, metaGateway) != l.cfg.Gateway || threads.Told(s.Thread, s.SessionCount) {
 			continue
 		}

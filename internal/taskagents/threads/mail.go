@@ -101,7 +101,7 @@ func (r *Registry) TakePending(ctx context.Context, session string, act bool) (p
 }
 
 // PeekPending returns the pending decision of a session without removing it. The bool is false if
-// there is none.
+// none exists.
 func (r *Registry) PeekPending(ctx context.Context, session string) (row.PendingDecision, bool, error) {
 	p := row.PendingDecision{SessionID: session}
 	ok, err := r.store.Get(ctx, &p)

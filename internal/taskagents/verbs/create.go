@@ -211,7 +211,7 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 }
 
 // split returns the parts of a task: the entries of the list in the request or of p.Agents,
-// whichever are more, or one part if there is no list. said reports that the request is the
+// whichever are more, or one part without a list. said reports that the request is the
 // user's message, so that p.Task is the better text for one part.
 func split(p createParams, said bool, request string) []launch.Part {
 	own := listedTasks(request)

@@ -122,7 +122,7 @@ func sentence(f Finalized) string {
 }
 
 // finalCommit commits with the request's or a default message. It returns the hash, or the
-// reason why there is no commit.
+// reason for a missing commit.
 func (m *Manager) finalCommit(ctx context.Context, w Workspace, req FinalizeRequest, out *Finalized) (string, error) {
 	if req.Message == "" {
 		req.Message = "Work on " + w.Branch

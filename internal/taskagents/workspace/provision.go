@@ -272,7 +272,7 @@ func (m *Manager) defaultBranch(ctx context.Context, w Workspace) string {
 
 // startOf returns the ref to start from, or "" in a repository without branches. If the base
 // branch was not requested (asked) and does not exist, it changes w.BaseBranch to that of
-// origin/HEAD. It fails with invalid_base_branch if there is no such branch.
+// origin/HEAD. It fails with invalid_base_branch if that does not exist either.
 func (m *Manager) startOf(ctx context.Context, w *Workspace, asked bool) (string, error) {
 	start := "refs/remotes/origin/" + w.BaseBranch
 	found, err := m.line(ctx, *w, "rev-parse", "--verify", "--quiet", "--end-of-options", start+"^{commit}")

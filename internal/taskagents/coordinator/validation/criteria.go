@@ -31,7 +31,7 @@ const (
 	maxCriterion = 500 // characters
 )
 
-// SettleCriteria returns the provided criteria or, if there are none, those of a small model
+// SettleCriteria returns the provided criteria or, if none are given, those of a small model
 // or, if it is nil or returns fewer than minCriteria, a baseline that includes the first three
 // parts.
 func SettleCriteria(ctx context.Context, model Model, task string, kind row.ThreadKind, provided, parts []string) Criteria {

@@ -75,7 +75,7 @@ type Detector struct {
 	took     bool      // a sequence has reported work since then
 	tookBy   int       // its number
 	escaped  time.Time
-	turn     time.Time // begin of the current turn; zero if there is none
+	turn     time.Time // begin of the current turn; zero if none exists
 	worked   bool      // the program has shown work since it started or became ready
 	fact     *Fact
 	factNews bool

@@ -273,7 +273,7 @@ func (v *View) linesOf(r Region) []string {
 }
 
 // turn returns the last n non-blank lines above the input box, or at the end of the screen if
-// there is no box. It stops at the last submitted line, because earlier lines belong to earlier
+// the screen has none. It stops at the last submitted line, because earlier lines belong to earlier
 // turns.
 func (v *View) turn(n int) []string {
 	end := v.last
