@@ -108,8 +108,8 @@ type Service struct {
 	folders *workspaces
 }
 
-// New opens the service and removes what an earlier process left behind. On failure nothing
-// stays open.
+// New opens the service and removes what an earlier process left behind. On failure it closes
+// the workspaces.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, logger: cfg.Logger}
 	if err := s.open(ctx); err != nil {
