@@ -28,6 +28,8 @@ var (
 
 func version() string { return buildVersion }
 
+// commit returns the commit that the binary was built from and its Go version, as far as they are
+// known.
 func commit() (commit, goVersion string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -84,6 +86,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 }
 
+// printChecks prints the results of the doctor, with the remedy of each failed check.
 func (a *app) printChecks(checks []httpapi.Check) error {
 	if a.json {
 		return a.printObject(map[string]any{"checks": checks})

@@ -22,7 +22,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// app is what every command shares: streams, global flags, the client.
+// app holds what all commands share: streams, environment and global flags.
 type app struct {
 	stdin   io.Reader
 	stdout  io.Writer
@@ -33,7 +33,7 @@ type app struct {
 	json                bool
 }
 
-// execute runs one command line and returns its exit status.
+// execute runs one command line, prints its error if it fails, and returns the exit status.
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
@@ -44,11 +44,11 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if done, ok := errors.AsType[exitStatus](err); ok {
 		return int(done)
 	}
-	// A line that could not be read to its end may have asked for JSON further on.
+	// If parsing stopped early, --json may follow later in the line.
 	a.json = a.json || asksForJSON(args)
 	e, ok := errors.AsType[*capability.Error](err)
 	if !ok {
-		// What cobra and flag parsing report is always wrong usage.
+		// Errors of cobra and of flag parsing are always wrong usage.
 		e = capability.Errorf(capability.CodeInvalidInput, "", "%s", err.Error())
 	}
 	a.report(cmd, e, !ok)
@@ -65,11 +65,14 @@ func asksForJSON(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// exitStatus ends a command whose output says already what failed.
+// exitStatus is the error of a command whose output already describes the failure. It sets the
+// exit status and prints nothing.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// report prints an error: as JSON on standard output with --json, otherwise on standard error with
+// its hint and, for wrong usage or input, the usage line.
 func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 	if a.json {
 		data, err := json.Marshal(map[string]any{"error": e})
@@ -87,7 +90,7 @@ func (a *app) report(cmd *cobra.Command, e *capability.Error, usage bool) {
 	}
 }
 
-// typedHint is a hint about a selector as it is typed here.
+// typedHint rewrites a hint about a selector to the syntax of the command line.
 func typedHint(hint string) string {
 	if choice, ok := strings.CutPrefix(hint, "set selector."); ok {
 		if field, values, ok := strings.Cut(choice, " to one of: "); ok {
@@ -97,6 +100,7 @@ func typedHint(hint string) string {
 	return hint
 }
 
+// root returns the root command with all commands and global flags.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "junctor COMMAND",
@@ -130,7 +134,8 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	return root
 }
 
-// sayArguments makes every complaint about arguments say which ones belong there.
+// sayArguments replaces the argument errors of a command and its subcommands by errors that name
+// the expected arguments, and checks required flags.
 func sayArguments(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
@@ -154,7 +159,7 @@ func sayArguments(c *cobra.Command) {
 	}
 }
 
-// counted picks the form of a word that n asks for.
+// counted returns one if n is 1, otherwise many.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -162,7 +167,7 @@ func counted(n int, one, many string) string {
 	return many
 }
 
-// commands is the whole command line, in the order in which the help shows it.
+// commands returns all commands in the groups and order of the help.
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
 		{"Getting started", []*cobra.Command{a.serveCommand(), a.mcpCommand(), a.doctorCommand()}},
@@ -189,14 +194,15 @@ type commandGroup struct {
 	commands []*cobra.Command
 }
 
-// group is a noun: it has verbs and does nothing itself.
+// group returns a command that only has subcommands (verbs).
 func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use + " COMMAND", Short: short, Args: cobra.ArbitraryArgs, RunE: a.noVerb}
 	c.AddCommand(verbs...)
 	return c
 }
 
-// noVerb answers a noun that is followed by no verb, or by an unknown one.
+// noVerb runs a group without a subcommand: it prints the help, or with --json fails. An unknown
+// subcommand fails with invalid_input and a suggestion.
 func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	help := "see: " + cmd.CommandPath() + " --help"
 	switch {
@@ -212,6 +218,7 @@ func (a *app) noVerb(cmd *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
+// env returns a variable of the environment, or "".
 func (a *app) env(name string) string {
 	for _, kv := range a.environ {
 		if k, v, _ := strings.Cut(kv, "="); k == name {
@@ -223,7 +230,8 @@ func (a *app) env(name string) string {
 
 func (a *app) findHome() (string, error) { return server.FindHome(a.home) }
 
-// serverURL finds the home and the server a command uses: flag, environment, home.
+// serverURL returns the home and the URL of the server: from the flag, otherwise the environment,
+// otherwise the server that runs on the home. It fails if none is given and none runs.
 func (a *app) serverURL() (home, url string, err error) {
 	if home, err = a.findHome(); err != nil {
 		return "", "", err
@@ -241,8 +249,9 @@ func (a *app) serverURL() (home, url string, err error) {
 	return home, url, nil
 }
 
-// connection finds the server and the token a command uses: flag, environment,
-// home. tokenFile is the file in the home's run folder.
+// connection returns the URL of the server and the token for it: from the flag, otherwise the
+// environment, otherwise tokenFile in the home's run folder. Without a token it fails with
+// unauthenticated.
 func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
 	home, url, err := a.serverURL()
 	if err != nil {
@@ -264,7 +273,7 @@ func (a *app) connection(tokenFile string) (url string, token secret.Value, err 
 	return url, token, nil
 }
 
-// readSecretFile reads a token file and passes on what is loose about it.
+// readSecretFile reads a token file, and prints a warning if its permissions are too wide.
 func (a *app) readSecretFile(path string) (secret.Value, error) {
 	value, warning, err := secretstore.ReadFile(path)
 	if warning != "" {
@@ -286,8 +295,8 @@ func (a *app) client() (*client.Client, error) {
 	return client.New(client.Config{URL: url, Token: token})
 }
 
-// call does one request and hands the raw answer to show, or prints it as it is
-// with --json.
+// call sends one request. With --json it prints the answer unchanged, otherwise it passes the
+// answer to show.
 func (a *app) call(ctx context.Context, method, path string, body any, show func(json.RawMessage) error) error {
 	c, err := a.client()
 	if err != nil {
@@ -311,7 +320,7 @@ func (a *app) printJSON(raw json.RawMessage) error {
 	return err
 }
 
-// printObject prints an answer that this command makes itself.
+// printObject prints a value of the command itself as JSON.
 func (a *app) printObject(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -320,20 +329,20 @@ func (a *app) printObject(v any) error {
 	return a.printJSON(data)
 }
 
-// warnf says something beside the result, on standard error.
+// warnf prints a warning on standard error.
 func (a *app) warnf(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "junctor: "+format+"\n", args...)
 }
 
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format, args...) }
 
-// terminal reports whether the stream is one.
+// terminal reports whether the stream is a terminal.
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && tty.IsTerminal(int(f.Fd()))
 }
 
-// decode reads an answer for a table.
+// decode decodes an answer of the server.
 func decode[T any](raw json.RawMessage) (T, error) {
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -342,7 +351,7 @@ func decode[T any](raw json.RawMessage) (T, error) {
 	return v, nil
 }
 
-// pairs reads repeated key=value flags.
+// pairs parses the values of a repeated key=value flag.
 func pairs(flag string, list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil

@@ -23,11 +23,11 @@ import (
 const (
 	detachKey            = 0x1d // Ctrl-]
 	attachLimit          = 64 << 20
-	renewControlInterval = 45 * time.Second // the server takes it back after a minute without a key
+	renewControlInterval = 45 * time.Second // control ends after a minute without a key
 	attachWriteTimeout   = 10 * time.Second
 )
 
-// attachCommand shows the terminal of a task agent, and lets its person type.
+// attachCommand returns the command that shows the terminal of a task agent and lets the user type.
 func (a *app) attachCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
@@ -43,13 +43,12 @@ That ends when you leave, or after a minute without a key.`,
 	return c
 }
 
-// attached is one session's terminal, here.
+// attached is the connection to one session's terminal.
 type attached struct {
 	conn    *websocket.Conn
 	session string
-	typed   time.Time // when control was taken or renewed
-	// bare is set where the session has no terminal: then what is typed goes there as
-	// messages, a line each.
+	typed   time.Time // last time at which control was taken
+	// bare is set if the session has no terminal, so that each typed line is sent as a message.
 	bare atomic.Bool
 	line []byte
 }
@@ -65,6 +64,9 @@ func (t *attached) send(ctx context.Context, doc map[string]any) error {
 	return t.conn.Write(ctx, websocket.MessageText, data)
 }
 
+// attach connects to the console of the server, shows the session's terminal and, unless watch is
+// set or standard input is not a terminal, sends the typed keys. It returns when the session ends
+// or the user detaches.
 func (a *app) attach(ctx context.Context, session string, watch bool) error {
 	const op = "tasks.attach"
 	session, err := a.sessionOf(ctx, session)
@@ -88,7 +90,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 	case err != nil:
 		return capability.Wrap(capability.CodeUnavailable, op, "the server cannot be reached", err)
 	}
-	defer func() { _ = conn.CloseNow() }() // what was said is said
+	defer func() { _ = conn.CloseNow() }() // errors of closing are irrelevant
 	conn.SetReadLimit(attachLimit)
 	t := &attached{conn: conn, session: session}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -103,7 +105,7 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 			return capability.Wrap(capability.CodeFailed, op, "this terminal cannot be made to pass keys on", err)
 		}
 		defer func() {
-			_ = tty.Restore(int(in.Fd()), old) // as it was
+			_ = tty.Restore(int(in.Fd()), old) // undo raw mode
 			a.printf("\x1b[!p\x1b[?1049l\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?25h\r\n")
 		}()
 		a.resize(ctx, t, in)
@@ -116,9 +118,9 @@ func (a *app) attach(ctx context.Context, session string, watch bool) error {
 	return a.show(ctx, t)
 }
 
-// resize makes the session's terminal as large as this one.
+// resize takes control and sets the size of the session's terminal to that of this one.
 func (a *app) resize(ctx context.Context, t *attached, in *os.File) {
-	_ = t.send(ctx, map[string]any{"type": "control", "take": true}) // what is wrong, the next read says
+	_ = t.send(ctx, map[string]any{"type": "control", "take": true}) // the next read reports a failure
 	if cols, rows, err := tty.GetSize(int(in.Fd())); err == nil && cols > 0 {
 		_ = t.send(ctx, map[string]any{"type": "resize", "cols": cols, "rows": rows})
 	}
@@ -135,7 +137,7 @@ func (t *attached) follow(ctx context.Context, sized <-chan os.Signal, resize fu
 	}
 }
 
-// keys passes on what is typed, until the user detaches.
+// keys sends typed keys to the session until the user detaches, and then calls leave with errLeft.
 func (a *app) keys(ctx context.Context, t *attached, in *os.File, leave context.CancelCauseFunc) {
 	buf := make([]byte, 4096)
 	for ctx.Err() == nil {
@@ -162,16 +164,16 @@ func (a *app) keys(ctx context.Context, t *attached, in *os.File, leave context.
 	}
 }
 
-// compose takes keys into the line of a message, sends it at Enter, and returns what is to
-// be shown of that.
+// compose adds typed bytes to the line of a message, sends the line at Enter, and returns the text
+// to echo.
 func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
 	for _, b := range typed {
 		switch {
 		case b == '\r' || b == '\n':
 			if len(t.line) > 0 {
-				_ = t.send(ctx, map[string]any{"type": "message", "text": string(t.line)}) // the next read states what is wrong
+				_ = t.send(ctx, map[string]any{"type": "message", "text": string(t.line)}) // the next read reports a failure
 			}
-			t.line, echo = t.line[:0], echo+"\r\x1b[K" // it comes back as part of the conversation
+			t.line, echo = t.line[:0], echo+"\r\x1b[K" // the server shows it as part of the conversation
 		case b == 0x7f || b == '\b':
 			_, size := utf8.DecodeLastRune(t.line)
 			t.line = t.line[:len(t.line)-size]
@@ -184,10 +186,11 @@ func (t *attached) compose(ctx context.Context, typed []byte) (echo string) {
 	return echo
 }
 
-// errLeft reports that the person has left.
+// errLeft is the cause of a context that ended because the user detached.
 var errLeft = errors.New("left")
 
-// show prints what comes until the session is over or the user has detached.
+// show prints the session's output until the session ends or the user detaches, which are not
+// errors. It fails with unavailable if the connection is lost.
 func (a *app) show(ctx context.Context, t *attached) error {
 	const op = "tasks.attach"
 	for {

@@ -76,6 +76,8 @@ func (a *app) auditQueryCommand() *cobra.Command {
 	return c
 }
 
+// auditShortcut returns a command that lists up to 1000 records. set adds the filter for the
+// command's optional argument.
 func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *cobra.Command {
 	args := cobra.NoArgs
 	if strings.Contains(use, " ") {
@@ -96,7 +98,7 @@ func (a *app) auditShortcut(use, short string, set func(url.Values, string)) *co
 	}
 }
 
-// auditRow is what the table shows of a record.
+// auditRow holds the members of a record that the table shows.
 type auditRow struct {
 	Timestamp time.Time `json:"timestamp"`
 	Level     string    `json:"level"`
@@ -119,6 +121,8 @@ func (r auditRow) cells() []string {
 	}
 }
 
+// auditList prints the records that match q. The commands trail and session fail with not_found if
+// none exist.
 func (a *app) auditList(cmd *cobra.Command, q url.Values) error {
 	c, err := a.client()
 	if err != nil {
@@ -177,7 +181,7 @@ no server runs on the home, the files are read and not changed.`,
 	}
 }
 
-// verify asks the server, or, when none runs on the home, reads the files
+// verify lets the server verify the audit log. If no server runs on the home, it reads the files
 // itself without changing them.
 func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, error) {
 	c, err := a.client()
@@ -227,7 +231,7 @@ func (a *app) auditTailCommand() *cobra.Command {
 	}
 }
 
-// follow prints a stream until it ends or the user has enough.
+// follow prints a stream until it ends or the user interrupts it, which exits with 130.
 func (a *app) follow(cmd *cobra.Command, path string, show func(json.RawMessage) error) error {
 	c, err := a.client()
 	if err != nil {
@@ -247,7 +251,7 @@ func (a *app) follow(cmd *cobra.Command, path string, show func(json.RawMessage)
 		}
 	}
 	if cmd.Context().Err() != nil {
-		return exitStatus(130) // Ctrl-C is the customary end of following; there is nothing to say about it
+		return exitStatus(130) // Ctrl-C is the usual end and needs no message
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ only you can read it. Try it with: junctor restore FILE --check.`,
 				}
 			}
 			opts := backup.Options{Home: home, File: name, Force: force, Version: version(), Now: now}
-			// A home whose configuration is broken is worth a backup, too.
+			// A home with an invalid configuration can be backed up too.
 			cfg, err := a.loadConfig(home, "", nil)
 			if err != nil {
 				a.warnf("the configuration cannot be read, so it is not known whether store.url names another database: %s",
@@ -102,7 +102,7 @@ the home gets its name.`,
 	return c
 }
 
-// printBackup states what is in a backup, and plainly what is not.
+// printBackup prints the content of a backup and what it does not contain.
 func (a *app) printBackup(did, what string, m backup.Manifest, out map[string]any) error {
 	var size int64
 	for _, f := range m.Files {

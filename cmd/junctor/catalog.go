@@ -17,7 +17,7 @@ import (
 
 const contextHelp = "`KEY=VALUE` where it happens: workspace=…, agent=…, session=…, route=KIND:ACCOUNT:CONVERSATION, adapter=KIND:ACCOUNT or bind=ACTIONS=PROVIDER (repeatable)"
 
-// contextFlag reads --context.
+// contextFlag parses the values of --context.
 func contextFlag(list []string) (*capability.Context, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -44,7 +44,7 @@ func (a *app) catalogCommand() *cobra.Command {
 	)
 }
 
-// catalogExample shows the one list that depends on where it is asked.
+// catalogExample returns the example of a list command, or "" for those without.
 func catalogExample(name string) string {
 	if name != "agent" {
 		return ""
@@ -52,7 +52,7 @@ func catalogExample(name string) string {
 	return `  junctor catalog agent --context session=s1 --context workspace=web`
 }
 
-// listPath is a path of the catalog with the context and etag of its flags.
+// listPath returns the API path of a catalog list with the context and etag of its flags.
 func listPath(name, etag string, contexts []string) string {
 	q := url.Values{}
 	if etag != "" {
@@ -87,6 +87,8 @@ func (a *app) catalogList(name, short string, show func(json.RawMessage) error) 
 	return c
 }
 
+// unlessUnchanged returns a function that prints "unchanged" for such an answer, and passes others
+// to show.
 func unlessUnchanged(a *app, show func(json.RawMessage) error) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		out, err := decode[struct{ Unchanged bool }](raw)
@@ -220,7 +222,7 @@ func (a *app) printStatic(raw json.RawMessage) error {
 	return a.table([]string{"ID", "LABEL", "ABOUT"}, rows, "")
 }
 
-// first is the first of the members that is a text.
+// first returns the first of the named members that is a text, or "".
 func first(m map[string]any, names ...string) string {
 	for _, name := range names {
 		if s, ok := m[name].(string); ok && s != "" {
@@ -358,7 +360,7 @@ func (a *app) catalogLint() *cobra.Command {
 	return c
 }
 
-// catalogEval needs no server: it is the evaluator alone.
+// catalogEval returns the command that evaluates scenarios without a server.
 func (a *app) catalogEval() *cobra.Command {
 	var fixtures string
 	c := &cobra.Command{
@@ -403,9 +405,10 @@ what the scenario expects.`,
 	return c
 }
 
-// maxScenarioFile bounds a scenario file, in bytes.
+// maxScenarioFile is the maximal number of bytes of a scenario file.
 const maxScenarioFile = 64 << 20
 
+// readBounded reads a file. It fails with too_large above maxScenarioFile.
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

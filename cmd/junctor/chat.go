@@ -23,7 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// runCommand runs a slash command.
+// runCommand returns the command that runs a slash command.
 func (a *app) runCommand() *cobra.Command {
 	var req struct {
 		Command string `json:"command"`
@@ -74,7 +74,7 @@ func (a *app) runCommand() *cobra.Command {
 	return c
 }
 
-// printPartial shows what a run printed before it failed.
+// printPartial prints the output of a run before it failed.
 func (a *app) printPartial(e *capability.Error) {
 	if e == nil || a.json {
 		return
@@ -84,10 +84,10 @@ func (a *app) printPartial(e *capability.Error) {
 	}
 }
 
-// maxLine is the longest line of chat that is read; a message may have 256 KiB.
+// maxLine is the maximal number of bytes of a line of chat.
 const maxLine = 256 << 10
 
-// chatCommand is a conversation, one line a message.
+// chatCommand returns the command for a conversation, in which each line is a message.
 func (a *app) chatCommand() *cobra.Command {
 	var session string
 	c := &cobra.Command{
@@ -108,6 +108,8 @@ goes to the language model, if one is configured (model.url). /help lists the co
 	return c
 }
 
+// chat sends each line of standard input as a message and prints the replies, until the input ends
+// or the user types /quit. At a terminal it asks for required confirmations.
 func (a *app) chat(ctx context.Context, session string) error {
 	server, err := a.client()
 	if err != nil {
@@ -167,11 +169,11 @@ func (a *app) chat(ctx context.Context, session string) error {
 	return lines.Err()
 }
 
-// say sends one message and prints the reply while it comes. It returns why there
-// was no better one.
+// say sends one message and prints the reply as it arrives. It returns the error in the reply, if
+// there is one, and err if no reply arrived.
 func (a *app) say(ctx context.Context, server *client.Client, session, text string) (*capability.Error, error) {
 	body := map[string]any{"session_id": session, "text": text, "stream": true}
-	ended := true // with a line's end
+	ended := true // the printed text ends with a line end
 	for line, err := range server.Lines(ctx, http.MethodPost, "/api/v1/chat/messages", body) {
 		if err != nil {
 			return nil, err
@@ -222,7 +224,7 @@ type runRow struct {
 	Error     *capability.Error `json:"error"`
 }
 
-// runsCommand is about runs under way and just ended.
+// runsCommand returns the commands about current and recent runs.
 func (a *app) runsCommand() *cobra.Command {
 	const path = "/api/v1/invocations"
 	filter := map[string]*string{"extension_id": new(string), "session_id": new(string), "status": new(string)}
@@ -287,7 +289,7 @@ func (a *app) runsCommand() *cobra.Command {
 	return a.group("runs", "Look after runs of slash commands", list, show, cancel, a.artifactsCommand(path))
 }
 
-// artifactsCommand lists a run's files, or saves one.
+// artifactsCommand returns the command that lists a run's artifacts or saves one.
 func (a *app) artifactsCommand(path string) *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -326,12 +328,13 @@ func (a *app) artifactsCommand(path string) *cobra.Command {
 	return c
 }
 
+// saveArtifact downloads an artifact to a new file. It fails if the file exists.
 func (a *app) saveArtifact(ctx context.Context, at, output string) error {
 	server, err := a.client()
 	if err != nil {
 		return err
 	}
-	var data json.RawMessage // whatever it holds
+	var data json.RawMessage // raw bytes, not necessarily JSON
 	if err := server.Do(ctx, http.MethodGet, at, nil, &data); err != nil {
 		return err
 	}

@@ -20,14 +20,17 @@ import (
 
 const (
 	childBase    = "/api/coding-agents"
-	hookTimeout  = 58 * time.Second // the program's own limit is a minute
+	hookTimeout  = 58 * time.Second // programs limit their hooks to a minute
 	childTimeout = 10 * time.Second
 	childLimit   = 1 << 20
 )
 
-// child is who a program started by the server is: its environment says it.
+// child holds the session, port and token that a program started by the server has in its
+// environment.
 type child struct{ session, port, token string }
 
+// child reads the environment. It fails with invalid_input, reason not_a_child, if a variable is
+// missing.
 func (a *app) child() (child, error) {
 	c := child{a.env("PARALLAX_SESSION_ID"), a.env("ELIZA_HOOK_PORT"), a.env("ELIZA_HOOK_TOKEN")}
 	if c.session == "" || c.port == "" || c.token == "" {
@@ -38,7 +41,7 @@ func (a *app) child() (child, error) {
 	return c, nil
 }
 
-// ask sends a request to the server that started us, on this machine.
+// ask sends a request to the server on this machine that started the calling program.
 func (c child) ask(ctx context.Context, method, path string, body []byte) (json.RawMessage, error) {
 	const op = "child"
 	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:"+c.port+childBase+path, bytes.NewReader(body))
@@ -61,7 +64,7 @@ func (c child) ask(ctx context.Context, method, path string, body []byte) (json.
 		return data, nil
 	}
 	var said struct{ Error, Code string }
-	_ = json.Unmarshal(data, &said) // whatever it is, the status is left
+	_ = json.Unmarshal(data, &said) // a malformed answer still has its status
 	code := capability.CodeFailed
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
@@ -74,13 +77,13 @@ func (c child) ask(ctx context.Context, method, path string, body []byte) (json.
 	return nil, capability.Errorf(code, op, "%s (HTTP %d)", plainText(said.Error), res.StatusCode).With(said.Code, "")
 }
 
-// childCommand is what an agent's program, started by the server, calls.
+// childCommand returns the command that agents' programs call.
 func (a *app) childCommand() *cobra.Command {
 	hook := &cobra.Command{
 		Use: "hook FRAMEWORK [JSON]", Short: "Pass on a hook of an agent's program, and print the answer", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reply, err := a.hook(cmd.Context(), args)
-			if err != nil { // a program must not break because of its hooks
+			if err != nil { // a failing hook must not break the program
 				fmt.Fprintln(a.stderr, "junctor:", capability.AsError(err).Message)
 				reply = json.RawMessage("{}")
 				if failed := programs.Of(programs.Name(args[0])).FailedHook; failed != "" {
@@ -178,6 +181,7 @@ func (a *app) printRaw(raw json.RawMessage, err error) error {
 	return nil
 }
 
+// bridge requests information about the calling program's session.
 func (a *app) bridge(ctx context.Context, path string) (json.RawMessage, error) {
 	c, err := a.child()
 	if err != nil {
@@ -188,6 +192,7 @@ func (a *app) bridge(ctx context.Context, path string) (json.RawMessage, error) 
 	return c.ask(ctx, http.MethodGet, "/"+url.PathEscape(c.session)+"/"+path, nil)
 }
 
+// hook posts the body of a hook, from the second argument or standard input, and returns the reply.
 func (a *app) hook(ctx context.Context, args []string) (json.RawMessage, error) {
 	c, err := a.child()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/config"
 )
 
-// configDocsCommand is the reference of the configuration, for a terminal, a program,
-// or as the page docs/configuration.md.
+// configDocsCommand returns the command that prints the reference of the configuration, as text, as
+// JSON, or as the page docs/configuration.md.
 func (a *app) configDocsCommand() *cobra.Command {
 	var markdown bool
 	c := &cobra.Command{
@@ -40,7 +40,7 @@ func (a *app) configDocsCommand() *cobra.Command {
 	return c
 }
 
-// configPage is the page docs/configuration.md, which a test compares.
+// configPage returns the page docs/configuration.md; a test compares it with the file.
 func configPage() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
@@ -98,7 +98,7 @@ commas between its items, unless its key says otherwise.
 	return b.String()
 }
 
-// cell is a text that means nothing else in the cell of a table.
+// cell escapes a text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;").Replace(text)
 }

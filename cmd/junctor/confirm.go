@@ -29,7 +29,7 @@ func (a *app) confirmed(ctx context.Context, yes bool, do func() error) error {
 	return do()
 }
 
-// confirmation is the question in an error that the caller may answer.
+// confirmation returns the id of the confirmation that an error requests from the client.
 func confirmation(e *capability.Error) (id string, asked bool) {
 	if e == nil || e.Code != capability.CodeConsentRequired || e.Details["channel"] != "client" {
 		return "", false
@@ -38,8 +38,8 @@ func confirmation(e *capability.Error) (id string, asked bool) {
 	return id, asked
 }
 
-// answer asks, unless yes is known, and tells the server. A no is an error of the
-// one that was given.
+// answer asks the user to confirm, unless yes is set, and sends the decision to the server. If the
+// user refuses, it fails with denied, reason confirmation_rejected.
 func (a *app) answer(ctx context.Context, id string, question *capability.Error, yes bool) (bool, error) {
 	if !yes {
 		summary, _ := question.Details["summary"].(string)

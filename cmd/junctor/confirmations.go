@@ -50,6 +50,7 @@ func (a *app) confirmationsCommand() *cobra.Command {
 	return a.group("confirmations", "Answer what waits for an approval", list, approve, deny)
 }
 
+// decide answers a confirmation and prints its state and the new grant, if there is one.
 func (a *app) decide(cmd *cobra.Command, id, decision string) error {
 	body := map[string]string{"decision": decision}
 	return a.call(cmd.Context(), http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), body, func(raw json.RawMessage) error {

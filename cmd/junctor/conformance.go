@@ -55,6 +55,8 @@ endpoint itself and needs no server. The exit status is 1 if anything does not h
 	return c
 }
 
+// conform tests an endpoint, prints the result and, if file is not "", writes the report. If the
+// endpoint does not conform, it returns an exitStatus.
 func (a *app) conform(ctx context.Context, opts conformance.Options, file string) error {
 	report, err := conformance.Run(ctx, opts)
 	failure, failed := errors.AsType[*conformance.Failure](err)
@@ -173,7 +175,7 @@ func names(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// parseCount reads N or MIN..MAX.
+// parseCount parses N or MIN..MAX.
 func parseCount(s string) (least, most int, err error) {
 	if s == "" {
 		return 0, 0, nil

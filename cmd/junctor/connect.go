@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// connectFlags are those of connect.
+// connectFlags holds the flags of the command connect.
 type connectFlags struct {
 	id, provider, token, tokenFile, policyFile string
 	allowed                                    []string
@@ -71,7 +71,7 @@ taken away again when it cannot be connected.`,
 	return c
 }
 
-// cloudAPIBase is the original's default.
+// cloudAPIBase is the default URL of the cloud's API, as in elizaOS.
 const cloudAPIBase = "https://api.elizacloud.ai"
 
 // connectBody returns the body of a request to connect an endpoint.
@@ -136,7 +136,7 @@ func (a *app) connectBody(cmd *cobra.Command, args []string, o *connectFlags) (m
 	return body, nil
 }
 
-// cloudBody is the member cloud of it.
+// cloudBody returns the member cloud of the body.
 func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
 	auth, err := a.secretFlag("--cloud-auth-token", o.cloudAuthToken, o.cloudAuthFile)
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *app) cloudBody(o *connectFlags, token string) (map[string]any, error) {
 	}
 	base := o.cloudBase
 	if base == "" {
-		// The variable may name the API's version; the connect API adds that itself.
+		// The variable may contain the API's version, which the connect API adds itself.
 		base = strings.TrimSuffix(strings.TrimRight(a.env("ELIZAOS_CLOUD_BASE_URL"), "/"), "/api/v1")
 	}
 	if base == "" {
@@ -181,7 +181,8 @@ func setText(to map[string]any, name, text string) {
 	}
 }
 
-// secretFlag is a secret that is given in the open or by its file.
+// secretFlag returns a secret that is given as a flag's value or in a file. It fails if both are
+// given.
 func (a *app) secretFlag(flag, open, file string) (string, error) {
 	if file == "" {
 		return open, nil
@@ -209,7 +210,7 @@ func (a *app) printConnected(cmd *cobra.Command, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	var now endpointRow // what it offers is not in the answer, whose form is the original's
+	var now endpointRow // the answer, whose form is given by elizaOS, lacks the modules
 	if err := c.Do(cmd.Context(), http.MethodGet, "/api/capability-router/endpoints/"+url.PathEscape(out.Endpoint.ID), nil, &now); err != nil {
 		return err
 	}

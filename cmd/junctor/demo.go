@@ -15,9 +15,9 @@ import (
 	"github.com/junctor-run/junctor/internal/server"
 )
 
-// serveDemo runs a server on a home of its own with an example of everything that can be
-// joined to it, each a process of its own, and states what to try. Variables that name a home,
-// a server or a token are those of another server, and lead nothing of it there.
+// serveDemo runs a server with an example of each kind of provider, each in its own process, and
+// prints commands to try. Unless --home is given, the home is a temporary folder, which is removed
+// at the end. Environment variables with another home, server or token are ignored.
 func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, readyFile string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, 
 			With("", "unset JUNCTOR_STORE_URL and JUNCTOR_NATS_URL, and name a home or a configuration file without these keys")
 	}
 	if _, named := flags["listen"]; !named && cfg.Listen == config.Default().Listen {
-		cfg.Listen = "127.0.0.1:0" // the other port is for a server that stays
+		cfg.Listen = "127.0.0.1:0" // the default port is for a permanent server
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,8 +62,7 @@ func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, 
 		if err := d.start(ctx); err != nil {
 			return err
 		}
-		// In the background: the server answers already, and these are requests to it
-		// like any other.
+		// This runs in the background, because it sends requests to the running server.
 		furnishing.Go(func() {
 			err := d.furnish(ctx)
 			switch {
@@ -83,7 +82,7 @@ func (a *app) serveDemo(ctx context.Context, file string, flags map[string]any, 
 	return err
 }
 
-// shellWord quotes s where a shell would read more than a word into it.
+// shellWord quotes s for a shell if that is necessary.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+=:@%,", r)
@@ -94,8 +93,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// banner states what to try; every command works when pasted into another terminal, and in one
-// that has the variables of this one does not ask the server that they name.
+// banner prints commands to try. They work in any other terminal, also if its environment names
+// another server.
 func (d *demo) banner() {
 	j := shellWord(d.self) + " --home " + shellWord(d.home)
 	env := map[string]string{}

@@ -26,11 +26,10 @@ import (
 // the action that the device has.
 const demoDevice = "demo-device"
 
-// demo is what "serve --demo" starts beside the server: processes of their own, and
-// what an operator would have to do to see them all in the catalog.
+// demo starts the examples of "serve --demo" as processes and connects them to the server.
 type demo struct {
 	*app
-	self  string // this program
+	self  string // path of this binary
 	home  string
 	line  server.ReadyLine
 	procs []*exec.Cmd
@@ -40,6 +39,7 @@ func (d *demo) dir(elem ...string) string {
 	return filepath.Join(append([]string{d.home, "demo"}, elem...)...)
 }
 
+// writeFiles writes the files of the examples to the home.
 func (d *demo) writeFiles() error {
 	for _, f := range []struct {
 		name, text string
@@ -83,7 +83,7 @@ func (d *demo) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The device of an earlier run joined another address, and joins again.
+	// A device of an earlier run is removed, so that it can join at the new address.
 	if err := c.Do(ctx, "DELETE", "/api/v1/nodes/"+demoDevice+"?forget=true", nil, nil); err != nil &&
 		capability.CodeOf(err) != capability.CodeNotFound {
 		return err
@@ -99,7 +99,8 @@ func (d *demo) start(ctx context.Context) error {
 	return d.spawn(ctx, "device", "--home", d.dir("device"), "node", "join", d.line.URL, "--id", demoDevice, "--node-token-file", file)
 }
 
-// furnish connects, installs and begins the rest by the commands that any caller would use.
+// furnish connects the endpoint, adds the MCP server, installs the extensions and the skill, and
+// creates a task, with the commands that a user would run.
 func (d *demo) furnish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,8 +134,8 @@ func (d *demo) furnish(ctx context.Context) error {
 // demoUpstream is the name of the demo's MCP server.
 const demoUpstream = "units"
 
-// addUpstream adds the demo's MCP server, which is this program once more. In a home that was
-// used before it is there, perhaps as a program that has moved since.
+// addUpstream adds the demo's MCP server, which is another process of this binary. If the home has
+// one from an earlier run with another path of the binary, it is replaced.
 func (d *demo) addUpstream(ctx context.Context) error {
 	c, err := d.client()
 	if err != nil {
@@ -147,7 +148,7 @@ func (d *demo) addUpstream(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(there.Command) == 0 || there.Command[0] == d.self || !slices.Equal(there.Command[1:], sample):
-		return nil // ours, or the user's own of that name
+		return nil // up to date, or an upstream of the user with that name
 	default:
 		if err := d.run(ctx, "upstreams", "remove", demoUpstream); err != nil {
 			return err
@@ -156,7 +157,8 @@ func (d *demo) addUpstream(ctx context.Context) error {
 	return d.run(ctx, append([]string{"upstreams", "add", demoUpstream, "--trust-hints", "--", d.self}, sample...)...)
 }
 
-// command is one of ours, as a process that no variable leads to another server.
+// command returns a command of this binary, without environment variables that name another
+// server.
 func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.self, args...)
 	cmd.WaitDelay = 3 * time.Second
@@ -167,7 +169,7 @@ func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run is one command of ours to its end; its error is the sentence it ended with.
+// run runs a command of this binary on the demo's home. Its error contains the command's output.
 func (d *demo) run(ctx context.Context, args ...string) error {
 	out, err := d.command(ctx, append([]string{"--home", d.home}, args...)...).CombinedOutput()
 	if err != nil {
@@ -176,7 +178,7 @@ func (d *demo) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// awaitDevice returns when the catalog has the device.
+// awaitDevice waits at most 20 s until the device is in the catalog.
 func (d *demo) awaitDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -206,12 +208,12 @@ func (d *demo) client() (*client.Client, error) {
 	return client.New(client.Config{URL: d.line.URL, Token: admin})
 }
 
-// spawn starts this program once more, until ctx ends.
+// spawn starts another process of this binary, which is terminated when ctx ends.
 func (d *demo) spawn(ctx context.Context, what string, args ...string) error {
 	cmd := d.command(ctx, args...)
 	cmd.Stderr = d.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.SysProcAttr = ownGroup() // Ctrl-C reaches it through us, in order
+	cmd.SysProcAttr = ownGroup() // so that Ctrl-C does not reach it directly
 	if err := cmd.Start(); err != nil {
 		return capability.Wrap(capability.CodeFailed, "demo", "the demo "+what+" cannot be started", err)
 	}
@@ -219,16 +221,17 @@ func (d *demo) spawn(ctx context.Context, what string, args ...string) error {
 	return nil
 }
 
-// wait returns when the processes are gone; the end of their context has told them.
+// wait waits for the end of the processes, whose context must have ended.
 func (d *demo) wait() {
 	for _, p := range d.procs {
-		_ = p.Wait() // its status says only that it was ended
+		_ = p.Wait() // the status only shows that it was terminated
 	}
 }
 
 func (d *demo) endpointToken() string { return d.dir("endpoint.token") }
 func (d *demo) endpointReady() string { return d.dir("endpoint.json") }
 
+// connect waits at most 10 s until the endpoint is ready and connects it, without storing it.
 func (d *demo) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/server/checkup"
 )
 
-// doctorChecks are those that need no server, and those of the server, where one answers.
+// doctorChecks returns the checks that need no server and, if a server answers, its checks.
 func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 	home, err := a.findHome()
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *app) doctorChecks(ctx context.Context) []httpapi.Check {
 	return append(checks, its...)
 }
 
-// answered is whether the server did, and as what it failed.
+// answered is the check whether the server answers, with the error code if it does not.
 type answered struct {
 	httpapi.Check
 	code capability.Code

@@ -18,15 +18,15 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
-// savedRow is one endpoint that the server remembers.
+// savedRow is one endpoint that the server has stored.
 type savedRow struct {
 	ID, BaseURL, Provider, TokenSecret, Damaged string
 	AllowedModuleIDs                            []string
 	TrustPolicy                                 json.RawMessage
 }
 
-// endpointsExportCommand writes what is remembered into the files of an elizaOS
-// agent.
+// endpointsExportCommand returns the command that writes the stored endpoints into the files of an
+// elizaOS agent.
 func (a *app) endpointsExportCommand() *cobra.Command {
 	var to string
 	var withTokens, replaceAll bool
@@ -89,8 +89,8 @@ so this works on the server's machine only, and written to config.env, mode 0600
 	return c
 }
 
-// leftOver reads what the files say already. An error states what an export would
-// take away from them.
+// leftOver returns the endpoints that the files contain. It fails with conflict if an export would
+// remove an endpoint or overwrite unreadable values.
 func leftOver(files *elizafile.Files, saved []savedRow) (config.Eliza, error) {
 	const hint = "write to another directory, or take them away with --replace"
 	vars, err := files.Vars()
@@ -98,7 +98,7 @@ func leftOver(files *elizafile.Files, saved []savedRow) (config.Eliza, error) {
 		return config.Eliza{}, err
 	}
 	for _, name := range []string{"ELIZA_CAPABILITY_ROUTER_ENABLED", "ELIZA_REMOTE_CAPABILITY_ENABLED"} {
-		delete(vars, name) // what is switched off is there nevertheless
+		delete(vars, name) // disabled endpoints count too
 	}
 	before, err := config.ElizaVars(vars)
 	if err != nil {
@@ -113,9 +113,9 @@ func leftOver(files *elizafile.Files, saved []savedRow) (config.Eliza, error) {
 	return before, nil
 }
 
-// exported are the endpoints in the agent's form, that of low-level calls first,
-// as the original takes its first for those. A token that the files hold already
-// for the same id and URL stays.
+// exported converts the stored endpoints to the agent's form. The endpoint for low-level calls is
+// first, because elizaOS uses the first one for them. Tokens in the files for the same id and URL
+// are kept. It fails with conflict if stored restrictions cannot be read.
 func exported(saved []savedRow, before config.Eliza) ([]elizafile.Endpoint, error) {
 	var out []elizafile.Endpoint
 	for _, s := range saved {
@@ -130,7 +130,7 @@ func exported(saved []savedRow, before config.Eliza) ([]elizafile.Endpoint, erro
 			if err := json.Unmarshal(s.TrustPolicy, &policy); err != nil {
 				return nil, capability.Wrap(capability.CodeConflict, "", "the saved trust policy of endpoint "+s.ID+" cannot be read", err)
 			}
-			// The original reads an allow-list in its own variable only.
+			// elizaOS reads an allow-list only from its own variable.
 			if inside, ok := policy["allowedModuleIds"]; ok && e.AllowedModules == nil {
 				if err := json.Unmarshal(inside, &e.AllowedModules); err != nil {
 					return nil, capability.Wrap(capability.CodeConflict, "", "the saved trust policy of endpoint "+s.ID+" cannot be read", err)
@@ -164,8 +164,8 @@ func exported(saved []savedRow, before config.Eliza) ([]elizafile.Endpoint, erro
 	return out, nil
 }
 
-// fillTokens reads the tokens from the secret store of the home, which must be
-// that of the server: values leave it by no API.
+// fillTokens sets the tokens from the secret store of the home, which must be the server's home,
+// because no API returns secrets.
 func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.Endpoint) error {
 	home, err := a.findHome()
 	if err != nil {
@@ -205,8 +205,8 @@ func (a *app) fillTokens(c *client.Client, saved []savedRow, list []elizafile.En
 	return nil
 }
 
-// recordsOf is the trust audit of what is exported: what the server still knows
-// of each, or else its decisions on the last manifest.
+// recordsOf returns the trust audit of the exported endpoints: the server's history of each, or its
+// decisions about the last manifest if none exists.
 func recordsOf(list []elizafile.Endpoint, now []endpointRow) []elizafile.Record {
 	var rows []trustRow
 	for _, e := range now {
@@ -245,7 +245,7 @@ func recordsOf(list []elizafile.Endpoint, now []endpointRow) []elizafile.Record 
 	return out
 }
 
-// record is the row in the original's form, which knows no more than this.
+// record converts the row to the form of elizaOS, which has fewer members.
 func (r *trustRow) record() elizafile.Record {
 	some := func(in []string) []string { return append([]string{}, in...) }
 	out := elizafile.Record{
@@ -263,7 +263,7 @@ func (r *trustRow) record() elizafile.Record {
 	return out
 }
 
-// printExported states what was written, and what was not.
+// printExported prints the written files and endpoints, and those that were left out.
 func (a *app) printExported(dir string, saved []savedRow, list []elizafile.Endpoint, now []endpointRow) error {
 	names, noToken, left := []string{}, []string{}, []string{}
 	for _, e := range list {

@@ -13,17 +13,18 @@ import (
 	"github.com/junctor-run/junctor/internal/config/elizafile"
 )
 
-// imported is what became of one endpoint of the files.
+// imported is the result for one endpoint of the files.
 type imported struct {
 	ID      string            `json:"id"`
 	BaseURL string            `json:"baseUrl"`
 	OK      bool              `json:"ok"`
 	DryRun  bool              `json:"dryRun,omitempty"`
-	Answer  json.RawMessage   `json:"answer,omitempty"` // of the connect
+	Answer  json.RawMessage   `json:"answer,omitempty"` // of the request to connect
 	Error   *capability.Error `json:"error,omitempty"`
 }
 
-// endpointsImportCommand connects what an elizaOS agent has in its own files.
+// endpointsImportCommand returns the command that connects the endpoints in the files of an elizaOS
+// agent.
 func (a *app) endpointsImportCommand() *cobra.Command {
 	var from string
 	var dryRun bool
@@ -62,7 +63,7 @@ A restriction that cannot be read ends the import before anything is connected.`
 				}
 				out = append(out, one)
 				if cmd.Context().Err() != nil {
-					break // what is in stays in, and is told
+					break // connected endpoints stay and are printed
 				}
 			}
 			if err := a.printImported(out); err != nil {
@@ -83,7 +84,8 @@ A restriction that cannot be read ends the import before anything is connected.`
 	return c
 }
 
-// agentPlaces are those of a directory, or with "" the agent's own.
+// agentPlaces returns the paths of the files in a directory, or for "" those that the environment
+// names.
 func (a *app) agentPlaces(dir string) (elizafile.Places, error) {
 	if dir == "" {
 		return elizafile.Find(a.env)
@@ -91,6 +93,8 @@ func (a *app) agentPlaces(dir string) (elizafile.Places, error) {
 	return elizafile.In(dir), nil
 }
 
+// readAgent reads the endpoints in the agent's files. It fails with not_found if both files are missing,
+// and with invalid_input if a restriction cannot be read.
 func (a *app) readAgent(dir string) (config.Eliza, error) {
 	places, err := a.agentPlaces(dir)
 	if err != nil {
@@ -116,7 +120,7 @@ func (a *app) readAgent(dir string) (config.Eliza, error) {
 	return said, nil
 }
 
-// connectBodyOf is the body of POST /api/capability-router/connect.
+// connectBodyOf returns the body of POST /api/capability-router/connect for an endpoint.
 func connectBodyOf(e config.ElizaEndpoint, providers map[string]string) map[string]any {
 	endpoint := map[string]any{"id": e.ID, "baseUrl": e.BaseURL}
 	if !e.Token.Empty() {
@@ -138,11 +142,11 @@ func connectBodyOf(e config.ElizaEndpoint, providers map[string]string) map[stri
 	return body
 }
 
-// providersOf reads out of the trust audit which family an endpoint was connected
-// as, by its id and URL: the other variables do not say it.
+// providersOf returns the provider family of endpoints by id and URL, from the trust audit, because
+// the other variables do not contain it.
 func providersOf(audit []byte) map[string]string {
 	var records []json.RawMessage
-	_ = json.Unmarshal(audit, &records) // its form was checked where it was read
+	_ = json.Unmarshal(audit, &records) // it was validated when it was read
 	out := make(map[string]string)
 	for _, raw := range records {
 		var r elizafile.Record

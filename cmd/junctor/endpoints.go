@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// endpointRow is one endpoint as the server lists it.
+// endpointRow is one endpoint in the server's answers.
 type endpointRow struct {
 	ID, BaseURL, Provider, State, Reason string
 	Modules, Families                    []string
@@ -25,8 +25,7 @@ type endpointRow struct {
 	History                              []trustRow
 }
 
-// trustRow is one attempt to take modules in: what was accepted, what was not,
-// and why.
+// trustRow is one attempt to admit modules: the accepted and the refused ones, with reasons.
 type trustRow struct {
 	RecordedAt     time.Time
 	Mode, Provider string
@@ -44,7 +43,7 @@ type trustRow struct {
 	Error *capability.Error
 }
 
-// outcome says in a line what came of the attempt.
+// outcome returns the result of the attempt in one line.
 func (r *trustRow) outcome() string {
 	switch {
 	case r.Collision != nil:
@@ -67,7 +66,7 @@ func (r *trustRow) outcome() string {
 	return strings.Join(parts, "; ")
 }
 
-// verdict is one trust decision for people.
+// verdict returns one trust decision as a text for users.
 func verdict(d router.TrustDecision) string {
 	word := "trusted"
 	if !d.Trusted {
@@ -195,8 +194,8 @@ func (a *app) endpointsCommand() *cobra.Command {
 	return c
 }
 
-// endpointsDecisionsCommand shows what endpoints.show cannot: attempts that left
-// no endpoint behind are in it, too.
+// endpointsDecisionsCommand returns the command that lists trust decisions, including those of
+// attempts that failed and left no endpoint.
 func (a *app) endpointsDecisionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "decisions", Short: "List the last attempts to let modules in, with what was refused and why", Args: cobra.NoArgs,

@@ -20,8 +20,8 @@ func (a *app) endpointCommand() *cobra.Command {
 	return a.group("endpoint", "Run an endpoint on this machine", a.endpointServeCommand())
 }
 
-// endpointServeCommand runs the reference endpoint: two modules that together
-// offer every surface of the protocol.
+// endpointServeCommand returns the command that runs the reference endpoint: two modules that
+// together offer every surface of the protocol.
 func (a *app) endpointServeCommand() *cobra.Command {
 	var listen, token, tokenFile, bundle, readyFile, root string
 	c := &cobra.Command{

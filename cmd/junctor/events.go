@@ -32,7 +32,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	return c
 }
 
-// publishCommand tells an event to the modules that declare it.
+// publishCommand returns the command that publishes an event to the modules that declare it.
 func (a *app) publishCommand() *cobra.Command {
 	var payload string
 	c := &cobra.Command{

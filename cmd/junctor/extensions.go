@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// extensionsCommand is what is done with extensions. Authors' verbs ask no server.
+// extensionsCommand returns the commands about extensions. Those for authors need no server.
 func (a *app) extensionsCommand() *cobra.Command {
 	var dir string
 	create := &cobra.Command{
@@ -37,6 +37,7 @@ func (a *app) extensionsCommand() *cobra.Command {
 	return a.group("extensions", "Manage extensions: packages of slash commands", append(a.installedCommands(), create, check)...)
 }
 
+// newExtension creates the folder of a new extension in dir.
 func (a *app) newExtension(dir, name string) error {
 	path, err := extension.Scaffold(dir, name, operator.ReservedCommand)
 	if err != nil {
@@ -49,8 +50,8 @@ func (a *app) newExtension(dir, name string) error {
 	return nil
 }
 
-// checkExtension reads a package as an install would, bytes and all, and keeps
-// nothing of it.
+// checkExtension validates a package like an installation, including the extraction of its files,
+// without installing it, and prints the consent screen and warnings.
 func (a *app) checkExtension(ctx context.Context, path string, strict bool) (err error) {
 	tree, done, err := readPackage(path)
 	if err != nil {
@@ -109,7 +110,8 @@ func readPackage(path string) (tree *archive.Tree, done func(), err error) {
 	return closing(tree, f, err)
 }
 
-// closing hands a source on, or closes it where it is of no use.
+// closing returns the tree and a function that closes its source. If err is not nil, it closes the
+// source and returns the error.
 func closing(tree *archive.Tree, source io.Closer, err error) (*archive.Tree, func(), error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, source.Close())
@@ -117,8 +119,8 @@ func closing(tree *archive.Tree, source io.Closer, err error) (*archive.Tree, fu
 	return tree, func() { _ = source.Close() }, nil
 }
 
-// inflate writes a tree to a temporary folder, which is the only way to know that
-// it can be, and returns its hash.
+// inflate extracts a tree to a temporary folder, to check that this is possible, and returns its
+// hash.
 func inflate(ctx context.Context, tree *archive.Tree) (hash string, err error) {
 	dir, err := os.MkdirTemp("", "junctor-check-")
 	if err != nil {

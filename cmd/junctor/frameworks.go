@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 )
 
-// frameworksCommand is about the programs of task agents, and how their screens are read.
+// frameworksCommand returns the commands about the programs of task agents and their rule files.
 func (a *app) frameworksCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List the known programs, and whether each is installed and logged in", Args: cobra.NoArgs,
@@ -46,7 +46,7 @@ A recording is a header line and one event on each line after it:
 	return a.group("frameworks", "Look at the programs of task agents, and replay recordings of them", list, play)
 }
 
-// ruleFiles are the rule files of the program and of the home's folder "frameworks".
+// ruleFiles returns the built-in rule files and those in the home's folder "frameworks".
 func (a *app) ruleFiles() ([]*detect.File, error) {
 	home, err := a.findHome()
 	if err != nil {
@@ -71,6 +71,7 @@ type frameworkFile struct {
 	Source   string `json:"source"`
 }
 
+// listFrameworks prints the known programs with their installation, login and rule files.
 func (a *app) listFrameworks(ctx context.Context) error {
 	files, err := a.ruleFiles()
 	if err != nil {
@@ -120,7 +121,8 @@ func (a *app) listFrameworks(ctx context.Context) error {
 	return a.table([]string{"NAME", "ALSO", "PROGRAM", "ACCOUNT", "RULES"}, cells, "")
 }
 
-// replayRecording prints the changes as they come; what is not a change goes to stderr.
+// replayRecording replays a recording and prints the changes of state; other messages go to
+// standard error.
 func (a *app) replayRecording(path, name, version string) error {
 	rec, err := readRecording(path)
 	if err != nil {

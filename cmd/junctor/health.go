@@ -12,11 +12,11 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// healthTime bounds the one question that health asks.
+// healthTimeout limits the request of the command health.
 const healthTimeout = 5 * time.Second
 
-// healthCommand is for supervisors that restart servers: containers, service managers. It needs no
-// token, and unlike the doctor it does not count what others do wrong.
+// healthCommand returns the command for supervisors that restart servers, such as containers and
+// service managers. It needs no token and, unlike the doctor, ignores faults outside of the server.
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "health", Short: "Say whether the server answers, for health checks; exit 5 if it does not", Args: cobra.NoArgs,

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// heldRow is one held call as the server lists it.
+// heldRow is one held call in the server's answers.
 type heldRow struct {
 	ID         string            `json:"id"`
 	NodeID     string            `json:"node_id"`
@@ -77,7 +77,7 @@ func (a *app) heldCommand() *cobra.Command {
 	return a.group("held", "Look after calls held for nodes that are away", list, show, cancel)
 }
 
-// holdCall leaves a call for a node.
+// holdCall stores a call for a node that may not be connected, for the duration hold.
 func (a *app) holdCall(cmd *cobra.Command, node, function string, arguments json.RawMessage, hold, timeout string) error {
 	body := map[string]any{"function": function, "hold": hold}
 	if arguments != nil {

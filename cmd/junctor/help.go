@@ -12,12 +12,12 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 )
 
-// helpWidth is how wide help is, in columns.
+// helpWidth is the width of the help in columns.
 const helpWidth = 100
 
-// helpOf is the help of a command: what it does, how it is written, its commands,
-// examples and flags. It does not use a template, because with the engine of templates linked, the
-// linker keeps every method of every type, 4 MiB of them.
+// helpOf returns the help of a command: its description, usage, subcommands, examples and flags. It
+// does not use a template, because linking the template engine makes the linker keep all methods of
+// all types, which adds 4 MiB.
 func helpOf(c *cobra.Command, groups []commandGroup) string {
 	var b strings.Builder
 	about := c.Long
@@ -69,8 +69,7 @@ func listCommands(b *strings.Builder, title string, commands []*cobra.Command) {
 	}
 }
 
-// flagsOf are the flags that help shows: a command's own, with those of the nouns
-// above it, and those of every command.
+// flagsOf returns the flags in the help: those of the command and its parents, and the global ones.
 func flagsOf(c *cobra.Command) (own, global []*pflag.Flag) {
 	everywhere := c.Root().PersistentFlags()
 	c.InitDefaultHelpFlag()
@@ -195,12 +194,12 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// completionCommand is the library's, in our words.
+// completionCommand returns the library's command with other texts.
 func (a *app) completionCommand(root *cobra.Command) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	c, _, err := root.Find([]string{"completion"})
 	if err != nil {
-		panic(err) // it was made in the line before
+		panic(err) // the command was added just before
 	}
 	c.Use, c.Short, c.Args, c.RunE = "completion COMMAND", "Print the completion script of a shell", cobra.ArbitraryArgs, a.noVerb
 	c.Example = "  source <(junctor completion bash)"
@@ -213,12 +212,12 @@ func (a *app) completionCommand(root *cobra.Command) *cobra.Command {
 	return c
 }
 
-// wrongFlag puts what the flag parser says into our words.
+// wrongFlag converts an error of the flag parser to a capability error with a hint.
 func wrongFlag(c *cobra.Command, err error) error {
 	wrong := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "", format, args...)
 	}
-	switch e := err.(type) { //nolint:errorlint // the parser returns them bare
+	switch e := err.(type) { //nolint:errorlint // the parser returns them unwrapped
 	case *pflag.NotExistError:
 		name := "--" + e.GetSpecifiedName()
 		if e.GetSpecifiedShortnames() != "" {
@@ -251,6 +250,7 @@ func (a *app) showHelp(groups []commandGroup) func(*cobra.Command, []string) {
 	return func(c *cobra.Command, _ []string) { _, _ = io.WriteString(a.stdout, helpOf(c, groups)) }
 }
 
+// nearFlag returns a hint with the flags that are similar to typed.
 func nearFlag(c *cobra.Command, typed string) string {
 	var names []string
 	own, global := flagsOf(c)
@@ -263,7 +263,7 @@ func nearFlag(c *cobra.Command, typed string) string {
 	return "see: " + c.CommandPath() + " --help"
 }
 
-// missingFlag is a flag that a command cannot do without, and was not given.
+// missingFlag returns a required flag of a command that was not given, or nil.
 func missingFlag(c *cobra.Command) (missing *pflag.Flag) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if missing == nil && !f.Changed && len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {

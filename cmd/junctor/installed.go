@@ -40,7 +40,7 @@ func (r *extensionRow) state() string {
 	return "disabled"
 }
 
-// installedCommands are the verbs for what a server has installed.
+// installedCommands returns the commands about the extensions that a server has installed.
 func (a *app) installedCommands() []*cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List installed extensions and whether they may run", Args: cobra.NoArgs,
@@ -168,6 +168,8 @@ func (a *app) printInstalled(raw json.RawMessage) error {
 	return nil
 }
 
+// printFindings prints the findings about installed extensions, and returns exit status 1 if an
+// extension is broken.
 func (a *app) printFindings(raw json.RawMessage) error {
 	out, err := decode[struct {
 		Findings []struct {
@@ -199,7 +201,8 @@ func (a *app) printFindings(raw json.RawMessage) error {
 	return err
 }
 
-// screenOf asks what is to be agreed to.
+// screenOf requests the consent screen of an extension: its hash, its text, and whether it requires
+// consent.
 func (a *app) screenOf(ctx context.Context, id string, visible []string) (hash, text string, asks bool, err error) {
 	c, err := a.client()
 	if err != nil {
@@ -220,8 +223,9 @@ func (a *app) screenOf(ctx context.Context, id string, visible []string) (hash, 
 	return out.Screen.TreeHash, out.Text, out.Asks, err
 }
 
-// enableExtension shows what is asked for and takes a yes that is about exactly
-// that: the answer carries the hash of what was shown.
+// enableExtension prints the consent screen of an extension and asks the user, unless yes is set. It
+// then requests to enable the extension, with the hash of the screen if the user agreed; without a
+// required consent the server refuses.
 func (a *app) enableExtension(ctx context.Context, id string, yes bool, visible []string) error {
 	hash, text, asks, err := a.screenOf(ctx, id, visible)
 	if err != nil {
@@ -264,7 +268,7 @@ func (a *app) showExtension(ctx context.Context, id string) error {
 			a.printf("problem: %s\n", plainText(x.Problem))
 		}
 		_, text, _, err := a.screenOf(ctx, id, nil)
-		if err != nil && capability.CodeOf(err) != capability.CodeDenied { // the screen is for operators
+		if err != nil && capability.CodeOf(err) != capability.CodeDenied { // the screen requires the operator role
 			return err
 		}
 		a.printf("\n%s\n", text)
@@ -275,7 +279,7 @@ func (a *app) showExtension(ctx context.Context, id string) error {
 	})
 }
 
-// packed is a package as a zip file: the file itself, or a folder that is packed.
+// packed returns a package as a zip file: the file's content, or a folder packed after validation.
 func packed(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -288,7 +292,7 @@ func packed(path string) ([]byte, error) {
 		data, err := os.ReadFile(path) //nolint:gosec // the user's own file
 		return data, err
 	}
-	tree, done, err := readPackage(path) // so that what cannot be installed is said here
+	tree, done, err := readPackage(path) // so that an invalid package is reported here
 	if err != nil {
 		return nil, err
 	}

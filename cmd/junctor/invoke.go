@@ -64,7 +64,8 @@ id (it holds a #). INPUT is a JSON value, or - to read one from standard input.`
 	return c
 }
 
-// carry carries out an invocation and prints its end; one that streams is stream's.
+// carry sends an invocation, after a confirmation if the server requires one, and prints its result.
+// If inv.Stream is set, it calls stream instead.
 func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool,
 	stream func(*cobra.Command, *client.Client, client.Invocation) error,
 ) error {
@@ -85,8 +86,8 @@ func (a *app) carry(cmd *cobra.Command, inv client.Invocation, yes bool,
 	return suggested(cmd.Context(), c, inv, err)
 }
 
-// suggested adds the names near a target that is not known. They are those of the
-// catalog that the caller is shown anyway.
+// suggested adds similar names to the error about an unknown target, from the catalog that the caller
+// may read.
 func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err error) error {
 	e, ok := errors.AsType[*capability.Error](err)
 	if !ok || e.Code != capability.CodeUnknownCapability || strings.ContainsAny(inv.Target, "#:") {
@@ -110,12 +111,12 @@ func suggested(ctx context.Context, c *client.Client, inv client.Invocation, err
 	return err
 }
 
-// maxInput is the largest input the server takes by default.
+// maxInput is the largest input that the server accepts by default.
 const maxInput = 4 << 20
 
 func (a *app) input(arg string) (json.RawMessage, error) { return a.jsonInput("INPUT", arg) }
 
-// jsonInput is one JSON value of the command line, or of standard input for -.
+// jsonInput returns one JSON value from the command line, or from standard input for "-".
 func (a *app) jsonInput(name, arg string) (json.RawMessage, error) {
 	data := []byte(arg)
 	if arg == "-" {
@@ -139,6 +140,8 @@ func (a *app) jsonInput(name, arg string) (json.RawMessage, error) {
 	return data, nil
 }
 
+// printInvoked prints the result of an invocation, or the explanation of a dry run. At a terminal it
+// also prints provider and duration on standard error.
 func (a *app) printInvoked(raw json.RawMessage, dryRun bool) error {
 	if a.json {
 		return a.printJSON(raw)
@@ -166,10 +169,11 @@ func (a *app) printInvoked(raw json.RawMessage, dryRun bool) error {
 	return nil
 }
 
+// indent returns JSON with indentation, or raw unchanged if it is not valid.
 func indent(raw json.RawMessage) string {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber() // a number must print as it came
+	dec.UseNumber() // numbers must not be reformatted
 	if dec.Decode(&v) != nil {
 		return string(raw)
 	}
@@ -180,13 +184,13 @@ func indent(raw json.RawMessage) string {
 	return string(data)
 }
 
-// streamInvoke prints what is said of a call while it runs, and then its result.
+// streamInvoke prints the progress of a call on standard error and then its result.
 func (a *app) streamInvoke(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
 	return a.stream(cmd, c, inv, nil)
 }
 
-// stream prints a call's lines as they come. Where show prints chunks, the result is left
-// out, since it is the list of them.
+// stream prints a call's lines as they arrive. If show is not nil, it prints the chunks, and the
+// result, which is the list of chunks, is left out.
 func (a *app) stream(cmd *cobra.Command, c *client.Client, inv client.Invocation, show func(json.RawMessage) error) error {
 	shown := false
 	for line, err := range c.Lines(cmd.Context(), http.MethodPost, "/api/v1/invocations", inv) {

@@ -14,8 +14,7 @@ import (
 )
 
 func main() {
-	// A part of the sandbox is this binary started again, and nothing else of it
-	// may run there.
+	// Some helper processes are this binary started again. They must run nothing else.
 	if sandbox.IsHelper(os.Args) {
 		os.Exit(sandbox.HelperMain(os.Args))
 	}

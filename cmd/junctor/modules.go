@@ -67,7 +67,7 @@ func (a *app) modulesCommand() *cobra.Command {
 	return a.group("modules", "Look at modules of every kind", list, show, a.routeCommand())
 }
 
-// trustOf states what let a module in; what is built in needs no trust.
+// trustOf returns the reason for trusting a module. Built-in modules have no decision.
 func trustOf(d *router.TrustDecision) string {
 	if d == nil {
 		return "-"
@@ -75,10 +75,11 @@ func trustOf(d *router.TrustDecision) string {
 	return verdict(*d)
 }
 
-// showing is one of the lists of what all modules show in a front end.
+// showing describes one list of user interface parts of all modules.
 type showing struct{ noun, short, head, name string }
 
-// showings have one command each: views, widgets, nav, apps.
+// showingCommands returns the commands that list the views, widgets, nav entries and apps of all
+// modules.
 func (a *app) showingCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, s := range []showing{
@@ -107,7 +108,7 @@ func (a *app) printShowing(s showing, raw json.RawMessage) error {
 	var rows [][]string
 	for _, item := range out[s.noun] {
 		var available struct{ State, Reason string }
-		_ = json.Unmarshal(item["availability"], &available) // absent reads as unknown
+		_ = json.Unmarshal(item["availability"], &available) // a missing member means unknown
 		label := textOf(item, "label")
 		if label == "" {
 			label = textOf(item, "displayName")
@@ -125,7 +126,7 @@ func (a *app) printShowing(s showing, raw json.RawMessage) error {
 		"; see what there is with: junctor modules list")
 }
 
-// textOf is a member that is a text, "" for any other.
+// textOf returns a member that is a text, or "".
 func textOf(item map[string]json.RawMessage, name string) string {
 	var text string
 	if json.Unmarshal(item[name], &text) != nil {

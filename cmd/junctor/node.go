@@ -29,7 +29,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeOrderCommand("leave", "Leave at once and cancel what runs", "The node has left."), a.nodeRescanCommand(), a.nodeConsentCommand())
 }
 
-// joinFlags are those of node join that are keys of the configuration.
+// joinFlags returns the flags of "node join" that set keys of the configuration, with their keys.
 func joinFlags() map[string]string {
 	return map[string]string{
 		"id": "node.id", "location": "node.location", "max-concurrent": "node.max_concurrent", "label": "node.labels",
@@ -68,7 +68,7 @@ with "junctor node consent".`,
 					if err != nil {
 						return err
 					}
-					if name == "allow-language" { // besides those there are anyway
+					if name == "allow-language" { // in addition to the defaults
 						list = append(config.Default().Host.Languages, list...)
 					}
 					set[key] = list
@@ -113,7 +113,7 @@ with "junctor node consent".`,
 	return c
 }
 
-// readyNode is the line that says a node has joined.
+// readyNode is the line that reports that a node has joined.
 type readyNode struct {
 	NodeID         string   `json:"node_id"`
 	Gateway        string   `json:"gateway"`
@@ -127,6 +127,8 @@ type readyNode struct {
 	Log            string   `json:"log,omitempty"`
 }
 
+// joinNode runs a node until ctx ends. report is the file descriptor for the process that started it
+// in the background, or 0.
 func (a *app) joinNode(ctx context.Context, home, file string, set map[string]any, readyFile string, report int) error {
 	cfg, err := a.loadConfig(home, file, set)
 	if err != nil {
@@ -227,7 +229,7 @@ func (a *app) nodeReady(home, gateway string, d *device.Device, readyFile string
 	return nil
 }
 
-// rescanOnHangup reads the folder of actions again on SIGHUP.
+// rescanOnHangup rereads the folder of actions on each SIGHUP, until ctx ends.
 func (a *app) rescanOnHangup(ctx context.Context, p *noderun.Process) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -242,10 +244,11 @@ func (a *app) rescanOnHangup(ctx context.Context, p *noderun.Process) {
 	}
 }
 
-// askOwner asks at the terminal; the first answer counts, wherever it is given.
+// askOwner asks the device's questions at the terminal until ctx ends. A question that was answered
+// elsewhere before is skipped.
 func (a *app) askOwner(ctx context.Context, p *noderun.Process) {
 	lines := make(chan string)
-	go func() { // ends with the process: nothing can take a read of a terminal back
+	go func() { // ends with the process, because a read of a terminal cannot be cancelled
 		in := bufio.NewScanner(a.stdin)
 		for in.Scan() {
 			select {
@@ -275,7 +278,7 @@ func (a *app) askOwner(ctx context.Context, p *noderun.Process) {
 	})
 }
 
-// terminalText keeps lines and drops what else could steer a terminal.
+// terminalText removes control characters other than line feeds.
 func terminalText(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {
@@ -284,6 +287,8 @@ func terminalText(s string) string {
 	return strings.Join(lines, "\n")
 }
 
+// askNode sends a request to the node that runs on this home. With --json it prints the answer,
+// otherwise it passes the answer to show.
 func (a *app) askNode(ctx context.Context, method, path string, body any, show func(json.RawMessage) error) error {
 	home, err := a.findHome()
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/noderun"
 )
 
-// detachNode starts this command again in the background and returns when the node
-// has joined, or with what kept it from that. What it says goes to a log in the home.
+// detachNode starts this command again in the background and returns when the node has joined, or
+// with the node's error. The node's output is written to node.log in the home. If ctx ends before,
+// the node is terminated.
 func (a *app) detachNode(ctx context.Context, home string) error {
 	dir := noderun.Dir(home)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -49,7 +50,7 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "node", "the node cannot be started in the background", err)
 	}
-	ended := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) }) // who started it has changed their mind
+	ended := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) }) // the user cancelled the start
 	line, readErr := bufio.NewReaderSize(told, 64<<10).ReadBytes('\n')
 	if !ended() {
 		_ = child.Wait()
@@ -79,8 +80,8 @@ func (a *app) detachNode(ctx context.Context, home string) error {
 	return nil
 }
 
-// reportDetached reports to the process that started this one in the background how it went,
-// once; fd 0 means that no process waits.
+// reportDetached writes ready or err to the process that started this one in the background, and
+// closes fd, so that later reports are dropped. It does nothing if fd is 0.
 func reportDetached(fd int, ready json.RawMessage, err error) {
 	if fd <= 0 {
 		return
@@ -89,7 +90,7 @@ func reportDetached(fd int, ready json.RawMessage, err error) {
 	if f == nil {
 		return
 	}
-	defer f.Close() // after the first report no process reads, and a second is dropped
+	defer f.Close()
 	line := []byte(ready)
 	if err != nil {
 		e := capability.AsError(err)

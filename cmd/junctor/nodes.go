@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/client"
 )
 
-// nodeRow is one node as the server lists it.
+// nodeRow is one node in the server's answers.
 type nodeRow struct {
 	NodeID        string   `json:"node_id"`
 	Status        string   `json:"status"`
@@ -211,7 +211,7 @@ func (a *app) nodesRemoveCommand() *cobra.Command {
 	return c
 }
 
-// callTarget is the action by which functions of nodes are called.
+// callTarget is the action that calls functions of nodes.
 const callTarget = "device.function.invoke"
 
 func (a *app) callCommand() *cobra.Command {
@@ -278,7 +278,7 @@ governed path like any other.`,
 	return c
 }
 
-// streamCall prints the chunks of a stream, or the result of what does not stream.
+// streamCall prints the chunks of a stream, or the result of a function that does not stream.
 func (a *app) streamCall(cmd *cobra.Command, c *client.Client, inv client.Invocation) error {
 	return a.stream(cmd, c, inv, func(chunk json.RawMessage) error {
 		_, err := fmt.Fprintln(a.stdout, string(chunk))

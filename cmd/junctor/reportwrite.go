@@ -18,9 +18,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// liveTarget is the endpoint of a live report: what the variables
-// ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES
-// say, or the flags over them.
+// liveTarget is the endpoint of a live report, as given by the variables
+// ELIZA_REMOTE_CAPABILITY_<PROVIDER>_URL, _ENDPOINT_ID, _TOKEN and _MODULES, or by flags, which win.
 type liveTarget struct {
 	provider, id, url string
 	token             secret.Value
@@ -92,11 +91,13 @@ report is written whole and sound or not at all.`,
 	return c
 }
 
-// liveVariable is how the names of a provider's variables begin.
+// liveVariable returns the prefix of a provider's variables.
 func liveVariable(provider string) string {
 	return "ELIZA_REMOTE_CAPABILITY_" + strings.ToUpper(strings.ReplaceAll(provider, "-", "_")) + "_"
 }
 
+// liveTarget returns the endpoint that the variables of a provider describe. It fails for an unknown
+// provider.
 func (a *app) liveTarget(provider string) (liveTarget, error) {
 	families := []string{"e2b", "home-machine", "mobile-companion", "desktop-companion"}
 	if !slices.Contains(families, provider) {
@@ -116,8 +117,8 @@ func (a *app) liveTarget(provider string) (liveTarget, error) {
 	return out, nil
 }
 
-// writeReport connects the endpoint for as long as it is exercised. An endpoint
-// that was there already under the same id stays, and is not touched.
+// writeReport connects the endpoint, tests it, disconnects it and writes the report to dir. It fails
+// with conflict if an endpoint with that id is connected already.
 func (a *app) writeReport(ctx context.Context, dir string, t liveTarget) (path string, err error) {
 	c, err := a.client()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // maxRouteAnswer is the largest answer of a module's route that is printed.
 const maxRouteAnswer = 32 << 20
 
-// routeCommand calls a module's HTTP route through the door that serves it.
+// routeCommand returns the command that calls a module's HTTP route through the server.
 func (a *app) routeCommand() *cobra.Command {
 	var query, headers []string
 	c := &cobra.Command{
@@ -62,6 +62,8 @@ to read one from standard input. A status of 400 and more ends with exit status 
 	return c
 }
 
+// routeRequest returns the request for a module's route. It fails with invalid_input for an
+// unsupported method or a malformed path, query or header.
 func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*http.Request, error) {
 	method, path := strings.ToUpper(args[1]), args[2]
 	if verbs := []string{"GET", "POST", "PUT", "PATCH", "DELETE"}; !slices.Contains(verbs, method) {
@@ -118,8 +120,8 @@ func (a *app) routeRequest(cmd *cobra.Command, args, query, headers []string) (*
 	return req, nil
 }
 
-// printRoute prints what the module answered. What the server refused itself is
-// an error like any other: only a module's answers are marked as a stranger's.
+// printRoute prints a module's answer. An answer without the mark of modules comes from the server
+// itself and is returned as an error.
 func (a *app) printRoute(resp *http.Response, body []byte) error {
 	if resp.Header.Get("Content-Security-Policy") == "" {
 		var refused struct{ Error *capability.Error }
@@ -170,7 +172,7 @@ func indentJSON(resp *http.Response, body []byte) string {
 	return indent(body)
 }
 
-// clean is plainText for a text of several lines.
+// clean applies plainText to each line of a text.
 func clean(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

@@ -16,8 +16,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// sandboxCommand states what confines programs: those of the server, or, where none
-// runs, those of one that this user would start here.
+// sandboxCommand returns the command that shows how programs are confined: by the running server,
+// or by a server that this user would start.
 func (a *app) sandboxCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Show which walls stand, and what the last self-test found", Args: cobra.NoArgs,
@@ -35,7 +35,7 @@ func (a *app) sandboxCommand() *cobra.Command {
 	return a.group("sandbox", "Show and test what confines the programs that run here", status, selftest)
 }
 
-// box is the sandbox of this machine; its report is kept in the home, if there is one.
+// box returns the sandbox of this machine. Its report is cached in the home if that exists.
 func (a *app) box() (*sandbox.Box, error) {
 	home, err := a.findHome()
 	if err != nil {
@@ -52,8 +52,8 @@ func (a *app) box() (*sandbox.Box, error) {
 	return sandbox.New(cfg), nil
 }
 
-// serversReport is what the running server says: its user and its settings decide
-// what holds its programs. fresh has it try again.
+// serversReport requests the report of the running server, because the confinement depends on its
+// user and settings. fresh requests a new self-test.
 func (a *app) serversReport(ctx context.Context, fresh bool) (report sandbox.Report, err error) {
 	c, err := a.client()
 	if err != nil {
@@ -66,6 +66,8 @@ func (a *app) serversReport(ctx context.Context, fresh bool) (report sandbox.Rep
 	return report, c.Do(ctx, method, path, nil, &report)
 }
 
+// showSandbox prints the report of the server or, if none runs, that of ask. It returns exit status
+// 1 if the confinement failed the self-test.
 func (a *app) showSandbox(ctx context.Context, ask func(*sandbox.Box, context.Context) (sandbox.Report, error), all bool) error {
 	report, err := a.serversReport(ctx, all)
 	if capability.CodeOf(err) == capability.CodeUnavailable { // no server runs: what it would be here

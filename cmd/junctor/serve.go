@@ -63,7 +63,7 @@ which is removed at the end, and a free port.`,
 	return c
 }
 
-// loadConfig merges the layers; a fault in them is wrong input.
+// loadConfig merges the layers of the configuration. Faults are invalid_input.
 func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config, error) {
 	required := file != ""
 	if file == "" {
@@ -77,6 +77,8 @@ func (a *app) loadConfig(home, file string, flags map[string]any) (config.Config
 	return cfg, nil
 }
 
+// serve runs a server until ctx ends. When it is ready, it writes readyFile, if given, and calls
+// onReady.
 func (a *app) serve(ctx context.Context, cfg config.Config, readyFile string, onReady func(server.ReadyLine) error) error {
 	logger, err := telemetry.NewLogger(a.stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
@@ -105,15 +107,14 @@ func (a *app) printReady(line server.ReadyLine) error {
 	return a.printObject(line)
 }
 
-// replaceFile writes by rename, so that a process that waits for the file never reads
-// half of it.
+// replaceFile replaces a file by a rename, so that other processes never read an incomplete file.
 func replaceFile(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".ready-*")
 	if err != nil {
 		return capability.Wrap(capability.CodeInvalidInput, "", "the file "+name+" cannot be written", err).With("",
 			"name a file in a folder that is there and that you may write to")
 	}
-	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	defer os.Remove(tmp.Name()) // fails after the rename
 	_, err = tmp.Write(data)
 	if err := errors.Join(err, tmp.Close()); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (a *app) skillCommand() *cobra.Command {
 		a.skillDiffCommand())
 }
 
-// onNode calls one of the reserved functions.
+// onNode calls a reserved function of a node and returns the whole answer and its result.
 func (a *app) onNode(ctx context.Context, node, action string, input any, timeout, key string) (json.RawMessage, json.RawMessage, error) {
 	raw, err := json.Marshal(input)
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *app) skillUninstallCommand() *cobra.Command {
 	return c
 }
 
-// installedOn are the records of the skills on a node.
+// installedOn returns the records of the skills on a node, and the whole answer.
 func (a *app) installedOn(ctx context.Context, node string) (answer json.RawMessage, records map[string]cmp.Record, err error) {
 	answer, result, err := a.onNode(ctx, node, "device.skill.list", struct{}{}, "", "")
 	if err == nil {
@@ -221,7 +221,7 @@ func (a *app) skillDiffCommand() *cobra.Command {
 	}
 }
 
-// skillDiff is what is different between a payload and what is installed.
+// skillDiff is the difference between a payload and the installed skill.
 type skillDiff struct {
 	Skill     string   `json:"skill"`
 	Installed bool     `json:"installed"`
@@ -233,6 +233,7 @@ type skillDiff struct {
 	Changed   []string `json:"changed"`
 }
 
+// difference compares the capabilities of a payload with those of the installed record.
 func difference(p *payload.Payload, was cmp.Record, digest string) skillDiff {
 	d := skillDiff{
 		Skill: p.SkillName, Installed: was.Capabilities != nil, Same: was.SHA256 == digest, SHA256: digest, Was: was.SHA256,
@@ -273,6 +274,7 @@ func sortedJSON(doc json.RawMessage) []byte {
 	return out
 }
 
+// text returns the difference as text, one line for each capability.
 func (d *skillDiff) text() string {
 	if d.Same {
 		return plainText(d.Skill) + " is what is installed\n"

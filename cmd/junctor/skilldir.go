@@ -179,6 +179,8 @@ func decodeMapping[T any](doc []byte, v *T, at string) (warnings []string, err e
 	return warnings, nil
 }
 
+// addSkillCapability decodes one capability of the front matter and adds it to the draft. warnings
+// name unknown members.
 func addSkillCapability(d *payload.Draft, alias string, doc []byte) (warnings []string, err error) {
 	var c skillCapability
 	if warnings, err = decodeMapping(doc, &c, "capabilities."+alias); err != nil {
@@ -248,8 +250,8 @@ func skillLanguages(v json.RawMessage) (list []string, err error) {
 	return list, jsonx.Unmarshal(v, &list)
 }
 
-// skillModule reads the file of code. Its extension names the language: .js, .wasm, or
-// python for every other.
+// skillModule reads the file of code. Its extension selects the language: javascript for .js, wasm
+// for .wasm, and python for all others.
 func skillModule(dir fs.FS, name, id string) (payload.Module, error) {
 	code, err := skillFile(dir, name, cmp.DefaultLimits().ModuleSource)
 	if errors.Is(err, fs.ErrNotExist) {

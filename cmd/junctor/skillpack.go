@@ -17,8 +17,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// readSkill reads a payload from a file, from standard input for -, or packs the
-// folder of that name.
+// readSkill returns a payload: from standard input for "-", from a file, or packed from a folder.
 func (a *app) readSkill(path string) (json.RawMessage, error) {
 	bad := func(err error) error {
 		return capability.Wrap(capability.CodeInvalidInput, "", fmt.Sprintf("%s is not a skill", path), err).With("",
@@ -62,7 +61,7 @@ func (a *app) readSkill(path string) (json.RawMessage, error) {
 	return raw, err
 }
 
-// checkedSkill is readSkill for a payload that must be whole.
+// checkedSkill returns a payload like readSkill, and fails if it is not valid.
 func (a *app) checkedSkill(path string) (json.RawMessage, *payload.Payload, error) {
 	raw, err := a.readSkill(path)
 	if err != nil {
@@ -76,7 +75,7 @@ func (a *app) checkedSkill(path string) (json.RawMessage, *payload.Payload, erro
 	return raw, p, err
 }
 
-// writeSkill prints a payload, or writes it to a file that must not be there yet.
+// writeSkill prints a payload, or writes it to a new file. It fails if the file exists.
 func (a *app) writeSkill(out string, raw json.RawMessage) error {
 	if out == "" {
 		return a.printJSON(raw)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// What no server and no node needs, because none runs here, and no signal tells of a
-// terminal's size.
+// These functions do nothing: servers and nodes do not run on this platform, and it has no signal
+// for a changed terminal size.
 func survive()                         {}
 func onResize(chan<- os.Signal)        {}
 func ownSession() *syscall.SysProcAttr { return nil }

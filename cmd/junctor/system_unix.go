@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// survive makes a limit on file sizes a failed write, which the log survives, and not
-// the end of the process.
+// survive ignores SIGXFSZ, so that a limit on file sizes causes a failed write instead of the end
+// of the process.
 func survive() { signal.Ignore(syscall.SIGXFSZ) }
 
-// onResize sends to c whenever the terminal has another size.
+// onResize notifies c when the size of the terminal changes.
 func onResize(c chan<- os.Signal) { signal.Notify(c, syscall.SIGWINCH) }
 
-// A session of its own outlives the terminal; in a group of its own, Ctrl-C reaches a
-// program through us alone.
+// ownSession makes a process outlive the terminal. ownGroup prevents that Ctrl-C reaches a process
+// directly.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 func ownGroup() *syscall.SysProcAttr   { return &syscall.SysProcAttr{Setpgid: true} }

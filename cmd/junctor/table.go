@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// table prints rows under a head; cells are made harmless for a terminal. If
-// rows is empty, standard output stays empty and none states what to do about it.
+// table prints rows under a head, without control characters. If rows is empty, it prints only the
+// note none on standard error.
 func (a *app) table(head []string, rows [][]string, none string) error {
 	if len(rows) == 0 {
 		a.note(none)
@@ -26,18 +26,18 @@ func (a *app) table(head []string, rows [][]string, none string) error {
 	return tw.Flush()
 }
 
-// fields prints what one thing is, a line for each of its sides.
+// fields prints one object, with a line for each field.
 func (a *app) fields(rows [][]string) error { return a.table([]string{"FIELD", "VALUE"}, rows, "") }
 
-// note says something about an answer that is not part of it; nothing for "".
+// note prints a remark about the answer on standard error, unless text is "".
 func (a *app) note(text string) {
 	if text != "" {
 		a.warnf("%s", plainText(text))
 	}
 }
 
-// plainText drops control characters: names and texts come from strangers and
-// must not steer the terminal.
+// plainText removes control characters, because names and texts are untrusted and must not control
+// the terminal.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -47,7 +47,7 @@ func plainText(s string) string {
 	}, s)
 }
 
-// plainLines does it for a text of several lines, without empty ones around it.
+// plainLines applies plainText to each line of a text, without empty lines around it.
 func plainLines(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	for i, l := range lines {
@@ -56,8 +56,7 @@ func plainLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// when prints a time for people: their own, to the second. JSON has UTC and
-// milliseconds.
+// when returns a time for users: local time with seconds.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"

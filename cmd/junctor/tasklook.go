@@ -110,7 +110,7 @@ func (a *app) taskExplainCommand() *cobra.Command {
 	}
 }
 
-// printSession shows a session, and what it asks.
+// printSession prints a session and its open question.
 func (a *app) printSession(raw json.RawMessage) error {
 	s, err := decode[struct {
 		ID, Name, AdapterType, Status, Phase, Workdir, ThreadID, Owner, ApprovalPreset, Error string
@@ -152,7 +152,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 	return a.fields(rows)
 }
 
-// printThread shows a thread and its sessions.
+// printThread prints a thread and its sessions.
 func (a *app) printThread(raw json.RawMessage) error {
 	t, err := decode[threadRow](raw)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// taskRow is one task as the server shows it.
+// taskRow is one task in the server's answers.
 type taskRow struct {
 	ID, Kind, State, Status, Surface, Provider, Thread string
 	Created, Updated, Expires                          time.Time
@@ -27,7 +27,8 @@ type taskRow struct {
 
 const tasksPath = "/api/v1/tasks"
 
-// tasksCommand is about the caller's own calls that outlive their requests.
+// tasksCommand returns the commands about the caller's tasks: calls that outlive their requests, and
+// work of task agents.
 func (a *app) tasksCommand() *cobra.Command {
 	var state, surface, cursor string
 	var limit int
@@ -53,7 +54,7 @@ func (a *app) tasksCommand() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range out.Tasks {
-					line, _, _ := strings.Cut(t.Status, "\n") // the whole is shown by itself
+					line, _, _ := strings.Cut(t.Status, "\n") // "tasks show" prints all of it
 					rows = append(rows, []string{t.ID, t.State, t.Kind, t.Surface, when(t.Updated), dash(line)})
 				}
 				if err := a.table([]string{"ID", "STATE", "KIND", "SURFACE", "UPDATED", "MESSAGE"}, rows,
@@ -126,7 +127,7 @@ func (a *app) tasksAnswerCommand() *cobra.Command {
 
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }
 
-// printMoved states what became of a task.
+// printMoved prints the new state of a task.
 func (a *app) printMoved(raw json.RawMessage) error {
 	out, err := decode[struct{ Task taskRow }](raw)
 	if err != nil {

@@ -22,20 +22,20 @@ func (a *app) taskWatchCommand() *cobra.Command {
 			}
 			err = a.watchThread(cmd.Context(), thread)
 			if cmd.Context().Err() != nil {
-				return exitStatus(130) // as with everything that is followed
+				return exitStatus(130) // as for all commands that follow a stream
 			}
 			return err
 		},
 	}
 }
 
-// line is the beginning of a text, on one line.
+// line returns the first line of a text without control characters.
 func line(text string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return plainText(first)
 }
 
-// watchThread shows what is new in a thread until it has ended.
+// watchThread prints the new events of a thread until it has ended.
 func (a *app) watchThread(ctx context.Context, thread string) error {
 	c, err := a.client()
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	pollInterval = 500 * time.Millisecond
 )
 
-// threadRow is a thread as the server shows it.
+// threadRow is a thread in the server's answers.
 type threadRow struct {
 	ID, Title, Kind, Status, Summary string
 	OriginalRequest                  string
@@ -37,7 +37,7 @@ type startedRow struct {
 	Error                                        *struct{ Message, Hint string }
 }
 
-// workCommands are about tasks that agents' programs work on.
+// workCommands returns the commands about the work of task agents.
 func (a *app) workCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.taskCreateCommand(), a.taskSendCommand(), a.taskStopCommand(), a.taskControlCommand(), a.taskHistoryCommand(), a.taskShareCommand(),
@@ -168,7 +168,7 @@ func (a *app) printStarted(list []startedRow) error {
 	return a.table([]string{"SESSION", "STATE", "PROGRAM", "LABEL", "FOLDER"}, rows, "no agent works on it")
 }
 
-// createAndWait gives a task and prints what it has come to, and nothing before.
+// createAndWait creates a task, waits for its end or question, and prints only that.
 func (a *app) createAndWait(ctx context.Context, body map[string]any) error {
 	c, err := a.client()
 	if err != nil {
@@ -181,7 +181,8 @@ func (a *app) createAndWait(ctx context.Context, body map[string]any) error {
 	return a.waitForTask(ctx, made.Task)
 }
 
-// waitForTask waits until a task has ended or asks something.
+// waitForTask waits until a task has completed or requires input, and prints it. It fails if the
+// task failed or was cancelled, or ctx ends.
 func (a *app) waitForTask(ctx context.Context, id string) error {
 	c, err := a.client()
 	if err != nil {
@@ -220,7 +221,8 @@ func (a *app) waitForTask(ctx context.Context, id string) error {
 	}
 }
 
-// threadOf is the thread that an id means: its own, or that of a task.
+// threadOf returns the thread of a task's id; other ids are returned unchanged. It fails with
+// invalid_input for a task without thread.
 func (a *app) threadOf(ctx context.Context, id string) (string, error) {
 	if !strings.HasPrefix(id, "tsk_") {
 		return id, nil
@@ -239,8 +241,8 @@ func (a *app) threadOf(ctx context.Context, id string) (string, error) {
 	return out.Task.Thread, nil
 }
 
-// sessionOf is the session that an id means: its own, or the last one of a thread or task
-// that runs.
+// sessionOf returns the last live session of a thread or task; an id of a session is returned
+// unchanged. It fails with not_found if no session is live.
 func (a *app) sessionOf(ctx context.Context, id string) (string, error) {
 	thread, err := a.threadOf(ctx, id)
 	if err != nil || !strings.HasPrefix(thread, "thr_") {
@@ -306,7 +308,7 @@ func (a *app) taskStopCommand() *cobra.Command {
 	return c
 }
 
-// control does an operation to a thread and states what came of it.
+// control performs an operation on a thread and prints the result.
 func (a *app) control(ctx context.Context, id string, body map[string]any) error {
 	thread, err := a.threadOf(ctx, id)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// oauthFlags say how tokens for an upstream are obtained.
+// oauthFlags holds the flags about tokens for an upstream.
 type oauthFlags struct {
 	on, machine                  bool
 	id, secret, metadata, issuer string
@@ -36,7 +36,7 @@ func (o *oauthFlags) add(c *cobra.Command) {
 	f.StringArrayVar(&o.scopes, "scope", nil, "`SCOPE` scope to ask for, in place of what the server proposes (repeatable)")
 }
 
-// record is the member oauth of the record; nil where none of the flags was given.
+// record returns the member oauth of the request, or nil if no such flag was given.
 func (o *oauthFlags) record() map[string]any {
 	if !o.on && !o.machine && o.subject == "" && o.id == "" && o.metadata == "" && o.secret == "" && o.issuer == "" && len(o.scopes) == 0 {
 		return nil
@@ -80,7 +80,8 @@ renewed by it; they are never shown.`,
 	return c
 }
 
-// login begins a login, listens for its answer, and gives that to the server.
+// login starts a login, prints the address for the browser, receives the answer on 127.0.0.1 and
+// sends it to the server.
 func (a *app) login(ctx context.Context, name string, port int) error {
 	client, err := a.client()
 	if err != nil {
@@ -117,8 +118,8 @@ func (a *app) login(ctx context.Context, name string, port int) error {
 	})
 }
 
-// awaitCallback serves the redirect address until the answer with this state comes.
-// Whatever else comes there is told to go away.
+// awaitCallback serves the redirect address until a request with this state arrives, and returns its
+// query. Other requests get status 404. It fails with timeout when ctx ends.
 func awaitCallback(ctx context.Context, listener net.Listener, state string) (string, error) {
 	answers := make(chan string, 1)
 	server := &http.Server{
@@ -140,12 +141,12 @@ func awaitCallback(ctx context.Context, listener net.Listener, state string) (st
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(listener) // it ends with Shutdown
+		_ = server.Serve(listener) // returns after Shutdown
 	}()
 	defer func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		_ = server.Shutdown(stopping) // lets the browser have its page
+		_ = server.Shutdown(stopping) // after the browser has received its page
 		<-ended
 	}()
 	select {

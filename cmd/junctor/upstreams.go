@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/samplemcp"
 )
 
-// upstreamRow is one upstream as the server shows it.
+// upstreamRow is one upstream in the server's answers.
 type upstreamRow struct {
 	Name, Kind, URL, Dir, State, Reason, Isolation string
 	Trust, Sampling                                string
@@ -44,7 +44,7 @@ type upstreamRow struct {
 	Stderr string
 }
 
-// target is the address, or the command.
+// target returns the URL or the command.
 func (u *upstreamRow) target() string {
 	if u.URL != "" {
 		return u.URL
@@ -58,7 +58,7 @@ func (u *upstreamRow) counted() string {
 		c.Resources, counted(c.Resources, "resource", "resources"))
 }
 
-// waiting is how many definitions wait for an approval, "" for none.
+// waiting returns the number of definitions that wait for an approval, or "" if none exist.
 func (u *upstreamRow) waiting() string {
 	var parts []string
 	if n := u.Counts.Held; n > 0 {

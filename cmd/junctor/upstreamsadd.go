@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// upstreamFlags are those of upstreams add.
+// upstreamFlags holds the flags of "upstreams add".
 type upstreamFlags struct {
 	url, dir, bearer, isolation, sampling, changed string
 	env, secretEnv, header, secretHeader, roots    []string
@@ -80,8 +80,8 @@ it. Credentials are named, never written: store them with junctor secrets set NA
 	return c
 }
 
-// record is the body of the request. What is wrong with it the server says, but for
-// what it could not see.
+// record returns the body of the request. The server validates it, except for flags and files that
+// it cannot see.
 func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]any, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
@@ -138,7 +138,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 			body[name] = d.Milliseconds()
 		}
 	}
-	if o.dir != "" { // the server's folder is another one
+	if o.dir != "" { // the server may have another working directory
 		dir, err := filepath.Abs(o.dir)
 		if err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	return body, nil
 }
 
-// keysOf are the public keys in files of JWK or JWKS.
+// keysOf returns the public keys in files with a JWK or JWKS.
 func keysOf(files []string) (keys []json.RawMessage, err error) {
 	for _, file := range files {
 		bad := func(text string) error {

@@ -11,7 +11,7 @@ import (
 
 const workspacePath = "/api/workspace"
 
-// workspacesCommand is about the clones that task agents work in.
+// workspacesCommand returns the commands about the workspaces of task agents.
 func (a *app) workspacesCommand() *cobra.Command {
 	type row struct {
 		ID, Mode, Path, Branch, Label string

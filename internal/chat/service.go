@@ -1,5 +1,6 @@
-// Package chat holds conversations: people type commands or messages, and the engine
-// answers. Service opens the engine with its messages and its API.
+// Package chat assembles the conversations of the server, in which people type commands or
+// messages and package engine answers. Service holds the engine, the stored messages and
+// the HTTP API.
 package chat
 
 import (
@@ -23,10 +24,11 @@ import (
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
 )
 
-// sweepInterval is the time between two removals of what conversations left behind.
+// sweepInterval is the time between two removals of expired sessions, results and artifacts.
 const sweepInterval = 10 * time.Minute
 
-// Commands are the commands that people can type. The runtime of extensions has them.
+// Commands provides the commands that people can type. The runtime of extensions implements
+// it.
 type Commands interface {
 	Commands() *command.Router
 	// Refresh rebuilds the list of commands.
@@ -35,22 +37,22 @@ type Commands interface {
 	Usage(extension string) (string, error)
 }
 
-// Config is what a Service needs; all but Model are required.
+// Config configures a Service; all fields but Model are required.
 type Config struct {
-	Home     string    // shown as ~ in replies
-	Store    *store.DB // has the tables of sessions
+	Home     string    // shown as ~ in error texts
+	Store    *store.DB // holds the tables of sessions
 	Results  *session.Results
 	Blobs    *blob.Store
 	Model    *llm.Client // may be nil
 	Commands Commands
-	// Subagents finds the action that a word after /subagents means.
+	// Subagents returns the action of a word after /subagents.
 	Subagents func(word string) (capability.Action, bool)
 	Engine    *invoke.Engine
 	Log       *audit.Log
 	Door      *httpapi.Door
 }
 
-// Service holds the conversations of this gateway.
+// Service is the chat of one server.
 type Service struct {
 	cfg      Config
 	runs     *tasks.Runs
@@ -58,7 +60,7 @@ type Service struct {
 	surface  *chatserve.Surface
 }
 
-// New makes the engine.
+// New creates a Service. It starts nothing; see Run.
 func New(cfg Config) (*Service, error) {
 	s := &Service{
 		cfg: cfg, runs: tasks.NewRuns(cfg.Engine, time.Now),
@@ -79,7 +81,8 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run removes what is too old until ctx ends.
+// Run removes expired sessions, results and artifacts every sweepInterval until ctx ends.
+// It returns early with an error of a removal, unless the store is unavailable.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -93,7 +96,7 @@ func (s *Service) Run(ctx context.Context) error {
 		_, err2 := s.messages.Sweep(ctx)
 		err = errors.Join(err, err2)
 		if capability.CodeOf(err) == capability.CodeUnavailable {
-			err = nil // the shared store is away; the next sweep finds the same
+			err = nil // the shared store cannot be reached; the next sweep tries again
 		}
 		if err := errors.Join(err, s.cfg.Blobs.Sweep(ctx)); err != nil && ctx.Err() == nil {
 			return err
@@ -101,22 +104,22 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// Stop ends the runs that are under way.
+// Stop rejects new runs, waits for the detached ones until ctx ends, and cancels the rest.
 func (s *Service) Stop(ctx context.Context) { s.runs.Close(ctx) }
 
-// Close has nothing to release.
+// Close does nothing: the service owns no resources.
 func (s *Service) Close() error { return nil }
 
-// Routes adds the API of conversations to mux.
+// Routes registers the HTTP API of conversations in mux.
 func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
 
-// Checks has no findings of its own: the model and the store have theirs.
+// Checks returns nil: the model and the store have checks of their own.
 func (s *Service) Checks(context.Context) []httpapi.Check { return nil }
 
-// Messages returns the messages of conversations.
+// Messages returns the store of the messages.
 func (s *Service) Messages() *session.Messages { return s.messages }
 
-// talker lets the engine use a model.
+// talker implements engine.Model with an llm.Client.
 type talker struct{ *llm.Client }
 
 // Answer implements engine.Model.
@@ -133,7 +136,7 @@ func (t talker) Answer(ctx context.Context, system string, turns []engine.Turn, 
 	return reply.Text, err
 }
 
-// preview returns what a command would do, for a dry run.
+// preview returns what a command would do, for a dry run. It runs nothing.
 func (s *Service) preview(ctx context.Context, who capability.Principal, id string, route *command.Route) (capability.Preview, error) {
 	input, err := engine.Input(route, false)
 	if err != nil {

@@ -18,20 +18,21 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Foreign is what an elizaOS agent's configuration file says of task agents. It is the
-// lowest layer.
+// Foreign describes the settings of task agents from an elizaOS agent's configuration file.
+// They override only the defaults.
 type Foreign struct {
-	Path string // of the file; "": the environment names none
-	// Said are the keys of section agents that a higher layer sets, so that the file says
-	// nothing about them.
+	Path string // of the file; "" if the environment names none
+	// Said holds the keys of section agents that a higher layer sets, which the file
+	// therefore does not change.
 	Said []string
-	// Secrets are the file's values that are not keys of ours, by the names of their
-	// variables: keys of programs' accounts, and what custom_credential_keys names. Given
-	// are those that came with variables of the environment.
+	// Secrets holds the file's values that are not configuration keys, by variable name:
+	// the keys of programs' accounts and the variables that custom_credential_keys names.
+	// Given holds those from the environment.
 	Secrets, Given map[string]secret.Value
 }
 
-// Secret is the value that a variable of this name would have; empty: none.
+// Secret returns the secret for a variable of this name, empty if none exists. The
+// environment takes precedence over the file.
 func (f *Foreign) Secret(name string) secret.Value {
 	if v, ok := f.Given[name]; ok {
 		return v
@@ -39,12 +40,14 @@ func (f *Foreign) Secret(name string) secret.Value {
 	return f.Secrets[name]
 }
 
-// foreignSays is what other products' variables say: values of keys of ours, and secrets.
+// foreignSays holds what was read from variables of other products: values of configuration
+// keys, and secrets by variable name.
 type foreignSays struct {
 	keys    map[string]any
 	secrets map[string]secret.Value
 }
 
+// hide records a secret; it ignores an empty value.
 func (f *foreignSays) hide(name, value string) {
 	if value != "" {
 		if f.secrets == nil {
@@ -54,13 +57,14 @@ func (f *foreignSays) hide(name, value string) {
 	}
 }
 
-// foreignKey is a variable of another product that fills keys of ours.
+// foreignKey is a variable of another product that sets configuration keys.
 type foreignKey struct {
 	name, doc string
 	read      func(text string, f *foreignSays) error
 }
 
-// foreignKeys returns the environment variables of other programs that set our keys.
+// foreignKeys returns the environment variables of other products that set configuration
+// keys.
 func foreignKeys(programs []Program) []foreignKey {
 	list := []foreignKey{
 		{"PARALLAX_DEFAULT_AGENT_TYPE", "agents.default_type; none clears it", as("agents.default_type", agentType(programs))},
@@ -105,8 +109,8 @@ func foreignKeys(programs []Program) []foreignKey {
 	return list
 }
 
-// aliases are variables of other products that mean keys of ours; they come after
-// our own variables. A blank one is not said.
+// aliases reads the environment variables of other products that set configuration keys.
+// JUNCTOR_* variables take precedence over them. Blank variables count as unset.
 func aliases(environ []string, programs []Program) (*foreignSays, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
@@ -120,6 +124,8 @@ func aliases(environ []string, programs []Program) (*foreignSays, error) {
 	return out, err
 }
 
+// readForeign reads all foreignKeys with get. Its errors begin with place and the name of the
+// variable.
 func readForeign(place string, programs []Program, get func(name string) (string, error)) (*foreignSays, error) {
 	out := &foreignSays{keys: make(map[string]any)}
 	for _, k := range foreignKeys(programs) {
@@ -134,9 +140,9 @@ func readForeign(place string, programs []Program, get func(name string) (string
 	return out, nil
 }
 
-// foreignFile reads the configuration of an elizaOS agent where the environment reports that
-// there is one: ELIZA_CONFIG_PATH, else <namespace>.json in ELIZA_STATE_DIR or in the
-// directory of ELIZA_NAMESPACE.
+// foreignFile reads the configuration of an elizaOS agent and returns it with its path:
+// ELIZA_CONFIG_PATH, else <namespace>.json in ELIZA_STATE_DIR or in the hidden directory of
+// ELIZA_NAMESPACE in HOME. If none of the three is set, it reads no file and the path is "".
 func foreignFile(environ []string, programs []Program) (*foreignSays, string, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
@@ -167,6 +173,8 @@ func foreignFile(environ []string, programs []Program) (*foreignSays, string, er
 	return said, path, err
 }
 
+// readForeignFile reads one configuration file: the foreignKeys in env and env.vars, the
+// settings of subscriptions, and the secrets of programs' accounts. A missing file is empty.
 func readForeignFile(path string, programs []Program) (*foreignSays, error) {
 	doc, err := elizafile.ReadConfig(path)
 	if err != nil {
@@ -218,7 +226,7 @@ func readForeignFile(path string, programs []Program) (*foreignSays, error) {
 	return said, nil
 }
 
-// accountKeys returns the variables that are an account of some program.
+// accountKeys returns the names of the variables that hold an account of a program.
 func accountKeys(programs []Program) (list []string) {
 	for _, p := range programs {
 		list = append(list, p.Accounts...)
@@ -226,7 +234,7 @@ func accountKeys(programs []Program) (list []string) {
 	return append(list, "OPENAI_API_KEY", "GITHUB_TOKEN")
 }
 
-// plain is the text of a member: a text, a number or a truth value.
+// plain returns a JSON string, number or boolean as text; other values are an error.
 func plain(raw json.RawMessage) (string, error) {
 	switch jsonx.Raw(raw).Kind() {
 	case '"':
@@ -239,8 +247,9 @@ func plain(raw json.RawMessage) (string, error) {
 	return "", errors.New("it must be a text")
 }
 
-// Reread is c with what the elizaOS agent's file says of task agents now, so that a change
-// there counts without a restart. Everything else stays as it was loaded.
+// Reread returns a copy of c with the task agents' settings from the current content of the
+// elizaOS agent's file, so that a change there takes effect without a restart. All other
+// settings stay as loaded. If the file cannot be used, it returns c unchanged and the error.
 func (c *Config) Reread() (Config, error) {
 	out := *c
 	if c.Foreign.Path == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Agents is about task agents. What is marked runtime can be set while the server
-// runs, by PATCH /api/coding-agents/settings.
+// Agents is the section about task agents. Keys marked runtime can be set while the server
+// runs, with PATCH /api/coding-agents/settings.
 type Agents struct {
 	MaxSessions  int      `koanf:"max_sessions" doc:"How many agents' programs may run at once."`
 	AutoResume   bool     `koanf:"auto_resume" doc:"Go on by itself with what agents were doing when the server ended. Otherwise a user resumes it."`
@@ -60,14 +60,14 @@ type Agents struct {
 	ConnectorPolicy string `koanf:"connector_role_policy" doc:"JSON: the connectors of role_policy alone, which it adds to."`
 }
 
-// Character is whom agents work for, as they are told.
+// Character describes, for the prompts of task agents, the agent that gives them tasks.
 type Character struct {
 	Name   string   `koanf:"name" doc:"Name of the agent that gives tasks to others. Empty: they are given no name."`
 	Bio    string   `koanf:"bio" doc:"Who that is, in a few sentences."`
 	Topics []string `koanf:"topics" doc:"What it is about. As a variable: comma-separated."`
 }
 
-// ModelNames are the models of each program: those of hard tasks and of quick ones.
+// ModelNames holds the models of each program.
 type ModelNames struct {
 	Claude   ModelPair `koanf:"claude"`
 	Codex    ModelPair `koanf:"codex"`
@@ -76,7 +76,7 @@ type ModelNames struct {
 	OpenCode ModelPair `koanf:"opencode"`
 }
 
-// ModelPair is one of them.
+// ModelPair holds the models of one program: for hard tasks and for quick ones.
 type ModelPair struct {
 	Powerful string `koanf:"powerful" runtime:"true" doc:"Name of the model that the program is started with if the task names none. Empty: the program's own choice."`
 	Fast     string `koanf:"fast" runtime:"true" doc:"Name of the model that is meant by the word fast. Empty: the usual one."`
@@ -100,6 +100,7 @@ var (
 	prefixForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 )
 
+// check returns an error for the first invalid setting, with its key.
 func (a *Agents) check(programs []Program) error {
 	if a.MaxSessions < 1 || a.MaxSessions > 200 {
 		return fmt.Errorf("agents.max_sessions: %d is not from 1 to 200", a.MaxSessions)
@@ -166,7 +167,8 @@ func (a *Agents) check(programs []Program) error {
 	return nil
 }
 
-// rolePolicy looks at the form; what the policy means is defined by the code that enforces it.
+// rolePolicy checks only the form of a policy: a role or a JSON object. The code that
+// enforces policies interprets it.
 func rolePolicy(text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '{' {

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// as reads a value into one key.
+// as returns a function that parses a text with read and sets key to the result.
 func as(key string, read func(text string) (any, error)) func(string, *foreignSays) error {
 	return func(text string, f *foreignSays) error {
 		value, err := read(text)
@@ -26,6 +26,7 @@ func as(key string, read func(text string) (any, error)) func(string, *foreignSa
 	}
 }
 
+// hidden returns a function that records a text as the secret name.
 func hidden(name string) func(string, *foreignSays) error {
 	return func(text string, f *foreignSays) error {
 		f.hide(name, text)
@@ -35,6 +36,7 @@ func hidden(name string) func(string, *foreignSays) error {
 
 func text(s string) (any, error) { return s, nil }
 
+// choice returns a parser of one of words, in any case. also maps further spellings to words.
 func choice(also map[string]string, words ...string) func(string) (any, error) {
 	return func(s string) (any, error) {
 		s = strings.ToLower(s)
@@ -48,6 +50,7 @@ func choice(also map[string]string, words ...string) func(string) (any, error) {
 	}
 }
 
+// agentType returns a parser of a program's name; "none" is parsed as "".
 func agentType(programs []Program) func(string) (any, error) {
 	return func(s string) (any, error) {
 		if strings.EqualFold(s, "none") {
@@ -69,6 +72,7 @@ func truth(s string) (any, error) {
 	return value, nil
 }
 
+// untruth parses a boolean and returns its negation.
 func untruth(s string) (any, error) {
 	value, err := truth(s)
 	on, _ := value.(bool)
@@ -85,7 +89,7 @@ func number(least, most int) func(string) (any, error) {
 	}
 }
 
-// maxMillis is a year.
+// maxMillis is a year of 366 days, in milliseconds.
 const maxMillis = 366 * 24 * 3600 * 1000
 
 func millis(least int) func(string) (any, error) {
@@ -128,7 +132,7 @@ func folder(s string) (any, error) {
 	return list.([]string)[0], nil
 }
 
-// folders splits a list at commas; ~ is the user's home.
+// folders parses a comma-separated list of directories, in which ~ is the user's home.
 func folders(s string) (any, error) {
 	home, _ := os.UserHomeDir()
 	list := []string{}
@@ -148,8 +152,9 @@ func folders(s string) (any, error) {
 	return list, nil
 }
 
-// members reads the JSON object of a variable, whose values may be secrets: an error says
-// none. Unknown members belong to other programs.
+// members parses the JSON object of a variable and returns it. For each member in read, it
+// sets the key that keys names; it ignores all other members but debug, which sets
+// log.level. The values may be secrets, so errors for the whole object do not quote them.
 func members(s string, read map[string]func(string) (any, error), keys map[string]string,
 	f *foreignSays,
 ) (map[string]json.RawMessage, error) {
@@ -189,6 +194,8 @@ func terminals(s string, f *foreignSays) error {
 	return err
 }
 
+// workspaces reads the JSON object with the settings of workspaces, and the token in its
+// member credentials.github.
 func workspaces(s string, f *foreignSays) error {
 	doc, err := members(s,
 		map[string]func(string) (any, error){"baseDir": folder, "branchPrefix": text, "workspaceTtlMs": millis(1)},

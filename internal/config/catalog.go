@@ -12,13 +12,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxCatalogFile bounds the catalog's own file, in bytes.
+// maxCatalogFile is the size limit of the catalog's file, in bytes.
 const maxCatalogFile = 1 << 20
 
-// ReadCatalog reads the operator's settings of the catalog into v: a YAML or JSON
-// document with slots, policy, ranks, backends, forcedDefaults, crossContext,
-// naming, owners, canonicalMap and exposure. Its keys hold dots and colons, so it is a file of its own beside
-// config.yaml. A file that is not there leaves v as it is.
+// ReadCatalog reads the operator's settings of the catalog into v: a YAML or JSON document
+// with slots, policy, ranks, backends, forcedDefaults, crossContext, naming, owners,
+// canonicalMap and exposure. It is a file separate from config.yaml, because its keys contain
+// dots and colons. An unknown key is an error. If the file is missing or empty, v is not
+// changed.
 func ReadCatalog(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

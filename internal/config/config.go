@@ -1,7 +1,7 @@
-// Package config reads the one Config tree: defaults < config.yaml < JUNCTOR_*
-// environment < flags. It is strict: an unknown key or a value of
-// the wrong type is refused with its file and line, or its variable's name. The
-// reference page (junctor config docs) is generated from the struct tags below.
+// Package config loads the configuration. Later layers override earlier ones: defaults,
+// config.yaml, JUNCTOR_* environment variables, flags. An unknown key or a value of the wrong
+// type is an error with its file and line, or with the variable's name. The reference page
+// (junctor config docs) is generated from the struct tags below.
 package config
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-// Config is everything that can be set. Add a field with a doc tag and it is a
-// key of the file, a JUNCTOR_ variable and a line of the reference.
+// Config holds all settings. Each field with a doc tag is a key of the file, a JUNCTOR_
+// variable and a line of the reference.
 type Config struct {
 	Listen            string `koanf:"listen" doc:"Address of the one HTTP listener; port 0 picks a free port."`
 	InsecurePlainHTTP bool   `koanf:"insecure_plain_http" doc:"Allow a listen address that is not loopback without TLS."`
@@ -48,24 +48,23 @@ type Config struct {
 	Host       Host       `koanf:"host"`
 	Store      Store      `koanf:"store"`
 
-	// Eliza comes from the variables of an elizaOS agent, never from the file.
+	// Eliza is read from variables of an elizaOS agent, never from config.yaml.
 	Eliza Eliza `koanf:"-"`
-	// Foreign is where the settings of an elizaOS agent came from, and what they hold
-	// beside keys.
+	// Foreign describes the elizaOS agent's file that was read, with its secrets.
 	Foreign Foreign `koanf:"-"`
 	// Programs are the coding CLIs that agents.default_type may name.
 	Programs []Program `koanf:"-"`
-	// Home is found before the file is read, so it is not one of its keys.
+	// Home is not a key of the file, because it is determined before the file is read.
 	Home string `koanf:"-"`
 }
 
-// Log is the server's own log, not the audit.
+// Log configures the server's own log, not the audit log.
 type Log struct {
 	Level  string `koanf:"level" doc:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `koanf:"format" doc:"Form of the server's log: text or json."`
 }
 
-// Audit is the hash-chained log of what was done.
+// Audit configures the audit log.
 type Audit struct {
 	Mode      string        `koanf:"mode" doc:"What happens while the audit log cannot be written. strict: every record is on disk before the answer, and nothing starts while the log is broken; standard: reads within 100 ms, writes stop while the log is broken; best_effort: nothing stops."`
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
@@ -73,24 +72,24 @@ type Audit struct {
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
 }
 
-// FS is what fs.* and git.* may touch.
+// FS configures the directories that fs.* and git.* may access.
 type FS struct {
 	Roots []Root `koanf:"roots" doc:"Directories that fs.* and git.* work under. As a variable: id=path, comma-separated, :ro at the end for read-only. Without one these actions are unavailable."`
 }
 
-// Root is one directory.
+// Root is one directory of FS.
 type Root struct {
 	ID       string `koanf:"id" doc:"Name used as rootId."`
 	Path     string `koanf:"path" doc:"Absolute path of the directory."`
 	ReadOnly bool   `koanf:"read_only" doc:"Refuse writes below it."`
 }
 
-// PTY is pty.command.run.
+// PTY configures pty.command.run.
 type PTY struct {
 	Enabled bool `koanf:"enabled" doc:"Let pty.command.run start commands on this machine."`
 }
 
-// Limits bound calls; see docs/ARCHITECTURE.md.
+// Limits holds the limits of calls; see docs/ARCHITECTURE.md.
 type Limits struct {
 	CallTimeout     time.Duration `koanf:"call_timeout" doc:"Default deadline of a call."`
 	EndpointTimeout time.Duration `koanf:"endpoint_timeout" doc:"Default deadline of a call to an endpoint."`
@@ -101,7 +100,7 @@ type Limits struct {
 	PerProvider     int           `koanf:"per_provider" doc:"How many calls may run at once at one provider; one more is refused."`
 }
 
-// Router is the connecting side of the capability-router protocol.
+// Router configures the client side of the capability-router protocol.
 type Router struct {
 	SyncInterval time.Duration `koanf:"sync_interval" doc:"How often a connected endpoint's manifest is read again."`
 	Primary      string        `koanf:"primary" doc:"Id of the endpoint that takes low-level calls before this machine does."`
@@ -111,8 +110,8 @@ type Router struct {
 	PublicRoutes           []PublicRoute `koanf:"public_routes" doc:"Routes that may be called without a token. The module must declare each as public, with its reason, and the policy must permit it to Principal::\"public\" without an approval. As a variable: endpoint/module:METHOD:/path, comma-separated. Without one there are none."`
 }
 
-// PublicRoute is one route of one module of one endpoint: what a remote calls
-// public is so only where the operator says it, too.
+// PublicRoute is one route of one module of one endpoint. A route that a remote declares
+// public is public only if the operator lists it here, too.
 type PublicRoute struct {
 	Endpoint string `koanf:"endpoint" doc:"Id of the endpoint."`
 	Module   string `koanf:"module" doc:"Id of the module."`
@@ -120,12 +119,12 @@ type PublicRoute struct {
 	Path     string `koanf:"path" doc:"Path as the module declares it, such as /notes/:id."`
 }
 
-// A2A is the A2A door.
+// A2A configures the A2A door.
 type A2A struct {
 	PushAddresses []string `koanf:"push_addresses" doc:"Private ranges that push notifications may go to, also by plain http, such as 10.1.0.0/16; all others go by https to public addresses."`
 }
 
-// Extensions bound how much installed extensions do.
+// Extensions holds the limits of installed extensions.
 type Extensions struct {
 	CallsPerMinute int  `koanf:"calls_per_minute" doc:"How many calls a minute each user, each extension and each action may have."`
 	Burst          int  `koanf:"burst" doc:"How many of those calls may come at once."`
@@ -135,7 +134,7 @@ type Extensions struct {
 	NoExternalBins bool `koanf:"no_external_bins" doc:"Refuse extensions that run programs of this machine: what they run must come with them, and their manifests must say so (runtime, and an empty external_bins)."`
 }
 
-// Sandbox is what programs of extensions are put behind.
+// Sandbox configures the sandbox in which programs of extensions run.
 type Sandbox struct {
 	MinTier   string   `koanf:"min_tier" doc:"Weakest sandbox that programs of extensions may run in: T3 (isolated), T2 (confined, the network unfiltered) or T1 (hygiene only); below it nothing runs. Empty: T3 for programs that came from an address, T2 for others. See junctor sandbox status."`
 	ReadOnly  []string `koanf:"extra_ro" doc:"Paths that programs of extensions may read besides the system's, such as a language runtime in a home directory."`
@@ -144,7 +143,7 @@ type Sandbox struct {
 	Confirm   []string `koanf:"confirm" doc:"Regular expressions: a program of an extension whose words, with a space between, match one of them runs only after an approval, for every caller. Such as ^rm or --force."`
 }
 
-// Default is the configuration of an empty file.
+// Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:7777",
@@ -165,10 +164,10 @@ func Default() Config {
 	}
 }
 
-// Size is a number of bytes, written as 4MiB, 512KiB, 1GiB or a plain number.
+// Size is a number of bytes, in text form such as 4MiB, 512KiB, 1GiB or a plain number.
 type Size int64
 
-// UnmarshalText reads a size.
+// UnmarshalText parses the text form.
 func (s *Size) UnmarshalText(text []byte) error {
 	in, mult := strings.TrimSpace(string(text)), int64(1)
 	for _, u := range units() {
@@ -201,7 +200,7 @@ func (s Size) String() string {
 	return fmt.Sprint(int64(s))
 }
 
-// Validate reports the first fault that a start would run into.
+// Validate returns an error for the first setting with which the server could not start.
 func (c *Config) Validate() error {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {

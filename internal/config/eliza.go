@@ -14,18 +14,18 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Eliza is what the variables of an elizaOS agent say of capability endpoints.
-// They rank below JUNCTOR_*.
+// Eliza holds the capability endpoints from the variables of an elizaOS agent. JUNCTOR_*
+// variables take precedence over them.
 type Eliza struct {
-	Environment string // of the six, "server" when nothing is said
+	Environment string // one of six names, "server" if unset
 	Endpoints   []ElizaEndpoint
-	// TrustAudit is the agent's own record of what it let in, oldest first: a JSON
+	// TrustAudit is the agent's own record of its trust decisions, oldest first: a JSON
 	// list of at most 50 objects, nil if absent.
 	TrustAudit []byte
 }
 
-// ElizaEndpoint is one endpoint of Eliza. AllowedModules nil lets all in;
-// TrustPolicy is JSON, nil if absent.
+// ElizaEndpoint is one endpoint of Eliza. AllowedModules nil permits all modules;
+// TrustPolicy is a JSON object, nil if absent.
 type ElizaEndpoint struct {
 	ID, BaseURL    string
 	Token          secret.Value
@@ -34,13 +34,13 @@ type ElizaEndpoint struct {
 	TrustPolicy    []byte
 }
 
-// Alias is a variable of another product that we read; Fallback is its older
-// name, "" if absent.
+// Alias is a variable of another product that is read; Fallback is its older name, "" if it
+// has none.
 type Alias struct{ Name, Fallback, Doc string }
 
 const elizaPrefix = "ELIZA_CAPABILITY_ROUTER_"
 
-// Aliases lists them.
+// Aliases returns all variables of other products that are read, for the reference.
 func Aliases() []Alias {
 	list := []Alias{
 		{elizaPrefix + "URL", "ELIZA_REMOTE_CAPABILITY_URL", "URL of the primary endpoint, which takes low-level calls first."},
@@ -69,8 +69,8 @@ func Aliases() []Alias {
 	return list
 }
 
-// ReadEliza reads the variables. Where the original takes something unreadable
-// for absent, and so drops a restriction, this is an error naming the variable.
+// ReadEliza reads the ELIZA_ variables of environ. A variable that cannot be parsed is an
+// error that names it; the original would ignore it and so drop a restriction.
 func ReadEliza(environ []string) (Eliza, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
@@ -85,8 +85,8 @@ func ReadEliza(environ []string) (Eliza, error) {
 	return out, err
 }
 
-// ElizaVars is ReadEliza for variables that stand somewhere else, such as in the
-// agent's own files.
+// ElizaVars is ReadEliza for variables from another source, such as the agent's own files.
+// If ENABLED is off, the result has no endpoints.
 func ElizaVars(said map[string]string) (Eliza, error) {
 	vars := make(map[string]string, len(said))
 	for name, value := range said {
@@ -163,7 +163,7 @@ func elizaError(short, format string, args ...any) error {
 	return fmt.Errorf("%s%s: %w", elizaPrefix, short, fmt.Errorf(format, args...))
 }
 
-// elizaAudit reads TRUST_AUDIT: objects, the last 50 of them.
+// elizaAudit parses TRUST_AUDIT, a list of objects, and returns the last 50.
 func elizaAudit(text string) ([]byte, error) {
 	const short, most = "TRUST_AUDIT", 50
 	if text == "" {
@@ -181,7 +181,8 @@ func elizaAudit(text string) ([]byte, error) {
 	return jsonx.Marshal(list[max(0, len(list)-most):])
 }
 
-// elizaList reads URLS: what begins with [ is JSON, all of it or none.
+// elizaList parses URLS, as JSON if it begins with "[". One malformed entry makes the whole
+// list an error.
 func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	add := func(id, url, own string) {
 		list = append(list, ElizaEndpoint{
@@ -221,10 +222,11 @@ func elizaList(text, token string) (list []ElizaEndpoint, err error) {
 	return list, nil
 }
 
-// endpointID is the grammar of an endpoint's id.
+// endpointID returns the pattern of an endpoint's id.
 func endpointID() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`) }
 
-// check normalises the URLs and refuses what is there twice.
+// check normalizes the URLs and returns an error for a malformed id or URL, a URL with
+// credentials, and an id or URL that occurs twice.
 func (e *Eliza) check() error {
 	grammar := endpointID()
 	for i := range e.Endpoints {
@@ -254,8 +256,8 @@ func (e *Eliza) check() error {
 	return nil
 }
 
-// perEndpoint splits an object of endpoint id and value; an unknown id is
-// an error, for a misspelt one would drop a restriction.
+// perEndpoint calls set for each member, whose name is an endpoint's id. An unknown id is an
+// error, because ignoring a misspelled one would drop a restriction.
 func (e *Eliza) perEndpoint(short string, members map[string]jsonx.Raw, set func(ep *ElizaEndpoint, value jsonx.Raw) error) error {
 	for id, value := range members {
 		i := slices.IndexFunc(e.Endpoints, func(ep ElizaEndpoint) bool { return ep.ID == id })
@@ -269,6 +271,8 @@ func (e *Eliza) perEndpoint(short string, members map[string]jsonx.Raw, set func
 	return nil
 }
 
+// allow sets the allowed modules from ALLOWED_MODULES: a list for all endpoints, or an object
+// with a list for each id. An empty list is an error.
 func (e *Eliza) allow(text string) error {
 	const short = "ALLOWED_MODULES"
 	if text == "" {
@@ -297,7 +301,8 @@ func (e *Eliza) allow(text string) error {
 	})
 }
 
-// policyFields are those whose presence at the top means options for all.
+// policyFields returns the names of options that, at the top level of TRUST_POLICY, apply to
+// all endpoints.
 func policyFields() []string {
 	return []string{
 		"allowedEndpointIds", "allowedModuleIds", "allowedProvenanceIssuers", "trustedProvenancePublicKeys", "requireEndpointId",
@@ -305,6 +310,8 @@ func policyFields() []string {
 	}
 }
 
+// trust sets the trust policies from TRUST_POLICY. The options of an endpoint are merged with
+// the common ones; an endpoint without options keeps a nil policy.
 func (e *Eliza) trust(text string) error {
 	const short = "TRUST_POLICY"
 	if text == "" {
@@ -349,8 +356,9 @@ func (e *Eliza) trust(text string) error {
 	return nil
 }
 
-// merge adds own options to the common ones: lists and keys are united, a flag
-// that is set in one is set.
+// merge returns the common options with an endpoint's own added: lists are concatenated,
+// objects united (own members take precedence), and a flag is true if it is in either. For
+// other types the common value stays. An option with two types is an error.
 func merge(common, own map[string]jsonx.Raw) (map[string]jsonx.Raw, error) {
 	out := make(map[string]jsonx.Raw)
 	for name, value := range common {
@@ -374,6 +382,7 @@ func merge(common, own map[string]jsonx.Raw) (map[string]jsonx.Raw, error) {
 	return out, nil
 }
 
+// joinJSON concatenates two lists or unites two objects; members of b take precedence.
 func joinJSON(a, b jsonx.Raw) (jsonx.Raw, error) {
 	if a.Kind() == '[' {
 		var x, y []json.RawMessage

@@ -6,10 +6,10 @@ import (
 	"github.com/junctor-run/junctor/internal/config/elizafile"
 )
 
-// withElizaFiles puts the variables of an elizaOS agent's own files under those of
-// the environment: they are the lowest layer. They are looked for
-// only where the environment says, or endpoints would connect that no user here
-// has asked for. What the files say and cannot be read is an error.
+// withElizaFiles returns environ with the variables of an elizaOS agent's own files, which
+// apply where the environment has no value or a blank one. It reads the files only if
+// ELIZA_STATE_DIR or ELIZA_CONFIG_PATH is set, so that endpoints are not connected without a
+// user's request. Values that cannot be parsed are an error.
 func withElizaFiles(environ []string) ([]string, error) {
 	vars := make(map[string]string)
 	for _, kv := range environ {
@@ -37,7 +37,7 @@ func withElizaFiles(environ []string) ([]string, error) {
 	}
 	out := make([]string, 0, len(environ)+len(said))
 	for name, value := range said {
-		if strings.TrimSpace(vars[name]) == "" { // blank is not said
+		if strings.TrimSpace(vars[name]) == "" { // blank counts as unset
 			out = append(out, name+"="+value)
 			delete(vars, name)
 		}

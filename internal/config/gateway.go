@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Gateway is the side of the node protocol that nodes join.
+// Gateway configures the server's side of the node protocol.
 type Gateway struct {
 	Heartbeat        time.Duration `koanf:"heartbeat" doc:"How often a node says that it lives."`
 	HeartbeatTimeout time.Duration `koanf:"heartbeat_timeout" doc:"A node that says nothing for longer is removed; three heartbeats at least."`
@@ -13,7 +13,7 @@ type Gateway struct {
 	Streams          Streams       `koanf:"streams"`
 }
 
-// Streams bounds the streams of nodes.
+// Streams holds the limits of nodes' streams.
 type Streams struct {
 	Total   int  `koanf:"total" doc:"How many streams of all nodes there may be at once; one more is refused."`
 	PerNode int  `koanf:"per_node" doc:"How many streams of one node there may be at once."`

@@ -19,10 +19,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFile bounds config.yaml.
+// maxFile is the size limit of config.yaml, in bytes.
 const maxFile = 1 << 20
 
-// notSections returns the variables that configure the command line and are not keys.
+// notSections returns the JUNCTOR_ variables that configure the command line and have no key.
 func notSections() []string {
 	return []string{"JUNCTOR_HOME", "JUNCTOR_URL", "JUNCTOR_TOKEN", "JUNCTOR_GATEWAY"}
 }
@@ -101,15 +101,15 @@ func decode(k *koanf.Koanf, c *Config) error {
 	return nil
 }
 
-// leaves maps each key to its type.
+// leaves returns the type of each key.
 func leaves() map[string]reflect.Type {
 	out := make(map[string]reflect.Type)
 	walk(reflect.ValueOf(Default()), "", func(path string, f reflect.StructField, _ reflect.Value) { out[path] = f.Type })
 	return out
 }
 
-// checkText states what is wrong with a single value for a key of type t, before
-// the decoder would guess: to it, 5 is a duration of 5 ns.
+// checkText returns an error if text is not a value of type t. It is stricter than the
+// decoder, which takes 5 for a duration of 5 ns.
 func checkText(t reflect.Type, text string) error {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -137,7 +137,7 @@ type Key struct {
 	Type    string
 	Default string
 	Doc     string
-	// Runtime reports that it can also be set while the server runs.
+	// Runtime reports whether the key can also be set while the server runs.
 	Runtime bool
 }
 
@@ -154,7 +154,7 @@ func Keys() []Key {
 	return out
 }
 
-// defaultText is a default as it is written in the file; "" for none.
+// defaultText returns a default in the form of the file, "" if none exists.
 func defaultText(v reflect.Value) string {
 	text := fmt.Sprint(v.Interface())
 	switch {
@@ -173,6 +173,7 @@ func defaultText(v reflect.Value) string {
 	return text
 }
 
+// walk calls leaf with the path, field and value of every key in the struct v, recursively.
 func walk(v reflect.Value, prefix string, leaf func(string, reflect.StructField, reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -189,6 +190,7 @@ func walk(v reflect.Value, prefix string, leaf func(string, reflect.StructField,
 	}
 }
 
+// typeName returns the name of a type for the reference and for errors.
 func typeName(t reflect.Type) string {
 	switch t.String() {
 	case "time.Duration":
@@ -215,6 +217,8 @@ func envName(path string) string {
 	return "JUNCTOR_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
+// readEnv returns the values of the JUNCTOR_ variables by key path. An unknown variable or a
+// malformed value is an error.
 func readEnv(environ []string) (map[string]any, error) {
 	known := make(map[string]string) // name → path
 	types := leaves()
@@ -262,7 +266,7 @@ func readEnv(environ []string) (map[string]any, error) {
 	return out, nil
 }
 
-// parseRoots reads id=path[:ro], comma-separated.
+// parseRoots parses a comma-separated list of id=path[:ro].
 func parseRoots(s string) ([]any, error) {
 	var out []any
 	for part := range strings.SplitSeq(s, ",") {
@@ -279,6 +283,8 @@ func parseRoots(s string) ([]any, error) {
 	return out, nil
 }
 
+// readFile reads and checks config.yaml. The result is nil if the file is missing and not
+// required.
 func readFile(name string, required bool) (map[string]any, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !required {
@@ -305,7 +311,7 @@ func readFile(name string, required bool) (map[string]any, error) {
 	return out, nil
 }
 
-// parse reads one YAML document; its errors begin with the line.
+// parse parses and checks one YAML document; its errors begin with the line.
 func parse(data []byte) (map[string]any, error) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -332,7 +338,8 @@ func parse(data []byte) (map[string]any, error) {
 	return out, nil
 }
 
-// checkNode refuses unknown keys and wrong shapes with their line.
+// checkNode returns an error, which begins with the line, for an unknown or duplicate key, a
+// missing value, an alias or a value that does not fit type t.
 func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 	switch {
 	case n.Tag == "!!null":
@@ -397,7 +404,7 @@ func field(t reflect.Type, name string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// Values is c as nested maps by key, for show.
+// Values returns the settings as nested maps by key, for display.
 func Values(c Config) map[string]any {
 	out := make(map[string]any)
 	walk(reflect.ValueOf(c), "", func(path string, _ reflect.StructField, v reflect.Value) {
@@ -416,9 +423,11 @@ func Values(c Config) map[string]any {
 	return out
 }
 
+// plainValue converts a setting to maps, lists and simple values; durations and sizes become
+// text.
 func plainValue(v reflect.Value) any {
 	switch x := v.Interface().(type) {
-	case fmt.Stringer: // durations and sizes as they are written
+	case fmt.Stringer: // durations and sizes in their text form
 		return x.String()
 	case []Root:
 		roots := []any{}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// MCP is the MCP door.
+// MCP configures the MCP door.
 type MCP struct {
 	PageSize       int           `koanf:"page_size" doc:"How many tools a page of tools/list has."`
 	Exposure       string        `koanf:"exposure" doc:"How much of the catalog tools/list shows: full, hybrid (40 tools, 64 KiB of schemas, the rest by catalog_search), search (only the tools that find others) or auto (full while that is within the limits). The limits are exposure.maxDirect and exposure.maxSchemaBytes of catalog.yaml."`
@@ -23,7 +23,7 @@ func defaultMCP() MCP {
 	return MCP{PageSize: 100, Exposure: "auto", TaskAfter: 2 * time.Second, SessionIdle: time.Hour}
 }
 
-// check refuses what the door cannot be.
+// check returns an error for the first invalid setting.
 func (m *MCP) check() error {
 	switch {
 	case !slices.Contains([]string{"full", "hybrid", "search", "auto"}, m.Exposure):
@@ -36,7 +36,7 @@ func (m *MCP) check() error {
 	return checkViews(m.Views)
 }
 
-// View is one named cut of the catalog at the MCP door.
+// View is a named selection of the catalog for clients of the MCP door.
 type View struct {
 	Name      string   `koanf:"name"`
 	Exposure  string   `koanf:"exposure"`
@@ -46,7 +46,8 @@ type View struct {
 	Dotted    bool     `koanf:"dotted"`
 }
 
-// checkViews refuses what no view can be.
+// checkViews returns an error for the first view with a malformed or repeated name, or with
+// an invalid exposure, name_limit or glob.
 func checkViews(views []View) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	seen := map[string]bool{"default": true, "": true}
@@ -69,7 +70,7 @@ func checkViews(views []View) error {
 	return nil
 }
 
-// parseViews reads the form of the variable: the list as JSON.
+// parseViews parses the variable's form of the views: a JSON list of objects.
 func parseViews(s string) (out []any, err error) {
 	if err := json.Unmarshal([]byte(s), &out); err != nil {
 		return nil, fmt.Errorf("views are written as a JSON list of objects: %w", err)

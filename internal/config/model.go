@@ -1,6 +1,6 @@
 package config
 
-// Model is the language model that explains results and answers chat.
+// Model configures the language model that explains results and answers chat.
 type Model struct {
 	Kind      string `koanf:"kind" doc:"What the service speaks: openai (chat completions: OpenAI, Ollama, vLLM, OpenRouter and others) or anthropic (messages)."`
 	URL       string `koanf:"url" doc:"Base address of the service, with /v1 for openai; https, or http on this machine. Empty: there is no model, results are explained by a plain extract and chat answers commands only."`

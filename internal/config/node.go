@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Node is this machine as a node of another machine's gateway (junctor node join).
+// Node configures this machine as a node of another machine's gateway (junctor node join).
 type Node struct {
 	ID            string        `koanf:"id" doc:"Name of this node at its gateway: letters, digits, dots, underscores and hyphens. Empty: the name it has had, else the host's."`
 	Gateway       string        `koanf:"gateway" doc:"Address of the gateway: https://host, or tls://host:4222 where its operator says so; several that are one whole with commas between. JUNCTOR_GATEWAY is read too."`
@@ -23,13 +23,13 @@ type Node struct {
 	Development   bool          `koanf:"development" doc:"This node is for trying things out: host.auto_consent is allowed."`
 }
 
-// Reconnect is how a node comes back.
+// Reconnect configures the pauses between a node's attempts to reconnect.
 type Reconnect struct {
 	Min time.Duration `koanf:"min" doc:"Pause before the first try to come back; each pause is between half and one and a half of what it should be."`
 	Max time.Duration `koanf:"max" doc:"Longest pause between two tries."`
 }
 
-// Host is what skills may do on this node.
+// Host configures what skills may do on this node.
 type Host struct {
 	AllowTransferredCode  bool       `koanf:"allow_transferred_code" doc:"Let skills bring code of their own, which runs in processes that can only compute."`
 	PreferTransferredCode bool       `koanf:"prefer_transferred_code" doc:"Use a skill's own code where this device has an action for the same, too."`
@@ -39,7 +39,7 @@ type Host struct {
 	Limits                HostLimits `koanf:"limits"`
 }
 
-// HostLimits bound what skills bring.
+// HostLimits holds the limits of the skills that are sent to this node.
 type HostLimits struct {
 	RuntimeModules int  `koanf:"runtime_modules" doc:"How many modules of code a skill may have."`
 	ModuleSource   Size `koanf:"module_source" doc:"Largest source of one module."`
@@ -58,8 +58,8 @@ func defaultHost() Host {
 	}}
 }
 
-// maxHeartbeat is a third of the time after which gateways remove a silent node by
-// default. A gateway with less of it asks for more heartbeats when the node joins.
+// maxHeartbeatInterval is a third of the default time after which a gateway removes a silent
+// node. A gateway with a shorter time requests more frequent heartbeats when the node joins.
 const maxHeartbeatInterval = 10 * time.Second
 
 func (n Node) validate() error {

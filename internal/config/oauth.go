@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// OAuth makes the doors of agents' protocols take access tokens of an authorization
-// server, besides tokens of ours.
+// OAuth configures an authorization server whose access tokens the MCP and A2A doors accept
+// in addition to junctor's own tokens.
 type OAuth struct {
 	Issuer     string   `koanf:"issuer" doc:"The authorization server whose access tokens /mcp and /a2a take, as its tokens spell it. Empty: none are taken."`
 	Resource   string   `koanf:"resource" doc:"The address that tokens must be made for (audience). Empty: public_url, or the listen address, with /mcp."`

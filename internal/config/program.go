@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Program is a coding CLI as far as the configuration names one.
+// Program describes a coding CLI for the parsing of the configuration.
 type Program struct {
 	Name     string
 	Aliases  []string // accepted names; case, blanks, "_" and "-" are ignored
-	Accounts []string // variables that hold an account of it
+	Accounts []string // variables that hold an account for the program
 }
 
 // programNamed returns the canonical name of the program with an accepted name.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// validate looks at what the router section says of routes.
+// validate returns an error for the first malformed header name or public route.
 func (r *Router) validate() error {
 	header := regexp.MustCompile("^[!#$%&'+.^_`|~0-9A-Za-z-]+[*]?$")
 	for key, names := range map[string][]string{
@@ -37,7 +37,7 @@ func (r *Router) validate() error {
 	return nil
 }
 
-// parsePublicRoutes reads endpoint/module:METHOD:/path, comma-separated.
+// parsePublicRoutes parses a comma-separated list of endpoint/module:METHOD:/path.
 func parsePublicRoutes(s string) ([]any, error) {
 	var out []any
 	for part := range strings.SplitSeq(s, ",") {

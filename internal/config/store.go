@@ -1,6 +1,6 @@
 package config
 
-// Store is the database of tokens, approvals, grants, outcomes, endpoints, sessions
+// Store configures the database of tokens, approvals, grants, outcomes, endpoints, sessions
 // and the audit index.
 type Store struct {
 	URL            string `koanf:"url" doc:"The Postgres database that several gateways share, as postgres://user@host:5432/database without a password; ?sslmode= is disable, require or verify-full (the default but on this machine), ?sslrootcert= the file of a private authority, ?host= the folder of a socket. Empty: the SQLite file in the home. See docs/several-gateways.md."`

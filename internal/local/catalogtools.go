@@ -14,12 +14,12 @@ import (
 
 // CatalogEngine compiles the catalog of an invocation.
 type CatalogEngine interface {
-	// Agent returns the catalog of an invocation's context and a predicate of the
-	// entries that its principal may call.
+	// Agent returns the catalog for the context of an invocation and a function that
+	// reports whether its principal may call an entry.
 	Agent(inv capability.Invocation) (agent *compile.Agent, permitted func(*catalog.Entry) bool, err error)
 }
 
-// CatalogFunctions returns the functions that find, describe and call others, and
+// CatalogFunctions returns the functions that find, describe and call other functions, and
 // session.status.
 func CatalogFunctions(e CatalogEngine, version string) []Function {
 	m := &catalogTools{engine: e, tools: search.Tools{Index: new(search.Index)}}
@@ -51,8 +51,8 @@ func CatalogFunctions(e CatalogEngine, version string) []Function {
 	}
 }
 
-// contextEngine is the context engine "builtin": the messages of the session,
-// unchanged.
+// contextEngine returns the function of context engine "builtin", which returns the
+// messages of the session unchanged.
 func contextEngine() Function {
 	return Function{
 		Contribution: capability.Contribution{
@@ -81,7 +81,7 @@ type catalogTools struct {
 	tools  search.Tools
 }
 
-// outer returns the caller's invocation.
+// outer returns an invocation on behalf of the caller of c, for CatalogEngine.Agent.
 func outer(c capability.Call) capability.Invocation {
 	return capability.Invocation{
 		Parent: c.Invocation, Surface: "catalog", Principal: c.Principal, Session: c.Session, Context: c.Context,
@@ -89,6 +89,7 @@ func outer(c capability.Call) capability.Invocation {
 	}
 }
 
+// search finds actions that match the query among those that the caller may call.
 func (m *catalogTools) search(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	var in struct {
 		Query string `json:"query"`
@@ -106,6 +107,8 @@ func (m *catalogTools) search(_ context.Context, c capability.Call) (json.RawMes
 	return jsonx.Marshal(found)
 }
 
+// describe returns the description of an action. An action that the caller may not call is
+// reported as unknown.
 func (m *catalogTools) describe(_ context.Context, c capability.Call) (json.RawMessage, error) {
 	var in struct {
 		Name string `json:"name"`

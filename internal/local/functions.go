@@ -17,7 +17,7 @@ type Function struct {
 	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
 }
 
-// FunctionSource publishes a fixed list of functions.
+// FunctionSource publishes a fixed list of functions as the module core.
 type FunctionSource struct{ batch capability.Batch }
 
 // NewFunctionSource returns the source of the functions. They must not change afterward.
@@ -57,7 +57,7 @@ func (s *FunctionSource) Run(ctx context.Context, publish func(capability.Batch)
 	return ctx.Err()
 }
 
-// functionProvider is one provider key of core.
+// functionProvider provides the functions of one provider key of core.
 type functionProvider struct {
 	key capability.ProviderKey
 	do  map[capability.Member]func(context.Context, capability.Call) (json.RawMessage, error)
@@ -66,7 +66,7 @@ type functionProvider struct {
 // Key returns the provider key.
 func (p *functionProvider) Key() capability.ProviderKey { return p.key }
 
-// Invoke carries out one call.
+// Invoke runs the function that the call names.
 func (p *functionProvider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	do := p.do[c.Member]
 	if do == nil {

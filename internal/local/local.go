@@ -1,9 +1,8 @@
-// Package local publishes the functions inside the server as providers like any other,
-// called without a hop. [Source] publishes the functions of a host as the module
-// "local". [FunctionSource] publishes junctor's own functions as the module "core":
-// the tools that search the catalog, the state of a session, the built-in memory and
-// context engine, and diffs. [CommandFunctions] runs commands; the other functions are
-// in packages of their own.
+// Package local publishes functions of the server itself in the catalog; calls to them do
+// not leave the process. [Source] publishes the functions of a host as the module "local".
+// [FunctionSource] publishes junctor's own functions as the module "core": the tools that
+// search the catalog, the state of a session, the built-in memory and context engine, and
+// diffs. [CommandFunctions] runs commands; the other functions are in packages of their own.
 package local
 
 import (
@@ -34,7 +33,7 @@ func New(h *host.Host) *Source { return &Source{host: h} }
 // returns ctx's error, or that of publish.
 func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	for {
-		changed := s.host.Changed() // before reading, so that no change is missed
+		changed := s.host.Changed() // before the functions are read, so that no change is missed
 		if err := publish(s.batch()); err != nil {
 			return err
 		}
@@ -46,6 +45,8 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 	}
 }
 
+// batch returns the module with the current functions and one provider for each domain. The
+// module is left out if the host has no functions.
 func (s *Source) batch() capability.Batch {
 	batch := capability.Batch{Source: Extension}
 	module := capability.Module{
@@ -67,9 +68,9 @@ func (s *Source) batch() capability.Batch {
 	return batch
 }
 
-// contribution describes a function. For a canonical action the registry row
-// fills what the function leaves out; its schemas are the row's, because all
-// providers of an action share one planner form.
+// contribution returns the catalog entry of a function. For a canonical action, the action
+// registry supplies the fields that the function leaves empty, and always the schemas,
+// because all providers of an action share one planner form.
 func contribution(f host.Function) capability.Contribution {
 	c := capability.Contribution{
 		ID: f.ID, Kind: "capability.agent-tool", Action: f.Action, Tool: f.Tool,
@@ -93,7 +94,7 @@ func contribution(f host.Function) capability.Contribution {
 	if c.Description == "" {
 		c.Description = row.Description
 	}
-	if c.Effect == "" || !c.Effect.AtLeast(row.Effect) { // a function cannot call itself milder
+	if c.Effect == "" || !c.Effect.AtLeast(row.Effect) { // a function cannot declare a weaker effect
 		c.Effect = row.Effect
 	}
 	if len(row.InputSchema) > 0 {
@@ -102,8 +103,8 @@ func contribution(f host.Function) capability.Contribution {
 	return c
 }
 
-// domain is the first segment of the provider key: the row's, else the root of
-// an unreviewed action, else "ext" as for every single tool.
+// domain returns the first segment of the provider key: that of the action registry, else
+// the root of an unreviewed action, else "ext" as for every single tool.
 func domain(a capability.Action) string {
 	if row, known := actions.Lookup(a); known {
 		return row.Domain
@@ -114,7 +115,7 @@ func domain(a capability.Action) string {
 	return "ext"
 }
 
-// provider is one domain of the host.
+// provider provides the functions of one domain of the host.
 type provider struct {
 	key  capability.ProviderKey
 	host *host.Host

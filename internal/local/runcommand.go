@@ -21,7 +21,7 @@ import (
 
 const opCommandRun = "pty.command.run"
 
-// Timeouts of one command and bounds of its input.
+// Timeouts of a command and limits of its input.
 const (
 	defaultCommandTimeout = 300 * time.Second
 	maxCommandTimeout     = 30 * time.Minute
@@ -38,9 +38,9 @@ type CommandConfig struct {
 	// Roots contain the working directories; the caller closes them. If there is
 	// none, the function is unavailable.
 	Roots *roots.Set
-	// Shell runs command lines that come without args; "" means /bin/sh.
+	// Shell runs command lines without args; "" means /bin/sh.
 	Shell string
-	// Grace between TERM and KILL when time is up; 0 means 2 s.
+	// Grace is the time between TERM and KILL after the timeout; 0 means 2 s.
 	Grace time.Duration
 }
 
@@ -63,7 +63,7 @@ func CommandFunctions(cfg CommandConfig) []host.Function {
 	}
 	return []host.Function{{
 		ID: opCommandRun, Action: opCommandRun, Effect: capability.EffectWrite, Permissions: []string{"exec"},
-		// The command's own bound ends it first, so that its output is returned.
+		// The command's own timeout expires first, so that its output is returned.
 		Timeout: maxCommandTimeout + time.Minute, Unavailable: unavailable, Handle: t.run,
 	}}
 }
@@ -80,11 +80,14 @@ type commandParams struct {
 
 type commandResult struct {
 	Output   string `json:"output"`
-	ExitCode *int   `json:"exitCode"` // null when time was up or a signal ended it
+	ExitCode *int   `json:"exitCode"` // null if the command timed out or a signal ended it
 	TimedOut bool   `json:"timedOut"`
 	Signal   string `json:"signal,omitempty"`
 }
 
+// run implements pty.command.run. If the command exits with another code than 0 or exceeds
+// its own timeout, the result reports it; that is not an error. If ctx ends first, the output
+// is dropped and ctx's error returned.
 func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var p commandParams
 	if err := jsonx.Unmarshal(c.Input, &p); err != nil {
@@ -121,7 +124,7 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	case err == nil && r.Signal == "":
 		out.ExitCode = &r.ExitCode
 	case err == nil:
-	case ctx.Err() != nil: // the caller's end, not the command's: no caller waits for the output
+	case ctx.Err() != nil: // the call ended, not the command's timeout: the output is not needed
 		return capability.Result{}, capability.AsError(ctx.Err())
 	case bounded.Err() != nil:
 		out.TimedOut, out.Signal = true, ""
@@ -136,15 +139,16 @@ func (t *terminal) run(ctx context.Context, c capability.Call) (capability.Resul
 	return capability.Result{Value: data}, nil
 }
 
-// program is the shell for a line without args, else the program itself: with
-// args no shell sees any of it.
+// program returns the program to start and its arguments: without args the shell with the
+// command line, else the command itself, without a shell. A relative path with a slash is
+// relative to dir. Errors: not_found, reason program_not_found; failed if not executable.
 func (t *terminal) program(p commandParams, dir string) (path string, args []string, err error) {
-	if len(p.Args) == 0 { // the wire's clients send an empty list for none
+	if len(p.Args) == 0 { // clients of the protocol send an empty list for none
 		return t.cfg.Shell, []string{"-c", p.Command}, nil
 	}
 	path = p.Command
 	if strings.ContainsRune(path, '/') && !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path) // LookPath would look from our own directory
+		path = filepath.Join(dir, path) // LookPath would use the server's own directory
 	}
 	path, err = exec.LookPath(path)
 	switch {
@@ -157,6 +161,8 @@ func (t *terminal) program(p commandParams, dir string) (path string, args []str
 		With("program_not_found", "leave args out to have a shell read the command line")
 }
 
+// check validates the command, its arguments and timeoutMs, and returns the timeout. Error:
+// invalid_input.
 func (p *commandParams) check() (time.Duration, error) {
 	size := len(p.Command)
 	for _, a := range p.Args {
@@ -183,10 +189,10 @@ func (p *commandParams) check() (time.Duration, error) {
 
 var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// commandEnvironment adds the caller's variables to the clean ones. PATH and HOME may
-// be replaced: a caller that may run any command gains nothing by it. Variables by
-// which the loader or the shell runs further code unseen are refused, so that
-// the command in the audit is the command that ran.
+// commandEnvironment returns the clean environment with the caller's variables, which may
+// replace PATH and HOME: a caller that may run any command gains nothing by that. It refuses
+// variables that make the loader, shell or an interpreter run further code, so that the
+// command in the audit log is the command that ran.
 func commandEnvironment(extra map[string]string) ([]string, error) {
 	if len(extra) > maxCommandEnv {
 		return nil, invalidCommand("more than %d environment variables", maxCommandEnv)
@@ -211,12 +217,13 @@ func commandEnvironment(extra map[string]string) ([]string, error) {
 		return nil, invalidCommand("the environment is larger than %d bytes", maxCommandEnvBytes)
 	}
 	slices.Sort(names)
-	for _, name := range names { // later ones win
+	for _, name := range names { // later entries take precedence
 		env = append(env, name+"="+extra[name])
 	}
 	return env, nil
 }
 
+// isDeniedVariable reports whether commandEnvironment refuses the variable.
 func isDeniedVariable(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"LD_", "DYLD_", "BASH_FUNC_", "JUNCTOR_"} {

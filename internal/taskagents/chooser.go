@@ -13,7 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// chooser states which program does a task, and learns from what becomes of it.
+// chooser selects the coding CLI for a task by the settings and by recorded results of
+// earlier sessions.
 type chooser struct {
 	book     *choice.Book
 	settings *choice.Settings
@@ -22,7 +23,7 @@ type chooser struct {
 	logger   *slog.Logger
 }
 
-// State is the choice for a task, now.
+// State ranks the installed programs for a task with the settings, logins and records of now.
 func (c *chooser) State(ctx context.Context, task choice.Task) choice.State {
 	v := c.settings.Now()
 	in := choice.Input{
@@ -38,8 +39,8 @@ func (c *chooser) State(ctx context.Context, task choice.Task) choice.State {
 	return choice.Choose(in)
 }
 
-// subscription reports whether a login is one that is paid by the month: as the programs and
-// preflight call them.
+// subscription reports whether a login method, as preflight names it, uses a monthly
+// subscription instead of an API key.
 func subscription(method string) bool {
 	switch strings.ToLower(method) {
 	case "subscription", "claude.ai", "oauth_token", "chatgpt":
@@ -48,8 +49,8 @@ func subscription(method string) bool {
 	return false
 }
 
-// Fixed is the program that does every task while it can; "" where each is given to the one
-// that fits it.
+// Fixed returns the default program if the settings assign every task to it, and "" if
+// programs are ranked for each task.
 func (c *chooser) Fixed() programs.Name {
 	if v := c.settings.Now(); !v.Ranked {
 		return v.DefaultType
@@ -57,8 +58,9 @@ func (c *chooser) Fixed() programs.Name {
 	return ""
 }
 
-// pick returns the program for a task whose caller named none. A shell is never chosen but as
-// the default: it does what it is told, not what is meant.
+// pick returns the program for a task whose caller named none. It selects a shell only if
+// that is the fixed default, because a shell cannot interpret a task. If the preferred program
+// is not installed, pick fails with unavailable, reason agent_not_installed.
 func (c *chooser) pick(ctx context.Context, task choice.Task) (programs.Name, error) {
 	if c.Fixed() == programs.Shell {
 		return programs.Shell, nil
@@ -76,19 +78,21 @@ func (c *chooser) pick(ctx context.Context, task choice.Task) (programs.Name, er
 		With("agent_not_installed", "GET /api/coding-agents/preflight says how each is installed; or name an agentType, such as shell")
 }
 
-// Record counts an event. What cannot be written down is counted all the same.
+// Record counts an event of a program. If it cannot be stored, it is counted in memory only
+// and the failure is logged.
 func (c *chooser) Record(ctx context.Context, name programs.Name, e choice.Event) {
 	if err := c.book.Record(ctx, name, e); err != nil {
 		c.logger.Error("what became of a task agent is not kept", "framework", string(name), "err", err)
 	}
 }
 
-// Rest takes a program out of use for a while.
+// Rest excludes a program from the choice until its cooldown ends.
 func (c *chooser) Rest(ctx context.Context, name programs.Name, d choice.CoolDown) error {
 	return c.book.Rest(ctx, name, d)
 }
 
-// countEvents counts what happens to sessions until ctx ends.
+// countEvents records the events of all sessions until ctx or the manager ends. If it was too
+// slow and lost events, it logs that and subscribes again.
 func (c *chooser) countEvents(ctx context.Context, subscribe func() *sessions.Subscription) {
 	turns := make(map[string]*turn)
 	for ctx.Err() == nil {
@@ -108,15 +112,16 @@ func (c *chooser) countEvents(ctx context.Context, subscribe func() *sessions.Su
 	}
 }
 
-// turn is a session whose work is measured.
+// turn holds the figures of one live session: when its turn began and which usage was
+// already recorded.
 type turn struct {
 	name  programs.Name
 	began time.Time      // zero between turns
-	spent sessions.Usage // what was counted already
+	spent sessions.Usage // usage that was already recorded
 }
 
-// cost adds to an event what a session has spent since the last time, where its program
-// tells.
+// cost sets the tokens and dollars of e to the usage since the last call. It does nothing if
+// now is nil, because the program does not report its usage.
 func (t *turn) cost(now *sessions.Usage, e *choice.Event) {
 	if now == nil {
 		return
@@ -125,7 +130,8 @@ func (t *turn) cost(now *sessions.Usage, e *choice.Event) {
 	t.spent = *now
 }
 
-// count enters an event of a session.
+// count records one session event: starts, stalls, completed and failed turns with their
+// duration and cost. It also excludes a program for a while if its account is used up.
 func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.Event) {
 	t := turns[e.Session]
 	if t == nil {
@@ -188,8 +194,8 @@ func (c *chooser) count(ctx context.Context, turns map[string]*turn, e sessions.
 	}
 }
 
-// providerError reports whether a failure is the account's or the service's, in the words of
-// states and of programs.
+// providerError reports whether a failure kind, as programs and screen states name it, was
+// caused by the account or the provider's service instead of the task.
 func providerError(kind string) bool {
 	switch kind {
 	case "auth", "authentication_failed", "server", "server_error", "api_error", "overloaded", "overloaded_error", "network",

@@ -10,8 +10,9 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
 )
 
-// Checks states what task agents find here. That a program or a model is not there is
-// no fault; what cannot be taken away again is one.
+// Checks returns the doctor's results for programs, workspaces, the coordinator and
+// sessions. A missing program or model is not a fault. A check fails if git or the
+// repositories are not available, or if files of ended sessions could not be removed.
 func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	programs := httpapi.Check{Name: "task agents", OK: true, Detail: agentPrograms(s.workers.Programs(ctx))}
 	places := httpapi.Check{
@@ -44,7 +45,8 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	return []httpapi.Check{programs, places, judge, live}
 }
 
-// agentPrograms is which programs there are, and who is logged in.
+// agentPrograms returns one line that lists the installed programs with version and login
+// state, then the programs that are not installed.
 func agentPrograms(list []preflight.Result) string {
 	var here, missing []string
 	for _, r := range list {

@@ -16,16 +16,17 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// logins is who logs people in: for programs, and at GitHub.
+// logins runs the interactive logins of users at the programs' providers and at GitHub.
 type logins struct {
 	s        *Service
-	user     string // whose home the programs' accounts are in
+	user     string // home directory that holds the programs' accounts
 	desk     *signin.Desk
 	recovery *signin.Recovery
 	github   forge.DeviceFlow
 }
 
-// openLogins makes them; the sessions that wait for a login are t's.
+// openLogins returns the logins of the service. Sessions of t that wait for a login continue
+// after it.
 func (s *Service) openLogins(t *taskAgents, user string) *logins {
 	l := &logins{s: s, user: user, github: forge.DeviceFlow{ClientID: s.cfg.Agents.GitHubClientID}}
 	l.desk = signin.New(l.told, s.logger)
@@ -33,7 +34,7 @@ func (s *Service) openLogins(t *taskAgents, user string) *logins {
 	return l
 }
 
-// told passes on what a person has to do, and what came of it.
+// told publishes a login's prompt, success or failure to the live feed.
 func (l *logins) told(e signin.Event) {
 	doc := map[string]any{"name": e.Name, "url": e.Prompt.URL, "deviceCode": e.Prompt.DeviceCode, "instructions": e.Prompt.Instructions}
 	switch {
@@ -46,7 +47,8 @@ func (l *logins) told(e signin.Event) {
 	}
 }
 
-// flow is the login of a program; false where it has none, or is not there.
+// flow returns the login command of a program with a reduced environment. The result is false
+// if the program has no login command or is not installed.
 func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
 	path, err := exec.LookPath(programs.Of(name).Binary)
 	words := programs.Of(name).SignIn
@@ -76,7 +78,8 @@ func (l *logins) flow(name programs.Name) (signin.Flow, bool) {
 // githubSecret is the name under which a login at GitHub is stored.
 const githubSecret = "github.device-login"
 
-// atGitHub is the device flow; what it ends with is stored.
+// atGitHub runs GitHub's device flow, passes its prompt to show, and stores the token as
+// githubSecret.
 func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt), _ <-chan string) error {
 	token, err := l.github.Login(ctx, func(p forge.Prompt) {
 		show(signin.Prompt{URL: p.URL, DeviceCode: p.Code, Instructions: "Open the address, enter the code there, and allow what is asked for."})
@@ -87,8 +90,9 @@ func (l *logins) atGitHub(ctx context.Context, show func(signin.Prompt), _ <-cha
 	return l.s.cfg.Secrets.Set(githubSecret, token)
 }
 
-// githubToken is the credential for GitHub: the environment's, else that of an elizaOS
-// agent's configuration, else that of a login.
+// githubToken returns the first credential for GitHub that exists: GITHUB_TOKEN of the
+// environment, then that of an elizaOS agent's configuration, then the token of a login. It
+// returns an empty value if none exists.
 func (s *Service) githubToken() (secret.Value, error) {
 	if own := os.Getenv("GITHUB_TOKEN"); own != "" {
 		return secret.New(own), nil
@@ -103,7 +107,10 @@ func (s *Service) githubToken() (secret.Value, error) {
 	return stored, err
 }
 
-// SignIn implements agentserve.Accounts.
+// SignIn implements agentserve.Accounts. It starts the login that name means and returns its
+// prompt; a code is typed into the login that already runs. A program without a login command
+// returns instructions only. Errors: invalid_input, reason no_client_id or no_login;
+// unavailable, reason agent_not_installed.
 func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prompt, error) {
 	const op = "tasks.login"
 	if strings.EqualFold(name, "github") {
@@ -133,13 +140,13 @@ func (t *taskAgents) SignIn(ctx context.Context, name, code string) (signin.Prom
 		"there is one for claude, codex and github")
 }
 
-// loginSessions are the sessions that may wait for a login.
+// loginSessions gives package signin access to the sessions that may wait for a login.
 type loginSessions struct{ t *taskAgents }
 
 // Info implements signin.Sessions.
 func (l loginSessions) Info(id string) (sessions.Info, error) { return l.t.chooser.info(id) }
 
-// Task implements signin.Sessions.
+// Task implements signin.Sessions. It returns "" for an unknown session.
 func (l loginSessions) Task(id string) string {
 	p, ok := l.t.Parent(id)
 	if !ok {
@@ -148,7 +155,7 @@ func (l loginSessions) Task(id string) string {
 	return p.OriginalTask
 }
 
-// Keys implements signin.Sessions.
+// Keys implements signin.Sessions. It fails if the session has no terminal.
 func (l loginSessions) Keys(ctx context.Context, id string, keys []string) error {
 	one, err := l.t.sessions.Get(id)
 	if err != nil {

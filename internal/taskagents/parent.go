@@ -18,7 +18,7 @@ import (
 // decisionTimeout limits a call of the service. Its caller may end it sooner.
 const decisionTimeout = 30 * time.Second
 
-// openParent returns the bridge to the configured parent.
+// openParent returns the bridge to the parent service and the character that are configured.
 func (s *Service) openParent() *parentBridge {
 	own := s.cfg.Agents.Character
 	p := &parentBridge{rooms: s.cfg.Rooms, character: agents.Character{Name: own.Name, Topics: own.Topics}, logger: s.logger}
@@ -31,7 +31,8 @@ func (s *Service) openParent() *parentBridge {
 	return p
 }
 
-// parentService calls the target of agents.parent with the rights of the task's creator.
+// parentService calls the target of agents.parent with the rights of the task's creator. If
+// policy requires an approval for the call, it fails with denied, reason parent_needs_approval.
 func (s *Service) parentService(ctx context.Context, o taskOrigin, question json.RawMessage) (json.RawMessage, error) {
 	by, err := s.cfg.Standing(o.Creator)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Service) parentService(ctx context.Context, o taskOrigin, question json
 	if err != nil {
 		return nil, err
 	}
-	if target.Member.Kind == "service" { // of an endpoint's module: its arguments have places
+	if target.Member.Kind == "service" { // an endpoint's service has positional arguments
 		question = json.RawMessage(`{"args":[` + string(question) + `]}`)
 	}
 	call := capability.Invocation{
@@ -56,8 +57,10 @@ func (s *Service) parentService(ctx context.Context, o taskOrigin, question json
 	return reply.Result, err
 }
 
-// origin returns where the task of a session comes from. The thread of a session names its
-// creator and conversation; a session without one belongs to its own creator.
+// origin returns the creator, thread and conversation of a session's task. The session's
+// thread names them; a session without thread belongs to its own creator and room. If the
+// registry cannot be read, or does not have the session although thread is set, origin returns
+// the error and an origin without creator.
 func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room string) (taskOrigin, error) {
 	o := taskOrigin{Session: session, Creator: creator, Room: room}
 	if s, err := c.registry.Session(ctx, session); err == nil {
@@ -79,7 +82,7 @@ func (c *taskThreads) origin(ctx context.Context, session, thread, creator, room
 	return o, err
 }
 
-// deciding is the bridge as a coordinator.Parent.
+// deciding implements coordinator.Parent with the bridge.
 type deciding struct {
 	parent *parentBridge
 	c      *taskThreads
@@ -94,7 +97,7 @@ func (d deciding) Decide(ctx context.Context, q coordinator.Question) (string, e
 	return d.parent.decide(ctx, o, q.Event, q.Prompt)
 }
 
-// Alive implements agentserve.Agents.
+// Alive implements agentserve.Agents: it reports whether the session has a parent context.
 func (t *taskAgents) Alive(session string) bool {
 	_, ok := t.Parent(session)
 	return ok
@@ -122,7 +125,8 @@ func (t *taskAgents) Memory(ctx context.Context, session, query string, limit in
 	return m, true, err
 }
 
-// asked returns the context of a session and where its task comes from.
+// asked returns the parent context of a session and the origin of its task. ok is false if
+// the session is unknown. An origin that cannot be read is logged and has no creator.
 func (t *taskAgents) asked(ctx context.Context, session string) (doc agents.ParentContext, o taskOrigin, ok bool) {
 	if doc, ok = t.Parent(session); !ok {
 		return doc, o, false

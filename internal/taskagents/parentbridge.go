@@ -24,20 +24,21 @@ const (
 	maxRememberedText = 600
 	maxMemoryQuery    = 500
 	parentTimeout     = 5 * time.Second
-	roomPage          = 50 // messages that are read at a time
+	roomPage          = 50 // messages of one read
 
 	maxSpeaker  = 200
 	maxBioLine  = 1_000
 	maxBioLines = 50
 )
 
-// taskOrigin is where a session's task comes from.
+// taskOrigin identifies who created a session's task, and in which conversation.
 type taskOrigin struct {
-	Creator string // the id of the principal that made it
+	Creator string // id of the principal that created the task
 	Session string
-	Thread  string // "": none
-	Room    string // the creator's conversation; "": none
-	// Said holds messages that the creator passed along, for rooms that are not ours.
+	Thread  string // "" if the session has no thread
+	Room    string // the creator's conversation, or ""
+	// Said holds messages that the creator passed with the task, for rooms that this
+	// server does not store.
 	Said []string
 }
 
@@ -53,12 +54,12 @@ type Rooms interface {
 // concurrent use.
 type parentBridge struct {
 	rooms Rooms
-	// service answers a question with the rights of the origin's creator; nil: none is
-	// configured. A question is an object with op and the members of the origin. The answer
+	// service answers a question with the rights of the origin's creator. It is nil if none
+	// is configured. A question is an object with op and the members of the origin. The answer
 	// to decide is the coordinator's decision, to context {"character": {...}}, and to memory
 	// {"messages": [...]}.
 	service   func(ctx context.Context, o taskOrigin, question json.RawMessage) (json.RawMessage, error)
-	character agents.Character // without a name: none
+	character agents.Character // not used if its name is empty
 	logger    *slog.Logger
 }
 
@@ -163,7 +164,8 @@ func (p *parentBridge) remembered(ctx context.Context, o taskOrigin, query strin
 	return said.Messages, true, nil
 }
 
-// said searches the room itself; ok is false if the room has no messages.
+// said searches all messages of the room and returns the newest limit ones that contain the
+// query; ok is false if the room has no messages.
 func (p *parentBridge) said(ctx context.Context, o taskOrigin, query string,
 	limit int,
 ) (list []agentserve.MemoryMessage, ok bool, err error) {
@@ -210,7 +212,8 @@ func (p *parentBridge) ask(ctx context.Context, o taskOrigin, question map[strin
 	return p.service(ctx, o, raw)
 }
 
-// parseCharacter parses {"character": …}, whose bio may be one text.
+// parseCharacter parses {"character": …}, whose bio is a text or a list of texts. ok is false
+// if the character is malformed or has no name.
 func parseCharacter(raw json.RawMessage) (c agents.Character, ok bool) {
 	var said struct {
 		Character *struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// taskRecords writes what became of tasks, for those who begin something similar.
+// taskRecords adds the results of tasks to the history that later, similar tasks read.
 type taskRecords struct {
 	registry *threads.Registry
 	history  *verbs.File
@@ -20,7 +20,7 @@ type taskRecords struct {
 	logger   *slog.Logger
 }
 
-// run remembers what became of tasks until the events end.
+// run handles coordinator events until ctx or events ends.
 func (r taskRecords) run(ctx context.Context, events <-chan coordinator.Event) {
 	for {
 		select {
@@ -35,7 +35,8 @@ func (r taskRecords) run(ctx context.Context, events <-chan coordinator.Event) {
 	}
 }
 
-// remember adds to the history.
+// remember adds an event to the history. At the end of a swarm it instead releases the
+// scratch folders of the swarm's sessions. Events of other types are ignored.
 func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
 	entry := verbs.Entry{SessionID: e.SessionID, Timestamp: e.Timestamp.UnixMilli()}
 	switch e.Type {
@@ -51,7 +52,7 @@ func (r taskRecords) remember(ctx context.Context, e coordinator.Event) {
 		entry.Type = verbs.KeyDecision
 	case "swarm_complete":
 		swarm, _ := e.Data.(decide.Swarm)
-		for _, t := range swarm.Tasks { // no client continues what was made for them
+		for _, t := range swarm.Tasks { // their folders are not used any more
 			if err := r.scratch.Release(t.SessionID); err != nil {
 				r.logger.Warn("the folder of a session is still there", "session", t.SessionID, "err", err)
 			}

@@ -1,6 +1,6 @@
 // Package taskagents runs coding agents for users and programs: their sessions, threads of
 // tasks with a coordinator, workspaces, skills and the HTTP API over all of it. [Service]
-// connects the sub-packages. The server opens one and knows nothing else of them.
+// connects the sub-packages; the server opens one Service and imports only this package.
 package taskagents
 
 import (
@@ -44,7 +44,7 @@ type Engine interface {
 
 // Tasks holds the task of each thread.
 type Tasks interface {
-	// Carry sets what answers and stops the tasks of threads.
+	// Carry sets the handler that answers and stops the tasks of threads.
 	Carry(t tasks.Threads)
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
 	OpenThread(ctx context.Context, owner, surface, thread, status string) (tasks.Task, error)
@@ -68,8 +68,8 @@ type Log interface {
 	Append(ctx context.Context, r audit.Record, d audit.Durability) (audit.Receipt, error)
 }
 
-// Config is what a Service works with. All fields are required, unless they name another
-// meaning of nil.
+// Config holds the dependencies of a Service. All fields are required, except those whose
+// comment describes nil.
 type Config struct {
 	Agents  config.Agents
 	Foreign config.Foreign
@@ -79,23 +79,23 @@ type Config struct {
 	Version string
 	Gateway string // the name among the gateways that share Shared
 
-	DB      choice.Database // this machine's own
-	Shared  store.Database  // of all gateways that share one; otherwise DB
+	DB      choice.Database // database of this machine
+	Shared  store.Database  // database that several gateways share, or DB
 	Log     Log
 	Secrets Secrets
 	Policy  Policy
 	Catalog Catalog
 	Engine  Engine
 	Tasks   Tasks
-	Model   Model // nil: no model is configured
+	Model   Model // nil if no model is configured
 	Rooms   Rooms // the conversations of this server's own chat
 
 	// Standing returns a principal with the rights that its token gives it now.
 	Standing func(id string) (capability.Principal, error)
-	Publish  func(event string, data any) // to the live feed; it does not block
+	Publish  func(event string, data any) // sends to the live feed without blocking
 	Address  func() string                // URL of the server
 	Door     *httpapi.Door
-	// Unrouted answers requests that no route of mux takes.
+	// Unrouted answers requests that no route of mux matches.
 	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 	Logger   *slog.Logger
 }
@@ -108,12 +108,12 @@ type Service struct {
 	folders *workspaces
 }
 
-// New opens the service and removes what an earlier process left behind. On failure nothing
-// stays open.
+// New opens the service and removes what an earlier process left behind. On failure it closes
+// the workspaces.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, logger: cfg.Logger}
 	if err := s.open(ctx); err != nil {
-		_ = s.folders.close() // err is the cause
+		_ = s.folders.close() // err has the cause
 		return nil, err
 	}
 	return s, nil
@@ -124,7 +124,7 @@ func (s *Service) path(names ...string) string {
 	return filepath.Join(append([]string{s.cfg.Home}, names...)...)
 }
 
-// Run looks after sessions, threads and workspaces until ctx ends.
+// Run supervises sessions, threads and workspaces until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return s.folders.run(ctx, s.workers.Agents) })
@@ -133,7 +133,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// Stop ends every session. Ctx limits how long their programs may take.
+// Stop ends every session. ctx limits the time that their programs have to exit.
 func (s *Service) Stop(ctx context.Context) { s.workers.close(ctx) }
 
 // Close releases the folders. It is called once, after Run has returned.

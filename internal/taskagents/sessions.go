@@ -21,7 +21,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-// taskAgents is all that runs agents' programs.
+// taskAgents holds everything that runs agents' programs. It implements the interfaces of
+// package agentserve.
 type taskAgents struct {
 	*agents.Agents
 	sessions *sessions.Manager
@@ -34,8 +35,9 @@ type taskAgents struct {
 	skills   *taskSkills
 }
 
-// open clears away what an earlier process left behind, and needs the policy
-// for that: the tokens of its sessions end.
+// open creates all parts of the service in s.workers and s.folders. Files, programs and
+// session tokens that an earlier process left behind are removed. After an error s.folders
+// may be set, and the caller closes it.
 func (s *Service) open(ctx context.Context) error {
 	rules, err := detect.Load(s.path("frameworks"))
 	if err != nil {
@@ -90,7 +92,8 @@ func (s *Service) open(ctx context.Context) error {
 	return nil
 }
 
-// ask has the coordinator decide what a preset asks about.
+// ask lets the coordinator decide about a tool call for which a preset requires a question.
+// The result is false if the user has to decide.
 func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool) {
 	allow, reason, ok := t.threads.coordinator.Permit(ctx, session, tool, input)
 	d.Rule, d.Reason, d.Effect = "coordinator", reason, permit.Deny
@@ -103,7 +106,8 @@ func (t *taskAgents) ask(ctx context.Context, session, tool string, input json.R
 // decided shares a decision of a session with the other sessions of its thread.
 func (t *taskAgents) decided(session, text string) { t.threads.coordinator.Share(session, text) }
 
-// close ends every session and what was prepared for them.
+// close ends logins, coordinator and sessions, in this order, and removes the files that were
+// made for the sessions. ctx limits how long programs may take to exit.
 func (t *taskAgents) close(ctx context.Context) {
 	if t == nil || t.Agents == nil {
 		return
@@ -124,8 +128,8 @@ func environment(list []string) map[string]string {
 	return out
 }
 
-// taskTokens makes the tokens of sessions: of the role with the fewest rights,
-// named after the session, and never with more than who started it.
+// taskTokens creates the tokens of sessions. A token has the role with the fewest rights, is
+// named after the session, and never has more rights than the principal that started it.
 type taskTokens struct{ Policy }
 
 func ownServer() capability.Principal {
@@ -155,7 +159,7 @@ func (f scratchFolders) Create(session, label string) (string, error) {
 	return r.Path, err
 }
 
-// agentRecords writes what agents were allowed, and their starts and ends.
+// agentRecords writes permission decisions, starts and ends of agents to the audit log.
 type agentRecords struct{ s *Service }
 
 // Permission implements agents.Recorder.
@@ -172,7 +176,7 @@ func (a agentRecords) Permission(ctx context.Context, session, tool string, d pe
 	}, audit.Synced)
 }
 
-// Session implements agents.Recorder.
+// Session implements agents.Recorder. It also publishes the event to the live feed.
 func (a agentRecords) Session(ctx context.Context, by capability.Principal, i sessions.Info, event string) {
 	rec := audit.Record{
 		Logger: "agents", Event: audit.TaskStatusChanged, Session: i.ID, User: by.ID,

@@ -22,7 +22,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// openTaskSettings opens what was set and what was learnt about task agents, for t.
+// openTaskSettings opens the stored settings and the stored results of programs, and sets
+// t.settings and t.chooser.
 func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 	rows, err := choice.OpenRows(ctx, s.cfg.DB)
 	if err != nil {
@@ -36,10 +37,11 @@ func (s *Service) openTaskSettings(ctx context.Context, t *taskAgents) error {
 	return err
 }
 
-// ollama is the OpenAI-compatible service that a machine has of its own.
+// ollama is the default address of a local Ollama's OpenAI-compatible API.
 const ollama = "http://127.0.0.1:11434/v1"
 
-// agentSettings is the configuration of task agents now.
+// agentSettings reads the configuration again and returns its settings of task agents,
+// including secrets and the variables of agents.custom_credential_keys.
 func (s *Service) agentSettings() (choice.SettingValues, error) {
 	cfg, err := s.cfg.Reread()
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 		RolePolicy: cfg.Agents.RolePolicy, ConnectorPolicy: cfg.Agents.ConnectorPolicy,
 		Accounts: make(map[string]string), Custom: make(map[string]string),
 	}
-	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // it was checked; "" is not a name
+	v.DefaultType, _ = programs.Normalise(cfg.Agents.DefaultType) // the configuration was validated; "" stays ""
 	if cfg.Agents.OpenCodeLocal {
 		v.OpenCodeURL = cmp.Or(v.OpenCodeURL, ollama)
 	}
@@ -83,7 +85,8 @@ func (s *Service) agentSettings() (choice.SettingValues, error) {
 	return v, nil
 }
 
-// agentRoots are the folders that sessions may be told to work in.
+// agentRoots returns the folders that a caller may choose as a session's working directory:
+// everything if agents.any_workdir is set.
 func (s *Service) agentRoots() []string {
 	if s.cfg.Agents.AnyWorkdir {
 		return []string{"/"}
@@ -97,7 +100,8 @@ func (s *Service) agentRoots() []string {
 	return roots
 }
 
-// scratchConfig states where folders for sessions are made, and what becomes of them.
+// scratchConfig returns the folder of scratch directories and their retention. In a coding
+// directory of the user's they are kept by default.
 func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
 	c := workspace.ScratchConfig{
 		Base: filepath.Join(base, "scratch"), State: filepath.Join(state, "scratch"),
@@ -110,14 +114,15 @@ func (s *Service) scratchConfig(base, state string) workspace.ScratchConfig {
 	return c
 }
 
-// ofFolder is where records are kept of what is in a folder that a user chose: those of
-// another one must not be taken for them.
+// ofFolder returns the state path for a folder that the user chose. It contains a hash of the
+// folder, so that records of one folder are not used for another.
 func ofFolder(state, folder string) string {
 	sum := sha256.Sum256([]byte(folder))
 	return state + "-" + hex.EncodeToString(sum[:8])
 }
 
-// Spawn is the one way to a new session: what the caller left out is as it is set.
+// Spawn starts a session. Fields that the caller left empty come from the settings, and the
+// chooser selects the program for AgentType "" or "auto". All sessions start here.
 func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error) {
 	if req.AgentType == "" || req.AgentType == "auto" {
 		name, err := t.chooser.pick(ctx, choice.Task{Text: req.Task, Workdir: req.Workdir != ""})
@@ -132,13 +137,15 @@ func (t *taskAgents) Spawn(ctx context.Context, by capability.Principal, req age
 	return t.Agents.Spawn(ctx, by, req)
 }
 
+// withSettings fills the empty fields of req from the settings. Custom variables of req win
+// over those of the settings.
 func withSettings(req *agents.Request, name programs.Name, v choice.SettingValues) {
 	req.Preset = cmp.Or(req.Preset, v.Preset)
 	switch name {
 	case programs.Aider:
 		req.Provider = cmp.Or(req.Provider, v.AiderProvider)
 	case programs.OpenCode:
-		if req.Model == "" { // one that is named may be of a provider that the user configured
+		if req.Model == "" { // a named model may belong to a provider that the user configured
 			req.BaseURL = cmp.Or(req.BaseURL, v.OpenCodeURL)
 		}
 	}
@@ -153,8 +160,8 @@ func withSettings(req *agents.Request, name programs.Name, v choice.SettingValue
 	req.Custom = custom
 }
 
-// run counts what happens to sessions, asks people to log in for them, and stops those that no client waits for, until ctx
-// ends.
+// run records session events, handles login requests, and stops sessions that were ready
+// without activity for idle, until ctx ends. If idle is 0, sessions are not stopped.
 func (t *taskAgents) run(ctx context.Context, idle time.Duration) error {
 	var hearing sync.WaitGroup
 	defer hearing.Wait()
@@ -196,7 +203,7 @@ func (t *taskAgents) Settings(ctx context.Context) agentserve.Settings {
 	}
 }
 
-// ChangeSettings implements agentserve.Accounts.
+// ChangeSettings implements agentserve.Accounts and writes the change to the audit log.
 func (t *taskAgents) ChangeSettings(ctx context.Context, by capability.Principal, c choice.SettingsChange) error {
 	if err := t.settings.Change(ctx, c); err != nil {
 		return err

@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	recommendTimeout = 15 * time.Second // for a model to say which skills fit
-	answerTimeout    = time.Minute      // for a program to take what a skill has said
+	recommendTimeout = 15 * time.Second // for a model to recommend skills
+	answerTimeout    = time.Minute      // for a program to accept a skill's result
 )
 
-// skillSource has the tools of installed extensions and the functions of skills on nodes
-// as skills: what an agent may see in the catalog, and nothing else.
+// skillSource implements skills.Source with the tools of installed extensions and the
+// functions of skills on nodes, as far as agents may see them in the catalog.
 type skillSource struct{ s *Service }
 
-// named are the skills of all principals by their slugs, which are the same for everybody:
-// a tool's own name, or, where that is taken, the name behind that of its module.
+// named returns all skills by slug, regardless of rights, so that slugs are the same for all
+// principals. The slug is the tool's name or, if that is taken, module name and tool name. A
+// tool whose slugs are invalid or both taken is left out.
 func (k skillSource) named() map[string]*catalog.Entry {
 	var list []*catalog.Entry
 	for e := range k.s.cfg.Catalog.Snapshot().Entries() {
@@ -52,8 +53,8 @@ func (k skillSource) named() map[string]*catalog.Entry {
 	return out
 }
 
-// slugOf makes a slug of a name: lower case, with a hyphen for every rune except a letter or
-// digit.
+// slugOf converts a name to lower case and replaces each run of runes other than ASCII letters
+// and digits by one hyphen. The slug neither begins nor ends with a hyphen.
 func slugOf(name string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }),
 		"-")
@@ -79,8 +80,8 @@ func (k skillSource) List(_ context.Context, by capability.Principal) ([]skills.
 	return out, nil
 }
 
-// arguments are the names of a skill's input, those that it must have first, and a question
-// mark behind all others.
+// arguments returns the names of a skill's arguments: required ones first, then the optional
+// ones with a question mark appended.
 func arguments(e *catalog.Entry) []string {
 	var schema struct {
 		Properties map[string]jsonx.Raw `json:"properties"`
@@ -99,7 +100,10 @@ func arguments(e *catalog.Entry) []string {
 	return append(names, rest...)
 }
 
-// Use implements skills.Source. Words are the one argument of a skill that has one.
+// Use implements skills.Source: it calls the skill and returns the text of its result. If input
+// is nil, words become the value of the skill's only argument. Errors: unavailable, reason
+// skill_gone; invalid_input, reason bad_input, if the skill has not exactly one argument; and
+// those of the call.
 func (k skillSource) Use(ctx context.Context, by capability.Principal, slug string, input json.RawMessage, words string) (string, error) {
 	e := k.named()[slug]
 	if e == nil {
@@ -123,7 +127,7 @@ func (k skillSource) Use(ctx context.Context, by capability.Principal, slug stri
 	return resultText(reply.Result), err
 }
 
-// taskSkills gives sessions their skills, and has them used.
+// taskSkills grants skills to sessions and runs the ones that their turns request.
 type taskSkills struct {
 	broker   *skills.Broker
 	source   skills.Source
@@ -142,8 +146,9 @@ func (s *Service) openSkills(t *taskAgents) *taskSkills {
 	return k
 }
 
-// Equip implements agents.Skills: a session may use what both its maker and it itself may,
-// with its own rights.
+// Equip implements agents.Skills. It grants the session the skills that both its creator and
+// the session itself may use, and returns the text that lists them, the recommended ones
+// first. It returns "" if skill callbacks are off or no skill is available.
 func (k *taskSkills) Equip(ctx context.Context, by capability.Principal, e agents.Equipment) string {
 	if !k.settings.Now().SkillCallback {
 		return ""
@@ -175,7 +180,7 @@ func (k *taskSkills) Equip(ctx context.Context, by capability.Principal, e agent
 // Forget implements agents.Skills.
 func (k *taskSkills) Forget(session string) { k.broker.Forget(session) }
 
-// Turn implements coordinator.Skills.
+// Turn implements coordinator.Skills. It does nothing if skill callbacks are off.
 func (k *taskSkills) Turn(ctx context.Context, session string, turn int, text directive.Text) (bool, error) {
 	if !k.settings.Now().SkillCallback {
 		return false, nil
@@ -183,16 +188,18 @@ func (k *taskSkills) Turn(ctx context.Context, session string, turn int, text di
 	return k.broker.Turn(ctx, session, turn, text)
 }
 
-// loneSkills are those of sessions that no coordinator looks after.
+// loneSkills handles skill requests of sessions without a thread, because the coordinator
+// handles the others.
 type loneSkills struct {
 	*taskSkills
 	t *taskAgents
 }
 
-// Turn implements agents.Skills.
+// Turn implements agents.Skills. It reports whether a skill was requested and its answer
+// arrived; a failure is logged.
 func (k loneSkills) Turn(ctx context.Context, session string, turn int, text directive.Text) bool {
 	if _, err := k.t.threads.registry.Session(ctx, session); capability.CodeOf(err) != capability.CodeNotFound {
-		return false // the coordinator has it, or it is unknown
+		return false // the coordinator handles it, or the registry failed
 	}
 	asked, err := k.taskSkills.Turn(ctx, session, turn, text)
 	if err != nil {
@@ -201,10 +208,11 @@ func (k loneSkills) Turn(ctx context.Context, session string, turn int, text dir
 	return asked && err == nil
 }
 
-// skillAnswers types what skills say.
+// skillAnswers sends results of skills to sessions.
 type skillAnswers struct{ *sessions.Manager }
 
-// Send implements skills.Sessions.
+// Send implements skills.Sessions. It fails with reason submit_failed if the program did not
+// accept the text within answerTimeout.
 func (a skillAnswers) Send(ctx context.Context, session, text string) error {
 	s, err := a.Get(session)
 	if err != nil {

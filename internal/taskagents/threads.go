@@ -26,23 +26,23 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-// taskThreads is all that looks after tasks of agents: what they are, who does them,
-// what is decided, and who is told.
+// taskThreads holds everything that manages threads: their registry, the launcher of their
+// sessions, the coordinator, and the records and notifications of their events.
 type taskThreads struct {
 	registry    *threads.Registry
 	launcher    *launch.Launcher
 	coordinator *coordinator.Coordinator
 	records     taskRecords
-	feed        *bus.Bus // of the coordinator's events
+	feed        *bus.Bus // carries the coordinator's events
 	follower    *threadTasks
 	parent      *parentBridge
 	closed      atomic.Bool
 }
 
-const feedLimit = 1 << 11 // events that wait to be passed on
+const feedLimit = 1 << 11 // unread events of one subscriber
 
-// openThreads needs the sessions and the tasks. What a server before has left begins to
-// be looked after with it.
+// openThreads creates t.threads. It requires t.sessions, t.settings, t.chooser and t.skills,
+// and marks sessions that an earlier server process left running as interrupted.
 func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	store, err := threadsql.Open(ctx, s.cfg.Shared)
 	if err != nil {
@@ -95,8 +95,9 @@ func (s *Service) openThreads(ctx context.Context, t *taskAgents) error {
 	return nil
 }
 
-// run tells what a server before did not live to tell, goes on where it is told to, and
-// follows what happens until ctx ends.
+// run handles events of threads until ctx ends. First it reports the ends of threads that an
+// earlier server process did not report, and, if resume is set, resumes the threads with
+// unfinished parts with the rights of their creators.
 func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string) (capability.Principal, error)) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -127,7 +128,8 @@ func (c *taskThreads) run(ctx context.Context, resume bool, standing func(string
 	return nil
 }
 
-// heed receives the coordinator's events, and subscribes again if it was too slow for them.
+// heed calls f with a subscription to the coordinator's events until ctx ends or the threads
+// are closed. It subscribes again if the coordinator ended the subscription.
 func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)) {
 	for ctx.Err() == nil && !c.closed.Load() {
 		events, end := c.coordinator.Subscribe(feedLimit)
@@ -136,7 +138,8 @@ func (c *taskThreads) heed(ctx context.Context, f func(<-chan coordinator.Event)
 	}
 }
 
-// close ends the coordinator before the sessions end: that does not end a task.
+// close stops the coordinator. It must be called before the sessions end, so that their end
+// does not end their tasks.
 func (c *taskThreads) close() {
 	if c == nil {
 		return
@@ -146,7 +149,7 @@ func (c *taskThreads) close() {
 	c.feed.Close()
 }
 
-// terminals are the live sessions as the coordinator sees them.
+// terminals implements coordinator.Sessions with the live sessions.
 type terminals struct{ *sessions.Manager }
 
 // Terminal implements coordinator.Sessions.
@@ -158,7 +161,7 @@ func (t terminals) Subscribe() (func(context.Context) (sessions.Event, bool, err
 	return w.Next, w.Close
 }
 
-// launchAgents starts and ends programs.
+// launchAgents implements launch.Agents: it starts, prompts and stops programs.
 type launchAgents struct{ *taskAgents }
 
 // Send implements launch.Agents.
@@ -177,7 +180,8 @@ func (a launchAgents) Stop(session string, force bool) {
 	}
 }
 
-// launchPlaces makes the folders of parts with a repository.
+// launchPlaces implements launch.Workspaces: it creates the clones and worktrees of parts. All
+// methods fail with the cause if repositories are not available.
 type launchPlaces struct{ *workspaces }
 
 // Clone implements launch.Workspaces.
@@ -207,7 +211,8 @@ func (p launchPlaces) Path(id string) (launch.Place, error) {
 	return launch.Place{ID: w.ID, Path: w.Path, Branch: w.Branch}, err
 }
 
-// coordinatorModel asks the configured model; there is one, for small questions too.
+// coordinatorModel implements validation.Model. It uses the one configured model for small
+// questions too.
 type coordinatorModel struct{ Model }
 
 // Ask implements validation.Model.
@@ -217,13 +222,14 @@ func (m coordinatorModel) Ask(ctx context.Context, _ bool, prompt string) (strin
 	return text, err
 }
 
-// checkRunner runs a task's checks: what the agent could run itself, with less in its
-// environment.
+// checkRunner runs a task's checks without confinement, like the agent that could run the
+// same commands, but with a reduced environment.
 type checkRunner struct{}
 
-const checkOutput = 64 << 10
+const checkOutput = 64 << 10 // bytes
 
-// Run implements validation.Runner.
+// Run implements validation.Runner. The output is stdout and stderr combined. A command that
+// is not found, or only relative to dir, is not run.
 func (checkRunner) Run(ctx context.Context, dir string, argv []string) (int, string, error) {
 	if len(argv) == 0 {
 		return 0, "", capability.Errorf(capability.CodeInvalidInput, "tasks.check", "a check without a command")
@@ -242,7 +248,7 @@ func (checkRunner) Run(ctx context.Context, dir string, argv []string) (int, str
 	return r.ExitCode, r.Stdout.Text(), err
 }
 
-// look is what a working directory looks like.
+// look returns the files, git status and diff statistics of a working directory.
 func (s *Service) look(ctx context.Context, dir string) (validation.Look, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -256,14 +262,14 @@ func (s *Service) look(ctx context.Context, dir string) (validation.Look, error)
 	return validation.Look{Files: e.Listing.Files, Status: e.Status, Stat: e.Stat}, err
 }
 
-// validators are what is in the catalog, called with the rights of who made the thread.
+// validators implements validation.Services with the catalog.
 type validators struct {
 	s *Service
 	c *taskThreads
 }
 
-// Call implements validation.Services: service is a module, method one of its members,
-// or both together an action.
+// Call implements validation.Services with the rights of the thread's creator. service is a
+// module and method one of its functions; if method is "", service is a complete target.
 func (v validators) Call(ctx context.Context, thread, service, method string, params json.RawMessage) (json.RawMessage, error) {
 	d, err := v.c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{}})
 	if err != nil {
@@ -286,8 +292,8 @@ func (v validators) Call(ctx context.Context, thread, service, method string, pa
 	return reply.Result, err
 }
 
-// taskChat notifies people: the thread keeps what was said, its task asks, and a client that
-// listens to events is notified.
+// taskChat sends the coordinator's messages to the user: to the thread's record, to its task
+// as a question if a session is concerned, and to the live feed.
 type taskChat struct {
 	s *Service
 	c *taskThreads
@@ -302,7 +308,7 @@ func (t taskChat) Say(ctx context.Context, th row.Thread, session, text string) 
 	return t.c.registry.Record(ctx, row.Event{ThreadID: th.ID, SessionID: session, EventType: "message", Summary: text})
 }
 
-// Synthesise implements coordinator.Chat.
+// Synthesise implements coordinator.Chat. It returns "" without a model.
 func (t taskChat) Synthesise(ctx context.Context, s decide.Swarm) (string, error) {
 	if t.s.cfg.Model == nil {
 		return "", nil

@@ -20,9 +20,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// threadTasks keeps the Task that each thread is in step with it. What is true is the
-// thread: a Task is worked out from it again whenever something happened, so nothing is
-// lost by a crash.
+// threadTasks updates the Task that represents each thread. The thread is authoritative: the
+// Task's state is derived from it again after each event, so a crash loses nothing.
 type threadTasks struct {
 	tasks    Tasks
 	c        *taskThreads
@@ -30,13 +29,13 @@ type threadTasks struct {
 	logger   *slog.Logger
 
 	mu    sync.Mutex
-	dirty map[string]bool              // threads to look at
-	asked map[string]map[string]string // what the user is asked, by thread and session
-	left  map[string]bool              // threads with parts that a server before has not begun
+	dirty map[string]bool              // threads whose Task has to be updated
+	asked map[string]map[string]string // questions to the user, by thread and session
+	left  map[string]bool              // threads with parts that an earlier process did not start
 	wake  chan struct{}
 }
 
-const handleKey = "task" // of a thread's metadata: its Task
+const handleKey = "task" // key of the Task's id in a thread's metadata
 
 func newThreadTasks(m Tasks, c *taskThreads, live *sessions.Manager, logger *slog.Logger) *threadTasks {
 	return &threadTasks{
@@ -45,8 +44,8 @@ func newThreadTasks(m Tasks, c *taskThreads, live *sessions.Manager, logger *slo
 	}
 }
 
-// open implements launch.Config.Handle: the thread's Task, a new one where it has none
-// that goes on.
+// open implements launch.Config.Handle. It returns the id of the thread's Task, and creates
+// one if the thread has none or its Task has ended.
 func (f *threadTasks) open(ctx context.Context, by capability.Principal, t row.Thread) (string, error) {
 	if id := row.Meta(t.Metadata, handleKey); id != "" {
 		if old, err := f.tasks.Get(ctx, t.AgentID, id); err == nil && !old.State.Terminal() {
@@ -57,7 +56,8 @@ func (f *threadTasks) open(ctx context.Context, by capability.Principal, t row.T
 	return made.ID, err
 }
 
-// ask notes what the user is asked about a session.
+// ask stores the question to the user about a session and schedules an update of the
+// thread's Task.
 func (f *threadTasks) ask(thread, session, text string) {
 	f.mu.Lock()
 	if f.asked[thread] == nil {
@@ -68,7 +68,7 @@ func (f *threadTasks) ask(thread, session, text string) {
 	f.poke(thread)
 }
 
-// poke has a thread looked at.
+// poke schedules an update of a thread's Task. It never blocks.
 func (f *threadTasks) poke(thread string) {
 	if thread == "" {
 		return
@@ -82,8 +82,8 @@ func (f *threadTasks) poke(thread string) {
 	}
 }
 
-// leave notes threads that are to be resumed: those that ended or never began say nothing
-// of parts that are still to come.
+// leave marks threads that have to be resumed. Their stored status does not show it, because
+// all sessions have ended, or none started, while parts are still left.
 func (f *threadTasks) leave(list []row.Thread) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +92,8 @@ func (f *threadTasks) leave(list []row.Thread) {
 	}
 }
 
-// asleep reports whether parts of a thread wait for a user to resume it.
+// asleep reports whether a thread's parts wait until a user resumes it. It removes the mark of
+// a thread that was resumed.
 func (f *threadTasks) asleep(d threads.Detail) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,16 +107,17 @@ func (f *threadTasks) asleep(d threads.Detail) bool {
 	return false
 }
 
-// all has every thread looked at whose Task has not ended.
+// all schedules an update of each thread whose Task has not ended.
 func (f *threadTasks) all() {
 	for _, t := range f.tasks.OpenThreads() {
 		f.poke(t.Thread)
 	}
 }
 
-// run follows the coordinator's events, and passes them on, until ctx or they end.
+// run updates the Tasks of the threads that events concern, and publishes the events to feed,
+// until ctx or events ends.
 func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, feed *bus.Bus) {
-	f.all() // what was missed
+	f.all() // for events that were missed
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -129,7 +131,7 @@ func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, 
 			}
 			f.poke(e.ThreadID)
 			raw, err := jsonx.Marshal(e)
-			if err != nil || len(raw) > 60<<10 { // the bus leaves out what is larger
+			if err != nil || len(raw) > 60<<10 { // the bus drops larger events
 				e.Data = nil
 				raw, _ = jsonx.Marshal(e)
 			}
@@ -140,6 +142,7 @@ func (f *threadTasks) run(ctx context.Context, events <-chan coordinator.Event, 
 	}
 }
 
+// follow updates the scheduled Tasks until ctx ends, and logs failures.
 func (f *threadTasks) follow(ctx context.Context) {
 	for {
 		select {
@@ -159,7 +162,8 @@ func (f *threadTasks) follow(ctx context.Context) {
 	}
 }
 
-// move brings a thread's Task up to date.
+// move sets the Task of a thread to the thread's state, with its result, error or questions. It
+// does nothing if the thread has no Task, or has finished but not yet reported its end.
 func (f *threadTasks) move(ctx context.Context, thread string) error {
 	d, err := f.c.registry.Detail(ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldSessions, threads.FieldPending}})
 	if err != nil {
@@ -177,7 +181,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	switch state {
 	case tasks.Completed, tasks.Failed:
 		if !threads.Told(d.Thread, len(d.Sessions)) {
-			return nil // a further part may begin
+			return nil // a further part may start
 		}
 		to.Status = d.Thread.Summary
 		to.Result, err = jsonx.Marshal(map[string]any{
@@ -217,7 +221,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 	return nil
 }
 
-// The question whether a thread goes on, and its answers.
+// The question whether to resume a thread, and its answers.
 const (
 	resumeKey = "resume"
 	goOn      = "resume"
@@ -229,6 +233,8 @@ func resumption(text string) tasks.Request {
 	return tasks.Request{Key: resumeKey, Method: "elicitation/create", Params: json.RawMessage(params)}
 }
 
+// outcomes returns the results of a thread's sessions as JSON objects, without sessions that
+// were replaced.
 func outcomes(list []row.Session) []map[string]any {
 	out := []map[string]any{}
 	for _, s := range list {
@@ -242,7 +248,8 @@ func outcomes(list []row.Session) []map[string]any {
 	return out
 }
 
-// questions are what the sessions of a thread wait for, as forms.
+// questions returns one form for each session of a thread that waits for its user: to confirm
+// a decision, to choose an option of a dialog, or to answer with a text.
 func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
 	for _, s := range d.Sessions {
 		if s.Status != row.SessionBlocked && s.Status != row.SessionWaiting {
@@ -282,7 +289,9 @@ func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
 	return list
 }
 
-// Answer implements tasks.Threads.
+// Answer implements tasks.Threads. It resumes or stops the thread, confirms the pending
+// decision of the session, or sends the text or choice to it. Errors: invalid_input, reason
+// no_answer, and those of the operation.
 func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thread string, r tasks.Request, answer json.RawMessage) error {
 	const op = "tasks.answer"
 	var a struct {
@@ -333,7 +342,7 @@ func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thre
 	return err
 }
 
-// Stop implements tasks.Threads.
+// Stop implements tasks.Threads: it stops the thread for the principal who.
 func (f *threadTasks) Stop(ctx context.Context, who, thread string) error {
 	_, err := f.c.launcher.Control(ctx, capability.Principal{ID: who},
 		launch.Control{ThreadID: thread, Operation: launch.Stop, Note: "its task was cancelled"})

@@ -12,23 +12,23 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// A session begins a moment before its thread has it. What it says and is told until then
-// is held so long, and so many pieces of all sessions; those of no thread have no transcript.
+// A session starts shortly before its thread registers it. Its messages until then are held
+// for holdTTL, at most maxHeld of all sessions. Sessions without thread have no transcript.
 const (
 	holdTTL      = time.Minute
 	holdInterval = time.Second
 	maxHeld      = 256
 )
 
-// transcripts writes what sessions of threads say and are told, a turn at a time.
+// transcripts stores the input and output of sessions of threads, one piece per turn.
 type transcripts struct {
 	registry *threads.Registry
 	logger   *slog.Logger
-	held     map[string][]threads.Piece // of sessions that no thread has yet
+	held     map[string][]threads.Piece // of sessions without thread, by session
 	count    int
 }
 
-// run writes until ctx or the sessions end.
+// run stores pieces until ctx or the sessions end. It logs a gap if it was too slow.
 func (r *transcripts) run(ctx context.Context, live *sessions.Manager) {
 	heard := live.Subscribe()
 	defer func() { heard.Close() }()
@@ -52,7 +52,8 @@ func (r *transcripts) run(ctx context.Context, live *sessions.Manager) {
 	}
 }
 
-// next waits for an event, and no longer than what is held should be looked at.
+// next waits for an event. late reports that pieces are held and holdInterval has passed, so
+// that they should be tried again.
 func (r *transcripts) next(ctx context.Context, heard *sessions.Subscription) (e sessions.Event, ok, late bool, err error) {
 	if len(r.held) == 0 {
 		e, ok, err = heard.Next(ctx)
@@ -64,6 +65,7 @@ func (r *transcripts) next(ctx context.Context, heard *sessions.Subscription) (e
 	return e, ok, !ok && err == nil && soon.Err() != nil && ctx.Err() == nil, err
 }
 
+// turn stores the text of a message, a completed or a failed turn, with tokens masked.
 func (r *transcripts) turn(ctx context.Context, e sessions.Event) {
 	p := threads.Piece{At: e.At, Content: secret.MaskTokens(e.Text)}
 	switch e.Type {
@@ -81,7 +83,8 @@ func (r *transcripts) turn(ctx context.Context, e sessions.Event) {
 	}
 }
 
-// write writes what is held of a session, and what has come.
+// write stores the held pieces of a session and those of come. If no thread has the session
+// yet, it holds them again, unless they are too old or too many.
 func (r *transcripts) write(ctx context.Context, session string, come []threads.Piece) {
 	was := len(r.held[session])
 	pieces := append(r.held[session], come...)

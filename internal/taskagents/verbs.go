@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 )
 
-// openVerbs needs the threads.
+// openVerbs creates t.verbs. It requires t.threads and t.settings.
 func (s *Service) openVerbs(t *taskAgents) {
 	v := t.settings.Now()
 	cfg := verbs.Config{
@@ -28,7 +28,7 @@ func (s *Service) openVerbs(t *taskAgents) {
 	t.verbs = verbs.New(cfg)
 }
 
-// Text is a resource that agents read. Action is the one that a reader must be permitted.
+// Text is a resource that agents read. Readers need the permission for Action.
 type Text struct {
 	URI                      string // junctor://…
 	Name, Title, Description string
@@ -36,7 +36,7 @@ type Text struct {
 	Read                     func(ctx context.Context, by capability.Principal) (string, error)
 }
 
-// Texts returns the resources for agents that delegate.
+// Texts returns the resources for agents that delegate tasks to other agents.
 func (s *Service) Texts() []Text {
 	return []Text{
 		{
@@ -56,10 +56,10 @@ func (s *Service) Texts() []Text {
 	}
 }
 
-// verbAgents are the live sessions as the verbs see them.
+// verbAgents implements verbs.Agents with the live sessions.
 type verbAgents struct{ *taskAgents }
 
-// Terminal implements agentverbs.Agents.
+// Terminal implements verbs.Agents.
 func (a verbAgents) Terminal(id string) (verbs.Terminal, error) {
 	_, live, err := a.Get(id)
 	if err != nil {
@@ -68,10 +68,10 @@ func (a verbAgents) Terminal(id string) (verbs.Terminal, error) {
 	return patient{live}, nil
 }
 
-// patient does not have a caller wait for a program that is at work.
+// patient is a live session whose Send does not wait for a busy program.
 type patient struct{ sessions.Live }
 
-// Send implements agentverbs.Terminal.
+// Send implements verbs.Terminal.
 func (p patient) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
 	return sessions.SendSoon(ctx, p.Live, text, atOnce)
 }

@@ -15,17 +15,18 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// workspaces are the folders that agents work in. Without git there are only those
-// that were made empty.
+// workspaces manages the folders that agents work in: clones and worktrees of repositories,
+// and empty scratch folders. Without git there are only scratch folders.
 type workspaces struct {
 	*workspace.Manager
-	missing error // why the manager is missing
+	missing error // why Manager is nil, or nil
 	scratch *workspace.ScratchKeeper
-	git     *gitcmd.Git // nil: it is not installed
+	git     *gitcmd.Git // nil if git is not installed
 	log     func(what string, err error)
 }
 
-// openWorkspaces opens what was there before.
+// openWorkspaces sets s.folders and opens the folders that earlier processes created. If git
+// is missing or the repositories cannot be opened, it logs that and succeeds.
 func (s *Service) openWorkspaces(ctx context.Context) error {
 	base, state := s.path("workspaces"), s.path("agents")
 	keeper, err := workspace.OpenScratch(s.scratchConfig(base, state))
@@ -73,7 +74,7 @@ func (s *Service) openWorkspaces(ctx context.Context) error {
 	return nil
 }
 
-// workspaceChanged records what became of a workspace.
+// workspaceChanged writes an event of a workspace to the audit log and the live feed.
 func (s *Service) workspaceChanged(e workspace.Event) {
 	rec := audit.Record{
 		Logger: "workspace", Event: audit.Event(e.Name),
@@ -89,7 +90,8 @@ func (s *Service) workspaceChanged(e workspace.Event) {
 	s.cfg.Publish("agent."+e.Name, map[string]any{"workspace_id": e.Workspace.ID})
 }
 
-// run collects garbage each hour, except workspaces in use.
+// run removes expired scratch folders and workspaces at once and then each hour, until ctx
+// ends. Workspaces of live sessions stay.
 func (w *workspaces) run(ctx context.Context, a *agents.Agents) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
-// refs are a run's artifacts that who may see: of their own runs, or of any caller's
-// for those who manage the server.
+// refs returns the artifacts of the run {id} that the principal may see: those of their
+// own runs; an admin or operator sees everyone's. Error: not_found if that leaves none.
 func (s *Surface) refs(r *http.Request, who capability.Principal) ([]blob.Ref, error) {
 	list, err := s.Blobs.List(r.Context(), r.PathValue("id"))
 	manages := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
@@ -24,12 +24,14 @@ func (s *Surface) refs(r *http.Request, who capability.Principal) ([]blob.Ref, e
 	return list, err
 }
 
+// artifacts lists the artifacts of a run.
 func (s *Surface) artifacts(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	list, err := s.refs(r, who)
 	return answer(w, map[string]any{"artifacts": list}, err)
 }
 
-// artifact is a stranger's file: it is saved, never shown as a page of ours.
+// artifact serves one artifact of a run. Its content is untrusted, so headers make browsers
+// download it instead of showing it as a page of this server.
 func (s *Surface) artifact(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	list, err := s.refs(r, who)
 	if err != nil {

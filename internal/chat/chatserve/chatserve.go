@@ -1,5 +1,5 @@
-// Package chatserve is the part of /api/v1 that people talk to: conversations,
-// slash commands, and the runs that come of them.
+// Package chatserve serves the part of /api/v1 that is for people: conversations, slash
+// commands, and the runs that they start.
 package chatserve
 
 import (
@@ -17,26 +17,26 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
-// Config is what the surface needs; all are required.
+// Config configures a Surface; all fields are required.
 type Config struct {
 	Door     *httpapi.Door
 	Chat     *engine.Engine
 	Runs     *tasks.Runs
 	Blobs    *blob.Store
 	Commands func() *command.Router
-	// Refresh builds the commands again.
+	// Refresh rebuilds the list of commands.
 	Refresh func()
-	// Preview states what a run would be, down to its argument list; it runs nothing.
+	// Preview returns what a command would run, with its arguments, without running it.
 	Preview func(ctx context.Context, who capability.Principal, session string, route *command.Route) (capability.Preview, error)
 }
 
-// Surface serves the paths.
+// Surface implements the HTTP handlers of the package.
 type Surface struct{ Config }
 
-// New returns the surface.
+// New returns a Surface that uses cfg.
 func New(cfg Config) *Surface { return &Surface{cfg} }
 
-// Routes adds every path to mux.
+// Routes registers all handlers in mux, behind the door's authentication.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	handle := func(pattern string, h httpapi.Handler, roles ...capability.Role) {
 		mux.Handle(pattern, s.Door.Guard(h, roles...))
@@ -59,10 +59,12 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 type message struct {
 	Session string `json:"session_id"`
 	Text    string `json:"text"`
-	Stream  bool   `json:"stream,omitempty"` // events text, progress and, last, reply
+	Stream  bool   `json:"stream,omitempty"` // answer with events: text, progress and, last, reply
 	NoCache bool   `json:"no_cache,omitempty"`
 }
 
+// say answers a message, as one JSON object or as a stream of events. Once the stream has
+// begun, an error is its last event instead of the HTTP status.
 func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req message
 	if err := httpapi.Decode(w, r, &req); err != nil {
@@ -77,18 +79,18 @@ func (s *Surface) say(w http.ResponseWriter, r *http.Request, who capability.Pri
 	reply, err := s.Chat.Say(r.Context(), m, to)
 	if err != nil {
 		if !to.began() {
-			return err // nothing is out yet: the status can say it
+			return err // nothing was sent yet: the status can report it
 		}
 		return to.send("error", capability.AsError(err))
 	}
 	return to.send("reply", reply)
 }
 
-// stream is a reply on its way; it begins with the first thing there is to say.
+// stream sends a reply as events. The HTTP response begins with the first event.
 type stream struct {
 	w   http.ResponseWriter
 	r   *http.Request
-	mu  sync.Mutex // progress comes from the provider's goroutine
+	mu  sync.Mutex // guards out: progress comes from the provider's goroutine
 	out *httpapi.Stream
 }
 
@@ -98,6 +100,8 @@ func (t *stream) began() bool {
 	return t.out != nil
 }
 
+// send sends one event; in NDJSON it is an object whose one member is named for the event.
+// It ignores errors of the connection, because the user finds the reply in the history.
 func (t *stream) send(event string, value any) error {
 	data, err := jsonx.Answer(value)
 	if err != nil {
@@ -108,17 +112,18 @@ func (t *stream) send(event string, value any) error {
 	if t.out == nil {
 		t.out = httpapi.NewStream(t.w, t.r)
 	}
-	if t.out.NDJSON { // there the member's name is the event's
+	if t.out.NDJSON { // the member's name is that of the event
 		data, err = jsonx.Marshal(map[string]any{event: jsonx.Raw(data)})
 		if err != nil {
 			return err
 		}
 	}
-	_ = t.out.Send("", event, data) // a user who is gone finds the reply in the history
+	_ = t.out.Send("", event, data) // a user who disconnected finds the reply in the history
 	return nil
 }
 
-// Text implements engine.Stream: a piece is a JSON string.
+// Text implements engine.Stream and sends piece as a JSON string. It fails once the client
+// has disconnected.
 func (t *stream) Text(piece string) error {
 	if err := t.r.Context().Err(); err != nil {
 		return err
@@ -138,6 +143,8 @@ func (s *Surface) sessions(w http.ResponseWriter, r *http.Request, who capabilit
 	return answer(w, map[string]any{"sessions": orEmpty(list)}, err)
 }
 
+// history returns messages of a conversation, oldest first, after the number in query
+// parameter after and at most limit of them (default 100).
 func (s *Surface) history(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	after, err := number(r, "after", 0)
 	if err != nil {
@@ -156,6 +163,7 @@ func (s *Surface) forget(w http.ResponseWriter, r *http.Request, who capability.
 	return answer(w, map[string]any{"ok": true}, err)
 }
 
+// commands lists the slash commands, with enabled_only only those that are enabled.
 func (s *Surface) commands(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	enabled, err := flag(r, "enabled_only")
 	if err != nil {
@@ -178,7 +186,8 @@ func (s *Surface) refresh(w http.ResponseWriter, _ *http.Request, _ capability.P
 	return nil
 }
 
-// answer writes a value, or hands the error on.
+// answer writes value as JSON with status 200. If err is not nil, it returns err and writes
+// nothing.
 func answer(w http.ResponseWriter, value any, err error) error {
 	if err != nil {
 		return err
@@ -187,8 +196,11 @@ func answer(w http.ResponseWriter, value any, err error) error {
 	return nil
 }
 
+// orEmpty returns a copy of list that is not nil, so that JSON has [] instead of null.
 func orEmpty[T any](list []T) []T { return append([]T{}, list...) }
 
+// number returns a query parameter that must be a number from 0 to 2³¹−1; otherwise is the
+// value of a missing or empty one. Error: invalid_input.
 func number(r *http.Request, name string, otherwise int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -201,6 +213,7 @@ func number(r *http.Request, name string, otherwise int64) (int64, error) {
 	return n, nil
 }
 
+// flag returns a boolean query parameter, false if it is missing. Error: invalid_input.
 func flag(r *http.Request, name string) (bool, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

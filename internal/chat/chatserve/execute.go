@@ -14,14 +14,16 @@ import (
 
 // execution is the body of POST …/extensions/execute.
 type execution struct {
-	Command string `json:"command"` // as typed, with its slash
+	Command string `json:"command"` // as typed, with the slash
 	Session string `json:"session_id,omitempty"`
 	DryRun  bool   `json:"dry_run,omitempty"`
 	NoCache bool   `json:"no_cache,omitempty"`
-	Async   bool   `json:"async,omitempty"` // answered as soon as it has begun
+	Async   bool   `json:"async,omitempty"` // answer as soon as the run has started
 }
 
-// execute runs a slash command outside a conversation.
+// execute runs a slash command outside a conversation. With dry_run it runs nothing and
+// returns what would run. With async it answers 202 and the run's id. If a started run
+// fails, the answer holds both the error and the invocation.
 func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var req execution
 	if err := httpapi.Decode(w, r, &req); err != nil {
@@ -36,7 +38,7 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	})
 	switch {
 	case err != nil && done.Reply.Invocation == "":
-		return err // it never was an invocation
+		return err // nothing was invoked
 	case err != nil:
 		w.Header().Set("X-Junctor-Invocation", done.Reply.Invocation)
 		e := capability.AsError(err)
@@ -55,7 +57,7 @@ func (s *Surface) execute(w http.ResponseWriter, r *http.Request, who capability
 	return nil
 }
 
-// dry states what would run, without what must not be seen.
+// dry answers with what a command would run, its sensitive arguments masked.
 func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Principal, req execution) error {
 	route, err := s.Chat.Route(req.Command)
 	if err != nil {
@@ -84,6 +86,8 @@ func (s *Surface) dry(w http.ResponseWriter, r *http.Request, who capability.Pri
 	return nil
 }
 
+// runs lists the runs that the principal may see, filtered by extension_id, session_id and
+// status. Error: invalid_input for an unknown status.
 func (s *Surface) runs(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
 	limit, err := number(r, "limit", 100)

@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// Builtins are the commands of ours that Engine answers itself. They win over
-// everybody's.
+// Builtins returns the commands that Engine answers itself. They take precedence over
+// commands of extensions with the same name.
 func Builtins() []command.Command {
 	of := func(name, summary string, args ...command.Arg) command.Command {
 		return command.Builtin(name, summary, command.Action{ID: "default", Runner: "builtin", Description: summary, Args: args})
@@ -29,6 +29,9 @@ func Builtins() []command.Command {
 	}
 }
 
+// builtin carries out a built-in command and returns the text of its answer. Error, besides
+// those of the command: invalid_input, reason invalid_args, if the command needs a session
+// and m has none.
 func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (string, error) {
 	switch route.Command.Name {
 	case "help":
@@ -56,6 +59,8 @@ func (e *Engine) builtin(ctx context.Context, m Message, route *command.Route) (
 	return "This conversation starts over.", e.cfg.Results.Clear(ctx, owner)
 }
 
+// helpFor returns the help on one command, with the usage document of its extension if it
+// has one.
 func (e *Engine) helpFor(name string) (string, error) {
 	router := e.cfg.Commands()
 	doc := ""
@@ -70,6 +75,7 @@ func (e *Engine) helpFor(name string) (string, error) {
 	return router.HelpFor(name, doc)
 }
 
+// commands returns the enabled commands with their summaries, one on each line.
 func (e *Engine) commands() string {
 	var b strings.Builder
 	for _, c := range e.cfg.Commands().List() {
@@ -80,6 +86,8 @@ func (e *Engine) commands() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
+// stop cancels the principal's own runs of the session and returns how many they were, as a
+// sentence.
 func (e *Engine) stop(m Message) string {
 	n := 0
 	for _, run := range e.cfg.Runs.List(m.Principal, tasks.RunFilter{Session: m.Session, Limit: tasks.MaxEndedRuns}) {

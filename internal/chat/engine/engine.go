@@ -1,9 +1,8 @@
-// Package engine answers what people type: a message behind a slash runs a command
-// over the one governed path, everything else goes to a language model where one
-// is configured. Every reply, also that a command is unknown, disabled, denied or
-// has failed, is a text that is kept in the session, comes whole or as a stream of
-// pieces of that text, and never as anything else; what a program needs to know is
-// beside it.
+// Package engine answers the messages of people. A message that begins with a slash runs a
+// command through the same governed path as every other call; all other messages go to the
+// language model, if one is configured. Every reply is a text that is stored in the session
+// and sent whole or in pieces, also if the command is unknown, disabled, denied or failed.
+// Data for programs accompanies the text in other fields of the reply.
 package engine
 
 import (
@@ -24,57 +23,58 @@ import (
 
 // Types of replies.
 const (
-	TypeText         = "text"             // the model's, or what a command of ours says
-	TypeOutput       = "extension_output" // of a command that ran
-	TypePrompt       = "extension_prompt" // unknown or disabled: what could be done about it
-	TypeConfirmation = "confirmation"     // an approval is needed first
+	TypeText         = "text"             // of the model or of a built-in command
+	TypeOutput       = "extension_output" // output of an extension's command
+	TypePrompt       = "extension_prompt" // the command is unknown or disabled; the text suggests a remedy
+	TypeConfirmation = "confirmation"     // the command needs an approval first
 	TypeError        = "error"
 )
 
-// Model answers ordinary chat. emit, which may be nil, receives the pieces of the
-// text in their order.
+// Model answers messages that are not commands. emit, which may be nil, receives the pieces
+// of the text in order.
 type Model interface {
 	Answer(ctx context.Context, system string, turns []Turn, emit func(piece string) error) (text string, err error)
 }
 
-// Turn is one message of the conversation that a model is given.
+// Turn is one message of the conversation that is sent to a model.
 type Turn struct {
 	Assistant bool
 	Text      string
 }
 
-// Config is what an Engine needs; Model and Log may be nil.
+// Config configures an Engine; Model and Log may be nil.
 type Config struct {
 	Runs     *tasks.Runs
 	Messages *session.Messages
 	Results  *session.Results
 	Log      *audit.Log
 	Commands func() *command.Router
-	Usage    func(extension string) (string, error) // its usage document
+	Usage    func(extension string) (string, error) // returns the extension's usage document
 	Model    Model
-	// Subagents finds the action that a word after /subagents means; nil where no task
-	// agents run.
+	// Subagents returns the action of a word after /subagents; nil if task agents are
+	// disabled.
 	Subagents func(word string) (capability.Action, bool)
-	Home      string // shown as ~ in replies; "": texts stay as they are
+	Home      string // shown as ~ in error texts; "": they are not changed
 }
 
-// Engine answers. It is safe for concurrent use.
+// Engine answers messages and runs commands. It is safe for concurrent use.
 type Engine struct{ cfg Config }
 
-// New returns an Engine.
+// New returns an Engine that uses cfg.
 func New(cfg Config) *Engine { return &Engine{cfg} }
 
-// Message is the text that the user typed.
+// Message is a text that a user typed, with its sender and session.
 type Message struct {
 	Principal capability.Principal
 	Session   string
 	Text      string
-	Client    string // the caller's program, for the record
+	Client    string // the caller's program, for the audit log
 	NoCache   bool
 }
 
-// Stream receives a reply while it is made; the text of the reply is what Text received.
-// Errors end the reply: the reader is gone.
+// Stream receives a reply while it is produced. The text of the reply is the concatenation
+// of the pieces that Text received. An error of Text means that the reader disconnected and
+// ends the reply.
 type Stream interface {
 	Text(piece string) error
 	Progress(c capability.Chunk)
@@ -83,17 +83,19 @@ type Stream interface {
 // Reply is the answer to a message.
 type Reply struct {
 	Type    string          `json:"type"`
-	Message session.Message `json:"message"` // as it is kept
-	// Result is the value of a run that succeeded.
+	Message session.Message `json:"message"` // as stored
+	// Result is the result value of a successful run.
 	Result jsonx.Raw `json:"result,omitempty"`
-	// Error is the reason for a missing answer, for programs; the text says it to people.
+	// Error is the error, for programs; the text of Message explains it to people.
 	Error      *capability.Error `json:"error,omitempty"`
 	Invocation *invoke.Reply     `json:"invocation,omitempty"`
 }
 
-// Say keeps a message, answers it, and keeps the answer. to may be nil. Errors
-// tell that the message was not taken: invalid_input (no text, a session that is
-// none), too_large; or that the answer could not be kept.
+// Say stores a message, answers it, and stores the answer. to, which may be nil, receives
+// the answer while it is produced. A failed command is not an error: the Reply reports it.
+// Errors: the message was not stored (invalid_input for an empty text or a malformed
+// session, too_large, those of the store); the answer was not stored; cancelled if to failed
+// (the answer is stored all the same).
 func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	owner := session.Owner{Principal: m.Principal.ID, Session: m.Session}
 	if err := owner.Check(); err != nil {
@@ -120,7 +122,7 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	if err != nil || a.metadata == nil {
 		meta = nil
 	}
-	// A user who went away finds the answer when they come back.
+	// A user who disconnected finds the answer when they return.
 	kept, err := e.cfg.Messages.Append(context.WithoutCancel(ctx), owner, session.RoleAssistant, a.text, meta)
 	if err == nil && unheard != nil {
 		err = capability.Wrap(capability.CodeCancelled, "chat", "the reply was not read to its end", unheard)
@@ -128,8 +130,8 @@ func (e *Engine) Say(ctx context.Context, m Message, to Stream) (Reply, error) {
 	return Reply{Type: a.kind, Message: kept, Result: a.result, Error: a.err, Invocation: a.invocation}, err
 }
 
-// keepable is the message as it may be kept: words that a command does not want
-// recorded are dots. If those are unknown, all words are.
+// keepable returns the form of a message that may be stored: sensitive arguments of a
+// command are masked. If the command is unknown (route is nil), all arguments are masked.
 func keepable(text string, route *command.Route, is bool) string {
 	switch {
 	case !is:
@@ -146,7 +148,7 @@ func keepable(text string, route *command.Route, is bool) string {
 	return "/" + route.Command.Name + " " + route.Action.ID + " " + strings.Join(route.RecordableArgs(), " ")
 }
 
-// answer is a reply in the making.
+// answer is a reply before it is stored.
 type answer struct {
 	kind       string
 	text       string
@@ -157,9 +159,11 @@ type answer struct {
 	invocation *invoke.Reply
 }
 
-// pieceSize is how much of a finished text a stream receives at once.
+// pieceSize is the size, in bytes, of the pieces in which a finished text is streamed.
 const pieceSize = 4 << 10
 
+// send streams the text in pieces of at most pieceSize bytes, unless it was streamed before
+// or to is nil.
 func (a *answer) send(to Stream) error {
 	if to == nil || a.sent {
 		return nil
@@ -177,7 +181,9 @@ func (a *answer) send(to Stream) error {
 	return nil
 }
 
-// failed makes a reply of an error: what happened, and what helps.
+// failed returns the answer that reports an error: what happened and what helps. Its type
+// is TypePrompt or TypeConfirmation if the error asks for that, else TypeError. failed adds
+// the status to metadata, which may be nil.
 func (e *Engine) failed(err error, metadata map[string]any) answer {
 	a := answer{kind: TypeError, text: fault.Text(err, e.cfg.Home), err: capability.AsError(err), metadata: metadata}
 	if a.metadata == nil {

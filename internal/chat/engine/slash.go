@@ -17,24 +17,25 @@ import (
 // maxExcerpt is the length, in runes, of an input that an error quotes.
 const maxExcerpt = 60
 
-// Run is a command line to run outside a conversation.
+// Run is a command line to run outside a conversation. With Async, Command does not wait
+// for its end.
 type Run struct {
 	Message
 	Async    bool
 	Progress func(capability.Chunk) // may be nil
 }
 
-// Done is the result: Text of a command of ours; Started of a run that no caller
-// waits for; else Reply.
+// Done is the result of Command. One field is set: Text for a built-in command, Started for
+// an asynchronous run, Reply for all others.
 type Done struct {
 	Text    string
 	Started *tasks.Run
 	Reply   invoke.Reply
 }
 
-// Command runs a command line. The session may be empty. Errors: those of
-// command.Router.Route; invalid_input, reason invalid_args, for text that is no
-// command; those of the engine, with the Reply.
+// Command runs a command line and stores nothing in the session, which may be empty. Errors:
+// those of command.Router.Route; invalid_input, reason invalid_args, for text that is not a
+// command; those of the run, together with its Reply.
 func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 	route, err := e.Route(r.Text)
 	if err != nil {
@@ -57,7 +58,7 @@ func (e *Engine) Command(ctx context.Context, r Run) (Done, error) {
 	return Done{Reply: reply}, err
 }
 
-// Route reads a command line; see Command for the errors.
+// Route parses a command line; see Command for the errors.
 func (e *Engine) Route(s string) (*command.Route, error) {
 	route, is, err := e.cfg.Commands().Route(s)
 	if err == nil && !is {
@@ -67,14 +68,14 @@ func (e *Engine) Route(s string) (*command.Route, error) {
 	return route, err
 }
 
-// Member is what a route runs: the action's own entry, by the names the package
-// declares.
+// Member returns the catalog member that a route runs: the entry of the command's action,
+// by the names that the extension declares.
 func Member(r *command.Route) capability.Member {
 	declared := strings.ToLower(strings.TrimPrefix(r.Command.Declared, "/"))
 	return capability.Member{Module: r.Command.Extension, Kind: "command", Name: declared + "." + r.Action.ID}
 }
 
-// Input is the input of that entry.
+// Input returns the JSON input for the member of a route.
 func Input(r *command.Route, noCache bool) (json.RawMessage, error) {
 	words := struct {
 		Args    []string `json:"args"`
@@ -87,7 +88,8 @@ func Input(r *command.Route, noCache bool) (json.RawMessage, error) {
 	return input, nil
 }
 
-// invocation is the call that a command line means, on the record.
+// invocation returns the call of a command and its label, and appends the record "command
+// routed" to the audit log. It does not start the call.
 func (e *Engine) invocation(ctx context.Context, m Message, route *command.Route) (capability.Invocation, tasks.RunLabel, error) {
 	input, err := Input(route, m.NoCache)
 	if err != nil {
@@ -112,7 +114,8 @@ func (e *Engine) invocation(ctx context.Context, m Message, route *command.Route
 	return inv, about, err
 }
 
-// command answers a message that is one.
+// command answers a message that is a command. It waits for the run, whose progress goes to
+// to. Sensitive arguments are masked in the text.
 func (e *Engine) command(ctx context.Context, m Message, route *command.Route, to Stream) answer {
 	if route.Command.Builtin {
 		text, err := e.builtin(ctx, m, route)
@@ -136,7 +139,7 @@ func (e *Engine) command(ctx context.Context, m Message, route *command.Route, t
 	if err != nil {
 		a := e.failed(err, metadata)
 		a.invocation = &reply
-		said, _ := a.err.Details["output"].(string) // before it failed
+		said, _ := a.err.Details["output"].(string) // output before the failure
 		if said = strings.TrimSpace(said); !strings.Contains(a.text, said) {
 			a.text += "\n\n" + said
 		}
@@ -163,7 +166,8 @@ func (e *Engine) command(ctx context.Context, m Message, route *command.Route, t
 	return a
 }
 
-// masked takes the words that must not be recorded out of a text that is kept.
+// masked replaces the sensitive arguments of a command in a text that will be stored.
+// Arguments shorter than three bytes are not replaced.
 func masked(text string, route *command.Route) string {
 	for i, word := range route.Args {
 		if !route.SensitiveArg(i) {
@@ -172,7 +176,7 @@ func masked(text string, route *command.Route) string {
 		if _, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "-") {
 			word = value
 		}
-		if len(word) >= 3 { // less would take a text apart
+		if len(word) >= 3 { // shorter ones would match all over the text
 			text = strings.ReplaceAll(text, word, command.Mask)
 		}
 	}

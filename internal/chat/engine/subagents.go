@@ -12,8 +12,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// subagents is the command by which people use what agents delegate work with. It is
-// the same call over the same path; its text is what the action says.
+// subagents carries out /subagents, with which people call the actions that agents use to
+// delegate work. Text after the action is its JSON input or, if it does not begin with "{",
+// the task. It returns the text of the action's result. Error, besides those of the call:
+// invalid_input, reason invalid_args, for an unknown action.
 func (e *Engine) subagents(ctx context.Context, m Message, route *command.Route) (string, error) {
 	const op = "execute"
 	name, input := route.Values["action"], strings.TrimSpace(route.Values["input"])

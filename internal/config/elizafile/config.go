@@ -10,13 +10,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Config is an eliza.json, of which only env.vars is ours. Everything else keeps
-// its bytes and its order.
+// Config is the content of an eliza.json. This package changes only env.vars; all other
+// values and their order are preserved.
 type Config struct {
 	top, env, vals members
 }
 
-// members are those of one object, in order.
+// members holds the members of one object, in order.
 type members []member
 
 type member struct {
@@ -24,13 +24,13 @@ type member struct {
 	value json.RawMessage
 }
 
-// ParseConfig reads one JSON object; nothing at all is an empty one.
+// ParseConfig parses one JSON object; blank data is an empty object.
 func ParseConfig(data []byte) (*Config, error) {
 	c := new(Config)
 	if len(bytes.TrimSpace(data)) == 0 {
 		return c, nil
 	}
-	var whole jsonx.Raw // refuses what is malformed, with its place, and names that stand twice
+	var whole jsonx.Raw // refuses malformed JSON, with its position, and duplicate names
 	if err := jsonx.Unmarshal(data, &whole); err != nil {
 		return nil, err
 	}
@@ -51,6 +51,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	return c, nil
 }
 
+// readMembers parses an object; its error for another type names it by what.
 func readMembers(what string, data []byte) (members, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -80,7 +81,7 @@ func (m members) get(name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// set replaces a member, adds it at the end, or with nil takes it away.
+// set replaces a member or adds it at the end; a nil value removes it.
 func (m *members) set(name string, value json.RawMessage) {
 	i := slices.IndexFunc(*m, func(one member) bool { return one.name == name })
 	switch {
@@ -94,6 +95,7 @@ func (m *members) set(name string, value json.RawMessage) {
 	}
 }
 
+// bytes returns the object as JSON, with the members' values as they were read.
 func (m members) bytes() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -113,8 +115,8 @@ func (m members) bytes() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Lookup is the JSON at a path of names, such as env and PATH; ok is false where there
-// is nothing, or null.
+// Lookup returns the JSON value at a path of names, such as env and PATH. ok is false if the
+// value is missing or null.
 func (c *Config) Lookup(path ...string) (raw json.RawMessage, ok bool) {
 	at := c.top
 	for i, name := range path {
@@ -132,8 +134,8 @@ func (c *Config) Lookup(path ...string) (raw json.RawMessage, ok bool) {
 	return raw, ok
 }
 
-// vars hands out the ELIZA_ members of env.vars. A text, a number or a truth
-// value is a value; null means absent; anything else is an error.
+// vars calls each for the ELIZA_ members of env.vars. Strings, numbers and booleans are
+// values; null means absent; every other type is an error.
 func (c *Config) vars(each func(name, value string)) error {
 	for _, one := range c.vals {
 		if !strings.HasPrefix(one.name, prefix) {
@@ -156,7 +158,8 @@ func (c *Config) vars(each func(name, value string)) error {
 	return nil
 }
 
-// Set writes a member of env.vars; an empty value takes it away.
+// Set sets a member of env.vars; an empty value removes it. The name must be that of an
+// ELIZA_ variable.
 func (c *Config) Set(name, value string) error {
 	if !keyGrammar().MatchString(name) || !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%q is not a variable that may be set", name)
@@ -173,8 +176,8 @@ func (c *Config) Set(name, value string) error {
 	return nil
 }
 
-// Bytes is the file, indented by two spaces. It is written as JSON only: comments
-// cannot be in it, for they could not be read.
+// Bytes returns the content of the file, indented by two spaces. It is plain JSON: no
+// comments are lost, because ParseConfig refuses them.
 func (c *Config) Bytes() ([]byte, error) {
 	vars, err := c.vals.bytes()
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package elizafile reads and writes the two files in which an elizaOS agent
-// keeps its capability endpoints: config.env, which holds the tokens, and
-// eliza.json, which holds none. For us they are forms of import and export
-// only; what we remember is in SQL, tokens in the secret store.
+// Package elizafile reads and writes the two files in which an elizaOS agent keeps its
+// capability endpoints: config.env, which holds the tokens, and eliza.json, which does not.
+// Junctor uses them only for import and export; it stores endpoints in its database and
+// tokens in the secret store.
 //
-// Whatever else stands in the files is the agent's: it is kept as it is, line by
-// line and member by member. What is ours but cannot be read is an error that
-// names the place, because the original takes such a restriction for absent.
+// All other content of the files belongs to the agent and is preserved, line by line and
+// member by member. A value for junctor that cannot be parsed is an error with its position,
+// because the original would ignore such a restriction.
 package elizafile
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxFile bounds each of the two files, in bytes.
+// MaxFile is the size limit of each of the two files, in bytes.
 const MaxFile = 4 << 20
 
-// Places are the paths of the two files; either file may be missing.
+// Places holds the paths of the two files; either file may be missing.
 type Places struct{ Env, Config string }
 
-// In are the places of a state directory.
+// In returns the paths of the files in a state directory.
 func In(dir string) Places {
 	return Places{Env: filepath.Join(dir, "config.env"), Config: filepath.Join(dir, "eliza.json")}
 }
 
-// Find are the places that an agent with this environment uses:
-// ELIZA_STATE_DIR, else the hidden directory of ELIZA_NAMESPACE in the home of
-// the user; ELIZA_CONFIG_PATH is the path of eliza.json when it is set.
+// Find returns the paths that an agent with this environment uses: in ELIZA_STATE_DIR, else
+// in the hidden directory of ELIZA_NAMESPACE in HOME. If set, ELIZA_CONFIG_PATH is the path
+// of eliza.json. Error: invalid_input if the directory cannot be determined.
 func Find(getenv func(string) string) (Places, error) {
 	dir := strings.TrimSpace(getenv("ELIZA_STATE_DIR"))
 	namespace := strings.TrimSpace(getenv("ELIZA_NAMESPACE"))
@@ -55,7 +55,7 @@ func Find(getenv func(string) string) (Places, error) {
 	return p, nil
 }
 
-// Files are both files, read.
+// Files holds the content of both files.
 type Files struct {
 	Env    *Env
 	Config *Config
@@ -63,7 +63,7 @@ type Files struct {
 	absent bool
 }
 
-// Read reads both. A missing one is an empty one; see Absent.
+// Read reads both files. A missing file counts as empty; see Absent.
 func Read(p Places) (*Files, error) {
 	env, noEnv, err := readFile(p.Env)
 	if err != nil {
@@ -81,7 +81,8 @@ func Read(p Places) (*Files, error) {
 	return f, nil
 }
 
-// ReadConfig reads eliza.json, or what it is called, alone. A missing one is empty.
+// ReadConfig reads only eliza.json, which may have another name. A missing file counts as
+// empty.
 func ReadConfig(path string) (*Config, error) {
 	data, _, err := readFile(path)
 	if err != nil {
@@ -94,11 +95,11 @@ func ReadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// Absent reports that neither file was there.
+// Absent reports whether neither file existed.
 func (f *Files) Absent() bool { return f.absent }
 
-// Vars are the ELIZA_ variables that an agent would have after reading both:
-// those of eliza.json, then those of config.env over them.
+// Vars returns the ELIZA_ variables that an agent would have after reading both files. Those
+// of config.env override those of eliza.json. Error: invalid_input, with the file's path.
 func (f *Files) Vars() (map[string]string, error) {
 	out := make(map[string]string)
 	err := f.Config.vars(func(name, value string) { out[name] = value })
@@ -118,12 +119,12 @@ func (f *Files) Vars() (map[string]string, error) {
 	return out, nil
 }
 
-// prefix is what the names of all variables that we read begin with.
+// prefix begins the names of all variables that this package reads and writes.
 const prefix = "ELIZA_"
 
-// Write puts both files in their place with mode 0600: config.env first, after a
-// copy of the old one to config.env.bak. Each is replaced by one rename, so that
-// no reader ever sees half of it.
+// Write writes both files with mode 0600: first config.env, after copying the old one to
+// config.env.bak, then eliza.json. Each is replaced by a rename, so that readers never see a
+// partial file.
 func (f *Files) Write() error {
 	env, err := f.Env.Bytes()
 	if err != nil {
@@ -151,6 +152,8 @@ func (f *Files) Write() error {
 	return replace(f.places.Config, doc)
 }
 
+// readFile reads a regular file of at most MaxFile bytes. A missing file is not an error.
+// Errors: failed, invalid_input for a file of another type, too_large.
 func readFile(path string) (data []byte, missing bool, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,8 +176,7 @@ func readFile(path string) (data []byte, missing bool, err error) {
 	return data, false, nil
 }
 
-// replace writes by rename. A temporary file has mode 0600 from the beginning,
-// and is on disk before it takes the place of the old one.
+// replace writes a temporary file with mode 0600, syncs it, and renames it to path.
 func replace(path string, data []byte) error {
 	if len(data) > MaxFile {
 		return capability.Errorf(capability.CodeTooLarge, "", "%s would be larger than %d bytes", path, MaxFile)
@@ -183,7 +185,7 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return unwritable(path, err)
 	}
-	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	defer os.Remove(tmp.Name()) // fails after the rename, because the file no longer exists
 	_, err = tmp.Write(data)
 	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return unwritable(path, err)

@@ -9,16 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Env is a config.env: KEY=value lines of which the last one of a key counts.
-// Comments, blank lines and whatever else stands in the file are kept.
+// Env is the content of a config.env: KEY=value lines, of which the last one of a key counts.
+// Comments, blank lines and all other content are preserved.
 type Env struct{ lines []line }
 
-// line is one of the file without its end; key is "" where it defines nothing.
-// Values are decoded only when they are asked for: those of others are not ours
-// to judge.
+// line is one line without its line feed; key is "" if it defines no variable. Values are
+// parsed only by Get, so that malformed values of other variables cause no errors.
 type line struct{ text, key string }
 
-// ParseEnv parses a file; it accepts any content.
+// ParseEnv parses the content of a file. It accepts any content.
 func ParseEnv(data []byte) *Env {
 	e := new(Env)
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -51,8 +50,8 @@ func (e *Env) Names() []string {
 	return out
 }
 
-// Get is the value of the last line that defines key, "" without one. One that
-// cannot be read is an error that names the line and not the value.
+// Get returns the value of the last line that defines key, "" if no line does. The error for
+// a malformed value names the line but does not quote the value.
 func (e *Env) Get(key string) (string, error) {
 	for i, l := range slices.Backward(e.lines) {
 		if l.key != key {
@@ -68,10 +67,9 @@ func (e *Env) Get(key string) (string, error) {
 	return "", nil
 }
 
-// unquote reads a value: bare, literal in single quotes, or in double quotes with
-// the escapes \\ \" \n and \r, which are read in one pass from the left. Two
-// passes, as the original has them, turn an escaped backslash before an n into a
-// line end.
+// unquote parses a value: unquoted, literal in single quotes, or in double quotes with the
+// escapes \\ \" \n and \r. It resolves escapes in one pass from the left; the two passes of
+// the original turn an escaped backslash before an n into a line feed.
 func unquote(raw string) (string, error) {
 	if raw == "" || raw[0] != '"' && raw[0] != '\'' {
 		return raw, nil
@@ -97,7 +95,7 @@ func unquote(raw string) (string, error) {
 				b.WriteByte('\r')
 			case '\\', '"':
 				b.WriteByte(rest[i])
-			default: // no escape: it stands for itself
+			default: // not an escape: the backslash is literal
 				b.WriteByte('\\')
 				b.WriteByte(rest[i])
 			}
@@ -108,6 +106,7 @@ func unquote(raw string) (string, error) {
 	return "", ended("", false)
 }
 
+// ended checks that a quoted value has its closing quote and that only a comment follows.
 func ended(after string, closed bool) error {
 	switch after = strings.TrimSpace(after); {
 	case !closed:
@@ -118,10 +117,10 @@ func ended(after string, closed bool) error {
 	return nil
 }
 
-// Set defines key in the place of its last line, or at the end of the file, and
-// takes away its other lines; an empty value takes all of them away. It fails for
-// a key that is not a variable of ours: nothing that steers a loader or a shell may
-// ever be written here.
+// Set replaces the last line of key, or adds one at the end of the file, and removes the
+// key's other lines; an empty value removes them all. It fails unless key is an ELIZA_
+// variable, so that a variable that controls a loader or a shell can never be written, and
+// for a value that is not text.
 func (e *Env) Set(key, value string) error {
 	if !keyGrammar().MatchString(key) || !strings.HasPrefix(key, prefix) {
 		return fmt.Errorf("%q is not a variable that may be set", key)
@@ -151,9 +150,9 @@ func (e *Env) Set(key, value string) error {
 	return nil
 }
 
-// quote is the inverse of unquote. What holds a backslash goes into single quotes
-// where it can: the original reads double ones in two passes, breaks the keys of
-// a trust policy, and goes on without the policy.
+// quote is the inverse of unquote. It writes a value with a backslash in single quotes if
+// possible: the original parses double quotes in two passes, which would corrupt the keys of
+// a trust policy, and would continue without the policy.
 func quote(value string) string {
 	if strings.Contains(value, `\`) && !strings.ContainsAny(value, "'\r\n") {
 		return "'" + value + "'"
@@ -166,7 +165,7 @@ func quote(value string) string {
 
 func isSpace(r rune) bool { return strings.TrimSpace(string(r)) == "" }
 
-// Bytes is the file.
+// Bytes returns the content of the file. The error is always nil.
 func (e *Env) Bytes() ([]byte, error) {
 	var b bytes.Buffer
 	for _, l := range e.lines {

@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Endpoint is one endpoint as the files hold it. AllowedModules nil lets all in;
-// TrustPolicy is a JSON object, nil if absent.
+// Endpoint is one endpoint in the files. AllowedModules nil permits all modules; TrustPolicy
+// is a JSON object, nil if absent.
 type Endpoint struct {
 	ID, BaseURL    string
 	Token          secret.Value
@@ -19,10 +19,9 @@ type Endpoint struct {
 	TrustPolicy    []byte
 }
 
-// Record is one entry of the trust audit, which the original appends at each
-// connect.
+// Record is one entry of the trust audit. The original appends one at each connection.
 type Record struct {
-	RecordedAt       string         `json:"recordedAt"` // as Stamp writes it
+	RecordedAt       string         `json:"recordedAt"` // in the form of Stamp
 	Mode             string         `json:"mode"`
 	Provider         string         `json:"provider,omitempty"`
 	Endpoint         RecordEndpoint `json:"endpoint"`
@@ -33,7 +32,7 @@ type Record struct {
 	TrustDecisions   []Decision     `json:"trustDecisions"`
 }
 
-// RecordEndpoint names the endpoint of a Record; a token is never in it.
+// RecordEndpoint identifies the endpoint of a Record; it never contains a token.
 type RecordEndpoint struct {
 	ID       string `json:"id"`
 	BaseURL  string `json:"baseUrl"`
@@ -50,25 +49,25 @@ type Decision struct {
 	Reason           string `json:"reason"`
 }
 
-// Stamp writes a time as the original does: in UTC, to the millisecond.
+// Stamp formats a time as the original does: in UTC, with milliseconds.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// MaxRecords is how many entries a trust audit keeps: the latest.
+// MaxRecords is the number of entries, the latest ones, that a trust audit keeps.
 const MaxRecords = 50
 
-// routerPrefix begins the variables that Put writes; remotePrefix their older
-// names, which it takes away.
+// routerPrefix begins the names of the variables that Put sets; remotePrefix begins their
+// older names, which Put removes.
 const (
 	routerPrefix = "ELIZA_CAPABILITY_ROUTER_"
 	remotePrefix = "ELIZA_REMOTE_CAPABILITY_"
 )
 
-// Put makes the files say exactly these endpoints and no others, and appends
-// those records to their trust audit that are not in it yet. The first endpoint is the one that the original
-// asks first. Tokens go to config.env only. Nothing is written before Write.
+// Put replaces the endpoints in f by these, and appends the records that the trust audit does
+// not contain yet. The original calls the first endpoint first. Tokens are stored in
+// config.env only. Put writes no file; see Write.
 //
-// The variables of a single endpoint and of the default token go away: the
-// original would send that token to every endpoint without one of its own.
+// It removes the variables of a single endpoint and of the default token, because the
+// original would send that token to every endpoint without a token of its own.
 func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 	audit, err := f.audit(records)
 	if err != nil {
@@ -132,8 +131,8 @@ func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 	if len(policies) > 0 {
 		policyList = policies
 	}
-	// The allow-list stands in eliza.json alone; one that a user wrote into
-	// config.env would win over it.
+	// The allow-list is in eliza.json only; one that a user wrote into config.env would
+	// override it.
 	for _, name := range []string{"ENABLED", "URLS", "TRUST_POLICY", "ALLOWED_MODULES", "TRUST_AUDIT"} {
 		env, doc := map[string]any{"ENABLED": enabled, "URLS": closedList, "TRUST_POLICY": policyList}[name],
 			map[string]any{
@@ -147,7 +146,7 @@ func (f *Files) Put(endpoints []Endpoint, records []Record) error {
 	return nil
 }
 
-// variable is the text of a variable; nil is "".
+// variable returns the JSON of value as the text of a variable, "" for nil.
 func variable(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
@@ -156,11 +155,12 @@ func variable(value any) (string, error) {
 		return v, nil
 	}
 	data, err := jsonx.Marshal(value)
-	return strings.ReplaceAll(string(data), "'", `\u0027`), err // so that single quotes can hold it
+	return strings.ReplaceAll(string(data), "'", `\u0027`), err // so that it fits in single quotes
 }
 
-// audit is the trust audit with more at its end; of what is there already only
-// the form is looked at.
+// audit returns the last MaxRecords entries of the trust audit with more appended, or nil if
+// none exist. Existing entries are kept as they are. Error: invalid_input if the existing
+// audit is not a JSON list.
 func (f *Files) audit(more []Record) (any, error) {
 	vars, err := f.Vars()
 	if err != nil {
@@ -181,7 +181,7 @@ func (f *Files) audit(more []Record) (any, error) {
 	}
 	for _, r := range more {
 		if had[r.RecordedAt+" "+r.Endpoint.ID] && r.RecordedAt != "" {
-			continue // from an export before this one
+			continue // from an earlier export
 		}
 		raw, err := jsonx.Marshal(r)
 		if err != nil {

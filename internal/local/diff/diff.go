@@ -1,5 +1,5 @@
-// Package diff carries diff.render: what changed between two texts, as a unified
-// diff or as a page of its own that runs no script and fetches nothing.
+// Package diff implements diff.render: the difference between two texts as a unified diff
+// or as a self-contained HTML page without scripts.
 package diff
 
 import (
@@ -15,9 +15,9 @@ import (
 
 // Limits of one rendering.
 const (
-	MaxText       = 1 << 20 // bytes of before, and of after
-	maxRows       = 20_000  // of a page; the rest is counted, not shown
-	maxLine       = 4096    // bytes of a line of a page that are shown
+	MaxText       = 1 << 20 // bytes of each of the two texts
+	maxRows       = 20_000  // of a page; further rows are only counted
+	maxLine       = 4096    // bytes of a line that a page shows
 	around        = 3       // unchanged lines shown on either side of a change
 	diffTimeout   = 5 * time.Second
 	handleTimeout = 30 * time.Second
@@ -25,14 +25,14 @@ const (
 
 const opRender = "diff.render"
 
-// Config states where results go.
+// Config configures Functions.
 type Config struct {
-	// Keep stores a rendering and answers with its artifactRef. nil answers with a
+	// Keep stores a rendering and returns its artifactRef. If nil, the result holds a
 	// data: URL, which needs no store.
 	Keep func(ctx context.Context, name, mediaType string, data []byte) (string, error)
 }
 
-// Functions returns the function, to be registered on a host.
+// Functions returns diff.render, to be registered on a host.
 func Functions(cfg Config) []host.Function {
 	r := &renderer{cfg}
 	return []host.Function{{
@@ -42,8 +42,8 @@ func Functions(cfg Config) []host.Function {
 
 type renderer struct{ cfg Config }
 
-// result is the family's, with the counts and, for a unified diff, the text for
-// readers that cannot open a URL.
+// result is the result of diff.render: besides the reference, the counts of lines and, for
+// a unified diff, the text, for readers that cannot open a URL.
 type result struct {
 	URL         string  `json:"url,omitempty"`
 	ArtifactRef string  `json:"artifactRef,omitempty"`
@@ -52,6 +52,9 @@ type result struct {
 	Text        *string `json:"text,omitzero"`
 }
 
+// render compares the two texts and returns the difference in the requested format. After
+// diffTimeout the texts count as replaced except for their common beginning and end.
+// Errors: invalid_input; too_large for a text above MaxText; ctx's; that of Config.Keep.
 func (r *renderer) render(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var p struct {
 		Before string `json:"before"`
@@ -109,7 +112,8 @@ func (r *renderer) render(ctx context.Context, c capability.Call) (capability.Re
 	return capability.Result{Value: doc}, nil
 }
 
-// whole is the comparison of two texts that had too much to compare.
+// whole returns at most one op: everything between the common beginning and the common end
+// is replaced. It is the result for texts that take too long to compare.
 func whole(a, b []string) []op {
 	o := op{a1: len(a), b1: len(b)}
 	for o.a0 < o.a1 && o.b0 < o.b1 && a[o.a0] == b[o.b0] {
@@ -126,13 +130,13 @@ func whole(a, b []string) []op {
 	return []op{o}
 }
 
-// hunk is a group of changes with the lines around them.
+// hunk is a group of changes; its own range includes the context lines around them.
 type hunk struct {
 	op
 	ops []op
 }
 
-// hunks groups changes whose surroundings meet.
+// hunks groups changes whose context lines touch or overlap.
 func hunks(a, b []string, ops []op) []hunk {
 	var out []hunk
 	for _, o := range ops {
@@ -147,8 +151,8 @@ func hunks(a, b []string, ops []op) []hunk {
 	return out
 }
 
-// each calls line for every line of a hunk in order: sign ' ', '-' or '+', and the
-// numbers of the line on both sides, 0 where it has none.
+// each calls line for every line of a hunk in order. sign is ' ', '-' or '+'; before and
+// after are the line's numbers in the two texts, 0 in a text that lacks it.
 func (h hunk) each(a, b []string, line func(sign byte, before, after int, text string)) {
 	i, j := h.a0, h.b0
 	same := func(to int) {
@@ -168,7 +172,8 @@ func (h hunk) each(a, b []string, line func(sign byte, before, after int, text s
 	same(h.a1)
 }
 
-// cut shortens a line at the edge of a character.
+// cut shortens a line to at most most bytes, at a character boundary, and reports whether it
+// was longer.
 func cut(s string, most int) (string, bool) {
 	return text.CutBytes(s, most), len(s) > most
 }

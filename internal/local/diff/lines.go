@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// op is what happened to a run of lines: a[a0:a1] became b[b0:b1]. Between two
-// ops the texts are equal.
+// op is one change: the lines a[a0:a1] were replaced by b[b0:b1]. Between two ops the texts
+// are equal.
 type op struct{ a0, a1, b0, b1 int }
 
 const (
-	// maxCost bounds the edits that are looked for in one stretch of text: beyond,
-	// it counts as replaced as a whole. The work of a comparison is of the order of
-	// maxCost², the memory of the number of lines.
+	// maxCost bounds the edits searched for in one section of the texts; a section with
+	// more counts as replaced as a whole. Time grows with maxCost², memory with the number
+	// of lines.
 	maxCost = 2048
-	// checkEvery is how many steps pass between two looks at the clock.
+	// checkEvery is the number of steps between two checks of the context.
 	checkEvery = 64
 )
 
-// split takes a text apart into lines, each with its line feed but perhaps the
-// last.
+// split splits a text into lines that keep their line feeds; the last may lack one.
 func split(text string) []string {
 	if text == "" {
 		return nil
@@ -31,10 +30,10 @@ func split(text string) []string {
 	return lines
 }
 
-// compare finds what turns a into b: Myers' shortest edit script, found in linear
-// space by looking for the middle of it from both ends (An O(ND) Difference
-// Algorithm, 1986, §4b). Lines that only one side has are set aside first,
-// because they can match nothing. It ends with the context's error.
+// compare returns the changes that turn a into b: Myers' shortest edit script in linear
+// space, by bidirectional search for its middle (An O(ND) Difference Algorithm, 1986, §4b).
+// Lines that only one text has are removed first, because they cannot match. The only error
+// is ctx's.
 func compare(ctx context.Context, a, b []string) ([]op, error) {
 	numbers := make(map[string]int)
 	number := func(lines []string) []int {
@@ -59,7 +58,8 @@ func compare(ctx context.Context, a, b []string) ([]op, error) {
 	return s.ops(), nil
 }
 
-// common is x without what y does not have, which is marked, and where it stood.
+// common returns the elements of x that y contains, and their indexes in x. For the others
+// it sets gone. All elements are less than n.
 func common(x, y []int, n int, gone []bool) (kept, at []int) {
 	in := make([]bool, n)
 	for _, v := range y {
@@ -75,16 +75,18 @@ func common(x, y []int, n int, gone []bool) (kept, at []int) {
 	return kept, at
 }
 
+// script is the state of one comparison. Lines are represented by numbers, equal lines by
+// equal numbers.
 type script struct {
 	ctx               context.Context
-	a, b              []int // without lines of one side only
-	aAt, bAt          []int // where they stood
+	a, b              []int // without the lines that only one text has
+	aAt, bAt          []int // the indexes of these lines in the texts
 	deleted, inserted []bool
-	forward, backward []int // how far each diagonal was followed
+	forward, backward []int // the furthest point reached on each diagonal
 	steps             int
 }
 
-// between marks the edits that turn a[a0:a1] into b[b0:b1].
+// between marks the lines to delete and insert to turn a[a0:a1] into b[b0:b1].
 func (s *script) between(a0, a1, b0, b1 int) error {
 	for {
 		for a0 < a1 && b0 < b1 && s.a[a0] == s.b[b0] {
@@ -107,8 +109,8 @@ func (s *script) between(a0, a1, b0, b1 int) error {
 			s.replace(a0, a1, b0, b1)
 			return nil
 		}
-		// The first half by recursion (its depth is the logarithm of the edits), the
-		// second by going on.
+		// Recurse for the first half (the depth is logarithmic in the edits) and loop for
+		// the second.
 		if err := s.between(a0, x, b0, y); err != nil {
 			return err
 		}
@@ -116,6 +118,7 @@ func (s *script) between(a0, a1, b0, b1 int) error {
 	}
 }
 
+// replace marks all lines of a[a0:a1] as deleted and all of b[b0:b1] as inserted.
 func (s *script) replace(a0, a1, b0, b1 int) {
 	for i := a0; i < a1; i++ {
 		s.deleted[s.aAt[i]] = true
@@ -125,8 +128,8 @@ func (s *script) replace(a0, a1, b0, b1 int) {
 	}
 }
 
-// middle finds a point on a shortest path from (a0,b0) to (a1,b1), about half way;
-// found is false when the path has more than maxCost edits.
+// middle returns a point about halfway on a shortest path from (a0,b0) to (a1,b1). found is
+// false if the path has more than maxCost edits. The only error is the context's.
 func (s *script) middle(a0, a1, b0, b1 int) (x, y int, found bool, err error) {
 	n, m := a1-a0, b1-b0
 	limit := min((n+m+1)/2, maxCost/2)
@@ -142,7 +145,7 @@ func (s *script) middle(a0, a1, b0, b1 int) (x, y int, found bool, err error) {
 	f[offset+1], b[offset+1] = 0, 0
 	delta := n - m
 	odd := delta%2 != 0
-	// What runs off the grid narrows the diagonals that are followed.
+	// Diagonals that have left the grid are no longer followed.
 	var fLow, fHigh, bLow, bHigh int
 	for d := 0; d <= limit; d++ {
 		if s.steps++; s.steps%checkEvery == 0 && s.ctx.Err() != nil {
@@ -186,7 +189,8 @@ func (s *script) middle(a0, a1, b0, b1 int) (x, y int, found bool, err error) {
 	return 0, 0, false, nil
 }
 
-// next is how far diagonal k is reached with one more edit.
+// next returns the furthest x on diagonal k after edit d, before matching lines are
+// followed.
 func next(v []int, offset, k, d int) int {
 	if k == -d || k != d && v[offset+k-1] < v[offset+k+1] {
 		return v[offset+k+1]
@@ -194,7 +198,7 @@ func next(v []int, offset, k, d int) int {
 	return v[offset+k-1] + 1
 }
 
-// ops gathers the marks into runs.
+// ops converts the marks to changes, each as long as possible.
 func (s *script) ops() []op {
 	var out []op
 	i, j := 0, 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// unified writes the form that patch reads; nothing for equal texts.
+// unified returns a unified diff that patch can apply, empty for equal texts.
 func unified(a, b []string, ops []op) []byte {
 	var out bytes.Buffer
 	if len(ops) > 0 {
@@ -26,7 +26,7 @@ func unified(a, b []string, ops []op) []byte {
 	return out.Bytes()
 }
 
-// span is a range of lines as hunk headers write it.
+// span returns the lines from:to, which count from 0, in the form of a hunk header.
 func span(from, to int) string {
 	switch to - from {
 	case 0:
@@ -47,8 +47,8 @@ tr.del{background:#cf222e33}
 tr.hunk td{padding-top:.75rem;opacity:.7}
 `
 
-// page is one HTML document: no script, nothing fetched, and a policy that says so
-// to the browser, so that a text with markup in it stays text.
+// page returns a self-contained HTML document. The texts are escaped, and a content policy
+// forbids scripts and requests.
 func page(a, b []string, ops []op, counts result) []byte {
 	var out bytes.Buffer
 	out.WriteString("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" +
@@ -86,8 +86,8 @@ func page(a, b []string, ops []op, counts result) []byte {
 	return out.Bytes()
 }
 
-// visible replaces the characters that would show a line in another order than it is
-// written in, or not at all.
+// visible replaces control characters (except tab) and those that change the direction of
+// text with U+FFFD, so that a line is shown as it is stored.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r < ' ' && r != '\t' {
@@ -97,6 +97,7 @@ func visible(s string) string {
 	}, s)
 }
 
+// digits returns n in decimal, "" for 0.
 func digits(n int) string {
 	if n == 0 {
 		return ""

@@ -1,11 +1,11 @@
-// Package files carries fs.list, fs.readText and fs.writeText: text files beneath
-// configured roots. What a path means is decided by package roots; here is what
-// may be done with the file there, and how much of it.
+// Package files implements fs.list, fs.readText and fs.writeText: access to text files
+// below configured roots. Package roots resolves paths; this package decides which
+// operations are permitted on a file, and limits their size.
 //
-// Params and results are those of the capability-router wire. Where that wire's
-// original was loose we are not: reads above the cap are refused unless the
-// caller said where to cut, writes are atomic, and nothing is written through a
-// symbolic link or into a git directory.
+// Params and results are those of the capability-router protocol. This package is stricter
+// than the protocol's original implementation: it refuses to read a file above the limit
+// unless the caller sets maxBytes, writes atomically, and writes neither through a symbolic
+// link nor into a git directory.
 package files
 
 import (
@@ -23,19 +23,19 @@ import (
 
 // Limits of the three functions.
 const (
-	maxEntries    = 1000    // of one answer of fs.list, and its default
-	maxNames      = 100_000 // a directory may hold
+	maxEntries    = 1000    // in one result of fs.list; also the default
+	maxNames      = 100_000 // that a directory may hold
 	maxText       = 5 << 20 // bytes read without maxBytes, or written
-	maxCut        = 8 << 20 // the most that maxBytes may ask for
-	maxPatterns   = 100     // of ignore
-	maxPattern    = 512     // bytes of one
+	maxCut        = 8 << 20 // the highest maxBytes
+	maxPatterns   = 100     // in ignore
+	maxPattern    = 512     // bytes of one pattern
 	handleTimeout = time.Minute
 )
 
-// Config states where the functions may reach.
+// Config configures Functions.
 type Config struct {
-	// Roots is shared and stays the caller's to close. Empty or nil makes the
-	// functions unavailable.
+	// Roots are the accessible directories; the caller closes the set. If it is nil or
+	// empty, the functions are unavailable.
 	Roots *roots.Set
 }
 
@@ -64,7 +64,7 @@ func Functions(cfg Config) []host.Function {
 
 type files struct{ roots *roots.Set }
 
-// FileStat is one entry on the wire.
+// fileStat is one entry of a directory in the protocol's form.
 type fileStat struct {
 	Path       string  `json:"path"`
 	Name       string  `json:"name"`
@@ -89,7 +89,7 @@ func stat(path string, info fs.FileInfo) fileStat {
 	}
 }
 
-// decode reads the params; unknown members are the wire's business.
+// decode parses the params and ignores unknown members. Error: invalid_input.
 func decode(op string, input json.RawMessage, params any) error {
 	if err := jsonx.Unmarshal(input, params); err != nil {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the input does not fit: %v", err)
@@ -105,8 +105,8 @@ func encode(value any) (capability.Result, error) {
 	return capability.Result{Value: data}, nil
 }
 
-// openRegular opens a file that is known to be one: a named pipe would block
-// the open, a device would act on it.
+// openRegular opens a file for reading and refuses everything but a regular file. The open
+// does not block, not even on a named pipe.
 func openRegular(op string, p roots.Place) (*os.File, fs.FileInfo, error) {
 	file, err := p.FS.OpenFile(native(p), os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
@@ -127,7 +127,8 @@ func openRegular(op string, p roots.Place) (*os.File, fs.FileInfo, error) {
 	return nil, nil, capability.Errorf(capability.CodeInvalidInput, op, "%s is not a regular file", p.Rel).With("not_a_file", "")
 }
 
-// done turns the end of ctx into an error before work that cannot be undone.
+// done returns ctx's error with a code, nil while ctx is active. It is called before work
+// that cannot be undone.
 func done(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return capability.AsError(err)

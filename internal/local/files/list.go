@@ -39,8 +39,8 @@ type rootInfo struct {
 	ReadOnly bool   `json:"readOnly"`
 }
 
-// list reads one directory. Names that are hidden or ignored do not count;
-// what remains is sorted by name and cut at the limit.
+// list returns the entries of one directory that are neither hidden nor ignored, sorted by
+// name and cut at the limit. TotalAfterIgnore counts them before the cut.
 func (f *files) list(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var p listParams
 	if err := decode(opList, c.Input, &p); err != nil {
@@ -93,6 +93,8 @@ func clampLimit(limit *float64) int {
 	return int(max(1, min(maxEntries, *limit)))
 }
 
+// readNames returns the entries of a directory, in no order. Error, besides those of the
+// file system: too_large, reason too_many_entries, for more than maxNames.
 func readNames(ctx context.Context, place roots.Place) ([]fs.DirEntry, error) {
 	dir, err := place.FS.OpenFile(native(place), nonBlocking, 0)
 	if err != nil {
@@ -121,9 +123,9 @@ func readNames(ctx context.Context, place roots.Place) ([]fs.DirEntry, error) {
 
 func native(p roots.Place) string { return filepath.FromSlash(p.Rel) }
 
-// compileGlobs returns a matcher of whole names or paths: * does not cross a
-// slash, ** matches anything, ? one character but a slash. RE2 has no
-// exponential cases, so patterns of strangers are safe.
+// compileGlobs returns a function that reports whether a whole name or path matches one of
+// the patterns: * matches anything but slashes, ** anything, ? one character but a slash.
+// Untrusted patterns are safe, because RE2 runs in linear time.
 func compileGlobs(patterns []string) (func(string) bool, error) {
 	if len(patterns) > maxPatterns {
 		return nil, capability.Errorf(capability.CodeInvalidInput, opList, "ignore holds more than %d patterns", maxPatterns)
@@ -144,6 +146,7 @@ func compileGlobs(patterns []string) (func(string) bool, error) {
 	}, nil
 }
 
+// globToRegexp returns the regular expression of a pattern; see compileGlobs.
 func globToRegexp(glob string) string {
 	var b strings.Builder
 	b.WriteString(`(?s)^`)

@@ -34,8 +34,8 @@ type readResult struct {
 	Truncated bool    `json:"truncated"`
 }
 
-// readText reads a whole file, or, when maxBytes is given, at most so many bytes
-// of it, cut where a character ends.
+// readText reads a whole file or, if maxBytes is set, at most that many bytes, cut at a
+// character boundary.
 func (f *files) readText(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var p readParams
 	if err := decode(opRead, c.Input, &p); err != nil {
@@ -73,7 +73,7 @@ func (f *files) readText(ctx context.Context, c capability.Call) (capability.Res
 	}
 	truncated := int64(len(data)) > limit
 	if truncated {
-		if !mayCut { // it grew while it was read
+		if !mayCut { // the file grew while it was read
 			return capability.Result{}, tooLarge()
 		}
 		data = cutAtRune(data[:limit])
@@ -85,8 +85,8 @@ func (f *files) readText(ctx context.Context, c capability.Call) (capability.Res
 	return encode(readResult{Path: place.Rel, Text: string(data), Size: float64(max(info.Size(), int64(len(data)))), Truncated: truncated})
 }
 
-// cutAtRune drops an incomplete character from the end; bytes that begin none
-// stay, to be refused as not being text.
+// cutAtRune removes an incomplete character from the end. It keeps bytes that cannot begin a
+// character, so that the caller refuses them as not being text.
 func cutAtRune(data []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(data); i++ {
 		if tail := data[len(data)-i:]; utf8.RuneStart(tail[0]) {
@@ -112,7 +112,7 @@ type writeResult struct {
 	BytesWritten int    `json:"bytesWritten"`
 }
 
-// writeText replaces a file as a whole: readers see the old text or the new one.
+// writeText replaces a file atomically: readers see the old text or the new one.
 func (f *files) writeText(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var p writeParams
 	if err := decode(opWrite, c.Input, &p); err != nil {
@@ -146,7 +146,7 @@ func (f *files) writeText(ctx context.Context, c capability.Call) (capability.Re
 	return encode(writeResult{Path: place.Rel, BytesWritten: len(p.Text)})
 }
 
-// named resolves the path of a file, which cannot be blank.
+// named resolves the path of a file and refuses a blank path, which would mean the root.
 func (f *files) named(op, rootID, p string) (roots.Place, error) {
 	if strings.TrimSpace(p) == "" {
 		return roots.Place{}, capability.Errorf(capability.CodeInvalidInput, op, "a path is required")
@@ -154,9 +154,9 @@ func (f *files) named(op, rootID, p string) (roots.Place, error) {
 	return f.roots.Resolve(rootID, p)
 }
 
-// checkWritePath refuses a symbolic link at any step, although os.Root would
-// keep it inside, and any git directory: what is written there is executed by
-// the next git that a user runs.
+// checkWritePath refuses a symbolic link in any component of the path, although os.Root
+// would keep it inside the root, and any git directory, because the next git that a user
+// runs could execute files written there.
 func checkWritePath(place roots.Place) error {
 	steps := strings.Split(place.Rel, "/")
 	for i, name := range steps {
@@ -167,7 +167,7 @@ func checkWritePath(place roots.Place) error {
 		so := strings.Join(steps[:i+1], "/")
 		info, err := place.FS.Lstat(filepath.FromSlash(so))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // names that follow are checked all the same
+			continue // the following names are still checked
 		}
 		if err != nil {
 			return roots.Explain(opWrite, so, err)
@@ -181,15 +181,15 @@ func checkWritePath(place roots.Place) error {
 			return capability.Errorf(capability.CodeInvalidInput, opWrite, "%s is a directory", so).With("is_a_directory", "")
 		case last && !info.Mode().IsRegular():
 			return capability.Errorf(capability.CodeInvalidInput, opWrite, "%s is not a regular file", so).With("not_a_file", "")
-		case last && info.Mode().Perm()&0o200 == 0: // a rename would ignore it
+		case last && info.Mode().Perm()&0o200 == 0: // a rename would ignore the missing write permission
 			return capability.Errorf(capability.CodeFailed, opWrite, "%s is write-protected", so).With("permission_denied", "")
 		}
 	}
 	return nil
 }
 
-// replace writes a temporary file beside the target and renames it. Without
-// overwrite it is linked instead, which fails if the target exists by then.
+// replace writes a temporary file in the target's directory and renames it to the target.
+// Without overwrite it links it instead, which fails if the target exists by then.
 func replace(place roots.Place, text string, overwrite bool) (err error) {
 	target := native(place)
 	mode := fs.FileMode(0o600)
@@ -236,6 +236,7 @@ func exists(place roots.Place) error {
 		With("exists", "leave overwrite out to replace it")
 }
 
+// fill writes text to a new file, sets its mode, and syncs and closes it in every case.
 func fill(file *os.File, text string, mode fs.FileMode) error {
 	_, err := io.WriteString(file, text)
 	if err == nil && mode != 0o600 {
@@ -247,8 +248,8 @@ func fill(file *os.File, text string, mode fs.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
-// syncDirectory makes the new name durable. Not every file system can; the text
-// is safe either way, so an error changes nothing.
+// syncDirectory syncs the directory so that the new name survives a crash. It ignores
+// errors, because not every file system supports this.
 func syncDirectory(place roots.Place) {
 	if dir, err := place.FS.Open(filepath.Dir(native(place))); err == nil {
 		_ = dir.Sync()

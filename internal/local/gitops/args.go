@@ -9,24 +9,24 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Bounds of one command line.
+// Limits of one command line.
 const (
 	maxArgs     = 256
 	maxArgBytes = 64 << 10
 )
 
-// rule is what one subcommand needs beyond the general refusals.
+// rule restricts the options of one subcommand, in addition to the general rules.
 type rule struct {
 	deny  string // short options that name a program or a file to read or write
 	text  string // short options whose value is text, not a path
-	diffs bool   // it can run external diffs and textconv unless told not to
+	diffs bool   // it runs external diffs and textconv unless options forbid it
 	check func(args []string) error
 }
 
-// subcommands is the allow-list. Missing are those that run commands they are
-// given (bisect, difftool, filter-branch, submodule), write to places they are
-// given (archive, bundle, clone, worktree add), read files they are given
-// (hash-object, am), or serve.
+// subcommands returns the permitted subcommands. It leaves out those that run commands from
+// their arguments (bisect, difftool, filter-branch, submodule), write to paths from their
+// arguments (archive, bundle, clone), read such files (hash-object, am), or
+// are servers. For worktree see worktreeReads.
 func subcommands() map[string]rule {
 	blame := rule{deny: "S"}
 	diff := rule{deny: "O", text: "SG", diffs: true}
@@ -50,8 +50,8 @@ func subcommands() map[string]rule {
 	}
 }
 
-// deniedOptions name programs to run, or files and directories to read or write
-// that git does not keep inside the working tree.
+// deniedOptions returns the long options that name programs to run, or files and directories
+// that git does not confine to the working tree.
 func deniedOptions() []string {
 	return []string{
 		"exec", "exec-path", "upload-pack", "receive-pack", "ext-diff", "textconv", "open-files-in-pager", "no-index",
@@ -61,20 +61,23 @@ func deniedOptions() []string {
 	}
 }
 
-// legitimate are options that a refused one begins with, or that only ask.
+// legitimate returns options that are permitted although a denied option begins with them;
+// git-dir is permitted for rev-parse only.
 func legitimate() []string {
 	return []string{"text", "no", "git-dir", "show", "ref", "exclude"}
 }
 
-// textOptions take words, not paths, after "=" or as the next argument.
+// textOptions returns the options whose value is text, not a path, after "=" or as the next
+// argument.
 func textOptions() []string {
 	return []string{"message", "author", "date", "grep", "since", "until", "after", "before"}
 }
 
-// attachedTextOptions take words after "=" only: what follows them is looked at.
+// attachedTextOptions returns the options whose value is text only after "="; the next
+// argument is checked as a path.
 func attachedTextOptions() []string { return []string{"format", "pretty", "trailer", "committer"} }
 
-// checkArgs returns the arguments to run, or an error that names the one that
+// checkArgs returns the arguments to run git with, or an error that names the argument that
 // is refused.
 func checkArgs(args []string, t tree) ([]string, error) {
 	if len(args) == 0 {
@@ -111,11 +114,13 @@ func checkArgs(args []string, t tree) ([]string, error) {
 		out = append(out, "--no-ext-diff", "--no-textconv")
 	}
 	if name == "format-patch" {
-		out = append(out, "--stdout") // the files it would write could be links
+		out = append(out, "--stdout") // the files that it would write could be links
 	}
 	return append(out, args[1:]...), nil
 }
 
+// checkOptions checks the arguments after a subcommand. Everything that is not a permitted
+// option or the text of one must be a path inside the root.
 func checkOptions(name string, args []string, r rule, t tree) error {
 	options := true
 	for i := 0; i < len(args); i++ {
@@ -154,8 +159,8 @@ func checkOptions(name string, args []string, r rule, t tree) error {
 	return nil
 }
 
-// checkLong refuses an option also by every prefix, because git accepts
-// unambiguous ones.
+// checkLong refuses denied options and all their prefixes, because git accepts unambiguous
+// abbreviations.
 func checkLong(subcommand, long string) error {
 	if long == "" || slices.Contains(legitimate(), long) && (long != "git-dir" || subcommand == "rev-parse") {
 		return nil
@@ -168,7 +173,8 @@ func checkLong(subcommand, long string) error {
 	return nil
 }
 
-// checkShort reads a cluster such as -am up to the first option with a value.
+// checkShort checks a group of short options such as -am up to the first that takes text.
+// takesNext reports that the text is the next argument.
 func checkShort(a string, r rule, t tree) (takesNext bool, err error) {
 	for j := 1; j < len(a); j++ {
 		switch c := a[j]; {
@@ -183,9 +189,9 @@ func checkShort(a string, r rule, t tree) (takesNext bool, err error) {
 	return false, nil
 }
 
-// checkPath refuses what leads out of the root: absolute paths elsewhere, any
-// step up, and links, which some subcommands follow. Revisions such as a..b have
-// no step that is exactly two dots, and name no file.
+// checkPath refuses paths that lead out of the root: absolute paths elsewhere, any component
+// "..", and links to targets outside, which some subcommands follow. It accepts revisions
+// such as a..b, which have no component "..".
 func checkPath(op, p string, t tree) error {
 	if strings.ContainsRune(p, 0) {
 		return invalid("an argument holds a NUL byte")
@@ -203,7 +209,7 @@ func checkPath(op, p string, t tree) error {
 	if !within(t.root, full) {
 		return leadsOut(op, p)
 	}
-	// The longest part that exists decides; what is beyond it will be created.
+	// Check the longest existing part; the rest does not exist yet.
 	for at := full; within(t.root, at); at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); err != nil {
 			continue
@@ -235,7 +241,7 @@ func invalid(why string) error {
 	return capability.Errorf(capability.CodeInvalidInput, opRun, "%s", why)
 }
 
-// shown bounds a caller's text in a message.
+// shown shortens a caller's text to 80 bytes for an error message.
 func shown(s string) string {
 	if len(s) > 80 {
 		s = s[:80] + "…"
@@ -243,8 +249,8 @@ func shown(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// configReads admits only questions: what is written into a repository's
-// configuration is executed by the next git that another user runs.
+// configReads permits only reading git config, because the next git that a user runs in the
+// repository could execute what is written there.
 func configReads(args []string) error {
 	for _, a := range args {
 		switch a {
@@ -260,6 +266,7 @@ func configReads(args []string) error {
 	return refused("writing configuration")
 }
 
+// worktreeReads permits only worktree list and prune.
 func worktreeReads(args []string) error {
 	if len(args) > 0 && (args[0] == "list" || args[0] == "prune") {
 		return nil
@@ -267,6 +274,7 @@ func worktreeReads(args []string) error {
 	return refused("a worktree subcommand other than list and prune")
 }
 
+// initHere permits init only in the working directory.
 func initHere(args []string) error {
 	for _, a := range args {
 		if !strings.HasPrefix(a, "-") {

@@ -1,7 +1,7 @@
-// Package gitops carries git.status, git.diff and git.command.run on working
-// trees beneath configured roots. Package gitcmd keeps a hostile repository from
-// executing anything; here is decided what a caller's arguments may say
-// (args.go), and the answers get the shape of the capability-router wire.
+// Package gitops implements git.status, git.diff and git.command.run on working trees below
+// configured roots. Package gitcmd keeps a hostile repository from executing anything; this
+// package checks the caller's arguments (args.go) and formats the results for the
+// capability-router protocol.
 package gitops
 
 import (
@@ -26,12 +26,12 @@ const (
 	opRun    = "git.command.run"
 )
 
-// Config states where and with what the functions work.
+// Config configures Functions.
 type Config struct {
-	// Roots is shared and stays the caller's to close. Empty or nil makes the
-	// functions unavailable.
+	// Roots are the accessible directories; the caller closes the set. If it is nil or
+	// empty, the functions are unavailable.
 	Roots *roots.Set
-	// Git runs the program; nil makes the functions unavailable.
+	// Git runs git; if it is nil, the functions are unavailable.
 	Git *gitcmd.Git
 }
 
@@ -63,8 +63,8 @@ func Functions(cfg Config) []host.Function {
 
 type gitops struct{ cfg Config }
 
-// params are those of all three; each function reads its own. The wire says
-// cwd where the original's programming interface says root: both are read.
+// params holds the parameters of all three functions. Cwd and Root mean the same: the
+// protocol has cwd, the original's programming interface root. Cwd takes precedence.
 type params struct {
 	Cwd    string   `json:"cwd"`
 	Root   string   `json:"root"`
@@ -73,12 +73,13 @@ type params struct {
 	Args   []string `json:"args"`
 }
 
-// tree is the working directory of one call.
+// tree is the working directory of one call and the root that contains it.
 type tree struct {
 	place     roots.Place
 	dir, root string
 }
 
+// open parses the input of a call and resolves its working directory.
 func (g *gitops) open(op string, input json.RawMessage) (params, tree, error) {
 	var p params
 	if err := jsonx.Unmarshal(input, &p); err != nil {
@@ -111,6 +112,7 @@ type statusResult struct {
 	Truncated bool       `json:"truncated,omitempty"`
 }
 
+// status implements git.status. It does not report uncommitted changes inside submodules.
 func (g *gitops) status(ctx context.Context, c capability.Call) (capability.Result, error) {
 	_, t, err := g.open(opStatus, c.Input)
 	if err != nil {
@@ -125,6 +127,8 @@ func (g *gitops) status(ctx context.Context, c capability.Call) (capability.Resu
 	return encode(s)
 }
 
+// diff implements git.diff: the changes in the working tree or, if staged, in the index,
+// optionally of one path.
 func (g *gitops) diff(ctx context.Context, c capability.Call) (capability.Result, error) {
 	p, t, err := g.open(opDiff, c.Input)
 	if err != nil {
@@ -148,7 +152,8 @@ func (g *gitops) diff(ctx context.Context, c capability.Call) (capability.Result
 	return encode(map[string]string{"raw": out.Text()})
 }
 
-// read runs a reading command, whose only good end is exit code 0.
+// read runs a command that only reads and returns its output. Every exit code but 0 is an
+// error.
 func (g *gitops) read(ctx context.Context, op string, t tree, args ...string) (sandbox.Output, error) {
 	result, err := g.cfg.Git.Run(ctx, gitcmd.Command{Dir: t.dir, Root: t.root, Args: args, ReadOnly: true, NeedRepository: true})
 	if err != nil {
@@ -161,8 +166,8 @@ func (g *gitops) read(ctx context.Context, op string, t tree, args ...string) (s
 		firstLine(t.hide(result.Stderr.Text()))).With("git_failed", "")
 }
 
-// operation is GitOperation on the wire. stdout holds both streams in the order
-// they came, stderr is always empty, as the original has it.
+// operation is GitOperation of the protocol. As in the original, stdout holds both streams
+// in the order of their output and stderr is always empty.
 type operation struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
@@ -178,6 +183,8 @@ type operation struct {
 	Error       string   `json:"error,omitempty"`
 }
 
+// run implements git.command.run. If git exits with a code other than 0, the result has
+// status "failed"; that is not an error.
 func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result, error) {
 	p, t, err := g.open(opRun, c.Input)
 	if err != nil {
@@ -189,7 +196,7 @@ func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result,
 	}
 	result, err := g.cfg.Git.Run(ctx, gitcmd.Command{
 		Dir: t.dir, Root: t.root, Args: args, MergeStderr: true,
-		// Outside a repository diff, grep and apply work on any file they can reach.
+		// Outside a repository, diff, grep and apply access any file of the account.
 		NeedRepository: args[0] != "init" && args[0] != "version",
 	})
 	if err != nil {
@@ -214,7 +221,7 @@ func (g *gitops) run(ctx context.Context, c capability.Call) (capability.Result,
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// hide keeps host paths out of messages.
+// hide replaces paths of this machine in a message.
 func (t tree) hide(s string) string {
 	if t.root == "/" {
 		return s

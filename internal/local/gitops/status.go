@@ -12,11 +12,11 @@ import (
 type fileItem struct {
 	Status string `json:"status"` // two letters: index, working tree
 	Path   string `json:"path"`
-	From   string `json:"from,omitempty"` // of a rename or copy
+	From   string `json:"from,omitempty"` // the old path of a rename or copy
 }
 
-// parseStatus reads porcelain v1 with a branch header. Of output that was too
-// long the complete lines of both ends are read.
+// parseStatus parses the output of git status in format porcelain v1 with a branch header.
+// Of truncated output it uses the complete lines of both ends.
 func parseStatus(out sandbox.Output) statusResult {
 	s := statusResult{Files: []fileItem{}, Raw: out.Text(), Truncated: out.Truncated()}
 	head, tail := out.Head, out.Tail
@@ -41,8 +41,8 @@ func parseStatus(out sandbox.Output) statusResult {
 
 var counts = regexp.MustCompile(`^(.*) \[(?:ahead (\d+))?(?:, )?(?:behind (\d+))?(?:gone)?\]$`)
 
-// readHeader reads "main...origin/main [ahead 1, behind 2]" and its short forms.
-// Counts are absent without an upstream, or if it was deleted.
+// readHeader parses "main...origin/main [ahead 1, behind 2]" and its shorter forms. The
+// counts are absent without an upstream branch or if that was deleted.
 func (s *statusResult) readHeader(h string) {
 	if h == "HEAD (no branch)" {
 		return
@@ -64,6 +64,7 @@ func (s *statusResult) readHeader(h string) {
 	}
 }
 
+// readItem parses the line of one file; the line must have at least three bytes.
 func readItem(line string) fileItem {
 	item := fileItem{Status: line[:2]}
 	rest := line[3:]
@@ -76,8 +77,8 @@ func readItem(line string) fileItem {
 	return item
 }
 
-// readName reads one path: quoted like a C string when it holds anything that
-// could be misread, else up to the arrow of a rename or the end.
+// readName parses one path and returns the text after it. A path is quoted like a C string
+// if it has special characters; else it ends at the arrow of a rename or the end of s.
 func readName(s string) (name, rest string) {
 	if !strings.HasPrefix(s, `"`) {
 		if i := strings.Index(s, " -> "); i >= 0 {
@@ -90,7 +91,7 @@ func readName(s string) (name, rest string) {
 		case '\\':
 			i++
 		case '"':
-			// Git writes \", \\, \a … \v and three octal digits: all of Go's syntax.
+			// Git's escapes \", \\, \a … \v and three octal digits are all valid in Go.
 			if unquoted, err := strconv.Unquote(s[:i+1]); err == nil {
 				return strings.ToValidUTF8(unquoted, "\uFFFD"), s[i+1:]
 			}

@@ -1,10 +1,9 @@
-// Package memory carries memory.search, memory.store, memory.get and
-// memory.forget: the built-in memory, which is full text in the server's own
-// database, apart for each workspace. Gateways that share a Postgres database
-// share their memories.
+// Package memory implements memory.search, memory.store, memory.get and memory.forget: the
+// built-in memory, a full-text store in the server's database, separate for each workspace.
+// Gateways that share a Postgres database share their memories.
 //
-// What is found, and in which order, follows from the items of the caller's own
-// workspace alone: neither scores nor counts tell anything of another's.
+// Results contain only items of the caller's workspace, and their order is computed from
+// these items alone, so that scores and counts reveal nothing about other workspaces.
 package memory
 
 import (
@@ -31,26 +30,25 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "memory"
 
-// Migrations are the package's tables, to be brought up to date before
-// [Functions] are called.
+// Migrations returns the migrations of the package's tables, which must be applied before
+// the [Functions] are called.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Kind and Claim are what the functions are in the catalog: contributions of this
-// kind that claim the slot "memory" as its default provider "builtin". A host
-// function cannot say so itself.
+// Kind is the kind of the functions' contributions in the catalog. A host function cannot
+// declare it, nor the Claim, itself.
 const Kind = "capability.memory"
 
-// Claim is the claim on the slot; the provider key follows from it as
-// memory:builtin:default.
+// Claim returns the claim of the functions on the slot "memory" as its default provider
+// "builtin"; the provider key is therefore memory:builtin:default.
 func Claim() capability.Arbitration {
 	return capability.Arbitration{Slot: "memory", SelectorID: "builtin"}
 }
 
-// Limits.
+// Limits of the memory.
 const (
-	MaxText       = 64 << 10 // bytes of an item
-	MaxItems      = 100_000  // of a workspace
-	MaxLimit      = 100      // items of one answer; more may be asked for, not had
+	MaxText       = 64 << 10 // bytes of one item
+	MaxItems      = 100_000  // in one workspace
+	MaxLimit      = 100      // items in one result; a higher limit counts as this
 	defaultLimit  = 10
 	maxTags       = 16
 	maxTag        = 64 // bytes
@@ -58,26 +56,26 @@ const (
 	handleTimeout = 30 * time.Second
 )
 
-// Database is what the memory needs of [store.DB].
+// Database is the part of [store.DB] that the memory uses.
 type Database interface {
 	SQL() *sql.DB
-	// Shared reports that it is Postgres, not a SQLite file.
+	// Shared reports whether the database is Postgres, not a SQLite file.
 	Shared() bool
-	// InTx runs f in a transaction that holds from its beginning what key names; f
-	// may run more than once.
+	// InTx runs f in a transaction that excludes others with the same key from its
+	// beginning; f may run more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// Config states where memories are kept and whose they are.
+// Config configures Functions.
 type Config struct {
 	// DB is the server's database; nil makes the functions unavailable.
 	DB Database
-	// Workspace states whose memory a call is about. nil takes the principal's own.
-	// An empty answer is refused.
+	// Workspace returns the workspace of a call; calls for which it returns "" are refused.
+	// If nil, each principal has a workspace of its own.
 	Workspace func(ctx context.Context, c capability.Call) string
-	// Limit bounds the items of a workspace; 0 is [MaxItems].
+	// Limit is the highest number of items in a workspace; 0 means [MaxItems].
 	Limit int
-	// Now is the clock; nil is [time.Now].
+	// Now returns the time; nil means [time.Now].
 	Now func() time.Time
 }
 
@@ -128,7 +126,8 @@ func Functions(cfg Config) []host.Function {
 	}
 }
 
-// explain gives an error of the database a code; its text stays inside.
+// explain returns err if it has a code, ctx's error if ctx ended, and else an error failed
+// whose message omits the database's text.
 func explain(ctx context.Context, op string, err error) error {
 	if _, ok := errors.AsType[*capability.Error](err); ok {
 		return err
@@ -141,7 +140,7 @@ func explain(ctx context.Context, op string, err error) error {
 
 type memory struct{ cfg Config }
 
-// item is one memory on the wire.
+// item is one memory in a result.
 type item struct {
 	ID    string   `json:"id"`
 	Text  string   `json:"text"`
@@ -160,6 +159,9 @@ func decode(op string, input json.RawMessage, params any) error {
 	return nil
 }
 
+// store implements memory.store: it adds an item to the workspace and its index. Errors:
+// invalid_input for a blank text or bad tags; too_large, reason text_too_large, or
+// memory_full if the workspace has reached its limit.
 func (m *memory) store(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
 	const op = "memory.store"
 	var p struct {
@@ -186,7 +188,7 @@ func (m *memory) store(ctx context.Context, workspace string, input json.RawMess
 	}
 	id := ids.Hex("mem_", 16)
 	err = m.cfg.DB.InTx(ctx, "memory "+workspace, func(tx *sql.Tx) error {
-		// Counted by the statement that admits it, so that no two callers share the last place.
+		// One statement checks and increments the count, so that concurrent callers cannot exceed it.
 		res, err := tx.ExecContext(ctx, `INSERT INTO memory_workspaces (workspace, items) VALUES (?, 1)
 			ON CONFLICT (workspace) DO UPDATE SET items = memory_workspaces.items + 1 WHERE memory_workspaces.items < ?`, workspace, m.cfg.Limit)
 		if err != nil {
@@ -217,7 +219,7 @@ func cmpErr(err error, otherwise *capability.Error) error {
 	return otherwise
 }
 
-// checkTags trims and sorts tags.
+// checkTags returns the tags trimmed and sorted. Error: invalid_input.
 func checkTags(op string, tags []string) ([]string, error) {
 	out := make([]string, 0, len(tags))
 	for _, tag := range tags {
@@ -235,6 +237,8 @@ func checkTags(op string, tags []string) ([]string, error) {
 	return out, nil
 }
 
+// get implements memory.get. Error: not_found, reason memory_not_found, also for an item of
+// another workspace.
 func (m *memory) get(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
 	const op = "memory.get"
 	id, err := idOf(op, input)
@@ -258,8 +262,8 @@ func (m *memory) get(ctx context.Context, workspace string, input json.RawMessag
 	return map[string]item{"item": it}, nil
 }
 
-// forget answers ok: false for a memory that is not there; asking twice is no
-// mistake.
+// forget implements memory.forget: it deletes an item of the workspace. For an item that does
+// not exist, the result is ok: false, not an error.
 func (m *memory) forget(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
 	const op = "memory.forget"
 	id, err := idOf(op, input)
@@ -290,6 +294,7 @@ func (m *memory) forget(ctx context.Context, workspace string, input json.RawMes
 	return map[string]bool{"ok": ok}, nil
 }
 
+// idOf returns the id in the input. Error: invalid_input if it is missing.
 func idOf(op string, input json.RawMessage) (string, error) {
 	var p struct {
 		ID string `json:"id"`

@@ -17,9 +17,10 @@ const (
 	minCandidates = 50
 )
 
-// search finds the items that hold at least one word of the query. The index
-// chooses candidates; the score is made of the candidates' own text, so that it
-// says nothing of other workspaces and is the same on every machine.
+// search implements memory.search: it finds the items that contain at least one word of the
+// query, the best first. The index selects candidates; the scores are computed from the
+// candidates' texts alone, so that they reveal nothing about other workspaces and are the
+// same on every machine.
 func (m *memory) search(ctx context.Context, workspace string, input json.RawMessage) (any, error) {
 	const op = "memory.search"
 	var p struct {
@@ -67,7 +68,7 @@ func (m *memory) search(ctx context.Context, workspace string, input json.RawMes
 	return map[string][]item{"items": items}, nil
 }
 
-// queryTerms are the distinct words of a query, the first of them.
+// queryTerms returns the first maxTerms distinct words of a query.
 func queryTerms(query string) []string {
 	var out []string
 	for _, w := range words(query) {
@@ -80,7 +81,8 @@ func queryTerms(query string) []string {
 	return out
 }
 
-// match is the index's query: all its words are ours (tokens.go).
+// match returns the query of the SQLite index. It needs no escaping, because its words have
+// the form that words and mark produce.
 func match(workspace string, tags, terms []string) string {
 	var b strings.Builder
 	b.WriteString(`workspace : "` + mark("w", workspace) + `"`)
@@ -91,7 +93,7 @@ func match(workspace string, tags, terms []string) string {
 	return b.String()
 }
 
-// lexemes is the same for Postgres.
+// lexemes returns the same query for Postgres.
 func lexemes(workspace string, tags, terms []string) string {
 	var b strings.Builder
 	b.WriteString(`'` + mark("w:", workspace) + `'`)
@@ -102,7 +104,7 @@ func lexemes(workspace string, tags, terms []string) string {
 	return b.String()
 }
 
-// index makes an item of the workspace findable.
+// index adds the item stored as row to the full-text index.
 func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace string, tags, words []string) error {
 	if m.cfg.DB.Shared() {
 		all := []string{mark("w:", workspace)}
@@ -118,8 +120,8 @@ func (m *memory) index(ctx context.Context, tx *sql.Tx, row int64, workspace str
 	return err
 }
 
-// candidates are those that hold the rarest words, or on Postgres, which does not
-// count how rare a word is, the most of them.
+// candidates returns at most most items that match: those with the rarest words or, on
+// Postgres, which does not rank by rarity, those with the most words.
 func (m *memory) candidates(ctx context.Context, workspace string, tags, terms []string, most int) ([]item, error) {
 	statement, query := `SELECT i.id, i.text, i.tags FROM
 		(SELECT rowid AS r FROM memory_index WHERE memory_index MATCH ? ORDER BY bm25(memory_index, 0.0, 0.0, 1.0), rowid LIMIT ?) AS c
@@ -153,8 +155,8 @@ func (m *memory) candidates(ctx context.Context, workspace string, tags, terms [
 	return out, rows.Err()
 }
 
-// rank scores items by BM25 over themselves and orders them: the best first, of
-// equal ones the smaller id.
+// rank sorts items by their BM25 score, computed over these items, the best first; items
+// with equal scores are sorted by id.
 func rank(items []item, terms []string) {
 	const k1, b = 1.2, 0.75
 	counts := make([]map[string]int, len(items))
@@ -178,7 +180,7 @@ func rank(items []item, terms []string) {
 	n := float64(len(items))
 	for i := range items {
 		score := 0.0
-		for _, term := range terms { // in the query's order: sums of floats depend on it
+		for _, term := range terms { // in the order of the query, because sums of floats depend on the order
 			tf := float64(counts[i][term])
 			idf := math.Log(1 + (n-holders[term]+0.5)/(holders[term]+0.5))
 			score += idf * tf * (k1 + 1) / (tf + k1*(1-b+b*lengths[i]*n/max(total, 1)))

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is the longest word that is indexed as it is, in bytes.
+// maxWord is the length, in bytes, of the longest word that is indexed without hashing.
 const maxWord = 64
 
-// words takes a text apart into the index's words, each [a-z0-9]+: runs of letters
-// and digits without case and accents. A character of a script that is written
-// without spaces is a word of its own. What is not ASCII is written in hexadecimal
-// behind a "u", so that the index has nothing to interpret.
+// words splits a text into words for the index, each [a-z0-9]+: sequences of letters and
+// digits without case and accents. In scripts written without spaces, each character is a
+// word. Words that are not ASCII are encoded as "u" and hexadecimal digits, so that they
+// have no special meaning in the index.
 func words(text string) []string {
 	var out []string
 	var word strings.Builder
@@ -29,7 +29,7 @@ func words(text string) []string {
 		case r == utf8.RuneError:
 			flush()
 		case unicode.Is(unicode.Mn, r):
-			// an accent of its own: part of the letter before it, which counts without
+			// a combining accent: it belongs to the letter before it and is dropped
 		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar):
 			flush()
 			word.WriteRune(r)
@@ -44,7 +44,7 @@ func words(text string) []string {
 	return out
 }
 
-// fold is a letter without case, and a Latin one without its accent.
+// fold returns a letter in lower case, a Latin letter also without its accent.
 func fold(r rune) string {
 	r = unicode.ToLower(r)
 	if r < 0xC0 || r > 0x17F {
@@ -72,6 +72,8 @@ func fold(r rune) string {
 	return string(r)
 }
 
+// encode returns the form of a word in the index: a hash if it is longer than maxWord, the
+// word itself if it is ASCII, else "u" and hexadecimal digits.
 func encode(word string) string {
 	ascii := true
 	for i := range len(word) {
@@ -86,7 +88,7 @@ func encode(word string) string {
 	return "u" + hex.EncodeToString([]byte(word))
 }
 
-// mark is a word that stands for a string of any form.
+// mark returns a word for the index that represents s: kind and a hash.
 func mark(kind, s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return kind + hex.EncodeToString(sum[:16])

@@ -38,12 +38,12 @@ import (
 )
 
 const (
-	preflightTTL  = 15 * time.Second // what is known of programs and accounts
-	autoStopDelay = 5 * time.Second  // after a completion that a hook told
+	preflightTTL  = 15 * time.Second // cache of preflight results
+	autoStopDelay = 5 * time.Second  // after a completion that a hook reported
 	undoTimeout   = 30 * time.Second
-	askTimeout    = 55 * time.Second // of a permission; programs give their hooks a minute
+	askTimeout    = 55 * time.Second // for a decision about a tool; programs limit their hooks to a minute
 	maxMemory     = 256 << 10
-	maxCustom     = 64 // variables of a caller's own
+	maxCustom     = 64 // variables in Request.Custom
 )
 
 // Agents is the service.
@@ -51,39 +51,40 @@ type Agents struct {
 	cfg Config
 
 	mu      sync.Mutex
-	running map[string]*agent // and those that have ended, as long as they are shown
+	running map[string]*agent // includes ended sessions as long as they are listed
 	checked []preflight.Result
 	at      time.Time // of checked
 
 	heard *sessions.Subscription
 	group sync.WaitGroup
-	end   context.CancelFunc // of what is done for sessions
+	end   context.CancelFunc // stops running skills
 }
 
-// agent is what is known of a session beyond its terminal.
+// agent holds the data of a session that its terminal does not have.
 type agent struct {
-	owner     string // who asked for it
+	owner     string // id of the principal that started it
 	preset    programs.Preset
 	framework programs.Name
 	workdir   string
-	keep      bool // it is not stopped when its turn is over
-	// structured reports that its program uses a protocol: hooks judge, and tell nothing.
+	keep      bool // the session is not stopped after a completed turn
+	// structured reports that its program uses a protocol, so that hooks only decide about
+	// tools and do not report its state.
 	structured bool
-	over       bool // its session has ended; under the service's mu
+	over       bool // its session has ended; guarded by the service's mu
 	notes      []string
-	mask       sessions.Mask // of its credentials
+	mask       sessions.Mask // hides its credentials
 	task       string
 	memory     string
-	kept       string // the folder of its conversation
+	kept       string // folder of its conversation
 
 	mu        sync.Mutex
-	token     string // what the program calls that
+	token     string // the program's id of the conversation
 	ledger    directive.Ledger
 	decisions []directive.Decision
 	stop      *time.Timer
 }
 
-// Request is a session to be.
+// Request describes a session to start. Empty fields have defaults.
 type Request struct {
 	AgentType   string            `json:"agentType"`
 	Workdir     string            `json:"workdir"`
@@ -102,7 +103,7 @@ type Request struct {
 	Mode        sessions.Mode     `json:"mode"` // "": pty
 }
 
-// meta is what is read of the metadata.
+// meta holds the members of the metadata that this package reads.
 type meta struct {
 	Label    string `json:"label"`
 	ThreadID string `json:"threadId"`
@@ -111,8 +112,8 @@ type meta struct {
 	Keep     bool   `json:"keepAliveAfterComplete"`
 }
 
-// end is how a session's end is called where its folder is: that of a thread may have a
-// successor.
+// end returns the name of the session's end for its scratch folder. It is "interrupted" if the
+// session belongs to a thread, because another session may continue in the folder.
 func (m meta) end() string {
 	if m.ThreadID != "" {
 		return "interrupted"
@@ -120,8 +121,8 @@ func (m meta) end() string {
 	return "ended"
 }
 
-// New makes the service, and clears away what an earlier process left: programs that
-// outlived it are ended, and what was prepared for them is undone.
+// New returns the service. It ends programs that an earlier server process left running and
+// undoes the preparations for them; failures of that are logged.
 func New(ctx context.Context, cfg Config) (*Agents, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -148,7 +149,7 @@ func (a *Agents) kept() string             { return filepath.Join(a.cfg.Dir, "ke
 func (a *Agents) journals() string         { return filepath.Join(a.cfg.Dir, "journals") }
 func (a *Agents) journal(id string) string { return filepath.Join(a.journals(), id+".json") }
 
-// recover undoes what is left of sessions whose server was killed.
+// recover ends the programs of sessions whose server was killed and undoes their preparations.
 func (a *Agents) recover(ctx context.Context) {
 	entries, err := os.ReadDir(a.folder())
 	if err != nil {
@@ -168,8 +169,8 @@ func (a *Agents) recover(ctx context.Context) {
 	}
 }
 
-// undo takes back all that was prepared for a session. Its folder goes last: while it
-// is there, a start tries again.
+// undo undoes the preparations for a session: changed files, token, scratch folder. It removes
+// the session's state folder last, because the next start calls undo for folders that exist.
 func (a *Agents) undo(ctx context.Context, id, event string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -185,14 +186,16 @@ func (a *Agents) undo(ctx context.Context, id, event string) error {
 	return os.RemoveAll(filepath.Join(a.folder(), id))
 }
 
-// Close waits for the subscribers of the sessions; their manager stops the sessions before.
+// Close stops handling events and waits for running skills. The caller stops the sessions
+// before.
 func (a *Agents) Close() {
 	a.end()
 	a.heard.Close()
 	a.group.Wait()
 }
 
-// Programs is what is known of the programs on this machine, for 15 s.
+// Programs returns the state of all known programs on this machine, cached for 15 s. A program
+// whose version cannot be read now keeps its last result.
 func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	a.mu.Lock()
 	if a.checked != nil && time.Since(a.at) < preflightTTL {
@@ -203,7 +206,7 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	list := a.cfg.Check(ctx)
 	if ctx.Err() == nil {
 		a.mu.Lock()
-		for i, r := range list { // a program on a busy machine must not count as broken
+		for i, r := range list { // a slow answer on a busy machine must not mark a program as broken
 			if r.Error != "" && i < len(a.checked) && a.checked[i].Path == r.Path && a.checked[i].Version != "" {
 				list[i] = a.checked[i]
 			}
@@ -214,8 +217,8 @@ func (a *Agents) Programs(ctx context.Context) []preflight.Result {
 	return list
 }
 
-// Spawn starts a session and returns when its program runs; its task is delivered after
-// that. Whatever fails, nothing is left of it.
+// Spawn starts a session and returns when its program runs; the task is delivered afterwards.
+// On failure all preparations are undone.
 //
 // Its errors: invalid_input (unknown_agent_type, unknown_preset, bad_metadata, bad_mode,
 // no_structured_mode, and those of [programs.Build]), denied (workdir_outside_allowed), unavailable (agent_not_installed),
@@ -282,7 +285,8 @@ func (a *Agents) Spawn(ctx context.Context, by capability.Principal, req Request
 	return a.info(i), nil
 }
 
-// prepared carries out the plan of a session and starts it.
+// prepared issues the token, builds the plan of the program, writes its files and starts the
+// session. On failure it leaves the preparations to the caller, which calls undo.
 func (a *Agents) prepared(ctx context.Context, by capability.Principal, id string, g *agent, program preflight.Result, rules *detect.File,
 	req Request, m meta,
 ) (sessions.Live, error) {
@@ -332,7 +336,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	a.mu.Unlock()
 	var s sessions.Live
 	if g.structured {
-		spec.Argv, spec.ResumeToken = plan.Structured, "" // the program tells what it calls the conversation
+		spec.Argv, spec.ResumeToken = plan.Structured, "" // the program reports its id of the conversation
 		s, err = a.structured(g, spec, req.ResumeToken)
 	} else {
 		spec.Recording = a.record(spec)
@@ -347,8 +351,8 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	return s, nil
 }
 
-// structured starts a session without a terminal. What its program asks for is judged as
-// hooks are, which it may have besides.
+// structured starts a session without a terminal. Permission requests of its protocol are
+// decided like those of hooks, which the program may also have.
 func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessions.Live, error) {
 	return a.cfg.Sessions.Run(spec.ID, func(tell func(sessions.Event)) (sessions.Live, error) {
 		return structured.Start(structured.Config{Tell: tell, Version: a.cfg.Version, Logger: a.cfg.Logger}, structured.Spec{
@@ -360,8 +364,8 @@ func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessio
 	})
 }
 
-// credentials are the values among a program's variables that must not be seen: whatever
-// the caller asked for, and what has the name of a credential.
+// credentials returns the values of env that must be masked: all variables in custom, and
+// those whose name looks like a credential.
 func credentials(env []string, custom map[string]string) (values []string) {
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
@@ -374,14 +378,15 @@ func credentials(env []string, custom map[string]string) (values []string) {
 
 var credentialName = regexp.MustCompile(`(?i)key|token|secret|passw|credential|auth`)
 
-// disarm takes its skills from a session.
+// disarm removes a session's grant of skills.
 func (a *Agents) disarm(id string) {
 	if a.cfg.Skills != nil {
 		a.cfg.Skills.Forget(id)
 	}
 }
 
-// program finds the program of a framework.
+// program returns the installed program of a framework. It fails with unavailable, reason
+// agent_not_installed.
 func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Result, error) {
 	list := a.Programs(ctx)
 	i := slices.IndexFunc(list, func(r preflight.Result) bool { return r.Adapter == name })
@@ -399,8 +404,9 @@ func (a *Agents) program(ctx context.Context, name programs.Name) (preflight.Res
 	return list[i], nil
 }
 
-// place is where a session works: a folder that was named and is allowed, or one that is
-// made for it.
+// place returns the real path of a session's working directory: a new scratch folder if asked
+// is "" (made is true), otherwise asked. It fails with denied, reason workdir_outside_allowed,
+// if asked is relative, not a directory, or not below a root.
 func (a *Agents) place(id, asked, label string) (dir string, made bool, err error) {
 	const op = "tasks.spawn"
 	if asked == "" {

@@ -40,13 +40,14 @@ type ParentContext struct {
 		AllowedRoots []string        `json:"allowed_roots"`
 	} `json:"constraints"`
 
-	// Creator is the id of who started it; ThreadID and RoomID are what its metadata names.
+	// Creator is the id of the principal that started the session. ThreadID and RoomID come
+	// from the session and its metadata.
 	Creator  string `json:"-"`
 	ThreadID string `json:"-"`
 	RoomID   string `json:"-"`
 }
 
-// Peer is another session that is at work.
+// Peer is another live session.
 type Peer struct {
 	SessionID string        `json:"session_id"`
 	Label     string        `json:"label"`
@@ -55,14 +56,14 @@ type Peer struct {
 	Repo      string        `json:"repo,omitempty"`
 }
 
-// PeerDecision is what another session of the same thread has told.
+// PeerDecision is a decision that another session of the same thread shared.
 type PeerDecision struct {
 	SessionID string `json:"session_id"`
 	Text      string `json:"text"`
 }
 
-// Parent is what the program of a session may know; ok is false where the session is
-// over, or was never ours.
+// Parent returns the information for a session's program, with the sessions of its thread and
+// their last shared decisions. ok is false if the session has ended or is unknown.
 func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
 	s, g := a.find(id)
 	if g == nil || !s.Info().Live() {
@@ -90,7 +91,8 @@ func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
 	return c, true
 }
 
-// Peers are the other sessions that are at work; ok is as of Parent.
+// Peers returns all other sessions that are busy, blocked or starting, of any thread and owner.
+// ok is false if the session has ended or is unknown.
 func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	s, g := a.find(id)
 	if g == nil || !s.Info().Live() {
@@ -110,6 +112,6 @@ func peer(id, label string, name programs.Name, workdir string, metadata json.Ra
 }
 
 func metaOf(metadata json.RawMessage) (m meta) {
-	_ = json.Unmarshal(metadata, &m) // it was read when the session was made
+	_ = json.Unmarshal(metadata, &m) // it was validated when the session was started
 	return m
 }

@@ -14,56 +14,58 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Tokens makes the credential by which a session's program speaks to us.
+// Tokens issues the credentials with which sessions' programs call this server.
 type Tokens interface {
-	// Issue makes a token of role task for the principal task:<session>, whose rights are
-	// not more than those of by.
+	// Issue returns a token of role task for the principal task:<session>, with at most the
+	// rights of by.
 	Issue(ctx context.Context, by capability.Principal, session string) (token string, err error)
 	Revoke(ctx context.Context, session string) error
 }
 
-// Scratch makes the folders of sessions that are given none.
+// Scratch creates working directories for sessions whose caller named none.
 type Scratch interface {
 	Create(session, label string) (path string, err error)
-	// Adopt gives such a folder, if it is one, to a session that goes on in it.
+	// Adopt assigns path to a session that continues in it. It does nothing if path is not a
+	// scratch folder.
 	Adopt(path, session string) error
 	SessionEnded(session, event string) error
 }
 
-// Recorder keeps what agents were allowed and what became of them.
+// Recorder records permissions, starts and ends of agents.
 type Recorder interface {
-	// Permission is a judgement of a tool; Session a start or an end.
+	// Permission records a decision about a tool. Session records a start or an end.
 	Permission(ctx context.Context, session string, tool string, d permit.Decision)
 	Session(ctx context.Context, by capability.Principal, i sessions.Info, event string)
 }
 
-// Skills are what this server does for sessions by lines of their answers.
+// Skills runs this server's skills for sessions, which request them by a line of their turns.
 type Skills interface {
-	// Equip states what a session may use from now on, and returns the manifest of it; "" is
-	// nothing. It is called before the program starts.
+	// Equip grants a session its skills and returns their manifest; "" if it has none. It is
+	// called before the program starts.
 	Equip(ctx context.Context, by capability.Principal, e Equipment) (manifest string)
-	// Turn reads the end of a session's turn, the turn-th. asked reports that the program is
-	// answered and goes on, so that it is not done. It may take minutes, and ends with ctx.
+	// Turn runs the skill that the text of the session's turn number turn requests. asked
+	// reports that the program got an answer and continues. It may take minutes, and returns
+	// when ctx ends.
 	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool)
-	// Forget takes everything from a session that is over.
+	// Forget removes the grant of a session that has ended.
 	Forget(session string)
 }
 
-// Equipment is a session that skills are chosen for.
+// Equipment describes the session for which skills are selected.
 type Equipment struct {
 	Session, Thread, Task, Repo string
 }
 
-// Config is what the service needs; all but Skills, Ask, Decided, Logger and Login are
-// required.
+// Config holds the dependencies of the service. All fields but Skills, Ask, Decided, Logger
+// and Login are required.
 type Config struct {
-	Dir      string // the service's own, which exists; not below the temporary folder
-	Home     string // the user's
-	Own      string // the server's
-	Self     string // the path of our own binary
-	Version  string // ours, for programs that ask who we are
+	Dir      string // existing folder of the service; not below the temporary folder
+	Home     string // home directory of the user
+	Own      string // home directory of the server
+	Self     string // path of the running binary
+	Version  string // version of the running binary, for protocols that send it
 	Server   func() string
-	Parent   map[string]string // our environment
+	Parent   map[string]string // environment of the server
 	UID      int
 	Roots    []string // folders that sessions may work in
 	Rules    []*detect.File
@@ -72,17 +74,17 @@ type Config struct {
 	Tokens   Tokens
 	Scratch  Scratch
 	Recorder Recorder
-	Skills   Skills // nil: none
-	Record   bool   // what happens in the terminals of sessions, below Dir
-	// Ask decides in the user's place what the preset asks about: d is what the rules said,
-	// and what is returned, with a rule that states who decided, holds where ok. It has 55 s,
-	// by its ctx, and must return when that ends; then, and where it is nil or not ok, the
-	// program asks and the session is blocked. It may be called for several sessions at
-	// once, by what waits for the answer.
+	Skills   Skills // nil: sessions have no skills
+	Record   bool   // record the terminals of sessions below Dir
+	// Ask decides instead of the user about a tool for which the preset requires a question.
+	// d is the decision of the rules. If ok, the returned decision, whose rule names who
+	// decided, replaces d. ctx ends after 55 s, and Ask must return then. If Ask is nil, not
+	// ok or late, the program asks on its screen and the session is blocked. Ask may be called
+	// for several sessions at once.
 	Ask func(ctx context.Context, session, tool string, input json.RawMessage, d permit.Decision) (permit.Decision, bool)
-	// Decided receives a decision that a session's program reports to the others; nil: no one
-	// does. It has a second, by its ctx: the program waits for its hook.
+	// Decided receives a decision that a session's program reports for the other sessions. It
+	// may be nil, and must not block, because the program waits for its hook.
 	Decided func(session, text string)
-	Login   func() map[string]string // variables that programs may log in with now; nil: those of Parent
+	Login   func() map[string]string // returns the variables for logins of programs; nil: Parent
 	Logger  *slog.Logger
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// notFound is the answer to a program whose session is not one of ours: hooks must not break
-// programs.
+// notFound is the answer to the hook of an unknown session. It is not an error, because hooks
+// must not break programs.
 const notFound = `{"status":"ignored","reason":"session_not_found"}`
 
-// Hook takes what a session's program tells and returns what it is answered. The session
-// is that of the caller's token, never one that the body names. Its errors are those of
-// [ReadReport].
+// Hook handles a report of a session's program and returns the answer for it. session comes
+// from the caller's token; a body that names another session is ignored. Its errors are those
+// of [ReadReport].
 func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error) {
 	r, err := ReadReport(body)
 	if err != nil {
@@ -45,11 +45,11 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 		}
 	}
 	t, _ := s.(*sessions.Session)
-	if t == nil { // its protocol tells what happens to it
+	if t == nil { // its protocol reports its state
 		return r.Reply(verdict), nil
 	}
 	if r.Kind == Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
-		return r.Reply(verdict), nil // a turn of its own, such as one that finds a title
+		return r.Reply(verdict), nil // a turn that the program started by itself, for example to find a title
 	}
 	if !a.named(g, r.Token) {
 		r.Token = ""
@@ -60,17 +60,16 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	return r.Reply(verdict), nil
 }
 
-// judge reports whether a tool may be used. A use that is about to begin is refused or left
-// alone: a program that is unsure asks. Where one in structured mode asks, it is answered
-// there.
+// judge decides whether a tool may be used. The coordinator or user is asked only for a
+// Permission report, and not in structured mode, whose protocol has its own requests.
 func (a *Agents) judge(ctx context.Context, session string, g *agent, r Report) Verdict {
 	d := a.permitted(ctx, session, g, r.Tool, r.Input, r.Kind == Permission && !g.structured)
 	return Verdict{Allow: d.Effect == permit.Allow, Deny: d.Effect == permit.Deny, Reason: d.Reason}
 }
 
-// permitted states what the preset and the rules do about the use of a tool, and, where they
-// say to ask, independent of who decides. Every refusal is recorded, and every answer to a program
-// that asks.
+// permitted returns the decision of the preset and the rules about the use of a tool. If they
+// require a question and asks is set, Config.Ask decides, if it does so in time. Refusals are
+// recorded, and with asks all decisions.
 func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool string, input json.RawMessage, asks bool) permit.Decision {
 	d := permit.Judge(permit.Request{
 		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
@@ -89,7 +88,7 @@ func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool s
 	return d
 }
 
-// find is a session of ours that is shown.
+// find returns a listed session and its agent, or nil for both.
 func (a *Agents) find(id string) (sessions.Live, *agent) {
 	a.mu.Lock()
 	g := a.running[id]
@@ -104,7 +103,8 @@ func (a *Agents) find(id string) (sessions.Live, *agent) {
 	return s, g
 }
 
-// handleEvents handles the events of sessions.
+// handleEvents handles the events of sessions until Close ends the subscription. work ends the
+// skills that it starts.
 func (a *Agents) handleEvents(work context.Context) {
 	ctx := context.Background() // Close ends the subscription
 	for {
@@ -129,7 +129,7 @@ func (a *Agents) handleEvents(work context.Context) {
 		switch e.Type {
 		case sessions.TaskComplete:
 			a.completed(work, g, e)
-		case sessions.Message, sessions.Controlled: // a client goes on with it
+		case sessions.Message, sessions.Controlled: // a client continues the session
 			g.goOn()
 		case sessions.Ended, sessions.Failed:
 			g.goOn()
@@ -142,8 +142,7 @@ func (a *Agents) handleEvents(work context.Context) {
 	}
 }
 
-// forget drops what is known of sessions that have ended and are not shown any more; g is
-// one that has ended now.
+// forget marks g as ended, and drops the data of ended sessions that are not listed any more.
 func (a *Agents) forget(g *agent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,8 +154,8 @@ func (a *Agents) forget(g *agent) {
 	}
 }
 
-// completed enters the decisions of a turn, has the skill used that the program asks for,
-// and otherwise stops a session that no client continues.
+// completed adds the decisions of a turn. If the turn requests a skill, it runs the skill in a
+// goroutine; otherwise, or if no answer was sent, it schedules the stop of the session.
 func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	text := directive.Text{Body: e.Text}
 	if e.Source == "signal" {
@@ -180,8 +179,8 @@ func (a *Agents) completed(work context.Context, g *agent, e sessions.Event) {
 	})
 }
 
-// stopSoon stops a session that no client continues: only a program that said
-// itself that it is done.
+// stopSoon stops the session after autoStopDelay, unless a client continues it before, it is
+// kept, or only its screen indicates that the turn is complete.
 func (g *agent) stopSoon(a *Agents, e sessions.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,13 +194,13 @@ func (g *agent) stopSoon(a *Agents, e sessions.Event) {
 	})
 }
 
-// decided keeps decisions: the last ones that are shown. The caller holds mu.
+// decided appends decisions and keeps the last shownDecisions. The caller holds mu.
 func (g *agent) decided(list ...directive.Decision) {
 	g.decisions = append(g.decisions, list...)
 	g.decisions = g.decisions[max(0, len(g.decisions)-shownDecisions):]
 }
 
-// goOn keeps a session from being stopped.
+// goOn cancels a scheduled stop.
 func (g *agent) goOn() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

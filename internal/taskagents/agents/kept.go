@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// What a conversation is resumed from lies in a folder of its own that outlives its
-// session. The file that names the conversation is written as soon as its name is
-// known: a server that is killed says nothing.
+// The files from which a conversation is resumed are in a folder that outlives its session.
+// The file with the conversation's id is written as soon as the id is known, so that the
+// conversation can be resumed after the server was killed.
 const (
 	resumeFile = "conversation"
 	maxKept    = 200 // folders; the oldest go first
@@ -18,7 +18,8 @@ const (
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// keepFolder is the folder of the conversation that is resumed, or a new one.
+// keepFolder returns the folder of the conversation resume, or a new one for session id if
+// that does not exist. Before creating one it may remove the oldest folder.
 func (a *Agents) keepFolder(id, resume string) (string, error) {
 	if dir := a.keptOf(resume); dir != "" {
 		return dir, nil
@@ -28,7 +29,7 @@ func (a *Agents) keepFolder(id, resume string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// keptOf is the folder of a conversation; "" if it has none.
+// keptOf returns the folder of a conversation, or "" if it has none.
 func (a *Agents) keptOf(token string) string {
 	if !tokenForm.MatchString(token) {
 		return ""
@@ -41,7 +42,7 @@ func (a *Agents) keptOf(token string) string {
 	return ""
 }
 
-// keptFolders are the folders of conversations, the oldest first.
+// keptFolders returns the names of the conversations' folders, the oldest first.
 func (a *Agents) keptFolders() (names []string) {
 	entries, err := os.ReadDir(a.kept())
 	if err != nil {
@@ -56,7 +57,8 @@ func (a *Agents) keptFolders() (names []string) {
 	return names
 }
 
-// forgetOldest makes room for one more conversation; those of running sessions stay.
+// forgetOldest removes the oldest conversations so that, with one more, at most maxKept exist.
+// Those of running sessions stay.
 func (a *Agents) forgetOldest() {
 	names := a.keptFolders()
 	a.mu.Lock()
@@ -76,9 +78,8 @@ func (a *Agents) forgetOldest() {
 	}
 }
 
-// named notes what the program calls the conversation. ok is false for an invalid
-// name, and for that of another session's: its next client would find what
-// this program has left.
+// named stores the program's id of the conversation. ok is false if the id is invalid, or
+// belongs to another conversation, whose client must not find files of this program.
 func (a *Agents) named(g *agent, token string) (ok bool) {
 	if !tokenForm.MatchString(token) {
 		return false

@@ -17,15 +17,15 @@ import (
 
 // The bounds of recordings.
 const (
-	maxRecordings   = 100      // the oldest go
-	maxRecording    = 16 << 20 // bytes of one; then it ends
+	maxRecordings   = 100      // the oldest are removed
+	maxRecording    = 16 << 20 // bytes of one recording, which then ends
 	recordingSuffix = ".cast"
 )
 
 func (a *Agents) recordings() string { return filepath.Join(a.cfg.Dir, "recordings") }
 
-// record begins the recording of a session in a terminal; nil where there is to be none,
-// or it cannot be.
+// record creates the recording of a session in a terminal. It returns nil if recording is off
+// or, after logging the cause, if the file cannot be created.
 func (a *Agents) record(spec sessions.Spec) *cast.Writer {
 	if !a.cfg.Record {
 		return nil
@@ -49,7 +49,8 @@ func (a *Agents) record(spec sessions.Spec) *cast.Writer {
 	return cast.NewWriter(file, time.Now(), cols, rows, strings.TrimSpace(string(spec.Framework)+" "+spec.Version), "", maxRecording)
 }
 
-// forgetRecordings makes room for one more.
+// forgetRecordings removes the oldest recordings so that, with one more, at most maxRecordings
+// exist.
 func (a *Agents) forgetRecordings() error {
 	entries, err := os.ReadDir(a.recordings())
 	if err != nil {
@@ -70,8 +71,8 @@ func (a *Agents) forgetRecordings() error {
 	return nil
 }
 
-// Recording is that of a session, also of one that ended long ago, as far as it has come.
-// not_found, reason no_recording.
+// Recording opens the recording of a session that runs or has ended. The caller closes it.
+// Errors: not_found, reason no_recording; failed if it cannot be read.
 func (a *Agents) Recording(id string) (io.ReadCloser, error) {
 	err := fs.ErrNotExist
 	var file *os.File

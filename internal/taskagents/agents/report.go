@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Bounds of what is kept of a body.
+// Bounds of a body and of the texts in it.
 const (
 	MaxBody     = 1 << 20
 	maxName     = 128
@@ -20,45 +20,45 @@ const (
 	maxDecision = 2000 // characters of a shared decision
 )
 
-// ReportKind states what a report is about.
+// ReportKind is the subject of a report.
 type ReportKind string
 
 // The kinds.
 const (
-	Submitted  ReportKind = "submitted"  // a text was taken: a turn begins
-	ToolStart  ReportKind = "tool_start" // and may be refused
+	Submitted  ReportKind = "submitted"  // a text was accepted and a turn starts
+	ToolStart  ReportKind = "tool_start" // a tool is about to start, and may be refused
 	Permission ReportKind = "permission" // a tool may be allowed or refused
 	Complete   ReportKind = "complete"   // a turn ended
 	Failure    ReportKind = "failure"    // a turn failed
 	Waiting    ReportKind = "waiting"    // the program waits for an answer or for input
-	Activity   ReportKind = "activity"   // it works
-	Decision   ReportKind = "decision"   // something that others should know
-	Note       ReportKind = "note"       // nothing follows from it
+	Activity   ReportKind = "activity"   // the program works
+	Decision   ReportKind = "decision"   // a decision for the other sessions
+	Note       ReportKind = "note"       // no consequences
 	Unknown    ReportKind = "unknown"
 )
 
-// Report is what one body says.
+// Report is the content of one body.
 type Report struct {
 	Kind  ReportKind
-	Event string // as it was sent
+	Event string // the event's name as sent
 
-	Session    string // ours, where the body names it
-	Token      string // the program's own name of the conversation
-	Transcript string // the program's file about it
+	Session    string // the session's id, if the body has it
+	Token      string // the program's id of the conversation
+	Transcript string // path of the program's transcript
 	Cwd        string
 
-	Fact     *detect.Fact // what it says about the state; nil: nothing
+	Fact     *detect.Fact // state of the program, or nil
 	Response string       // the last message of a turn that ended
 
 	Tool  string
-	Input json.RawMessage // of the tool; nil: none
+	Input json.RawMessage // of the tool, or nil
 
 	Failure string   // the kind of a failure: billing, auth, rate_limit, …
-	Prompts []string // of a turn that ended by Codex's notify: what it was asked
+	Prompts []string // prompts of a completed turn, from Codex's notify
 	Text    string   // of a decision
 }
 
-// body holds every member that is read, of all programs.
+// body holds the members that are read from hooks of all programs.
 type body struct {
 	HookEventName string `json:"hook_event_name"`
 	Event         string `json:"event"`
@@ -86,8 +86,8 @@ type body struct {
 	Data             json.RawMessage `json:"data"`
 }
 
-// ReadReport reads a body of at most a mebibyte. Its error, invalid_input, has a reason:
-// not_json, no_event.
+// ReadReport parses a hook's body. Texts are cut to their bounds. Errors: too_large for more
+// than MaxBody; invalid_input, reason not_json or no_event.
 func ReadReport(data []byte) (Report, error) {
 	const op = "hooks"
 	if len(data) > MaxBody {
@@ -121,6 +121,7 @@ func ReadReport(data []byte) (Report, error) {
 	return r, nil
 }
 
+// read sets the kind and the members of the report by the name of its event.
 func (r *Report) read(b *body) {
 	busy := func(phase string) { r.Fact = &detect.Fact{State: detect.Busy, Phase: phase} }
 	switch r.Event {
@@ -142,8 +143,8 @@ func (r *Report) read(b *body) {
 		}
 		r.complete(b)
 	case "AfterAgent":
-		// It comes after a turn that failed or was interrupted, too, and says then that there
-		// is not an answer (measured with Gemini CLI 0.61.0): how it ended is on the screen.
+		// Gemini CLI 0.61.0 also sends it after a turn that failed or was interrupted, without
+		// an answer. The screen then shows how the turn ended.
 		if r.Kind = Activity; b.PromptResponse != "" && b.PromptResponse != "[no response text]" {
 			r.complete(b)
 		}
@@ -159,13 +160,15 @@ func (r *Report) read(b *body) {
 		busy(detect.PhaseCompacting)
 	case "SubagentStart", "SubagentStop":
 		r.Kind = Activity
-	case "SessionStart", "SessionEnd": // the process itself states when it ends
+	case "SessionStart", "SessionEnd": // the end of the process is observed directly
 		r.Kind = Note
 	case "decision":
 		r.Kind, r.Text = Decision, decision(b)
 	}
 }
 
+// complete makes r the report of a completed turn, or of activity if the program still has
+// background tasks.
 func (r *Report) complete(b *body) {
 	r.Kind = Complete
 	if slices.ContainsFunc(b.Background, func(raw json.RawMessage) bool { return len(raw) > 0 }) {
@@ -184,6 +187,7 @@ func (r *Report) complete(b *body) {
 	r.Fact = &detect.Fact{State: detect.Ready, Phase: detect.PhaseDone}
 }
 
+// notification sets the state that a notification reports; other notifications are notes.
 func (r *Report) notification(b *body) {
 	r.Kind = Waiting
 	switch b.NotificationType {
@@ -199,7 +203,8 @@ func (r *Report) notification(b *body) {
 	}
 }
 
-// failure is the word of the states for a program's word.
+// failure converts a program's name of a failure to the one that states use; an unknown one
+// is reduced to lower-case letters, digits and underscores.
 func failure(name string) string {
 	switch name {
 	case "billing_error":
@@ -233,16 +238,15 @@ func decision(b *body) string {
 	return text.CutRunes(text.OneLine(data.Text), maxDecision)
 }
 
-// Verdict is what is decided about a tool.
+// Verdict is a decision about a tool.
 type Verdict struct {
 	Allow  bool
-	Deny   bool   // neither: the program asks on its screen
+	Deny   bool   // if neither is set, the program asks on its screen
 	Reason string // for the agent; of a denial
 }
 
-// Reply is the answer to a report: never one that keeps a program from stopping, and
-// never one that allows what the program itself would still ask about, but to a request
-// for permission.
+// Reply returns the JSON answer to a report. It never prevents a program from stopping, and
+// allows a tool only in answer to a request for permission.
 func (r Report) Reply(v Verdict) json.RawMessage {
 	var doc any = struct{}{}
 	type specific struct {
@@ -279,7 +283,7 @@ func (r Report) Reply(v Verdict) json.RawMessage {
 	return data
 }
 
-// clip cuts a text at a bound, between characters.
+// clip cuts a text to most bytes, without splitting a character.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\uFFFD")

@@ -10,17 +10,18 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Info is a session as it is shown.
+// Info is the public view of a session.
 type Info struct {
 	sessions.Info
-	Owner     string          `json:"owner,omitempty"` // who asked for it
+	Owner     string          `json:"owner,omitempty"` // id of the principal that started it
 	Preset    programs.Preset `json:"approvalPreset,omitempty"`
-	Decisions []string        `json:"decisions,omitempty"` // the last ten that it told
-	Notes     []string        `json:"notes,omitempty"`     // what could not be as it was asked for
+	Decisions []string        `json:"decisions,omitempty"` // the last ten that it shared
+	Notes     []string        `json:"notes,omitempty"`     // parts of the request that could not be fulfilled
 }
 
 const shownDecisions = 10
 
+// info adds the data of the session's agent to i, as long as it is kept.
 func (a *Agents) info(i sessions.Info) Info {
 	out := Info{Info: i}
 	a.mu.Lock()
@@ -38,7 +39,7 @@ func (a *Agents) info(i sessions.Info) Info {
 	return out
 }
 
-// List is every session, those that have ended a while ago too, the oldest first.
+// List returns all sessions, including those that ended recently, the oldest first.
 func (a *Agents) List() []Info {
 	list := []Info{}
 	for _, s := range a.cfg.Sessions.List() {
@@ -47,9 +48,9 @@ func (a *Agents) List() []Info {
 	return list
 }
 
-const removalGrace = time.Minute // what takes longer to be taken away after an end has failed
+const removalGrace = time.Minute // after its end a session's files must be removed within this time
 
-// Left are the sessions that have ended and of which something could not be taken away.
+// Left returns the ids of ended sessions whose preparations could not be undone.
 func (a *Agents) Left() (ids []string) {
 	entries, err := os.ReadDir(a.folder())
 	if err != nil {
@@ -71,7 +72,8 @@ func (a *Agents) Left() (ids []string) {
 	return ids
 }
 
-// Get is one session as it is shown, and itself. not_found, reason session_not_found.
+// Get returns the view of a session and the session itself. It fails with not_found, reason
+// session_not_found.
 func (a *Agents) Get(id string) (Info, sessions.Live, error) {
 	s, err := a.cfg.Sessions.Get(id)
 	if err != nil {
@@ -80,8 +82,8 @@ func (a *Agents) Get(id string) (Info, sessions.Live, error) {
 	return a.info(s.Info()), s, nil
 }
 
-// Keep has a session live on when its turn is over, until a client stops it. not_found,
-// reason session_not_found.
+// Keep prevents the automatic stop of a session after a completed turn. It fails with
+// not_found, reason session_not_found.
 func (a *Agents) Keep(id string) (Info, error) {
 	i, s, err := a.Get(id)
 	if err != nil {
@@ -99,8 +101,7 @@ func (a *Agents) Keep(id string) (Info, error) {
 	return i, nil
 }
 
-// startAnswers returns what is chosen in a program's start-up dialogs without asking the
-// user.
+// startAnswers returns the automatic answers to a program's start-up dialogs.
 func startAnswers(name programs.Name, p programs.Preset) []programs.Answer {
 	if answers := programs.Of(name).Answers; answers != nil {
 		return answers(p)
@@ -108,7 +109,7 @@ func startAnswers(name programs.Name, p programs.Preset) []programs.Answer {
 	return nil
 }
 
-// newUUID is a random UUID (RFC 9562, version 4).
+// newUUID returns a random UUID (RFC 9562, version 4).
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails

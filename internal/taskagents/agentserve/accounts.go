@@ -11,20 +11,19 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/signin"
 )
 
-// Accounts states how programs are chosen and how they did, sets it, and logs people
-// in.
+// Accounts reads and changes the settings for the choice of programs, reads their results, and
+// logs users in.
 type Accounts interface {
 	Metrics() map[programs.Name]choice.Metrics
 	Settings(ctx context.Context) Settings
 	ChangeSettings(ctx context.Context, by capability.Principal, c choice.SettingsChange) error
-	// SignIn starts a login of an agent type, or of github, and returns once it is known
-	// what a person has to do. It goes on afterwards; code is the one that they were given,
-	// or empty.
+	// SignIn starts a login of an agent type, or of github, and returns its prompt; the login
+	// continues afterwards. code is the code that the user got from the page, or "".
 	SignIn(ctx context.Context, name, code string) (signin.Prompt, error)
 }
 
-// Settings is how programs are chosen and started. The names of its members are those of
-// the API that agents of elizaOS use.
+// Settings holds the settings for choosing and starting programs. Its JSON names are those of the
+// API that agents of elizaOS use.
 type Settings struct {
 	Strategy        string                          `json:"agentSelectionStrategy"`
 	Subscription    string                          `json:"configuredSubscriptionProvider"`
@@ -56,8 +55,8 @@ func (s *Surface) accountRoutes(mux *http.ServeMux, base string, handle func(met
 		}
 		return s.Accounts.Settings(r.Context()), nil
 	}))
-	// /auth/{agent} overlaps with /{id}/send, which a mux refuses: so it is found among all
-	// paths of its length that nothing else takes.
+	// A mux refuses /auth/{agent} beside /{id}/send, because they overlap. So it is selected
+	// here among all paths with two segments that have no other route.
 	signIn := s.guard(posted(http.StatusOK, nil, func(r *http.Request, _ capability.Principal, in signInRequest) (signin.Prompt, error) {
 		return s.Accounts.SignIn(r.Context(), r.PathValue("word"), in.Code)
 	}))

@@ -1,10 +1,10 @@
-// Package agentserve is the HTTP API of task agents: their sessions, the hooks by which
-// their programs speak to us, their workspaces. The prefixes /api/coding-agents and
-// /api/task-agents are the same. It reads requests and writes answers; what may be done
-// is decided behind Agents.
+// Package agentserve serves the HTTP API of task agents: their sessions, the hooks of their
+// programs, their threads and workspaces. The prefixes /api/coding-agents and /api/task-agents
+// are equivalent. It decodes requests and encodes answers; the interfaces in Config implement the
+// operations.
 //
-// Looking after sessions is an operator's. Hooks come from this machine only and with
-// the token of the session that they speak of.
+// The API requires the operator role. Hooks are accepted from this machine only, with the token
+// of their session.
 package agentserve
 
 import (
@@ -26,27 +26,27 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Agents looks after sessions.
+// Agents starts sessions and gives access to them.
 type Agents interface {
 	Programs(ctx context.Context) []preflight.Result
 	List() []agents.Info
 	Get(id string) (agents.Info, sessions.Live, error)
 	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
-	// Recording is what was recorded so far.
+	// Recording returns the recording of a session so far; the caller closes it.
 	Recording(id string) (io.ReadCloser, error)
 
-	// Hook takes what the program of a session tells and returns what it is answered.
+	// Hook handles a report of a session's program and returns the answer for it.
 	Hook(ctx context.Context, session string, body []byte) (json.RawMessage, error)
-	// ParentContext, Peers and Memory are what that program may know; ok is false when the
-	// session is over. Alive is that alone, at once.
+	// ParentContext, Peers and Memory return information for that program; ok is false if the
+	// session has ended. Alive returns only that, without waiting.
 	Alive(session string) (ok bool)
 	ParentContext(ctx context.Context, session string) (c agents.ParentContext, ok bool)
 	Peers(session string) (list []agents.Peer, ok bool)
 	Memory(ctx context.Context, session, query string, limit int) (m Memory, ok bool, err error)
 }
 
-// Config is what the surface needs; all are required, unless they name another meaning of
-// nil.
+// Config holds the dependencies of the surface. All fields are required, except those whose
+// comment describes nil.
 type Config struct {
 	Door     *httpapi.Door
 	Agents   Agents
@@ -61,13 +61,13 @@ type Config struct {
 	Launcher   Launcher
 	Supervisor Supervisor
 	Choice     Choice
-	Feed       *bus.Bus // of the coordinator's events
-	Roots      []string // folders that shares of threads may name
-	// Unrouted answers what no route of mux takes.
+	Feed       *bus.Bus // carries the coordinator's events
+	Roots      []string // folders whose files may be shared
+	// Unrouted answers requests that no route of mux matches.
 	Unrouted func(mux *http.ServeMux, w http.ResponseWriter, r *http.Request)
 }
 
-// Surface serves the paths.
+// Surface serves the API.
 type Surface struct{ Config }
 
 // New returns the surface.
@@ -78,7 +78,7 @@ const (
 	maxLineRunes = 10_000
 )
 
-// Routes adds every path to mux.
+// Routes adds the API's routes to mux.
 func (s *Surface) Routes(mux *http.ServeMux) {
 	for _, base := range []string{"/api/coding-agents", "/api/task-agents"} {
 		handle := func(method, path string, h httpapi.Handler) {
@@ -108,7 +108,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	s.workspaceRoutes(mux)
 }
 
-// guard lets operators in, and answers errors in this API's form: the sentence as error.
+// guard requires the operator role and writes errors in this API's form, with the message as
+// member error.
 func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	return s.Door.Guard(func(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 		if err := h(w, r, who); err != nil {
@@ -118,8 +119,8 @@ func (s *Surface) guard(h httpapi.Handler) http.Handler {
 	}, capability.RoleAdmin, capability.RoleOperator)
 }
 
-// errorAnswer is the form of an error. The members of all answers are in alphabetical
-// order, which clients have always seen.
+// errorAnswer is the JSON form of an error. The members of all answers are in alphabetical order,
+// for compatibility with existing clients.
 type errorAnswer struct {
 	Code    capability.Code `json:"code"`
 	Details map[string]any  `json:"details,omitempty"`
@@ -133,7 +134,7 @@ func writeError(w http.ResponseWriter, err error) {
 	httpapi.WriteJSON(w, e.Code.Row().HTTP, errorAnswer{Code: e.Code, Details: e.Details, Error: e.Message, Hint: e.Hint, Reason: e.Reason})
 }
 
-// answer writes a typed answer, unless err is set.
+// answer writes v as JSON, or returns err if it is not nil.
 func answer[Out any](w http.ResponseWriter, status int, v Out, err error) error {
 	if err != nil {
 		return err
@@ -142,8 +143,8 @@ func answer[Out any](w http.ResponseWriter, status int, v Out, err error) error 
 	return nil
 }
 
-// posted handles a request with a body, which may be missing. If ready is set, it is asked
-// before the body is decoded.
+// posted returns a handler that decodes an optional body, calls do and writes its result. If
+// ready is not nil, it is called first, and its error ends the request.
 func posted[In, Out any](status int, ready func() error, do func(r *http.Request, by capability.Principal, in In) (Out,
 	error),
 ) httpapi.Handler {
@@ -166,7 +167,7 @@ func posted[In, Out any](status int, ready func() error, do func(r *http.Request
 	}
 }
 
-// success is the answer where there is nothing else to say.
+// success is the answer without further data.
 type success struct {
 	Success bool `json:"success"`
 }
@@ -198,7 +199,7 @@ func (s *Surface) approval(w http.ResponseWriter, r *http.Request, _ capability.
 	return answer(w, http.StatusOK, a, err)
 }
 
-// workspaceFiles are the files that a program reads in its working directory.
+// workspaceFiles lists the files that a program reads in its working directory.
 type workspaceFiles struct {
 	AgentType  programs.Name            `json:"agentType"`
 	MemoryFile string                   `json:"memoryFilePath,omitempty"`
@@ -311,7 +312,7 @@ func (s *Surface) stop(r *http.Request, _ capability.Principal, in stopRequest) 
 	return stopped{id, true}, nil
 }
 
-// outputText is the end of what a session has shown.
+// outputText holds the last lines of a session's output.
 type outputText struct {
 	Output    string `json:"output"`
 	SessionID string `json:"sessionId"`
@@ -330,7 +331,7 @@ func (s *Surface) output(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	return answer(w, http.StatusOK, outputText{strings.Join(session.Lines(int(n)), "\n"), id}, nil)
 }
 
-// bufferedText is what a session has shown from an offset on, and the offset after it.
+// bufferedText holds a session's output from an offset on, and the offset after it.
 type bufferedText struct {
 	Output    string `json:"output"`
 	Seq       uint64 `json:"seq"`
@@ -390,6 +391,6 @@ func (s *Surface) recording(w http.ResponseWriter, r *http.Request, _ capability
 	}
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/x-asciicast")
-	_, _ = io.Copy(w, file) // who leaves early has what they have
+	_, _ = io.Copy(w, file) // a failed write means that the client has disconnected
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/agents"
 )
 
-// childRoutes are what the program of a session reaches: from this machine, with the
-// token of that session.
+// childRoutes adds the routes for sessions' programs, which require a connection from this machine
+// and the token of the session.
 func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 	mux.HandleFunc("POST "+base+"/hooks", func(w http.ResponseWriter, r *http.Request) {
 		reply, err := s.hook(w, r)
@@ -47,7 +47,7 @@ func (s *Surface) childRoutes(mux *http.ServeMux, base string) {
 	})
 }
 
-// peersAnswer is what works beside a session.
+// peersAnswer lists the sessions that work at the same time.
 type peersAnswer struct {
 	Count      int           `json:"count"`
 	Workspaces []agents.Peer `json:"workspaces"`
@@ -68,9 +68,9 @@ type MemoryMessage struct {
 	CreatedAt string `json:"created_at,omitempty"`
 }
 
-const remembered = 10 // messages of one answer, unless the caller names another number
+const remembered = 10 // default number of messages in an answer
 
-// hook takes a hook of a session's program.
+// hook handles a hook of a session's program.
 func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
 	session, err := s.session(r)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *Surface) hook(w http.ResponseWriter, r *http.Request) (json.RawMessage,
 	return s.Agents.Hook(r.Context(), session, body)
 }
 
-// session is whose program asks: by its token, in a header of its own or in that of all
-// tokens.
+// session returns the session to which the request's token belongs. The token is in the header of
+// hooks or in Authorization.
 func (s *Surface) session(r *http.Request) (string, error) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
@@ -102,14 +102,14 @@ func (s *Surface) session(r *http.Request) (string, error) {
 
 var sessionID = regexp.MustCompile(`^pty-\d{1,20}-[0-9a-f]{1,32}$`)
 
-// refusal is the form of an error to the program of a session.
+// refusal is the JSON form of an error for the program of a session.
 type refusal struct {
 	Code  string `json:"code"`
 	Error string `json:"error"`
 }
 
-// bridge answers a question of a session's program about its own session. The token
-// may be in the query here: the helpers of old agents have no other place.
+// bridge answers a request of a session's program about its own session. The token may also be in
+// the query, because helpers of older agents send it there.
 func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (doc any, ok bool, err error)) (status int, doc any) {
 	refuse := func(status int, code, text string) (int, any) {
 		return status, refusal{code, text}
@@ -128,7 +128,7 @@ func (s *Surface) bridge(r *http.Request, h func(id string, r *http.Request) (do
 	session, err := s.session(r)
 	_, _, unknown := s.Agents.Get(id)
 	if capability.CodeOf(err) == capability.CodeUnauthenticated && unknown == nil && !s.Agents.Alive(id) {
-		return refuse(http.StatusGone, "task_no_longer_active", "the session is over") // and its token with it
+		return refuse(http.StatusGone, "task_no_longer_active", "the session is over") // its token is revoked too
 	}
 	if err != nil {
 		e := capability.AsError(err)

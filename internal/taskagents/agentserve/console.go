@@ -19,33 +19,33 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// Console is the live sessions, for people who watch and type. Sessions without a
+// Console gives users access to the live sessions, to watch them and to type. Sessions without a
 // terminal are shown as text.
 type Console interface {
-	// Subscribe receives the events of all sessions from now on.
+	// Subscribe returns a subscription to the events of all sessions from now on.
 	Subscribe() *sessions.Subscription
 	Get(session string) (sessions.Live, error)
 }
 
 const (
-	consoleMessage      = 1 << 20 // bytes of one message from a person
+	consoleMessage      = 1 << 20 // bytes of one message of a client
 	maxWatched          = 64      // sessions of one connection
 	consoleWriteTimeout = 10 * time.Second
 	consolePingInterval = 30 * time.Second
 )
 
-// viewer is one connection.
+// viewer is the state of one connection.
 type viewer struct {
 	console Console
 	conn    *websocket.Conn
 	who     string
-	next    map[string]uint64 // offset of the output that comes, by session
-	binary  map[string]bool   // whose output is wanted in base64
-	rest    map[string][]byte // the beginning of a character whose end has not come
+	next    map[string]uint64 // offset of the next output, by session
+	binary  map[string]bool   // sessions whose output is sent in base64
+	rest    map[string][]byte // incomplete character at the end of the output, by session
 	orders  chan order
 }
 
-// order is a message of the person.
+// order is a message of the client.
 type order struct {
 	Type    string   `json:"type"`
 	Session string   `json:"sessionId"`
@@ -59,7 +59,7 @@ type order struct {
 	Take    bool     `json:"take"`
 }
 
-// The messages to a person, by their type.
+// The messages to the client, by type.
 type (
 	errorMessage struct {
 		Code      string `json:"code"`
@@ -88,14 +88,14 @@ type (
 	}
 )
 
-// serveConsole is a WebSocket over which one person watches any number of sessions and
-// types into them. A page of another origin is refused.
+// serveConsole serves a WebSocket with which one user watches up to maxWatched sessions and types
+// into them. Pages of other origins are refused.
 func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return nil //nolint:nilerr // it has been answered
+		return nil //nolint:nilerr // Accept has answered
 	}
-	defer func() { _ = conn.CloseNow() }() // what was said is said
+	defer func() { _ = conn.CloseNow() }() // errors of closing are irrelevant
 	conn.SetReadLimit(consoleMessage)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -142,8 +142,8 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 			over++
 		}
 	}
-	for session := range v.next { // a client that leaves is no longer in control
-		_ = v.control(session, false) // another one may be
+	for session := range v.next { // a disconnected client loses control
+		_ = v.control(session, false) // fails if another user has control
 	}
 	_ = conn.Close(websocket.StatusGoingAway, "")
 	cancel()
@@ -158,7 +158,7 @@ func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capab
 	return nil
 }
 
-// read takes what the person sends.
+// read reads messages of the client until the connection ends.
 func (v *viewer) read(ctx context.Context) {
 	for {
 		kind, data, err := v.conn.Read(ctx)
@@ -177,7 +177,7 @@ func (v *viewer) read(ctx context.Context) {
 	}
 }
 
-// obey does what a message asks; what is wrong with it is answered.
+// obey executes a message and sends an error message if that fails. The error is that of sending.
 func (v *viewer) obey(ctx context.Context, o order) error {
 	err := v.do(ctx, o)
 	if e, ok := errors.AsType[*capability.Error](err); ok {
@@ -190,6 +190,7 @@ func (v *viewer) obey(ctx context.Context, o order) error {
 	return err
 }
 
+// do executes a message of the client.
 func (v *viewer) do(ctx context.Context, o order) error {
 	switch o.Type {
 	case "subscribe":
@@ -221,7 +222,7 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		}
 		return session.Keys(ctx, o.Keys)
 	case "message":
-		go func() { // it may wait for the program for as long as that takes
+		go func() { // sending may wait for the program for a long time
 			outcome, err := v.say(ctx, o.Session, o.Text)
 			if err == nil && outcome != "delivered" {
 				err = capability.Errorf(capability.CodeConflict, "console", "the message was %s", strings.ReplaceAll(outcome, "_", " ")).With(outcome,
@@ -253,8 +254,8 @@ func (v *viewer) do(ctx context.Context, o order) error {
 		"a message is a JSON object whose type is subscribe, unsubscribe, input, keys, message, resize, control or stop").With("bad_message", "")
 }
 
-// terminal finds a session that a client wants to type into. One without a terminal is
-// only shown, and can be sent whole messages.
+// terminal returns the session for typing. It fails for a session without a terminal, which
+// accepts only whole messages.
 func (v *viewer) terminal(session string) (*sessions.Session, error) {
 	s, err := v.console.Get(session)
 	if err != nil {
@@ -280,7 +281,7 @@ func (v *viewer) control(session string, take bool) error {
 	return s.Control(v.who, take)
 }
 
-// show sends a snapshot, from which the output goes on.
+// show sends a snapshot of a session; later output continues after it.
 func (v *viewer) show(ctx context.Context, session string) error {
 	s, err := v.console.Get(session)
 	if err != nil {
@@ -294,8 +295,8 @@ func (v *viewer) show(ctx context.Context, session string) error {
 	})
 }
 
-// tell passes news of a watched session on. Where output was missed, a snapshot takes
-// its place.
+// tell sends an event of a watched session to the client. If output was lost, it sends a snapshot
+// instead.
 func (v *viewer) tell(ctx context.Context, e sessions.Event) error {
 	next, watched := v.next[e.Session]
 	if !watched {
@@ -307,7 +308,7 @@ func (v *viewer) tell(ctx context.Context, e sessions.Event) error {
 	end := e.Offset + uint64(len(e.Data))
 	switch {
 	case end <= next:
-		return nil // the snapshot had it
+		return nil // the snapshot contained it
 	case e.Offset > next:
 		return v.show(ctx, e.Session)
 	}
@@ -315,8 +316,8 @@ func (v *viewer) tell(ctx context.Context, e sessions.Event) error {
 	return v.send(ctx, outputMessage{Data: v.text(e.Session, e.Data[next-e.Offset:]), Seq: end, SessionID: e.Session, Type: "output"})
 }
 
-// text is output as it is sent: bytes that are not text become one sign each, unless
-// base64 was asked for.
+// text returns output for a message: in base64 if the client requested that, otherwise as UTF-8
+// with invalid bytes replaced.
 func (v *viewer) text(session string, data []byte) string {
 	if v.binary[session] {
 		return base64.StdEncoding.EncodeToString(data)

@@ -24,7 +24,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Threads are the threads of tasks.
+// Threads reads the threads of tasks.
 type Threads interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Count(ctx context.Context, f threads.Filter) (int, error)
@@ -40,14 +40,14 @@ type Launcher interface {
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 }
 
-// Supervisor is the coordinator: how much it decides alone, and what it waits for.
+// Supervisor reads and changes the coordinator's supervision, and confirms its pending decisions.
 type Supervisor interface {
 	Level(thread string) coordinator.Level
 	SetLevel(ctx context.Context, thread string, l coordinator.Level) error
 	Confirm(ctx context.Context, session string, approved bool, override *directive.Answer) error
 }
 
-// Choice returns which program would do a task.
+// Choice returns the ranking of programs for a task.
 type Choice interface {
 	State(ctx context.Context, task choice.Task) choice.State
 }
@@ -58,7 +58,7 @@ const (
 	recentTasks  = 10
 )
 
-// taskView is a session's task as seed 001 shows it.
+// taskView is a session's task in this API's answers.
 type taskView struct {
 	ThreadID     string            `json:"threadId"`
 	NodeID       string            `json:"taskNodeId,omitempty"`
@@ -84,7 +84,7 @@ func viewOf(s row.Session) taskView {
 	}
 }
 
-// coordinatorStatus is how tasks stand.
+// coordinatorStatus is the answer about the state of all tasks.
 type coordinatorStatus struct {
 	Frameworks           []choice.Framework `json:"frameworks"`
 	PendingConfirmations int                `json:"pendingConfirmations"`
@@ -111,7 +111,7 @@ type snapshotData struct {
 	Tasks            []taskView            `json:"tasks"`
 }
 
-// lost takes the place of events that the feed does not have any more.
+// lost replaces events that the feed has dropped.
 type lost struct {
 	Timestamp time.Time `json:"timestamp"`
 	Type      string    `json:"type"`
@@ -163,7 +163,7 @@ type countAnswer struct {
 	Total int `json:"total"`
 }
 
-// taskDetail is a session's task with what was decided about it.
+// taskDetail is a session's task with the decisions about it.
 type taskDetail struct {
 	taskView
 	List []row.Decision `json:"decisions"`
@@ -225,8 +225,7 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("POST", "/supervision", posted(http.StatusOK, nil, s.supervise))
 }
 
-// views are the tasks of the threads that were active last: those that go on, and the
-// last ones that have ended.
+// views returns the tasks of threads: the live ones, and the last ones that have ended.
 func (s *Surface) views(ctx context.Context, list []threads.Summary) (live, recent []taskView, err error) {
 	live, recent = []taskView{}, []taskView{}
 	for _, t := range list {
@@ -309,7 +308,7 @@ func (s *Surface) create(r *http.Request, by capability.Principal, in createRequ
 	return s.Launcher.Create(r.Context(), by, t)
 }
 
-// filter reads the selection of threads.
+// filter parses the query parameters that select threads.
 func filter(q url.Values) (f threads.Filter, err error) {
 	bad := func(name, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "coordinator.threads", "%s is %s", name, want)
@@ -370,7 +369,7 @@ func (s *Surface) count(w http.ResponseWriter, r *http.Request, _ capability.Pri
 	return answer(w, http.StatusOK, countAnswer{n}, err)
 }
 
-// selection reads which parts of a thread are shown.
+// selection parses the query parameters that select the lists of a thread.
 func selection(q url.Values) (sel threads.Selection, err error) {
 	if q.Has("fields") {
 		sel.Fields = []threads.Field{}
@@ -453,8 +452,8 @@ func (s *Surface) supervise(r *http.Request, _ capability.Principal, in supervis
 	return supervised{s.Supervisor.Level(in.ThreadID), true}, err
 }
 
-// coordinatorEvents streams what happens: a snapshot first, unless Last-Event-ID says
-// where a client was.
+// coordinatorEvents streams the coordinator's events. It starts with a snapshot, unless
+// Last-Event-ID names an event after which the stream continues.
 func (s *Surface) coordinatorEvents(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	after := uint64(0)
 	if text := r.Header.Get("Last-Event-ID"); text != "" {

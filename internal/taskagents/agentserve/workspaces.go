@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
-// Workspaces are the folders of repositories that agents work in, and the issues of those
-// repositories.
+// Workspaces manages the workspaces of agents, and gives access to the issues of repositories.
 type Workspaces interface {
 	List() []workspace.Workspace
 	Get(id string) (workspace.Workspace, error)
@@ -28,7 +27,7 @@ type Workspaces interface {
 	Repository(ctx context.Context, repo string) (forge.Repository, error)
 }
 
-// Scratch are the folders that were made for sessions.
+// Scratch manages the scratch folders of sessions.
 type Scratch interface {
 	List() []workspace.ScratchRecord
 	Keep(session string) (workspace.ScratchRecord, error)
@@ -55,7 +54,7 @@ type commitRequest struct {
 	Message string `json:"message"`
 }
 
-// pushRequest is read strictly. The upstream is always set.
+// pushRequest is decoded strictly. The upstream is always set.
 type pushRequest struct {
 	Force       bool  `json:"force"`
 	SetUpstream *bool `json:"setUpstream"`
@@ -94,12 +93,12 @@ type commentRequest struct {
 	Body string `json:"body"`
 }
 
-// decideRequest has the name that a promoted folder gets.
+// decideRequest holds the new name of a promoted folder.
 type decideRequest struct {
 	Name string `json:"name"`
 }
 
-// decided is the answer to a decision about a folder; Scratch is null where it was deleted.
+// decided is the answer to a decision about a folder. Scratch is null if it was deleted.
 type decided struct {
 	Scratch *workspace.ScratchRecord `json:"scratch"`
 	Success bool                     `json:"success"`
@@ -232,7 +231,7 @@ func (s *Surface) createIssue(r *http.Request, _ capability.Principal, in issueR
 	return repo.CreateIssue(r.Context(), in.Title, in.Body, in.Labels)
 }
 
-// issueOf reads which issue of which repository a path names.
+// issueOf parses the repository and the issue number in a path.
 func issueOf(r *http.Request) (repo string, number int, err error) {
 	number, err = strconv.Atoi(r.PathValue("number"))
 	if err != nil || number < 1 {
@@ -288,7 +287,7 @@ func (s *Surface) closeIssue(w http.ResponseWriter, r *http.Request, _ capabilit
 	return answer(w, http.StatusOK, one, err)
 }
 
-// scratchRoutes are about the folders that were made for sessions.
+// scratchRoutes adds the routes for scratch folders.
 func (s *Surface) scratchRoutes(mux *http.ServeMux, base string) {
 	mux.Handle("GET "+base+"/scratch", s.guard(func(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 		return answer(w, http.StatusOK, s.Scratch.List(), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// Metrics is how a program did.
+// Metrics holds the past results of a program.
 type Metrics struct {
 	Spawned            int64   `json:"spawned"`
 	Completed          int64   `json:"completed"`
@@ -28,7 +28,8 @@ type Metrics struct {
 	CostUSD            float64 `json:"costUsd"`
 }
 
-// score is what the past adds to a choice; fast is how much the task wants speed.
+// score returns the contribution of past results to a program's score. fast is the weight of
+// speed for the task.
 func (m Metrics) score(fast float64) float64 {
 	if m.Spawned <= 0 {
 		return 0
@@ -40,11 +41,11 @@ func (m Metrics) score(fast float64) float64 {
 	return float64(m.Completed)/float64(m.Spawned)*14 - float64(m.StallCount)/float64(m.Spawned)*12 + speed
 }
 
-// Event is something that happened to a session; several fields may be set.
+// Event is a result of a session. Several fields may be set.
 type Event struct {
 	Spawned       bool
 	Completed     bool
-	Took          time.Duration // of what was completed
+	Took          time.Duration // duration of the completed turn
 	Via           Via
 	Stalled       bool
 	Failed        bool
@@ -55,10 +56,10 @@ type Event struct {
 	CostUSD       float64
 }
 
-// Via is how a completion was noticed.
+// Via is the way in which a completion was detected.
 type Via string
 
-// The ways.
+// Values of Via.
 const (
 	FastPath        Via = "fast_path"
 	Classifier      Via = "classifier"
@@ -88,33 +89,33 @@ func (m *Metrics) add(e Event) {
 	m.CostUSD += max(e.CostUSD, 0)
 }
 
-// CoolDown is how long a program is not to be used, and why.
+// CoolDown excludes a program from the choice until a time, with a reason.
 type CoolDown struct {
 	Until  time.Time `json:"until"`
 	Reason string    `json:"reason"`
 }
 
-// Snapshot is a book at one moment. Its maps belong to who asked for it.
+// Snapshot is a copy of a book's content. The caller owns its maps.
 type Snapshot struct {
 	Metrics   map[programs.Name]Metrics  `json:"metrics"`
 	CoolDowns map[programs.Name]CoolDown `json:"coolDowns"`
 }
 
-// Store keeps a book's bytes; none yet is nil.
+// Store stores one document. Load returns nil if none exists.
 type Store interface {
 	Load(ctx context.Context) ([]byte, error)
 	Save(ctx context.Context, data []byte) error
 }
 
-// Book keeps what programs did, and writes it down at every change. It is safe for use by
-// several goroutines at once.
+// Book holds the past results of programs and stores them at every change. It is safe for
+// concurrent use.
 type Book struct {
 	store Store
 	mu    sync.Mutex
 	now   Snapshot
 }
 
-// OpenBook reads what the store has. What it cannot read is an error, and nothing is lost.
+// OpenBook reads the stored book. A malformed document is an error and is not overwritten.
 func OpenBook(ctx context.Context, store Store) (*Book, error) {
 	data, err := store.Load(ctx)
 	if err != nil {
@@ -137,14 +138,15 @@ func OpenBook(ctx context.Context, store Store) (*Book, error) {
 	return b, nil
 }
 
-// Snapshot is the book now.
+// Snapshot returns a copy of the current content.
 func (b *Book) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Snapshot{maps.Clone(b.now.Metrics), maps.Clone(b.now.CoolDowns)}
 }
 
-// Record counts an event. What was completed ends the program's cool-down.
+// Record counts an event. A completed turn ends the program's cooldown. If storing fails, the
+// event is counted in memory.
 func (b *Book) Record(ctx context.Context, name programs.Name, e Event) error {
 	return b.change(ctx, func() {
 		m := b.now.Metrics[name]
@@ -156,7 +158,7 @@ func (b *Book) Record(ctx context.Context, name programs.Name, e Event) error {
 	})
 }
 
-// Rest takes a program out of use; a shorter rest does not end a longer one.
+// Rest starts a cooldown of a program. A shorter one does not replace a longer one.
 func (b *Book) Rest(ctx context.Context, name programs.Name, c CoolDown) error {
 	return b.change(ctx, func() {
 		if c.Until.After(b.now.CoolDowns[name].Until) {
@@ -165,7 +167,8 @@ func (b *Book) Rest(ctx context.Context, name programs.Name, c CoolDown) error {
 	})
 }
 
-// change is kept in memory also where it could not be written.
+// change calls do and stores the book. If storing fails, the change stays in memory and the error
+// is returned.
 func (b *Book) change(ctx context.Context, do func()) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// Candidate is a program as it was found on this machine.
+// Candidate is the state of a program on this machine.
 type Candidate struct {
 	Name              programs.Name
 	Installed         bool
@@ -23,14 +23,14 @@ type Candidate struct {
 	SubscriptionReady bool // the login is a subscription's
 }
 
-// Input is all that a choice is made of.
+// Input is the input of [Choose].
 type Input struct {
 	Task       Task
-	Candidates []Candidate // those that are missing count as not installed
+	Candidates []Candidate // missing programs count as not installed
 	Book       Snapshot
 	Now        time.Time
-	Default    programs.Name // what the user chose expressly; "" if nothing
-	Fixed      bool          // the strategy fixed: Default, while it is usable
+	Default    programs.Name // default of the user's choice, or ""
+	Fixed      bool          // strategy fixed: always Default, while it is usable
 	// Subscription is agents.defaults.subscriptionProvider: anthropic-subscription,
 	// openai-codex or openai-subscription; "" or another: no hint.
 	Subscription string
@@ -53,32 +53,32 @@ type Framework struct {
 	Signals           Signals       `json:"selectionSignals"`
 }
 
-// Usable reports that a task can be given to it now.
+// Usable reports whether the program can get a task now.
 func (f *Framework) Usable() bool { return f.Installed && f.AuthReady && !f.Disabled }
 
-// State is the choice, with everything that it was made from.
+// State is the result of [Choose], with the state of all programs.
 type State struct {
 	Frameworks   []Framework `json:"frameworks"` // in the order of their names
 	Preferred    Preferred   `json:"preferred"`
 	Subscription string      `json:"configuredSubscriptionProvider,omitempty"`
 }
 
-// Preferred is the program that was chosen. Where nothing is installed it is the one with
-// the best score, and a task cannot be begun.
+// Preferred is the selected program. If none is installed, it is the one with the best score,
+// which cannot be started.
 type Preferred struct {
 	ID     programs.Name `json:"id"`
 	Reason string        `json:"reason"`
 }
 
-// candidates returns the programs that are chosen among, in the order of their names.
+// candidates returns the programs that can be selected, in the order of their names.
 func candidates() []programs.Program {
 	list := slices.DeleteFunc(programs.All(), func(p programs.Program) bool { return p.Title == "" })
 	slices.SortFunc(list, func(a, b programs.Program) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return list
 }
 
-// Choose gives every program its score and prefers one. A program that is disabled or
-// missing is not preferred while another is usable, whatever any caller chose.
+// Choose scores all programs and selects one. A disabled or missing program is not selected while
+// another one is usable, even if it is the default.
 func Choose(in Input) State {
 	signals := in.Task.Signals()
 	out := State{Subscription: in.Subscription}
@@ -123,7 +123,7 @@ func (in *Input) score(f *Framework, signals, good Signals) int {
 	return score + round(signals.fit(good)) + in.hint(f) + round(in.Book.Metrics[f.ID].score(signals.FastIteration))
 }
 
-// hint is what the configured subscription adds.
+// hint returns the addition to the score for the configured subscription.
 func (in *Input) hint(f *Framework) int {
 	if !slices.Contains(programs.Of(f.ID).Subscriptions, in.Subscription) {
 		return 0
@@ -134,8 +134,8 @@ func (in *Input) hint(f *Framework) int {
 	return 6
 }
 
-// best is the highest score of the usable ones, else of the installed ones, else of all;
-// of equals the smaller name.
+// best returns the program with the highest score among the usable ones, otherwise among the
+// installed ones, otherwise among all. Of equal ones it is the first by name.
 func (in *Input) best(list []Framework) (best *Framework) {
 	for _, fits := range []func(*Framework) bool{
 		func(f *Framework) bool { return in.Fixed && f.ID == in.Default && f.Usable() },
@@ -184,5 +184,5 @@ func (in *Input) why(f *Framework) string {
 	return fmt.Sprintf("%s fits best, with a score of %d: %s", f.Label, f.Score, f.Reason)
 }
 
-// round is to the next integer, halves up.
+// round rounds to the nearest integer, halves up.
 func round(x float64) int { return int(math.Floor(x + .5)) }

@@ -9,26 +9,26 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Of a cool-down.
+// Limits of a cooldown.
 const (
 	DefaultCooldownTTL = 30 * time.Minute
-	// maxCooldownTTL is what a program is believed at most; vendors count by weeks.
+	// maxCooldownTTL is the longest cooldown that a program may name; vendors use weeks.
 	maxCooldownTTL = 8 * 24 * time.Hour
 	maxFailure     = 64 << 10 // bytes of a failure's text
 )
 
 var usedUp = regexp.MustCompile(`(?i)insufficient[ _-](credits?|quota|funds|balance)|out of (credits?|quota)|credit balance|(usage|session|weekly|5-hour|rate) limit (was |has been )?(reached|hit|exceeded)|(hit|reached|exceeded) (your|the) ([a-z0-9-]+ )?(usage|session|weekly|rate)? ?limit|(quota|usage) (was |has been )?(exceeded|exhausted)|exceeded (your|the) (current )?quota|payment required|\b(status|http|error|code)[ :=]*402\b`)
 
-// Exhausted reports whether a failure means that an account is used up, and until when the
-// program should rest: until the time that it names itself, else half an hour. kind is a
-// failure's name where there is one, such as billing; text is what the program said.
-// now also gives the time zone that clock times are meant in.
+// Exhausted reports whether a failure means that an account is used up, and returns the cooldown:
+// until the time that the program names, otherwise DefaultCooldownTTL. kind is the failure's
+// name, such as billing, or "". s is the program's output. Clock times in it are in the time zone
+// of now.
 func Exhausted(kind, s string, now time.Time) (CoolDown, bool) {
 	s = s[:min(len(s), maxFailure)]
 	said := usedUp.FindString(s)
 	reason := text.Fold(said)
 	switch kind {
-	case "billing", "billing_error", "rate_limit": // the state's word and the program's
+	case "billing", "billing_error", "rate_limit": // names of states and of programs
 		reason = kind
 	}
 	if reason == "" {
@@ -49,7 +49,7 @@ var (
 	atClock   = regexp.MustCompile(`(?i)\b(?:resets?|again|available)(?: (?:at|on))?:? +(?:(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?,?(?: at)? +)?(\d{1,2})(?::(\d{2}))? ?(am|pm)?\b(?: \(([A-Za-z_+/-]{1,40})\))?`)
 )
 
-// resets finds the time that a program names for when it can be used again.
+// resets finds the time in a text at which the program can be used again.
 func resets(text string, now time.Time) (time.Time, bool) {
 	if m := atSecond.FindStringSubmatch(text); m != nil {
 		n, err := strconv.ParseInt(m[1], 10, 64)
@@ -80,8 +80,7 @@ func after(text string, now time.Time) (time.Time, bool) {
 	return now.Add(time.Duration(whole * float64(time.Second))), whole > 0 && whole < maxCooldownTTL.Seconds()
 }
 
-// clock reads month, day, year, hour, minute, am or pm, and zone: the next time that it is
-// so.
+// clock returns the next time with the matched month, day, year, hour, minute, am or pm, and zone.
 func clock(m []string, now time.Time) (time.Time, bool) {
 	zone := now.Location()
 	if m[7] != "" {

@@ -17,7 +17,7 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "task_state"
 
-// Migrations are the package's tables.
+// Migrations returns the migrations of the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Database is the part of the server's own SQLite database that Rows uses.

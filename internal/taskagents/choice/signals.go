@@ -2,7 +2,7 @@ package choice
 
 import "regexp"
 
-// Task is what is known of a task before it is given to any caller.
+// Task describes a task for the choice of its program.
 type Task struct {
 	Text     string
 	Repo     bool // it has a repository
@@ -12,8 +12,7 @@ type Task struct {
 	Kind     string // coding, research, planning, ops or mixed, if the caller said so; "": by its words
 }
 
-// Signals is how much a task is of each sort of work, 0 to 1; and how good a program is at
-// it.
+// Signals grades each sort of work from 0 to 1: its share in a task, or a program's ability.
 type Signals struct {
 	Implementation float64 `json:"implementation"`
 	Research       float64 `json:"research"`
@@ -25,14 +24,14 @@ type Signals struct {
 	FastIteration  float64 `json:"fastIteration"`
 }
 
-// fit weighs what a task is by what a program is good at.
+// fit returns the sum of the task's signals, weighted with a program's abilities.
 func (s Signals) fit(good Signals) float64 {
 	return s.Implementation*good.Implementation*18 + s.Research*good.Research*16 + s.Planning*good.Planning*14 + s.Ops*good.Ops*12 +
 		s.Verification*good.Verification*14 + s.Coordination*good.Coordination*14 + s.RepoWork*good.RepoWork*10 +
 		s.FastIteration*good.FastIteration*10
 }
 
-// maxText is how many bytes of a task are looked at for words.
+// maxText is the number of bytes of a task that are searched for words.
 const maxText = 256 << 10
 
 // words holds the words of each signal. They match as whole words, ignoring case.
@@ -58,8 +57,8 @@ var (
 	big = list(`repo|code|debug|fix|implement|investigate|research|analy[sz]e|write|document|plan|workflow|automation|parallel|delegate|subtask|orchestrate|compare|test|pull\s+request|branch|commit`)
 )
 
-// kind is the sort of work that a task mostly is. By words alone nothing is mixed: what is
-// research and coding is coding.
+// kind returns the main sort of work of a task: its Kind, otherwise by its words. Words never
+// yield mixed: a task with words of research and coding is coding.
 func (t *Task) kind() string {
 	switch {
 	case t.Kind != "":
@@ -74,7 +73,7 @@ func (t *Task) kind() string {
 	return "coding"
 }
 
-// Signals reads what a task is from its words and from what it has.
+// Signals returns the signals of a task, by its words and its other fields.
 func (t Task) Signals() Signals {
 	t.Text = t.Text[:min(len(t.Text), maxText)]
 	kind := t.kind()
@@ -107,5 +106,5 @@ func (t Task) Signals() Signals {
 	}
 }
 
-// Complex reports that a message is big enough for a task agent.
+// Complex reports whether a message describes enough work for a task agent.
 func Complex(text string) bool { return big.MatchString(text[:min(len(text), maxText)]) }

@@ -17,8 +17,11 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// execute does what was decided, or keeps it until the user has confirmed it. b is the
-// dialog that it is about; nil: none is.
+// execute carries out a decision, or stores it until the user confirms it if the thread's
+// level is Confirm. b is the dialog that the decision is about, or nil. Some responses are
+// escalated to the user instead: questions to the user, text for a shell outside of a dialog,
+// and any response after MaxResponses automatic ones. A response that leaves the agent's
+// folders is replaced by a refusal.
 func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer) {
 	count := &t.replies
 	if b != nil {
@@ -46,7 +49,8 @@ func (t *task) execute(event, text string, b *detect.Blocker, a directive.Answer
 	t.act(event, text, b, a)
 }
 
-// act does it now.
+// act records and publishes a decision and carries it out: respond, complete or escalate. Any
+// other action is only recorded.
 func (t *task) act(event, text string, b *detect.Blocker, a directive.Answer) {
 	said := a.Response
 	if len(a.Keys) > 0 && (a.UseKeys || said == "") {
@@ -75,18 +79,20 @@ func (t *task) act(event, text string, b *detect.Blocker, a directive.Answer) {
 	}
 }
 
-// unanswered is told of an answer that did not arrive.
+// unanswered handles an answer that could not be delivered: it escalates to the user, unless
+// the dialog or the session has ended or the coordinator closes.
 func (t *task) unanswered(text string, err error) {
 	said := capability.AsError(err)
 	switch {
 	case said.Reason == sessions.ReasonNoDialog || said.Reason == sessions.ReasonEnded || t.c.ctx.Err() != nil:
-		t.handled = "" // what follows arrives as an event
+		t.handled = "" // the next event has the new state
 	default:
 		t.escalate(row.SessionBlocked, text, directive.Answer{Response: question(text), Reasoning: "The answer did not arrive: " + said.Error()})
 	}
 }
 
-// guarded keeps an answer from letting the agent out of its folders.
+// guarded returns a, or a refusal in its place if the dialog or the answer names a path
+// outside of the session's folders.
 func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) directive.Answer {
 	var choices []string
 	dialog := ""
@@ -115,7 +121,10 @@ func option(choices []string, answer string) int {
 	return detect.MatchOption(choices, answer, "")
 }
 
-// respond answers a dialog, or types a text.
+// respond sends a to the session: its keys, the choice of dialog b that it names, or its text,
+// to which unseen decisions of other sessions are appended. A shell gets only the first line.
+// Errors: conflict, reason session_gone or sessions.ReasonNoDialog; invalid_input, reason
+// no_such_option; failed, reason submit_failed; and those of the session.
 func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	term, err := t.c.cfg.Sessions.Terminal(t.id)
 	if err != nil {
@@ -138,7 +147,7 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 		}
 		err = term.Choose(ctx, b.Fingerprint, b.Options[i])
 	default:
-		if t.shell() { // a program in it asks, and reads one line: what follows would be commands
+		if t.shell() { // a program in the shell reads one line; further lines would be commands
 			text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 		} else if utf8.RuneCountInString(text) >= 20 {
 			var list []string
@@ -160,8 +169,8 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	return nil
 }
 
-// sent is told that the session was given something; next is the first decision of others
-// that it has not seen.
+// sent records that the session received input. next is the index of the first decision of
+// other sessions that it has not received.
 func (t *task) sent(next int) {
 	now := t.c.cfg.Now()
 	t.mu.Lock()
@@ -176,13 +185,14 @@ func (t *task) sent(next int) {
 	})
 }
 
-// open reports whether the dialog is still the one that is open.
+// open reports whether term is still blocked by the dialog b.
 func (t *task) open(term Terminal, b *detect.Blocker) bool {
 	i := term.Info()
 	return i.Status == detect.Blocked && (i.Blocker == nil || b.Fingerprint == "" || i.Blocker.Fingerprint == b.Fingerprint)
 }
 
-// escalate asks the user. The session stays as it is.
+// escalate sends the question of a, or one made from content, to the user and sets a live
+// session's status. The session itself gets no input.
 func (t *task) escalate(status row.SessionStatus, content string, a directive.Answer) {
 	t.waiting = t.c.cfg.Now()
 	t.update(func(s *row.Session) {
@@ -199,9 +209,10 @@ func (t *task) escalate(status row.SessionStatus, content string, a directive.An
 	t.say(ask)
 }
 
-// Permit decides in the user's place about a tool that a preset asks about, where the
-// session's thread is supervised autonomously and it has a judge. ok is false
-// where the user has to be asked: then the program does that.
+// Permit decides instead of the user about a tool call for which a preset requires a question.
+// ok is false if the program has to ask the user: the session has no live task, its thread is
+// not supervised autonomously, there is neither model nor parent, or they did not decide. ctx
+// limits the wait for the session's current decision.
 func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []byte) (allow bool, reason string, ok bool) {
 	c.mu.Lock()
 	t := c.tasks[session]
@@ -236,4 +247,4 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 	return allow && err == nil, reason, ok && err == nil
 }
 
-const maxInput = 4000 // characters of a tool's input that are judged
+const maxInput = 4000 // characters of a tool's input in the question

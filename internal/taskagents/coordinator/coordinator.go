@@ -1,17 +1,16 @@
-// Package coordinator looks after the sessions of task agents: what happens to a
-// session becomes a decision, the decision an answer, and every task an end that
-// a user is notified of. What it decides by rules is package decide's, whether work is
-// done is package validation's, and what it knows is written to the task registry
-// before subscribers are notified of it.
+// Package coordinator supervises the sessions of task agents. It answers their dialogs and
+// turns, validates finished work, replaces failed programs, and notifies the user of questions
+// and of the end of each task. Package decide has its rules, and package validation checks
+// whether work is done. Every change is stored in the task registry before subscribers are
+// notified of it.
 //
-// Each session has one goroutine of its own, which handles one thing after the other: so
-// there is one decision at a time per session without a lock being held over a model's
-// answer, and a slow answer about one agent holds up no other. What happens meanwhile
-// waits in the session's inbox, the latest of each kind. Between the sessions of a thread
-// the registry keeps order: each of its changes is one transaction of the thread.
+// Each session has its own goroutine, which handles one event after the other. So a session
+// has one decision at a time, no lock is held while a model answers, and a slow answer delays
+// no other session. Meanwhile the session's inbox holds the latest event of each type. The
+// registry orders the changes of a thread's sessions: each is one transaction of the thread.
 //
-// Close the coordinator before the sessions, otherwise a session that ends because the server ends would end its
-// task, and pending decisions are there after the restart.
+// Close the coordinator before the sessions. Otherwise a session that ends because the server
+// shuts down would end its task and discard its pending decision.
 package coordinator
 
 import (
@@ -42,14 +41,14 @@ type Terminal interface {
 	Stop(force bool)
 }
 
-// Sessions are the live sessions.
+// Sessions gives access to the live sessions.
 type Sessions interface {
 	Terminal(id string) (Terminal, error)
 	// Subscribe receives every event from now on; next is [sessions.Subscription.Next].
 	Subscribe() (next func(context.Context) (sessions.Event, bool, error), end func())
 }
 
-// Registry is what is used of [threads.Registry].
+// Registry is the part of [threads.Registry] that the coordinator uses.
 type Registry interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	UpdateSession(ctx context.Context, session string, f func(*row.Session)) (threads.Moved, error)
@@ -68,13 +67,13 @@ type Registry interface {
 	AddArtifact(ctx context.Context, a row.Artifact) (row.Artifact, error)
 }
 
-// Parent is the agent that a swarm works for. It answers questions that need judgement,
-// within 30 s.
+// Parent is the agent that a swarm works for. It answers questions that need judgement; ctx
+// limits it to 30 s.
 type Parent interface {
 	Decide(ctx context.Context, q Question) (answer string, err error)
 }
 
-// Question is what a parent is asked.
+// Question is a question to the parent about one session.
 type Question struct {
 	ThreadID  string `json:"threadId"`
 	SessionID string `json:"sessionId"`
@@ -83,35 +82,34 @@ type Question struct {
 	Prompt    string `json:"prompt"`
 }
 
-// Chat is where the user is.
+// Chat sends messages to the user.
 type Chat interface {
 	Say(ctx context.Context, t row.Thread, session, text string) error
-	// Synthesise writes the message about a swarm that is done; an error or nothing has it
-	// told in fixed words.
+	// Synthesise returns the message about a finished swarm. If it returns an error or an
+	// empty text, [decide.Synthesis] is used.
 	Synthesise(ctx context.Context, s decide.Swarm) (string, error)
 }
 
-// Fleet finds another program for a task whose own has failed.
+// Fleet starts another program for a task whose program has failed.
 type Fleet interface {
-	// Next returns the best program that is not one of those that failed; ok is false if
-	// all have failed.
+	// Next returns the best program that is not in failed; ok is false if none is left.
 	Next(ctx context.Context, task string, failed []programs.Name) (name programs.Name, ok bool)
-	// Rest takes a program out of use for a while.
+	// Rest excludes a program from the choice until its cooldown ends.
 	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
-	// Spawn starts a session in place of another one, with its folder and rights, and the
-	// program that Next said. What it starts has to be kept alive when a turn is done.
+	// Spawn starts a session of program name with the folder and rights of old. The session
+	// must stay alive after a completed turn.
 	Spawn(ctx context.Context, old row.Session, name programs.Name, task string) (session string, err error)
 }
 
-// Skills uses what an agent's turn asks for; skills.Broker does. asked reports that the agent
-// was answered and goes on; the error is of that answer.
+// Skills runs the skill that an agent's turn requests; skills.Broker implements it. asked
+// reports that a skill was requested, so the turn does not end the task; err reports that its
+// answer did not arrive.
 type Skills interface {
 	Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool, err error)
 }
 
-// Config is what a Coordinator works with. Sessions, Registry, Now and Logger are
-// required; without Skills none is used, and without Model, Parent and Chat no question is asked
-// and nothing is said.
+// Config holds the dependencies of a Coordinator. Sessions, Registry, Now and Logger are
+// required. If another field is nil, the coordinator works without it.
 type Config struct {
 	Sessions  Sessions
 	Registry  Registry
@@ -120,18 +118,18 @@ type Config struct {
 	Chat      Chat
 	Fleet     Fleet
 	Skills    Skills
-	Validator *validation.Validator // nil: what is said to be done is done
-	// Begin starts the parts of a thread that are ready, once there are places for them, and
-	// registers their sessions. It is asked as soon as what a part waits for is done, whatever
-	// else runs. nil: plans have no parts that wait.
+	Validator *validation.Validator // nil: work is accepted without validation
+	// Begin starts the ready parts of a thread as slots become free, and registers their
+	// sessions. It is called as soon as the dependencies of a part are done. If nil, no parts
+	// are started.
 	Begin func(ctx context.Context, thread string)
-	// Starting reports whether a launcher starts parts of a thread, or waits for places for them:
-	// what has ended meanwhile does not end the thread, and what is ready is not begun twice.
-	// After it comes Conclude, or Begin returns. If nil, that never happens.
+	// Starting reports whether a launcher starts parts of a thread or waits for slots for
+	// them. Meanwhile the coordinator neither reports the end of the thread nor starts ready
+	// parts. The launcher calls Conclude afterwards, or Begin returns. nil: always false.
 	Starting func(thread string) bool
-	// Roots are folders that every session may use besides its own.
+	// Roots are folders that every session may use besides its working directory.
 	Roots  []string
-	Level  Level // of the supervision; "": Autonomous
+	Level  Level // default level of supervision; "": Autonomous
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -156,7 +154,7 @@ const (
 	blindChecks      = 2 // without a model
 	retryTimeout     = 5 * time.Minute
 	waitTimeout      = 24 * time.Hour
-	maxShared        = 100 // decisions of a thread that are remembered
+	maxShared        = 100 // stored shared decisions of a thread
 )
 
 // Coordinator is the service.
@@ -169,7 +167,7 @@ type Coordinator struct {
 	mu      sync.Mutex
 	closed  bool
 	tasks   map[string]*task   // by session
-	threads map[string]*thread // those that have tasks here
+	threads map[string]*thread // threads with entries in tasks
 	held    []sessions.Event   // of sessions that are not registered yet
 	early   []early            // decisions of such sessions
 	level   Level
@@ -178,7 +176,7 @@ type Coordinator struct {
 	hearers map[chan Event]bool
 }
 
-// thread is what the tasks of one thread share. The coordinator's mu guards it.
+// thread holds the state that the tasks of one thread share. The coordinator's mu guards it.
 type thread struct {
 	row    row.Thread
 	shared []shared
@@ -188,7 +186,8 @@ type thread struct {
 
 type shared struct{ session, text string }
 
-// New starts a coordinator. It receives the events of sessions from now on.
+// New starts a coordinator and subscribes it to the events of sessions. It fails with internal
+// if a required field of cfg is missing. The caller closes the coordinator.
 func New(cfg Config) (*Coordinator, error) {
 	if cfg.Sessions == nil || cfg.Registry == nil || cfg.Now == nil || cfg.Logger == nil {
 		return nil, capability.Errorf(capability.CodeInternal, "task.coordinate",
@@ -207,8 +206,8 @@ func New(cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// Close ends the coordinator and what it has begun. Sessions go on, and what the
-// registry says of them stays.
+// Close stops the coordinator, waits for its goroutines and closes the channels of its
+// subscribers. Sessions and their records in the registry do not change.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -226,8 +225,8 @@ func (c *Coordinator) Close() {
 	}
 }
 
-// listen gives events to their sessions. One who was too slow begins again, and looks at
-// what is there.
+// listen distributes events to the tasks of their sessions. If it was too slow and lost events,
+// it subscribes again and checks the state of every session.
 func (c *Coordinator) listen(next func(context.Context) (sessions.Event, bool, error), end func()) {
 	for {
 		e, ok, err := next(c.ctx)
@@ -254,6 +253,8 @@ func (c *Coordinator) listen(next func(context.Context) (sessions.Event, bool, e
 	}
 }
 
+// handleEvent queues an event for its session's task. Events of sessions that are not
+// registered yet are held, at most maxHeld. Output and resize events are ignored.
 func (c *Coordinator) handleEvent(e sessions.Event) {
 	if e.Type == sessions.Output || e.Type == sessions.Resized {
 		return
@@ -270,9 +271,9 @@ func (c *Coordinator) handleEvent(e sessions.Event) {
 	}
 }
 
-// Register enters a session into its thread and looks after it from now on. What
-// happened to it in the last 30 s is not missed. Sessions are to be started with
-// keepAliveAfterComplete: the coordinator stops them, once their work was validated.
+// Register adds a session to its thread in the registry and supervises it from now on. Its
+// events of the last 30 s are handled too. Start sessions with keepAliveAfterComplete, because
+// the coordinator stops them after it has validated their work.
 //
 // Its errors are those of [threads.Registry.Register], and unavailable (shutting_down).
 func (c *Coordinator) Register(ctx context.Context, in threads.Registration) (threads.Moved, error) {
@@ -285,7 +286,8 @@ func (c *Coordinator) Register(ctx context.Context, in threads.Registration) (th
 	return m, c.track(m.Thread, s, 0, nil)
 }
 
-// Adopt looks after a session that the registry has already.
+// Adopt supervises a session that is already in the registry. Its errors are those of the
+// registry, and unavailable (shutting_down).
 func (c *Coordinator) Adopt(ctx context.Context, session string) error {
 	s, err := c.cfg.Registry.Session(ctx, session)
 	if err != nil {
@@ -298,6 +300,9 @@ func (c *Coordinator) Adopt(ctx context.Context, session string) error {
 	return c.track(d.Thread, s, 0, nil)
 }
 
+// track starts the task goroutine of a session and queues its held events and current state.
+// It does nothing if the session is tracked already, and fails with unavailable, reason
+// shutting_down, if the coordinator is closed.
 func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed []programs.Name) error {
 	c.mu.Lock()
 	if c.closed {
@@ -337,7 +342,7 @@ func (c *Coordinator) track(th row.Thread, s row.Session, recovered int, failed 
 	return nil
 }
 
-// forget ends what is known of a task whose session is over.
+// forget removes a task, and its thread's shared state if it was the thread's last task.
 func (c *Coordinator) forget(t *task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 )
 
 // Share records a decision that an agent reported by a hook or the API instead of in the text
-// of its turn. It does not wait for the session, which may be busy with another decision. A
-// decision of a session that is not known yet is held until it is, because its program may run
-// before the session is registered.
+// of its turn, and shares it with the other sessions of its thread. A text that is not a new
+// decision is ignored. Share does not wait for the session, which may be busy with another
+// decision. A decision of a session that is not registered yet is held until it is, because its
+// program may run before.
 func (c *Coordinator) Share(session, text string) {
 	c.mu.Lock()
 	t := c.tasks[session]
@@ -51,11 +52,13 @@ func (c *Coordinator) takeEarly(session string) (texts []string) {
 	return texts
 }
 
-// SetContext stores the plan that the sessions of a thread share in the thread.
+// SetContext stores brief, the plan that the sessions of a thread share, in the thread's
+// metadata.
 func (c *Coordinator) SetContext(ctx context.Context, threadID, brief string) error {
 	return c.setMeta(ctx, threadID, metaBrief, brief)
 }
 
+// setMeta stores a member of a thread's metadata in the registry and in the cached row.
 func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) error {
 	m, err := c.cfg.Registry.UpdateThread(ctx, threadID, func(t *row.Thread) { t.Metadata = row.WithMeta(t.Metadata, key, value) })
 	if err != nil {
@@ -69,16 +72,16 @@ func (c *Coordinator) setMeta(ctx context.Context, threadID, key, value string) 
 	return nil
 }
 
-// Keys of metadata that are the coordinator's.
+// Keys of metadata that the coordinator reads or writes.
 const (
 	metaBrief  = row.Brief                // of a thread
 	metaLevel  = row.Supervision          // of a thread
 	metaRounds = "verificationRetryCount" // of a session
 	metaPreset = "approvalPreset"         // of a session
-	metaReason = "reason"                 // of a session: why it ended as it did
+	metaReason = "reason"                 // of a session: why it ended
 )
 
-// Event is what subscribers are told.
+// Event is a notification to the coordinator's subscribers.
 type Event struct {
 	Type      string    `json:"type"`
 	SessionID string    `json:"sessionId,omitzero"`
@@ -87,8 +90,9 @@ type Event struct {
 	Data      any       `json:"data,omitempty"`
 }
 
-// Subscribe receives every event from now on. A subscriber that leaves limit events unread is not
-// waited for: the channel is closed, as it is by end and when the coordinator closes.
+// Subscribe returns a channel with every event from now on. The channel is closed when end is
+// called, when the coordinator closes, and when the subscriber has limit unread events and
+// another arrives.
 func (c *Coordinator) Subscribe(limit int) (events <-chan Event, end func()) {
 	ch := make(chan Event, max(1, limit))
 	c.mu.Lock()
@@ -114,7 +118,7 @@ func (c *Coordinator) tell(e Event) {
 	c.tellLocked(e)
 }
 
-// tellLocked is tell for who holds mu.
+// tellLocked is tell for callers that hold mu.
 func (c *Coordinator) tellLocked(e Event) {
 	e.Timestamp = c.cfg.Now().UTC()
 	for ch := range c.hearers {
@@ -127,7 +131,7 @@ func (c *Coordinator) tellLocked(e Event) {
 	}
 }
 
-// say tells the user something.
+// say sends a message to the user by Chat, if there is one. A failure is logged.
 func (c *Coordinator) say(t row.Thread, session, text string) {
 	if c.cfg.Chat == nil {
 		return
@@ -139,7 +143,7 @@ func (c *Coordinator) say(t row.Thread, session, text string) {
 	}
 }
 
-// say tells the user something of the task.
+// say sends a message about the task to the user.
 func (t *task) say(text string) {
 	t.c.mu.Lock()
 	th := row.Thread{ID: t.thread}
@@ -155,7 +159,7 @@ func gone(session string) error {
 		"resume first")
 }
 
-// document is a value as JSON, for the registry.
+// document returns v as JSON, or nil if it cannot be encoded.
 func document(v any) json.RawMessage {
 	raw, err := jsonx.Marshal(v)
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 	maxSummary      = 16 << 10 // characters
 )
 
-// complete has the work validated, and does what comes of it.
+// complete validates the session's work and acts on the outcome: it accepts the task, sends
+// the follow-up to the agent, or asks the user. Without Validator it accepts the task.
 func (t *task) complete() {
 	summary := t.summary()
 	if t.c.cfg.Validator == nil {
@@ -48,11 +49,11 @@ func (t *task) complete() {
 	r := t.c.cfg.Validator.Validate(ctx, subject)
 	cancel()
 	if t.c.ctx.Err() != nil {
-		return // closing: the restart states what becomes of it
+		return // closing: after a restart the thread shows the interrupted session
 	}
 	t.keep(r, job)
 	t.c.tell(t.event("validation", r))
-	if r.Outcome == validation.Revise && t.shell() { // it does not read what falls short
+	if r.Outcome == validation.Revise && t.shell() { // a shell would run the follow-up as commands
 		r.Outcome = validation.Escalate
 	}
 	switch r.Outcome {
@@ -78,8 +79,9 @@ func (t *task) complete() {
 	}
 }
 
-// subject is what is validated. A task's own checks and validator are in its metadata,
-// or in that of its thread: checks, a list of commands, and validator.
+// subject returns the input of the validation. The members checks (a list of commands) and
+// validator of the session's metadata win over those of the thread's. If neither has checks and
+// the preset does not let them run, no checks are run.
 func (t *task) subject(d threads.Detail) validation.Subject {
 	s := validation.Subject{
 		ThreadID: t.thread, SessionID: t.id, Task: t.row.OriginalTask, Kind: d.Kind, Workdir: t.row.Workdir, Repo: t.row.Repo, Text: t.result,
@@ -131,9 +133,9 @@ func (t *task) subject(d threads.Detail) validation.Subject {
 	return s
 }
 
-// mayRun reports whether the customary checks of a folder may be run, which are commands that
-// the agent, or the author of the repository, has chosen: where its preset lets the agent run
-// them unasked, or has us asked, and we answer by ourselves.
+// mayRun reports whether the conventional checks of a folder may run. The agent or the author
+// of the repository controls these commands, so the preset must allow shell commands, or
+// require a question that an autonomous coordinator may answer. A session without preset may.
 func (t *task) mayRun() bool {
 	preset := programs.Preset(row.Meta(t.row.Metadata, metaPreset))
 	switch preset.Judge(programs.ShellUse) {
@@ -145,7 +147,7 @@ func (t *task) mayRun() bool {
 	return preset == ""
 }
 
-// node is the part of the plan that the session works at.
+// node returns the id of the plan's part that is assigned to the session, or "".
 func (t *task) node(d threads.Detail) string {
 	for _, n := range d.Nodes {
 		if n.AssignedSessionID == t.id {
@@ -155,7 +157,8 @@ func (t *task) node(d threads.Detail) string {
 	return ""
 }
 
-// keep enters a report.
+// keep stores a report: it ends job and adds the report as evidence and artifact. Failures are
+// logged.
 func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	status, said := row.JobFailed, string(r.Outcome)
 	switch {
@@ -175,7 +178,7 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 		}
 	}
 	brief := r
-	brief.Look = validation.Look{} // the file has it
+	brief.Look = validation.Look{} // the report's file has it
 	_, err := t.c.cfg.Registry.AddEvidence(t.c.ctx, row.Evidence{
 		ThreadID: t.thread, NodeID: job.NodeID, SessionID: t.id, VerifierJobID: job.ID, EvidenceType: "validation_report",
 		Title: "Validation: " + said, Summary: r.Summary, Path: r.Path, Content: document(brief),
@@ -191,7 +194,9 @@ func (t *task) keep(r validation.Report, job row.VerifierJob) {
 	}
 }
 
-// accept ends the task well, and its program a little later, unless a client goes on.
+// accept marks the task completed and schedules the stop of its program after stopDelay. The
+// program keeps running if the session's metadata has keepAlive, or if it starts a new turn
+// before.
 func (t *task) accept(summary string) {
 	t.waiting = time.Time{}
 	t.end(row.SessionCompleted, summary, t.event("task_complete", map[string]string{"summary": summary}))
@@ -203,8 +208,8 @@ func (t *task) accept(summary string) {
 	}
 }
 
-// end gives the task its last status, with the result or the reason, and tells e: before
-// the end of the thread is told, if this was the last.
+// end stores the task's final status with text as its summary or reason and publishes e. Then
+// it starts parts that became ready, or reports the end of the thread.
 func (t *task) end(status row.SessionStatus, text string, e Event) {
 	m, err := t.change(func(s *row.Session) {
 		s.Status = status
@@ -223,8 +228,8 @@ func (t *task) end(status row.SessionStatus, text string, e Event) {
 	}
 }
 
-// closing announces the end of a thread, once for each time that it ends. The announced end
-// is stored in the thread, so that it is not repeated.
+// closing reports the end of a thread if it is closed, none of its sessions is live, and no
+// launcher starts parts of it.
 func (c *Coordinator) closing(m threads.Moved) {
 	if !m.Thread.Status.Closed() || len(m.Sessions) == 0 || c.starting(m.Thread.ID) {
 		return
@@ -237,8 +242,9 @@ func (c *Coordinator) closing(m threads.Moved) {
 	c.over(m)
 }
 
-// over tells the end of a thread. Its message is kept with the end, so that a server that
-// dies tells it neither twice nor never (see [Coordinator.Settle]).
+// over reports the end of a thread to subscribers and the user, once for each time that it
+// ends. The message is first stored in the thread, so that after a crash the end is reported
+// exactly once (see [Coordinator.Settle]).
 func (c *Coordinator) over(m threads.Moved) {
 	if threads.Told(m.Thread, len(m.Sessions)) {
 		return
@@ -260,7 +266,7 @@ func (c *Coordinator) over(m threads.Moved) {
 	c.say(now.Thread, "", text)
 }
 
-// synthesis is the message about a thread that is over.
+// synthesis returns the message about a finished thread, by Chat or else by decide.Synthesis.
 func (c *Coordinator) synthesis(s decide.Swarm) string {
 	if c.cfg.Chat != nil {
 		ctx, cancel := context.WithTimeout(c.ctx, modelTimeout)
@@ -272,9 +278,9 @@ func (c *Coordinator) synthesis(s decide.Swarm) string {
 	return text.CutRunes(decide.Synthesis(s), maxSummary)
 }
 
-// Settle tells the end of a thread that a server before did not live to tell. It reports
-// whether something of the thread is left to be resumed, and the thread has not been stopped: then
-// the end is not reported.
+// Settle reports the end of a thread that ended in an earlier server process, unless that
+// process reported it. If the thread is not closed, has parts to start, or has interrupted
+// sessions and was not stopped, Settle returns true and reports nothing.
 func (c *Coordinator) Settle(m threads.Moved) (resumable bool) {
 	if !m.Thread.Status.Closed() || len(c.ready(m)) > 0 {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// moved sees to what follows from a change of a thread: parts that have become ready are
-// begun, whatever else runs, and the end of the thread is told.
+// moved handles a change of a thread: it starts the parts that became ready or, if there are
+// none, reports the end of the thread if it has ended.
 func (c *Coordinator) moved(m threads.Moved) {
 	if ready := c.ready(m); len(m.Sessions) > 0 && len(ready) > 0 && !c.starting(m.Thread.ID) {
 		c.begin(m.Thread.ID, ready)
@@ -17,7 +17,8 @@ func (c *Coordinator) moved(m threads.Moved) {
 	c.closing(m)
 }
 
-// ready are the parts of a plan that are to be started and have not been.
+// ready returns the ids of the parts that are ready and have no session. It returns nil if the
+// thread is paused or stopped, or Begin is nil.
 func (c *Coordinator) ready(m threads.Moved) (nodes []string) {
 	for _, n := range m.Nodes {
 		if n.Kind == row.ExecutionNode && n.Status == row.NodeReady && n.AssignedSessionID == "" {
@@ -34,8 +35,8 @@ func (c *Coordinator) starting(thread string) bool {
 	return c.cfg.Starting != nil && c.cfg.Starting(thread)
 }
 
-// begin has the parts begun beside whatever the sessions do: they may wait for places.
-// Where that leaves the same parts ready, it has failed, and is not tried again at once.
+// begin starts the ready parts in a goroutine, because they may wait for slots. If the same
+// parts are still ready afterwards, they could not be started and are not retried at once.
 func (c *Coordinator) begin(thread string, ready []string) {
 	c.beside(func() {
 		c.cfg.Begin(c.ctx, thread)
@@ -49,13 +50,15 @@ func (c *Coordinator) begin(thread string, ready []string) {
 	})
 }
 
-// Conclude is called when no launcher starts parts of a thread any more (Config.Starting): what has
-// become ready meanwhile is begun, or the end told, if it has come.
+// Conclude must be called when a launcher has stopped starting parts of a thread (see
+// Config.Starting). In a goroutine it starts the parts that became ready meanwhile, or reports
+// the end of the thread if it has ended.
 func (c *Coordinator) Conclude(thread string) {
 	c.beside(func() { c.read(thread, c.moved) })
 }
 
-// beside runs f until it or the coordinator ends.
+// beside runs f in a goroutine that Close waits for. It does nothing if the coordinator is
+// closed.
 func (c *Coordinator) beside(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +67,7 @@ func (c *Coordinator) beside(f func()) {
 	}
 }
 
-// read hands a thread to f, as the registry has it now.
+// read calls f with the current state of a thread in the registry. It logs a failure.
 func (c *Coordinator) read(thread string, f func(threads.Moved)) {
 	d, err := c.cfg.Registry.Detail(c.ctx, thread, threads.Selection{Fields: []threads.Field{threads.FieldNodes, threads.FieldSessions}})
 	switch {

@@ -20,13 +20,15 @@ import (
 
 const (
 	spawnTimeout       = 2 * time.Minute
-	maxHandedText      = 4000 // characters of what the program before printed
+	maxHandedText      = 4000 // characters of the failed program's output
 	maxHandedDecisions = 10   // decisions
 )
 
 var noProvider = regexp.MustCompile(`(?i)\b(status|http|error|code)[ :=]*401\b|\b401 unauthorized|invalid (api|authentication) ?(key|token)|authentication[_ ](failed|error)|please (run /login|log ?in again)|oauth token has expired|model[^\n]{0,60}(is )?not (available|found|supported)|model_not_found|(cli|version)[^\n]{0,60}(is )?(too old|no longer supported|must be updated)`)
 
-// providerFailure reports whether a failure is one that another program would not have.
+// providerFailure reports whether a failure comes from the program's provider, account or
+// version, so that another program may continue the task. It returns the cooldown of the
+// failed program.
 func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
 	if c, ok := choice.Exhausted(kind, s, now); ok {
 		return c, true
@@ -42,7 +44,8 @@ func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
 	return choice.CoolDown{Until: now.Add(choice.DefaultCooldownTTL), Reason: reason}, true
 }
 
-// turnFailed handles a turn that failed while the program lives.
+// turnFailed handles a turn that failed while the program runs: it continues with another
+// program after a provider failure, otherwise it asks the user.
 func (t *task) turnFailed(e sessions.Event) {
 	t.c.tell(t.event("turn_failed", e))
 	if _, provider := providerFailure(e.Kind, e.Text, t.c.cfg.Now()); provider {
@@ -55,7 +58,9 @@ func (t *task) turnFailed(e sessions.Event) {
 	})
 }
 
-// ended handles a program that is gone.
+// ended handles the end of the program. A task that was not finished is marked stopped if the
+// program exited, and after a failure it is restarted, continued by another program, or
+// marked failed.
 func (t *task) ended(e sessions.Event) {
 	t.over = true
 	t.stopAt, t.waiting = time.Time{}, time.Time{}
@@ -79,7 +84,7 @@ func (t *task) ended(e sessions.Event) {
 	t.fail("The program failed: " + text.LastRunes(strings.TrimSpace(e.Text+" "+e.Cause), 1500))
 }
 
-// fail ends the task badly.
+// fail ends the task with status error, discards its pending decision and stops its program.
 func (t *task) fail(reason string) {
 	t.over = true
 	t.expire()
@@ -87,7 +92,9 @@ func (t *task) fail(reason string) {
 	t.stop(false)
 }
 
-// providerFailed goes on with another program, where there is one.
+// providerFailed excludes the program from the choice for a while and continues the task with
+// another one. The task fails if no program is left or could be started, or after
+// MaxRecovered recoveries. With level Notify, a running session only asks the user.
 func (t *task) providerFailed(kind, s string) {
 	why := strings.TrimSpace(kind + " " + text.LastRunes(strings.TrimSpace(s), 500))
 	if t.c.Level(t.thread) == Notify && !t.over {
@@ -139,8 +146,8 @@ func (t *task) providerFailed(kind, s string) {
 	})
 }
 
-// successor enters a session that goes on in place of this one; one that cannot be
-// entered is ended.
+// successor registers the session id as replacement of this one and supervises it. If that
+// fails, it stops the new session and returns the error.
 func (t *task) successor(was row.Session, id string, name programs.Name, recovered int, failed []programs.Name) error {
 	s := row.Session{
 		SessionID: id, AgentID: was.AgentID, Framework: string(name), Label: was.Label, OriginalTask: was.OriginalTask, Workdir: was.Workdir,
@@ -162,8 +169,9 @@ func (t *task) successor(was row.Session, id string, name programs.Name, recover
 	return err
 }
 
-// startOver starts again what a program could not resume: it does not keep a conversation
-// before its first answer. False reports that this was not so.
+// startOver restarts a task from its beginning if the program failed before a resumed session
+// received input, because programs store no conversation before their first answer. It
+// returns false if that does not apply or fails.
 func (t *task) startOver(e sessions.Event) bool {
 	s := row.Meta(t.row.Metadata, row.StartOver)
 	if s == "" || t.row.TaskDelivered || t.c.cfg.Fleet == nil || t.c.ctx.Err() != nil {
@@ -188,7 +196,8 @@ func (t *task) startOver(e sessions.Event) bool {
 	return true
 }
 
-// handing is the task as the next program is given it.
+// handing returns the prompt for the next program: the task, why its predecessor stopped, the
+// shared decisions and the end of its output.
 func (t *task) handing(why string) string {
 	var b strings.Builder
 	b.WriteString(t.row.OriginalTask)

@@ -13,17 +13,18 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Level states how much is done without asking.
+// Level is the degree of supervision: how much the coordinator does without asking.
 type Level string
 
 // The levels.
 const (
 	Autonomous Level = "autonomous"
 	Confirm    Level = "confirm" // answers and ends wait until the user approves them
-	Notify     Level = "notify"  // everything is told and nothing is done
+	Notify     Level = "notify"  // the user is notified and nothing is answered
 )
 
-// Level is how a thread is supervised: as it says itself, else as all are.
+// Level returns the level of a thread: the one in its metadata, otherwise the default. For a
+// thread without supervised sessions it returns the default.
 func (c *Coordinator) Level(threadID string) Level {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,9 +36,9 @@ func (c *Coordinator) Level(threadID string) Level {
 	return c.level
 }
 
-// SetLevel changes how a thread is supervised, which is kept with it, or with "" how all
-// are that say nothing themselves, which is not. Level "" takes a thread's own back.
-// What waits to be confirmed goes on waiting. invalid_input (unknown_level).
+// SetLevel stores the level of a thread in its metadata; level "" removes it. If threadID is
+// "", it sets the default level in memory. Decisions that wait for confirmation keep waiting.
+// Errors: invalid_input (unknown_level), and those of the registry.
 func (c *Coordinator) SetLevel(ctx context.Context, threadID string, l Level) error {
 	if l != Autonomous && l != Confirm && l != Notify && (l != "" || threadID == "") {
 		return capability.Errorf(capability.CodeInvalidInput, "task.supervise", "there is no level %.40q: autonomous, confirm, notify",
@@ -56,8 +57,8 @@ func (c *Coordinator) SetLevel(ctx context.Context, threadID string, l Level) er
 	return nil
 }
 
-// Pause holds decisions about turns while the user's words are being thought about: for
-// 30 s at most, or until Resume.
+// Pause holds back decisions about turns while the parent handles a message of the user. It
+// ends with Resume, or 30 s after the last Pause.
 func (c *Coordinator) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +74,7 @@ func (c *Coordinator) Pause() {
 	c.resume = time.AfterFunc(pauseTimeout, c.Resume)
 }
 
-// Resume ends a pause.
+// Resume ends a pause. It does nothing if none is active.
 func (c *Coordinator) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,13 +87,14 @@ func (c *Coordinator) Resume() {
 	c.tellLocked(Event{Type: "coordinator_resumed"})
 }
 
-// kept is what a pending decision is about.
+// kept is the stored context of a pending decision: its event and dialog.
 type kept struct {
 	Event   string          `json:"event"`
 	Blocker *detect.Blocker `json:"blocker,omitempty"`
 }
 
-// pend keeps a decision until the user has confirmed it.
+// pend stores a decision until the user confirms it and marks the session blocked. If it
+// cannot be stored, the user is asked instead.
 func (t *task) pend(event, content string, b *detect.Blocker, a directive.Answer) {
 	p := row.PendingDecision{
 		SessionID: t.id, ThreadID: t.thread, PromptText: text.LastRunes(content, 4000), RecentOutput: text.LastRunes(t.lines(50), 8000),
@@ -116,7 +118,8 @@ func (t *task) pend(event, content string, b *detect.Blocker, a directive.Answer
 	t.c.tell(t.event("pending_confirmation", p))
 }
 
-// expire takes back what waits for a yes: what it was about is over.
+// expire discards the pending decision of the session, if any, because its dialog or turn is
+// over.
 func (t *task) expire() {
 	if t.pending == "" {
 		return
@@ -124,16 +127,17 @@ func (t *task) expire() {
 	t.pending = ""
 	p, err := t.c.cfg.Registry.TakePending(t.c.ctx, t.id, false)
 	if err != nil {
-		return // another caller has just taken it
+		return // Confirm has just taken it
 	}
 	t.c.tell(t.event("confirmation_expired", p))
 }
 
-// Confirm carries out what waits for a session, or with override something else; or,
-// where it is not approved, leaves the session to its user. Of two who confirm, one does.
+// Confirm carries out the pending decision of a session, or the answer override if it is not
+// nil. If approved is false, it only discards the decision. Of two concurrent calls one
+// succeeds.
 //
-// Its errors: not_found (nothing waits), conflict (session_gone: resume first;
-// dialog_gone: the screen shows another one), and those of ctx.
+// Its errors: not_found (no decision is pending), conflict (session_gone: resume first;
+// dialog_gone: the screen shows another one), and timeout if ctx ends.
 func (c *Coordinator) Confirm(ctx context.Context, session string, approved bool, override *directive.Answer) error {
 	c.mu.Lock()
 	t := c.tasks[session]
@@ -141,7 +145,7 @@ func (c *Coordinator) Confirm(ctx context.Context, session string, approved bool
 	if t != nil {
 		err := t.do(ctx, func() error { return t.confirm(approved, override) })
 		select {
-		case <-t.done: // it ended meanwhile: what waits, waits for one who resumes it
+		case <-t.done: // the session ended meanwhile; its decision waits until it is resumed
 		default:
 			return err
 		}
@@ -164,6 +168,7 @@ func (c *Coordinator) Confirm(ctx context.Context, session string, approved bool
 	return err
 }
 
+// confirm is Confirm on the task's goroutine.
 func (t *task) confirm(approved bool, override *directive.Answer) error {
 	p, err := t.c.cfg.Registry.TakePending(t.c.ctx, t.id, approved)
 	if err != nil {

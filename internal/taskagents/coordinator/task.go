@@ -14,25 +14,25 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// task is a session that is looked after. What is above mu belongs to its goroutine.
+// task is a supervised session. Only its goroutine uses the fields above mu.
 type task struct {
 	c          *Coordinator
 	id, thread string
-	row        row.Session // as the registry had it last
+	row        row.Session // last state in the registry
 	ledger     directive.Ledger
 	recovered  int
 	failed     []programs.Name // programs that failed at the task
-	over       bool            // the goroutine ends
-	handled    string          // fingerprint of the dialog that was handled last
+	over       bool            // ends the goroutine
+	handled    string          // fingerprint of the last handled dialog
 	answers    int             // answers to dialogs since a turn ended
 	replies    int             // answers to turns since the user spoke
-	told       bool            // that a login is needed
+	told       bool            // the user was notified that a login is needed
 	result     string          // the text of the last turn
-	screen     uint64          // of the last look
-	scan       time.Time       // when the watchdog looks next
-	stopAt     time.Time       // zero: not at all
-	waiting    time.Time       // since when the user is asked; zero: not
-	pending    string          // fingerprint of the dialog that waits for a yes; "-": of a turn
+	screen     uint64          // hash of the screen at the last idle check
+	scan       time.Time       // time of the next idle check
+	stopAt     time.Time       // when to stop the program; zero: never
+	waiting    time.Time       // since when the user has to answer; zero if not
+	pending    string          // fingerprint of the dialog whose answer waits for confirmation; "-" for a turn
 
 	calls chan func()
 	wake  chan struct{}
@@ -43,8 +43,8 @@ type task struct {
 	posted    []string // decisions that were reported and are not shared yet
 	deciding  bool
 	lastInput time.Time
-	active    time.Time // when something happened last
-	retrying  time.Time // since when the program tries to reach its provider; zero: it does not
+	active    time.Time // time of the last event
+	retrying  time.Time // since when the program retries to reach its provider; zero if it does not
 }
 
 type letter struct {
@@ -60,8 +60,8 @@ func newTask(c *Coordinator, thread string, s row.Session, recovered int, failed
 	}
 }
 
-// order is that in which what has happened is handled: what an agent said last counts
-// before its end does.
+// order returns the event types in the order in which a task handles them. The end comes last,
+// so that the agent's last turn is handled before it.
 func order() []sessions.Type {
 	return []sessions.Type{
 		sessions.BusyNow, sessions.ReadyAgain, sessions.ToolRunning, sessions.Wedged, sessions.LoginRequired,
@@ -69,7 +69,9 @@ func order() []sessions.Type {
 	}
 }
 
-// queueEvent puts an event into the inbox: the latest of each kind.
+// queueEvent puts an event into the inbox, which holds the latest of each type, and removes
+// events that it makes obsolete. Completed turns are delayed by coalesceDelay; one that only
+// the screen shows is dropped within cooldownInterval of the last input.
 func (t *task) queueEvent(e sessions.Event) {
 	now := t.c.cfg.Now()
 	t.mu.Lock()
@@ -91,7 +93,7 @@ func (t *task) queueEvent(e sessions.Event) {
 		t.active = now
 		return
 	case sessions.BusyNow:
-		// What had ended or asked goes on.
+		// The program works again after its turn or dialog.
 		delete(t.inbox, sessions.BlockedNow)
 		delete(t.inbox, sessions.TaskComplete)
 		delete(t.inbox, sessions.ReadyAgain)
@@ -153,7 +155,8 @@ func (t *task) poke() {
 	}
 }
 
-// look makes events of what the session is now, where they may have been missed.
+// look queues an event for the current state if the session has ended, failed, or is blocked,
+// because that event may have been missed.
 func (t *task) look() {
 	term, err := t.c.cfg.Sessions.Terminal(t.id)
 	if err != nil {
@@ -183,7 +186,8 @@ func (t *task) look() {
 	}
 }
 
-// next takes what is to be handled now; else it says until when nothing is.
+// next removes and returns the next event that is due. If none is due, ok is false and wait
+// is the time until the next event or timer is due.
 func (t *task) next() (l letter, ok bool, wait time.Duration) {
 	now := t.c.cfg.Now()
 	t.mu.Lock()
@@ -196,7 +200,7 @@ func (t *task) next() (l letter, ok bool, wait time.Duration) {
 		if !ok {
 			continue
 		}
-		if kind == sessions.BlockedNow && (ended || failed) { // no question is left to be answered
+		if kind == sessions.BlockedNow && (ended || failed) { // the dialog has ended too
 			delete(t.inbox, kind)
 			continue
 		}
@@ -226,7 +230,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// run handles one thing after the other until the session is over.
+// run handles events, calls and timers one after the other until the task is over or the
+// coordinator closes.
 func (t *task) run() {
 	defer close(t.done)
 	defer t.c.forget(t)
@@ -251,7 +256,9 @@ func (t *task) run() {
 	t.sharePosted()
 }
 
-// do runs f between two decisions.
+// do runs f on the task's goroutine, between two decisions, and returns its error. Errors of
+// its own: conflict, reason session_gone, if the task has ended; timeout if ctx ends before f
+// starts.
 func (t *task) do(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
 	select {
@@ -283,7 +290,8 @@ func (t *task) handle(e sessions.Event) {
 	}
 }
 
-// goesOn is told of a session that does something: who waited for the user does no more.
+// goesOn handles an event of a session that works again. It updates the status, and discards a
+// pending decision and the wait for the user if the event makes them obsolete.
 func (t *task) goesOn(e sessions.Event) {
 	if e.Type != sessions.ToolRunning {
 		t.handled = ""
@@ -298,13 +306,13 @@ func (t *task) goesOn(e sessions.Event) {
 		}
 	}
 	want := t.row.Status
-	switch { // a task that is over goes on only with a turn
+	switch { // only a new turn continues a finished task
 	case e.Type == sessions.BusyNow, e.Type == sessions.ReadyAgain && want == row.SessionToolRunning:
 		want = row.SessionActive
 	case e.Type == sessions.ToolRunning && want.Live():
 		want = row.SessionToolRunning
 	}
-	took := e.Type != sessions.ReadyAgain // it works at something
+	took := e.Type != sessions.ReadyAgain // it works on the task
 	if t.row.Status != want || t.row.IdleCheckCount > 0 || took && !t.row.TaskDelivered {
 		t.update(func(s *row.Session) {
 			s.Status, s.IdleCheckCount, s.LastActivityAt = want, 0, row.At(t.c.cfg.Now())
@@ -316,7 +324,7 @@ func (t *task) goesOn(e sessions.Event) {
 	}
 }
 
-// login notifies the user once that a login is needed.
+// login marks a live session blocked by a missing login, and notifies the user once.
 func (t *task) login(e sessions.Event) {
 	if !t.row.Status.Live() {
 		return
@@ -330,7 +338,8 @@ func (t *task) login(e sessions.Event) {
 	}
 }
 
-// tick does what is due by the clock.
+// tick runs the one timer that is due: the delayed stop, the end of the wait for the user, a
+// provider that was not reached, or the idle check.
 func (t *task) tick() {
 	now := t.c.cfg.Now()
 	t.mu.Lock()

@@ -14,7 +14,9 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// idle is the watchdog.
+// idle checks an active session that had no events for idleTimeout. If its screen has not
+// changed, the model is asked what to do, and the user after idleChecks checks (blindChecks
+// without a model).
 func (t *task) idle(now time.Time) {
 	t.mu.Lock()
 	quiet := now.Sub(t.active)
@@ -35,7 +37,7 @@ func (t *task) idle(now time.Time) {
 	_, _ = sum.Write([]byte(text))
 	if was := t.screen; was != sum.Sum64() {
 		t.screen = sum.Sum64()
-		if was != 0 { // something moved since the last look
+		if was != 0 { // the screen changed since the last check
 			t.touch(now)
 			return
 		}
@@ -66,18 +68,20 @@ func (t *task) touch(now time.Time) {
 	t.mu.Unlock()
 }
 
-// update changes the session's row. The first to see the end of a thread reports it.
+// update changes the session's row in the registry, and then starts ready parts or reports the
+// end of the thread.
 func (t *task) update(f func(*row.Session)) {
 	if m, err := t.change(f); err == nil {
 		t.c.moved(m)
 	}
 }
 
-// change is update for those who tell something before the end of the thread is told.
+// change changes the session's row in the registry, and stores the program's resume token with
+// it. Unlike update, it leaves it to the caller to call moved. A failure is logged.
 func (t *task) change(f func(*row.Session)) (threads.Moved, error) {
 	token := ""
 	if term, err := t.c.cfg.Sessions.Terminal(t.id); err == nil {
-		token = term.Info().ResumeToken // programs tell it late
+		token = term.Info().ResumeToken // programs report it late
 	}
 	m, err := t.c.retry(func() (threads.Moved, error) {
 		return t.c.cfg.Registry.UpdateSession(t.c.ctx, t.id, func(s *row.Session) {
@@ -97,6 +101,7 @@ func (t *task) change(f func(*row.Session)) (threads.Moved, error) {
 	return m, nil
 }
 
+// took applies a change of the thread to the cached row and handles its consequences.
 func (t *task) took(m threads.Moved) {
 	if s, ok := m.Session(t.id); ok {
 		t.row = s
@@ -104,8 +109,9 @@ func (t *task) took(m threads.Moved) {
 	t.c.moved(m)
 }
 
-// retry does what must be kept; a database that is busy for a moment must not
-// leave a task active for ever.
+// retry calls f until it succeeds, for about 12 s, so that a short failure of the database
+// does not leave a task active forever. It does not retry the errors conflict, not_found,
+// invalid_input and too_large.
 func (c *Coordinator) retry(f func() (threads.Moved, error)) (m threads.Moved, err error) {
 	for pause := 100 * time.Millisecond; ; pause *= 2 {
 		m, err = f()
@@ -135,7 +141,7 @@ func (t *task) event(kind string, data any) Event {
 	return Event{Type: kind, SessionID: t.id, ThreadID: t.thread, Data: data}
 }
 
-// shell reports that the program is a shell, which carries out what others would read.
+// shell reports whether the program is a shell, which executes its input as commands.
 func (t *task) shell() bool { return t.row.Framework == string(programs.Shell) }
 
 func (t *task) name() string {

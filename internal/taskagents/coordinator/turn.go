@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// situation is what a decision is about.
+// situation is the event that requires a decision.
 type situation struct {
 	event         string // blocked, turn_complete or idle
 	text          string
@@ -22,7 +22,8 @@ type situation struct {
 	check, checks int
 }
 
-// blocked handles a dialog.
+// blocked handles a dialog: it records one that a rule has answered, otherwise it decides and
+// executes an answer. A dialog is handled once. With level Notify it is only reported.
 func (t *task) blocked(e sessions.Event) {
 	b := &detect.Blocker{Selected: -1}
 	if e.To != nil && e.To.Blocker != nil {
@@ -60,9 +61,10 @@ func (t *task) blocked(e sessions.Event) {
 	t.execute("blocked", text, b, t.ask(situation{event: "blocked", text: text, blocker: b}))
 }
 
-// turn handles the end of a turn.
+// turn handles a completed turn: it shares the decisions in its text, runs the skill that it
+// requests, and otherwise decides whether the task continues, is complete, or needs the user.
 func (t *task) turn(e sessions.Event) {
-	if !t.row.Status.Live() { // it is over, and no new turn has begun
+	if !t.row.Status.Live() { // the task is over, and no new turn has started
 		return
 	}
 	content := directive.Text{Body: e.Text}
@@ -84,7 +86,7 @@ func (t *task) turn(e sessions.Event) {
 	case strings.TrimSpace(e.Text) == "" && t.shell():
 		e.Text = "It printed nothing."
 	case strings.TrimSpace(e.Text) == "":
-		e.Text = t.lines(50) // what stands on the screen counts
+		e.Text = t.lines(50) // use the screen's text
 	case decide.Animated(e.Text):
 		return
 	}
@@ -116,8 +118,8 @@ func (t *task) turn(e sessions.Event) {
 	t.execute("turn_complete", e.Text, nil, a)
 }
 
-// skill has the skill used that a turn asks for; true reports that it did, and so that the turn
-// does not end the task.
+// skill runs the skill that a turn requests. It reports whether one was requested, in which
+// case the turn does not end the task.
 func (t *task) skill(e sessions.Event, text directive.Text) bool {
 	if t.c.cfg.Skills == nil || t.shell() {
 		return false
@@ -136,7 +138,8 @@ func (t *task) skill(e sessions.Event, text directive.Text) bool {
 	return asked
 }
 
-// unpaused waits while the parent speaks with the user; false when we are closing.
+// unpaused waits until the coordinator is not paused. It returns false if the coordinator
+// closes.
 func (t *task) unpaused() bool {
 	t.c.mu.Lock()
 	paused := t.c.paused
@@ -152,10 +155,10 @@ func (t *task) unpaused() bool {
 	}
 }
 
-// ask requests a decision: from the small model what is routine, the parent the rest, and the
-// model if the parent is missing or its answer cannot be read. If none of them can,
-// the user is asked; but a program that says itself that its turn is done, and asks
-// nothing, is believed as far as its work can be validated.
+// ask returns a decision. The small model decides routine questions and the parent the others;
+// the model decides if the parent is missing or its answer malformed. If none of them
+// decides, the answer escalates to the user. Without model and parent, a completed turn that
+// asks nothing completes the task.
 func (t *task) ask(s situation) directive.Answer {
 	tier := decide.OfTurn(s.text)
 	dialog := ""
@@ -202,12 +205,13 @@ func (t *task) model(small bool, prompt string) (string, error) {
 	return t.c.cfg.Model.Ask(ctx, small, prompt)
 }
 
-// question is what the user is asked if no model put it better.
+// question returns the default question to the user about s.
 func question(s string) string {
 	return "An agent needs you: " + text.LastRunes(strings.TrimSpace(s), 1500)
 }
 
-// situation is all that a prompt says of the task.
+// situation returns the facts about the task for a prompt: its past decisions, its siblings
+// and the decisions that they shared.
 func (t *task) situation(s situation, choices []string) decide.Situation {
 	out := decide.Situation{
 		Event: s.event, AgentType: t.row.Framework, Label: t.name(), Task: t.row.OriginalTask, Workdir: t.row.Workdir, Repo: t.row.Repo,
@@ -253,7 +257,8 @@ func (t *task) situation(s situation, choices []string) decide.Situation {
 	return out
 }
 
-// share makes a decision known to the other sessions of the thread.
+// share records and publishes a decision and adds it to the thread's shared decisions, which
+// other sessions get with their next input.
 func (t *task) share(d directive.Decision, source string) {
 	confidence := "text"
 	if d.Screen {
@@ -277,8 +282,8 @@ func (t *task) share(d directive.Decision, source string) {
 	t.c.tell(t.event("decision_shared", data))
 }
 
-// unseen are the last ten decisions of others that the session was not told, and the
-// index behind them.
+// unseen returns the last ten shared decisions of other sessions that this session has not
+// received, and the index after the newest.
 func (t *task) unseen() (list []string, next int) {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
@@ -312,7 +317,7 @@ func (t *task) room() string {
 	return ""
 }
 
-// lines are the last lines that the program printed.
+// lines returns the last n lines of the program's screen, or "" if the session is gone.
 func (t *task) lines(n int) string {
 	term, err := t.c.cfg.Sessions.Terminal(t.id)
 	if err != nil {
@@ -323,8 +328,8 @@ func (t *task) lines(n int) string {
 
 var telling = regexp.MustCompile(`https?://\S+|\b[0-9a-f]{7,40}\b`)
 
-// summary is what a task ended with: the agent's own words, else addresses, commits and
-// the last lines of the screen.
+// summary returns the text of the last turn or, if it is empty, the URLs, commits and last
+// lines of the screen.
 func (t *task) summary() string {
 	if s := strings.TrimSpace(t.result); s != "" {
 		return text.LastRunes(s, 8000)
@@ -333,6 +338,7 @@ func (t *task) summary() string {
 	return text.LastRunes(strings.Join(telling.FindAllString(s, 20), " ")+"\n"+text.LastRunes(s, 2000), 8000)
 }
 
+// record stores a decision about the session, with its texts cut. A failure is logged.
 func (t *task) record(d row.Decision) {
 	d.SessionID, d.PromptText, d.Response, d.Reasoning = t.id, text.LastRunes(d.PromptText, 4000),
 		text.CutRunes(d.Response, directive.MaxResponse), text.CutRunes(d.Reasoning, directive.MaxStored)

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Answer is what a coordinator's model wants done.
+// Answer is the decision of a coordinator's model.
 type Answer struct {
 	Action      string   `json:"action"` // respond, complete, escalate or ignore
 	Response    string   `json:"response"`
@@ -21,14 +21,14 @@ type Answer struct {
 const (
 	MaxResponse = 16_000 // characters
 	MaxKeys     = 32
-	maxWork     = 8 << 20 // bytes looked at, in all, for objects in a text
+	maxWork     = 8 << 20 // total bytes that are searched for objects in a text
 )
 
 const noReasoning = "The model gave no reason."
 
-// ReadAnswer finds the last JSON object of the text that has a valid action; braces in
-// prose do no harm. ok is false if it is missing, and where its action lacks what it
-// needs: to respond is to send a response or keys.
+// ReadAnswer parses the last JSON object of the text that has a valid action; braces in prose are
+// skipped. ok is false if none exists, or if the action respond has neither a response nor
+// keys.
 func ReadAnswer(s string) (a Answer, ok bool) {
 	if len(s) > MaxText {
 		s = s[len(s)-MaxText:]
@@ -46,7 +46,7 @@ func ReadAnswer(s string) (a Answer, ok bool) {
 			a, ok = one, true
 		} else if !jsonx.Valid([]byte(s[i:end])) {
 			work += end - i
-			i++ // something valid may be inside of it
+			i++ // it may contain a valid object
 			continue
 		}
 		i = end
@@ -72,9 +72,9 @@ func validAction(s string) bool {
 	return s == "respond" || s == "complete" || s == "escalate" || s == "ignore"
 }
 
-// object returns where the object that begins at i ends, or -1 where none does, and how
-// much it looked at. An object begins with a brace that a member's name or its end follows,
-// which braces in prose seldom do.
+// object returns the end of the object that begins at i, or -1 if none begins there, and the
+// number of bytes that it read. An object begins with a brace followed by a quoted name or its
+// end, unlike most braces in prose.
 func object(text string, i int) (end, looked int) {
 	if text[i] != '{' {
 		return -1, 0

@@ -7,33 +7,33 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Decision is what an agent decided by itself.
+// Decision is a decision that an agent reported.
 type Decision struct {
 	Text   string // at most MaxStored characters
 	Shared string // at most MaxShared characters
-	// Screen reports that it was read off a screen, where an example in a fence looks like one
-	// that is meant.
+	// Screen reports that it was read from a screen, where an example in a fence cannot be
+	// distinguished from a real decision.
 	Screen bool
-	// CannotContinue reports that the agent gave up: the turn has failed, and the user must look.
+	// CannotContinue reports that the agent gave up, so that the turn counts as failed.
 	CannotContinue bool
 }
 
 // Limits of a session.
 const (
-	MaxPosted = 100   // decisions that a session may post by itself
+	MaxPosted = 100   // decisions of one session by Post
 	maxSeen   = 1_000 // decisions of a session in all
 )
 
-// Ledger knows which decisions a session has made; the zero value is that of a new
-// session. It is not safe for use by several goroutines at once.
+// Ledger stores which decisions a session has made, to return each only once. The zero value is
+// for a new session. It is not safe for concurrent use.
 type Ledger struct {
 	seen   map[[sha256.Size]byte]struct{}
 	posted int
 }
 
-// Take returns the decisions of a turn that are new, in their order, at most MaxTurn. ours
-// is all that we told the agent, its task and its memory: a decision that is in there is an
-// example or an echo.
+// Take returns the new decisions of a turn, in their order, at most MaxTurn. ours are the texts
+// that the agent got, its task and its memory: a decision in them is an example or an echo and
+// is left out.
 func (l *Ledger) Take(t Text, ours ...string) (list []Decision) {
 	var told []string
 	for _, s := range ours {
@@ -71,8 +71,8 @@ func echoed(told []string, text string) bool {
 	return false
 }
 
-// Post enters a decision that an agent's helper sent by itself. ok is false for one that
-// is empty or known, and for more than MaxPosted of a session.
+// Post adds a decision that an agent reported by its helper. ok is false if it is empty or
+// known, or the session has posted MaxPosted.
 func (l *Ledger) Post(s string) (d Decision, ok bool) {
 	if l.posted >= MaxPosted {
 		return Decision{}, false

@@ -1,9 +1,9 @@
-// Package directive reads the lines by which an agent tells something to us and not to its
-// reader: decisions, calls of skills, proofs of finished work; and the JSON by which a
-// coordinator's model answers.
+// Package directive parses the lines with which an agent addresses junctor instead of its
+// reader: decisions, calls of skills and proofs of finished work. It also parses the JSON answers
+// of a coordinator's model.
 //
-// All of it is text that a stranger wrote. It is read by a grammar and never by a model, so
-// the same text always says the same; what does not fit is not there. Sizes and counts are
+// All of this text is untrusted. It is parsed by a grammar, never by a model, so that the same
+// text always has the same meaning; malformed directives are ignored. Sizes and counts are
 // bounded.
 package directive
 
@@ -16,27 +16,27 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Limits of what is read.
+// Limits of texts and decisions.
 const (
-	MaxText   = 1 << 20 // bytes of a turn's text; of a longer one its end is read
-	MaxShared = 240     // characters of a decision that others are shown, and of a key decision
-	MaxStored = 2_000   // characters of a decision that is kept
+	MaxText   = 1 << 20 // bytes of a turn's text that are read, from its end
+	MaxShared = 240     // characters of a shared decision and of a key decision
+	MaxStored = 2_000   // characters of a stored decision
 	MaxTurn   = 20      // decisions of one turn
 )
 
-// Text is what an agent said in one turn.
+// Text is the text of one turn of an agent.
 type Text struct {
 	Body string
-	// Columns is 0 for the Markdown that the agent wrote. For the cleaned text of a screen it
-	// is the screen's width: there lines are wrapped, and fences cannot be seen.
+	// Columns is 0 for Markdown of the agent. For text from a screen it is the screen's width,
+	// because lines are wrapped there and fences are not visible.
 	Columns int
 }
 
 // line is one line of a text.
 type line struct {
 	raw    string
-	body   string // without blanks around it and without an answer's glyph before it
-	hidden bool   // in a fence, of a fence, or quoted
+	body   string // trimmed, without the glyph before an answer
+	hidden bool   // part of a fence, or quoted
 }
 
 func (t Text) lines() (all []line) {
@@ -76,7 +76,7 @@ func fenceOf(s string) string {
 	return ""
 }
 
-// withoutGlyph takes away the one glyph that programs draw before an answer.
+// withoutGlyph removes the glyph that programs draw before an answer.
 func withoutGlyph(s string) string {
 	for _, g := range []string{"●", "•", "✦", "⏺", "*"} {
 		if rest, ok := strings.CutPrefix(s, g); ok {
@@ -92,7 +92,7 @@ var (
 	listMarker   = regexp.MustCompile(`^([-*+•]|\d{1,9}[.)])([ \t]|$)`)
 )
 
-// joined is a directive's text with the lines that go on with it.
+// joined returns a directive's text with its continuation lines.
 func (t Text) joined(all []line, at int, text string) string {
 	parts := []string{text}
 	for i := at + 1; i < len(all) && t.continues(all[i-1], all[i]); i++ {
@@ -112,16 +112,16 @@ func (t Text) continues(before, next line) bool {
 	return strings.HasPrefix(next.raw, "  ") && wrapped(before.raw, bare, t.Columns)
 }
 
-// margin is how many columns of a screen programs leave empty at the right.
+// margin is the number of columns that programs leave empty at the right of a screen.
 const margin = 4
 
-// wrapped reports whether a line ended because the next word had no room in it.
+// wrapped reports whether a line was wrapped because the next word did not fit.
 func wrapped(before, next string, columns int) bool {
 	word, _, _ := strings.Cut(next, " ")
 	return cells(before)+1+cells(word) > columns-margin
 }
 
-// cells is how many columns of a screen a text takes, about.
+// cells returns the approximate number of screen columns of a text.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n++
@@ -132,7 +132,7 @@ func cells(s string) (n int) {
 	return n
 }
 
-// normal is text with single blanks, without control characters, as valid UTF-8.
+// normal returns s as valid UTF-8 with single blanks and without control characters.
 func normal(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -8,13 +8,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Proof is an agent's claim that an app or a plugin is done. It is a claim: what it says is
-// checked against the disk before it counts.
+// Proof is an agent's claim that an app or a plugin is done. The caller must check it against
+// the files on disk.
 type Proof struct {
 	Kind   string // app or plugin
 	Name   string
 	Files  []string
-	Passed int // tests; of a valid proof none failed
+	Passed int // passed tests; a valid proof has no failed ones
 	Extra  map[string]json.RawMessage
 }
 
@@ -24,8 +24,8 @@ const (
 	maxProof      = 256 << 10 // bytes
 )
 
-// ReadProof returns the first valid proof of a turn. Where there are proofs and none is
-// valid, err states what is wrong with the last; its reason is proof_invalid.
+// ReadProof returns the first valid proof of a turn. ok is false if none exists. If all proofs
+// are invalid, err is that of the last, with reason proof_invalid.
 func ReadProof(t Text) (p Proof, ok bool, err error) {
 	all := t.lines()
 	for i, ln := range all {

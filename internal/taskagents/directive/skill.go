@@ -12,23 +12,23 @@ import (
 
 // Limits of the calls of skills.
 const (
-	MaxSkillCalls  = 10     // of one task
-	MaxSkillResult = 1_500  // characters that are typed back
+	MaxSkillCalls  = 10     // calls of one task
+	MaxSkillResult = 1_500  // characters of a result
 	maxSkillInput  = 65_536 // bytes
 )
 
-// SkillCall is an agent's wish to have a skill used.
+// SkillCall is an agent's request for a skill.
 type SkillCall struct {
 	Slug string
-	// Input is the JSON object or array behind the slug; otherwise Words is what stands there.
+	// Input is the JSON object or array after the slug. Other text after it is in Words.
 	Input json.RawMessage
 	Words string
 }
 
 var skillLine = regexp.MustCompile(`^USE_SKILL[ \t]+([a-z0-9]+(?:-[a-z0-9]+)*)(?:[ \t]+(.*))?$`)
 
-// ReadSkill returns the first call of a turn. Whether the skill may be used is for others
-// to say.
+// ReadSkill returns the first skill call of a turn; ok is false if none exists. It does not
+// check whether the skill exists or may be used.
 func ReadSkill(t Text) (c SkillCall, ok bool) {
 	all := t.lines()
 	for i, ln := range all {
@@ -51,8 +51,8 @@ func ReadSkill(t Text) (c SkillCall, ok bool) {
 	return SkillCall{}, false
 }
 
-// directiveText is what stands behind a directive on a line of its own; only a screen makes
-// several lines of one.
+// directiveText returns the text after a one-line directive. On a screen it may be wrapped to
+// several lines.
 func (t Text) directiveText(all []line, at int, text string) string {
 	if t.Columns > 0 {
 		text = t.joined(all, at, text)
@@ -60,7 +60,7 @@ func (t Text) directiveText(all []line, at int, text string) string {
 	return strings.TrimSpace(text)
 }
 
-// SkillResult is what is typed back to the agent.
+// SkillResult returns the message with a skill's result for the agent.
 func SkillResult(slug string, ok bool, s string) string {
 	word := "ok"
 	if !ok {

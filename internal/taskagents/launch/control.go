@@ -15,12 +15,12 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Control does an operation to a thread, and returns when programs that it starts run.
-// Programs that it stops end after it.
+// Control performs an operation on a thread. It returns when the programs that it starts run;
+// programs that it stops may end later.
 //
 // Its errors: invalid_input (invalid_operation, missing_instruction, unknown_agent_type),
-// not_found (thread_not_found), conflict (wrong_state; nothing_to_resume), and, where no
-// program could be started, that of the first.
+// not_found (thread_not_found), conflict (wrong_state; nothing_to_resume), and, if no program
+// could be started, the error of the first.
 func (l *Launcher) Control(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
 	if l.cfg.Changed != nil {
 		defer l.cfg.Changed(c.ThreadID)
@@ -38,13 +38,14 @@ func (l *Launcher) Control(ctx context.Context, by capability.Principal, c Contr
 		With("invalid_operation", "operations are pause, stop, resume, continue, archive and reopen")
 }
 
-// halt ends what runs in a thread. What the sessions were doing is kept with them.
+// halt pauses or stops a thread and stops its live sessions. The sessions keep the data to
+// resume them.
 func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
 	m, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Control(c.Operation), c.Note)
 	if err != nil {
 		return Controlled{}, err
 	}
-	defer l.coordinator.Conclude(c.ThreadID) // where nothing runs, no session's end tells of it
+	defer l.coordinator.Conclude(c.ThreadID) // without live sessions no session's end would report it
 	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation, Status: m.Thread.Status}
 	for _, s := range m.Sessions {
 		if s.Status.Live() {
@@ -55,7 +56,10 @@ func (l *Launcher) halt(ctx context.Context, c Control) (Controlled, error) {
 	return out, nil
 }
 
-// goOn starts again what is not done, or gives the agents something further to do.
+// goOn resumes or continues a thread. Continue sends the instruction to the newest live
+// session or, if none is live, starts the newest ended session again with it. Resume starts
+// every session that has not completed, and the parts without session. Programs run with the
+// rights of the thread's creator.
 func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control) (Controlled, error) {
 	const op = "tasks.control"
 	out := Controlled{ThreadID: c.ThreadID, Action: c.Operation}
@@ -91,7 +95,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 		rest = slices.DeleteFunc(rest, func(s row.Session) bool { return s.Status == row.SessionCompleted })
 	}
 	waiting := slices.DeleteFunc(unassigned(d), func(n row.Node) bool { return n.Status != row.NodeReady && n.Status != row.NodeFailed })
-	if len(rest) == 0 && len(waiting) == 0 && d.Status != row.ThreadArchived { // which is refused below
+	if len(rest) == 0 && len(waiting) == 0 && d.Status != row.ThreadArchived { // Registry.Control refuses an archived thread
 		return out, capability.Errorf(capability.CodeConflict, op, "nothing of the thread %q is left undone",
 			c.ThreadID).With("nothing_to_resume", "continue it with an instruction")
 	}
@@ -100,7 +104,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	if _, err := l.cfg.Registry.Control(ctx, c.ThreadID, threads.Resume, c.Note); err != nil {
 		return out, err
 	}
-	// A thread stays its creator's when another caller continues it, with its creator's rights.
+	// The thread keeps its creator's rights if another caller continues it.
 	if by.ID != d.AgentID {
 		if by, err = l.cfg.Standing(d.AgentID); err != nil {
 			return out, err
@@ -136,7 +140,7 @@ func (l *Launcher) goOn(ctx context.Context, by capability.Principal, c Control)
 	return out, err
 }
 
-// starts notes that something of a thread is being started, until done.
+// starts marks that parts of a thread are being started (see Starting) until done is called.
 func (l *Launcher) starts(thread string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +161,8 @@ func (l *Launcher) Starting(thread string) bool {
 	return l.starting[thread] > 0
 }
 
-// sorted parts sessions into those that run and those that do not, in their order, and
-// leaves out those that others replaced.
+// sorted divides sessions into live ones and others, in their order. It leaves out sessions
+// that were replaced.
 func sorted(list []row.Session) (live, rest []row.Session) {
 	for _, s := range list {
 		switch {
@@ -172,7 +176,9 @@ func sorted(list []row.Session) (live, rest []row.Session) {
 	return live, rest
 }
 
-// again starts a session in place of one that has ended.
+// again starts and registers a session in place of an ended one. It resumes the old
+// conversation if the program is the same, accepted the task, and reported a resume token;
+// otherwise it starts with the task.
 func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads.Detail, old row.Session, name programs.Name,
 	c Control,
 ) Started {
@@ -181,7 +187,7 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 		name = programs.Name(old.Framework)
 	}
 	req := agents.Request{}
-	// A program that never took the task up has no conversation to go on with.
+	// A program that never received the task has no conversation to resume.
 	took := old.TaskDelivered || row.Meta(old.Metadata, row.StartOver) != ""
 	if token := row.Meta(old.Metadata, row.ResumeToken); token != "" && string(name) == old.Framework && took {
 		req.ResumeToken = token
@@ -204,8 +210,9 @@ func (l *Launcher) again(ctx context.Context, by capability.Principal, d threads
 	return out
 }
 
-// goingOn is what the agent is told that goes on. A shell is told commands alone: it
-// would carry out every other line as one.
+// goingOn returns the prompt for a session that continues old. remembers reports that the
+// program resumes the conversation, so that the task is not repeated. A shell gets only the
+// instruction or the task, because it executes every line as a command.
 func goingOn(old row.Session, name programs.Name, remembers bool, c Control) string {
 	if name == programs.Shell {
 		return cmp.Or(strings.TrimSpace(c.Instruction), old.OriginalTask)
@@ -240,7 +247,7 @@ func nodeOf(d threads.Detail, s row.Session) row.Node {
 	return row.Node{ID: row.Meta(s.Metadata, "taskNodeId"), AssignedLabel: s.Label, Repo: s.Repo}
 }
 
-// replace starts a program where another one worked, with its rights.
+// replace starts a program in the folder and with the preset of the session old.
 func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.Thread, old row.Session, name programs.Name,
 	req agents.Request,
 ) (agents.Info, error) {
@@ -251,7 +258,8 @@ func (l *Launcher) replace(ctx context.Context, by capability.Principal, t row.T
 	return l.spawn(ctx, by, t, n, Place{ID: row.Meta(old.Metadata, metaWorkspace), Path: old.Workdir}, name, req)
 }
 
-// Next implements coordinator.Fleet.
+// Next implements coordinator.Fleet. It returns the usable program with the highest score that
+// is not in failed.
 func (l *Launcher) Next(ctx context.Context, task string, failed []programs.Name) (programs.Name, bool) {
 	state := l.cfg.Chooser.State(ctx, choice.Task{Text: task, Workdir: true})
 	var best *choice.Framework
@@ -287,12 +295,13 @@ func (l *Launcher) Spawn(ctx context.Context, old row.Session, name programs.Nam
 	return i.ID, err
 }
 
-// Begin implements coordinator.Config.Begin.
+// Begin implements coordinator.Config.Begin. It waits for slots, and marks the ready parts as
+// failed if the thread's creator has no rights any more.
 func (l *Launcher) Begin(ctx context.Context, thread string) {
 	defer l.starts(thread)()
 	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
 	if err != nil {
-		return // the coordinator reads it again, and says so
+		return // the coordinator reads the thread again and logs the error
 	}
 	by, err := l.cfg.Standing(d.AgentID)
 	if err == nil {
@@ -306,11 +315,11 @@ func (l *Launcher) Begin(ctx context.Context, thread string) {
 	}
 }
 
-const maxSettled = 500 // threads of an earlier server, the last active ones
+const maxSettled = 500 // newest threads of earlier processes that are settled
 
-// Recover settles what a server before has left, and returns the threads that can be
-// resumed: a thread that was made and never begun, and those of which settle says so. It
-// comes after the registry's Restart.
+// Recover calls settle for the closed threads whose end an earlier server process did not
+// report, and returns the threads that can be resumed: those for which settle returns true,
+// and open threads without sessions. Call it after the registry's Restart.
 func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resumable bool)) (left []row.Thread, err error) {
 	list, err := l.cfg.Registry.List(ctx, threads.Filter{
 		Statuses: []row.ThreadStatus{row.ThreadOpen, row.ThreadDone, row.ThreadFailed, row.ThreadInterrupted}, Limit: maxSettled,
@@ -319,7 +328,7 @@ func (l *Launcher) Recover(ctx context.Context, settle func(threads.Moved) (resu
 		return nil, err
 	}
 	for _, s := range list {
-		// A reported end is settled, also if no answer came in time.
+		// A thread whose end was reported is settled, even if no answer arrived in time.
 		if row.Meta(s.Metadata, metaGateway) != l.cfg.Gateway || threads.Told(s.Thread, s.SessionCount) {
 			continue
 		}

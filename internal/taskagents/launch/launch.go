@@ -1,8 +1,7 @@
-// Package launch begins and ends the work of threads: it makes a thread with its plan,
-// gives every part a place and a program, starts the sessions and hands them to the
-// coordinator; it pauses, stops, resumes and continues threads; and it finds another
-// program where one has failed. What happens to sessions that run is the coordinator's;
-// what a plan is, the registry's.
+// Package launch starts and controls the work of threads. It creates a thread with its plan,
+// selects a folder and a program for each part, starts the sessions and registers them with
+// the coordinator. It also pauses, stops, resumes and continues threads, and replaces failed
+// programs. The coordinator supervises running sessions; the registry stores the plans.
 package launch
 
 import (
@@ -14,18 +13,18 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// MaxParts bounds the agents of one task.
+// MaxParts is the maximal number of agents of one task.
 const MaxParts = 8
 
-// Task is the work that a caller wants to have done.
+// Task is the work that a caller requests.
 type Task struct {
 	Title      string // "": the beginning of the request
 	Request    string // the user's own words
 	Kind       row.ThreadKind
 	Parts      []Part // 1 to MaxParts
-	Repo       string // what is cloned, a worktree for each part; "": none
+	Repo       string // repository to clone, with a worktree for each part; or ""
 	BaseBranch string
-	Workdir    string // where all parts work; "": a worktree, or a folder that is made
+	Workdir    string // working directory of all parts; "": a worktree or a new folder
 	Brief      string // the plan that all parts share
 	Memory     string
 	Preset     programs.Preset
@@ -34,26 +33,26 @@ type Task struct {
 	RoomID     string
 	WorldID    string
 	UserID     string
-	Metadata   json.RawMessage // an object, or nothing
+	Metadata   json.RawMessage // an object, or empty
 }
 
-// Part is what one agent does.
+// Part is the work of one agent.
 type Part struct {
 	Task      string
 	AgentType string // "": the best program for it
 	Label     string // "": the beginning of its task
-	DependsOn []int  // parts, by their place, that have to be done first
+	DependsOn []int  // indexes of parts that must be done before
 }
 
-// Created is a thread that was made. Parts that wait for others are planned, those that
-// wait for a place are ready, and those that could not be started have an Error.
+// Created is a new thread. Parts that wait for other parts have status planned, those that
+// wait for a slot have status ready, and those that could not be started have an Error.
 type Created struct {
 	ThreadID string    `json:"threadId"`
-	Task     string    `json:"task,omitempty"` // its handle
+	Task     string    `json:"task,omitempty"` // id of the thread's Task
 	Agents   []Started `json:"agents"`
 }
 
-// Started is a part's session.
+// Started is the state of a part and its session.
 type Started struct {
 	SessionID string            `json:"sessionId,omitempty"`
 	AgentType programs.Name     `json:"agentType,omitempty"`
@@ -63,7 +62,7 @@ type Started struct {
 	Error     *capability.Error `json:"error,omitempty"`
 }
 
-// Operation is what people do to a thread.
+// Operation is an operation on a thread.
 type Operation string
 
 // The operations.
@@ -76,24 +75,24 @@ const (
 	Reopen   Operation = "reopen"
 )
 
-// Control states what is to be done to which thread.
+// Control is a request for an operation on a thread.
 type Control struct {
 	ThreadID    string    `json:"threadId"`
 	Operation   Operation `json:"action"`
 	Note        string    `json:"note,omitempty"`
 	Instruction string    `json:"instruction,omitempty"` // of Continue
 	AgentType   string    `json:"agentType,omitempty"`   // of Resume and Continue; "": as before
-	// Wait is for places: where as many sessions run as may, what is started waits for one
-	// as long as the context lasts and the thread is not stopped.
+	// Wait makes sessions wait for a slot if the maximal number of sessions runs, until the
+	// context ends or the thread is paused or stopped.
 	Wait bool `json:"-"`
 }
 
-// Controlled is what came of it.
+// Controlled is the result of an operation.
 type Controlled struct {
 	ThreadID string           `json:"threadId"`
 	Action   Operation        `json:"action"`
 	Status   row.ThreadStatus `json:"status"`
-	Task     string           `json:"task,omitempty"`    // the handle of what was started
+	Task     string           `json:"task,omitempty"`    // id of the thread's Task
 	Stopped  []string         `json:"stopped,omitempty"` // sessions
-	Agents   []Started        `json:"agents,omitempty"`  // that were started
+	Agents   []Started        `json:"agents,omitempty"`  // started or continued sessions
 }

@@ -28,18 +28,18 @@ const (
 	agentTypes = "list them with: junctor frameworks list"
 )
 
-// Keys of metadata that are ours.
+// Keys of metadata that this package writes.
 const (
 	metaMemory    = "memoryContent"  // of a thread
 	metaBase      = "baseBranch"     // of a thread
 	metaPreset    = "approvalPreset" // of a thread
-	metaWorkspace = "workspaceId"    // of a thread: its clone; of a session: where it works
-	metaHandle    = "task"           // of a thread: its handle
-	metaGateway   = "gateway"        // of a thread: whose process made it
-	metaChecks    = "checks"         // of a thread: commands that report whether it is done
+	metaWorkspace = "workspaceId"    // of a thread: its clone; of a session: its workspace
+	metaHandle    = "task"           // of a thread: id of its Task
+	metaGateway   = "gateway"        // of a thread: the gateway that created it
+	metaChecks    = "checks"         // of a thread: commands that check whether it is done
 )
 
-// Registry is what is used of [threads.Registry].
+// Registry is the part of [threads.Registry] that the launcher uses.
 type Registry interface {
 	Create(ctx context.Context, p threads.Plan) (threads.Created, error)
 	Control(ctx context.Context, thread string, c threads.Control, note string) (threads.Moved, error)
@@ -51,82 +51,85 @@ type Registry interface {
 	MoveMail(ctx context.Context, thread, id string, to row.MailState, session string) error
 }
 
-// Coordinator looks after the sessions that are started.
+// Coordinator supervises the started sessions.
 type Coordinator interface {
 	Register(ctx context.Context, in threads.Registration) (threads.Moved, error)
 	SetContext(ctx context.Context, threadID, brief string) error
 	Conclude(thread string)
 }
 
-// Agents starts programs.
+// Agents starts, prompts and stops programs.
 type Agents interface {
 	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
-	// Keep keeps a session from being stopped when its turn is over.
+	// Keep prevents the automatic stop of a session after a completed turn.
 	Keep(session string) (agents.Info, error)
 	Send(ctx context.Context, session, text string) error
 	Stop(session string, force bool)
 }
 
-// Place is where a part works.
+// Place is the workspace of a part.
 type Place struct {
 	ID, Path, Branch string
 }
 
-// Workspaces are clones of repositories.
+// Workspaces creates clones of repositories.
 type Workspaces interface {
 	Clone(ctx context.Context, repo, base, label string) (Place, error)
-	// Worktree is a further branch beside a clone's.
+	// Worktree creates a worktree with its own branch beside a clone.
 	Worktree(ctx context.Context, clone, label string) (Place, error)
-	// Path finds one that was made before.
+	// Path returns an existing workspace by its id.
 	Path(id string) (Place, error)
 }
 
-// Chooser states which program does a task.
+// Chooser selects the program for a task.
 type Chooser interface {
 	State(ctx context.Context, t choice.Task) choice.State
 	Rest(ctx context.Context, name programs.Name, c choice.CoolDown) error
 }
 
-// Config is what a Launcher works with. Coordinator and Handle may be set later, by
-// [Launcher.Use], since the coordinator needs the Launcher.
+// Config holds the dependencies of a Launcher. [Launcher.Use] sets the coordinator later,
+// because the coordinator needs the Launcher.
 type Config struct {
 	Registry   Registry
 	Agents     Agents
 	Workspaces Workspaces
 	Chooser    Chooser
-	// Standing is a principal as it is now, by its id.
+	// Standing returns the principal with the given id and its current rights.
 	Standing func(id string) (capability.Principal, error)
-	// Handle makes the Task that a thread is; nil: none.
+	// Handle returns the id of a thread's Task and creates it if needed. If nil, threads have
+	// no Task.
 	Handle  func(ctx context.Context, by capability.Principal, t row.Thread) (task string, err error)
-	Changed func(thread string) // receives the changes of a thread that no session made; may be nil
-	Gateway string              // the name of this process among those that share the registry
+	Changed func(thread string) // called after changes that no session made; may be nil
+	Gateway string              // name of this process among those that share the registry
 	Logger  *slog.Logger
 }
 
-// Launcher is the service.
+// Launcher creates and controls threads. It is safe for concurrent use.
 type Launcher struct {
 	cfg         Config
 	coordinator Coordinator
-	places      sync.Mutex // one clone for a thread
+	places      sync.Mutex // held while a thread's clone is created
 
 	mu       sync.Mutex
 	parts    map[string]bool // nodes that are being started
-	starting map[string]int  // how many start something of a thread, and may wait for places
+	starting map[string]int  // number of callers that start parts, by thread
 }
 
-// New makes a launcher, which needs [Launcher.Use] before anything else.
+// New returns a launcher. The caller must call [Launcher.Use] before any other method.
 func New(cfg Config) *Launcher {
 	return &Launcher{cfg: cfg, parts: make(map[string]bool), starting: make(map[string]int)}
 }
 
-// Use states who looks after what is started. It comes before the first call.
+// Use sets the coordinator. It must be called before any other method.
 func (l *Launcher) Use(c Coordinator) { l.coordinator = c }
 
-// Create makes a thread and starts the parts of it that wait for nothing. It returns when
-// their programs run or could not be started: the error is nil where only that failed.
+// Create creates a thread and starts its parts without dependencies. It returns when their
+// programs run or could not be started, which is not an error of Create. If no part could be
+// started, the thread is stopped.
 //
 // Its errors: invalid_input (no_parts, too_many_agents, unknown_agent_type, bad_metadata,
-// invalid_plan), denied (checks_denied), too_large, and those of the registry; nothing was made then.
+// invalid_plan), denied (checks_denied), too_large, and those of the registry. If storing the
+// brief or creating the Task fails, the thread exists and its id is returned.
 func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) (Created, error) {
 	plan, err := l.plan(by, t)
 	if err != nil {
@@ -136,7 +139,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	if err != nil {
 		return Created{}, err
 	}
-	defer l.coordinator.Conclude(made.Thread.ID) // what found no place waits for one
+	defer l.coordinator.Conclude(made.Thread.ID) // starts parts that got no slot
 	defer l.starts(made.Thread.ID)()
 	out := Created{ThreadID: made.Thread.ID}
 	if t.Brief != "" {
@@ -155,7 +158,7 @@ func (l *Launcher) Create(ctx context.Context, by capability.Principal, t Task) 
 	return out, nil
 }
 
-// handle is the thread's Task, which is kept with it.
+// handle returns the id of the thread's Task and stores it in the thread's metadata.
 func (l *Launcher) handle(ctx context.Context, by capability.Principal, t row.Thread) (string, error) {
 	if l.cfg.Handle == nil {
 		return "", nil
@@ -167,7 +170,7 @@ func (l *Launcher) handle(ctx context.Context, by capability.Principal, t row.Th
 	return id, err
 }
 
-// plan is the task as the registry keeps it.
+// plan validates a task and converts it to the registry's plan.
 func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err error) {
 	switch {
 	case len(t.Parts) == 0:
@@ -232,7 +235,7 @@ func (l *Launcher) plan(by capability.Principal, t Task) (p threads.Plan, err er
 	return p, nil
 }
 
-// giveUp ends a thread in which nothing runs, so that it does not look as if.
+// giveUp stops a thread in which nothing could be started, so that it is not shown as open.
 func (l *Launcher) giveUp(ctx context.Context, thread, why string) {
 	if _, err := l.cfg.Registry.Control(context.WithoutCancel(ctx), thread, threads.Stop, why); err != nil {
 		l.cfg.Logger.Error("a thread that could not be started is still open", "thread", thread, "err", err)
@@ -242,8 +245,9 @@ func (l *Launcher) giveUp(ctx context.Context, thread, why string) {
 	}
 }
 
-// Track has a session that runs looked after, as a thread of its own, and tells it what
-// to do. One that a thread has already goes on in that one.
+// Track creates a thread for a running session, registers it with the coordinator and sends it
+// the task. If the session already belongs to a thread, Track only sends the task. If sending
+// fails, the thread exists and its id is returned.
 func (l *Launcher) Track(ctx context.Context, by capability.Principal, session, task, label string) (thread string, err error) {
 	if s, err := l.cfg.Registry.Session(ctx, session); err == nil {
 		return s.ThreadID, l.cfg.Agents.Send(ctx, session, task)
@@ -273,7 +277,7 @@ func (l *Launcher) Track(ctx context.Context, by capability.Principal, session, 
 	return made.Thread.ID, err
 }
 
-// beginning is how a text is called: its first line, as far as a title goes.
+// beginning returns a title for a text: its first line, cut to titleLen characters.
 func beginning(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	if utf8.RuneCountInString(line) <= titleLen {
@@ -282,6 +286,7 @@ func beginning(s string) string {
 	return strings.TrimSpace(text.CutRunes(line, titleLen-1)) + "…"
 }
 
+// withMember returns a copy of the JSON object with one member set. An empty object is {}.
 func withMember(object json.RawMessage, key string, value any) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if err := jsonx.Unmarshal(object, &members); len(object) > 0 && err != nil {
@@ -295,7 +300,7 @@ func withMember(object json.RawMessage, key string, value any) (json.RawMessage,
 	return jsonx.Marshal(members)
 }
 
-// asError is err for an answer.
+// asError returns the *capability.Error in err, or err converted to one.
 func asError(err error) *capability.Error {
 	var e *capability.Error
 	if errors.As(err, &e) {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	maxResult       = 8000 // characters of what a part before has come to
+	maxResult       = 8000 // characters of a previous part's summary
 	slotTimeout     = 15 * time.Second
-	minSlotInterval = 200 * time.Millisecond // the first; each later one is after twice the time
+	minSlotInterval = 200 * time.Millisecond // first interval; it doubles up to maxSlotInterval
 	maxSlotInterval = 2 * time.Second
 )
 
@@ -35,8 +35,8 @@ func startFields() threads.Selection {
 	}}
 }
 
-// start starts the parts of a thread that are ready, all at once: one that fails does not
-// stop the others. It tells of every part that had no session yet. wait is Control's.
+// start starts the ready parts of a thread concurrently and independently. It returns the
+// state of each part that had no session before. wait is Control.Wait.
 func (l *Launcher) start(ctx context.Context, by capability.Principal, thread string, wait bool) []Started {
 	d, err := l.cfg.Registry.Detail(ctx, thread, startFields())
 	if err != nil {
@@ -54,18 +54,20 @@ func (l *Launcher) start(ctx context.Context, by capability.Principal, thread st
 	return out
 }
 
-// unassigned are the parts of a plan that have no session.
+// unassigned returns the parts of a plan that have no session.
 func unassigned(d threads.Detail) []row.Node {
 	return slices.DeleteFunc(slices.Clone(d.Nodes), func(n row.Node) bool { return n.Kind != row.ExecutionNode || n.AssignedSessionID != "" })
 }
 
+// started returns the state of a part that this call does not start.
 func started(n row.Node) Started {
 	return Started{SessionID: n.AssignedSessionID, Label: n.AssignedLabel, AgentType: programs.Name(n.AgentType), Status: string(n.Status)}
 }
 
-// begun reports whether something of a task was started, or is by another launcher, or nothing of
-// it failed. Parts that found no place then wait for one ([Launcher.Begin]); where nothing was
-// started, parts that wait for others wait in vain.
+// begun reports whether a part was started or may still start, or no part failed. It also
+// adjusts list: if some part runs, errors of ready parts are removed, because they wait for a
+// slot ([Launcher.Begin]); if none runs, all parts are marked failed, because nothing can start
+// them any more.
 func begun(list []Started) bool {
 	some := slices.ContainsFunc(list, func(s Started) bool {
 		return s.SessionID != "" || s.Status == string(row.NodeReady) && s.Error == nil
@@ -88,7 +90,9 @@ func begun(list []Started) bool {
 	return some
 }
 
-// part starts one part, or reports its state if another launcher starts it or has.
+// part starts one part, or returns its state if another caller starts or has started it. A
+// part that got no slot, or whose thread was stopped meanwhile, stays ready; after another
+// failure it is marked failed, unless ctx has ended.
 func (l *Launcher) part(ctx context.Context, by capability.Principal, thread string, n row.Node, wait bool) Started {
 	done, mine := l.claim(n.ID)
 	if !mine {
@@ -110,7 +114,7 @@ func (l *Launcher) part(ctx context.Context, by capability.Principal, thread str
 	}
 	out := started(n)
 	out.Error = asError(err)
-	if full(err) || capability.AsError(err).Reason == threads.ReasonState { // a client has stopped the thread meanwhile
+	if full(err) || capability.AsError(err).Reason == threads.ReasonState { // no slot, or a client has stopped the thread
 		return out
 	}
 	out.Status = "failed"
@@ -120,7 +124,7 @@ func (l *Launcher) part(ctx context.Context, by capability.Principal, thread str
 	return out
 }
 
-// fail keeps that a part could not be started.
+// fail logs that a part could not be started and marks it failed in the registry.
 func (l *Launcher) fail(ctx context.Context, thread string, n row.Node, why error) {
 	l.cfg.Logger.Warn("a part of a task could not be started", "thread", thread, "part", n.AssignedLabel, "err", why)
 	if _, err := l.cfg.Registry.SetNode(context.WithoutCancel(ctx), thread, n.ID, row.NodeFailed); err != nil {
@@ -128,7 +132,8 @@ func (l *Launcher) fail(ctx context.Context, thread string, n row.Node, why erro
 	}
 }
 
-// claim takes a part to be started, which no other launcher may start until done.
+// claim reserves a part for its caller until done is called. mine is false if another caller
+// has reserved it.
 func (l *Launcher) claim(node string) (done func(), mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,6 +148,8 @@ func (l *Launcher) claim(node string) (done func(), mine bool) {
 	}, true
 }
 
+// begin selects program and folder of a part, starts its session, registers it and marks the
+// messages in its prompt as delivered.
 func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads.Detail, n row.Node, wait bool) (agents.Info, error) {
 	name, err := l.program(ctx, d, n)
 	if err != nil {
@@ -170,8 +177,9 @@ func (l *Launcher) begin(ctx context.Context, by capability.Principal, d threads
 	return i, nil
 }
 
-// room spawns once there is a place: it waits for those that sessions of the thread
-// itself give up, for slotTimeout, and with wait for any.
+// room calls spawn until it gets a slot. It waits at most slotTimeout for slots of the thread's
+// own completed sessions, which it stops, and without limit if wait is set. It gives up if the
+// thread is paused or stopped, or ctx ends.
 func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn func() (agents.Info, error)) (agents.Info, error) {
 	i, err := spawn()
 	until, look := time.Now().Add(slotTimeout), minSlotInterval
@@ -195,18 +203,17 @@ func (l *Launcher) room(ctx context.Context, d threads.Detail, wait bool, spawn 
 	return i, err
 }
 
-// full reports that as many sessions run as may.
+// full reports whether err means that the maximal number of sessions runs.
 func full(err error) bool {
 	return err != nil && capability.AsError(err).Reason == sessions.ReasonTooMany
 }
 
-// release ends the sessions of a thread that are done, which are kept for a moment in case
-// a client goes on with them: the parts that waited for them need their places. It says
-// whether there are any.
+// release stops the completed sessions of a thread, which otherwise stay for a moment so that
+// a client can continue them. It reports whether there were any. Sessions with keepAlive stay.
 func (l *Launcher) release(d threads.Detail) (some bool) {
 	for _, s := range d.Sessions {
 		var said struct {
-			Keep bool `json:"keepAlive"` // a client asked for it
+			Keep bool `json:"keepAlive"` // requested by the client
 		}
 		if len(s.Metadata) > 0 && json.Unmarshal(s.Metadata, &said) != nil || said.Keep {
 			continue
@@ -219,7 +226,7 @@ func (l *Launcher) release(d threads.Detail) (some bool) {
 	return some
 }
 
-// register hands a session to the coordinator; one that cannot be looked after is ended.
+// register registers a session with the coordinator. If that fails, it stops the session.
 func (l *Launcher) register(ctx context.Context, in threads.Registration) error {
 	_, err := l.coordinator.Register(ctx, in)
 	if err != nil {
@@ -228,7 +235,8 @@ func (l *Launcher) register(ctx context.Context, in threads.Registration) error 
 	return err
 }
 
-// program is who does a part: who was asked for, else the best.
+// program returns the program of a part: the requested one, otherwise the chooser's preferred
+// one. It fails with unavailable, reason agent_not_installed, if that is not usable.
 func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (programs.Name, error) {
 	if n.AgentType != "" {
 		return programs.Name(n.AgentType), nil
@@ -246,8 +254,8 @@ func (l *Launcher) program(ctx context.Context, d threads.Detail, n row.Node) (p
 		With("agent_not_installed", "install and log in to one of "+programs.Scored()+"; junctor frameworks list says what is missing")
 }
 
-// place is where a part works. A thread has one clone; where it has several parts, each
-// has a worktree beside it.
+// place returns the folder of a part: its given one, the thread's clone if it is the only part,
+// otherwise a new worktree beside the clone. Without repository and folder the path is "".
 func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Place, error) {
 	if n.Repo == "" || n.Workdir != "" {
 		return Place{Path: n.Workdir}, nil
@@ -259,7 +267,8 @@ func (l *Launcher) place(ctx context.Context, d threads.Detail, n row.Node) (Pla
 	return l.cfg.Workspaces.Worktree(ctx, clone.ID, n.AssignedLabel)
 }
 
-// clone is the thread's own, made by the first that needs it.
+// clone returns the clone of a thread. The first call creates it and stores its id in the
+// thread.
 func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) (Place, error) {
 	l.places.Lock()
 	defer l.places.Unlock()
@@ -278,9 +287,9 @@ func (l *Launcher) clone(ctx context.Context, thread, repo, base, label string) 
 	return place, err
 }
 
-// instructions are what a part's agent is told: its task, what it was sent, and what the
-// parts that it waited for have come to; and the messages among that. A shell is told its
-// commands alone: it would carry out every other line as one.
+// instructions returns the prompt of a part (its task, its pending messages and the summaries
+// of the parts that it depends on) and the ids of the messages. A shell gets only its task,
+// because it executes every line as a command.
 func instructions(d threads.Detail, n row.Node, name programs.Name) (text string, mail []string) {
 	if name == programs.Shell {
 		return n.Instructions, nil
@@ -310,10 +319,11 @@ func instructions(d threads.Detail, n row.Node, name programs.Name) (text string
 	return b.String(), mail
 }
 
-// quoted is what an agent said, as data for another one.
+// quoted returns an agent's text, cut and fenced, as data for another agent.
 func quoted(s string) string { return decide.Fence(text.ShortenRunes(s, maxResult)) }
 
-// spawn starts a program for a part of a thread. What is set in req stays.
+// spawn starts a program for a part of a thread. It uses Task and ResumeToken of req and sets
+// the other fields from the thread, the part and the place.
 func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thread, n row.Node, p Place, name programs.Name,
 	req agents.Request,
 ) (agents.Info, error) {
@@ -333,7 +343,7 @@ func (l *Launcher) spawn(ctx context.Context, by capability.Principal, t row.Thr
 	return l.cfg.Agents.Spawn(ctx, by, req)
 }
 
-// session is a session as the registry keeps it.
+// session returns the registry's row of a session that was started for part n.
 func (l *Launcher) session(t row.Thread, n row.Node, i agents.Info, p Place) row.Session {
 	s := row.Session{
 		SessionID: i.ID, AgentID: t.AgentID, Framework: string(i.AdapterType), Label: n.AssignedLabel, OriginalTask: n.Instructions,

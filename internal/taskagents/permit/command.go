@@ -11,13 +11,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Limits of a command that is looked into; a longer or deeper one is refused.
+// Limits of a command that is analysed; a longer or deeper one is refused.
 const (
 	maxCommand = 64 << 10
-	maxNested  = 4 // commands within commands, as of sh -c
+	maxNested  = 4 // nested commands, as in sh -c
 )
 
-// commandOf is the text of a command in a tool's input: a string, or the words of one.
+// commandOf returns the command in a tool's input, which is a string or a list of words. ok is
+// false if the input has none and does not refer to a running command.
 func commandOf(input json.RawMessage) (text string, ok bool) {
 	var object map[string]json.RawMessage
 	if len(input) == 0 || jsonx.Unmarshal(input, &object) != nil {
@@ -44,12 +45,14 @@ func commandOf(input json.RawMessage) (text string, ok bool) {
 		}
 		return strings.Join(list, " "), true
 	}
-	return "", len(object) == 0 || object["shell_id"] != nil || object["bash_id"] != nil // of one that runs already
+	return "", len(object) == 0 || object["shell_id"] != nil || object["bash_id"] != nil // refers to a running command
 }
 
-// command is why a command may not be run; "": it may.
+// command returns why a command may not be run, or "" if it may.
 func (r *Request) command(text string) string { return r.script(text, 0) }
 
+// script parses text as a Bash script and returns why it may not be run, or "". It follows cd, and
+// nested scripts up to maxNested.
 func (r *Request) script(text string, depth int) (why string) {
 	if len(text) > maxCommand || depth > maxNested {
 		return "The command is too long, or nested too deeply, to be looked into. Write it as several short ones."
@@ -113,7 +116,7 @@ func (r *Request) script(text string, depth int) (why string) {
 	return why
 }
 
-// literal is a word as far as it stands there; what the shell would put in is left out.
+// literal returns the literal parts of a word, without the shell's expansions.
 func literal(w *syntax.Word) string {
 	var b strings.Builder
 	var parts func([]syntax.WordPart)
@@ -137,7 +140,7 @@ func literal(w *syntax.Word) string {
 	return b.String()
 }
 
-// unescaped takes the backslashes of a plain word out: s\udo is sudo.
+// unescaped removes the backslashes of a plain word: s\udo is sudo.
 func unescaped(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -152,7 +155,7 @@ func unescaped(s string) string {
 	return b.String()
 }
 
-// pushes reports that git would send commits away, under a name of its own too.
+// pushes reports whether a git command would send commits away, also by an alias.
 func pushes(args []string) bool {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		skip := 1
@@ -176,7 +179,7 @@ func pushes(args []string) bool {
 	return false
 }
 
-// call is why one command may not be run.
+// call returns why one command may not be run, or "" if it may.
 func (r *Request) call(words []string, depth int) string {
 	for len(words) > 0 && (words[0] == "" || slices.Contains([]string{
 		"command", "exec", "nohup", "time", "builtin", "env", "nice", "xargs",

@@ -1,12 +1,12 @@
-// Package permit reports whether an agent's program may use a tool. The program asks
-// through its hooks; what is said here holds for it whatever its own settings are,
-// because a program's settings are not a wall.
+// Package permit decides whether an agent's program may use a tool. The program asks through its
+// hooks. The decision applies regardless of the program's own settings, which are not a security
+// boundary.
 //
-// The rules are few and in order: what the preset blocks is refused; a file outside of
-// the folders that the agent was given is refused; a command that would push, become
-// another user, write outside or read a user's credentials is refused; what the preset
-// lets pass is allowed; about the rest the user is asked. This is a fence for agents
-// that mean well. What a program must not be able to do, a sandbox keeps it from.
+// The rules apply in this order. A tool that the preset blocks is refused. A file outside of the
+// agent's folders is refused. A command that would push, become another user, write outside of
+// the folders or read a user's credentials is refused. A tool that the preset allows is allowed.
+// For others the user is asked. This protects against mistakes of agents, not against attacks; a
+// sandbox must enforce hard limits.
 package permit
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// Effect is what was decided.
+// Effect is the result of a decision.
 type Effect string
 
 // The effects.
@@ -39,23 +39,22 @@ type Request struct {
 	Tool      string
 	Input     json.RawMessage // of the tool, as its program sent it
 	Workdir   string          // absolute, without symbolic links
-	Roots     []string        // further folders that are allowed, the same
-	Home      string          // the user's, whose credentials are never read
-	Own       string          // the server's own folder, which agents must not see
+	Roots     []string        // further allowed folders, in the same form
+	Home      string          // home of the user, whose credentials must not be read
+	Own       string          // home of the server, which agents must not access
 
-	at string // where a command works by now, as far as its words say; "": Workdir
+	at string // current directory within a command, as far as it can be determined; "": Workdir
 }
 
-// Decision is what holds for a request, and why.
+// Decision is the decision about a request, with its reason.
 type Decision struct {
 	Effect   Effect            `json:"effect"`
 	Category programs.Category `json:"category"`
 	Rule     string            `json:"rule"`   // preset, path, command, unreadable; coordinator
-	Reason   string            `json:"reason"` // for the agent: what is wrong, and what it may do instead
+	Reason   string            `json:"reason"` // for the agent: the cause and an alternative
 }
 
-// Judge decides. It looks at the file system, to see where a path really leads, and
-// changes nothing.
+// Judge decides about a request. It reads the file system to resolve links, and changes nothing.
 func Judge(r Request) Decision {
 	d := Decision{Category: programs.CategoryOf(r.Framework, r.Tool)}
 	verdict := r.Preset.Judge(d.Category)
@@ -101,14 +100,14 @@ func words(c programs.Category) string {
 	}[c]
 }
 
-// inside reports that a path, once symbolic links are followed, lies in a folder that the
-// agent was given.
+// inside reports whether a path, after symbolic links are resolved, is in one of the agent's
+// folders.
 func (r *Request) inside(path string) bool {
 	at := real(path)
 	return slices.ContainsFunc(append([]string{r.Workdir}, r.Roots...), func(root string) bool { return root != "" && below(at, root) })
 }
 
-// refused is why a path may not be touched; "": it may.
+// refused returns why a path may not be accessed, or "" if it may.
 func (r *Request) refused(path string) string {
 	if path = r.absolute(path); !r.inside(path) {
 		return "That path is outside of your folder. Stay inside " + r.Workdir + "."
@@ -119,7 +118,7 @@ func (r *Request) refused(path string) string {
 	return ""
 }
 
-// absolute is a path as the agent's program would open it.
+// absolute returns a path as the agent's program would open it.
 func (r *Request) absolute(path string) string {
 	switch {
 	case path == "~" || strings.HasPrefix(path, "~/"):
@@ -127,18 +126,18 @@ func (r *Request) absolute(path string) string {
 	case !filepath.IsAbs(path):
 		path = cmp.Or(r.at, r.Workdir) + "/" + path
 	}
-	return path // not cleaned: .. behind a link is not what it looks like
+	return path // not cleaned, because .. after a link is relative to its target
 }
 
-// real follows the symbolic links of as much of a path as there is.
+// real resolves the symbolic links of the existing part of a path.
 func real(path string) string {
 	rest := ""
 	for range 256 {
 		if at, err := filepath.EvalSymlinks(path); err == nil {
 			return filepath.Clean(at + "/" + rest)
 		}
-		// What is not there yet is made where its folder really is; a link to nowhere
-		// is followed by hand.
+		// A missing file would be created in its resolved folder. A dangling link is resolved
+		// here.
 		if target, err := os.Readlink(path); err == nil {
 			if !filepath.IsAbs(target) {
 				target = filepath.Dir(path) + "/" + target
@@ -153,7 +152,7 @@ func real(path string) string {
 		last := strings.Trim(path[i+1:], "/")
 		path = path[:i]
 		switch {
-		case last == "..": // of something that is not there: no name can be trusted
+		case last == "..": // of a missing folder: the target is unknown
 			return "/"
 		case last != "" && last != ".":
 			rest = last + "/" + rest
@@ -166,7 +165,7 @@ func below(path, root string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }
 
-// credentials reports whether a path is one of those that hold a user's credentials.
+// credentials reports whether a path is a place of a user's credentials.
 func (r *Request) credentials(path string) bool {
 	at := real(path)
 	if r.Own != "" && below(at, r.Own) && !below(at, r.Workdir) {
@@ -186,8 +185,7 @@ func (r *Request) credentials(path string) bool {
 	return at == "/etc/shadow" || at == "/etc/gshadow" || strings.HasPrefix(at, "/proc/") && strings.HasSuffix(at, "/environ")
 }
 
-// pathsOf are the files that a tool's input names; ok is false if it is not an object. A
-// tool that names none works in its folder.
+// pathsOf returns the files that a tool's input names; ok is false if it is not an object.
 func pathsOf(input json.RawMessage) (paths []string, ok bool) {
 	var object map[string]json.RawMessage
 	if len(input) == 0 || jsonx.Unmarshal(input, &object) != nil {
@@ -220,7 +218,7 @@ func pathsOf(input json.RawMessage) (paths []string, ok bool) {
 	return paths, true
 }
 
-// patched are the files that a patch in Codex's form names.
+// patched returns the files that a patch in Codex's format names.
 func patched(text string) (paths []string) {
 	for line := range strings.Lines(text) {
 		for _, word := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {

@@ -33,8 +33,8 @@ func aiderProgram() Program {
 	}
 }
 
-// aider plans Aider, which is told everything by flags; its histories stay out of the
-// workspace, and what it leaves there git ignores.
+// aider plans a session of Aider, which is configured by flags only. Its histories are outside
+// of the workspace, and git ignores the files that it leaves there.
 func (b *build) aider() error {
 	model := b.Model
 	if model == "" {

@@ -14,9 +14,9 @@ type WorkspaceFile struct {
 	Format       string `json:"format"`
 }
 
-// Approval is a preset in a program's own words, as GET /approval-config shows it. The
-// files are for a user who starts the program without us; sessions of ours have
-// theirs outside of the workspace.
+// Approval is a preset in the form of a program's own flags, variables and files, as shown by
+// GET /approval-config. The files are for users who start the program without junctor; sessions
+// of junctor have theirs outside of the workspace.
 type Approval struct {
 	Preset         Preset            `json:"preset"`
 	CLIFlags       []string          `json:"cliFlags"`
@@ -25,7 +25,7 @@ type Approval struct {
 	Summary        string            `json:"summary"`
 }
 
-// ApprovalOf states what a preset is for a program.
+// ApprovalOf returns a preset in the form of a program's settings.
 func ApprovalOf(name Name, p Preset) (Approval, error) {
 	row, ok := p.row()
 	if !ok {
@@ -44,7 +44,7 @@ func (a *Approval) addFile(path, content, format string) {
 	a.WorkspaceFiles = append(a.WorkspaceFiles, WorkspaceFile{RelativePath: path, Content: content, Format: format})
 }
 
-// memoryFile describes the file in which a program reads about the project.
+// memoryFile describes a program's memory file about the project.
 func memoryFile(path string) WorkspaceFile {
 	return WorkspaceFile{
 		RelativePath: path, Description: "what the agent is told about the project", AutoLoaded: true, Type: "memory",

@@ -59,7 +59,7 @@ func claudeAnswers(p Preset) []Answer {
 	return list
 }
 
-// readClaudeAccount reads the JSON of `claude auth status`; the text before it is ignored.
+// readClaudeAccount parses the JSON of `claude auth status`; text before it is ignored.
 func readClaudeAccount(answer string) (method string, loggedIn, known bool) {
 	var status struct {
 		LoggedIn   *bool  `json:"loggedIn"`
@@ -75,19 +75,19 @@ func readClaudeAccount(answer string) (method string, loggedIn, known bool) {
 // object is a JSON object; its members are written in the order of their names.
 type object = map[string]any
 
-// text is v as a file for programs.
+// text returns v as JSON for a program's file.
 func text(v any) string {
-	data, _ := jsonx.Marshal(v) // of values made here: it cannot fail
+	data, _ := jsonx.Marshal(v) // cannot fail for the values of this package
 	return string(data) + "\n"
 }
 
-// readable is v as a file for people.
+// readable returns v as indented JSON for a file that users read.
 func readable(v any) string {
 	data, _ := jsonx.MarshalIndent(v)
 	return string(data) + "\n"
 }
 
-// Of a hook: seconds it may take. A question about a permission may wait for a person.
+// Timeouts of hooks in seconds. A question about a permission may wait for a user.
 const (
 	hookSeconds    = 5
 	consentSeconds = 60
@@ -101,14 +101,14 @@ func hookTimeout(event string) int {
 	return hookSeconds
 }
 
-// claude plans Claude Code. Its settings, hooks, servers and memory are files of ours that
-// its flags name. Only that a folder may be trusted, and an API key used, is in a file of
-// its user's.
+// claude plans a session of Claude Code. Settings, hooks, MCP servers and memory are files in
+// the session's folder that its flags name. Only the trust in the folder and the approval of an
+// API key are in a file of the user's.
 func (b *build) claude() error {
 	flags := b.claudeFlags()
 	b.claudeHome()
 	b.env["DISABLE_AUTOUPDATER"] = "1"
-	// It tells a terminal that it knows when it is busy and when it waits (measured).
+	// For a known terminal it sends sequences when it is busy and when it waits (measured).
 	b.env["TERM_PROGRAM"], b.env["TERM_PROGRAM_VERSION"] = "ghostty", "1.3.0"
 	if b.Model != "" {
 		b.env["ANTHROPIC_MODEL"] = b.Model
@@ -135,10 +135,10 @@ func (b *build) claudeFlags() []string {
 	settings := claudePermissions(b.Preset)
 	settings["hooks"] = b.claudeHooks()
 	if b.Preset == Autonomous && b.mayBypass() {
-		settings["skipDangerousModePermissionPrompt"] = true // its dialog's default ends the program
+		settings["skipDangerousModePermissionPrompt"] = true // the default of this dialog ends the program
 	}
 	server := object{"type": "http", "url": b.Server + "/mcp", "headers": object{"Authorization": "Bearer ${ELIZA_HOOK_TOKEN}"}}
-	// Flags that take lists swallow what follows them, so every value is joined to its flag.
+	// Flags with lists also consume the next arguments, so every value is joined to its flag.
 	flags := []string{
 		"--settings=" + b.private(text(settings), "claude-settings.json"),
 		"--mcp-config=" + b.private(text(object{"mcpServers": object{"junctor": server}}), "claude-mcp.json"),
@@ -150,15 +150,15 @@ func (b *build) claudeFlags() []string {
 	return append(flags, claudePresetFlags(b.Preset, b.mayBypass())...)
 }
 
-// mayBypass: Claude Code exits at once when root bypasses permissions, unless it is told
-// that it is in a sandbox.
+// mayBypass reports whether permissions can be bypassed. Claude Code exits at once if root does
+// so, unless IS_SANDBOX is 1.
 func (b *build) mayBypass() bool { return b.UID != 0 || b.rootInSandbox() }
 
 func (b *build) rootInSandbox() bool { return b.UID == 0 && b.Parent["IS_SANDBOX"] == "1" }
 
 func claudePresetFlags(p Preset, bypass bool) []string {
 	switch {
-	case p == Readonly: // the list of what is denied does not know what a later version can do
+	case p == Readonly: // a list of denied tools would not have those of later versions
 		return []string{"--tools=" + strings.Join(claudeTools(p, Auto), ",")}
 	case p == Permissive, p == Autonomous && !bypass:
 		return []string{"--permission-mode=acceptEdits"}
@@ -168,13 +168,13 @@ func claudePresetFlags(p Preset, bypass bool) []string {
 	return nil
 }
 
-// claudeTools is for its own rules: it warns of one about a tool that it no longer has
-// (measured).
+// claudeTools returns the tools with verdict v for Claude Code's own rules. It warns of a rule
+// about a tool that it no longer has (measured).
 func claudeTools(p Preset, v Verdict) []string {
 	return slices.DeleteFunc(toolsWith(Claude, p, v), func(t string) bool { return t == "MultiEdit" })
 }
 
-// claudePermissions is what a preset says in a settings file.
+// claudePermissions returns the settings file of a preset.
 func claudePermissions(p Preset) object {
 	rules := make(object)
 	for member, v := range map[string]Verdict{"allow": Auto, "ask": Ask, "deny": Blocked} {
@@ -193,8 +193,8 @@ func claudePermissions(p Preset) object {
 	return settings
 }
 
-// claudeHooks posts every event to us. The token is a reference: the file holds
-// none.
+// claudeHooks returns hooks that post every event to the server. The file has a reference to the
+// variable of the token, not the token.
 func (b *build) claudeHooks() object {
 	hooks := make(object)
 	for _, event := range []string{
@@ -209,8 +209,9 @@ func (b *build) claudeHooks() object {
 	return hooks
 }
 
-// claudeHome seeds away the dialogs that no flag does: trust in the folder, an API key's,
-// and in a home of the session's own the first start's.
+// claudeHome changes Claude Code's file in the home to prevent the dialogs that no flag
+// prevents: those about trust in the folder, about an API key, and in a home of the session's
+// own those of the first start.
 func (b *build) claudeHome() {
 	edits := []overlay.Edit{{Keys: []string{"projects", b.Workdir, "hasTrustDialogAccepted"}, Value: []byte("true")}}
 	if b.OwnHome {
@@ -219,7 +220,7 @@ func (b *build) claudeHome() {
 			overlay.Edit{Keys: []string{"theme"}, Value: []byte(`"dark"`)})
 	}
 	if key := b.credential("ANTHROPIC_API_KEY"); key != "" {
-		// It is known by its end, which is also what the program itself keeps.
+		// The program stores approved keys by their last characters.
 		end := jsonx.AppendString(nil, key[max(0, len(key)-20):])
 		edits = append(edits, overlay.Edit{Keys: []string{"customApiKeyResponses", "approved"}, Value: end, Append: true})
 	}

@@ -25,7 +25,7 @@ func codexProgram() Program {
 		Tools: []ToolGroup{
 			{FileRead, []string{"grep_files", "read_file", "list_dir"}},
 			{FileWrite, []string{"apply_patch"}},
-			// Its hooks call every command Bash (measured).
+			// In its hooks every command has the name Bash (measured).
 			{ShellUse, []string{"exec_command", "write_stdin", "shell_command", "Bash"}},
 			{Web, []string{"web_search", "view_image"}},
 			{Agent, []string{"spawn_agent", "send_input", "resume_agent", "wait", "close_agent"}},
@@ -51,13 +51,13 @@ func codexProgram() Program {
 	}
 }
 
-// readCodexAccount reads the line of `codex login status`.
+// readCodexAccount parses the output of `codex login status`.
 func readCodexAccount(answer string) (method string, loggedIn, known bool) {
 	for line := range strings.Lines(answer) {
 		switch method, in := strings.CutPrefix(strings.TrimSpace(line), "Logged in using "); {
 		case in:
 			if strings.Contains(strings.ToLower(method), "api key") {
-				method = "api_key" // the line goes on with a part of the key
+				method = "api_key" // the rest of the line is a part of the key
 			}
 			return method, true, true
 		case strings.HasPrefix(strings.TrimSpace(line), "Not logged in"):
@@ -67,9 +67,9 @@ func readCodexAccount(answer string) (method string, loggedIn, known bool) {
 	return "", false, false
 }
 
-// codex plans Codex, whose home is a folder of the session's own: settings, hooks, memory
-// and login. The login is the user's by a link, so that a token that is renewed is
-// renewed for both.
+// codex plans a session of Codex. Its home is a folder of the session with settings, hooks,
+// memory and login. The login is a link to the user's, so that a renewed token is renewed for
+// both, unless an API key is given.
 func (b *build) codex() error {
 	home := b.folder("codex-home")
 	b.env["CODEX_HOME"] = home
@@ -99,7 +99,8 @@ func (b *build) codex() error {
 	return nil
 }
 
-// codexConfig is config.toml but for the trust in hooks. Tables come last, as TOML wants.
+// codexConfig returns config.toml without the trust in hooks. Tables come last, as TOML
+// requires.
 func (b *build) codexConfig() string {
 	var t toml
 	if b.Model != "" {
@@ -111,7 +112,7 @@ func (b *build) codexConfig() string {
 	codexPermissions(&t, b.Preset)
 	t.set("check_for_update_on_startup", "false")
 	t.set("notify", "["+tomlText(b.Self)+`, "child", "hook", "codex"]`)
-	// Commands find our helpers' token, and not the key.
+	// Commands get the token of the helpers, but not the API key.
 	t.table("shell_environment_policy")
 	t.set("ignore_default_excludes", "true")
 	t.set("exclude", `["OPENAI_API_KEY", "CODEX_API_KEY"]`)
@@ -131,8 +132,8 @@ func (b *build) codexConfig() string {
 	return t.String()
 }
 
-// codexPermissions is what a preset says in config.toml. "untrusted", and the
-// "workspace-read" of old, are refused by today's versions.
+// codexPermissions writes the settings of a preset to config.toml. Current versions refuse
+// "untrusted" and the former "workspace-read".
 func codexPermissions(t *toml, p Preset) {
 	sandbox, approval, web := "workspace-write", "on-request", "live"
 	switch p {
@@ -146,8 +147,8 @@ func codexPermissions(t *toml, p Preset) {
 	t.set("web_search", tomlText(web))
 }
 
-// codexHooks are the hooks, and the settings by which Codex takes them for reviewed: with
-// those it need not be told to trust every hook there is, the project's too.
+// codexHooks returns the hooks, and the settings that mark them as reviewed. Without these
+// settings Codex would have to trust all hooks, including those of the project.
 func (b *build) codexHooks(file string) (hooks object, trust string) {
 	hooks = make(object)
 	var t toml
@@ -169,8 +170,8 @@ func (b *build) codexHooks(file string) (hooks object, trust string) {
 	return hooks, t.String()
 }
 
-// codexHookHash is how Codex knows a hook again (measured with 0.169.0): by the digest of
-// its group, with every default written out, as JSON whose members are sorted.
+// codexHookHash returns the digest by which Codex recognises a hook (measured with 0.169.0): of
+// its group as JSON with all defaults and sorted members.
 func codexHookHash(event string, handler object) string {
 	whole := object{"async": false}
 	for k, v := range handler {
@@ -181,7 +182,7 @@ func codexHookHash(event string, handler object) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// toml writes the little of TOML that is needed here.
+// toml writes the subset of TOML that is needed here.
 type toml struct{ strings.Builder }
 
 func (t *toml) set(key, value string) { fmt.Fprintf(t, "%s = %s\n", key, value) }
@@ -195,8 +196,8 @@ func (t *toml) table(names ...string) {
 	fmt.Fprintf(t, "\n[%s]\n", strings.Join(names, "."))
 }
 
-// tomlText is a basic string. Of control characters TOML knows few short forms, so all are
-// written by their number; what is not UTF-8 cannot be written at all.
+// tomlText returns a basic string of TOML. Control characters are escaped by number; bytes that
+// are not UTF-8 cannot be represented.
 func tomlText(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')

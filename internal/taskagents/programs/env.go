@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// inherited are the variables that a session gets from us.
+// inherited returns the variables that a session gets from the server's environment.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
@@ -17,8 +17,8 @@ func inherited() []string {
 	}
 }
 
-// denied reports whether a variable is kept from every session, independent of the caller: keys and accounts that
-// do not belong to a task, and our own settings and tokens.
+// denied reports whether a variable never gets into a session, even if the caller requests it:
+// keys and accounts that do not belong to a task, and settings and tokens of the server.
 func denied(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"AWS_", "DISCORD_", "TELEGRAM_", "JUNCTOR_", "ELIZA_API_"} {
@@ -29,8 +29,8 @@ func denied(name string) bool {
 	return strings.HasSuffix(upper, "_PRIVATE_KEY")
 }
 
-// steers reports whether a variable is not a credential: it has programs load, run or
-// believe something else than they would.
+// steers reports whether a variable changes what programs load or execute, so that callers must
+// not set it.
 func steers(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"LD_", "DYLD_", "ELIZA_HOOK_", "PARALLAX_SESSION"} {
@@ -50,7 +50,7 @@ func steers(name string) bool {
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// credentialNames returns the variables that a session may log in with.
+// credentialNames returns the variables with which the program may log in.
 func (b *build) credentialNames() (names []string) {
 	if own := map[string]string{
 		"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY",
@@ -64,8 +64,8 @@ func (b *build) credentialNames() (names []string) {
 	return append(names, b.program.Credentials...)
 }
 
-// environment is everything a session gets: of ours what is on the list, what the caller
-// asks for, its credentials, and last what we need it to be.
+// environment returns all variables of a session. Later groups win: inherited ones, those of
+// the caller, credentials, and those that the plan requires.
 func (b *build) environment() []string {
 	env := make(map[string]string)
 	for _, name := range inherited() {
@@ -83,7 +83,7 @@ func (b *build) environment() []string {
 			env[name] = b.Custom[name]
 		}
 	}
-	if b.Framework == Shell { // a shell logs in nowhere
+	if b.Framework == Shell { // a shell needs no login
 		b.Credentials = nil
 	}
 	for _, name := range b.credentialNames() {
@@ -91,7 +91,7 @@ func (b *build) environment() []string {
 			env[name] = value
 		}
 	}
-	// A subscription's token is not an API key, and is refused as one.
+	// The token of a subscription is refused as an API key.
 	if key := env["ANTHROPIC_API_KEY"]; strings.HasPrefix(key, "sk-ant-oat") {
 		delete(env, "ANTHROPIC_API_KEY")
 		if env["CLAUDE_CODE_OAUTH_TOKEN"] == "" {
@@ -116,7 +116,7 @@ func (b *build) environment() []string {
 	return list
 }
 
-// credential is what the program will be given under a name.
+// credential returns the value that the program will get for a variable.
 func (b *build) credential(name string) string {
 	if v := b.Credentials[name]; v != "" {
 		return v
@@ -124,7 +124,7 @@ func (b *build) credential(name string) string {
 	return b.Custom[name]
 }
 
-// printable keeps a stranger's word to one short line.
+// printable cuts an untrusted text to one short line.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -49,10 +49,10 @@ func geminiProgram() Program {
 	}
 }
 
-// gemini plans Gemini CLI. Its settings are those of the system, by the variable that says
-// where these are: they win over the user's and the project's, and no file of either is
-// touched. Its memory is the file of a folder that belongs to the workspace, and what it
-// may do is a policy, since lists of tools are on their way out.
+// gemini plans a session of Gemini CLI. A variable names the system settings, which win over
+// those of the user and the project, so that neither file is changed. The memory file is in a
+// folder of the session that belongs to the workspace. Permissions are a policy file, because
+// lists of tools are deprecated.
 func (b *build) gemini() error {
 	context := b.folder("gemini-context")
 	b.private(b.memory(), "gemini-context", "GEMINI.md")
@@ -72,7 +72,7 @@ func (b *build) gemini() error {
 	}
 	settings["security"] = security
 	b.env["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] = b.private(text(settings), "gemini-settings.json")
-	// --skip-trust is for the workspace; a further folder is asked about all the same (measured).
+	// --skip-trust applies to the workspace only, not to further folders (measured).
 	b.env["GEMINI_CLI_TRUSTED_FOLDERS_PATH"] = b.private(text(object{b.Workdir: "TRUST_FOLDER", context: "TRUST_FOLDER"}),
 		"gemini-trusted.json")
 	if b.Model != "" {
@@ -102,7 +102,7 @@ func geminiFlags(p Preset) []string {
 	}[p]}
 }
 
-// geminiPolicy is what a preset says in a policy file; the autonomous one needs none.
+// geminiPolicy returns the policy file of a preset, or "" for the autonomous one.
 func geminiPolicy(p Preset) string {
 	if p == Autonomous {
 		return ""
@@ -123,7 +123,7 @@ func geminiPolicy(p Preset) string {
 	return out.String()
 }
 
-// geminiHooks run our own binary, which posts what it reads and prints what it is answered.
+// geminiHooks returns hooks that run this binary, which posts the event and prints the reply.
 func (b *build) geminiHooks() object {
 	hooks := make(object)
 	for _, event := range []string{"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "Notification", "SessionEnd"} {

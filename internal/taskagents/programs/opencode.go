@@ -39,11 +39,11 @@ func openCodeProgram() Program {
 	}
 }
 
-// openCodeKey holds the key of a provider that we describe ourselves.
+// openCodeKey holds the key of the provider that junctor configures.
 const openCodeKey = "PARALLAX_OPENCODE_API_KEY"
 
-// openCode plans OpenCode, which does one task and ends. All its settings are in a
-// variable.
+// openCode plans a session of OpenCode, which works on one task and exits. All its settings are
+// in one variable.
 func (b *build) openCode() error {
 	if b.Model == "" {
 		return capability.Errorf(capability.CodeInvalidInput, "task.spawn", "OpenCode has no model to work with").
@@ -80,14 +80,14 @@ func (b *build) openCode() error {
 		flags = append(flags, "--session", b.Resume)
 	}
 	b.argv(flags, func(t string) []string { return []string{"--", t} })
-	if !b.plan.TaskInArgv { // without a task there is nothing to run: its own screen
+	if !b.plan.TaskInArgv { // without a task, start its interactive screen
 		b.plan.Argv = slices.Delete(b.plan.Argv, 1, 2)
 	}
 	b.structured([]string{"acp"}, nil)
 	return nil
 }
 
-// openCodePermissions says of each of its tools what the preset does.
+// openCodePermissions returns the permission of each tool for a preset.
 func openCodePermissions(p Preset) object {
 	words := map[Verdict]string{Auto: "allow", Ask: "ask", Blocked: "deny"}
 	rules := object{"*": words[p.Judge(Agent)], "external_directory": "deny"}

@@ -25,7 +25,8 @@ func piProgram() Program {
 	}
 }
 
-// pi plans Pi. It never asks, so what a preset would ask about is not among its tools.
+// pi plans a session of Pi. Pi never asks, so tools for which the preset requires a question are
+// left out.
 func (b *build) pi() error {
 	b.env["PI_OFFLINE"] = "1"
 	flags := []string{"--append-system-prompt", b.private(b.memory(), "memory.md")}

@@ -12,61 +12,60 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/overlay"
 )
 
-// Spawn is what a session is to be.
+// Spawn describes a session to plan.
 type Spawn struct {
 	Framework Name
 	Binary    string // the program; "": found on PATH, a shell in SHELL
 	Session   string // our session's id
-	UUID      string // a fresh one, for programs whose own session's id may be given
-	Server    string // our own server, such as http://127.0.0.1:2138
-	Token     string // of the task; no file and no command line holds it
-	Self      string // the path of our own binary, which runs as the command of hooks
+	UUID      string // a new one, for programs whose conversation id can be given
+	Server    string // URL of junctor's server, such as http://127.0.0.1:2138
+	Token     string // token of the session; passed by variable only
+	Self      string // path of junctor's binary, the command of hooks
 
 	Workdir  string // without symbolic links
-	StateDir string // the session's own folder, which exists; not below the temporary folder
-	// KeepDir outlives the session and exists: what a conversation is resumed from lies
-	// here. "": Codex and Pi cannot be resumed.
+	StateDir string // existing folder of the session; not below the temporary folder
+	// KeepDir is an existing folder that outlives the session, with the files from which a
+	// conversation is resumed. If it is "", Codex and Pi cannot be resumed.
 	KeepDir string
-	// Home is the user's. One of the session's own must outlive it where Claude Code or Gemini
-	// CLI are to be resumed: their conversations are in there.
+	// Home is the home directory, usually the user's. One of the session's own must outlive it
+	// to resume Claude Code or Gemini CLI, because it contains their conversations.
 	Home    string
-	OwnHome bool // it is the session's own
+	OwnHome bool // Home belongs to the session
 	UID     int
 	Repo    bool // the task has a repository
 
 	Task   string
-	Memory string // the caller's text for the memory file
-	Skills string // the manifest of its skills; "": it has none
+	Memory string // text of the caller for the memory file
+	Skills string // manifest of its skills; "" if it has none
 	Preset Preset
-	Resume string // the program's own session to go on with
+	Resume string // the program's id of the conversation to resume
 
 	Model    string // "": the program's own choice
 	Provider string // of Aider and Pi: anthropic, openai or google; they get its key only
-	BaseURL  string // of the model's API; "": that of Parent's variable for it, else the vendor's
+	BaseURL  string // of the model's API; "": the program's variable in Parent, otherwise the vendor's
 
-	// Credentials are variables that a program logs in with; a program is given those that
-	// it knows. Custom are variables the caller asks for. Parent is our own environment.
+	// Credentials are variables for logins, of which a program gets those that it supports.
+	// Custom are variables of the caller. Parent is the server's environment.
 	Credentials, Custom, Parent map[string]string
 }
 
-// Plan is how a session is started. Its Env may hold credentials: it is not for logs.
+// Plan describes how to start a session. Env may contain credentials and must not be logged.
 type Plan struct {
 	Argv    []string
 	Env     []string // all of it, sorted
 	Changes []overlay.Change
-	// FirstInput is the task as the program receives it, or "". With TaskInArgv
-	// its command line says it; otherwise it is typed, DeliverDelay after the program is
-	// ready.
+	// FirstInput is the task as the program receives it, or "". With TaskInArgv it is on the
+	// command line; otherwise it is typed DeliverDelay after the program is ready.
 	FirstInput   string
 	TaskInArgv   bool
 	DeliverDelay time.Duration
-	// ResumeToken is known before the start where the program lets us choose; elsewhere
-	// hooks tell it.
+	// ResumeToken is the program's id of the conversation if it can be given; otherwise hooks
+	// report it later.
 	ResumeToken string
-	// Structured is the command line of structured mode, which is told the task in its own
-	// protocol; nil if it has none.
+	// Structured is the command line of structured mode, which receives the task by its
+	// protocol; nil if the program has no such mode.
 	Structured []string
-	Notes      []string // for people: what could not be as it was asked for
+	Notes      []string // for users: parts of the request that could not be fulfilled
 }
 
 // Limits of a task.
@@ -76,8 +75,8 @@ const (
 	MaxTask  = 1 << 20 // bytes of a task, or of a memory text
 )
 
-// Build plans a session. Its errors are the caller's to repair: adapter_invalid,
-// adapter_framework, adapter_preset, and OPENCODE_NO_PROVIDER.
+// Build plans a session. Errors are invalid_input, reason adapter_invalid, adapter_framework or
+// adapter_preset, and OPENCODE_NO_PROVIDER.
 func Build(s Spawn) (Plan, error) {
 	b, err := newBuild(s)
 	if err != nil {
@@ -98,15 +97,15 @@ func Build(s Spawn) (Plan, error) {
 	return b.plan, nil
 }
 
-// build is a plan in the making.
+// build is an incomplete plan.
 type build struct {
 	Spawn
 	program Program
 	port    string
 	plan    Plan
-	// ignored are the lines that git is told to ignore in the workspace.
+	// ignored holds the patterns that git ignores in the workspace.
 	ignored string
-	env     map[string]string // what the program itself needs; wins over everything but the rules
+	env     map[string]string // variables of the program; they win over those of the caller
 }
 
 func newBuild(s Spawn) (*build, error) {
@@ -160,22 +159,23 @@ func newBuild(s Spawn) (*build, error) {
 var (
 	plainID   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,80}$`)
 	uuid      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]*$`) // an id, or Pi's file; never a flag
+	resumable = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/ -]*$`) // an id, or a file of Pi; never a flag
 )
 
-// state is a path in the session's folder.
+// state returns a path in the session's folder.
 func (b *build) state(names ...string) string {
 	return filepath.Join(append([]string{b.StateDir}, names...)...)
 }
 
-// private adds a file of ours to the session's folder and returns its path.
+// private adds a private file in the session's folder to the plan and returns its path.
 func (b *build) private(text string, names ...string) string {
 	path := b.state(names...)
 	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Private, Root: b.StateDir, Path: path, Text: text})
 	return path
 }
 
-// folder adds a folder of ours, which goes with all that the program puts there.
+// folder adds a folder in the session's folder to the plan and returns its path. It is removed
+// with all files that the program writes there.
 func (b *build) folder(name string) string {
 	path := b.state(name)
 	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Folder, Root: b.StateDir, Path: path})
@@ -188,7 +188,8 @@ func (b *build) link(target string, names ...string) {
 
 func (b *build) note(text string) { b.plan.Notes = append(b.plan.Notes, text) }
 
-// argv is the program with its flags and, where there is a task, what says it.
+// argv sets the command line: the program with its flags and, if there is a task, the arguments
+// that task returns for it.
 func (b *build) argv(flags []string, task func(text string) []string) {
 	b.plan.Argv = append([]string{b.Binary}, flags...)
 	if text := b.firstTask(MaxArgv, true); text != "" {
@@ -196,23 +197,23 @@ func (b *build) argv(flags []string, task func(text string) []string) {
 	}
 }
 
-// typed has the task typed.
+// typed sets the command line without the task, which is typed later.
 func (b *build) typed(flags []string) {
 	b.plan.Argv = append([]string{b.Binary}, flags...)
 	b.plan.FirstInput = b.firstTask(MaxTyped, false)
 }
 
-// structured is the program with the words of structured mode before its flags.
+// structured sets the command line of structured mode.
 func (b *build) structured(words []string, flags []string) {
 	b.plan.Structured = slices.Concat([]string{b.Binary}, words, flags)
 }
 
 func (b *build) hooksURL() string { return b.Server + "/api/coding-agents/hooks" }
 
-// hookCommand is our own binary as a line for a shell.
+// hookCommand returns the shell command of hooks, which runs this binary.
 func (b *build) hookCommand() string {
 	return quote(b.Self) + " child hook " + string(b.Framework)
 }
 
-// quote makes one word for a POSIX shell of any text.
+// quote returns s quoted as one word for a POSIX shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Preset states what a session may do without being asked.
+// Preset selects what a session may do without a question to the user.
 type Preset string
 
 // The presets.
@@ -16,7 +16,7 @@ const (
 	Autonomous Preset = "autonomous"
 )
 
-// Category is what a tool does, as far as presets care.
+// Category classifies tools for presets.
 type Category string
 
 // The categories.
@@ -30,7 +30,7 @@ const (
 	UserInteraction Category = "user_interaction"
 )
 
-// Verdict is what a preset says of a category.
+// Verdict is the decision of a preset about a category.
 type Verdict string
 
 // The verdicts.
@@ -40,7 +40,7 @@ const (
 	Blocked Verdict = "blocked"
 )
 
-// Risk is how much harm a category can do: low, medium or high.
+// Risk returns the potential harm of a category: low, medium or high.
 func (c Category) Risk() string {
 	switch c {
 	case FileRead, Planning, UserInteraction:
@@ -51,7 +51,7 @@ func (c Category) Risk() string {
 	return "medium"
 }
 
-// PresetRow is one preset as GET /approval-presets shows it.
+// PresetRow is one preset in the answer of GET /approval-presets.
 type PresetRow struct {
 	Preset      Preset     `json:"preset"`
 	Description string     `json:"description"`
@@ -85,7 +85,7 @@ func Presets() []PresetRow {
 	}
 }
 
-// row finds a preset; ok is false for one that does not exist.
+// row returns the row of a preset; ok is false if it does not exist.
 func (p Preset) row() (PresetRow, bool) {
 	for _, r := range Presets() {
 		if r.Preset == p {
@@ -95,7 +95,7 @@ func (p Preset) row() (PresetRow, bool) {
 	return PresetRow{}, false
 }
 
-// Judge states what the preset says of a category; an unknown preset blocks everything.
+// Judge returns the preset's verdict about a category. An unknown preset blocks everything.
 func (p Preset) Judge(c Category) Verdict {
 	switch r, _ := p.row(); {
 	case slices.Contains(r.Auto, c):
@@ -106,8 +106,8 @@ func (p Preset) Judge(c Category) Verdict {
 	return Blocked
 }
 
-// CategoryOf states what a tool does. One that is not known, such as a tool of an MCP
-// server, can do what an agent can.
+// CategoryOf returns the category of a tool. An unknown tool, for example of an MCP server, has
+// the category Agent.
 func CategoryOf(name Name, tool string) Category {
 	for _, r := range Of(name).Tools {
 		if slices.ContainsFunc(r.Tools, func(t string) bool { return strings.EqualFold(t, tool) }) {
@@ -117,7 +117,7 @@ func CategoryOf(name Name, tool string) Category {
 	return Agent
 }
 
-// toolsWith lists a program's tools of which the preset says one of the verdicts.
+// toolsWith returns a program's tools for which the preset has one of the verdicts.
 func toolsWith(name Name, p Preset, verdicts ...Verdict) (tools []string) {
 	for _, r := range Of(name).Tools {
 		if slices.Contains(verdicts, p.Judge(r.Category)) {

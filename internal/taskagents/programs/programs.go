@@ -42,17 +42,17 @@ const ReasonUnknownAgent = "unknown_agent_type"
 type Program struct {
 	Name    Name
 	Title   string   // as people write it; "" for a program that is never chosen by score
-	Aliases []string // accepted names, the canonical one first; case, blanks, "_" and "-" are ignored
+	Aliases []string // accepted names, ignoring case, blanks, "_" and "-"
 
 	Binary  string
 	Install string // the command that installs it
 	Docs    string // address of its documentation
-	Login   string // how a user logs in, in words or as a command
+	Login   string // instructions or command for a login
 	Account Account
 	// SignIn holds the arguments of the command that logs a user in.
 	SignIn []string
 
-	Keys        []Key    // variables that are an account
+	Keys        []Key    // variables that hold an API key or account token
 	Credentials []string // further variables that it may log in with
 	// OneProvider is set if it works with several model providers and receives the key
 	// of the session's provider only.
@@ -64,7 +64,7 @@ type Program struct {
 
 	Strengths     Strengths
 	Subscriptions []string // configured subscription providers that are its own
-	// Terse is set if it carries out what it is given without reasoning about prose.
+	// Terse is set if it executes its input without reasoning about prose.
 	Terse bool
 
 	Tools    []ToolGroup
@@ -87,10 +87,10 @@ type Program struct {
 	approval func(Preset, *Approval)
 }
 
-// Key is a variable, and the name of the account it stands for.
+// Key is a variable with a credential, and the method name of that account.
 type Key struct{ Name, Method string }
 
-// Account is how the account of an installed program is found, besides by its Keys.
+// Account describes how to detect the account of an installed program, besides its Keys.
 type Account struct {
 	Ask []string // arguments by which it reports its account
 	// Read interprets the answer to Ask. known is false if the answer cannot be read.
@@ -98,9 +98,9 @@ type Account struct {
 	File string // below the user's home; a JSON object that is not empty is an account
 }
 
-// Answer is chosen in a start-up dialog without asking the user. It fits a dialog of its
-// Type whose question contains Prompt, and names its choice by label, never by being the
-// default. No Answer decides whether a tool may be used.
+// Answer is an automatic answer to a start-up dialog. It applies to dialogs of its Type whose
+// question contains Prompt, and selects a choice by its label. Answers never decide whether a
+// tool may be used.
 type Answer struct {
 	ID     string
 	Type   string // of the blocker: trust, onboarding, …
@@ -122,7 +122,7 @@ const (
 	ACP        Protocol = "acp"         // Agent Client Protocol
 )
 
-// Strengths grade from 0 to 1 what a program is good at.
+// Strengths grades a program's abilities from 0 to 1.
 type Strengths struct {
 	Implementation, Research, Planning, Ops, Verification, Coordination, RepoWork, FastIteration float64
 }
@@ -152,8 +152,8 @@ func Of(name Name) Program {
 	return Program{Name: name, Binary: string(name)}
 }
 
-// Choices lists the programs that can be started, and what else may be chosen, for an
-// error message: "a, b or c".
+// Choices lists the programs that can be started and more values, for an error message: "a, b
+// or c".
 func Choices(more ...string) string {
 	var names []string
 	for _, p := range All() {

@@ -56,7 +56,7 @@ func (b *build) qwen() error {
 		settings["security"] = object{"auth": object{"selectedType": "openai"}} // without it a menu opens
 	}
 	b.env["QWEN_CODE_SYSTEM_SETTINGS_PATH"] = b.private(text(settings), "qwen-settings.json")
-	// Users may have it ask whether it may trust a folder.
+	// Users can configure it to ask whether it may trust a folder.
 	b.env["QWEN_CODE_TRUSTED_FOLDERS_PATH"] = b.private(text(object{b.Workdir: "TRUST_FOLDER", context: "TRUST_FOLDER"}), "qwen-trusted.json")
 	if b.Model != "" {
 		b.env["OPENAI_MODEL"] = b.Model

@@ -12,8 +12,8 @@ func shellProgram() Program {
 	}
 }
 
-// shell plans a plain shell. One that we know tells by sequences when a command begins and
-// how it ended; what it says about that in words does not count.
+// shell plans a session of a shell. A known shell is configured to print sequences when a
+// command starts and ends; the text of the commands is not interpreted.
 func (b *build) shell() error {
 	if own := b.Parent["SHELL"]; own != "" && b.Binary == b.program.Binary {
 		b.Binary = own

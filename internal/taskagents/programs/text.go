@@ -9,12 +9,12 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/skills"
 )
 
-// tasksFolder is where long tasks and skills are, in the workspace: a program's sandbox may
-// let it read nothing else.
+// tasksFolder is the folder of long tasks and skills. It is in the workspace, because a
+// program's sandbox may not allow other folders.
 const tasksFolder = ".task-agents"
 
-// memory is the text of the memory file: the manual, what only this program must know,
-// and the caller's own text.
+// memory returns the text of the memory file: the manual, the program's Advice, and the text of
+// the caller.
 func (b *build) memory() string {
 	situation := skills.Situation{
 		Workdir: b.Workdir, Repo: b.Repo, Bridge: b.Server + "/api/coding-agents/" + b.Session, Self: quote(b.Self),
@@ -33,8 +33,8 @@ func (b *build) memory() string {
 
 func (b *build) skillsFile() string { return "SKILLS-" + b.Session + ".md" }
 
-// skills puts the manifest where the program finds it: beside long tasks, since others
-// may work in the same folder, and the folder may have a file of any other name.
+// skills adds the manifest of skills to the plan and sets its variable. The file's name contains
+// the session's id, because several sessions may work in the folder.
 func (b *build) skills() {
 	if b.Skills == "" || b.Framework == Shell {
 		return
@@ -42,7 +42,7 @@ func (b *build) skills() {
 	b.env[skills.ManifestEnv] = b.beside(b.skillsFile(), b.Skills)
 }
 
-// beside writes a file into the folder of ours in the workspace, which git ignores.
+// beside adds a file in tasksFolder, which git ignores, to the plan and returns its path.
 func (b *build) beside(name, text string) (path string) {
 	path = b.Workdir + "/" + tasksFolder + "/" + name
 	b.plan.Changes = append(b.plan.Changes, overlay.Change{Kind: overlay.Private, Root: b.Workdir, Path: path, Text: text})
@@ -52,9 +52,9 @@ func (b *build) beside(name, text string) (path string) {
 	return path
 }
 
-// firstTask is the task as the program is told it: with the line that names the
-// workspace, nothing in it that the program takes for a command of its own, and short
-// enough; a longer one is in a file.
+// firstTask returns the task as the program receives it: with a line that names the workspace,
+// and escaped so that the program does not interpret it as a command. A task longer than most
+// is written to a file, and the result refers to it. A shell gets the task unchanged.
 func (b *build) firstTask(most int, inBytes bool) string {
 	text := b.Task
 	if strings.TrimSpace(text) == "" {
@@ -74,8 +74,7 @@ func (b *build) firstTask(most int, inBytes bool) string {
 	return fmt.Sprintf("Read the file %s/%s: it is your task. Do what it says.", tasksFolder, name)
 }
 
-// escape keeps a text from being taken for a command: of the program's input box, or of
-// its command line.
+// escape adds a blank before a text whose first character would mark a command or a flag.
 func escape(text string) string {
 	if strings.ContainsRune("/!#@-", rune(text[0])) {
 		return " " + text

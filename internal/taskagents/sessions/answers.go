@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Fits reports whether an answer is for a dialog, and which option it chooses; -1 if its
-// keys are pressed.
+// Fits reports whether an answer applies to a dialog, and the index of the option that it
+// selects, or -1 if it presses keys.
 func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
 	if b == nil || a.Type != b.Type || !strings.Contains(text.Fold(b.Prompt), text.Fold(a.Prompt)) {
 		return 0, false
@@ -24,18 +24,18 @@ func Fits(a programs.Answer, b *detect.Blocker) (option int, ok bool) {
 	return option, option >= 0
 }
 
-// checkMarks follow the label of the option that is in effect.
+// checkMarks follow the label of the currently active option.
 const checkMarks = " ✔✓"
 
-// answering remembers what was answered.
+// answering holds the automatic answers that were given.
 type answering struct {
-	used        []string // ids of answers that are for once
+	used        []string // ids of given answers that may be given once
 	fingerprint string
 	inRow       int
 }
 
-// answerFor finds the answer to a dialog; nil if the user has to be asked. The same dialog
-// is answered three times in a row at most. The caller holds mu.
+// answerFor returns the automatic answer to a dialog, or nil if the user has to be asked. The
+// same dialog is answered at most sameAnswered times in a row. The caller holds mu.
 func (s *Session) answerFor(b *detect.Blocker) *programs.Answer {
 	if !s.taken.IsZero() || b == nil {
 		return nil
@@ -59,8 +59,8 @@ func (s *Session) answerFor(b *detect.Blocker) *programs.Answer {
 	return nil
 }
 
-// answer gives an answer to the dialog that was seen; where that does not work, the
-// dialog stays, and is reported again as unanswered.
+// answer answers dialog b automatically. If that fails and the dialog is still open, it reports
+// the dialog again as unanswered.
 func (s *Session) answer(a *programs.Answer, b *detect.Blocker) {
 	err := s.give(a, b)
 	if err == nil || s.ctx.Err() != nil {
@@ -88,10 +88,9 @@ func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 	return s.Keys(s.ctx, a.Keys)
 }
 
-// Choose chooses an option of the open dialog by the beginning of its label: it moves
-// the cursor there, sees that it stands there, presses Enter, and returns when the
-// dialog is gone. fingerprint is that of the dialog that the caller saw; "": whichever
-// is open.
+// Choose selects an option of the open dialog by the beginning of its label. It moves the cursor
+// to the option, verifies its position on the screen, presses Enter, and returns when the dialog
+// has closed. fingerprint identifies the dialog that the caller saw; "" means any open one.
 //
 // Its errors: conflict (no_dialog: it is not open any more, or another one is),
 // invalid_input (no_such_option), failed (dialog_stays), unavailable, and those of ctx.
@@ -111,7 +110,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label,
 			s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
 	}
-	// The same list with the cursor there, and no other.
+	// stands reports whether d is the same list with the cursor at that option.
 	stands := func(d *detect.Dialog, at int) bool {
 		return d != nil && d.Selected == at && len(d.Options) > target && d.Options[target] == st.Blocker.Options[target]
 	}
@@ -142,8 +141,8 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	if !still {
 		return gone
 	}
-	// Programs that are busy lose keys. Enter is pressed again only where nothing at all was
-	// printed since: else the same dialog might be a second one.
+	// Busy programs lose keys. Enter is repeated only if the program printed nothing since,
+	// because otherwise an equal dialog might be a second one.
 	var left bool
 	for range enters {
 		_, before := s.Console(0)
@@ -157,7 +156,7 @@ func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 		})
 		switch {
 		case err != nil && s.ctx.Err() != nil:
-			return nil // it ended the program, which is an answer too
+			return nil // the choice ended the program
 		case err != nil:
 			return err
 		}

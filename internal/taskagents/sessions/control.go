@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 )
 
-// Keys presses keys, 50 ms apart. invalid_input (unknown_key) if one is unknown: then
-// nothing is pressed. It does not wait for what the program makes of them.
+// Keys presses keys, 50 ms apart, and does not wait for their effect. If a key is unknown, it
+// presses none and fails with invalid_input (unknown_key).
 func (s *Session) Keys(ctx context.Context, names []string) error {
 	list, err := EncodeKeys(names)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Session) press(ctx context.Context, list [][]byte) error {
 	return nil
 }
 
-// Raw types bytes as they are, for a person at a terminal, and counts as that person's
-// sign of life. conflict (control_taken) while another one is in control.
+// Raw types bytes unchanged for a user at a terminal, and extends that user's control. Errors:
+// conflict (control_taken) while another user is in control; too_large; unavailable.
 func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
 	if len(data) > MaxMessage {
 		return capability.Errorf(capability.CodeTooLarge, "tasks.send", "input may have %d MiB at most", MaxMessage>>20)
@@ -57,7 +57,8 @@ func (s *Session) Raw(ctx context.Context, who string, data []byte) error {
 	return s.writeAs(ctx, data, hidden(data))
 }
 
-// hidden is what a person typed, without what it was: it may be a password.
+// hidden returns typed bytes with all visible characters replaced by *, because they may be a
+// password.
 func hidden(data []byte) []byte {
 	return []byte(strings.Map(func(r rune) rune {
 		if r > ' ' && r != 0x7f {
@@ -67,7 +68,7 @@ func hidden(data []byte) []byte {
 	}, string(data)))
 }
 
-// others is the error for a person while another one is in control. The caller holds mu.
+// others returns an error if another user than who is in control. The caller holds mu.
 func (s *Session) others(who string) error {
 	if s.taken.IsZero() || s.holder == who {
 		return nil
@@ -76,9 +77,9 @@ func (s *Session) others(who string) error {
 		s.spec.ID).With("control_taken", "it ends a minute after their last key")
 }
 
-// Control gives the keyboard to a person, or takes it back: meanwhile no message is
-// typed and no dialog is answered. It ends by itself after a minute without input.
-// conflict (control_taken) while another one has it.
+// Control gives the keyboard to a user, or releases it. While a user has control, messages wait
+// and dialogs are not answered. Control ends after a minute without input. It fails with
+// conflict (control_taken) while another user has control.
 func (s *Session) Control(who string, take bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +99,9 @@ func (s *Session) Control(who string, take bool) error {
 	return nil
 }
 
-// Resize changes the terminal: 20 to 500 columns, 5 to 200 rows; else invalid_input.
-// conflict (control_taken) while another one is in control.
+// Resize changes the size of the terminal, within 20 to 500 columns and 5 to 200 rows. Errors:
+// invalid_input (bad_size); conflict (control_taken) while another user is in control;
+// unavailable (session_ended); failed.
 func (s *Session) Resize(who string, cols, rows int) error {
 	if cols < minCols || cols > maxCols || rows < minRows || rows > maxRows {
 		return capability.Errorf(capability.CodeInvalidInput, "tasks.resize", "a terminal has %d to %d columns and %d to %d rows", minCols,

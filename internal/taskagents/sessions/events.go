@@ -10,13 +10,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// Type states what an event tells.
+// Type is the type of an event.
 type Type string
 
 // The types of events.
 const (
 	Started       Type = "session_started"
-	State         Type = "state" // every change, with its evidence
+	State         Type = "state" // every change of state, with its evidence
 	ReadyAgain    Type = "ready"
 	BusyNow       Type = "busy"
 	BlockedNow    Type = "blocked"
@@ -35,9 +35,9 @@ const (
 	Controlled    Type = "control"
 )
 
-// Event is what happened to a session. Only the members of its type are set.
+// Event is an event of a session. Only the members of its type are set.
 type Event struct {
-	Seq     uint64    `json:"seq"` // of the session; rises by one
+	Seq     uint64    `json:"seq"` // number within the session; increases by one
 	Session string    `json:"sessionId"`
 	Type    Type      `json:"type"`
 	At      time.Time `json:"timestamp"`
@@ -47,9 +47,9 @@ type Event struct {
 	Cause    string            `json:"cause,omitempty"`
 	Evidence []detect.Evidence `json:"evidence,omitempty"`
 
-	Answered  string `json:"autoResponded,omitempty"` // the answer that a rule gives to a dialog
+	Answered  string `json:"autoResponded,omitempty"` // automatic answer to a dialog
 	Direction string `json:"direction,omitempty"`     // of a message: stdin, keys or system
-	Text      string `json:"text,omitempty"`          // of a message; what a turn ended with; the last lines
+	Text      string `json:"text,omitempty"`          // text of a message, last text of a turn, or last lines of the screen
 	Source    string `json:"source,omitempty"`        // of a turn's end: hook, structured or signal
 	Tool      string `json:"toolName,omitempty"`
 	Kind      string `json:"kind,omitempty"` // of a failure
@@ -59,13 +59,13 @@ type Event struct {
 	Signal    string `json:"exitSignal,omitempty"`
 
 	Data   []byte `json:"-"` // of output
-	Offset uint64 `json:"-"` // of output: how many bytes came before it
+	Offset uint64 `json:"-"` // of output: number of bytes before it
 	Cols   int    `json:"cols,omitempty"`
 	Rows   int    `json:"rows,omitempty"`
 }
 
-// Bounds of one subscriber that does not read: output beyond them is dropped, the
-// oldest first; too many others end the subscription.
+// Bounds of one subscriber's queue. The oldest output beyond them is dropped; too many other
+// events end the subscription.
 const (
 	maxWaiting      = 10_000
 	maxOutputQueued = 1 << 20
@@ -80,10 +80,10 @@ type Subscription struct {
 	output int // bytes of output in queue
 	over   bool
 	err    error
-	news   chan struct{} // holds one when there is something to look at
+	news   chan struct{} // holds a value if the queue has changed
 }
 
-// Subscribe receives every event from now on, until Close.
+// Subscribe returns a subscription to all events from now on. The caller closes it.
 func (m *Manager) Subscribe() *Subscription {
 	w := &Subscription{m: m, news: make(chan struct{}, 1)}
 	m.mu.Lock()
@@ -156,7 +156,7 @@ func (w *Subscription) put(e Event) {
 		w.output += len(e.Data)
 		w.queue = append(w.queue, e)
 		if w.output > maxOutputQueued {
-			w.queue = slices.DeleteFunc(w.queue, func(e Event) bool { // to the half: the next ones need not look
+			w.queue = slices.DeleteFunc(w.queue, func(e Event) bool { // down to the half, so that the next events need no search
 				old := e.Type == Output && w.output > maxOutputQueued/2
 				if old {
 					w.output -= len(e.Data)
@@ -175,7 +175,7 @@ func (w *Subscription) put(e Event) {
 	w.poke()
 }
 
-// tell sends an event to all subscribers.
+// tell queues an event for all subscribers.
 func (m *Manager) tell(e Event) {
 	m.mu.Lock()
 	list := make([]*Subscription, 0, len(m.watchers))

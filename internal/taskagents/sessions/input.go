@@ -10,14 +10,14 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// piece is bytes on their way to the keyboard.
+// piece holds bytes to be typed.
 type piece struct {
 	data []byte
-	done chan error // holds one
+	done chan error // buffered
 }
 
-// keyboard types what it is given, a piece after the other. A program that takes
-// only the typist waits for it.
+// keyboard writes pieces and replies to the terminal until the session ends. If the program does
+// not read, only this goroutine blocks.
 func (s *Session) keyboard() {
 	for {
 		select {
@@ -30,7 +30,7 @@ func (s *Session) keyboard() {
 			s.replies = nil
 			s.mu.Unlock()
 			for _, r := range replies {
-				_, _ = s.terminal.Write(r) // who does not listen gets no answer
+				_, _ = s.terminal.Write(r) // a failed write also fails for the next piece
 			}
 		case <-s.ctx.Done():
 			return
@@ -38,10 +38,10 @@ func (s *Session) keyboard() {
 	}
 }
 
-// write types, and returns when the terminal has taken it.
+// write types data and returns when the terminal has accepted it.
 func (s *Session) write(ctx context.Context, data []byte) error { return s.writeAs(ctx, data, nil) }
 
-// writeAs types what is recorded as something else.
+// writeAs types data, which is recorded as shown unless that is nil.
 func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	p := piece{data, make(chan error, 1)}
 	select {
@@ -71,7 +71,7 @@ func (s *Session) writeAs(ctx context.Context, data, shown []byte) error {
 	}
 }
 
-// Outcome is what became of a text that was sent.
+// Outcome is the result of sending a text.
 type Outcome string
 
 // The outcomes.
@@ -79,7 +79,7 @@ const (
 	Delivered  Outcome = "delivered"
 	ButBlocked Outcome = "delivered_but_blocked" // a dialog opened
 	NotSent    Outcome = "not_delivered"
-	// Queued is said by those who do not wait for one of the others.
+	// Queued is returned by functions that do not wait for one of the others.
 	Queued Outcome = "queued"
 )
 
@@ -87,22 +87,21 @@ const (
 type message struct {
 	ctx     context.Context
 	text    string
-	at      bool // at once: the program queues it
+	at      bool // type it although the program is busy
 	first   bool
 	outcome Outcome
 	err     error
 	done    chan struct{}
 }
 
-// Send types a text and presses Enter, once the program is ready for it: up to 20 texts
-// wait their turn. With atOnce a busy program gets it too, and queues it itself. It
-// returns when the program has shown that it took the text, or did not.
+// Send types a text and presses Enter when the program is ready; up to 20 texts wait in order.
+// With atOnce it also types into a busy program, which queues the text itself. Send returns when
+// the screen shows whether the program accepted the text.
 //
-// Its errors, with which nothing was typed but where the outcome says otherwise:
-// invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
-// open, which wants Choose or Keys), overloaded (too_many_messages), unavailable
-// (session_ended), failed (submit_failed: the text stands in the box, and three times
-// Enter did not send it), and those of ctx.
+// Its errors: invalid_input (no_input), too_large (1 MiB), conflict (agent_blocked: a dialog is
+// open, which requires Choose or Keys), overloaded (too_many_messages), unavailable
+// (session_ended), timeout (not_ready), failed (submit_failed: the text is still in the input
+// box after Enter was pressed three times), and those of ctx.
 func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, error) {
 	const op = "tasks.send"
 	text = plain(text)
@@ -135,7 +134,8 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (Outcome, 
 	}
 }
 
-// blocked is the error for a text while a dialog is open. The caller holds mu.
+// blocked returns an error if no text can be sent because the session has ended or waits for an
+// answer or a login. The caller holds mu.
 func (s *Session) blocked() error {
 	st := s.detector.Status()
 	switch {
@@ -152,8 +152,8 @@ func (s *Session) blocked() error {
 	return nil
 }
 
-// plain is a text without what would be keys: escape sequences and control characters
-// but line feeds and tabs.
+// plain returns a text without escape sequences and control characters other than line feeds and
+// tabs, because these would act as keys.
 func plain(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	text = strings.Map(func(r rune) rune {
@@ -165,7 +165,7 @@ func plain(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// escapes takes whole escape sequences out.
+// escapes removes escape sequences.
 func escapes(text string) string {
 	var out strings.Builder
 	for {
@@ -195,7 +195,7 @@ func escapes(text string) string {
 	}
 }
 
-// deliver types the messages, one after the other: the first task, then what is sent.
+// deliver types the first task and then the sent messages, one after the other.
 func (s *Session) deliver() {
 	if s.spec.Task != "" {
 		s.firstTask()
@@ -211,7 +211,8 @@ func (s *Session) deliver() {
 	}
 }
 
-// firstTask sees to it that the session begins to work.
+// firstTask types the first task, or waits until the program has started the one on its command
+// line. A failure is reported as an event.
 func (s *Session) firstTask() {
 	if s.spec.TaskInArgv {
 		s.mu.Lock()
@@ -229,20 +230,20 @@ func (s *Session) firstTask() {
 	}
 }
 
-// remember tells of a text that goes to the program. The caller holds mu.
+// remember records a text for the program and reports it as a message. The caller holds mu.
 func (s *Session) remember(content string) {
 	s.sent = append(s.sent[max(0, len(s.sent)-maxSent+1):], text.Fold(content))
 	s.emit(Event{Type: Message, Direction: "stdin", Text: content})
 }
 
-// failed tells that a text did not get through.
+// failed reports that a text was not accepted.
 func (s *Session) failed(why, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emit(Event{Type: SubmitFailed, Kind: kind, Cause: why, Text: tail(s.lines(), 20)})
 }
 
-// typed waits for the program and types one message.
+// typed waits until a message may be typed and submits it.
 func (s *Session) typed(m *message) (Outcome, error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
@@ -260,7 +261,7 @@ func (s *Session) typed(m *message) (Outcome, error) {
 			return NotSent, capability.Errorf(capability.CodeTimeout, "tasks.send", "the program was not ready within %s", limit).With("not_ready",
 				"see its screen with: junctor tasks attach "+s.spec.ID)
 		}
-		if m.first { // it must still be so a moment later
+		if m.first { // the program must stay ready for a moment
 			if !wait(ctx, max(readyDelay, s.spec.PostReady)) {
 				return NotSent, capability.AsError(ctx.Err())
 			}
@@ -275,7 +276,8 @@ func (s *Session) typed(m *message) (Outcome, error) {
 	}
 }
 
-// takes reports whether a message may be typed now. The caller holds mu.
+// takes reports whether a message may be typed now: no user has control, no dialog is open, and
+// the program is ready, or busy if the message has at. The caller holds mu.
 func (s *Session) takes(m *message) bool {
 	if !s.taken.IsZero() || s.view().Dialog != nil {
 		return false
@@ -289,7 +291,8 @@ func (s *Session) takes(m *message) bool {
 	return false
 }
 
-// submit types a text, presses Enter and sees whether the program takes it.
+// submit types a text, presses Enter up to three times and returns whether the program accepted
+// it. It does not press Enter if a dialog is open.
 func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 	if err := s.clear(ctx); err != nil {
 		return NotSent, err
@@ -323,8 +326,8 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		outcome := NotSent
 		if _, err := s.await(ctx, confirmTimeout, func() bool {
 			switch st := s.detector.Status(); {
-			// A program that tells of it is believed. That it works does not prove it while the text
-			// stands in its box: the screen of the turn before may be late.
+			// A report of the program is sufficient. A new turn is not while the text is still in
+			// the box, because the screen may show the previous turn.
 			case s.submits > told, s.turns > before && !s.view().Holds(text):
 				outcome = Delivered
 			case st.State == detect.Blocked, st.State == detect.Authenticating, s.view().Dialog != nil:
@@ -344,8 +347,8 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
 }
 
-// clear empties the input box of our last text: Claude Code puts it back there when it is
-// interrupted before its first word (measured), and the next one would be added to it.
+// clear empties the input box if it contains the last text. Claude Code restores a text there if
+// it is interrupted before its first word (measured), and the next text would be appended.
 func (s *Session) clear(ctx context.Context) error {
 	holds := func() bool { return s.last != "" && s.view().Holds(s.last) }
 	s.mu.Lock()

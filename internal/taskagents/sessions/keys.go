@@ -7,11 +7,11 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxKeys is how many keys one list may name.
+// MaxKeys is the maximal number of keys in one list.
 const MaxKeys = 100
 
-// EncodeKeys returns what each key sends. The error, invalid_input with reason unknown_key,
-// names the first that is not a key; then nothing is to be written.
+// EncodeKeys returns the bytes that each key sends. It fails with invalid_input, reason
+// unknown_key, which names the first unknown key.
 func EncodeKeys(names []string) ([][]byte, error) {
 	if len(names) > MaxKeys {
 		return nil, capability.Errorf(capability.CodeTooLarge, "tasks.keys", "%d keys at most can be sent at once", MaxKeys)
@@ -28,7 +28,7 @@ func EncodeKeys(names []string) ([][]byte, error) {
 	return out, nil
 }
 
-// modifiers of xterm's sequences, less one.
+// Bits of modifiers in xterm's sequences, which send their sum plus one.
 const (
 	shift = 1 << iota
 	alt
@@ -67,8 +67,8 @@ func sequence(name string) (string, bool) {
 	return text, ok
 }
 
-// cursor is for the keys whose sequences carry their modifiers (xterm: PC-style
-// function keys).
+// cursor returns the bytes of a key whose sequence contains its modifiers (xterm: PC-style
+// function keys). ok is false for other keys.
 func cursor(key string, held int) (string, bool) {
 	modified := ""
 	if held != 0 {
@@ -95,11 +95,12 @@ func cursor(key string, held int) (string, bool) {
 	return "", false
 }
 
-// plainKeys is for the keys that send a character; held has no alt, which goes before it.
+// plainKeys returns the bytes of a key that sends a character. held excludes alt, which the
+// caller encodes.
 func plainKeys(key string, held int) (string, bool) {
 	switch key {
 	case "enter", "return":
-		if held == shift { // a new line in the box, where the program knows it (kitty's keyboard protocol)
+		if held == shift { // a line break in the input box, in kitty's keyboard protocol
 			return "\x1b[13;2u", true
 		}
 		return "\r", held == 0

@@ -8,11 +8,11 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Mask takes what must not be seen out of a text. It is applied where texts leave a
-// session, to all but what live terminals are shown. nil is [secret.MaskTokens].
+// Mask removes credentials from a text. It is applied to all texts that leave a session, except
+// the output for live terminals. nil means [secret.MaskTokens].
 type Mask func(string) string
 
-// Text is a text without what must not be seen.
+// Text returns a masked text.
 func (m Mask) Text(text string) string {
 	switch {
 	case text == "":
@@ -23,7 +23,7 @@ func (m Mask) Text(text string) string {
 	return m(text)
 }
 
-// Lines masks lines as one text, for what spans some of them.
+// Lines masks lines as one text, because a credential may span several.
 func (m Mask) Lines(list []string) []string {
 	before := strings.Join(list, "\n")
 	if after := m.Text(before); after != before {
@@ -32,7 +32,7 @@ func (m Mask) Lines(list []string) []string {
 	return list
 }
 
-// Event is an event as it is told.
+// Event returns an event with its texts masked.
 func (m Mask) Event(e Event) Event {
 	e.From, e.To = m.status(e.From), m.status(e.To)
 	e.Text, e.Cause, e.Answered = m.Text(e.Text), m.Text(e.Cause), m.Text(e.Answered)
@@ -40,13 +40,13 @@ func (m Mask) Event(e Event) Event {
 	return e
 }
 
-// Info is a session as it is shown.
+// Info returns i with its texts masked.
 func (m Mask) Info(i Info) Info {
 	i.Blocker, i.Error = m.blocker(i.Blocker), m.Text(i.Error)
 	return i
 }
 
-// Explanation is one as it is shown.
+// Explanation returns x with its texts masked.
 func (m Mask) Explanation(x detect.Explanation) detect.Explanation {
 	x.Status.Blocker, x.Cause, x.Evidence = m.blocker(x.Status.Blocker), m.Text(x.Cause), m.evidence(x.Evidence)
 	if x.Candidate != nil {
@@ -90,14 +90,14 @@ func (m Mask) evidence(list []detect.Evidence) []detect.Evidence {
 	return list
 }
 
-// Means reports whether a fingerprint is that of the open dialog, as it is or as it was
-// shown; "" is that of any.
+// Means reports whether a fingerprint, masked or not, is that of the open dialog. "" matches any
+// dialog.
 func (m Mask) Means(fingerprint string, open *detect.Blocker) bool {
 	return fingerprint == "" || fingerprint == open.Fingerprint || fingerprint == m.Text(open.Fingerprint)
 }
 
-// Option finds the one option whose label begins with a text, as it is or as it was
-// shown; -1: none, or several.
+// Option returns the index of the only option whose label, masked or not, begins with a text, or
+// -1.
 func (m Mask) Option(options []string, label string) int {
 	if i := detect.MatchOption(options, label, checkMarks); i >= 0 {
 		return i

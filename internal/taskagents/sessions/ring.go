@@ -1,13 +1,13 @@
 package sessions
 
-// Ring is the end of what a session showed, for its viewers: the last 100,000 bytes, and
-// how many came before. The zero Ring is empty.
+// Ring holds the last 100,000 bytes of a session's output for its viewers. The zero Ring is
+// empty.
 type Ring struct {
 	data  []byte
 	total uint64 // bytes printed
 }
 
-// Add keeps data and returns how many bytes came before it.
+// Add appends data and returns the number of bytes before it.
 func (c *Ring) Add(data []byte) (offset uint64) {
 	offset = c.total
 	c.total += uint64(len(data))
@@ -18,8 +18,8 @@ func (c *Ring) Add(data []byte) (offset uint64) {
 	return offset
 }
 
-// From is what is kept from an offset on, and the offset of what comes. Where that is not
-// kept any more, or 0, it begins with the oldest that is, at a safe place.
+// From returns the output from an offset on and the offset after it. If since is 0 or not stored
+// any more, it begins with the oldest stored output, at a safe position.
 func (c *Ring) From(since uint64) ([]byte, uint64) {
 	first := c.total - uint64(len(c.data))
 	if kept := uint64(consoleBytes); c.total-first > kept {
@@ -36,11 +36,11 @@ func (c *Ring) From(since uint64) ([]byte, uint64) {
 	return append([]byte(nil), data...), c.total
 }
 
-// Total is how many bytes there were.
+// Total returns the number of bytes that were added.
 func (c *Ring) Total() uint64 { return c.total }
 
-// safe cuts what may be the rest of a character or of an escape sequence: it begins
-// after the first line end, or where a sequence begins.
+// safe removes a possible rest of a character or escape sequence: the result begins after the
+// first line end or with a sequence.
 func safe(data []byte) []byte {
 	for i, b := range data[:min(len(data), 4096)] {
 		switch b {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// sendSoonTimeout is how long a sender waits for a program to accept a text. A program that is
-// at work takes it when its turn is over, and that may be hours.
+// sendSoonTimeout is the time that SendSoon waits. A busy program accepts a text after its turn,
+// which may take hours.
 const sendSoonTimeout = 10 * time.Second
 
-// SendSoon sends a text, and says queued where it is not taken soon: it is sent all the
-// same, unless the session ends before.
+// SendSoon sends a text. If the program does not accept it within sendSoonTimeout or ctx ends, it
+// returns Queued, and the text is still sent later unless the session ends.
 func SendSoon(ctx context.Context, to Live, text string, atOnce bool) (Outcome, error) {
 	type sent struct {
 		outcome Outcome

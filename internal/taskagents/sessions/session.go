@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/term"
 )
 
-// Session is one program in its terminal. Its methods may be called at any time by
-// any caller, also when it has ended.
+// Session is one program in its terminal. Its methods are safe for concurrent use, also after it
+// has ended.
 type Session struct {
 	m    *Manager
 	spec Spec
@@ -27,29 +27,29 @@ type Session struct {
 	terminal Terminal
 	out      chan piece    // to the keyboard
 	messages chan *message // texts to be typed, in order
-	done     chan struct{} // everything is over, Cleanup too
-	wake     chan struct{} // the clock has to be set again
-	replied  chan struct{} // there are replies
+	done     chan struct{} // closed after the end and Cleanup
+	wake     chan struct{} // signals that timers may have changed
+	replied  chan struct{} // signals that replies is not empty
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
-	gone     bool // the program is
+	gone     bool // the program has ended
 	info     Info
 	screen   *term.Screen
 	detector *detect.Detector
 	console  Ring
-	replies  [][]byte      // to what the program asked its terminal
-	asked    bool          // a client wants it to end
-	turns    uint64        // how often the program was seen to take something up
-	submits  uint64        // how often it told so itself
+	replies  [][]byte      // to the program's terminal queries
+	asked    bool          // a client has requested the end
+	turns    uint64        // number of observed starts of turns
+	submits  uint64        // number of starts that the program reported
 	changed  chan struct{} // closed at the next change of the screen or the state; nil if no goroutine waits
-	sent     []string      // the last texts, folded
-	last     string        // the last one as it was typed
-	result   result        // what the turn ended with, where the program itself said it
+	sent     []string      // last sent texts, folded
+	last     string        // last typed text
+	result   result        // last message of the turn, if the program reported it
 	answers  answering
 	watch    watching
-	holder   string    // who has the keyboard
-	taken    time.Time // when a person typed last while in control; zero if no person is
+	holder   string    // user with control
+	taken    time.Time // last input of that user; zero if no user has control
 }
 
 // result is a turn's last message, from a better source than the screen.
@@ -64,7 +64,7 @@ func newSession(m *Manager, spec Spec) *Session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.detector = detect.New(spec.Rules, spec.Version, s.screen)
 	s.screen.Reply = func(b []byte) {
-		if len(s.replies) < maxReplies { // a program that asks without end gets no more
+		if len(s.replies) < maxReplies { // bounded, because a program may ask endlessly
 			s.replies = append(s.replies, slices.Clone(b))
 		}
 	}
@@ -77,7 +77,7 @@ func newSession(m *Manager, spec Spec) *Session {
 	return s
 }
 
-// start runs the program and everything that looks after it.
+// start starts the program and the goroutines of the session.
 func (s *Session) start() error {
 	mark := Mark(s.spec.ID)
 	terminal, err := s.m.cfg.Start(process.Spec{
@@ -94,7 +94,7 @@ func (s *Session) start() error {
 	s.watch.begin(now)
 	s.emit(Event{Type: Started})
 	s.moved(s.detector.Start(now))
-	if s.spec.TaskInArgv { // as if it had been typed: a short turn may be over before it is seen
+	if s.spec.TaskInArgv { // recorded as typed, because a short turn may end before it is observed
 		s.typedIn(now, []byte(plain(s.spec.Task)+"\r"), nil)
 	}
 	s.mu.Unlock()
@@ -105,8 +105,7 @@ func (s *Session) start() error {
 	return nil
 }
 
-// read is the life of the session: it takes in what the program prints, until nothing
-// can come any more.
+// read processes the program's output until it ends, and then ends the session.
 func (s *Session) read() {
 	buf := make([]byte, 32<<10)
 	var brake Brake
@@ -124,14 +123,14 @@ func (s *Session) read() {
 	s.over()
 }
 
-// Brake slows the reader of a program's output down once that is more than 8 MiB within
-// a second: for one more.
+// Brake limits the rate of a program's output. After more than 8 MiB within a second the reader
+// waits for one second.
 type Brake struct {
 	since time.Time
 	bytes int
 }
 
-// Took counts bytes that were read, and waits where they are too many, or until ctx ends.
+// Took counts n read bytes. It waits a second, or until ctx ends, if the limit is exceeded.
 func (b *Brake) Took(ctx context.Context, n int) {
 	if now := time.Now(); now.Sub(b.since) >= time.Second {
 		*b = Brake{since: now}
@@ -141,7 +140,7 @@ func (b *Brake) Took(ctx context.Context, n int) {
 	}
 }
 
-// printed takes in output.
+// printed processes output: it updates the screen and the detector, and records and reports it.
 func (s *Session) printed(data []byte) {
 	s.mu.Lock()
 	now := time.Now()
@@ -160,7 +159,8 @@ func (s *Session) printed(data []byte) {
 	}
 }
 
-// over ends the session when its program is gone.
+// over ends the session after its program has ended: it reports the end, waits for the
+// goroutines, runs Cleanup and closes done.
 func (s *Session) over() {
 	exit := s.terminal.Exit()
 	s.mu.Lock()
@@ -199,7 +199,7 @@ func (s *Session) cleanup() {
 	}
 }
 
-// tick has the detector and the watch look when it is time.
+// tick runs the detector and the stall check whenever they are due.
 func (s *Session) tick() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -222,7 +222,7 @@ func (s *Session) tick() {
 	}
 }
 
-// poke wakes a reader that may be busy.
+// poke signals a channel without blocking.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -230,7 +230,8 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// moved tells changes of state. The caller holds mu.
+// moved applies and reports changes of state, and starts automatic answers to dialogs. The
+// caller holds mu.
 func (s *Session) moved(changes []detect.Change) {
 	for _, c := range changes {
 		to := c.To
@@ -239,8 +240,8 @@ func (s *Session) moved(changes []detect.Change) {
 		s.record(time.Now(), cast.Mark, to.Word())
 		switch to.State {
 		case detect.Busy:
-			// A shell leaves the line that it has taken where it was typed, and reports that a
-			// command has begun.
+			// A shell leaves an accepted line on the screen, but reports that a command has
+			// started.
 			if slices.ContainsFunc(c.Evidence, func(e detect.Evidence) bool { return e.Source == "osc:133" }) {
 				s.submits++
 			}
@@ -271,7 +272,7 @@ func (s *Session) moved(changes []detect.Change) {
 	}
 }
 
-// ready tells how a turn ended, or that there was none.
+// ready reports the end of a turn, or only that the program is ready. The caller holds mu.
 func (s *Session) ready(from, to detect.Status) {
 	if s.info.ReadyAt.IsZero() {
 		s.info.ReadyAt = time.Now()
@@ -294,7 +295,7 @@ func (s *Session) ready(from, to detect.Status) {
 			e.Text, e.Source = s.detector.Turn(), "signal"
 		}
 		if from.State != detect.Busy && from.State != detect.Blocked {
-			s.turns++ // it was over before it was seen to begin
+			s.turns++ // the turn ended before its start was observed
 		}
 	}
 	s.result, s.answers.inRow = result{}, 0
@@ -303,10 +304,10 @@ func (s *Session) ready(from, to detect.Status) {
 
 func (s *Session) view() *detect.View { return s.detector.View() }
 
-// recordingEnd is the mark after which a program is only being stopped.
+// recordingEnd is the mark after which the program is being stopped.
 const recordingEnd = "end"
 
-// record adds to the recording. The caller holds mu.
+// record adds masked data to the recording, if there is one. The caller holds mu.
 func (s *Session) record(at time.Time, kind cast.Kind, data string) {
 	if s.spec.Recording == nil {
 		return
@@ -317,7 +318,8 @@ func (s *Session) record(at time.Time, kind cast.Kind, data string) {
 	s.spec.Recording.Add(at, kind, []byte(data))
 }
 
-// typedIn tells of input; shown is what may be seen of it, nil: all. The caller holds mu.
+// typedIn passes input to the detector and records shown, or data if shown is nil. The caller
+// holds mu.
 func (s *Session) typedIn(at time.Time, data, shown []byte) {
 	s.detector.Input(at, data)
 	if shown == nil {
@@ -326,14 +328,14 @@ func (s *Session) typedIn(at time.Time, data, shown []byte) {
 	s.record(at, cast.Input, string(shown))
 }
 
-// emit tells an event. The caller holds mu, so events are in order.
+// emit numbers, masks and reports an event. The caller holds mu, so that events are in order.
 func (s *Session) emit(e Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
 	s.tell(s.spec.Mask.Event(e))
 }
 
-// news wakes who waits for a change. The caller holds mu.
+// news wakes goroutines that wait for a change. The caller holds mu.
 func (s *Session) news() {
 	if s.changed != nil {
 		close(s.changed)
@@ -341,8 +343,8 @@ func (s *Session) news() {
 	}
 }
 
-// await waits until holds, which is asked under mu, or the time is over: then it is
-// false. An error is the context's, or the session's end.
+// await waits until holds, which is called with mu held, returns true. It returns false after
+// limit, and an error if ctx or the session ends.
 func (s *Session) await(ctx context.Context, limit time.Duration, holds func() bool) (bool, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -369,7 +371,7 @@ func (s *Session) await(ctx context.Context, limit time.Duration, holds func() b
 	}
 }
 
-// wait is false when ctx ended first.
+// wait waits for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -385,9 +387,9 @@ func (s *Session) endedError() error {
 	return capability.Errorf(capability.CodeUnavailable, "tasks.send", "session %s has ended", s.spec.ID).With(ReasonEnded, "")
 }
 
-// Stop ends the session: the program is asked and, after 5 s or with force at once,
-// killed, with all that it started. It does not wait; Done does. Doing it again is
-// nothing, or force.
+// Stop ends the session. It asks the program to exit and kills it with all its descendants after
+// 5 s, or at once with force. It does not wait for the end; see Done. A repeated call has an
+// effect only with force.
 func (s *Session) Stop(force bool) {
 	s.mu.Lock()
 	first := !s.asked
@@ -408,8 +410,8 @@ func (s *Session) Stop(force bool) {
 	}
 }
 
-// insist kills the program once its time is over. A shell that was asked between two of
-// its lines receives it only when it is asked again.
+// insist kills the program after stopGrace. It repeats the request to a shell, which may miss the
+// signal between two commands.
 func (s *Session) insist() {
 	for range int(stopGrace / askAgainDelay) {
 		if !wait(s.ctx, askAgainDelay) {
@@ -422,5 +424,5 @@ func (s *Session) insist() {
 	s.terminal.Kill()
 }
 
-// Done is closed when the program is gone and Cleanup has run.
+// Done returns a channel that is closed when the program has ended and Cleanup has run.
 func (s *Session) Done() <-chan struct{} { return s.done }

@@ -41,7 +41,7 @@ const (
 
 // Limits and timeouts of sessions.
 const (
-	MaxLive    = 8 // sessions that have not ended, unless Config says otherwise
+	MaxLive    = 8 // default for Config.MaxLive
 	MaxEnded   = 100
 	MaxMessage = 1 << 20
 	MaxQueued  = 20 // messages that wait for a busy session
@@ -57,7 +57,7 @@ const (
 
 	pasteDelay     = 150 * time.Millisecond // between a text and its Enter
 	keyDelay       = 50 * time.Millisecond
-	confirmTimeout = 2 * time.Second // for the program to show that it took a text
+	confirmTimeout = 2 * time.Second // for the program to show that it accepted a text
 	enters         = 3
 	readyDelay     = 250 * time.Millisecond // before a first task is typed
 	readyTimeout   = 2 * time.Minute
@@ -66,77 +66,76 @@ const (
 	askAgainDelay  = time.Second
 	closeGrace     = 3 * time.Second
 	controlTTL     = time.Minute // without input, until a person's control ends
-	maxPerInterval = 8 << 20     // output within a second; then the program waits for one
+	maxPerInterval = 8 << 20     // bytes of output in a second before the reader pauses
 	maxReplies     = 64
 	cursorTimeout  = time.Second // for the cursor of a dialog to move
 	sameAnswered   = 3           // times in a row
-	maxSent        = 8           // texts that are remembered
+	maxSent        = 8           // stored texts
 )
 
-// Terminal is what a session's program runs in; [process.Process] is one.
+// Terminal is the terminal of a session's program. [process.Process] implements it.
 type Terminal interface {
 	io.Reader // until io.EOF
 	io.Writer
 	io.Closer
 	Resize(cols, rows int) error
 	Pid() int
-	// Ask asks the program to end, Kill ends it and all it started.
+	// Ask asks the program to exit. Kill kills it and all its descendants.
 	Ask()
 	Kill()
-	// Done is closed when the program is gone; Exit states how, then.
+	// Done returns a channel that is closed when the program has ended; then Exit returns its
+	// exit status.
 	Done() <-chan struct{}
 	Exit() process.Exit
 }
 
-// Config is what a Manager needs.
+// Config configures a Manager.
 type Config struct {
-	// Start runs a program; nil: in a pseudo-terminal of this machine.
+	// Start starts a program; nil means in a pseudo-terminal of this machine.
 	Start func(process.Spec) (Terminal, error)
-	// MaxLive bounds the sessions that have not ended; 0: 8.
+	// MaxLive is the maximal number of sessions that have not ended; 0 means 8.
 	MaxLive int
 	Logger  *slog.Logger
 }
 
-// Spec is a session to be.
+// Spec describes a session to start.
 type Spec struct {
 	ID        string // "": a new one
 	Name      string
-	AgentType string // as it was asked for
+	AgentType string // as requested
 	Framework programs.Name
-	Version   string // of the program, "" where it is not known
+	Version   string // of the program; "" if unknown
 	Rules     *detect.File
 
 	Argv   []string
-	Env    []string // all of it; the session's mark is added
+	Env    []string // complete environment; the session's mark is added
 	Dir    string
-	HangUp bool // it ends by SIGHUP, as shells do
+	HangUp bool // it exits on SIGHUP, like shells
 	Cols   int  // 0: 120
 	Rows   int  // 0: 40
 
-	// Task is the first message. With TaskInArgv the command line says it, and nothing is
-	// typed.
+	// Task is the first message. With TaskInArgv it is on the command line and not typed.
 	Task       string
 	TaskInArgv bool
 	PostReady  time.Duration // pause between readiness and the first task
 
 	ThreadID    string
 	Metadata    json.RawMessage
-	ResumeToken string // the program's own name of the conversation, where it is known before
+	ResumeToken string // the program's id of the conversation, if known before the start
 
-	// Mask is for every text that leaves the session, but what live terminals are shown.
+	// Mask is applied to every text that leaves the session, except output for live terminals.
 	Mask Mask
-	// Recording takes what the program prints and is sent, and its states, without what Mask
-	// masks; of what a person types at the terminal only that it was typed. The session closes
-	// it. may be nil.
+	// Recording records masked output and input and the states. Keys of users at a terminal are
+	// recorded as asterisks. The session closes it. It may be nil.
 	Recording *cast.Writer
 	// Answers are tried in order on every dialog.
 	Answers []programs.Answer
-	// Cleanup undoes what was prepared for the session. It runs once, when the program
-	// is gone; after a failed start too.
+	// Cleanup undoes the preparations for the session. It runs once, after the program has
+	// ended or failed to start.
 	Cleanup func() error
 }
 
-// Info is what a session looks like from outside.
+// Info is the public state of a session.
 type Info struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name,omitempty"`
@@ -163,11 +162,11 @@ type Info struct {
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 	ResumeToken  string          `json:"resumeToken,omitempty"`
 	Mode         Mode            `json:"mode"`
-	Usage        *Usage          `json:"usage,omitempty"`   // nil where the program does not tell
+	Usage        *Usage          `json:"usage,omitempty"`   // nil if the program does not report it
 	Queued       int             `json:"queued,omitempty"`  // messages that wait
-	Control      bool            `json:"control,omitempty"` // a person types
+	Control      bool            `json:"control,omitempty"` // a user has control
 	Completed    int             `json:"completedTurns,omitempty"`
-	Seq          uint64          `json:"seq"` // of its last event
+	Seq          uint64          `json:"seq"` // number of its last event
 }
 
 // Live reports whether the session has not ended.
@@ -179,14 +178,14 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]Live
-	reserved map[string]bool // ids of those that are being started
+	reserved map[string]bool // ids of sessions that are being started
 	order    []string        // oldest first
 	closed   bool
 	watchers map[*Subscription]bool
 	group    sync.WaitGroup
 }
 
-// New makes a manager.
+// New returns a manager.
 func New(cfg Config) *Manager {
 	if cfg.Start == nil {
 		cfg.Start = func(spec process.Spec) (Terminal, error) { return process.Start(spec) }
@@ -205,18 +204,18 @@ var idForm = regexp.MustCompile(`^pty-[0-9]{1,20}-[0-9a-f]{1,32}$`)
 // ValidID reports whether a text has the form of a session's id.
 func ValidID(id string) bool { return len(id) <= 64 && idForm.MatchString(id) }
 
-// NewID makes an id: pty-<unix ms>-<8 hex digits>.
+// NewID returns a new id: pty-<unix ms>-<8 hex digits>.
 func NewID() string {
 	return ids.Hex("pty-"+strconv.FormatInt(time.Now().UnixMilli(), 10)+"-", 4)
 }
 
-// Mark is the entry of a session's environment by which its processes are found.
+// Mark returns the environment entry that identifies the processes of a session.
 func Mark(id string) string { return "PARALLAX_SESSION_ID=" + id }
 
-// Start runs a session in a terminal. It returns when the program runs; the first task is
-// delivered after that. Whatever fails, Cleanup has run when the error is there.
+// Start starts a session in a terminal. It returns when the program runs; the first task is
+// delivered later. On failure, Cleanup has run when Start returns.
 //
-// Its errors: those of Run, and of [process.Start].
+// Its errors: those of Run and of [process.Start].
 func (m *Manager) Start(spec Spec) (*Session, error) {
 	if spec.ID == "" {
 		spec.ID = NewID()
@@ -237,13 +236,12 @@ func (m *Manager) Start(spec Spec) (*Session, error) {
 	return s, nil
 }
 
-// Run has start begin a session of any kind, and keeps it: it counts, it is found and
-// listed, its events reach all subscribers, and Close ends it. Start is not
-// called if no place is left for it. tell never waits; it may be called before start
-// returns.
+// Run calls start and adds the session that it returns to the manager, so that it is counted and
+// listed, its events reach all subscribers, and Close ends it. If no slot is free, start is not
+// called. tell never blocks and may be called before start returns.
 //
 // Its errors: overloaded (too_many_sessions), conflict (session_exists), unavailable
-// (shutting_down), and start's.
+// (shutting_down), and those of start.
 func (m *Manager) Run(id string, start func(tell func(Event)) (Live, error)) (Live, error) {
 	if err := m.admit(id); err != nil {
 		return nil, err
@@ -261,15 +259,15 @@ func (m *Manager) Run(id string, start func(tell func(Event)) (Live, error)) (Li
 	if err != nil {
 		return nil, err
 	}
-	g.open()    // a subscriber that is notified finds it
-	if closed { // and did not see this one
+	g.open()    // subscribers can find the session now
+	if closed { // Close did not see this session
 		s.Stop(true)
 		<-s.Done()
 	}
 	return s, nil
 }
 
-// gate holds events back until their session can be found.
+// gate holds back the events of a session until Get can return it.
 type gate struct {
 	to func(Event)
 
@@ -297,7 +295,7 @@ func (g *gate) open() {
 	g.opened, g.held = true, nil
 }
 
-// admit takes a place for a session.
+// admit reserves a slot and the id for a session.
 func (m *Manager) admit(id string) error {
 	const op = "tasks.spawn"
 	m.mu.Lock()
@@ -339,16 +337,15 @@ func over(s Live) bool {
 	}
 }
 
-// Room reports whether one more session may be started now: nil, or overloaded
-// (too_many_sessions). Start decides.
+// Room returns nil if another session may be started now, otherwise overloaded
+// (too_many_sessions). It reserves nothing, so Start may still fail.
 func (m *Manager) Room() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.full()
 }
 
-// enter has a session that runs be found, and forgets those that ended long ago. The
-// caller holds mu.
+// enter adds a session and removes the oldest ended ones beyond MaxEnded. The caller holds mu.
 func (m *Manager) enter(id string, s Live) {
 	var ended []string
 	for _, id := range m.order {
@@ -364,7 +361,7 @@ func (m *Manager) enter(id string, s Live) {
 	m.order = append(m.order, id)
 }
 
-// Get finds a session. not_found, reason session_not_found.
+// Get returns a session by its id. It fails with not_found, reason session_not_found.
 func (m *Manager) Get(id string) (Live, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -375,8 +372,7 @@ func (m *Manager) Get(id string) (Live, error) {
 		"list them with: junctor tasks list")
 }
 
-// List returns all sessions, the oldest first; of those that have ended a hundred are
-// kept.
+// List returns all live sessions and the last MaxEnded ended ones, the oldest first.
 func (m *Manager) List() []Live {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -387,8 +383,8 @@ func (m *Manager) List() []Live {
 	return list
 }
 
-// Close stops every session and waits for its end: 3 s each are given, all at once. It
-// ends early with ctx, which kills what is left.
+// Close stops all sessions at the same time and waits for their end. Programs that still run
+// after closeGrace, or when ctx ends, are killed. It then ends all subscriptions.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true

@@ -9,10 +9,10 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *Session) ID() string { return s.spec.ID }
 
-// Info is how the session is now.
+// Info returns the current state of the session.
 func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,9 +21,9 @@ func (s *Session) Info() Info {
 	return s.spec.Mask.Info(i)
 }
 
-// Fact takes what a hook or a structured protocol said. response is the last message
-// of the turn, where this ends one and says it; token the program's own name of the
-// conversation, if it was received.
+// Fact applies a fact that a hook or a structured protocol reported. response is the last message
+// of a completed turn, and token the program's id of the conversation; either may be "". It does
+// nothing after the program has ended.
 func (s *Session) Fact(f detect.Fact, response, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	now := time.Now()
 	s.info.LastActivity = now
 	if f.State == detect.Ready && f.Phase == "" && s.info.Status == detect.Ready {
-		return // it waits, which is known, and how its last turn ended is known better
+		return // the state is known, with more detail about the last turn
 	}
 	s.detector.Fact(now, f)
 	s.moved(s.detector.Tick(now))
@@ -54,22 +54,22 @@ func (s *Session) Fact(f detect.Fact, response, token string) {
 	poke(s.wake)
 }
 
-// Asked reports whether one of the texts is among the last that were sent: programs tell of
-// turns, too, that they made up themselves.
+// Asked reports whether one of the texts was among the last sent ones, because programs also
+// report turns that they started by themselves.
 func (s *Session) Asked(texts []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(texts, func(content string) bool { return slices.Contains(s.sent, text.Fold(content)) })
 }
 
-// Explain states why the session is in its state.
+// Explain returns why the session is in its state.
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spec.Mask.Explanation(s.detector.Explain(time.Now()))
 }
 
-// Picture is the screen as it is now.
+// Picture is the current content of the screen.
 type Picture struct {
 	Cols    int      `json:"cols"`
 	Rows    int      `json:"rows"`
@@ -80,7 +80,7 @@ type Picture struct {
 	Cursor  bool     `json:"cursorVisible"`
 }
 
-// Screen is what a person would see.
+// Screen returns the masked content of the screen.
 func (s *Session) Screen() Picture {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *Session) Screen() Picture {
 	return p
 }
 
-// Lines are the last n lines that the program printed, as they would be read: what
-// scrolled away, and the screen. Blank ones in a row are one.
+// Lines returns the last n masked lines of scrollback and screen. Successive blank lines are
+// reduced to one.
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,23 +130,23 @@ func tail(lines []string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// Console is what the program printed, byte for byte, from an offset on; what is no
-// longer kept, or 0, begins with the oldest that is. next is the offset of what comes.
+// Console returns the unmasked output from an offset on, and the offset after it. If since is 0 or
+// not stored any more, it begins with the oldest stored output.
 func (s *Session) Console(since uint64) (data []byte, next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.console.From(since)
 }
 
-// Snapshot is what makes a terminal show what this one shows, and the offset of what
-// comes next.
+// Snapshot holds the bytes with which another terminal shows the same content, and the offset of
+// the next output.
 type Snapshot struct {
 	Cols, Rows int
 	Data       []byte
 	Offset     uint64
 }
 
-// Snapshot repaints the screen, with what scrolled away before it.
+// Snapshot returns the snapshot of the screen with its scrollback.
 func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,15 +20,15 @@ const (
 	lookInterval    = 5 * time.Second
 )
 
-// watching is what is known of a session that says nothing new.
+// watching holds the data to detect a stalled session.
 type watching struct {
 	seed    maphash.Seed
-	content uint64    // what stood at the end of the screen, without what only counts
-	since   time.Time // since when
+	content uint64    // hash of the end of the screen without counters
+	since   time.Time // of the last change of content
 	reports int
 	next    time.Duration // quiet time of the next report
 	changes uint64        // of the screen
-	still   time.Time     // since when not even a counter has changed
+	still   time.Time     // of the last change of the screen
 	wedged  bool
 	at      time.Time // of the next look
 }
@@ -37,8 +37,8 @@ func (w *watching) begin(now time.Time) {
 	*w = watching{seed: maphash.MakeSeed(), since: now, still: now, next: stallTimeout, at: now.Add(lookInterval)}
 }
 
-// look tells of a session that stands still, and ends a person's control that was
-// forgotten. It returns when to look again. The caller holds mu.
+// look reports a stalled or wedged session, and ends a user's control after controlTTL without
+// input. It returns the time of the next look. The caller holds mu.
 func (s *Session) look(now time.Time) time.Time {
 	w := &s.watch
 	if !s.taken.IsZero() && now.Sub(s.taken) >= controlTTL {
@@ -73,8 +73,8 @@ func (s *Session) look(now time.Time) time.Time {
 	return w.at
 }
 
-// counted is the end of a text without digits, signs and glyphs: spinners, times and
-// counters go on while nothing happens.
+// counted returns the end of a text without digits, signs and glyphs, because spinners, times and
+// counters change without progress.
 func counted(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || r == ' ' {

@@ -15,32 +15,31 @@ import (
 
 const (
 	cols, rows   = 120, 40
-	pollInterval = 2500 * time.Millisecond // of the account's status
+	pollInterval = 2500 * time.Millisecond // between checks of the account
 	lookInterval = 100 * time.Millisecond
 	maxPrinted   = 1 << 20
 	maxLines     = 200
 	maxLinks     = 32
-	maxReplies   = 64 // to what a program asks its terminal: more could fill that
+	maxReplies   = 64 // replies to a program's terminal queries; more could fill its input
 )
 
 // Helper is a program's own login command.
 type Helper struct {
 	Argv []string
-	Env  []string // all of it, with Mark
+	Env  []string // complete environment, with Mark
 	Dir  string
-	Mark string // an entry of Env that nothing else has, by which its processes are found
+	Mark string // unique entry of Env that identifies its processes
 	// LoggedIn reports whether a user is logged in.
 	LoggedIn func(ctx context.Context) bool
 }
 
-// Run is the [Flow] of h. The command and all that it started have ended when it returns,
-// whatever happens: also once a user is logged in. What it prints beyond 1 MiB is not
-// looked at.
+// Run implements [Flow]. When it returns, the command and all its descendants have ended, also
+// after a successful login. Output beyond 1 MiB is ignored.
 //
-// Its errors: those of [process.Start], and failed (login_failed) where the command ended
-// and no user is logged in, with its last words.
+// Its errors: those of [process.Start], that of ctx, and failed (login_failed) with the last
+// line of output if the command ended and no user is logged in.
 func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string) error {
-	before := h.LoggedIn(ctx) // then that says nothing about this login, until it ends
+	before := h.LoggedIn(ctx) // if true, a check proves this login only after the command has ended
 	p, err := process.Start(process.Spec{Argv: h.Argv, Env: h.Env, Dir: h.Dir, Cols: cols, Rows: rows, Mark: h.Mark})
 	if err != nil {
 		return err
@@ -55,7 +54,7 @@ func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string)
 	go func() {
 		<-p.Done()
 		<-read
-		_ = p.Close() // everything that came was read
+		_ = p.Close() // all output was read
 		close(gone)
 	}()
 	defer func() {
@@ -65,8 +64,9 @@ func (h Helper) Run(ctx context.Context, show func(Prompt), typed <-chan string)
 	return h.wait(ctx, before, p, w, gone, show, typed)
 }
 
-// wait tells what is seen, once there is an address or enough time has passed, and asks
-// about the account until a user is logged in.
+// wait calls show when the screen has an address, or firstOutputTimeout after the first output,
+// and for later changes. It sends typed texts to the command and checks the account until a user
+// is logged in, the command has ended or ctx ends.
 func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *watch, gone <-chan struct{}, show func(Prompt),
 	typed <-chan string,
 ) error {
@@ -100,7 +100,7 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 			}
 		case text := <-typed:
 			entered = true
-			go func() { _, _ = p.Write([]byte(text + "\r")) }() // one that does not read is ended all the same
+			go func() { _, _ = p.Write([]byte(text + "\r")) }() // a program that does not read is ended later
 		case <-poll.C:
 			if !before && h.LoggedIn(ctx) {
 				return nil
@@ -113,7 +113,7 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 				return capability.AsError(ctx.Err())
 			}
 			words := w.last()
-			if entered { // it may stand there
+			if entered { // the output may contain the code
 				words = "the code was not taken"
 			}
 			return capability.Errorf(capability.CodeFailed, "tasks.login", "%s has ended, and nobody is logged in: %s", h.Argv[0],
@@ -122,7 +122,7 @@ func (h Helper) wait(ctx context.Context, before bool, p *process.Process, w *wa
 	}
 }
 
-// prompt is what a person is told.
+// prompt returns the instructions for the user.
 func (f found) prompt(argv []string) Prompt {
 	p := Prompt{URL: f.url, DeviceCode: f.code}
 	switch {
@@ -147,12 +147,12 @@ func (f found) prompt(argv []string) Prompt {
 	return p
 }
 
-// watch is the screen of a program, and the links on it.
+// watch holds the screen of a program and the links on it.
 type watch struct {
 	mu      sync.Mutex
 	screen  *term.Screen
 	links   []string
-	changed bool // since it was looked at
+	changed bool // since the last look
 }
 
 func newWatch(p *process.Process) *watch {
@@ -160,7 +160,7 @@ func newWatch(p *process.Process) *watch {
 	replies := 0
 	w.screen.Reply = func(answer []byte) {
 		if replies++; replies <= maxReplies {
-			_, _ = p.Write(answer) // one that has ended needs none
+			_, _ = p.Write(answer) // a program that has ended needs no reply
 		}
 	}
 	w.screen.OSC = func(n int, data string) {
@@ -171,7 +171,7 @@ func newWatch(p *process.Process) *watch {
 	return w
 }
 
-// read draws what the program prints until its end.
+// read writes the program's output to the screen until the program ends.
 func (w *watch) read(p *process.Process) {
 	buf := make([]byte, 32<<10)
 	for printed := 0; ; {
@@ -188,7 +188,7 @@ func (w *watch) read(p *process.Process) {
 	}
 }
 
-// look states what is seen now, where anything has changed since the last time; else was.
+// look returns the content of the screen, and whether it differs from was.
 func (w *watch) look(was found) (f found, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,7 +208,7 @@ func (w *watch) lines() []string {
 	return lines
 }
 
-// last is the last line that is not blank, without what must not be told.
+// last returns the last line that is not blank, with credentials masked.
 func (w *watch) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

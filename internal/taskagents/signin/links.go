@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// trusted are the hosts whose addresses may be opened.
+// trusted returns the hosts whose addresses may be opened in a browser.
 func trusted() []string {
 	return []string{"claude.ai", "platform.claude.com", "console.anthropic.com", "auth.openai.com", "chatgpt.com", "accounts.google.com"}
 }
@@ -17,24 +17,24 @@ func trusted() []string {
 const (
 	maxURL   = 4096
 	maxWraps = 32
-	maxTold  = 1000 // bytes of what is shown as text
+	maxTold  = 1000 // bytes of text for the user
 )
 
-// openable reports whether an address may be handed to a browser.
+// openable reports whether an address may be opened in a browser.
 func openable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.User == nil && len(text) <= maxURL && slices.Contains(trusted(), u.Host)
 }
 
-// found is what a screen shows of a login.
+// found holds the data of a login on a screen.
 type found struct {
 	url, code string
 	others    []string // addresses that may not be opened
-	asks      bool     // for a code that the page shows
+	asks      bool     // the program asks for a code that the page shows
 }
 
-// look reads lines as wide as cols as a person would, and the addresses of links, which
-// are whole where the lines break them.
+// look finds the login's addresses and code in lines of width cols and in links, which have
+// addresses that lines may wrap.
 func look(lines []string, cols int, links []string) (f found) {
 	for _, address := range append(slices.Clone(links), addresses(lines, cols)...) {
 		switch {
@@ -66,8 +66,8 @@ var (
 	code    = regexp.MustCompile(`^[A-Z0-9]{4}-[A-Z0-9]{4,6}$`)
 )
 
-// addresses are those that stand in lines. One that reaches the right edge goes on in the
-// next line, where that is one word: Codex's is three lines at 120 columns.
+// addresses returns the URLs in lines. A URL that reaches the right edge continues in the next
+// line if that is one word. That of Codex has three lines at 120 columns.
 func addresses(lines []string, cols int) (list []string) {
 	for y, line := range lines {
 		for _, at := range address.FindAllStringIndex(line, -1) {
@@ -90,7 +90,8 @@ func addresses(lines []string, cols int) (list []string) {
 // full reports whether a line reaches the right edge; boxes leave two columns.
 func full(line string, cols int) bool { return utf8.RuneCountInString(line) >= cols-2 }
 
-// deviceCode is a word of the form of one, below a line that speaks of a code.
+// deviceCode returns the first word with the form of a device code, on or below a line that
+// contains "code".
 func deviceCode(lines []string) string {
 	spoken := false
 	for _, line := range lines {

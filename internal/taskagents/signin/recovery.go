@@ -18,22 +18,22 @@ const (
 	nudgeInterval  = 8 * time.Second
 	askInterval    = 500 * time.Millisecond
 	readyTimeout   = 30 * time.Second
-	// quietTimeout is how long a session may wait for input after a login, before its task is
-	// taken to be lost: the session itself delivers it sooner.
+	// quietTimeout is the time that a session may wait for input after a login before its task
+	// is sent again. The session itself would deliver it sooner.
 	quietTimeout = 8 * time.Second
 	maxTries     = 5 // logins of a session
 )
 
-// Sessions is what is needed of sessions; an error reports that the session has ended.
+// Sessions gives access to sessions. An error means that the session has ended.
 type Sessions interface {
 	Info(id string) (sessions.Info, error)
-	// Task is what the session was started for; "" is nothing.
+	// Task returns the first task of the session, or "".
 	Task(id string) string
 	Keys(ctx context.Context, id string, keys []string) error
 	Send(ctx context.Context, id, text string) error
 }
 
-// Recovery logs people in for sessions that wait for it, and has these go on.
+// Recovery starts logins for sessions that wait for one, and continues the sessions afterwards.
 type Recovery struct {
 	desk     *Desk
 	sessions Sessions
@@ -45,13 +45,13 @@ type Recovery struct {
 	group sync.WaitGroup
 }
 
-// waiting is a session that has asked for a login.
+// waiting is the login state of a session.
 type waiting struct {
-	heard  time.Time // the last time that it counted
+	heard  time.Time // of the last request that was handled
 	nudged time.Time
-	under  bool // a login is under way, or what follows it
+	under  bool // a login or its follow-up is in progress
 	tries  int
-	worked bool // it has begun a turn since the session began
+	worked bool // the session has started a turn
 }
 
 // NewRecovery returns a Recovery; flow returns the login of a program, and false if it has none.
@@ -59,7 +59,8 @@ func NewRecovery(desk *Desk, s Sessions, flow func(programs.Name) (Flow, bool), 
 	return &Recovery{desk: desk, sessions: s, flow: flow, logger: logger, known: make(map[string]*waiting)}
 }
 
-// HandleEvents handles every event of sessions until ctx ends; then everything it started has ended, too.
+// HandleEvents handles the events of all sessions until ctx ends. When it returns, the goroutines
+// that it started have ended.
 func (r *Recovery) HandleEvents(ctx context.Context, subscribe func() *sessions.Subscription) {
 	defer r.group.Wait()
 	for ctx.Err() == nil {
@@ -80,6 +81,8 @@ func (r *Recovery) HandleEvents(ctx context.Context, subscribe func() *sessions.
 	}
 }
 
+// event updates the state of a session, and starts a login if the session requires one, unless a
+// login is in progress, was just handled, or was tried maxTries times.
 func (r *Recovery) event(ctx context.Context, e sessions.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +98,7 @@ func (r *Recovery) event(ctx context.Context, e sessions.Event) {
 		delete(r.known, e.Session)
 	case sessions.LoginRequired:
 		if w == nil {
-			w = &waiting{worked: true} // it was there before us: its task is not ours to repeat
+			w = &waiting{worked: true} // an older session: its task must not be repeated
 			r.known[e.Session] = w
 		}
 		if w.under || w.tries >= maxTries || !w.heard.IsZero() && e.At.Sub(w.heard) < dedupeInterval {
@@ -107,7 +110,7 @@ func (r *Recovery) event(ctx context.Context, e sessions.Event) {
 	}
 }
 
-// recover asks a user to log in, and lets the session go on.
+// recover runs a login for the session's program and then continues the session.
 func (r *Recovery) recover(ctx context.Context, id string, w *waiting) {
 	defer func() {
 		r.mu.Lock()
@@ -120,11 +123,11 @@ func (r *Recovery) recover(ctx context.Context, id string, w *waiting) {
 	}
 	flow, ok := r.flow(i.AdapterType)
 	if !ok {
-		return // its own screen is where people log in
+		return // users log in on the program's own screen
 	}
 	done := make(chan error, 1)
 	if _, err := r.desk.Begin(ctx, string(i.AdapterType), flow, func(err error) { done <- err }); err != nil {
-		return // the desk said why
+		return // the desk reported the failure
 	}
 	select {
 	case err = <-done:
@@ -136,8 +139,8 @@ func (r *Recovery) recover(ctx context.Context, id string, w *waiting) {
 	}
 }
 
-// goOn presses Enter twice, as a person would to leave a sign-in screen, and repeats a task
-// that was lost.
+// goOn presses Enter twice to leave the sign-in screen. If the session then waits without having
+// worked for quietTimeout, it sends the task again.
 func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 	r.mu.Lock()
 	nudge := w.nudged.IsZero() || time.Since(w.nudged) >= nudgeInterval
@@ -146,7 +149,7 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 	}
 	r.mu.Unlock()
 	for n := 0; nudge && n < 2; n++ {
-		// A session that works or waits already is left alone: Enter would be an answer.
+		// In a session that left the screen already, Enter could answer a dialog.
 		if i, err := r.sessions.Info(id); err != nil || i.Status != detect.Authenticating {
 			break
 		}
@@ -187,7 +190,7 @@ func (r *Recovery) goOn(ctx context.Context, id string, w *waiting) {
 	}
 }
 
-// pause reports false where ctx ended first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,12 +1,11 @@
-// Package signin logs people in for agents' programs. A login is a [Flow]: it shows a
-// person an address, and perhaps a code, and ends when they have done what is to be done
-// there. A [Desk] runs one flow of a name at a time, within bounds, and tells what comes of
-// it. [Helper] is the flow of a program's own login command, which is run in a terminal and
-// read as a person would read it; [Recovery] has sessions go on that wait for a login.
+// Package signin logs users in for agents' programs. A login is a [Flow]: it shows the user an
+// address, and perhaps a code, and ends when the user has logged in there. A [Desk] runs one
+// flow per name at a time, with a timeout, and reports its progress. [Helper] is the flow of a
+// program's own login command, which runs in a terminal whose screen is read. [Recovery]
+// continues sessions that wait for a login.
 //
-// What a program prints is believed to be no more than text: only an address of a few
-// hosts is handed on as one that may be opened. Nothing here opens a browser, and no
-// credential passes through: programs keep their own.
+// Output of programs is untrusted: only addresses of a few hosts are reported as safe to open.
+// This package opens no browser and handles no credentials; programs store their own.
 package signin
 
 import (
@@ -21,13 +20,13 @@ import (
 
 // Timeouts and limits of a login.
 const (
-	LoginTTL           = 5 * time.Minute // of a login
+	LoginTTL           = 5 * time.Minute // duration of a login
 	firstOutputTimeout = 2 * time.Second // after the first output, for an address
 	maxAddressTimeout  = 10 * time.Second
 	maxTyped           = 1024
 )
 
-// Prompt is what a person is told.
+// Prompt is the instruction for the user.
 type Prompt struct {
 	Launched     bool   `json:"launched"`
 	URL          string `json:"url,omitempty"` // may be opened
@@ -35,13 +34,13 @@ type Prompt struct {
 	Instructions string `json:"instructions"`
 }
 
-// Flow is a login. It calls show when there is something to tell, again when that has
-// changed, takes what the person was given to type, and returns nil once a user is logged
-// in. It ends with ctx.
+// Flow runs a login. It calls show with its prompt and again when that changes, reads the texts
+// that the user enters from typed, and returns nil when a user is logged in. It returns when ctx
+// ends.
 type Flow func(ctx context.Context, show func(Prompt), typed <-chan string) error
 
-// Event is a login that has news. Err and Done are of its end: nil and true mean that a user is
-// logged in.
+// Event reports progress of a login. Done reports its end; Err is nil then if a user is logged
+// in.
 type Event struct {
 	Name   string
 	Prompt Prompt
@@ -62,24 +61,24 @@ type Desk struct {
 	group   sync.WaitGroup
 }
 
-// login is one under way.
+// login is a login in progress.
 type login struct {
 	prompt Prompt
 	shown  chan struct{} // closed when prompt has an address
 	typed  chan string
 	over   chan struct{}
-	err    error // once over is closed
+	err    error // valid after over is closed
 	after  []func(error)
 }
 
-// New returns a Desk; tell receives every event of a login and must not wait.
+// New returns a Desk. tell is called with every event and must not block.
 func New(tell func(Event), logger *slog.Logger) *Desk {
 	d := &Desk{tell: tell, logger: logger, running: make(map[string]*login)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
 
-// Close ends every login and waits until nothing is left of them.
+// Close ends all logins and waits for them.
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -88,9 +87,9 @@ func (d *Desk) Close() {
 	d.group.Wait()
 }
 
-// Begin starts a login, or joins the one of that name that is under way. It returns when
-// there is an address, or after some seconds with what is known; the login goes on without
-// ctx. after, where there is one, is called once it has ended.
+// Begin starts a login, or joins the one with that name that is in progress. It returns the
+// prompt when it has an address, or after some seconds without one. The login does not end with
+// ctx. If after is not nil, it is called with the login's result.
 //
 // Its errors: unavailable (shutting_down), and those of a flow that ends at once.
 func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(error)) (Prompt, error) {
@@ -117,11 +116,11 @@ func (d *Desk) Begin(ctx context.Context, name string, flow Flow, after func(err
 	return p, nil
 }
 
-// Type gives the login of a name what the person was given to type, such as a code that
-// stands on the page in the end. It is kept nowhere.
+// Type passes a text that the user enters, such as a code from the page, to the login with that
+// name. The text is not stored.
 //
-// Its errors: invalid_input (bad_code), conflict (no_login_running; busy, where an earlier
-// text was not taken yet).
+// Its errors: invalid_input (bad_code), conflict (no_login_running; busy, if the flow has not
+// read an earlier text).
 func (d *Desk) Type(name, text string) (Prompt, error) {
 	const op = "tasks.login"
 	if !rest.MatchString(text) || len(text) > maxTyped {
@@ -145,6 +144,7 @@ func (d *Desk) Type(name, text string) (Prompt, error) {
 	return p, nil
 }
 
+// join returns the login in progress, or starts one, and adds after to it.
 func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,6 +163,8 @@ func (d *Desk) join(name string, flow Flow, after func(error)) (*login, error) {
 	return l, nil
 }
 
+// run runs the flow for at most LoginTTL and reports each prompt and the end, unless the desk is
+// closed.
 func (d *Desk) run(name string, l *login, flow Flow) {
 	ctx, cancel := context.WithTimeout(d.ctx, LoginTTL)
 	defer cancel()

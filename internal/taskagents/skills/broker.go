@@ -15,21 +15,21 @@ import (
 // useTimeout bounds one use of a skill.
 const useTimeout = 2 * time.Minute
 
-// Sessions types texts to agents.
+// Sessions sends texts to agents.
 type Sessions interface {
-	// Send types a text to a session's program and returns when that took it.
+	// Send types a text to a session's program and returns when the program accepted it.
 	Send(ctx context.Context, session, text string) error
 }
 
-// Grant is what a session may use, and as whom.
+// Grant lists the skills that a session may use, and the principal of their calls.
 type Grant struct {
-	By    capability.Principal // whose rights a use has: the session's own
-	Task  string               // what its uses are counted for, such as its thread
+	By    capability.Principal // principal of the calls: the session's own
+	Task  string               // id that calls are counted by, such as the thread
 	Slugs []string
 }
 
-// Broker uses skills for agents that ask for it. It is safe for concurrent use; uses of
-// one session come one after the other.
+// Broker runs skills that agents request. It is safe for concurrent use; the calls of one
+// session run one after the other.
 type Broker struct {
 	source Source
 	send   Sessions
@@ -41,17 +41,16 @@ type Broker struct {
 
 type grant struct {
 	Grant
-	turn int        // the last that was read
-	one  sync.Mutex // held while a skill is used
+	turn int        // last turn that was read
+	one  sync.Mutex // held while a skill runs
 }
 
-// NewBroker makes a broker.
+// NewBroker returns a broker without grants.
 func NewBroker(source Source, send Sessions) *Broker {
 	return &Broker{source: source, send: send, grants: make(map[string]*grant), used: make(map[string]int)}
 }
 
-// Allow states what a session may use, in place of what was said before. Who was allowed
-// nothing may use nothing.
+// Allow replaces the grant of a session. A session without grant may use no skills.
 func (b *Broker) Allow(session string, g Grant) {
 	g.Slugs = slices.Clone(g.Slugs)
 	b.mu.Lock()
@@ -63,7 +62,8 @@ func (b *Broker) Allow(session string, g Grant) {
 	b.grants[session] = &grant{Grant: g, turn: turn}
 }
 
-// Forget ends what a session may use; the count of a task goes with its last session.
+// Forget removes the grant of a session, and the count of its task if no other session of the
+// task has a grant.
 func (b *Broker) Forget(session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,11 +81,11 @@ func (b *Broker) Forget(session string) {
 	delete(b.used, g.Task)
 }
 
-// Turn reads what an agent ended a turn with, whatever the turn's end was noticed by, and
-// uses the skill that it asks for. turn counts the session's turns from 1, so that one that
-// is told twice is read once; 0 is not known. asked reports that there was a directive and
-// that the agent was answered, and so goes on: the turn is not the end of its task. The
-// error is of typing the answer.
+// Turn runs the skill that the text of a turn requests, and sends the result or a refusal to
+// the session. turn is the number of the session's turn from 1, so that a turn that is reported
+// twice is read once; 0 means unknown. asked reports that the text has a directive and an
+// answer was sent, so that the turn does not end the task. Directives after the refusal of the
+// first excess one are ignored. The error is that of sending.
 func (b *Broker) Turn(ctx context.Context, session string, turn int, text directive.Text) (asked bool, err error) {
 	call, ok := directive.ReadSkill(text)
 	if !ok {
@@ -106,7 +106,7 @@ func (b *Broker) Turn(ctx context.Context, session string, turn int, text direct
 		refused = "this session may use no skills"
 	case n > directive.MaxSkillCalls:
 		b.mu.Unlock()
-		return false, nil // it has been told
+		return false, nil // the agent was already refused
 	case n == directive.MaxSkillCalls:
 		b.used[task]++
 		refused = "the task has used up its skills; finish without them"
@@ -129,9 +129,11 @@ func (b *Broker) Turn(ctx context.Context, session string, turn int, text direct
 	return true, b.send.Send(ctx, session, directive.SkillResult(call.Slug, ok, secret.MaskTokens(result)))
 }
 
-// alone is what the questions of a session that was allowed nothing are counted for.
+// alone returns the id by which requests of a session without grant are counted.
 func alone(session string) string { return "session:" + session }
 
+// use runs a skill for at most useTimeout, after other calls of the session. If it fails, ok is
+// false and text is the error's message and hint.
 func (b *Broker) use(ctx context.Context, g *grant, call directive.SkillCall) (text string, ok bool) {
 	g.one.Lock()
 	defer g.one.Unlock()

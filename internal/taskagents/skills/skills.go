@@ -1,7 +1,7 @@
-// Package skills lets task agents use this server's skills: which exist is written into a
-// file that an agent's program reads, those that fit its task first; an agent that wants
-// one used says so in a line, and what comes of it is typed back. Whose skills they are and
-// what they do is the [Source]'s; an agent may use only those that its session was given.
+// Package skills lets task agents use this server's skills. A manifest file lists them for the
+// agent's program, recommended ones first. An agent requests a skill by a line at the end of
+// its turn, and the result is typed to it. A [Source] provides the skills; an agent may use
+// only those that its session was granted.
 package skills
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 )
 
-// ManifestEnv is the variable of an agent's program that states where its manifest is.
+// ManifestEnv is the environment variable with the path of the manifest.
 const ManifestEnv = "ELIZA_SKILLS_MANIFEST"
 
 // Bounds of the manifest.
@@ -24,26 +24,27 @@ const (
 	MaxListed      = 200 // skills
 	MaxDescription = 200 // characters
 	maxName        = 80
-	maxSlug        = 64 // what a directive can name
+	maxSlug        = 64 // longest name in a directive
 )
 
-// Skill is one skill that is enabled.
+// Skill is one enabled skill.
 type Skill struct {
 	Slug        string `json:"slug"` // lower-case letters, digits, hyphens between them
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// Source has the skills. Errors are shown to the agent.
+// Source provides the skills. The agent sees its errors.
 type Source interface {
-	// List returns the enabled skills, for every caller.
+	// List returns the enabled skills that the principal may use.
 	List(ctx context.Context, by capability.Principal) ([]Skill, error)
-	// Use does what a skill does, with the rights of by. input is a JSON object or list, or nil
-	// where the agent said words.
+	// Use runs a skill with the rights of by and returns the text of its result. input is a
+	// JSON object or list, or nil if the agent wrote words.
 	Use(ctx context.Context, by capability.Principal, slug string, input json.RawMessage, words string) (text string, err error)
 }
 
-// ValidSlug reports whether a directive can name a skill so.
+// ValidSlug reports whether a directive can contain s as the name of a skill: lower-case
+// letters and digits, with single hyphens between them.
 func ValidSlug(s string) bool {
 	if s == "" || len(s) > maxSlug || strings.HasPrefix(s, "-") || strings.HasSuffix(s, "-") || strings.Contains(s, "--") {
 		return false
@@ -51,9 +52,9 @@ func ValidSlug(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// Manifest is the text of the manifest: how a skill is used, the recommended ones, then all
-// others in the order of their slugs. Skills that no directive can name are left out;
-// "" where none is left.
+// Manifest returns the text of the manifest: instructions, the recommended skills, then the
+// others in the order of their slugs, at most MaxListed in all. Skills with an invalid slug are
+// left out. The result is "" if no skill is left.
 func Manifest(recommended, all []Skill) string {
 	usable := func(list []Skill) []Skill {
 		return slices.DeleteFunc(slices.Clone(list), func(s Skill) bool { return !ValidSlug(s.Slug) })
@@ -105,17 +106,18 @@ an answer counts; a task has %d of them.
 	return b.String()
 }
 
-// Situation is what an agent's manual depends on.
+// Situation holds the facts that an agent's manual depends on.
 type Situation struct {
 	Workdir  string
-	Repo     bool   // the work is on a repository
-	Bridge   string // the address of its parent's context, without a slash at its end
-	Self     string // the command that asks it, such as junctor
-	Server   bool   // the program has the MCP server junctor
-	Manifest string // where the skills are, in its folder; "": it has none
+	Repo     bool   // the working directory is a repository
+	Bridge   string // URL of the API for parent context, without trailing slash
+	Self     string // path of the command that calls that API
+	Server   bool   // the program is configured with the MCP server junctor
+	Manifest string // name of the manifest file; "" if the agent has no skills
 }
 
-// Essentials is the manual of every agent. It goes into the program's memory.
+// Essentials returns the manual of every agent, which is written into the program's memory
+// file.
 func Essentials(s Situation) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "- "+format+"\n", args...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// do sends what a step sends and takes in what it tells. The caller holds mu.
+// do queues the messages of a step and handles its events. The caller holds mu.
 func (s *Session) do(step dialect.Step) {
 	s.put(step.Out)
 	for _, t := range step.Told {
@@ -21,6 +21,7 @@ func (s *Session) do(step dialect.Step) {
 	}
 }
 
+// told handles one event of the dialect. The caller holds mu.
 func (s *Session) told(t dialect.Told) {
 	switch t.Kind {
 	case dialect.Opened:
@@ -86,20 +87,20 @@ func (s *Session) spent(u dialect.Usage) {
 	s.usage = dialect.Usage{In: max(s.usage.In, in), Out: max(s.usage.Out, out), USD: max(s.usage.USD, usd)}
 }
 
-// works refines a turn, unless it waits for the user.
+// works sets the phase of the turn, unless it waits for the user.
 func (s *Session) works(phase string) {
 	if s.status.State == detect.Busy {
 		s.move(detect.Status{State: detect.Busy, Phase: phase}, "turn", "")
 	}
 }
 
-// turnEnded reports how a turn ended. Its questions are withdrawn.
+// turnEnded reports the end of a turn. Its open questions are withdrawn.
 func (s *Session) turnEnded(t dialect.Told) {
 	s.open = slices.DeleteFunc(s.open, func(*pending) bool { return true })
 	if !s.opened {
 		return
 	}
-	if !s.begun { // it was over before it was seen to begin
+	if !s.begun { // the turn ended before its start was reported
 		s.turns++
 		s.move(detect.Status{State: detect.Busy}, "turn", "")
 	}
@@ -111,7 +112,7 @@ func (s *Session) turnEnded(t dialect.Told) {
 	s.move(detect.Status{State: detect.Ready, Phase: t.Phase}, "turn ended", t.Text)
 }
 
-// move announces a state. text is what the turn ended with, or why.
+// move changes the state and reports it. content is the result of the turn or the cause.
 func (s *Session) move(to detect.Status, cause, content string) {
 	from := s.status
 	if !detect.Allowed(from.State, to.State) || from.State == to.State && from.Phase == to.Phase && from.Blocker == to.Blocker {
@@ -152,7 +153,7 @@ func (s *Session) move(to detect.Status, cause, content string) {
 	s.news()
 }
 
-// emit tells an event. The caller holds mu, so events are in order.
+// emit numbers, masks and reports an event. The caller holds mu, so that events are in order.
 func (s *Session) emit(e sessions.Event) {
 	s.info.Seq++
 	e.Seq, e.Session, e.At = s.info.Seq, s.spec.ID, time.Now()
@@ -161,7 +162,7 @@ func (s *Session) emit(e sessions.Event) {
 	}
 }
 
-// news wakes who waits for a change. The caller holds mu.
+// news wakes goroutines that wait for a change. The caller holds mu.
 func (s *Session) news() {
 	if s.changed != nil {
 		close(s.changed)
@@ -169,7 +170,7 @@ func (s *Session) news() {
 	}
 }
 
-// question handles a question: it is judged, or the user is asked.
+// question handles a question of the program: Judge decides in a goroutine, or the user is asked.
 func (s *Session) question(q *dialect.Question) {
 	if len(s.open) >= maxOpen || slices.ContainsFunc(s.open, func(p *pending) bool { return p.ID == q.ID }) {
 		s.refuse(q, "too much is asked at once")
@@ -186,7 +187,7 @@ func (s *Session) question(q *dialect.Question) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !slices.Contains(s.open, p) {
-			return // it was withdrawn
+			return // the question was withdrawn
 		}
 		option := -1
 		switch d.Effect {
@@ -203,7 +204,7 @@ func (s *Session) question(q *dialect.Question) {
 	})
 }
 
-// judge asks the caller, who has a minute.
+// judge calls Spec.Judge with a timeout of judgeTimeout.
 func (s *Session) judge(a Ask) permit.Decision {
 	ctx, cancel := context.WithTimeout(s.ctx, judgeTimeout)
 	defer cancel()
@@ -217,7 +218,7 @@ func (s *Session) judge(a Ask) permit.Decision {
 	}
 }
 
-// refuse answers a question that is not even asked.
+// refuse rejects a question without asking the user.
 func (s *Session) refuse(q *dialect.Question, why string) {
 	if option := q.Find("reject_once", "reject_always"); option >= 0 {
 		s.do(s.talk.Answer(q, option, why))
@@ -226,15 +227,14 @@ func (s *Session) refuse(q *dialect.Question, why string) {
 	s.fail("protocol", why)
 }
 
-// show makes a question a blocker.
+// show leaves a question to the user, as a blocker.
 func (s *Session) show(p *pending) {
 	p.shown = true
 	s.print("? " + p.Prompt + " [" + strings.Join(p.Labels(), " | ") + "]")
 	s.blocker()
 }
 
-// blocker has the state follow from the questions that the user has to answer: the
-// oldest is the dialog.
+// blocker derives the state from the questions to the user; the oldest one is the open dialog.
 func (s *Session) blocker() {
 	i := slices.IndexFunc(s.open, func(p *pending) bool { return p.shown })
 	if i < 0 {
@@ -253,7 +253,7 @@ func (s *Session) blocker() {
 	}}, "question", q.Prompt)
 }
 
-// answer gives an answer and goes on with what is open then.
+// answer sends the answer to a question and continues with the remaining ones.
 func (s *Session) answer(p *pending, option int, why string) {
 	s.open = slices.DeleteFunc(s.open, func(o *pending) bool { return o == p })
 	s.print("= " + p.Tool + ": " + p.Options[option].Label)
@@ -267,8 +267,8 @@ func (s *Session) withdraw(id string) {
 	s.reopen(shown)
 }
 
-// reopen follows after a question is gone. A second one that looks the same is another
-// dialog all the same.
+// reopen updates the state after a question was removed. An equal next question is reported as
+// another dialog.
 func (s *Session) reopen(shown bool) {
 	if shown && s.status.State == detect.Blocked {
 		s.move(detect.Status{State: detect.Busy}, "answered", "")
@@ -276,8 +276,8 @@ func (s *Session) reopen(shown bool) {
 	s.blocker()
 }
 
-// file reads or writes what the program wants, within its folder, unless its preset says
-// that it may not.
+// file reads or writes a file for the program in a goroutine, within its folder and as far as the
+// preset allows it.
 func (s *Session) file(f *dialect.File) {
 	if s.filing >= maxOpen {
 		s.do(s.talk.Filed(f, "", errTooMany))

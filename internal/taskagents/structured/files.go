@@ -16,10 +16,10 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// maxFile is how large a file may be that is read or written for a program.
+// maxFile is the maximal number of bytes of a file that is read or written for a program.
 const maxFile = 4 << 20
 
-// What a program is told whose file cannot be had: never more than it knows already.
+// The errors for a program. They contain nothing that the program does not know.
 var (
 	errTooMany  = errors.New("too many files are wanted at once")
 	errOutside  = errors.New("that path is outside of the working directory")
@@ -30,8 +30,8 @@ var (
 	errFile     = errors.New("the file cannot be read or written")
 )
 
-// files are those of one working directory: through os.Root, so neither ".." nor a
-// symbolic link leads out of it.
+// files accesses one working directory by os.Root, so that neither ".." nor a symbolic link leads
+// out of it.
 type files struct {
 	dir  string
 	root *os.Root
@@ -48,11 +48,11 @@ func openFiles(dir string) (*files, error) {
 
 func (f *files) close() { _ = f.root.Close() }
 
-// filed does what a program wants with a file. The program has asked people by itself,
-// where it thought that it had to; what the preset refuses is refused all the same.
+// filed reads or writes a file for the program. The program asks users for permission itself, so
+// only a refusal of the preset applies here.
 func (s *Session) filed(f *dialect.File) (string, error) {
 	if s.spec.Judge != nil {
-		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // a path that was decoded: it cannot fail
+		input, _ := jsonx.Marshal(map[string]string{"path": f.Path}) // cannot fail for a decoded path
 		if d := s.judge(Ask{f.Tool, input, f.Tool + " " + text.ClipBytes(plain(f.Path), 1_000), true}); d.Effect == permit.Deny {
 			return "", errors.New(d.Reason)
 		}
@@ -71,10 +71,10 @@ func (s *Session) filed(f *dialect.File) (string, error) {
 	return part(content, f.Line, f.Limit), nil
 }
 
-// rel is a path beneath the folder.
+// rel returns an absolute path relative to the folder, or an error if it is outside.
 func (f *files) rel(path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		return "", errOutside // the protocol has absolute ones only
+		return "", errOutside // the protocol requires absolute paths
 	}
 	rel, err := filepath.Rel(f.dir, path)
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {
@@ -84,7 +84,7 @@ func (f *files) rel(path string) (string, error) {
 }
 
 func (f *files) read(rel string) (string, error) {
-	// Without it a pipe in the file's place would hold us up for ever.
+	// Without nonBlocking, opening a named pipe would block forever.
 	file, err := f.root.OpenFile(rel, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return "", explained(err)
@@ -138,13 +138,13 @@ func explained(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errNoFile
-	case strings.Contains(err.Error(), "escapes"): // os.Root has no value for it
+	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
 		return errOutside
 	}
 	return errFile
 }
 
-// part is so many lines of a text, from one on, which are counted from 1.
+// part returns limit lines of a text from line on, counted from 1; 0 means all.
 func part(text string, line, limit int) string {
 	for ; line > 1 && text != ""; line-- {
 		_, text, _ = strings.Cut(text, "\n")

@@ -12,23 +12,23 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// message is a text that waits to be said.
+// message is a text that waits to be sent.
 type message struct {
 	ctx     context.Context
 	text    string
-	at      bool // at once, where the protocol can
+	at      bool // send it during a turn if the protocol allows that
 	outcome sessions.Outcome
 	err     error
 	done    chan struct{}
 }
 
-// Send begins a turn with a text, once the program is ready for it: up to 20 texts wait.
-// With atOnce a program that works gets it too, where its protocol has a way; elsewhere
-// it waits. It returns when the program has taken the text, or did not. ACP confirms
-// nothing: there a text counts as delivered when it is on its way.
+// Send starts a turn with a text when the program is ready; up to 20 texts wait in order. With
+// atOnce it also sends the text to a working program if the protocol allows that. It returns when
+// the program has accepted or refused the text. ACP does not confirm texts, so they count as
+// delivered when they are sent.
 //
-// Its errors are those of [sessions.Session.Send]; submit_failed carries the program's
-// own words, or that it said nothing for 30 s.
+// Its errors are those of [sessions.Session.Send]; submit_failed has the program's message, or
+// states that it did not answer for 30 s.
 func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error) {
 	const op = "tasks.send"
 	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
@@ -61,7 +61,7 @@ func (s *Session) Send(ctx context.Context, text string, atOnce bool) (sessions.
 	}
 }
 
-// blocked is the error for a text that cannot be accepted. The caller holds mu.
+// blocked returns an error if no text can be sent now. The caller holds mu.
 func (s *Session) blocked() error {
 	switch {
 	case s.gone:
@@ -77,7 +77,7 @@ func (s *Session) blocked() error {
 	return nil
 }
 
-// deliver says the messages, one after the other: the task first, then what is sent.
+// deliver sends the first task and then the messages, one after the other.
 func (s *Session) deliver() {
 	if task := strings.TrimSpace(s.spec.Task); task != "" {
 		if _, err := s.submit(&message{ctx: s.ctx, text: task}); err != nil && s.ctx.Err() == nil {
@@ -95,15 +95,15 @@ func (s *Session) deliver() {
 	}
 }
 
-// submit waits for the program, gives it one message and sees whether it takes it.
+// submit waits until the program is ready, sends one message and waits for its acceptance.
 func (s *Session) submit(m *message) (sessions.Outcome, error) {
 	var turns, taken, refusals uint64
-	said := func() bool { // under mu
+	said := func() bool { // called with mu held
 		working := s.status.State == detect.Busy
 		if s.status.State != detect.Ready && (!working || !m.at) {
 			return false
 		}
-		// What has come to be before the text is sent does not confirm it.
+		// Counts from before the text is sent do not confirm it.
 		turns, taken, refusals = s.turns, s.taken, s.declined.times
 		step, ok := s.talk.Say(m.text, working)
 		if !ok {
@@ -152,8 +152,8 @@ func (s *Session) submit(m *message) (sessions.Outcome, error) {
 		why).With("submit_failed", "")
 }
 
-// await waits until holds, which is asked under mu; nil too when over comes first. An
-// error is the context's, or the session's end.
+// await waits until holds, which is called with mu held, returns true or over fires; both return
+// nil. It returns an error if ctx or the session ends.
 func (s *Session) await(ctx context.Context, over <-chan time.Time, holds func() bool) error {
 	for {
 		s.mu.Lock()
@@ -181,9 +181,8 @@ func (s *Session) await(ctx context.Context, over <-chan time.Time, holds func()
 	}
 }
 
-// Choose answers the open question with an option, by the beginning of its label,
-// whatever its case. fingerprint is that of the question that the caller saw; "":
-// whichever is open.
+// Choose answers the open question with the option whose label begins with label, ignoring case.
+// fingerprint identifies the question that the caller saw; "" means any open one.
 //
 // Its errors: conflict (no_dialog: it is not open any more, or another one is) and
 // invalid_input (no_such_option).
@@ -202,7 +201,7 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 			s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
 	}
 	for _, p := range s.open {
-		if p.shown { // the oldest is the one that is told
+		if p.shown { // the oldest shown question is the blocker
 			s.info.LastInput = time.Now()
 			s.emit(sessions.Event{Type: sessions.Message, Direction: "keys", Text: "choose " + b.Options[option]})
 			s.answer(p, option, "")
@@ -212,8 +211,9 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 	return nil
 }
 
-// Keys has one meaning without a terminal: Escape is Interrupt. Others are a conflict,
-// reason no_terminal, and names that are not keys invalid_input (unknown_key).
+// Keys implements sessions.Live. Without a terminal, only Escape has an effect: it interrupts the
+// turn. Other keys fail with conflict, reason no_terminal; unknown names with invalid_input,
+// reason unknown_key.
 func (s *Session) Keys(ctx context.Context, names []string) error {
 	list, err := sessions.EncodeKeys(names)
 	if err != nil {
@@ -225,8 +225,8 @@ func (s *Session) Keys(ctx context.Context, names []string) error {
 	return s.Interrupt(ctx)
 }
 
-// Interrupt ends the turn that is under way, and waits for its end: 10 s at most. What
-// is asked in it is withdrawn.
+// Interrupt ends the running turn, withdraws its open questions, and waits at most 10 s for the
+// end.
 //
 // Its errors: conflict (no_turn), failed (interrupt_ignored), unavailable, and those of
 // ctx.
@@ -268,9 +268,9 @@ func (s *Session) Interrupt(ctx context.Context) error {
 		"stop the session")
 }
 
-// Stop ends the session: the program is asked and, after 5 s or with force at once,
-// killed, with all that it started. It does not wait; Done does. Doing it again is
-// nothing, or force.
+// Stop ends the session. It asks the program to exit and kills it with all its descendants after
+// 5 s, or at once with force. It does not wait for the end; see Done. A repeated call has an
+// effect only with force.
 func (s *Session) Stop(force bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,13 +299,13 @@ func (s *Session) Stop(force bool) {
 	}
 }
 
-// Done is closed when the program is gone and Cleanup has run.
+// Done returns a channel that is closed when the program has ended and Cleanup has run.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// escapes are the sequences by which programs colour their words, and worse.
+// escapes matches terminal escape sequences.
 var escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(\a|\x1b\\\\)?)")
 
-// plain is a text for people: no control characters but line feeds.
+// plain returns a text without escape sequences and control characters other than line feeds.
 func plain(text string) string {
 	if strings.Contains(text, "\x1b") {
 		text = escapes.ReplaceAllString(text, "")

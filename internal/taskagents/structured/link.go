@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// read is the life of the session: it reads the program's messages, until nothing can
-// come any more.
+// read handles the program's messages until its output ends, and then ends the session.
 func (s *Session) read() {
 	in := bufio.NewReaderSize(&braked{s: s}, 64<<10)
 	garbage := 0
@@ -38,7 +37,7 @@ func (s *Session) read() {
 		}
 		s.mu.Unlock()
 	}
-	// Without its output it is of no use; as a rule it is ending.
+	// A program without output is useless. It usually exits by itself.
 	timer := time.NewTimer(stopGrace)
 	select {
 	case <-s.child.Done():
@@ -50,7 +49,7 @@ func (s *Session) read() {
 	s.over()
 }
 
-// braked is what the program writes, no faster than a session may grow.
+// braked reads the program's output at a limited rate.
 type braked struct {
 	s     *Session
 	brake sessions.Brake
@@ -62,7 +61,7 @@ func (b *braked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// handleLine handles one line; false means that it is not a message.
+// handleLine handles one line. It returns false if the line is not a message.
 func (s *Session) handleLine(line []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,8 @@ func (s *Session) handleLine(line []byte) bool {
 	return true
 }
 
-// readLine reads a line without its end. Of one over the limit nothing is kept.
+// readLine reads a line without its line end. whole is false for a line over the limit, whose
+// content is dropped.
 func readLine(in *bufio.Reader, limit int) (line []byte, whole bool, err error) {
 	whole = true
 	for {
@@ -96,8 +96,8 @@ func readLine(in *bufio.Reader, limit int) (line []byte, whole bool, err error) 
 	}
 }
 
-// put queues messages for the program. It never waits: a program that reads nothing is
-// ended when too much waits. The caller holds mu.
+// put queues messages for the program without blocking. If the program does not read and more than
+// maxUnsent bytes wait, it is ended. The caller holds mu.
 func (s *Session) put(list [][]byte) {
 	for _, m := range list {
 		s.out = append(s.out, m)
@@ -110,7 +110,7 @@ func (s *Session) put(list [][]byte) {
 	poke(s.unsent)
 }
 
-// write gives the program its messages, each whole.
+// write writes the queued messages to the program until the session ends.
 func (s *Session) write() {
 	for {
 		select {
@@ -124,7 +124,7 @@ func (s *Session) write() {
 		s.mu.Unlock()
 		for _, m := range list {
 			if _, err := s.child.Write(append(m, '\n')); err != nil {
-				return // it is ending, or its output will say why
+				return // the program ends, or its output has the cause
 			}
 			s.mu.Lock()
 			s.outSize = max(0, s.outSize-len(m)-1)
@@ -133,7 +133,7 @@ func (s *Session) write() {
 	}
 }
 
-// over ends the session when its program is gone.
+// over ends the session after its program has ended.
 func (s *Session) over() {
 	exit := s.child.Exit()
 	said := s.stderr.lines(shownLines)
@@ -174,7 +174,7 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// tail keeps the end of what is written to it.
+// tail is an io.Writer that keeps the end of what was written.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -190,7 +190,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are the last n lines, as plain text.
+// lines returns the last n lines as plain text.
 func (t *tail) lines(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,12 +1,11 @@
-// Package structured runs agents' programs without a terminal: over pipes, in the
-// protocol that a program offers. A [Session] is to the layers above what a session in a
-// terminal is: the same facts, events, words for what became of a text, and an end that
-// takes everything along. What in a terminal has to be found out by looking is told here,
-// so nothing settles and nothing is guessed: all evidence is of class 1.
+// Package structured runs agents' programs without a terminal, over pipes and with the protocol of
+// the program. A [Session] implements sessions.Live like a session in a terminal, with the same
+// events and outcomes, and its end also stops all processes. The program reports its state by the
+// protocol, so no screen has to be interpreted, and all evidence is of class 1.
 //
-// What each protocol says is package dialect's; here are the process, the time and the
-// bounds. The program is a stranger: whatever it writes, no line, queue, history or count
-// grows without end, and one that does not answer, or answers nonsense, is ended.
+// Package dialect implements the protocols; this package handles processes, timeouts and bounds.
+// The program is untrusted: lines, queues, history and counts are bounded, and a program that does
+// not answer, or sends garbage, is ended.
 package structured
 
 import (
@@ -31,68 +30,68 @@ const (
 	maxGarbage       = 50               // lines in a row that are not messages
 	maxUnsent        = 8 << 20          // bytes that wait for a program that reads nothing
 	maxOpen          = 32               // questions and files that wait at once
-	maxStderr        = 64 << 10         // bytes that are kept of what it complains about
-	handshakeTimeout = time.Minute      // for the conversation to begin
-	acceptTimeout    = 30 * time.Second // for the program to show that it took a text
-	interruptTimeout = 10 * time.Second // for a turn to end that was interrupted
-	judgeTimeout     = time.Minute      // for a permission to be judged; then the user is asked
+	maxStderr        = 64 << 10         // stored bytes of its standard error
+	handshakeTimeout = time.Minute      // for the conversation to start
+	acceptTimeout    = 30 * time.Second // for the program to accept a text
+	interruptTimeout = 10 * time.Second // for an interrupted turn to end
+	judgeTimeout     = time.Minute      // for a decision about a permission; then the user is asked
 	stopGrace        = 5 * time.Second
 	wedgedTimeout    = 5 * time.Minute // without a message while it works
 	quietTimeout     = time.Minute
 	lookInterval     = 5 * time.Second
 )
 
-// Child is a program with pipes; [process.Process] is one. Read is its standard output,
-// Write its standard input.
+// Child is a program with pipes. Read reads its standard output, and Write writes its standard
+// input. [process.Process] implements it.
 type Child interface {
 	io.ReadWriteCloser
 	Pid() int
-	// Ask asks the program to end, Kill ends it and all it started.
+	// Ask asks the program to exit. Kill kills it and all its descendants.
 	Ask()
 	Kill()
-	// Done is closed when the program is gone, and all that it wrote to its standard
-	// error has been taken; Exit states how, then.
+	// Done returns a channel that is closed when the program has ended and its standard error was
+	// read; then Exit returns its exit status.
 	Done() <-chan struct{}
 	Exit() process.Exit
 }
 
-// Ask is what the program wants to do, as its presets name it.
+// Ask is a tool call of the program, with the tool's name in presets.
 type Ask struct {
 	Tool   string
 	Input  []byte // a JSON object
-	Prompt string // for people
-	// Filing is set where the program has us read or write a file, after it asked, or did
-	// not: only a refusal counts.
+	Prompt string // for users
+	// Filing is set if the program requests a file to be read or written. It may have asked the
+	// user before, so only a refusal applies.
 	Filing bool
 }
 
-// Config is what sessions share.
+// Config is the configuration of all sessions.
 type Config struct {
-	// Start runs a program whose standard error goes to the writer, which never waits;
-	// nil: on this machine.
+	// Start starts a program whose standard error goes to the writer, which never blocks; nil
+	// means on this machine.
 	Start func(process.Spec, io.Writer) (Child, error)
-	// Tell takes what happens, in order. It must not wait, nor call the session.
+	// Tell is called with all events, in order. It must not block or call the session.
 	Tell func(sessions.Event)
-	// Version is ours, for the program's log.
+	// Version is that of junctor, for the program's log.
 	Version string
 	Logger  *slog.Logger
 }
 
-// Spec is a session to be. Of a terminal's it has no use for Rules, Cols, Rows, HangUp,
-// TaskInArgv, PostReady and Answers; Argv is the plan's structured one, which names the
-// conversation to take up where the program wants that there.
+// Spec describes a session to start. Of sessions.Spec, the fields Rules, Cols, Rows, HangUp,
+// TaskInArgv, PostReady and Answers are ignored. Argv is the plan's structured command line, which
+// names the conversation to resume if the program requires that there.
 type Spec struct {
 	sessions.Spec
-	// Resume is the program's name of the conversation to take up; "": a new one.
+	// Resume is the program's id of the conversation to resume; "" starts a new one.
 	Resume string
-	// Judge decides whether a tool may be used. If nil, the user is always asked. It is called
-	// by goroutines of its own and has a minute; permit.Ask leaves the question open, for
-	// Choose.
+	// Judge decides whether a tool may be used. If nil, the user is always asked. It is called in
+	// a separate goroutine; its ctx ends after a minute. The result permit.Ask leaves the question
+	// open for Choose.
 	Judge func(context.Context, Ask) permit.Decision
 }
 
-// Session is one program and our conversation with it. Its methods may be called at any
-// time by any caller, also when it has ended.
+// Session is one program and the conversation with it. Its methods are safe for concurrent use,
+// also after it has ended.
 type Session struct {
 	cfg  Config
 	spec Spec
@@ -101,8 +100,8 @@ type Session struct {
 	cancel   context.CancelFunc
 	child    Child
 	files    *files
-	messages chan *message // texts to be said, in order
-	unsent   chan struct{} // holds one when there is something to write
+	messages chan *message // texts to be sent, in order
+	unsent   chan struct{} // signals that out is not empty
 	done     chan struct{}
 	group    sync.WaitGroup
 	stderr   tail
@@ -111,20 +110,20 @@ type Session struct {
 	talk     dialect.Dialect
 	info     sessions.Info
 	status   detect.Status
-	why      sessions.Event // that told it
-	moved    time.Time      // when
+	why      sessions.Event // event that reported the status
+	moved    time.Time      // time of that event
 	gone     bool
-	asked    bool // a client wants it to end
-	opened   bool // the conversation is
-	begun    bool // this turn was seen to begin
+	asked    bool // a client has requested the end
+	opened   bool // the conversation is open
+	begun    bool // the start of this turn was reported
 	wedged   bool
-	turns    uint64  // how many did
-	taken    uint64  // texts that were taken while it worked
-	declined refusal // what we asked for last and was not done
+	turns    uint64  // number of started turns
+	taken    uint64  // number of texts accepted during turns
+	declined refusal // last refused request
 	trouble  trouble
 	counts   Counts
 	usage    dialect.Usage
-	open     []*pending // what waits for an answer of ours, oldest first
+	open     []*pending // questions without answer, the oldest first
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program
 	outSize  int
@@ -137,25 +136,24 @@ type refusal struct {
 	why   string
 }
 
-// trouble is why we end the program.
+// trouble is the reason for ending the program.
 type trouble struct{ kind, text string }
 
-// Counts say how well a program keeps to its protocol.
+// Counts holds numbers of received lines and faults of a program.
 type Counts struct {
 	Lines   uint64 `json:"lines"`
-	Garbage uint64 `json:"garbage"` // lines that were no messages, or too long
-	Unknown uint64 `json:"unknown"` // messages that mean nothing to us
+	Garbage uint64 `json:"garbage"` // lines that are not messages, or too long
+	Unknown uint64 `json:"unknown"` // unknown messages
 }
 
-// pending is a question that the program waits with.
+// pending is a question of the program without answer.
 type pending struct {
 	*dialect.Question
-	shown bool // the policy has left it to the user, who has to choose
+	shown bool // left to the user
 }
 
-// Start runs a program and begins a conversation with it. It returns when the program
-// runs; Spec.Task is said as soon as it is ready. Whatever fails, Cleanup has run when
-// the error is there.
+// Start starts a program and a conversation with it. It returns when the program runs; Spec.Task
+// is sent when the program is ready. On failure, Cleanup has run when Start returns.
 //
 // Its errors: invalid_input (no_structured_mode; program_missing, for the folder too),
 // and failed.
@@ -235,8 +233,8 @@ func (s *Session) cleanup() {
 	}
 }
 
-// watch ends a program with which no conversation begins, and tells of one that works
-// and says nothing.
+// watch ends a program whose conversation does not start within handshakeTimeout, and reports a
+// working program that sends nothing for wedgedTimeout.
 func (s *Session) watch() {
 	began := time.Now()
 	ticker := time.NewTicker(lookInterval)
@@ -259,7 +257,7 @@ func (s *Session) watch() {
 	}
 }
 
-// fail ends the program because of what it did. The caller holds mu.
+// fail ends the program because of a fault and stores the cause. The caller holds mu.
 func (s *Session) fail(kind, text string) {
 	if s.trouble.kind == "" {
 		s.trouble = trouble{kind, text}

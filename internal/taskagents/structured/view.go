@@ -11,15 +11,15 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
 )
 
-// The bounds of what is shown of a conversation.
+// The bounds of the stored text of a conversation.
 const (
 	maxLines     = 1_000
 	maxShown     = 100_000 // bytes
-	maxShownLine = 4_096   // bytes; a longer one is told in several
-	shownLines   = 20      // of what goes with a failure
+	maxShownLine = 4_096   // bytes; a longer line is split
+	shownLines   = 20      // lines in the report of a failure
 )
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *Session) ID() string { return s.spec.ID }
 
 // Info returns the present state of the session. It has no size because it has no terminal.
@@ -34,7 +34,7 @@ func (s *Session) Info() sessions.Info {
 	return s.spec.Mask.Info(i)
 }
 
-// Explain states why the session is in its state: by what its program said last.
+// Explain returns why the session is in its state: the last report of its program.
 func (s *Session) Explain() detect.Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,15 +50,15 @@ func (s *Session) Explain() detect.Explanation {
 	})
 }
 
-// Console is the conversation as text for a terminal, from an offset on; it is what the
-// events of type output tell.
+// Console returns the conversation as text for a terminal from an offset on, and the offset after
+// it. The events of type output have the same text.
 func (s *Session) Console(since uint64) (data []byte, next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view.ring.From(since)
 }
 
-// Snapshot makes a terminal show what is kept of the conversation.
+// Snapshot returns the stored part of the conversation as text for a terminal.
 func (s *Session) Snapshot() sessions.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,16 +66,16 @@ func (s *Session) Snapshot() sessions.Snapshot {
 	return sessions.Snapshot{Cols: sessions.Cols, Rows: sessions.Rows, Data: append([]byte("\x1b[H\x1b[2J\x1b[3J"), data...), Offset: next}
 }
 
-// Counts say how well the program has kept to its protocol.
+// Counts returns the numbers of received lines and faults so far.
 func (s *Session) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// Lines are the last n lines of the conversation as people read it, of at most a
-// thousand. What begins with > was said to the agent, * is a tool, ? a question, = its
-// answer, ! a warning; the rest are the agent's words.
+// Lines returns the last n lines of the conversation, at most a thousand. A line begins with > for
+// a text to the agent, * for a tool, ? for a question, = for its answer and ! for a warning; other
+// lines are the agent's text.
 func (s *Session) Lines(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,13 +83,13 @@ func (s *Session) Lines(n int) []string {
 	return list[max(0, len(list)-max(n, 0)):]
 }
 
-// view is the end of a conversation as plain text.
+// view holds the end of a conversation as plain text.
 type view struct {
 	lines []string
 	size  int // bytes of lines
 	open  string
-	more  bool          // open is a line that is being said
-	ring  sessions.Ring // what was told
+	more  bool          // open is an incomplete line
+	ring  sessions.Ring // the text of output events
 }
 
 func (v *view) add(line string) {
@@ -110,7 +110,7 @@ func (v *view) add(line string) {
 	v.lines = v.lines[drop:]
 }
 
-// end ends the line that is being said.
+// end completes the open line.
 func (v *view) end() {
 	if v.more {
 		v.add(v.open)
@@ -118,7 +118,7 @@ func (v *view) end() {
 	}
 }
 
-// part takes a piece of what is being said.
+// part adds a piece of the agent's text.
 func (v *view) part(text string) {
 	v.open += text
 	v.more = true
@@ -150,7 +150,7 @@ func (v *view) tail(n int) string {
 	return strings.Join(list[max(0, len(list)-n):], "\n")
 }
 
-// print shows a whole text. The caller holds mu.
+// print adds a complete text to the conversation. The caller holds mu.
 func (s *Session) print(text string) {
 	lead := ""
 	if s.view.more {
@@ -162,7 +162,7 @@ func (s *Session) print(text string) {
 	s.shown(lead + text + "\n")
 }
 
-// say shows words of the agent. The caller holds mu.
+// say adds text of the agent; more reports that it is part of a message. The caller holds mu.
 func (s *Session) say(text string, more bool) {
 	if !more {
 		s.print(text)
@@ -173,7 +173,7 @@ func (s *Session) say(text string, more bool) {
 	s.shown(text)
 }
 
-// shown tells what was shown, as a terminal would print it.
+// shown reports text as an output event, with the line ends of a terminal.
 func (s *Session) shown(text string) {
 	data := []byte(strings.ReplaceAll(text, "\n", "\r\n"))
 	offset := s.view.ring.Add(data)
@@ -182,7 +182,7 @@ func (s *Session) shown(text string) {
 	}
 }
 
-// questions are all that wait. The caller holds mu.
+// questions returns all questions without answer. The caller holds mu.
 func (s *Session) questions() (list []*dialect.Question) {
 	for _, p := range s.open {
 		list = append(list, p.Question)

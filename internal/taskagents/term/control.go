@@ -2,7 +2,7 @@ package term
 
 import "slices"
 
-// control runs a C0 control.
+// control executes a C0 control character.
 func (s *Screen) control(b byte) {
 	c := &s.cursor
 	switch b {
@@ -24,7 +24,7 @@ func (s *Screen) control(b byte) {
 	}
 }
 
-// lineFeed goes one line down, and scrolls at the bottom of the region.
+// lineFeed moves the cursor one line down, and scrolls at the bottom of the region.
 func (s *Screen) lineFeed() {
 	c := &s.cursor
 	c.wrap = false
@@ -47,7 +47,7 @@ func (s *Screen) reverseLineFeed() {
 	}
 }
 
-// tab goes n tab stops on, or back.
+// tab moves the cursor n tab stops forward, or back if n is negative.
 func (s *Screen) tab(n int) {
 	c := &s.cursor
 	c.wrap = false
@@ -61,7 +61,8 @@ func (s *Screen) tab(n int) {
 	}
 }
 
-// scroll moves the scroll region up by n. What leaves the top of the main screen is kept.
+// scroll moves the scroll region up by n. Lines that leave the top of the main screen are added to
+// the scrollback.
 func (s *Screen) scroll(n int) {
 	if s.top == 0 && s.grid == &s.main {
 		for _, l := range s.main.lines[:min(n, s.bottom+1)] {
@@ -101,7 +102,7 @@ func (s *Screen) blank(lines []*line) {
 	s.changes++
 }
 
-// moveTo puts the cursor at that column and row, or as near as it may stand.
+// moveTo moves the cursor to a column and row, or to the nearest allowed position.
 func (s *Screen) moveTo(x, y int) {
 	from, to := 0, s.rows-1
 	if s.cursor.origin {
@@ -111,7 +112,7 @@ func (s *Screen) moveTo(x, y int) {
 	s.cursor.x, s.cursor.y, s.cursor.wrap = min(max(x, 0), s.cols-1), min(max(y, from), to), false
 }
 
-// moveBy goes that many columns and rows; it does not leave the scroll region.
+// moveBy moves the cursor by columns and rows, within the scroll region.
 func (s *Screen) moveBy(dx, dy int) {
 	c := &s.cursor
 	from, to := 0, s.rows-1
@@ -124,7 +125,7 @@ func (s *Screen) moveBy(dx, dy int) {
 	c.x, c.y, c.wrap = min(max(c.x+dx, 0), s.cols-1), min(max(c.y+dy, from), to), false
 }
 
-// row is the row that an absolute address means: with DECOM it counts from the region.
+// row returns the first row for absolute addresses: with DECOM they count from the scroll region.
 func (s *Screen) row() int {
 	if s.cursor.origin {
 		return s.cursor.y - s.top
@@ -141,7 +142,7 @@ func (s *Screen) restore() {
 	}
 }
 
-// escapeSequence runs ESC, an intermediate byte or none, and b.
+// escapeSequence executes ESC, an optional intermediate byte, and b.
 func (s *Screen) escapeSequence(b byte) {
 	c := &s.cursor
 	switch s.inter {

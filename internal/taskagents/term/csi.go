@@ -2,11 +2,11 @@ package term
 
 import "strconv"
 
-// private makes the final byte of a sequence with a prefix, or with an intermediate
-// byte, another case than the plain one.
+// private returns the key of a sequence with a prefix or an intermediate byte and a final byte, to
+// distinguish it from the plain sequence.
 func private(with, final byte) uint16 { return uint16(with)<<8 | uint16(final) }
 
-// controlSequence runs CSI … final. Sequences it does not know change nothing.
+// controlSequence executes CSI … final. Unknown sequences are ignored.
 func (s *Screen) controlSequence(final byte) {
 	c := &s.cursor
 	if s.prefix != 0 || s.inter != 0 {
@@ -49,7 +49,7 @@ func (s *Screen) controlSequence(final byte) {
 	case 'S':
 		s.scroll(s.arg(0, 1))
 	case 'T':
-		if s.nparam <= 1 { // with five it tracks the mouse
+		if s.nparam <= 1 { // with five parameters it requests mouse tracking
 			s.scrollDown(s.top, s.arg(0, 1))
 		}
 	case 'X':
@@ -60,7 +60,7 @@ func (s *Screen) controlSequence(final byte) {
 		s.tab(-s.arg(0, 1))
 	case 'b':
 		if s.last != 0 {
-			for range min(s.arg(0, 1), s.cols) { // a few bytes are not to cost a screen
+			for range min(s.arg(0, 1), s.cols) { // bounds the work for a few bytes of input
 				s.print(s.last)
 			}
 		}
@@ -107,9 +107,8 @@ func (s *Screen) controlSequence(final byte) {
 	}
 }
 
-// privateSequence runs CSI with a prefix or an intermediate byte. Those of kitty's
-// keyboard (CSI >u, <u, =u) and of xterm's (CSI >m) change what is typed, not the
-// screen.
+// privateSequence executes CSI with a prefix or an intermediate byte. The sequences for the
+// keyboards of kitty (CSI >u, <u, =u) and xterm (CSI >m) do not change the screen and are ignored.
 func (s *Screen) privateSequence(final byte) {
 	if s.prefix != 0 && s.inter != 0 {
 		return
@@ -128,7 +127,7 @@ func (s *Screen) privateSequence(final byte) {
 			s.reply("\x1b[?" + strconv.Itoa(s.row()+1) + ";" + strconv.Itoa(s.cursor.x+1) + "R")
 		}
 	case private('?', 'u'):
-		s.reply("\x1b[?0u") // we type as terminals always did
+		s.reply("\x1b[?0u") // legacy key encoding
 	case private('>', 'q'):
 		if s.arg(0, 0) == 0 {
 			s.reply("\x1bP>|junctor\x1b\\")
@@ -189,7 +188,7 @@ func (s *Screen) shiftLines(insert bool, n int) {
 	c.x, c.wrap = 0, false
 }
 
-// attributes is SGR.
+// attributes executes SGR.
 func (s *Screen) attributes() {
 	a := &s.cursor.look
 	args := s.args()
@@ -199,7 +198,7 @@ func (s *Screen) attributes() {
 	for i := 0; i < len(args); {
 		n := args[i]
 		details := i + 1
-		for i++; i < len(args) && s.colon&(1<<i) != 0; i++ { // its own, behind colons
+		for i++; i < len(args) && s.colon&(1<<i) != 0; i++ { // subparameters after colons
 		}
 		switch {
 		case n == 0:
@@ -233,9 +232,9 @@ func (s *Screen) attributes() {
 			a.bg = 0
 		case n == 38, n == 48, n == 58:
 			colour, ok := Colour(0), false
-			if details < i { // behind colons
+			if details < i { // after colons
 				colour, ok = colourOf(args[details:i], true)
-			} else if i < len(args) { // the old way, behind semicolons
+			} else if i < len(args) { // older form after semicolons
 				colour, ok = colourOf(args[i:], false)
 				switch args[i] {
 				case 2:
@@ -255,8 +254,8 @@ func (s *Screen) attributes() {
 	}
 }
 
-// colourOf reads the details of a colour: 5 and a number of the palette, or 2 and three
-// parts, before which, behind colons, there may be the name of a colour space.
+// colourOf parses the parameters of a colour: 5 and a palette number, or 2 and three components,
+// before which, after colons, there may be the id of a colour space.
 func colourOf(args []uint16, colons bool) (Colour, bool) {
 	switch {
 	case len(args) >= 2 && args[0] == 5 && args[1] <= 255:
@@ -274,7 +273,7 @@ func colourOf(args []uint16, colons bool) (Colour, bool) {
 	return 0, false
 }
 
-// attribute is the bit of the SGR parameter that sets it.
+// attribute returns the attribute that SGR parameter n sets.
 func attribute(n uint16) Attr {
 	if n > 5 {
 		n-- // 6 is another blinking

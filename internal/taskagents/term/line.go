@@ -2,13 +2,13 @@ package term
 
 import "unicode/utf8"
 
-// cell is one place of the grid. A cell never written is the zero value; a wide
-// character has its lead and, behind it, a tail without text.
+// cell is one cell of the grid. A cell that was never written is the zero value. A wide character
+// has a lead cell and a tail cell without text.
 type cell struct {
 	r rune
 	look
 	part part
-	more string // marks and joined characters behind r, at most MaxMarks bytes
+	more string // marks and joined characters after r, at most MaxMarks bytes
 }
 
 type part uint8
@@ -19,8 +19,8 @@ const (
 	tail
 )
 
-// line is a row of cells. Those from used on are zero, so that erasing costs what was
-// written: a stream of erasures must not use a whole core.
+// line is a row of cells. Cells from used on are zero, so that the cost of erasing depends on what
+// was written, and repeated erasing is cheap.
 type line struct {
 	cells []cell
 	used  int
@@ -30,7 +30,7 @@ func newLine(cols int) *line { return &line{cells: make([]cell, cols)} }
 
 func (l *line) written() []cell { return l.cells[:l.used] }
 
-// text appends what the line says, without trailing blanks.
+// text appends the line's text without trailing blanks.
 func (l *line) text(b []byte) []byte {
 	end := len(b)
 	for i := range l.written() {
@@ -54,15 +54,15 @@ func (l *line) text(b []byte) []byte {
 	return b[:end]
 }
 
-// repair blanks the wide character that stands on both sides of column x, so that what
-// begins or ends there leaves no half of one.
+// mend blanks a wide character that extends over column x, so that a write which begins or ends
+// there leaves no half of it.
 func (l *line) mend(x int) {
 	if x > 0 && x < l.used && l.cells[x].part == tail {
 		l.cells[x-1], l.cells[x] = cell{}, cell{}
 	}
 }
 
-// reserve readies the cells from a to b for being written.
+// reserve returns the cells from a to b for writing.
 func (l *line) reserve(a, b int) []cell {
 	l.mend(a)
 	l.mend(b)
@@ -84,8 +84,8 @@ func (l *line) erase(a, b int) {
 	}
 }
 
-// insert shifts the cells from x on to the right by n, which is at most as many as there
-// are; what leaves is gone.
+// insert shifts the cells from x on to the right by n, at most to the end of the line. Cells that
+// leave the line are dropped.
 func (l *line) insert(x, n int) {
 	cols := len(l.cells)
 	l.mend(x)
@@ -98,7 +98,8 @@ func (l *line) insert(x, n int) {
 	l.used = min(cols, l.used+n)
 }
 
-// remove shifts the cells from x+n on to the left by n, which is at most as many as there are.
+// remove shifts the cells from x+n on to the left by n, which must not exceed the rest of the
+// line.
 func (l *line) remove(x, n int) {
 	l.mend(x)
 	l.mend(x + n)
@@ -118,9 +119,9 @@ func (l *line) resize(cols int) {
 	l.cells = cells
 }
 
-// scrollback is a ring of the lines that left the top.
+// scrollback is a ring of the lines that left the top of the screen.
 type scrollback struct {
-	lines [][]byte // their memory is used again
+	lines [][]byte // their memory is reused
 	first int      // the oldest, once it is full
 }
 
@@ -133,8 +134,8 @@ func (b *scrollback) push(l *line) {
 	b.first = (b.first + 1) % MaxScrollback
 }
 
-// Scrollback is the text of the lines that left the main screen at its top, the oldest
-// first, at most MaxScrollback. CSI 3J empties it.
+// Scrollback returns the text of the lines that left the top of the main screen, the oldest first,
+// at most MaxScrollback. CSI 3J empties it.
 func (s *Screen) Scrollback() []string {
 	b := &s.scrolled
 	out := make([]string, 0, len(b.lines))

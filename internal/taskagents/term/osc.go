@@ -1,7 +1,7 @@
 package term
 
-// command runs an operating system command; byBel states how it ended, and so ends the
-// answer.
+// command executes an operating system command. byBel reports that it ended with BEL, so that the
+// answer ends with BEL too.
 func (s *Screen) command(byBel bool) {
 	if s.over {
 		return
@@ -36,7 +36,7 @@ func (s *Screen) command(byBel bool) {
 	}
 }
 
-// color tells the colour of text (10) or of the background (11).
+// color replies with the colour of text (10) or of the background (11).
 func (s *Screen) color(n int, byBel bool) {
 	answer, end := "\x1b]10;rgb:ffff/ffff/ffff", "\x1b\\"
 	if n == 11 {

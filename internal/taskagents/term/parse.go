@@ -3,25 +3,25 @@ package term
 import "unicode/utf8"
 
 // parser is the state machine of DEC terminals (vt100.net/emu/dec_ansi_parser) with
-// UTF-8 for text and colons between parameters. Bytes above 0x7F are text or part of a
-// string, never C1 controls: in UTF-8 they cannot be told from the middle of characters.
+// UTF-8 for text and colons between parameters. Bytes above 0x7F are text or part of a string,
+// never C1 controls, because in UTF-8 they also occur within characters.
 type parser struct {
 	state   state
-	pending [utf8.UTFMax]byte // of a character that the last Write ended in
+	pending [utf8.UTFMax]byte // incomplete character at the end of the last Write
 	npend   int
 
 	prefix byte // of CSI: one of < = > ?
 	inter  byte // the last intermediate byte of CSI or ESC
 	params [maxParams]uint16
-	nparam int    // how many were begun
-	colon  uint32 // bit i: a colon stands before parameter i
+	nparam int    // number of started parameters
+	colon  uint32 // bit i: a colon precedes parameter i
 
 	str  []byte // of the operating system command
 	over bool   // it is longer than MaxSequence
 }
 
-// maxParams is how many parameters of a sequence are read; the rest is ignored. It is
-// the number of bits in parser.colon.
+// maxParams is the number of parameters of a sequence that are read; others are ignored. It is the
+// number of bits in parser.colon.
 const maxParams = 32
 
 type state uint8
@@ -35,8 +35,8 @@ const (
 	csiInter
 	csiIgnore
 	oscString
-	oscEscape   // in an operating system command, behind ESC
-	otherString // DCS, SOS, PM, APC: read over
+	oscEscape   // in an operating system command, after ESC
+	otherString // DCS, SOS, PM, APC: skipped
 	otherEscape
 )
 
@@ -48,8 +48,8 @@ const (
 	del = 0x7F
 )
 
-// Write puts what the program wrote on the screen. It takes all bytes, whatever they
-// are and wherever they were cut, calls Reply and OSC, never blocks and never fails.
+// Write applies output of the program to the screen. It accepts any bytes, split anywhere, and
+// calls Reply and OSC. It never fails, and always returns len(p).
 func (s *Screen) Write(p []byte) (int, error) {
 	x, y := s.cursor.x, s.cursor.y
 	for i := 0; i < len(p); {
@@ -91,7 +91,8 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish prints the character that was cut, and states how many bytes of p it took.
+// finish completes and prints the pending character, and returns the number of bytes of p that it
+// used.
 func (s *Screen) finish(p []byte) int {
 	took := copy(s.pending[s.npend:], p)
 	have := s.pending[:s.npend+took]
@@ -106,12 +107,12 @@ func (s *Screen) finish(p []byte) int {
 		s.npend = 0
 		return took
 	}
-	// It was no character: what came after its first byte is looked at again.
+	// The character is invalid, so the bytes after its first one are parsed again.
 	s.npend = copy(s.pending[:], have[n:s.npend])
 	return 0
 }
 
-// step takes one byte of a sequence.
+// step processes one byte of a sequence.
 func (s *Screen) step(b byte) {
 	switch s.state {
 	case oscString, oscEscape, otherString, otherEscape:
@@ -124,10 +125,10 @@ func (s *Screen) step(b byte) {
 	case b == can || b == sub:
 		s.state = ground
 	case b < ' ':
-		s.control(b) // ECMA-48 programs may put them inside sequences
+		s.control(b) // ECMA-48 allows controls within sequences
 	case b == del:
 	case b > del:
-		s.state = ground // no sequence has such a byte: it is text
+		s.state = ground // not valid in a sequence, so it is text
 		s.npend = copy(s.pending[:], []byte{b})
 		s.finish(nil)
 	case s.state == escape || s.state == escapeInter:
@@ -176,7 +177,7 @@ func (s *Screen) csiByte(b byte) {
 	case s.state == csiIgnore:
 	case b < '0':
 		if s.inter != 0 {
-			s.state = csiIgnore // none that we know has two
+			s.state = csiIgnore // no supported sequence has two
 			return
 		}
 		s.inter, s.state = b, csiInter
@@ -216,10 +217,10 @@ func (s *Screen) paramByte(b byte) {
 	}
 }
 
-// args are the parameters that were read; one not given is 0.
+// args returns the parameters; an omitted one is 0.
 func (s *Screen) args() []uint16 { return s.params[:min(s.nparam, maxParams)] }
 
-// arg is parameter i, or def where it is not given or 0.
+// arg returns parameter i, or def if it is omitted or 0.
 func (s *Screen) arg(i, def int) int {
 	if a := s.args(); i < len(a) && a[i] != 0 {
 		return int(a[i])
@@ -227,8 +228,8 @@ func (s *Screen) arg(i, def int) int {
 	return def
 }
 
-// stringByte takes one byte of a string, which ends with BEL or ESC \. Any other
-// sequence, CAN and SUB abort it.
+// stringByte processes one byte of a string, which ends with BEL or ESC \. CAN, SUB and any other
+// sequence abort it.
 func (s *Screen) stringByte(b byte) {
 	command := s.state == oscString || s.state == oscEscape
 	switch {
@@ -243,7 +244,7 @@ func (s *Screen) stringByte(b byte) {
 		s.begin(escape)
 		s.step(b)
 	case b == esc:
-		s.state++ // to the one behind ESC
+		s.state++ // the state after ESC
 	case b == can || b == sub:
 		s.state = ground
 	case !command:

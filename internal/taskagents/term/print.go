@@ -9,8 +9,8 @@ import (
 
 const (
 	joiner      = 0x200D                            // zero width joiner
-	emojiStyle  = 0xFE0F                            // variation selector 16: draw the one before as a picture
-	graphicsSet = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·" // DEC's, in place of ` to ~
+	emojiStyle  = 0xFE0F                            // variation selector 16: emoji presentation
+	graphicsSet = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·" // DEC's line drawing set, for ` to ~
 )
 
 // printASCII writes characters from blank to tilde at the cursor.
@@ -35,7 +35,7 @@ func (s *Screen) printASCII(p []byte) {
 	}
 }
 
-// graphic is the character that b stands for in the set in use.
+// graphic returns the character for b in the active character set.
 func (s *Screen) graphic(b byte) rune {
 	if b < '`' || !s.cursor.graphics[s.cursor.shift] {
 		return rune(b)
@@ -50,7 +50,7 @@ func (s *Screen) graphic(b byte) rune {
 	return rune(b)
 }
 
-// print writes one character at the cursor, or adds it to the one before.
+// print writes one character at the cursor, or adds it to the previous one.
 func (s *Screen) print(r rune) {
 	w := runeWidth(r)
 	if w < 0 || s.join(r, w) || w == 0 || w > s.cols {
@@ -60,7 +60,7 @@ func (s *Screen) print(r rune) {
 	s.last = r
 	c := &s.cursor
 	s.wrap()
-	if c.x+w > s.cols { // half of it would not fit
+	if c.x+w > s.cols { // a wide character does not fit
 		if !s.Mode(7) {
 			return
 		}
@@ -80,7 +80,7 @@ func (s *Screen) print(r rune) {
 	s.advance(w)
 }
 
-// wrap goes to the next line if the last column of this one was written.
+// wrap moves the cursor to the next line if the last column of this one was written.
 func (s *Screen) wrap() {
 	if c := &s.cursor; c.wrap && s.Mode(7) {
 		s.lineFeed()
@@ -95,9 +95,9 @@ func (s *Screen) advance(n int) {
 	}
 }
 
-// join adds r to the character before the cursor if it belongs to it: marks, what a
-// zero width joiner joins, skin tones, the second half of a flag. It follows the widths
-// that programs compute with grapheme clusters (UAX #29), roughly.
+// join adds r to the character before the cursor if it is a mark, a character after a zero width
+// joiner, a skin tone, or the second half of a flag, and reports whether it did. This approximates
+// grapheme clusters (UAX #29), by which programs compute widths.
 func (s *Screen) join(r rune, w int) bool {
 	if w == 1 && !isRegional(r) && !isPicture(r) {
 		return false
@@ -146,13 +146,13 @@ func (s *Screen) join(r rune, w int) bool {
 func isRegional(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 func isSkinTone(r rune) bool { return r >= 0x1F3FB && r <= 0x1F3FF }
 
-// isPicture reports whether r may be drawn as an emoji, roughly Extended_Pictographic.
+// isPicture reports whether r may be an emoji; it approximates Extended_Pictographic.
 func isPicture(r rune) bool {
 	return r >= 0x2190 && r <= 0x2BFF || r >= 0x1F000 && r <= 0x1FAFF
 }
 
-// runeWidth is how many columns r takes: 0 for what belongs to the character before,
-// -1 for what is nothing (C1 controls).
+// runeWidth returns the number of columns of r: 0 if it combines with the previous character, and
+// -1 for C1 controls.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0xA0:
@@ -160,7 +160,7 @@ func runeWidth(r rune) int {
 			return -1
 		}
 		return 1
-	case r < 0x300 && r != 0xAD, r >= 0x2500 && r < 0x25FD, r >= 0x2800 && r < 0x2900: // box drawing and Braille: most of what CLIs draw
+	case r < 0x300 && r != 0xAD, r >= 0x2500 && r < 0x25FD, r >= 0x2800 && r < 0x2900: // box drawing and Braille, the most frequent symbols
 		return 1
 	case r >= 0x4E00 && r < 0xA000, r >= 0xAC00 && r < 0xD7A4:
 		return 2

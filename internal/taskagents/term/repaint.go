@@ -6,16 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// modesKept are the private modes that a repaint sets: what a terminal in front of a
-// person needs to behave as the program expects.
+// modesKept returns the private modes that a repaint sets, so that the user's terminal behaves as
+// the program expects.
 func modesKept() []int {
 	return []int{1, 7, 25, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004}
 }
 
-// Repaint returns what makes a terminal of the same size, whatever it shows, look like
-// this one: what scrolled away as plain text, then the screen with its attributes and
-// colours, the title, the modes, the cursor. It is bounded by the screen and what it
-// keeps.
+// Repaint returns the bytes that make another terminal of the same size show this screen: the
+// scrollback as plain text, the screen with attributes and colours, the title, the modes and the
+// cursor. The size of the result is bounded by that of screen and scrollback.
 func (s *Screen) Repaint() []byte {
 	b := make([]byte, 0, 16<<10)
 	b = append(b, "\x1bc"...)
@@ -50,8 +49,7 @@ func (s *Screen) Repaint() []byte {
 	return sequence(b, 'H', s.cursor.y+1, s.cursor.x+1)
 }
 
-// paint appends a line with how its characters are drawn, without what is blank at its
-// end.
+// paint appends a line with its attributes and colours, without trailing blanks.
 func (l *line) paint(b []byte) []byte {
 	var now look
 	cells := l.written()
@@ -84,7 +82,7 @@ func (l *line) paint(b []byte) []byte {
 	return b
 }
 
-// sgr is the sequence that sets the look and nothing else.
+// sgr returns the sequence that resets all attributes and sets those of the look.
 func (k look) sgr() string {
 	var b strings.Builder
 	b.WriteString("\x1b[0")

@@ -1,12 +1,11 @@
-// Package term keeps the screen of a terminal: what a person would see after all the
-// bytes that a program wrote. Programs that draw (agent CLIs above all) move the cursor
-// between words and over old text, so the bytes with their escape codes removed are not
-// what is on screen. The repertoire is xterm's, as far as such programs use it; colours
-// are read and not kept.
+// Package term models the screen of a terminal: the visible content after the bytes that a program
+// wrote. Programs that draw, such as agent CLIs, move the cursor between words and over old text,
+// so removing escape codes from the bytes does not yield the visible text. It supports the
+// sequences of xterm that such programs use.
 //
-// Nothing here trusts the stream: every size is bounded and no input fails. It parses
-// by itself because parsers of others end a title at the byte 0x9C, which is part of
-// UTF-8 characters that CLIs have in theirs (docs/dependencies.md).
+// The stream is untrusted: every size is bounded and no input fails. The package has its own parser
+// because existing ones end a title at the byte 0x9C, which is part of UTF-8 characters in titles
+// of CLIs (docs/dependencies.md).
 package term
 
 import (
@@ -17,48 +16,46 @@ import (
 )
 
 const (
-	// MaxSize bounds columns and rows of a screen; what is larger becomes this.
+	// MaxSize is the maximal number of columns and rows; larger values are reduced to it.
 	MaxSize = 1000
-	// MaxScrollback is how many lines that left the top are kept, the latest.
+	// MaxScrollback is the maximal number of scrollback lines; the latest are kept.
 	MaxScrollback = 2000
-	// MaxSequence bounds an operating system command, in bytes; longer ones are dropped
-	// whole, as half a message misleads.
+	// MaxSequence is the maximal number of bytes of an operating system command; longer ones are
+	// ignored, because a part of one could be misinterpreted.
 	MaxSequence = 4096
-	// MaxTitle bounds the window title, in bytes.
+	// MaxTitle is the maximal number of bytes of the window title.
 	MaxTitle = 512
-	// MaxMarks bounds what one cell holds beyond its first character, in bytes.
+	// MaxMarks is the maximal number of bytes of a cell after its first character.
 	MaxMarks = 48
 
-	maxMode = 4096 // private modes from here on are not kept: none are defined
+	maxMode = 4096 // higher private modes are ignored, because none are defined
 )
 
-// Screen is the screen of one terminal: a grid of cells, its cursor, the alternate
-// screen, what scrolled away, the title and the modes. It is not safe for concurrent
-// use.
+// Screen is the screen of one terminal: a grid of cells, its cursor, the alternate screen, the
+// scrollback, the title and the modes. It is not safe for concurrent use.
 type Screen struct {
-	// Reply gets the answers to what the program asked its terminal, during Write: where
-	// the cursor is (CSI 6n), what the terminal is (CSI c, CSI >q), kitty's keyboard
-	// (CSI ?u) and the colours (OSC 10 and 11: white on black). The bytes are valid until
-	// it returns. It may be nil.
+	// Reply is called during Write with the replies to the program's queries: for the cursor
+	// position (CSI 6n), the terminal's identity (CSI c, CSI >q), kitty's keyboard (CSI ?u) and the
+	// colours (OSC 10 and 11: white on black). The bytes are valid until it returns. It may be
+	// nil.
 	Reply func([]byte)
-	// OSC gets every operating system command but those Reply answers, during Write:
-	// its number and the rest behind the semicolon, as sent, at most MaxSequence bytes
-	// without control characters, not necessarily UTF-8. Neither may call the screen. It
-	// may be nil.
+	// OSC is called during Write with every operating system command that Reply does not answer:
+	// its number and the text after the semicolon, at most MaxSequence bytes without control
+	// characters, not necessarily UTF-8. It may be nil. Neither function may call the screen.
 	OSC func(n int, data string)
 
 	cols, rows  int
 	main, alt   grid
-	grid        *grid // the one that shows: main or alt
+	grid        *grid // the visible one: main or alt
 	cursor      cursor
-	top, bottom int // the scroll region, both inside
+	top, bottom int // first and last row of the scroll region
 	tabs        []bool
 	modes       [maxMode / 64]uint64
 	insert      bool // ANSI mode 4
-	newline     bool // ANSI mode 20: a line feed returns, too
+	newline     bool // ANSI mode 20: a line feed also returns to the first column
 	title       string
 	changes     uint64
-	last        rune // what CSI b repeats; 0 for nothing
+	last        rune // character that CSI b repeats; 0 if none
 	scrolled    scrollback
 
 	parser
@@ -71,20 +68,20 @@ type grid struct {
 	saved cursor
 }
 
-// cursor is what DECSC saves.
+// cursor is the state that DECSC saves.
 type cursor struct {
 	x, y   int
-	wrap   bool // the last column is written: the next character goes to the next line
+	wrap   bool // the last column was written, so the next character wraps
 	origin bool // rows count from the top of the scroll region
 	look
 	graphics [2]bool // G0 and G1 are the line drawing set
-	shift    uint8   // which of them is in use
+	shift    uint8   // the active one
 }
 
-// Attr is how a cell is drawn, a set of bits.
+// Attr is a set of attributes of a cell.
 type Attr uint8
 
-// The attributes of SGR (ECMA-48, 8.3.117) that are kept.
+// The supported attributes of SGR (ECMA-48, 8.3.117).
 const (
 	Bold Attr = 1 << iota
 	Dim
@@ -96,8 +93,8 @@ const (
 	Strike
 )
 
-// Colour is that of a cell: 0 is the terminal's own; else it is one of a palette of 256
-// or 24 bits of red, green and blue.
+// Colour is the colour of a cell: 0 is the terminal's default; others are an index of a palette of
+// 256 colours, or 24 bits of red, green and blue.
 type Colour uint32
 
 const (
@@ -105,22 +102,22 @@ const (
 	ofRGB     Colour = 2 << 24
 )
 
-// Palette returns the number of a colour of the palette.
+// Palette returns the index of a palette colour; ok is false for others.
 func (c Colour) Palette() (n uint8, ok bool) { return uint8(c), c&ofPalette != 0 }
 
-// RGB returns the parts of a colour of 24 bits.
+// RGB returns the components of a 24-bit colour; ok is false for others.
 func (c Colour) RGB() (r, g, b uint8, ok bool) {
 	return uint8(c >> 16), uint8(c >> 8), uint8(c), c&ofRGB != 0
 }
 
-// look is how characters are drawn. What is erased has none: programs that fill areas
-// with a colour by erasing are rare among those that this is for.
+// look holds the attributes and colours of characters. Erased cells have none, because few of the
+// supported programs fill areas with a colour by erasing.
 type look struct {
 	attr   Attr
 	fg, bg Colour
 }
 
-// New makes a blank screen of that many columns and rows, 1 to MaxSize each.
+// New returns a blank screen. cols and rows are limited to 1 to MaxSize.
 func New(cols, rows int) *Screen {
 	s := &Screen{cols: size(cols), rows: size(rows)}
 	s.main, s.alt = newGrid(s.cols, s.rows), newGrid(s.cols, s.rows)
@@ -139,7 +136,7 @@ func newGrid(cols, rows int) grid {
 	return g
 }
 
-// reset is RIS: all but size, callbacks and what scrolled away.
+// reset executes RIS: it resets all but size, callbacks and scrollback.
 func (s *Screen) reset() {
 	for _, g := range []*grid{&s.main, &s.alt} {
 		s.blank(g.lines)
@@ -155,7 +152,7 @@ func (s *Screen) reset() {
 	s.cursor = cursor{}
 }
 
-// softReset is DECSTR: nothing that shows changes.
+// softReset executes DECSTR, which does not change the visible content.
 func (s *Screen) softReset() {
 	s.top, s.bottom = 0, s.rows-1
 	s.insert, s.newline = false, false
@@ -166,15 +163,14 @@ func (s *Screen) softReset() {
 	s.grid.saved = cursor{}
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (s *Screen) Rows() int { return s.rows }
 
-// Cols is the number of columns.
+// Cols returns the number of columns.
 func (s *Screen) Cols() int { return s.cols }
 
-// Row is the text of row y, 0 the topmost: cells never written are blanks, trailing
-// blanks are trimmed, a wide character stands once. Other rows than the screen has are
-// empty. No-break spaces stay what they are.
+// Row returns the text of row y, counted from 0 at the top. Unwritten cells are blanks, trailing
+// blanks are trimmed, and a wide character occurs once. Rows outside of the screen are "".
 func (s *Screen) Row(y int) string {
 	if y < 0 || y >= s.rows {
 		return ""
@@ -183,7 +179,7 @@ func (s *Screen) Row(y int) string {
 	return string(s.scratch)
 }
 
-// Text is all rows, joined by line feeds, without the blank ones at the end.
+// Text returns all rows, joined by line feeds, without blank ones at the end.
 func (s *Screen) Text() string {
 	b := s.scratch[:0]
 	end := 0
@@ -200,13 +196,13 @@ func (s *Screen) Text() string {
 	return string(b[:end])
 }
 
-// Cursor is the column and row of the cursor, from 0, and whether it shows (?25).
+// Cursor returns the column and row of the cursor, from 0, and whether it is visible (?25).
 func (s *Screen) Cursor() (x, y int, visible bool) {
 	return s.cursor.x, s.cursor.y, s.Mode(25)
 }
 
-// Inverse reports whether row y has text in reverse video. A blank is not text: some draw
-// their cursor as one.
+// Inverse reports whether row y has text in reverse video. Blanks do not count, because some
+// programs draw their cursor as one.
 func (s *Screen) Inverse(y int) bool {
 	if y < 0 || y >= s.rows {
 		return false
@@ -219,7 +215,7 @@ func (s *Screen) Inverse(y int) bool {
 	return false
 }
 
-// Attr is how the cell at column x of row y is drawn; 0 outside the screen.
+// Attr returns the attributes of the cell at column x of row y, or 0 outside of the screen.
 func (s *Screen) Attr(x, y int) Attr {
 	if x < 0 || x >= s.cols || y < 0 || y >= s.rows {
 		return 0
@@ -227,15 +223,15 @@ func (s *Screen) Attr(x, y int) Attr {
 	return s.grid.lines[y].cells[x].attr
 }
 
-// Title is the window title (OSC 0 and 2): valid UTF-8 without control characters and
-// blanks around it, at most MaxTitle bytes.
+// Title returns the window title (OSC 0 and 2) as trimmed, valid UTF-8 without control characters,
+// at most MaxTitle bytes.
 func (s *Screen) Title() string { return s.title }
 
-// Alternate reports whether the alternate screen shows (?1049, ?1047, ?47).
+// Alternate reports whether the alternate screen is visible (?1049, ?1047, ?47).
 func (s *Screen) Alternate() bool { return s.grid == &s.alt }
 
-// Updating reports whether the program is inside a synchronised update (?2026): what is on
-// screen may be half drawn. A program may never end one, so who waits bounds the wait.
+// Updating reports whether a synchronised update (?2026) is in progress, so that the screen may be
+// incomplete. A program may never end one, so callers must limit their wait.
 func (s *Screen) Updating() bool { return s.Mode(2026) }
 
 // Mode reports whether the DEC private mode n is set, such as 2004 for bracketed paste.
@@ -261,14 +257,13 @@ func (s *Screen) setBit(n int, on bool) {
 	}
 }
 
-// Changes grows whenever something visible may have changed: text, attributes, cursor,
-// size, the screen that shows, the title. Who evaluated the screen need not do so again
-// while it is the same.
+// Changes returns a counter that grows whenever text, attributes, cursor, size, the visible screen
+// or the title may have changed. While it is the same, the screen need not be evaluated again.
 func (s *Screen) Changes() uint64 { return s.changes }
 
-// setTitle keeps what can be shown of a title.
+// setTitle sets the title without control characters, cut to MaxTitle.
 func (s *Screen) setTitle(data []byte) {
-	data = bytes.TrimSpace(data) // some pad theirs
+	data = bytes.TrimSpace(data) // some programs pad it
 	if string(data) == s.title {
 		return
 	}
@@ -283,9 +278,9 @@ func (s *Screen) setTitle(data []byte) {
 	s.changes++
 }
 
-// Resize gives the screen another size, 1 to MaxSize each way. Text is not wrapped
-// again: programs redraw. The right is cut off; rows leave at the bottom below the
-// cursor, then at the top, which the main screen scrolls back.
+// Resize changes the size, limited to 1 to MaxSize. Text is not reflowed, because programs redraw.
+// Columns are cut at the right. Rows are removed below the cursor, then at the top, where the main
+// screen adds them to the scrollback.
 func (s *Screen) Resize(cols, rows int) {
 	cols, rows = size(cols), size(rows)
 	if cols == s.cols && rows == s.rows {

@@ -8,12 +8,12 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Control is what people do to a thread.
+// Control is an operation of a user on a thread.
 type Control string
 
-// The controls. Pause and Stop say what is wanted; stopping the sessions is the caller's,
-// and the status follows as they end. Resume takes that back, so that a session may be
-// registered; it is what continuing needs too.
+// The controls. Pause and Stop only mark the thread; the caller stops the sessions, and the status
+// follows when they end. Resume removes the mark, so that sessions can be registered again, also
+// to continue a thread.
 const (
 	Pause   Control = "pause"
 	Stop    Control = "stop"
@@ -22,9 +22,9 @@ const (
 	Reopen  Control = "reopen"
 )
 
-// Control does c to a thread; note goes into its event. What is done already is done
-// again without an event, but resuming always has one. An archived thread takes no
-// control but Reopen, and keeps its status whatever its sessions do: wrong_state.
+// Control applies c to a thread and writes an event with note. A repeated control has no event,
+// except Resume. Errors: conflict, reason wrong_state, for controls of an archived thread other
+// than Archive and Reopen; invalid_input, reason invalid_operation.
 func (r *Registry) Control(ctx context.Context, thread string, c Control, note string) (Moved, error) {
 	return r.change(ctx, thread, func(w *work) error {
 		t := &w.g.Thread
@@ -55,7 +55,7 @@ func (r *Registry) Control(ctx context.Context, thread string, c Control, note s
 			return nil
 		case Reopen:
 			if archived {
-				t.Status, t.ArchivedAt = row.ThreadOpen, time.Time{} // what follows from its sessions comes next
+				t.Status, t.ArchivedAt = row.ThreadOpen, time.Time{} // the status by its sessions is derived afterwards
 				w.event(row.TaskReopened, "", note, nil)
 			}
 			return nil
@@ -65,10 +65,10 @@ func (r *Registry) Control(ctx context.Context, thread string, c Control, note s
 	})
 }
 
-// Interrupted is a thread whose sessions a restart has ended.
+// Interrupted is a thread whose sessions were ended by a restart.
 type Interrupted struct {
 	Moved
-	// Resumable are the sessions among them that have a resume token.
+	// Resumable holds the interrupted sessions that have a resume token.
 	Resumable []row.Session
 }
 
@@ -97,6 +97,8 @@ func (r *Registry) Restart(ctx context.Context) ([]Interrupted, error) {
 	return out, nil
 }
 
+// interrupt marks the sessions of this gateway in one thread as interrupted, except waiting ones,
+// and cancels the thread's validations.
 func (r *Registry) interrupt(ctx context.Context, thread string) (out Interrupted, err error) {
 	out.Moved, err = r.change(ctx, thread, func(w *work) error {
 		out.Resumable = nil

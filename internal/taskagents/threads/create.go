@@ -21,15 +21,15 @@ const (
 	briefSubject = "task-brief"
 )
 
-// Plan is a thread to be created. Of Thread, Title is required; without Kind it follows
-// from the request; id, status and times are the registry's.
+// Plan describes a thread to create. Thread.Title is required. An empty Kind is derived from the
+// request. The registry sets id, status and times.
 type Plan struct {
 	Thread row.Thread
 	Parts  []Part // 1 to MaxNodes-1
-	Brief  string // for every part, in its mailbox; "": none
+	Brief  string // put into the mailbox of every part; or ""
 }
 
-// Part is what one agent does: one execution node.
+// Part is the work of one agent, one execution node of the plan.
 type Part struct {
 	Title        string
 	Instructions string
@@ -50,9 +50,9 @@ type Created struct {
 	Dependencies []row.Dependency
 }
 
-// Create makes a thread with its plan: a goal that waits for all parts, a node for each
-// part, and the brief in the parts' mailboxes. Parts that depend on nothing are ready.
-// A plan whose parts wait for each other in a circle is invalid_input.
+// Create stores a thread with its plan: a goal that depends on all parts, a node for each part,
+// and the brief in the parts' mailboxes. Parts without dependencies are ready. A plan with a cycle
+// of dependencies is invalid_input.
 func (r *Registry) Create(ctx context.Context, p Plan) (Created, error) {
 	if len(p.Parts) == 0 || len(p.Parts) >= MaxNodes {
 		return Created{}, badPlan("a plan has 1 to %d parts, and this one has %d", MaxNodes-1, len(p.Parts))
@@ -99,6 +99,7 @@ func (r *Registry) Create(ctx context.Context, p Plan) (Created, error) {
 	return Created{Thread: g.Thread, Nodes: g.Nodes, Dependencies: g.Dependencies}, err
 }
 
+// create inserts the rows of a new thread, with the event task_created.
 func create(ctx context.Context, tx Tx, g *Graph, brief string, now time.Time) error {
 	w := &work{Tx: tx, ctx: ctx, now: now, was: Graph{Thread: g.Thread}, g: *g}
 	w.event(row.TaskCreated, "", g.Thread.Title, nil)
@@ -130,9 +131,9 @@ func create(ctx context.Context, tx Tx, g *Graph, brief string, now time.Time) e
 	return nil
 }
 
-// circular reports whether parts can never all be done.
+// circular reports whether the dependencies of parts have a cycle.
 func circular(parts []Part) bool {
-	state := make([]int, len(parts)) // 1: being looked at, 2: fine
+	state := make([]int, len(parts)) // 1: being visited, 2: without cycle
 	var visit func(i int) bool
 	visit = func(i int) bool {
 		if i < 0 || i >= len(parts) || state[i] == 1 {

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// PutMail leaves a message in a thread's mailbox; it is pending.
+// PutMail adds a pending message to a thread's mailbox.
 func (r *Registry) PutMail(ctx context.Context, m row.MailboxItem) (row.MailboxItem, error) {
 	m.ID = row.NewID("msg")
 	_, err := r.change(ctx, m.ThreadID, func(w *work) error {
@@ -20,13 +20,13 @@ func (r *Registry) PutMail(ctx context.Context, m row.MailboxItem) (row.MailboxI
 	return m, err
 }
 
-// Mail returns messages of a thread in the order they were put.
+// Mail returns messages of a thread in the order in which they were added.
 func (r *Registry) Mail(ctx context.Context, q MailQuery) ([]row.MailboxItem, error) {
 	return r.store.Mail(ctx, q)
 }
 
-// MoveMail takes a message on: delivered to a session, or consumed. It never goes back,
-// so that of two who take the same message on, one is told wrong_state.
+// MoveMail moves a message forward to the state delivered (to a session) or consumed. A move that
+// is not forward fails with wrong_state, so that of two concurrent callers one fails.
 func (r *Registry) MoveMail(ctx context.Context, thread, id string, to row.MailState, session string) error {
 	_, err := r.change(ctx, thread, func(w *work) error {
 		m := row.MailboxItem{ID: id}
@@ -100,7 +100,8 @@ func (r *Registry) TakePending(ctx context.Context, session string, act bool) (p
 	return p, nil
 }
 
-// PeekPending is the pending decision of a session.
+// PeekPending returns the pending decision of a session without removing it. The bool is false if
+// none exists.
 func (r *Registry) PeekPending(ctx context.Context, session string) (row.PendingDecision, bool, error) {
 	p := row.PendingDecision{SessionID: session}
 	ok, err := r.store.Get(ctx, &p)

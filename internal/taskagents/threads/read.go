@@ -15,7 +15,7 @@ const (
 	maxStatuses    = 32
 )
 
-// check makes a filter complete, or states what of it cannot be: invalid_input.
+// check sets the defaults of a filter, or fails with invalid_input.
 func (f *Filter) check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "threads", format, args...).With("invalid_filter", "")
@@ -42,11 +42,11 @@ func (f *Filter) check() error {
 	return nil
 }
 
-// Words are the words of the search, in lower case.
+// Words returns the words of the search in lower case.
 func (f *Filter) Words() []string { return strings.Fields(strings.ToLower(f.Search)) }
 
-// List returns threads, the last active first. Requests and summaries have MaxListed
-// characters at most.
+// List returns threads, the last active first. Requests and summaries are cut to MaxListed
+// characters.
 func (r *Registry) List(ctx context.Context, f Filter) ([]Summary, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r *Registry) List(ctx context.Context, f Filter) ([]Summary, error) {
 	return r.store.Threads(ctx, f)
 }
 
-// Count is how many threads the filter selects, whatever its limit.
+// Count returns the number of threads that the filter selects, ignoring its limit.
 func (r *Registry) Count(ctx context.Context, f Filter) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
@@ -88,7 +88,8 @@ func (r *Registry) Find(ctx context.Context, search, agent string) (Summary, err
 		search).With(ReasonNotFound, "use fewer words")
 }
 
-// Detail returns a thread as it stands, with the lists of s.
+// Detail returns the current state of a thread with the lists that s selects. It fails with
+// not_found, reason thread_not_found.
 func (r *Registry) Detail(ctx context.Context, thread string, s Selection) (Detail, error) {
 	if s.Fields == nil {
 		s.Fields = Fields()
@@ -112,7 +113,7 @@ func (r *Registry) Detail(ctx context.Context, thread string, s Selection) (Deta
 	return d, err
 }
 
-// Session returns the row of a terminal's session.
+// Session returns the row of a session by its SessionID. It fails with not_found.
 func (r *Registry) Session(ctx context.Context, id string) (row.Session, error) {
 	s := row.Session{SessionID: id}
 	ok, err := r.store.Get(ctx, &s)
@@ -128,13 +129,13 @@ type Shared struct {
 	Title        string           `json:"title"`
 	Status       row.ThreadStatus `json:"status"`
 	Summary      string           `json:"summary"`
-	Targets      []Target         `json:"targets"` // may be empty: NO_SHARE_TARGET
+	Targets      []Target         `json:"targets"` // may be empty
 	Capabilities map[string]bool  `json:"capabilities"`
-	Found        []row.Artifact   `json:"-"` // what was recorded now
+	Found        []row.Artifact   `json:"-"` // artifacts that this call recorded
 }
 
-// Share finds what can be shown, and records what is new among it: an artifact and the
-// event share_discovered for each.
+// Share returns the targets of a thread that can be shared. New ones are recorded as artifacts,
+// each with the event share_discovered.
 func (r *Registry) Share(ctx context.Context, thread string, roots ShareRoots) (Shared, error) {
 	d, err := r.Detail(ctx, thread, Selection{Fields: []Field{FieldSessions, FieldArtifacts}})
 	if err != nil {
@@ -168,7 +169,7 @@ func (r *Registry) Share(ctx context.Context, thread string, roots ShareRoots) (
 		return nil
 	})
 	if err != nil && capability.AsError(err).Reason == ReasonFull {
-		err = nil // it can be shown all the same
+		err = nil // the targets can be shared without being recorded
 	}
 	return out, err
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// coalesce is how long after the first of them pieces of a transcript that go the same
-// way become one row.
+// coalesce is the time after the first piece within which pieces with the same direction are
+// joined to one row.
 const coalesce = 250 // milliseconds
 
-// belongs checks that what a row refers to is the thread's.
+// belongs fails unless the session and node that a row refers to are in the thread.
 func (w *work) belongs(session, node string) error {
 	if session != "" {
 		if _, err := w.session(session); err != nil {
@@ -38,8 +38,8 @@ func (w *work) stamp(at *row.Millis) {
 	}
 }
 
-// Decide records a decision about a session and counts it; one without a time has been
-// made now. Its id, thread and creation are the registry's. Event decision_recorded.
+// Decide records a decision about a session, increments the session's counter and writes the event
+// decision_recorded. A zero time means now. The registry sets id, thread and creation time.
 func (r *Registry) Decide(ctx context.Context, d row.Decision) (Moved, error) {
 	return r.changeOf(ctx, d.SessionID, func(w *work, s *row.Session) error {
 		d := d
@@ -60,7 +60,7 @@ func (r *Registry) Decide(ctx context.Context, d row.Decision) (Moved, error) {
 	})
 }
 
-// Record adds an event of the caller's, of any type; one without a time happened now.
+// Record adds an event of any type. A zero time means now.
 func (r *Registry) Record(ctx context.Context, e row.Event) error {
 	_, err := r.change(ctx, e.ThreadID, func(w *work) error {
 		e := e
@@ -72,7 +72,7 @@ func (r *Registry) Record(ctx context.Context, e row.Event) error {
 	return err
 }
 
-// AddArtifact records something that can be shown; it needs a path or a URI. Event
+// AddArtifact records an artifact, which must have a path or a URI, and writes the event
 // artifact_recorded.
 func (r *Registry) AddArtifact(ctx context.Context, a row.Artifact) (row.Artifact, error) {
 	if a.Path == "" && a.URI == "" {
@@ -101,7 +101,7 @@ func (w *work) artifact(a *row.Artifact, event string) error {
 	return nil
 }
 
-// AddEvidence records what a validation looked at. No event: its job has them.
+// AddEvidence records evidence of a validation, without an event, because its job has events.
 func (r *Registry) AddEvidence(ctx context.Context, e row.Evidence) (row.Evidence, error) {
 	e.ID = row.NewID("evd")
 	_, err := r.change(ctx, e.ThreadID, func(w *work) error {
@@ -119,17 +119,17 @@ func (r *Registry) AddEvidence(ctx context.Context, e row.Evidence) (row.Evidenc
 	return e, err
 }
 
-// Piece is a part of a transcript, as it came. A zero time is now.
+// Piece is one text of a transcript. A zero time means now.
 type Piece struct {
 	At        time.Time
 	Direction row.Direction
 	Content   string
 }
 
-// Transcribe adds what a session said and was told, in that order. Pieces that go the
-// same way within 250 ms become one row; rows have MaxText bytes at most, so what is
-// longer becomes several. Beyond MaxTranscribe bytes of a session (each row counts
-// RowOverhead more) its oldest rows go, and one row that says so is in their place.
+// Transcribe appends pieces to a session's transcript. Pieces with the same direction within
+// 250 ms become one row; a piece longer than MaxText bytes becomes several. If the transcript has
+// more than MaxTranscribe bytes (each row counts RowOverhead more), its oldest rows are replaced
+// by one marker row. It fails with not_found if the session is not registered.
 func (r *Registry) Transcribe(ctx context.Context, session string, pieces []Piece) error {
 	if len(pieces) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (r *Registry) Transcribe(ctx context.Context, session string, pieces []Piec
 	}
 	now := r.now().UTC().Truncate(time.Millisecond)
 	rows := rowsOf(pieces, now)
-	return r.store.Change(ctx, s.ThreadID, func(tx Tx) error { // nothing follows from it: no graph is read
+	return r.store.Change(ctx, s.ThreadID, func(tx Tx) error { // no status depends on it, so no graph is read
 		w := &work{Tx: tx, ctx: ctx, now: now}
 		for i := range rows {
 			rows[i].ThreadID, rows[i].SessionID, rows[i].CreatedAt = s.ThreadID, session, now
@@ -152,7 +152,7 @@ func (r *Registry) Transcribe(ctx context.Context, session string, pieces []Piec
 	})
 }
 
-// rowsOf are the rows of pieces, without what all rows of a session share.
+// rowsOf returns the rows of pieces, without the columns that all rows of a session share.
 func rowsOf(pieces []Piece, now time.Time) (rows []row.TranscriptItem) {
 	var content strings.Builder // of the last row
 	flush := func() {
@@ -182,7 +182,7 @@ func rowsOf(pieces []Piece, now time.Time) (rows []row.TranscriptItem) {
 	return rows
 }
 
-// marker stands where rows of a transcript were.
+// marker returns the row that replaces removed rows of a transcript.
 func marker(last row.TranscriptItem, gone Gone) row.TranscriptItem {
 	last.Direction = row.System
 	last.Content = fmt.Sprintf("%d earlier rows of this transcript, %d bytes, are not kept", gone.Rows, gone.Bytes)

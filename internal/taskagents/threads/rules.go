@@ -10,8 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Status returns the status of a thread that follows from its sessions. A session that another
-// one replaced does not count.
+// Status derives the status of a thread from its sessions. Replaced sessions do not count.
 func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
 	if t.Status == row.ThreadArchived {
 		return t.Status
@@ -59,9 +58,9 @@ func Status(t row.Thread, sessions []row.Session) row.ThreadStatus {
 
 func replaced(s row.Session) bool { return row.Meta(s.Metadata, row.ReplacedBy) != "" }
 
-// TaskState is the state of the Task that a thread is, as far as the thread tells:
-// whether a user must log in, or only answer, its sessions know. ok is false where the
-// thread says nothing of it: archived is a flag, and the Task stays as it was.
+// TaskState returns the state of the Task that represents a thread. It cannot distinguish a
+// required login from another question to the user. ok is false for an archived thread, whose Task
+// keeps its state.
 func TaskState(t row.Thread) (state tasks.State, ok bool) {
 	switch t.Status {
 	case row.ThreadOpen:
@@ -83,7 +82,7 @@ func TaskState(t row.Thread) (state tasks.State, ok bool) {
 	return "", false
 }
 
-// nodeOf is the status that a session gives the node it works at.
+// nodeOf returns the status of the node that a session works on.
 func nodeOf(s row.Session, verifying bool) row.NodeStatus {
 	switch s.Status {
 	case row.SessionActive, row.SessionToolRunning:
@@ -106,7 +105,7 @@ func nodeOf(s row.Session, verifying bool) row.NodeStatus {
 	return row.NodeInterrupted
 }
 
-// claimOf is the status of the claim of the session that a node has.
+// claimOf returns the status of the claim of a node's session.
 func claimOf(s row.Session) row.ClaimStatus {
 	if s.Status.Live() {
 		return row.ClaimActive
@@ -122,10 +121,10 @@ func claimOf(s row.Session) row.ClaimStatus {
 	return row.ClaimInterrupted
 }
 
-// settleNodes gives every node the status that follows: of a node with a session from
-// that session; of one that waits from its dependencies, ready when all are satisfied,
-// blocked when one has failed or was canceled. A goal ends with its thread, once all it
-// waits for is there. What a user has set otherwise stays.
+// settleNodes derives the status of every node: that of a node with a session from the session,
+// and that of a waiting node from its dependencies (ready if all are satisfied, blocked if one
+// has failed or was canceled). A goal ends with its thread, when its dependencies are completed.
+// Other statuses that a user has set stay.
 func settleNodes(g *Graph) {
 	sessions := make(map[string]row.Session, len(g.Sessions))
 	for _, s := range g.Sessions {
@@ -143,7 +142,7 @@ func settleNodes(g *Graph) {
 		}
 		status[n.ID] = n.Status
 	}
-	for range len(g.Nodes) + 1 { // a goal may be what another node waits for
+	for range len(g.Nodes) + 1 { // a node may depend on a goal
 		changed := false
 		for i := range g.Nodes {
 			n := &g.Nodes[i]
@@ -172,14 +171,14 @@ func settleNodes(g *Graph) {
 	}
 }
 
-// waits reports whether a node's status follows its dependencies.
+// waits reports whether a node's status is derived from its dependencies.
 func waits(s row.NodeStatus) bool {
 	return s == row.NodePlanned || s == row.NodeReady || s == row.NodeBlocked
 }
 
 func goalOf(was, follows row.NodeStatus, thread row.ThreadStatus) row.NodeStatus {
 	switch {
-	case thread == row.ThreadArchived && was.Over(): // which its thread had said before
+	case thread == row.ThreadArchived && was.Over(): // derived before the thread was archived
 		return was
 	case thread == row.ThreadFailed:
 		return row.NodeFailed
@@ -202,8 +201,7 @@ func kindWords() map[row.ThreadKind]string {
 	}
 }
 
-// KindOf is what a request is about, by its words: several classes are mixed, none is
-// coding.
+// KindOf returns the kind of a request by its words: mixed for several kinds, coding for none.
 func KindOf(request string) row.ThreadKind {
 	found := row.ThreadKind("")
 	words := make(map[string]bool)
@@ -228,8 +226,8 @@ func KindOf(request string) row.ThreadKind {
 	return found
 }
 
-// searchText is what search looks at: title, request, summary, and the texts and
-// numbers in the metadata, in lower case.
+// searchText returns the text for search: title, request, summary, and the texts and numbers in
+// the metadata, in lower case.
 func searchText(t row.Thread) string {
 	var b strings.Builder
 	for _, s := range []string{t.Title, t.OriginalRequest, t.Summary} {
@@ -243,7 +241,7 @@ func searchText(t row.Thread) string {
 	return strings.ToLower(b.String())
 }
 
-// eachText visits the texts and numbers in JSON, at any depth.
+// eachText calls visit with the texts and numbers in JSON, at any depth.
 func eachText(raw json.RawMessage, visit func(string)) {
 	if s, ok := jsonx.Text(raw); ok {
 		visit(s)

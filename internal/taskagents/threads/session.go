@@ -9,19 +9,20 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Registration is a session that begins. Of Session, SessionID is required; id, counters
-// and times are the registry's, and a status that is empty is active.
+// Registration describes a new session. Session.SessionID is required; an empty status means
+// active. The registry sets id, counters and times.
 type Registration struct {
 	ThreadID string
 	Session  row.Session
-	Node     string // the node it works at; "": that of the first it replaces, or none
-	// Replaces are sessions that this one goes on for, after a failure or to resume. They
-	// do not count any more, and cannot become live again.
+	Node     string // the node it works on; "": that of the first replaced session, or none
+	// Replaces lists sessions that this one continues, after a failure or to resume. They do not
+	// count any more and cannot become live again.
 	Replaces []string
 }
 
-// Register adds a session, which claims its node. wrong_state: the thread is archived,
-// paused or stopped; the node waits, is canceled, or is another live session's.
+// Register adds a session that claims its node, and marks replaced ones as stopped. Errors:
+// conflict, reason wrong_state, if the session exists, the thread is archived, paused or stopped,
+// or the node is not ready or belongs to another live session; overloaded; not_found.
 func (r *Registry) Register(ctx context.Context, in Registration) (Moved, error) {
 	return r.change(ctx, in.ThreadID, func(w *work) error {
 		t := &w.g.Thread
@@ -74,7 +75,8 @@ func (r *Registry) Register(ctx context.Context, in Registration) (Moved, error)
 	})
 }
 
-// replace ends a session in favour of another one; freed is the node it had.
+// replace marks the session old as replaced by another one, stops it if it is live, and returns
+// the node that it had.
 func (w *work) replace(old, by string) (freed string, err error) {
 	s, err := w.session(old)
 	if err != nil {
@@ -97,7 +99,7 @@ func (w *work) replace(old, by string) (freed string, err error) {
 	return freed, nil
 }
 
-// stop keeps stopped_at in step with the status.
+// stop sets or clears StoppedAt by the status.
 func (w *work) stop(s *row.Session) {
 	switch {
 	case s.Status.Live():
@@ -107,13 +109,15 @@ func (w *work) stop(s *row.Session) {
 	}
 }
 
+// claim assigns a node to a session. It fails with wrong_state if the node is a goal, is not
+// ready, or belongs to a live session.
 func (w *work) claim(id string, s row.Session) error {
 	n, err := w.node(id)
 	if err != nil {
 		return err
 	}
 	if n.AssignedSessionID == "" {
-		settleNodes(&w.g) // what was just freed may be ready
+		settleNodes(&w.g) // a freed node may be ready now
 	}
 	holder, err := w.session(n.AssignedSessionID)
 	switch {
@@ -137,13 +141,13 @@ func (w *work) claim(id string, s row.Session) error {
 	return nil
 }
 
-// owned are the keys of a session's metadata that an update cannot change.
+// owned returns the keys of a session's metadata that an update cannot change.
 func owned() []string { return []string{row.ReplacedBy, row.Gateway} }
 
-// UpdateSession changes a session as f says: status, times, counters, what it was told
-// and said, metadata. f may be called more than once, replaces documents and does not
-// edit them. Ids, registration, counts of decisions and owned metadata stay. An event is
-// written where the status, the delivery or the summary has changed.
+// UpdateSession changes a session with f. f may be called more than once, and must replace
+// documents instead of modifying them. Changes of ids, registration, counts of decisions and owned
+// metadata are undone. A change of status, delivery or summary writes an event. It fails with
+// wrong_state if a replaced session would become live, and with not_found.
 func (r *Registry) UpdateSession(ctx context.Context, session string, f func(*row.Session)) (Moved, error) {
 	return r.changeOf(ctx, session, func(w *work, s *row.Session) error {
 		was := *s
@@ -174,9 +178,8 @@ func (r *Registry) UpdateSession(ctx context.Context, session string, f func(*ro
 	})
 }
 
-// UpdateThread changes what people see of a thread: title, kind, summary, criteria,
-// plan, whose it is, the turns' times and metadata, as f says; the rest stays, as with
-// [Registry.UpdateSession].
+// UpdateThread changes the title, kind, summary, criteria, plan, owner, turn times and metadata of
+// a thread with f. Changes of other columns are undone, as in [Registry.UpdateSession].
 func (r *Registry) UpdateThread(ctx context.Context, thread string, f func(*row.Thread)) (Moved, error) {
 	return r.change(ctx, thread, func(w *work) error {
 		t, was := &w.g.Thread, w.g.Thread
@@ -193,9 +196,9 @@ func (r *Registry) UpdateThread(ctx context.Context, thread string, f func(*row.
 	})
 }
 
-// Tell keeps the message about a thread's end, with the event swarm_complete. first is
-// false where the thread is not over, or where that end was told before: of several who
-// tell an end, one is the first, whatever becomes of the others.
+// Tell stores the message about a thread's end and writes the event swarm_complete. first is false
+// if the thread has not ended or this end was stored before, so that of several concurrent callers
+// exactly one reports the end.
 func (r *Registry) Tell(ctx context.Context, thread, text string) (m Moved, first bool, err error) {
 	m, err = r.change(ctx, thread, func(w *work) error {
 		first = false
@@ -211,19 +214,19 @@ func (r *Registry) Tell(ctx context.Context, thread, text string) (m Moved, firs
 	return m, first && err == nil, err
 }
 
-// Told reports whether the end of a thread, as it is, has been told.
+// Told reports whether the current end of a thread has been stored by Tell.
 func Told(t row.Thread, sessions int) bool {
 	return row.Meta(t.Metadata, row.ToldEnd) == endOf(t, sessions)
 }
 
-// endOf is one end of a thread: it may go on and end again.
+// endOf returns the id of a thread's current end, because a thread may continue and end again.
 func endOf(t row.Thread, sessions int) string {
 	return strconv.FormatInt(t.ClosedAt.UnixMilli(), 10) + "/" + strconv.Itoa(sessions)
 }
 
-// SetNode sets the status of a part that no session has: running and completed where
-// something else than a session does it, failed, canceled, or planned again. What
-// depends on it follows. The status of a goal and of a session's node cannot be set.
+// SetNode sets the status of a part without session: running or completed if its work is done
+// without a session, failed, canceled, or planned. Nodes that depend on it are updated. It fails
+// with wrong_state for a goal or a node with a session.
 func (r *Registry) SetNode(ctx context.Context, thread, node string, status row.NodeStatus) (Moved, error) {
 	return r.change(ctx, thread, func(w *work) error {
 		n, err := w.node(node)

@@ -15,14 +15,14 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Bounds of one look.
+// Bounds of one call of FindTargets.
 const (
 	MaxTargets = 64      // the newest artifacts first
 	maxAddress = 2 << 10 // bytes
 	maxFound   = 16      // addresses in the texts of one session
 )
 
-// TargetKind states how a target is shown.
+// TargetKind is the kind of a target.
 type TargetKind string
 
 // The kinds.
@@ -33,7 +33,7 @@ const (
 	Workspace    TargetKind = "workspace"
 )
 
-// Target is one thing that can be shown. It has a URI or a Path.
+// Target is one address or path that can be shared. It has a URI or a Path.
 type Target struct {
 	Kind     TargetKind `json:"kind"`
 	Title    string     `json:"title"`
@@ -44,18 +44,18 @@ type Target struct {
 	session  string
 }
 
-// ShareRoots are the folders that may be shown.
+// ShareRoots holds the folders whose files may be shared.
 type ShareRoots struct {
-	// Allowed are absolute paths.
+	// Allowed holds absolute paths.
 	Allowed []string
-	// Resolve follows links and fails where nothing is: filepath.EvalSymlinks.
+	// Resolve resolves links and fails for a missing path, like filepath.EvalSymlinks.
 	Resolve func(path string) (string, error)
 }
 
-// FindTargets returns what can be shown: artifacts first, the newest first of them, then what
-// sessions mention and where they worked, the last registered first. Each thing is there
-// once. found are those that are not artifacts yet, as they would be recorded: with an id
-// that follows from the thread and the thing.
+// FindTargets returns the targets that can be shared, without duplicates: artifacts, the newest
+// first, then the addresses in the summaries of sessions and their working directories, the last
+// registered first. found holds the ones that are not artifacts yet, as artifacts with an id that
+// is derived from thread and target.
 func FindTargets(thread row.Thread, artifacts []row.Artifact, sessions []row.Session,
 	roots ShareRoots,
 ) (targets []Target, found []row.Artifact) {
@@ -100,7 +100,7 @@ func ofArtifact(a row.Artifact, roots ShareRoots) (Target, bool) {
 	return t, ok
 }
 
-// addresses ends where no address goes on in prose, Markdown or HTML.
+// addresses matches URLs in prose, Markdown or HTML.
 var addresses = regexp.MustCompile(`(?i)\bhttps?://[^\s<>"'` + "`" + `\\^{}|]+`)
 
 func ofSession(s row.Session, roots ShareRoots) (targets []Target) {
@@ -122,7 +122,7 @@ func ofSession(s row.Session, roots ShareRoots) (targets []Target) {
 	return targets
 }
 
-// trimmed is an address without what belongs to the sentence around it.
+// trimmed returns a URL without the punctuation of the sentence around it.
 func trimmed(s string) string {
 	for s != "" {
 		last := s[len(s)-1]
@@ -138,7 +138,7 @@ func trimmed(s string) string {
 	return s
 }
 
-// address is a plain address of the web; preview reports that it is of this machine.
+// address parses a plain http or https URL; preview reports that its host is this machine.
 func address(s string) (uri string, preview, ok bool) {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxAddress || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
@@ -151,7 +151,7 @@ func address(s string) (uri string, preview, ok bool) {
 	return u.String(), preview, true
 }
 
-// resolved are the roots with their own links followed, without those that are gone.
+// resolved returns the roots with links resolved, without missing ones.
 func (r ShareRoots) resolved() ShareRoots {
 	out := ShareRoots{Resolve: r.Resolve}
 	for _, root := range r.Allowed {
@@ -162,7 +162,7 @@ func (r ShareRoots) resolved() ShareRoots {
 	return out
 }
 
-// within is where a path leads, if that is in a root.
+// within returns the resolved path, and whether it is in a root.
 func (r ShareRoots) within(path string) (string, bool) {
 	if !filepath.IsAbs(path) || strings.IndexByte(path, 0) >= 0 {
 		return "", false
@@ -179,7 +179,7 @@ func (r ShareRoots) within(path string) (string, bool) {
 	return "", false
 }
 
-// record is a find as an artifact: found twice, it is the same one.
+// record returns a target as an artifact. The same target always has the same id.
 func record(thread string, t Target) row.Artifact {
 	sum := sha256.Sum256([]byte(thread + "\x00" + t.URI + "\x00" + t.Path))
 	a := row.Artifact{

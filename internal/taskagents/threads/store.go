@@ -7,62 +7,62 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Store keeps the rows. Implementations hold no rules: those are the [Registry]'s.
+// Store stores the rows. Implementations contain no rules, which are in [Registry].
 type Store interface {
-	// Change runs f in one transaction: all of it is kept, or nothing. No other change
-	// of that thread runs meanwhile. f may run more than once. A thread that is to be
-	// created has an id already.
+	// Change runs f in one transaction, which is committed if f returns nil. No other change of
+	// that thread runs at the same time. f may be called more than once. A thread to be created
+	// already has an id.
 	Change(ctx context.Context, thread string, f func(Tx) error) error
-	// Get reads the row that [row.Key] of r names into r.
+	// Get reads into r the row whose key equals [row.Key] of r.
 	Get(ctx context.Context, r row.Row) (ok bool, err error)
 	// Live returns the sessions that are active, blocked or tool_running, of all threads.
 	Live(ctx context.Context) ([]row.Session, error)
-	// Pending returns all pending decisions, the oldest first, MaxPending at most.
+	// Pending returns all pending decisions, the oldest first, at most MaxPending.
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
-	// Mail returns messages in the order they were put.
+	// Mail returns messages in the order in which they were added.
 	Mail(ctx context.Context, q MailQuery) ([]row.MailboxItem, error)
-	// Threads returns what the filter selects, as [Registry.List] says; Count, how many
-	// there are without the limit.
+	// Threads returns the threads that the filter selects, as in [Registry.List]. Count returns
+	// their number, ignoring the limit.
 	Threads(ctx context.Context, f Filter) ([]Summary, error)
 	Count(ctx context.Context, f Filter) (int, error)
-	// Detail reads a thread at one moment: the summary, and the lists that s asks for.
+	// Detail reads a consistent snapshot of a thread: the summary and the lists that s selects.
 	Detail(ctx context.Context, thread string, s Selection) (d Detail, ok bool, err error)
 }
 
 // Tx is one transaction of [Store.Change].
 type Tx interface {
-	// Graph reads the thread with what its statuses follow from. It must be read before
-	// anything is written.
+	// Graph reads the thread with the rows from which its statuses are derived. It must be called
+	// before rows are written.
 	Graph(ctx context.Context) (g Graph, ok bool, err error)
 	// Get is [Store.Get] in the transaction.
 	Get(ctx context.Context, r row.Row) (ok bool, err error)
-	// Insert and Update write rows that were cleaned, Update those whose [row.Key] is
-	// there; Remove ends one.
+	// Insert and Update write cleaned rows; Update requires that the [row.Key] exists. Remove
+	// deletes a row.
 	Insert(ctx context.Context, r row.Row) error
 	Update(ctx context.Context, r row.Row) error
 	Remove(ctx context.Context, r row.Row) error
-	// Count is how many rows of r's table the thread has.
+	// Count returns the number of rows that the thread has in r's table.
 	Count(ctx context.Context, r row.Row) (int, error)
 	// TrimEvents removes the oldest events beyond keep.
 	TrimEvents(ctx context.Context, keep int) error
-	// TrimTranscript removes a session's oldest rows when they have more than limit bytes,
-	// each row counted with RowOverhead more, until they have three quarters of it, and
-	// puts what marker makes in their place: of how many rows and bytes are gone, those
-	// that earlier markers stood for among them.
+	// TrimTranscript removes a session's oldest rows if its transcript has more than limit bytes,
+	// until it has three quarters of that; each row counts RowOverhead more. It replaces them by
+	// the row that marker returns for the number of removed rows and bytes, including those of
+	// earlier markers.
 	TrimTranscript(ctx context.Context, session string, limit int, marker func(last row.TranscriptItem, gone Gone) row.TranscriptItem) error
 }
 
-// RowOverhead is what a row of a transcript counts beside its content, in bytes.
+// RowOverhead is the number of bytes that a row of a transcript counts in addition to its content.
 const RowOverhead = 128
 
-// Gone is what a marker in a transcript stands for.
+// Gone holds the numbers of removed rows and bytes that a marker represents.
 type Gone struct {
 	Rows  int   `json:"droppedRows"`
 	Bytes int64 `json:"droppedBytes"`
 }
 
-// Graph is a thread with all that its status and its nodes' statuses follow from. Jobs
-// are those that have not ended.
+// Graph is a thread with all rows from which its status and its nodes' statuses are derived. Jobs
+// holds the ones that have not ended.
 type Graph struct {
 	Thread       row.Thread
 	Sessions     []row.Session // in the order they were registered
@@ -77,24 +77,24 @@ const (
 	DefaultLimit = 50
 	MaxLimit     = 500
 	MaxPending   = 1000
-	// DefaultTranscript and MaxTranscript are how many rows of transcripts a detail has,
-	// the newest; together at most MaxTranscriptBytes.
+	// DefaultTranscript and MaxTranscript are numbers of the newest transcript rows in a detail,
+	// which have at most MaxTranscriptBytes.
 	DefaultTranscript  = 500
 	MaxTranscript      = 10_000
 	MaxTranscriptBytes = 8 << 20
-	// MaxListed is how many characters of a request and of a summary lists show.
+	// MaxListed is the maximal number of characters of a request and of a summary in lists.
 	MaxListed = 4000
 )
 
-// Filter selects threads; what is empty selects all. Times are inclusive.
+// Filter selects threads. Empty fields do not restrict. Times are inclusive.
 type Filter struct {
-	Archived       bool // archived ones too
+	Archived       bool // include archived threads
 	Statuses       []row.ThreadStatus
 	Kind           row.ThreadKind
 	RoomID         string
 	WorldID        string
 	OwnerUserID    string
-	AgentID        string // the principal that made it
+	AgentID        string // principal that created the thread
 	ScenarioID     string
 	BatchID        string
 	CreatedAfter   time.Time
@@ -103,14 +103,14 @@ type Filter struct {
 	UpdatedBefore  time.Time
 	ActivityAfter  time.Time
 	ActivityBefore time.Time
-	Active         *bool // with a live session, or without
-	// Search are words that must all occur, as parts of words too, in title, request,
-	// summary or metadata. Letters match in either case. At most 1 KiB, 16 words.
+	Active         *bool // true: with a live session; false: without
+	// Search holds words that must all occur, at least as parts of words, in title, request,
+	// summary or metadata, ignoring case. At most 1 KiB and 16 words.
 	Search string
 	Limit  int // 1 to MaxLimit; 0: DefaultLimit
 }
 
-// Summary is a thread as lists show it. LatestSession is the one registered last.
+// Summary is a thread in a list. LatestSession is the last registered session.
 type Summary struct {
 	row.Thread
 	SessionCount       int        `json:"sessionCount"`
@@ -119,7 +119,7 @@ type Summary struct {
 	LatestSessionLabel string     `json:"latestSessionLabel"`
 	LatestWorkdir      string     `json:"latestWorkdir"`
 	LatestRepo         string     `json:"latestRepo"`
-	LatestActivityAt   row.Millis `json:"latestActivityAt"` // of its sessions, else its creation
+	LatestActivityAt   row.Millis `json:"latestActivityAt"` // last activity of its sessions, or its creation
 	DecisionCount      int        `json:"decisionCount"`
 	NodeCount          int        `json:"nodeCount"`
 	ReadyNodeCount     int        `json:"readyNodeCount"`
@@ -155,14 +155,14 @@ func Fields() []Field {
 	}
 }
 
-// Selection states what of a thread is read.
+// Selection selects the lists of a detail.
 type Selection struct {
 	Fields      []Field // nil: all
-	Transcripts int     // the newest; 0: DefaultTranscript, at most MaxTranscript
+	Transcripts int     // number of the newest rows, at most MaxTranscript; 0: DefaultTranscript
 }
 
-// Detail is a thread with its lists, each in the order it was written; those that were
-// not asked for are nil and stay off the wire.
+// Detail is a thread with its lists, each in the order of creation. Lists that were not selected
+// are nil and left out of the JSON.
 type Detail struct {
 	Summary
 	Sessions         []row.Session         `json:"sessions,omitzero"`
@@ -179,7 +179,7 @@ type Detail struct {
 	Evidence         []row.Evidence        `json:"evidence,omitzero"`
 }
 
-// MailQuery selects messages of a thread; what is empty selects all.
+// MailQuery selects messages of a thread. Empty fields do not restrict.
 type MailQuery struct {
 	ThreadID  string
 	NodeID    string

@@ -13,8 +13,8 @@
 // it is plain http or https without credentials, and a path only if it exists and lies, after
 // links are resolved, within an allowed root.
 //
-// The coordinator calls it before it notifies anyone. Terminals, models and users are not
-// known here.
+// The coordinator stores each change here before it notifies subscribers. This package does not
+// access terminals, models or users.
 package threads
 
 import (
@@ -30,12 +30,12 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Bounds of one thread. What exceeds one of the first three is refused, overloaded; of
-// events and transcripts the oldest go.
+// Bounds of one thread. Beyond one of the first three, rows are refused with overloaded. Of events
+// and transcripts the oldest are removed.
 const (
 	MaxSessions   = 256
 	MaxNodes      = 64
-	MaxRows       = 2000 // of decisions, artifacts, messages, verifications, evidence: each
+	MaxRows       = 2000 // of each: decisions, artifacts, messages, verifications, evidence
 	MaxEvents     = 5000
 	MaxTranscribe = 2 << 20 // bytes of one session's transcript
 )
@@ -59,8 +59,8 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Registry is the task registry. It is safe for concurrent use; changes of one thread
-// happen one after the other.
+// Registry is the task registry. It is safe for concurrent use; changes of one thread are
+// serialised.
 type Registry struct {
 	store   Store
 	gateway string
@@ -75,11 +75,11 @@ func New(cfg Config) (*Registry, error) {
 	return &Registry{store: cfg.Store, gateway: cfg.Gateway, now: cfg.Now}, nil
 }
 
-// Moved is a thread after a change. One whose parts wait for each other is done for a
-// moment before the next part begins: then one of Nodes is ready.
+// Moved is a thread after a change. A thread whose parts depend on each other has the status done
+// between two parts; then one of Nodes is ready.
 type Moved struct {
 	Thread   row.Thread
-	Sessions []row.Session // all, in the order they were registered
+	Sessions []row.Session // all sessions in the order of registration
 	Nodes    []row.Node
 }
 
@@ -93,16 +93,17 @@ func (m *Moved) Session(id string) (row.Session, bool) {
 	return row.Session{}, false
 }
 
-// work is one change of one thread: as it was, and as it is to be.
+// work is one change of one thread, with its state before and after.
 type work struct {
 	Tx
-	ctx    context.Context //nolint:containedctx // lives as long as one operation
+	ctx    context.Context //nolint:containedctx // valid for one operation
 	now    time.Time
 	was, g Graph
 	events []*row.Event
 }
 
-// change runs f on the thread and keeps what has changed, and what follows from it.
+// change runs f on the thread, derives the statuses and stores all changed rows in one
+// transaction. It fails with not_found, reason thread_not_found, and with the error of f.
 func (r *Registry) change(ctx context.Context, thread string, f func(*work) error) (moved Moved, err error) {
 	err = r.store.Change(ctx, thread, func(tx Tx) error {
 		g, ok, err := tx.Graph(ctx)
@@ -144,7 +145,8 @@ func (r *Registry) changeOf(ctx context.Context, session string, f func(*work, *
 	})
 }
 
-// copied has rows of its own; documents are shared, and are replaced, not edited.
+// copied returns a copy of the graph with its own rows. Documents are shared, so they must be
+// replaced and not modified.
 func copied(g Graph) Graph {
 	g.Sessions, g.Nodes, g.Claims, g.Jobs = slices.Clone(g.Sessions), slices.Clone(g.Nodes), slices.Clone(g.Claims), slices.Clone(g.Jobs)
 	return g
@@ -169,7 +171,7 @@ func (w *work) node(id string) (*row.Node, error) {
 		"its detail lists them")
 }
 
-// event is written with the change.
+// event adds an event that is written with the change.
 func (w *work) event(kind, session, summary string, data any) {
 	raw, err := jsonx.Marshal(data)
 	if err != nil || data == nil {
@@ -181,13 +183,13 @@ func (w *work) event(kind, session, summary string, data any) {
 	})
 }
 
-// fromTo is the data of an event about a status.
+// fromTo is the data of an event about a change of status.
 type fromTo struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// settle works out what follows and writes everything that differs.
+// settle derives the statuses of the thread, its nodes and claims, and writes all changed rows.
 func (w *work) settle() error {
 	t := &w.g.Thread
 	t.Status = Status(*t, w.g.Sessions)
@@ -195,7 +197,7 @@ func (w *work) settle() error {
 		w.event(row.TaskStatusChanged, "", fmt.Sprintf("%s → %s", was, t.Status), fromTo{string(was), string(t.Status)})
 	}
 	switch {
-	case t.Status == row.ThreadArchived: // as it was
+	case t.Status == row.ThreadArchived: // unchanged
 	case !t.Status.Closed():
 		t.ClosedAt = time.Time{}
 	case t.ClosedAt.IsZero():
@@ -213,8 +215,8 @@ func (w *work) settle() error {
 	return w.write()
 }
 
-// settleClaim: the claim of the session that a node has follows from that session; one
-// that lost its node to another is released, unless it had ended by itself.
+// settleClaim derives the status of a claim from the node's session. The claim of a session that
+// lost its node to another one is released, unless it has ended.
 func (w *work) settleClaim(c *row.Claim) error {
 	n, err := w.node(c.NodeID)
 	if err != nil {
@@ -239,7 +241,7 @@ func (w *work) settleClaim(c *row.Claim) error {
 	return nil
 }
 
-// stampNode keeps a node's times in step with its status.
+// stampNode sets a node's times by its status.
 func stampNode(n *row.Node, now time.Time) {
 	if n.StartedAt.IsZero() && !waits(n.Status) && n.Status != row.NodeCanceled {
 		n.StartedAt = now
@@ -252,7 +254,7 @@ func stampNode(n *row.Node, now time.Time) {
 	}
 }
 
-// write writes rows that are new or differ: a row's references are there before it.
+// write writes new and changed rows, each after the rows that it refers to.
 func (w *work) write() error {
 	var err error
 	each := func(is, was row.Row, known bool, stamp *time.Time) {
@@ -265,7 +267,7 @@ func (w *work) write() error {
 		err = w.put(is, known)
 	}
 	t := &w.g.Thread
-	if len(w.events) > 0 { // something has happened to it
+	if len(w.events) > 0 { // the thread was updated
 		t.UpdatedAt = w.now
 	}
 	t.SearchText = row.Text(searchText(*t))
@@ -295,7 +297,7 @@ func (w *work) write() error {
 	return w.TrimEvents(w.ctx, MaxEvents)
 }
 
-// at is the row that was at i; a graph only grows.
+// at returns the row that was at index i before the change, because a graph only grows.
 func at[T any](rows []T, i int) (was T, known bool) {
 	if i < len(rows) {
 		return rows[i], true
@@ -303,7 +305,7 @@ func at[T any](rows []T, i int) (was T, known bool) {
 	return was, false
 }
 
-// put cleans a row and writes it.
+// put cleans a row, and inserts it or, if it is known, updates it.
 func (w *work) put(r row.Row, known bool) error {
 	if err := row.Clean(r); err != nil {
 		return err
@@ -314,7 +316,7 @@ func (w *work) put(r row.Row, known bool) error {
 	return w.Insert(w.ctx, r)
 }
 
-// add writes a row of a list that is bounded.
+// add inserts a row, or fails with overloaded if the thread has MaxRows of its table.
 func (w *work) add(r row.Row) error {
 	n, err := w.Count(w.ctx, r)
 	if err != nil {
@@ -344,7 +346,7 @@ func wrongState(hint, format string, args ...any) error {
 	return capability.Errorf(capability.CodeConflict, "threads", format, args...).With(ReasonState, hint)
 }
 
-// words is a list of texts as JSON.
+// words returns a list of texts as JSON.
 func words(list []string) json.RawMessage {
 	raw, err := jsonx.Marshal(list)
 	if err != nil || list == nil {

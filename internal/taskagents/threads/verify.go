@@ -12,7 +12,7 @@ func noRow(what, id string) error {
 		"the detail of the thread lists them")
 }
 
-// job is one of the thread's, running or ended.
+// job returns a job of the thread, running or ended.
 func (w *work) job(id string) (*row.VerifierJob, error) {
 	for i := range w.g.Jobs {
 		if w.g.Jobs[i].ID == id {
@@ -27,8 +27,8 @@ func (w *work) job(id string) (*row.VerifierJob, error) {
 	return &j, err
 }
 
-// StartJob begins a validation: the node, if it has one, is verifying while its session
-// is at work. Event validation_started.
+// StartJob stores a running validation and writes the event validation_started. Its node, if it
+// has one, is verifying as long as the session works.
 func (r *Registry) StartJob(ctx context.Context, j row.VerifierJob) (row.VerifierJob, error) {
 	j.ID = row.NewID("job")
 	_, err := r.change(ctx, j.ThreadID, func(w *work) error {
@@ -55,8 +55,8 @@ type jobData struct {
 	Node string `json:"nodeId,omitzero"`
 }
 
-// EndJob ends a validation: passed, failed, or canceled. wrong_state: it has ended.
-// Event validation_passed, validation_failed or validation_canceled.
+// EndJob ends a validation with the status passed, failed or canceled, and writes the
+// corresponding event. It fails with wrong_state if the validation has ended.
 func (r *Registry) EndJob(ctx context.Context, thread, job string, status row.JobStatus, summary string) (Moved, error) {
 	return r.change(ctx, thread, func(w *work) error {
 		j, err := w.job(job)

@@ -1,9 +1,8 @@
 package verbs
 
-// This file states which people an agent may use task agents for. What a program may do is
-// its token's, and was judged before; here it is about the person whom the program speaks
-// for, and whom only it knows. So a role that is claimed for a person can take rights
-// away and never give one.
+// This file decides for which users an agent may use task agents. The rights of the program
+// were checked before by its token. The role of the user comes from the program and cannot be
+// verified, so it can only reduce rights.
 
 import (
 	"strings"
@@ -12,10 +11,10 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Role is what a person is to an agent. Each has the rights of those before it.
+// Role is the role of a user for an agent. Each role includes the rights of the lower ones.
 type Role string
 
-// The roles, the least first.
+// The roles, from the lowest.
 const (
 	Guest Role = "GUEST"
 	User  Role = "USER"
@@ -37,26 +36,26 @@ func (r Role) rank() int {
 	return 0
 }
 
-// ParseRole reads a role, in any case of its letters.
+// ParseRole parses a role, ignoring case.
 func ParseRole(text string) (Role, bool) {
 	r := Role(strings.ToUpper(strings.TrimSpace(text)))
 	return r, r.rank() > 0
 }
 
-// Ability is what is done with task agents.
+// Ability is a kind of use of task agents.
 type Ability string
 
 // The abilities.
 const (
-	Create   Ability = "create"   // begin work: tasks, agents, workspaces
-	Interact Ability = "interact" // everything with what is there
+	Create   Ability = "create"   // start tasks, agents, workspaces
+	Interact Ability = "interact" // use what exists already
 )
 
-// need is the role that each ability wants.
+// need holds the role that each ability requires.
 type need struct{ create, interact Role }
 
-// Policy is who may do what, over which connector. The zero Policy is the default:
-// everybody everything, but on discord only administrators.
+// Policy holds the roles that are required on each connector. The zero Policy is the default:
+// all users may do everything, but on discord only administrators.
 type Policy struct {
 	general    need
 	connectors map[string]need
@@ -67,13 +66,13 @@ func initial() Policy {
 	return Policy{general: need{Guest, Guest}, connectors: map[string]need{"discord": {Admin, Admin}}}
 }
 
-// Parse reads TASK_AGENT_ROLE_POLICY, a role or {"default": …, "connectors": {name: …}}, and
-// TASK_AGENT_CONNECTOR_ROLE_POLICY, {name: …}; each … is a role, which means both abilities,
-// or {"create": role, "interact": role}, in which an ability that is left out needs what it
-// did before. Either may be "". The second goes before the first, both go before
-// the default.
+// Parse parses TASK_AGENT_ROLE_POLICY, a role or {"default": …, "connectors": {name: …}}, and
+// TASK_AGENT_CONNECTOR_ROLE_POLICY, {name: …}. Each … is a role for both abilities, or
+// {"create": role, "interact": role}, in which a missing ability keeps its role. Either text
+// may be "". The second wins over the first, and both win over the default.
 //
-// What cannot be read is in the policy too: it lets no person do anything, and states why.
+// If a text is malformed, the policy denies everything to all users, with the cause in its
+// error.
 func Parse(policy, connectors string) Policy {
 	p := initial()
 	if strings.TrimSpace(policy) != "" {
@@ -107,12 +106,15 @@ func Parse(policy, connectors string) Policy {
 	return p
 }
 
+// broken returns a policy that denies everything because the variable name is malformed.
 func broken(name string, err error) Policy {
 	return Policy{fault: capability.Errorf(capability.CodeDenied, "tasks", "%s cannot be read (%.200v), so nobody may use task agents", name,
 		err).
 		With("forbidden", "write a role (GUEST, USER, ADMIN, OWNER) or {\"default\": …, \"connectors\": {…}}")}
 }
 
+// add sets the required roles of connectors. Missing abilities keep those of the connector or
+// of the default.
 func (p *Policy) add(list map[string]jsonx.Raw) error {
 	for name, raw := range list {
 		name = strings.ToLower(strings.TrimSpace(name))
@@ -128,7 +130,8 @@ func (p *Policy) add(list map[string]jsonx.Raw) error {
 	return nil
 }
 
-// read takes a role, or one for each ability; nothing changes nothing.
+// read sets n from a role, or from an object with a role for each ability. Empty JSON changes
+// nothing.
 func (n *need) read(raw jsonx.Raw) error {
 	if len(raw) == 0 {
 		return nil
@@ -169,18 +172,18 @@ func known(text string) (Role, error) {
 	return r, nil
 }
 
-// Person is whom a call is made for.
+// Person is the user for whom a program calls.
 type Person struct {
 	By capability.Principal
-	// Role is what the agent reports that the person is, "" where it says nothing; Connector is
-	// where the person writes, "" for nowhere.
+	// Role is the role that the agent reports for the user, and Connector the channel on
+	// which the user writes. Either may be "".
 	Role, Connector string
 }
 
-// Check reports whether a person may do something: nil, or denied, reason forbidden. An
-// agent that names no person and no connector acts for itself, and passes. A person who
-// came over a connector and of whom nothing is said is a guest, except to an
-// administrator's or operator's own program.
+// Check returns nil if a person has an ability, otherwise denied, reason forbidden. An agent
+// that names neither role nor connector acts for itself and passes. A user on a connector
+// without a role is a guest, unless the program belongs to an administrator or operator. A
+// reported role never exceeds that of the program's principal.
 func (p Policy) Check(who Person, a Ability) error {
 	role, human := Owner, who.By.Role == capability.RoleAdmin
 	if who.By.Role == capability.RoleOperator {

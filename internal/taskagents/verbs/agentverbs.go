@@ -1,7 +1,7 @@
 package verbs
 
-// This file has the four verbs about agents that run: start one, tell it something, list
-// them, stop them. Whose work is looked after, and how, is the coordinator's.
+// This file has the four verbs about running agents: start, send, list and stop. The
+// coordinator supervises the work of agents that have a task.
 
 import (
 	"context"
@@ -19,15 +19,17 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-// Agents starts agents' programs and knows those that run; it is package agents'.
+// Agents starts agents' programs and gives access to running ones. Package agents implements
+// it.
 type Agents interface {
 	Spawn(ctx context.Context, by capability.Principal, req agents.Request) (agents.Info, error)
 	List() []agents.Info // the oldest first
-	// Terminal is a session that runs or has ended lately: not_found, session_not_found.
+	// Terminal returns a session that runs or ended recently. It fails with not_found, reason
+	// session_not_found.
 	Terminal(id string) (Terminal, error)
 }
 
-// Terminal is one session, in a terminal or not.
+// Terminal is one session, with or without a terminal.
 type Terminal interface {
 	Info() sessions.Info
 	Send(ctx context.Context, text string, atOnce bool) (sessions.Outcome, error)
@@ -36,49 +38,49 @@ type Terminal interface {
 	Stop(force bool)
 }
 
-// agentRegistry is what is used of threads.Registry.
+// agentRegistry is the part of threads.Registry that the verbs about agents use.
 type agentRegistry interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Pending(ctx context.Context) ([]row.PendingDecision, error)
 }
 
-// agentLauncher begins work that is looked after; it is package launch's.
+// agentLauncher starts supervised work. Package launch implements it.
 type agentLauncher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
-	// Track has the coordinator look after a session that runs already, as a task of its own,
-	// and tells it what to do.
+	// Track creates a task for a running session, which the coordinator then supervises, and
+	// sends the task to it.
 	Track(ctx context.Context, by capability.Principal, session, task, label string) (threadID string, err error)
 }
 
-// Tasks are the verbs about tasks.
+// Tasks is the part of the verbs about tasks that the verbs about agents use.
 type Tasks interface {
-	// Create is CREATE_TASK.
+	// Create runs CREATE_TASK.
 	Create(ctx context.Context, c Call, params json.RawMessage) (Result, error)
-	// Pick is the program for a task, "" where any will do.
+	// Pick returns the program for a task, or "" to leave the choice to the launcher.
 	Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name
 }
 
-// agentConfig is what the verbs work with. Without Agents or Registry the verbs that need them
-// answer SERVICE_UNAVAILABLE; without Launcher the messages to agents are not followed up here.
-// Tasks, State and Talks are required.
+// agentConfig holds the dependencies of the verbs. If Agents or Registry is nil, the verbs that
+// need it fail with SERVICE_UNAVAILABLE. If Launcher is nil, agents are started and prompted
+// without a supervised task. Tasks, State and Talks are required.
 type agentConfig struct {
 	Agents   Agents
 	Registry agentRegistry
 	Launcher agentLauncher
 	Tasks    Tasks
 	State    func(ctx context.Context, t choice.Task) choice.State // of the programs
-	// Workspaces lists the places with a repository, the newest first; may be nil.
+	// Workspaces lists the workspaces, the newest first; may be nil.
 	Workspaces func() []workspace.Workspace
 	Talks      *Talks
 }
 
-// agentVerbs are the verbs.
+// agentVerbs implements the verbs about agents.
 type agentVerbs struct{ cfg agentConfig }
 
-// newAgentVerbs makes the verbs.
+// newAgentVerbs returns the verbs about agents.
 func newAgentVerbs(cfg agentConfig) *agentVerbs { return &agentVerbs{cfg} }
 
-// Table is every verb by its name.
+// Table returns the verbs by name.
 func (v *agentVerbs) Table() map[Name]Do {
 	live := v.cfg.Agents != nil
 	return map[Name]Do{
@@ -89,8 +91,9 @@ func (v *agentVerbs) Table() map[Name]Do {
 	}
 }
 
-// session is the one that is meant: by its id, else the conversation's, else the newest
-// that runs.
+// session returns the session with the given id. If id is "", it returns the last session of
+// the call's conversation if that is live, otherwise the newest live session; without one it
+// fails with NO_SESSION.
 func (v *agentVerbs) session(c Call, id string) (Terminal, error) {
 	if id != "" {
 		return v.cfg.Agents.Terminal(id)

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Code states what went wrong, in a word that does not change.
+// Code is the stable error code of a verb.
 type Code string
 
 // The codes that verbs return. All but Declined are those of the API that agents of elizaOS
@@ -44,7 +44,7 @@ const (
 	Declined                    Code = "DECLINED"
 )
 
-// general is the error code of a Code.
+// general returns the capability.Code that corresponds to c.
 func (c Code) general() capability.Code {
 	switch c {
 	case Forbidden, WorkdirOutsideAllowed:
@@ -61,13 +61,13 @@ func (c Code) general() capability.Code {
 	return capability.CodeInvalidInput
 }
 
-// Errorf is an error of a code; its reason is the code in small letters.
+// Errorf returns an error with code c; its reason is c in lower case.
 func (c Code) Errorf(format string, args ...any) *capability.Error {
 	return capability.Errorf(c.general(), "tasks", format, args...).With(strings.ToLower(string(c)), "")
 }
 
-// CodeOf is the code of an error of the parts: its reason in capitals, where that has no
-// other name here.
+// CodeOf converts an error to a Code: by a fixed mapping, otherwise its reason, or if it has
+// none its code, in upper case.
 func CodeOf(err error) Code {
 	e := capability.AsError(err)
 	switch e.Reason {
@@ -89,8 +89,8 @@ func CodeOf(err error) Code {
 	return Code(strings.ToUpper(e.Reason))
 }
 
-// Fail is the answer of a verb that did not do what was asked. It is an error as well, which
-// carries the verb's code and data in its details, for callers that know errors only.
+// Fail returns the result of a failed verb, and an error whose details hold the verb's code
+// and data for callers that handle only errors.
 func Fail(err error, data any) (Result, error) {
 	e := *capability.AsError(err)
 	r := Result{Text: e.Message, Error: CodeOf(err), Data: data}

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Bounds of what CREATE_TASK makes.
+// Bounds of CREATE_TASK.
 const (
 	maxCriteria  = 20
 	maxBrief     = 4_000 // characters
@@ -51,7 +51,8 @@ type validatorRef struct {
 	Params  jsonx.Raw `json:"params"`
 }
 
-// parts are "a | b | c", a list of texts, or of {task, agentType, label, dependsOn}.
+// parts is decoded from "a | b | c", or from a list of texts or of objects {task, agentType,
+// label, dependsOn}.
 type parts []launch.Part
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -79,13 +80,14 @@ func (p *parts) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// labelled is a part that may begin with the name of its program.
+// labelled returns a part from a text that may begin with the name of its program.
 func labelled(text string) launch.Part {
 	name, task := cutAgent(strings.TrimSpace(text))
 	return launch.Part{Task: task, AgentType: string(name)}
 }
 
-// Create is CREATE_TASK. The steps that make and start things are the launcher's.
+// Create implements CREATE_TASK: it derives a task from the parameters and the user's message,
+// and lets the launcher create and start it.
 func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p createParams
 	if err := Params(params, &p); err != nil {
@@ -121,8 +123,9 @@ func (v *taskVerbs) Create(ctx context.Context, c Call, params json.RawMessage) 
 	return began(Result{Data: created, Task: created.Task}, created.Agents)
 }
 
-// began is the answer of a verb that started agents: success without a word where one of them
-// runs or waits its turn, because the coordinator reports; the first failure where none does.
+// began returns the result of a verb that started agents. If at least one of them runs or
+// waits, r succeeds unchanged, because the coordinator reports later; otherwise the result is
+// the first failure.
 func began(r Result, agents []launch.Started) (Result, error) {
 	var failed []string
 	var first *capability.Error
@@ -145,7 +148,8 @@ func began(r Result, agents []launch.Started) (Result, error) {
 	return out, err
 }
 
-// task is what the launcher is given.
+// task validates the parameters and returns the launcher's task: with program, label and
+// wording of each part, repository, checks, brief and lessons.
 func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request string) (t launch.Task, err error) {
 	if n := max(len(request), len(p.Task)); n > MaxMessage {
 		return t, capability.Errorf(capability.CodeTooLarge, "tasks", "the task has %d bytes; the limit is %d", n,
@@ -206,8 +210,9 @@ func (v *taskVerbs) task(ctx context.Context, c Call, p createParams, request st
 	return t, nil
 }
 
-// split is what each agent does: the entries of the user's own list, or of the agents that
-// the caller names, whichever are more; the whole if it has no list.
+// split returns the parts of a task: the entries of the list in the request or of p.Agents,
+// whichever are more, or one part without a list. said reports that the request is the
+// user's message, so that p.Task is the better text for one part.
 func split(p createParams, said bool, request string) []launch.Part {
 	own := listedTasks(request)
 	if len(own) > len(p.Agents) && len(own) > 1 {
@@ -222,13 +227,13 @@ func split(p createParams, said bool, request string) []launch.Part {
 	}
 	task := request
 	if said {
-		task = First(p.Task, request) // what is shown of it; the user's words come back below
+		task = First(p.Task, request) // for display; wording adds the user's message
 	}
 	return []launch.Part{{Task: task, Label: p.Label}}
 }
 
-// wording is a part's task as its agent reads it: the user's exact words first, what the
-// parent made of them after that.
+// wording returns the prompt of a part: the user's exact words first, then the text of the
+// agent that passes the task on. Repeated texts are left out.
 func wording(c Call, p createParams, part launch.Part, request string, several bool) string {
 	var out []string
 	add := func(heading, text string) {
@@ -258,7 +263,9 @@ func wording(c Call, p createParams, part launch.Part, request string, several b
 	return strings.Join(out, "\n\n")
 }
 
-// repo is the repository that is meant.
+// repo returns the repository of a task: the last used one if p.ReuseRepo is set, otherwise the
+// parameter, one that the request mentions, or the last one if the request refers to it. The
+// result is "" if the task has none. It fails with MISSING_REPO if none was used before.
 func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error) {
 	last := func() string {
 		if repo := v.cfg.Talks.Last(c).Repo; repo != "" || v.cfg.History == nil {
@@ -284,7 +291,8 @@ func (v *taskVerbs) repo(c Call, p createParams, request string) (string, error)
 	return "", nil
 }
 
-// checks adds how it is found out whether the work is done, and what else the caller says.
+// checks validates and sets the task's validator, acceptance criteria and metadata, and the
+// room that the metadata names. It fails with MISSING_PARAMS.
 func checks(t *launch.Task, p createParams) error {
 	if ref := p.Validator; ref != nil {
 		if ref.Service == "" || ref.Method == "" {
@@ -323,8 +331,8 @@ func checks(t *launch.Task, p createParams) error {
 	return nil
 }
 
-// conversation notes where a task was asked for, so that those who do it can look it
-// up.
+// conversation returns the metadata with the call's session and its recent messages, masked
+// and cut, so that the task's agents can search them. Such members of the caller are removed.
 func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
@@ -354,8 +362,8 @@ func conversation(metadata json.RawMessage, c Call) (json.RawMessage, error) {
 	return jsonx.Marshal(members)
 }
 
-// brief has a model write what several agents share; without one, or where it fails, they
-// work by their own parts.
+// brief returns the plan that a model writes for the agents of a task with several parts. It
+// returns "" for one part, without a model, and if the model fails.
 func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 	if len(t.Parts) < 2 || v.cfg.Model == nil {
 		return ""
@@ -383,7 +391,7 @@ func (v *taskVerbs) brief(ctx context.Context, c Call, t launch.Task) string {
 	return text.CutRunes(strings.TrimSpace(strings.ToValidUTF8(brief, "")), maxBrief)
 }
 
-// lessons are what earlier tasks have shown, for the new ones to know.
+// lessons returns the recent results of earlier tasks as a text for new agents, or "".
 func (v *taskVerbs) lessons() string {
 	if v.cfg.History == nil {
 		return ""

@@ -25,23 +25,23 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Bounds of the file. Beyond MaxEntries or MaxBytes the newest Kept entries stay, fewer
-// where they have more than half of MaxBytes.
+// Bounds of the file. Beyond MaxEntries or MaxBytes the newest Kept entries stay, or fewer if
+// they have more than half of MaxBytes.
 const (
 	MaxEntries = 150
 	Kept       = 100
 	MaxBytes   = 1 << 20
-	// MaxText is how many bytes of each text of an entry are kept.
+	// MaxText is the maximal number of bytes of each text of an entry.
 	MaxText = 4 << 10
 )
 
-// Lessons of [File.Lessons].
+// Bounds of [File.Lessons].
 const (
 	MaxLessons = 8
 	LessonTTL  = 48 * time.Hour
 )
 
-// Type is what happened.
+// Type is the type of an entry.
 type Type string
 
 // The types.
@@ -58,7 +58,7 @@ func (t Type) Valid() bool {
 	return slices.Contains([]Type{Registered, Completed, Stopped, Failed, KeyDecision}, t)
 }
 
-// Entry is one line. Timestamp counts milliseconds since 1970.
+// Entry is one line of the file. Timestamp is in milliseconds since 1970.
 type Entry struct {
 	Timestamp         int64  `json:"timestamp"`
 	Type              Type   `json:"type"`
@@ -72,18 +72,18 @@ type Entry struct {
 	Reasoning         string `json:"reasoning,omitzero"`
 }
 
-// File is an open history. It is safe for concurrent use; nothing has to be closed.
+// File is an open history. It is safe for concurrent use and need not be closed.
 type File struct {
 	path string
 	now  func() time.Time
 
 	mu      sync.Mutex
-	entries []Entry // what is in the file, the oldest first
+	entries []Entry // entries of the file, the oldest first
 	size    int64
 	broken  bool // the last write may have left half a line
 }
 
-// Open reads the file, if there is one, and repairs it. The folder must be there.
+// Open reads and repairs the file if it exists. Its folder must exist.
 func Open(path string, now func() time.Time) (*File, error) {
 	f := &File{path: path, now: now}
 	if err := f.load(); err != nil {
@@ -97,7 +97,8 @@ func cannot(what string, err error) error {
 		With("history_unusable", "look at swarm-history.jsonl in the home; it may be removed")
 }
 
-// load reads what is there and cuts off a torn end.
+// load reads the file, truncates an incomplete last line, and rotates a file over its bounds.
+// A missing file is an empty history.
 func (f *File) load() error {
 	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +112,7 @@ func (f *File) load() error {
 	if err != nil {
 		return err
 	}
-	// A longer file of another user is read from its end on.
+	// Only the end of a longer file of another program is read.
 	data := make([]byte, min(info.Size(), 2*MaxBytes))
 	if _, err := file.ReadAt(data, info.Size()-int64(len(data))); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// parse reads lines, and leaves out foreign lines.
+// parse returns the entries of the lines and skips malformed lines.
 func parse(data []byte) (entries []Entry) {
 	for line := range bytes.Lines(data) {
 		var e Entry
@@ -141,8 +142,9 @@ func parse(data []byte) (entries []Entry) {
 	return entries
 }
 
-// Append adds an entry; one without a time has happened now. Texts are cut at MaxText.
-// It is in the file when this returns, but not flushed to the disk.
+// Append writes an entry with its texts cut to MaxText; a zero Timestamp becomes now. The file
+// is written but not synced when Append returns. Errors: invalid_input, reason invalid_entry;
+// failed, reason history_unusable.
 func (f *File) Append(e Entry) error {
 	if !e.Type.Valid() {
 		return capability.Errorf(capability.CodeInvalidInput, "history", "the history has no entries of type %.40q",
@@ -176,6 +178,7 @@ func (f *File) Append(e Entry) error {
 	return nil
 }
 
+// append writes one line. A failed write marks the file broken, so that the next one rotates.
 func (f *File) append(line []byte) error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -190,11 +193,11 @@ func (f *File) append(line []byte) error {
 	return err
 }
 
-// rotate writes the newest entries to a new file and puts it in the old one's place.
+// rotate writes the newest entries to a new file that replaces the old one.
 func (f *File) rotate() error {
 	entries := f.entries[max(0, len(f.entries)-Kept):]
 	if len(f.entries) <= MaxEntries && f.size <= MaxBytes {
-		entries = f.entries // it is only repaired
+		entries = f.entries // the file is only repaired
 	}
 	var data []byte
 	from := len(entries)
@@ -220,7 +223,7 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// write makes a file that is on the disk when it returns.
+// write creates or truncates a file and syncs it.
 func write(path string, data []byte) error {
 	file, err := os.OpenFile(filepath.Clean(path), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -233,8 +236,8 @@ func write(path string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Recent returns the newest entries, at most n of the time since, the oldest first, and
-// only those that which wants; nil wants all.
+// Recent returns at most n of the newest entries that are not older than since and for which
+// which returns true, the oldest first. If which is nil, all match.
 func (f *File) Recent(n int, since time.Duration, which func(Entry) bool) []Entry {
 	after := f.now().Add(-since).UnixMilli()
 	f.mu.Lock()
@@ -252,15 +255,15 @@ func (f *File) Recent(n int, since time.Duration, which func(Entry) bool) []Entr
 	return out
 }
 
-// Lessons are the last MaxLessons entries of LessonTTL that say how something ended or
-// why something was decided.
+// Lessons returns the last MaxLessons entries within LessonTTL that have a result or the
+// reason of a decision.
 func (f *File) Lessons() []Entry {
 	return f.Recent(MaxLessons, LessonTTL, func(e Entry) bool {
 		return e.Type != Registered && (e.CompletionSummary != "" || e.Reasoning != "")
 	})
 }
 
-// LastRepo is the repository that was used last; "" where none was.
+// LastRepo returns the repository of the newest entry that has one, or "".
 func (f *File) LastRepo() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

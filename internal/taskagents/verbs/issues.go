@@ -22,7 +22,8 @@ type issueParams struct {
 	Limit     int    `json:"limit"`
 }
 
-// issues is MANAGE_ISSUES.
+// issues implements MANAGE_ISSUES. Operation, number and repository come from the parameters,
+// otherwise from the alias and the user's message.
 func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p issueParams
 	if err := Params(params, &p); err != nil {
@@ -57,7 +58,7 @@ func (v *repoVerbs) issues(ctx context.Context, c Call, params json.RawMessage) 
 	return manage(ctx, repo, op, p)
 }
 
-// complete states what an operation lacks.
+// complete returns an error if the operation is unknown or lacks a parameter.
 func (p *issueParams) complete(op string) error {
 	switch op {
 	case "create", "list":
@@ -81,11 +82,11 @@ func (p *issueParams) complete(op string) error {
 	return nil
 }
 
-// create makes one issue of a title, else one of each entry of a list. What was made before a
-// failure is in the data.
+// create creates one issue if there is a title, otherwise one for each entry of the list in the
+// body or the message. After a failure the data holds the issues that were created.
 func create(ctx context.Context, repo forge.Repository, p issueParams, said string) (Result, error) {
 	items := []forge.Item{{Title: p.Title, Body: p.Body}}
-	if p.Title == "" { // a list beneath a title is the text of one issue
+	if p.Title == "" { // with a title, a list is the body of one issue
 		if items = forge.Items(p.Body); items == nil {
 			items = forge.Items(said)
 		}
@@ -117,6 +118,7 @@ func create(ctx context.Context, repo forge.Repository, p issueParams, said stri
 	}, nil
 }
 
+// manage runs an operation other than create.
 func manage(ctx context.Context, repo forge.Repository, op string, p issueParams) (Result, error) {
 	var issue forge.Issue
 	var err error
@@ -167,6 +169,7 @@ func manage(ctx context.Context, repo forge.Repository, op string, p issueParams
 	return Result{Success: true, Text: text, Data: map[string]any{"operation": op, "issue": issue}}, nil
 }
 
+// change returns the change with the parameters that are set.
 func (p *issueParams) change() (c forge.IssueChange) {
 	if p.Title != "" {
 		c.Title = &p.Title

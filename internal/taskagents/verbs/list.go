@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 )
 
-// shown is the word for a state that people read.
+// shown returns the word for a state in texts for users.
 func shown(s detect.State) string {
 	switch s {
 	case detect.Ready:
@@ -27,8 +27,7 @@ func shown(s detect.State) string {
 	return string(s)
 }
 
-// session is a session as the verbs show it; what a caller put into its metadata, and its
-// resume token, stay out of it.
+// sessionView is a session in a verb's data, without its metadata and resume token.
 type sessionView struct {
 	SessionID    string          `json:"sessionId"`
 	Label        string          `json:"label,omitempty"`
@@ -55,7 +54,7 @@ func view(i agents.Info) sessionView {
 
 const maxTasks = 50
 
-// list is LIST_AGENTS.
+// list implements LIST_AGENTS: the live sessions, the active tasks and the pending decisions.
 func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Result, error) {
 	views, lines := []sessionView{}, []string{}
 	for _, i := range v.cfg.Agents.List() {
@@ -102,7 +101,7 @@ func (v *agentVerbs) list(ctx context.Context, _ Call, _ json.RawMessage) (Resul
 	}}, nil
 }
 
-// stop is STOP_AGENT.
+// stop implements STOP_AGENT.
 func (v *agentVerbs) stop(_ context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`

@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// own is a configuration in which there is nothing but what a principal began: the rest
-// cannot be told from what does not exist.
+// own returns a copy of cfg whose Agents, Registry and Launcher show only sessions and threads
+// of a principal. Others appear as not found.
 func own(cfg Config, by capability.Principal) Config {
 	if cfg.Agents != nil {
 		cfg.Agents = ownAgents{cfg.Agents, by.ID}
@@ -98,7 +98,7 @@ func (o ownThreads) Pending(ctx context.Context) ([]row.PendingDecision, error) 
 
 type ownLauncher struct {
 	Launcher
-	threads Registry // those of the principal
+	threads Registry // limited to the principal
 }
 
 func (o ownLauncher) Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error) {

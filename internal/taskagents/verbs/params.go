@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Texts is a list of texts, or one text with commas between them.
+// Texts is a list of texts. In JSON it is a list or one comma-separated text.
 type Texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -38,7 +38,7 @@ func Params(data json.RawMessage, into any) error {
 	return nil
 }
 
-// First is the first text that is not blank, trimmed.
+// First returns the first text that is not blank, trimmed, or "".
 func First(texts ...string) string {
 	for _, t := range texts {
 		if t = strings.TrimSpace(t); t != "" {

@@ -1,8 +1,7 @@
 package verbs
 
-// This file has the three verbs about repositories: make a workspace, bring the work
-// of one to where people look at it, and look after issues. What they do is package
-// workspace's and the forge's.
+// This file has the three verbs about repositories: provision a workspace, finalize its work,
+// and manage issues. Package workspace and the forge implement the operations.
 
 import (
 	"context"
@@ -16,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
 )
 
-// Workspaces is what is used of workspace.Manager.
+// Workspaces is the part of workspace.Manager that the verbs use.
 type Workspaces interface {
 	Provision(ctx context.Context, req workspace.Request) (workspace.Workspace, error)
 	List() []workspace.Workspace // the newest first
@@ -25,21 +24,22 @@ type Workspaces interface {
 	Repository(ctx context.Context, repo string) (forge.Repository, error)
 }
 
-// repoConfig is what the verbs work with. Without Workspaces they answer SERVICE_UNAVAILABLE;
-// without LastRepo "the same repo" is the conversation's only. Talks is required.
+// repoConfig holds the dependencies of the verbs. If Workspaces is nil, they fail with
+// SERVICE_UNAVAILABLE. If LastRepo is nil, "the same repo" means only that of the conversation.
+// Talks is required.
 type repoConfig struct {
 	Workspaces Workspaces
 	LastRepo   func() string
 	Talks      *Talks
 }
 
-// repoVerbs are the verbs.
+// repoVerbs implements the verbs about repositories.
 type repoVerbs struct{ cfg repoConfig }
 
-// newRepoVerbs makes the verbs.
+// newRepoVerbs returns the verbs about repositories.
 func newRepoVerbs(cfg repoConfig) *repoVerbs { return &repoVerbs{cfg} }
 
-// Table is every verb by its name.
+// Table returns the verbs by name.
 func (v *repoVerbs) Table() map[Name]Do {
 	there := v.cfg.Workspaces != nil
 	return map[Name]Do{
@@ -49,8 +49,9 @@ func (v *repoVerbs) Table() map[Name]Do {
 	}
 }
 
-// repo is the repository that is meant: the parameter, else what the user names, else the
-// one of before where the user means that, or where before reports that any will do.
+// repo returns the parameter named, otherwise a repository that the user's message names,
+// otherwise the last one if the message refers to it. before allows the conversation's last
+// repository without such a reference. The result is "" if none applies.
 func (v *repoVerbs) repo(c Call, named string, before bool) string {
 	if repo := First(named, mentionedRepo(c.Message)); repo != "" {
 		return repo
@@ -64,7 +65,7 @@ func (v *repoVerbs) repo(c Call, named string, before bool) string {
 	return v.cfg.LastRepo()
 }
 
-// provisioned is what PROVISION_WORKSPACE answers.
+// provisioned is the data in the result of PROVISION_WORKSPACE.
 type provisioned struct {
 	WorkspaceID string         `json:"workspaceId"`
 	Path        string         `json:"path"`
@@ -76,7 +77,7 @@ type provisioned struct {
 	Notes       []string       `json:"notes,omitempty"`
 }
 
-// provision is PROVISION_WORKSPACE.
+// provision implements PROVISION_WORKSPACE. The call's conversation uses the new workspace.
 func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Repo       string `json:"repo"`
@@ -115,7 +116,7 @@ func (v *repoVerbs) provision(ctx context.Context, c Call, params json.RawMessag
 	}, nil
 }
 
-// finalize is FINALIZE_WORKSPACE.
+// finalize implements FINALIZE_WORKSPACE.
 func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		Workspace string `json:"workspaceId"`
@@ -139,9 +140,9 @@ func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage
 	if err != nil {
 		e := *capability.AsError(err)
 		r, failed := Fail(&e, done)
-		// One code for all steps; which one and why is in the data and the error's reason.
+		// All steps have one code; the data and the error's reason identify the step and cause.
 		r.Error = FinalizeFailed
-		if known, ok := failed.(*capability.Error); ok { //nolint:errorlint // it is Fail's own
+		if known, ok := failed.(*capability.Error); ok { //nolint:errorlint // Fail returns this type
 			known.Details["error"] = FinalizeFailed
 		}
 		return r, failed
@@ -150,8 +151,8 @@ func (v *repoVerbs) finalize(ctx context.Context, c Call, params json.RawMessage
 	return Result{Success: true, Text: done.Text, Data: done}, nil
 }
 
-// workspace is the one that is meant: by its id or label, else where the conversation worked
-// last, else the newest.
+// workspace returns the workspace with the given id or label. If named is "", it returns the
+// last one of the conversation, otherwise the newest with a repository, or NO_WORKSPACE.
 func (v *repoVerbs) workspace(c Call, named string) (workspace.Workspace, error) {
 	if named != "" {
 		return v.cfg.Workspaces.Resolve(named)
@@ -170,7 +171,7 @@ func (v *repoVerbs) workspace(c Call, named string) (workspace.Workspace, error)
 	return workspace.Workspace{}, NoWorkspace.Errorf("there is no workspace with a repository")
 }
 
-// sentence begins with a capital and ends with a full stop.
+// sentence returns the formatted text with a capital letter and a full stop.
 func sentence(format string, args ...any) string {
 	text := fmt.Sprintf(format, args...)
 	return strings.ToUpper(text[:1]) + text[1:] + "."

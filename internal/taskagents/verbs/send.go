@@ -19,13 +19,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 )
 
-// started is what SPAWN_AGENT answers.
+// started is the data in the result of SPAWN_AGENT.
 type started struct {
 	SessionID string        `json:"sessionId"`
 	AgentType programs.Name `json:"agentType"`
 	Workdir   string        `json:"workdir"`
 	Status    string        `json:"status"`
-	ThreadID  string        `json:"threadId,omitempty"` // of the task, where one was given
+	ThreadID  string        `json:"threadId,omitempty"` // "" if the agent has no supervised task
 	Notes     []string      `json:"notes,omitempty"`
 }
 
@@ -39,7 +39,8 @@ type spawnParams struct {
 	Label     string          `json:"label"`
 }
 
-// spawn is SPAWN_AGENT. Several tasks are CREATE_TASK's.
+// spawn implements SPAWN_AGENT. An agent with a task gets a supervised thread. A list of
+// several tasks is passed to CREATE_TASK.
 func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p spawnParams
 	if err := Params(params, &p); err != nil {
@@ -95,7 +96,8 @@ func (v *agentVerbs) spawn(ctx context.Context, c Call, params json.RawMessage) 
 	}, nil
 }
 
-// program is who is started: who was asked for, else the best.
+// program returns the program to start: the one that Pick returns, otherwise the preferred one.
+// It fails with AGENT_NOT_INSTALLED.
 func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name, error) {
 	wanted, err := Program(p.AgentType)
 	if err != nil {
@@ -113,8 +115,8 @@ func (v *agentVerbs) program(ctx context.Context, p spawnParams) (programs.Name,
 	return state.Preferred.ID, nil
 }
 
-// folder is where an agent works that is given no folder: the conversation's, else the
-// newest workspace in which no session works, else "", a new one.
+// folder returns the default working directory of an agent: the conversation's last one,
+// otherwise the newest workspace without live session, otherwise "" for a new folder.
 func (v *agentVerbs) folder(c Call) string {
 	if dir := v.cfg.Talks.Last(c).Workdir; dir != "" || v.cfg.Workspaces == nil {
 		return dir
@@ -128,7 +130,7 @@ func (v *agentVerbs) folder(c Call) string {
 	return ""
 }
 
-// send is SEND_TO_AGENT.
+// send implements SEND_TO_AGENT: it presses keys, answers the open dialog, or sends a text.
 func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		SessionID string `json:"sessionId"`
@@ -172,7 +174,8 @@ func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (
 	return v.tell(ctx, c, t, text, p.Task, p.Label)
 }
 
-// tell types a text; one that is a task of its own is looked after.
+// tell sends the text s to a session. If task is set, it first creates a supervised task for
+// the session.
 func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, s, task, label string) (Result, error) {
 	data, outcome, err := map[string]any{"sessionId": t.Info().ID}, sessions.Delivered, error(nil)
 	if strings.TrimSpace(task) != "" && v.cfg.Launcher != nil {
@@ -199,6 +202,7 @@ func (v *agentVerbs) tell(ctx context.Context, c Call, t Terminal, s, task, labe
 	return Result{Success: true, Text: "Sent.", Data: data}, nil
 }
 
+// blocked returns the failure AGENT_BLOCKED with the open dialog of a session.
 func blocked(i sessions.Info) (Result, error) {
 	hint := "press keys"
 	if len(i.Blocker.Options) > 0 {
@@ -208,8 +212,8 @@ func blocked(i sessions.Info) (Result, error) {
 	return Fail(err.With(sessions.ReasonBlocked, hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 
-// answer is the option of a dialog that a text means: by its label, its number, the only
-// label that begins with the text, or yes and no.
+// answer returns the option of a dialog that a text names by its number, its label or the
+// beginning of exactly one label, ignoring case. y and n mean yes and no.
 func answer(b *detect.Blocker, text string) (label string, ok bool) {
 	text = strings.ToLower(strings.TrimSpace(strings.TrimRight(text, ".! ")))
 	if n, err := strconv.Atoi(text); err == nil {

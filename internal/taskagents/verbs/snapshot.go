@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// MaxOutlook bounds each text, in bytes.
+// MaxOutlook is the maximal number of bytes of [Context] and [Examples].
 const MaxOutlook = 4 << 10
 
 const (
@@ -18,14 +18,14 @@ const (
 	maxLine  = 180 // characters
 )
 
-// Workspace is a place with a repository.
+// Workspace is a workspace with a repository.
 type Workspace struct{ ID, Label, Repo, Branch string }
 
-// Session is an agent that runs.
+// Session is a running agent.
 type Session struct {
 	ID, Label, AgentType string
-	Status               string // in the words for people
-	Asks                 string // the question it waits with
+	Status               string // as returned by shown
+	Asks                 string // its open question, or ""
 }
 
 // Task is a task that has not ended.
@@ -34,7 +34,7 @@ type Task struct{ ID, Title, Status string }
 // Confirmation is a decision that waits for the user.
 type Confirmation struct{ SessionID, Prompt string }
 
-// Snapshot is all that the text is made of.
+// Snapshot holds the input of [Context].
 type Snapshot struct {
 	Workspaces    []Workspace
 	Sessions      []Session
@@ -42,13 +42,13 @@ type Snapshot struct {
 	Confirmations []Confirmation
 	Frameworks    []choice.Framework
 	Preferred     choice.Preferred
-	// Message is what the user says now; "" is not known. It decides about one
-	// line, and is not repeated.
+	// Message is the user's current message, or "". It selects one line of the text and is
+	// not contained in it.
 	Message string
 }
 
-// Context is ACTIVE_WORKSPACE_CONTEXT. Where there is more than fits, each section shows
-// fewer lines and states how many it left out.
+// Context returns the text ACTIVE_WORKSPACE_CONTEXT. If it does not fit, each section has fewer
+// lines and the number of lines that were left out.
 func Context(s Snapshot) string {
 	n := maxLines
 	for {
@@ -60,6 +60,7 @@ func Context(s Snapshot) string {
 	}
 }
 
+// text returns the text with at most n lines in each section.
 func (s Snapshot) text(n int) string {
 	var b strings.Builder
 	b.WriteString("# Task agents\n")
@@ -106,7 +107,7 @@ func section[T any](b *strings.Builder, n int, title string, list []T, show func
 
 // outlookLine returns s on one line of bounded length.
 func outlookLine(s string) string {
-	// The whole is masked before it is cut: half of a credential has no shape.
+	// The text is masked before it is cut, because a cut credential is not recognised.
 	return text.FitRunes(text.OneLine(secret.MaskTokens(strings.ToValidUTF8(s, ""))), maxLine)
 }
 
@@ -117,8 +118,8 @@ func or(text, other string) string {
 	return text
 }
 
-// Examples is CODING_AGENT_EXAMPLES: a few calls, with a program that can be used; ""
-// takes none in particular.
+// Examples returns the text CODING_AGENT_EXAMPLES: example calls of the verbs, with the program
+// preferred if it is not "".
 func Examples(preferred programs.Name) string {
 	agent := ""
 	if preferred != "" {

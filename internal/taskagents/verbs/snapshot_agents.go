@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/workspace"
 )
 
-// Snapshot is what stands in the prompt of an agent that delegates. message is what the
-// user says now, "" where that is not known. Parts that are not there are empty.
+// Snapshot returns the input of [Context]. message is the user's current message, or "". The
+// lists of missing dependencies are empty.
 func (v *agentVerbs) Snapshot(ctx context.Context, message string) (s Snapshot, err error) {
 	if v.cfg.Workspaces != nil {
 		for _, w := range v.cfg.Workspaces() {

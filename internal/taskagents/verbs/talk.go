@@ -7,7 +7,7 @@ import (
 
 const maxTalks = 1000
 
-// Talk is what was made last in a conversation; "" is nothing.
+// Talk holds the last session, thread, workspace, folder and repository of a conversation.
 type Talk struct {
 	SessionID   string
 	ThreadID    string
@@ -16,12 +16,12 @@ type Talk struct {
 	Repo        string
 }
 
-// Talks remembers the last thousand conversations of this process: what "it" means. It
-// is a default and no right: what it names may be gone.
+// Talks stores the last maxTalks conversations of this process in memory, to resolve texts such
+// as "it". The entries are defaults and grant no rights; what they name may not exist any more.
 type Talks struct {
 	mu    sync.Mutex
 	known map[string]*Talk
-	order []string // the one used longest ago first
+	order []string // least recently changed first
 }
 
 func (c Call) key() string {
@@ -31,7 +31,7 @@ func (c Call) key() string {
 	return c.By.ID + "\x00" + c.Session + "\x00" + c.RoomID
 }
 
-// Last is what was made last in the call's conversation.
+// Last returns the entry of the call's conversation, or a zero Talk.
 func (t *Talks) Last(c Call) Talk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,8 +41,8 @@ func (t *Talks) Last(c Call) Talk {
 	return Talk{}
 }
 
-// Remember changes what is known of the call's conversation; a call without one leaves
-// nothing.
+// Remember calls f to change the entry of the call's conversation. A call without session and
+// room changes nothing.
 func (t *Talks) Remember(c Call, f func(*Talk)) {
 	key := c.key()
 	if key == "" {

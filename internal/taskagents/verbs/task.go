@@ -11,10 +11,10 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Do is one verb. What it could not do is in its result and is its error as well.
+// Do runs one verb. A failure is in both the result and the error.
 type Do = func(ctx context.Context, c Call, params json.RawMessage) (Result, error)
 
-// Needs is a verb that works only where its parts are there.
+// Needs returns do if there is true, otherwise a verb that fails with SERVICE_UNAVAILABLE.
 func Needs(there bool, do Do) Do {
 	if there {
 		return do
@@ -24,7 +24,8 @@ func Needs(there bool, do Do) Do {
 	}
 }
 
-// Program is a framework by any of its names; "" and auto name none.
+// Program returns the canonical name of a program; "" for "" and auto. An unknown name fails
+// with AGENT_NOT_INSTALLED.
 func Program(name string) (programs.Name, error) {
 	if name == "" || name == "auto" {
 		return "", nil
@@ -36,14 +37,14 @@ func Program(name string) (programs.Name, error) {
 	return n, nil
 }
 
-// MaxLabel and MaxListedText are how many characters of a label, and of a request and a
-// summary, are shown.
+// MaxLabel and MaxListedText are the maximal numbers of characters of a label, and of a request
+// or a summary.
 const (
 	MaxLabel      = 60
 	MaxListedText = 1_000
 )
 
-// Summary is a task as the verbs list it.
+// Summary is a task in the lists of verbs.
 type Summary struct {
 	ThreadID  string           `json:"threadId"`
 	Title     string           `json:"title"`
@@ -59,7 +60,7 @@ type Summary struct {
 	Active    row.Millis       `json:"latestActivityAt"`
 }
 
-// Summaries are tasks with their requests and summaries cut.
+// Summaries converts tasks and cuts their requests and summaries.
 func Summaries(list []threads.Summary) []Summary {
 	out := []Summary{}
 	for _, s := range list {
@@ -72,7 +73,7 @@ func Summaries(list []threads.Summary) []Summary {
 	return out
 }
 
-// Unfinished are the statuses of tasks that are in progress or waited for.
+// Unfinished returns the statuses of open, active and waiting tasks.
 func Unfinished() []row.ThreadStatus {
 	return []row.ThreadStatus{row.ThreadOpen, row.ThreadActive, row.ThreadWaiting, row.ThreadBlocked, row.ThreadValidating}
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// which names a thread: by its id, by a session of it, or by words.
+// which identifies a thread: by its id, by one of its sessions, or by search words.
 type which struct {
 	ThreadID  string `json:"threadId"`
 	SessionID string `json:"sessionId"`
 	Search    string `json:"search"`
 }
 
-// thread is the one that is meant; without any of the three the conversation's.
+// thread returns the id of the thread that w identifies. If w is empty, it is the conversation's
+// last thread. It fails with THREAD_NOT_FOUND. A ThreadID is not checked.
 func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error) {
 	switch {
 	case w.ThreadID != "":
@@ -40,12 +41,12 @@ func (v *taskVerbs) thread(ctx context.Context, c Call, w which) (string, error)
 	return "", ThreadNotFound.Errorf("it is not clear which task is meant").With("thread_not_found", "give threadId, sessionId or search")
 }
 
-// control is TASK_CONTROL.
+// control implements TASK_CONTROL.
 func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
 		Operation   string `json:"operation"`
-		Action      string `json:"action"` // the same, as on /threads/{id}/control
+		Action      string `json:"action"` // synonym of operation, as in /threads/{id}/control
 		Note        string `json:"note"`
 		Instruction string `json:"instruction"`
 		AgentType   string `json:"agentType"`
@@ -91,8 +92,9 @@ func (v *taskVerbs) control(ctx context.Context, c Call, params json.RawMessage)
 	return r, nil
 }
 
-// operation is what is to be done: as a parameter says, else the alias that was used, else
-// words.
+// operation returns the operation that the parameter names or, if it is "", the one of the
+// alias that was called or of the first text that mentions one. It fails with
+// INVALID_OPERATION.
 func operation(c Call, named string, texts ...string) (launch.Operation, error) {
 	alias, _ := strings.CutSuffix(c.Spelled, "_TASK")
 	for _, text := range []string{named, alias} {
@@ -115,14 +117,14 @@ func operation(c Call, named string, texts ...string) (launch.Operation, error) 
 		"the operations are pause, stop, resume, continue, archive and reopen")
 }
 
-// Bounds of what TASK_HISTORY shows.
+// Bounds of TASK_HISTORY.
 const (
 	defaultTasks   = 10
 	maxDetails     = 5
 	maxDetailItems = 50 // of each list of a task
 )
 
-// history is TASK_HISTORY.
+// history implements TASK_HISTORY.
 func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p struct {
 		which
@@ -184,7 +186,7 @@ func (v *taskVerbs) history(ctx context.Context, c Call, params json.RawMessage)
 	return Result{Success: true, Text: content, Data: map[string]any{"metric": "list", "window": p.Window, "threads": Summaries(list)}}, nil
 }
 
-// counted states how many tasks there are of a window.
+// counted returns a sentence with the number of tasks in a window.
 func counted(n int, w timeWindow) string {
 	word := "tasks"
 	if n == 1 {
@@ -197,7 +199,8 @@ func counted(n int, w timeWindow) string {
 	return fmt.Sprintf("%d %s%s.", n, word, of)
 }
 
-// filter is a window, in the user's zone, and statuses.
+// filter returns the filter for a window in the user's time zone. Given statuses replace those
+// of the window. It fails with MISSING_PARAMS for an unknown window or status.
 func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.Filter, err error) {
 	now := v.cfg.Now()
 	if c.Zone != nil {
@@ -224,7 +227,8 @@ func (v *taskVerbs) filter(c Call, w timeWindow, statuses []string) (f threads.F
 	return f, nil
 }
 
-// details are whole tasks: the one that is named, else the newest that the filter finds.
+// details returns the records of the task that w names by thread or session, otherwise of the
+// newest tasks that match f, at most maxDetails.
 func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filter) (Result, error) {
 	var ids []string
 	if w.ThreadID != "" || w.SessionID != "" {
@@ -273,8 +277,8 @@ func (v *taskVerbs) details(ctx context.Context, c Call, w which, f threads.Filt
 	return Result{Success: true, Text: strings.TrimSpace(content), Data: map[string]any{"metric": "detail", "threads": list}}, nil
 }
 
-// shorten cuts long texts, and takes out documents that are not for agents: what callers
-// keep with a row, and the names by which programs go on with a conversation.
+// shorten cuts long texts in place and removes the metadata, which holds data of callers and
+// the resume tokens of programs.
 func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision, artifacts []row.Artifact) {
 	cut := func(texts ...*string) {
 		for _, t := range texts {
@@ -301,10 +305,10 @@ func shorten(sessions []row.Session, nodes []row.Node, decisions []row.Decision,
 	}
 }
 
-// newest is the end of a list that is too long to be shown.
+// newest returns the last maxDetailItems of a list.
 func newest[T any](list []T) []T { return list[max(0, len(list)-maxDetailItems):] }
 
-// share is TASK_SHARE.
+// share implements TASK_SHARE. If nothing identifies a task, the newest one is used.
 func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (Result, error) {
 	var p which
 	if err := Params(params, &p); err != nil {
@@ -312,7 +316,7 @@ func (v *taskVerbs) share(ctx context.Context, c Call, params json.RawMessage) (
 	}
 	id, err := v.thread(ctx, c, p)
 	if err != nil && p == (which{}) {
-		// "Can I see it?" is about what was done last.
+		// "Can I see it?" refers to the newest task.
 		list, failed := v.cfg.Registry.List(ctx, threads.Filter{Limit: 1})
 		if failed == nil && len(list) > 0 {
 			id, err = list[0].ID, nil

@@ -1,8 +1,8 @@
 package verbs
 
-// This file has the four verbs about tasks: begin one, control it, look back at what was
-// done, and show what came of it. A verb finds out what is meant, calls the part that does
-// it, and says in words what came of it; no verb keeps a thing or decides about one.
+// This file has the four verbs about tasks: create, control, history and share. A verb resolves
+// its parameters, calls the launcher or the registry, and describes the result; it stores
+// nothing but the conversation's defaults.
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// taskLauncher begins and controls the work of threads; it is package launch's.
+// taskLauncher starts and controls the work of threads. Package launch implements it.
 type taskLauncher interface {
 	Create(ctx context.Context, by capability.Principal, t launch.Task) (launch.Created, error)
 	Control(ctx context.Context, by capability.Principal, c launch.Control) (launch.Controlled, error)
 }
 
-// taskRegistry is what is used of threads.Registry.
+// taskRegistry is the part of threads.Registry that the verbs about tasks use.
 type taskRegistry interface {
 	List(ctx context.Context, f threads.Filter) ([]threads.Summary, error)
 	Count(ctx context.Context, f threads.Filter) (int, error)
@@ -32,27 +32,27 @@ type taskRegistry interface {
 	Share(ctx context.Context, thread string, roots threads.ShareRoots) (threads.Shared, error)
 }
 
-// Choice states which program does a task.
+// Choice selects the program for a task.
 type Choice interface {
 	State(ctx context.Context, t choice.Task) choice.State
-	// Fixed is the program that does every task, "" where the best is chosen for each.
+	// Fixed returns the program for all tasks, or "" if the best is selected for each.
 	Fixed() programs.Name
 }
 
-// History is what is used of history.File.
+// History is the part of [File] that the verbs use.
 type History interface {
 	Lessons() []Entry
 	LastRepo() string
 }
 
-// Model is what is used of a language model.
+// Model completes prompts with a language model.
 type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
 }
 
-// taskConfig is what the verbs work with. Without Launcher or Registry the verbs that need them
-// answer SERVICE_UNAVAILABLE; without Model no brief is written, without History there are
-// no lessons and no last repository. The others are required.
+// taskConfig holds the dependencies of the verbs. If Launcher or Registry is nil, the verbs that
+// need it fail with SERVICE_UNAVAILABLE. Without Model tasks have no brief, and without History
+// no lessons and no last repository. The other fields are required.
 type taskConfig struct {
 	Launcher taskLauncher
 	Registry taskRegistry
@@ -60,18 +60,18 @@ type taskConfig struct {
 	History  History
 	Model    Model
 	Repos    bool               // tasks may have a repository
-	Roots    threads.ShareRoots // what may be shown
+	Roots    threads.ShareRoots // folders whose files may be shared
 	Talks    *Talks
 	Now      func() time.Time
 }
 
-// taskVerbs are the verbs.
+// taskVerbs implements the verbs about tasks.
 type taskVerbs struct{ cfg taskConfig }
 
-// newTaskVerbs makes the verbs.
+// newTaskVerbs returns the verbs about tasks.
 func newTaskVerbs(cfg taskConfig) *taskVerbs { return &taskVerbs{cfg} }
 
-// Table is every verb by its name.
+// Table returns the verbs by name.
 func (v *taskVerbs) Table() map[Name]Do {
 	launcher, registry := v.cfg.Launcher != nil, v.cfg.Registry != nil
 	return map[Name]Do{
@@ -82,9 +82,9 @@ func (v *taskVerbs) Table() map[Name]Do {
 	}
 }
 
-// Pick is the program for a task: the fixed one, else the one that was asked for; in place of
-// a shell, or of Pi, the best that can reason where the task is written for a reader. ""
-// leaves the choice to the launcher.
+// Pick returns the program for a task: the fixed one, otherwise wanted. If that program cannot
+// reason about prose (Program.Terse) and the task is prose, Pick returns the preferred or best
+// usable program that can, if there is one. "" leaves the choice to the launcher.
 func (v *taskVerbs) Pick(ctx context.Context, wanted programs.Name, t choice.Task) programs.Name {
 	if fixed := v.cfg.Choice.Fixed(); fixed != "" {
 		wanted = fixed
@@ -101,7 +101,7 @@ func (v *taskVerbs) Pick(ctx context.Context, wanted programs.Name, t choice.Tas
 		}
 	}
 	if best.ID == "" {
-		return wanted // nothing else can be used
+		return wanted // no other program is usable
 	}
 	return best.ID
 }

@@ -34,10 +34,10 @@ func Told(c capability.Call) Call {
 		switch name {
 		case "userrole":
 			if out.UserRole = id; id == "" {
-				out.UserRole = "unknown" // it was said, and is not one
+				out.UserRole = "unknown" // a malformed role permits nothing
 			}
 		case "connector":
-			if out.Connector == "" { // the channel that we know goes before
+			if out.Connector == "" { // the channel of the context wins
 				out.Connector = id
 			}
 		case "roomid":

@@ -1,8 +1,7 @@
 package verbs
 
-// This file holds what the eleven verbs of task agents have in common: their names and
-// all the others they go by, who is asking and on whose behalf, what is answered, and
-// the codes of what went wrong.
+// This file holds the common parts of the eleven verbs of task agents: their names and aliases,
+// the call with its user and conversation, and the result.
 
 import (
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Name is a verb.
+// Name is the name of a verb.
 type Name string
 
 // The verbs.
@@ -29,12 +28,12 @@ const (
 	ManageIssues       Name = "MANAGE_ISSUES"
 )
 
-// Row is a verb: its place in the catalog, what is needed to use it, and its other names.
+// Row describes a verb: its action in the catalog, the required ability, and its aliases.
 type Row struct {
 	Name    Name
 	Action  capability.Action
 	Ability Ability
-	// Effect is that of the catalog's registry; Timeout the default of who names none.
+	// Effect is that of the catalog's action. Timeout is the default for callers.
 	Effect  capability.Effect
 	Timeout time.Duration
 	Aliases []string
@@ -42,7 +41,7 @@ type Row struct {
 
 const (
 	shortTimeout = time.Minute
-	longTimeout  = 15 * time.Minute // a large repository is cloned or pushed
+	longTimeout  = 15 * time.Minute // for cloning or pushing a large repository
 )
 
 // Table returns all verbs in the order in which they are listed.
@@ -90,8 +89,8 @@ func Table() []Row {
 	}
 }
 
-// Lookup finds a verb by its name, an alias or its action, whatever the case of its
-// letters. spelled is how it was called, in capitals: an alias may say more than its verb.
+// Lookup returns the verb with a name, alias or action, ignoring case. spelled is the given
+// name in upper case, because an alias may also select an operation.
 func Lookup(name string) (r Row, spelled string, ok bool) {
 	spelled = strings.ToUpper(strings.NewReplacer("-", "_", " ", "_").Replace(strings.TrimSpace(name)))
 	for _, r := range Table() {
@@ -107,35 +106,35 @@ func Lookup(name string) (r Row, spelled string, ok bool) {
 	return Row{}, "", false
 }
 
-// Bounds of what is told of a conversation; what is more is not looked at.
+// Bounds of a conversation; longer texts are cut or refused.
 const (
 	MaxMessage    = 64 << 10 // bytes of the user's message
 	MaxRecent     = 10       // messages before it
 	MaxRecentText = 400      // characters of each
 )
 
-// Call is who asks for a verb, and in which conversation.
+// Call holds the caller of a verb and its conversation.
 type Call struct {
 	By      capability.Principal
-	Session string // of By, "" for none: what was made before in it is what is meant
+	Session string // session of By, whose last results are defaults; "" if none
 	Spelled string // the name that was used, as of [Lookup]
-	// Message is what the user said, word for word, where the caller tells; Recent what was
-	// said in the room before, the oldest first.
+	// Message is the user's message, or "" if the caller does not pass it. Recent holds the
+	// earlier messages of the room, the oldest first.
 	Message string
 	Recent  []string
-	// UserRole and Connector are of the user that an agent speaks for; see [Person].
+	// UserRole and Connector belong to the user for whom an agent calls; see [Person].
 	UserRole, Connector string
 	RoomID, WorldID     string
 	UserID              string
 	Zone                *time.Location // the user's; nil: the server's
 }
 
-// Result is what every verb answers. Text may be shown to the user; it is empty where the
-// coordinator reports later, and then the caller reports nothing either.
+// Result is the result of a verb. Text may be shown to the user. It is empty if the coordinator
+// reports later; then the caller should report nothing either.
 type Result struct {
 	Success bool   `json:"success"`
 	Text    string `json:"text"`
 	Error   Code   `json:"error,omitempty"`
 	Data    any    `json:"data,omitempty"`
-	Task    string `json:"task,omitempty"` // the handle of a task that was begun
+	Task    string `json:"task,omitempty"` // id of the started Task
 }

@@ -22,22 +22,21 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Launcher is package launch's.
+// Launcher creates and controls threads. Package launch implements it.
 type Launcher interface {
 	taskLauncher
 	agentLauncher
 }
 
-// Registry is threads.Registry.
+// Registry is the part of threads.Registry that the verbs use.
 type Registry interface {
 	taskRegistry
 	agentRegistry
 }
 
-// Config is what the verbs work with; Choice and Now are required. Verbs whose parts are
-// not there answer SERVICE_UNAVAILABLE. Without Workspaces no task has a repository,
-// without Model no brief is written, without History the lessons are missing and so is the last
-// repository.
+// Config holds the dependencies of the verbs. Choice and Now are required. Verbs whose
+// dependency is nil fail with SERVICE_UNAVAILABLE. Without Workspaces tasks have no repository,
+// without Model no brief, and without History no lessons and no last repository.
 type Config struct {
 	Launcher   Launcher
 	Agents     Agents
@@ -46,7 +45,7 @@ type Config struct {
 	Workspaces Workspaces
 	History    History
 	Model      Model
-	Roots      threads.ShareRoots // what may be shown
+	Roots      threads.ShareRoots // folders whose files may be shared
 	Policy     Policy
 	Now        func() time.Time
 }
@@ -57,11 +56,11 @@ type Service struct {
 	talks *Talks
 }
 
-// New makes the service.
+// New returns the service.
 func New(cfg Config) *Service { return &Service{cfg: cfg, talks: new(Talks)} }
 
-// of are the verbs as a principal may use them: an agent finds what it began
-// itself, and nothing of others.
+// of returns the verbs for a principal. One that is neither administrator nor operator sees
+// only its own sessions and threads.
 func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 	cfg := s.cfg
 	if by.Role != capability.RoleAdmin && by.Role != capability.RoleOperator {
@@ -89,7 +88,7 @@ func (s *Service) of(by capability.Principal) (*agentVerbs, map[Name]Do) {
 }
 
 // Context returns the current state of task agents as a text for the model of a principal.
-// message is what the user says, or empty if that is not known.
+// message is the user's current message, or "".
 func (s *Service) Context(ctx context.Context, by capability.Principal, message string) (string, error) {
 	agents, _ := s.of(by)
 	now, err := agents.Snapshot(ctx, message)
@@ -99,7 +98,7 @@ func (s *Service) Context(ctx context.Context, by capability.Principal, message 
 	return Context(now), nil
 }
 
-// Examples names the program that is preferred now.
+// Examples returns the example calls for a principal, with the currently preferred program.
 func (s *Service) Examples(ctx context.Context, by capability.Principal) (string, error) {
 	agents, _ := s.of(by)
 	now, err := agents.Snapshot(ctx, "")
@@ -127,8 +126,8 @@ func (s *Service) Run(ctx context.Context, c Call, name string, params json.RawM
 	return r, err
 }
 
-// Action is the action that a word means: a name of a verb, its action, or a part of
-// that after the domain, such as create or issues.
+// Action returns the action of a word: a verb's name, alias or action, or the part of an action
+// after its domain, such as create or issues.
 func Action(word string) (capability.Action, bool) {
 	if row, _, ok := Lookup(word); ok {
 		return row.Action, true
@@ -141,17 +140,17 @@ func Action(word string) (capability.Action, bool) {
 	return "", false
 }
 
-// Function is a capability of core's; it converts to core.Function.
+// Function is a verb as a capability of the catalog.
 type Function struct {
 	capability.Contribution
 	Do func(ctx context.Context, c capability.Call) (json.RawMessage, error)
 }
 
-// Unavailable is why the verbs cannot be used where the server runs no task agents.
+// Unavailable is the reason that is shown for the verbs if the server runs no task agents.
 const Unavailable = "task agents do not run on this server"
 
-// Functions are the verbs as capabilities. Titles, descriptions and schemas are those of
-// the registry of canonical actions. Without a service they are there and unavailable.
+// Functions returns the verbs as capabilities. Titles, descriptions and schemas come from the
+// registry of canonical actions. If s is nil, the capabilities are listed as unavailable.
 func Functions(s *Service) []Function {
 	var out []Function
 	for _, row := range Table() {

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// Commit is what came of committing. Hash is "" where there was nothing to commit, and
-// Reason says so.
+// Commit is the result of Manager.Commit. If there was nothing to commit, Hash is "" and
+// Reason states that.
 type Commit struct {
 	Hash   string   `json:"hash,omitempty"`
 	Reason string   `json:"reason,omitempty"`
@@ -23,10 +23,11 @@ const (
 	maxCommits = 2000 // in one push
 )
 
-// Commit commits everything but our own files, after a search for credentials in what
-// it would add. Errors: denied, reason secret_found, with the places in
-// details.findings; conflict, reason unmerged or wrong_branch; invalid_input, reason
-// missing_message; too_large, reason change_too_large.
+// Commit stages and commits all changes that git does not ignore, after a search for
+// credentials in the added lines. Hooks are not run. If the search fails, the changes are
+// unstaged again. Errors: denied, reason secret_found, with the places in details.findings;
+// conflict, reason unmerged or wrong_branch; invalid_input, reason missing_message; too_large,
+// reason change_too_large.
 func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error) {
 	if strings.TrimSpace(message) == "" || len(message) > maxMessage || strings.ContainsRune(message, 0) {
 		return Commit{}, capability.Errorf(capability.CodeInvalidInput, "workspace.commit", "a commit needs a message of at most %d bytes",
@@ -63,7 +64,7 @@ func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error
 		return m.run(ctx, w, plainDiff("diff", args...))
 	})
 	if err != nil {
-		// What was refused does not stay staged for the agent's own next commit.
+		// Refused changes must not stay staged for the agent's own next commit.
 		if _, left := m.run(context.WithoutCancel(ctx), w, []string{"reset", "--quiet"}); left != nil {
 			return Commit{}, capability.AsError(err).Detail("still_staged", true)
 		}
@@ -90,8 +91,9 @@ func (m *Manager) Commit(ctx context.Context, id, message string) (Commit, error
 	return c, err
 }
 
-// hold takes the lock of a workspace's repository, and looks the workspace up again:
-// it may have gone while we waited.
+// hold acquires the lock of a workspace's repository and returns the workspace as it is then,
+// because it may have changed or gone meanwhile. The caller calls the result to release the
+// lock, unless there is an error.
 func (m *Manager) hold(ctx context.Context, id string) (Workspace, func(), error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -107,8 +109,8 @@ func (m *Manager) hold(ctx context.Context, id string) (Workspace, func(), error
 	return w, release, err
 }
 
-// onBranch refuses to commit elsewhere than where a push would look, and conflicts
-// that is not resolved.
+// onBranch returns an error if the work tree has unresolved conflicts (reason unmerged), or is
+// not on the workspace's branch (reason wrong_branch).
 func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
 	s, err := m.status(ctx, w)
 	switch {
@@ -124,11 +126,11 @@ func (m *Manager) onBranch(ctx context.Context, w Workspace) error {
 	return nil
 }
 
-// Push pushes the branch and remembers where; force is --force-with-lease and nothing
-// stronger. Commits that are not at the remote yet are searched for credentials, the
-// agent's own too. Errors: those of the search as in [Manager.Commit]; conflict,
-// reason push_rejected; failed, reason invalid_credentials; denied, reason
-// security_violation, where the configuration names another remote.
+// Push pushes the branch to origin and sets its upstream; force means --force-with-lease.
+// Before, all commits that are not at the remote are searched for credentials, including the
+// agent's own. Errors: those of the search as in [Manager.Commit]; conflict, reason
+// push_rejected or nothing_to_push; failed, reason invalid_credentials; denied, reason
+// security_violation, if the configuration was changed to another remote.
 func (m *Manager) Push(ctx context.Context, id string, force bool) error {
 	w, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -153,6 +155,7 @@ func (m *Manager) Push(ctx context.Context, id string, force bool) error {
 	return err
 }
 
+// scanCommits searches the commits that are not at the remote for credentials.
 func (m *Manager) scanCommits(ctx context.Context, w Workspace) error {
 	if tip, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil || tip == "" {
 		if err == nil {

@@ -23,16 +23,16 @@ const (
 	gitTimeout = 30 * time.Second
 )
 
-// Listing is the files of a directory, as slash-separated paths in order: at most 200,
-// five folders deep, of at most 2000 entries that were looked at. Truncated reports that
-// there is more. Folders of builds and of version control are left out.
+// Listing holds the files of a directory as slash-separated paths, in order: at most 200, five
+// folders deep, among the first 2000 entries. Truncated reports that there are more. Folders of
+// builds and of version control are left out.
 type Listing struct {
 	Files     []string `json:"files"`
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
-// Evidence is what was seen. Status and Stat are git's words, "" where there is no
-// repository that can be looked at; Note then states why.
+// Evidence is the observed state of a working directory. Status and Stat are git's output. They
+// are "" if git cannot read a repository there; Note then has the cause.
 type Evidence struct {
 	Listing Listing `json:"listing"`
 	Status  string  `json:"status,omitempty"`
@@ -40,9 +40,9 @@ type Evidence struct {
 	Note    string  `json:"note,omitempty"`
 }
 
-// Collect looks at dir, a real path inside root, which the repository may not reach
-// out of (see roots.Set.Workdir). git may be nil. The error is only ever ctx's, or
-// not_found for a directory that is not there.
+// Collect returns the evidence about dir, a real path inside root; the repository must not lead
+// out of root. If git is nil, only files are listed. Errors: that of ctx, and not_found if dir
+// does not exist. A failure of git is in Note.
 func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, error) {
 	listing, err := List(ctx, dir)
 	e := Evidence{Listing: listing}
@@ -70,12 +70,13 @@ func Collect(ctx context.Context, git *gitcmd.Git, dir, root string) (Evidence, 
 		return e, capability.AsError(ctx.Err())
 	}
 	if err != nil {
-		e.Note = capability.AsError(err).Message // also of a repository without a commit
+		e.Note = capability.AsError(err).Message // also for a repository without a commit
 	}
 	return e, nil
 }
 
-// List walks a directory, each folder in the order of its names.
+// List lists the files of a directory, each folder in the order of names. It fails with
+// not_found if the directory does not exist, or with ctx's error.
 func List(ctx context.Context, dir string) (Listing, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -94,14 +95,15 @@ type lister struct {
 	out    Listing
 }
 
-// walk reads no more names of a folder than may still be looked at.
+// walk adds the files of a folder, and reads no more of its names than the remaining bound.
+// Folders that cannot be read are skipped.
 func (l *lister) walk(ctx context.Context, dir string, depth int) error {
 	if ctx.Err() != nil {
 		return capability.AsError(ctx.Err())
 	}
 	f, err := l.root.Open(dir)
 	if err != nil {
-		return nil // it went, or is closed to us
+		return nil // it was removed, or may not be read
 	}
 	entries, _ := f.ReadDir(maxWalked - l.walked + 1)
 	_ = f.Close()
@@ -128,7 +130,7 @@ func (l *lister) walk(ctx context.Context, dir string, depth int) error {
 	return nil
 }
 
-// skipped are folders that version control and builds fill.
+// skipped lists folders of version control and builds.
 var skipped = []string{
 	".git", ".hg", ".svn", ".jj", "node_modules", "dist", "build", "out", "target", "bin", "obj", "vendor",
 	".next", ".nuxt", ".turbo", ".cache", ".venv", "venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".tox", ".gradle", "coverage",

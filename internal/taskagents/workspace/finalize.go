@@ -11,10 +11,9 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// FinalizeRequest states what is to be done with the work. Every step can be left out;
-// a pull request needs the push.
+// FinalizeRequest selects the steps of Finalize. A pull request requires the push.
 type FinalizeRequest struct {
-	Message           string // "" means one that names the branch
+	Message           string // commit message; "" means "Work on <branch>"
 	Title, Body       string // of the pull request; "" means "[Eliza] <branch>" and the list of commits
 	Base              string // "" means the base branch
 	Draft             bool
@@ -24,14 +23,14 @@ type FinalizeRequest struct {
 	SkipCommit, SkipPush, SkipPull bool
 }
 
-// Step is what came of one part: done, skipped or failed.
+// Step is the result of one step: done, skipped or failed.
 type Step struct {
 	Name    string `json:"name"` // commit, push or pull_request
 	Outcome string `json:"outcome"`
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Finalized says of every step what came of it, when it failed too.
+// Finalized is the result of Finalize, with the steps up to the first that failed.
 type Finalized struct {
 	WorkspaceID string      `json:"workspaceId"`
 	Branch      string      `json:"branch"`
@@ -44,10 +43,10 @@ type Finalized struct {
 
 const maxTitle = 256 // characters
 
-// Finalize commits, pushes and opens a pull request. Where nothing has changed since
-// the base it succeeds and says "no changes". The error is that of the step that
-// failed, reason finalize_failed where it has none; the result then states which steps
-// were done: they are not undone, and to finalize again goes on from there.
+// Finalize commits, pushes and opens a pull request. If the branch has no commits since its
+// base, it succeeds with the text "no changes". The error is that of the failed step, with
+// reason finalize_failed if it has none and the steps in its details. Finished steps are not
+// undone; another call continues after them.
 func (m *Manager) Finalize(ctx context.Context, id string, req FinalizeRequest) (Finalized, error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -92,7 +91,8 @@ func (m *Manager) Finalize(ctx context.Context, id string, req FinalizeRequest) 
 	return out, err
 }
 
-// step does one part, unless it is skipped, and writes down what came of it.
+// step runs do, unless skip is set, and appends the result to out.Steps. why is the detail of a
+// skipped step.
 func (m *Manager) step(out *Finalized, name string, skip bool, why string, do func() (string, error)) error {
 	if skip {
 		out.Steps = append(out.Steps, Step{name, "skipped", why})
@@ -121,6 +121,8 @@ func sentence(f Finalized) string {
 	return text
 }
 
+// finalCommit commits with the request's or a default message. It returns the hash, or the
+// reason for a missing commit.
 func (m *Manager) finalCommit(ctx context.Context, w Workspace, req FinalizeRequest, out *Finalized) (string, error) {
 	if req.Message == "" {
 		req.Message = "Work on " + w.Branch
@@ -133,7 +135,7 @@ func (m *Manager) finalCommit(ctx context.Context, w Workspace, req FinalizeRequ
 	return c.Hash, err
 }
 
-// ahead reports whether the branch has anything that its base has not, and how much.
+// ahead reports whether the branch has commits that its base has not, and sets out.Stat.
 func (m *Manager) ahead(ctx context.Context, w Workspace, out *Finalized) (bool, error) {
 	head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err != nil || head == "" {
@@ -147,7 +149,8 @@ func (m *Manager) ahead(ctx context.Context, w Workspace, out *Finalized) (bool,
 	return true, err
 }
 
-// openPull opens the pull request of what was pushed.
+// openPull opens the pull request for the pushed branch, with default texts for empty fields,
+// and returns the forge's notes.
 func (m *Manager) openPull(ctx context.Context, w Workspace, req FinalizeRequest, out *Finalized) (string, error) {
 	p := forge.PullRequest{
 		Title: req.Title, Body: req.Body, Base: req.Base, Head: w.Branch, Draft: req.Draft, Labels: req.Labels,
@@ -176,10 +179,10 @@ func (m *Manager) openPull(ctx context.Context, w Workspace, req FinalizeRequest
 	return strings.Join(pull.Notes, "; "), nil
 }
 
-// OpenPull opens a pull request for the workspace's branch, which must have been
-// pushed; p.Head is not read. What looks like a credential is masked in its text.
-// Errors: unavailable, reason no_forge; invalid_input, reason missing_title; and those
-// of forge.Repository.
+// OpenPull opens a pull request for the workspace's branch, which must have been pushed, and
+// stores it in the record. p.Head is ignored. Text that looks like a credential is masked.
+// Errors: unavailable, reason no_forge; invalid_input, reason missing_title or
+// invalid_base_branch; too_large; and those of forge.Repository.
 func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) (forge.Pull, error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -218,8 +221,8 @@ func (m *Manager) OpenPull(ctx context.Context, id string, p forge.PullRequest) 
 	return pull, err
 }
 
-// Repository opens a repository at its forge with the operator's credential, for its
-// issues. Errors: those of a request's Repo, and unavailable, reason no_forge.
+// Repository returns a repository at its forge with the operator's credential, for its issues.
+// Errors: those of forge.Policy.Parse, and unavailable, reason no_forge.
 func (m *Manager) Repository(ctx context.Context, repo string) (forge.Repository, error) {
 	r, err := m.cfg.Policy.Parse(repo)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// How long commands may take.
+// Timeouts of commands.
 const (
 	queryTimeout = 10 * time.Second // for the default branch
 	workTimeout  = 2 * time.Minute
@@ -27,14 +27,15 @@ const (
 	cloneTimeout = 30 * time.Minute
 )
 
-// run runs a command in a workspace; a bad exit code is an error, unless it is among
-// the accepted ones.
+// run runs git without network in a workspace. An exit code other than 0 is an error, unless it
+// is accepted.
 func (m *Manager) run(ctx context.Context, w Workspace, args []string, accepted ...int) (sandbox.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	return m.command(ctx, m.git, w, gitcmd.Command{Args: args, NeedRepository: true}, accepted...)
 }
 
+// command runs c in a workspace after checkGitDir, confined to the folders of its repository.
 func (m *Manager) command(ctx context.Context, git *gitcmd.Git, w Workspace, c gitcmd.Command, accepted ...int) (sandbox.Result, error) {
 	if err := m.checkGitDir(w); err != nil {
 		return sandbox.Result{}, err
@@ -70,7 +71,7 @@ func (m *Manager) author() []gitcmd.Setting {
 	}
 }
 
-// line runs a command for the one line that it prints, "" where it ends with 1.
+// line runs a command and returns its trimmed output, or "" if it exits with 1.
 func (m *Manager) line(ctx context.Context, w Workspace, args ...string) (string, error) {
 	result, err := m.run(ctx, w, args, 1)
 	if err != nil || result.ExitCode != 0 {
@@ -79,8 +80,9 @@ func (m *Manager) line(ctx context.Context, w Workspace, args ...string) (string
 	return strings.TrimSpace(result.Stdout.Text()), nil
 }
 
-// checkGitDir refuses a workspace whose .git is not the one that was made: an agent
-// could have us work on another one's repository.
+// checkGitDir fails with denied, reason security_violation, if .git of a workspace was
+// replaced, because an agent could redirect commands to another repository. For a Folder
+// workspace it fails with invalid_input, reason no_repository.
 func (m *Manager) checkGitDir(w Workspace) error {
 	tampered := func(err error) error {
 		return capability.Wrap(capability.CodeDenied, "workspace.git", "the workspace's git directory is not the one that was made", err).
@@ -107,8 +109,8 @@ func (m *Manager) checkGitDir(w Workspace) error {
 	return nil
 }
 
-// failed states what git said: the first line that means something, without paths of
-// ours or credentials.
+// failed converts git's failure to an error with the first relevant line of its output, without
+// internal paths and credentials. Known messages get a specific code and reason.
 func (m *Manager) failed(op string, result sandbox.Result) error {
 	said := result.Stderr.Text()
 	if strings.TrimSpace(said) == "" {
@@ -152,8 +154,8 @@ func (m *Manager) failed(op string, result sandbox.Result) error {
 	return e
 }
 
-// remote runs a command that talks to the repository's remote, in the workspace at and
-// with the credential of w.
+// remote runs a command that contacts the repository's remote, in workspace at (in its folder
+// dir if that is not "") and with the credential of w, for at most wait.
 func (m *Manager) remote(ctx context.Context, w, at Workspace, dir string, wait time.Duration, args ...string) (sandbox.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -167,7 +169,7 @@ func (m *Manager) remote(ctx context.Context, w, at Workspace, dir string, wait 
 	})
 }
 
-// ask is remote before there is a repository here.
+// ask is remote for commands that need no local repository, such as clone.
 func (m *Manager) ask(ctx context.Context, w Workspace, wait time.Duration, args ...string) (sandbox.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -196,8 +198,8 @@ func (m *Manager) credentialFile(id string) string {
 	return filepath.Join(m.state, "credentials", id)
 }
 
-// token is the workspace's own, else that of the clone it belongs to, else the
-// operator's.
+// token returns the workspace's own token, otherwise that of its clone, otherwise the
+// operator's. It fails if an own token cannot be read.
 func (m *Manager) token(ctx context.Context, w Workspace) (secret.Value, error) {
 	for _, id := range []string{w.ID, w.root()} {
 		m.mu.Lock()
@@ -217,9 +219,9 @@ func (m *Manager) token(ctx context.Context, w Workspace) (secret.Value, error) 
 	return m.cfg.Token(ctx, w.Repo)
 }
 
-// credential writes the token where git's helper reads it, and returns the settings
-// that name the helper, for the repository's host alone. The token itself is in no
-// argument, variable or URL.
+// credential writes the token to the file that git's helper reads, and returns the setting of
+// the helper for the repository's host. So the token is in no argument, variable or URL. For
+// ssh, local folders and an empty token it returns no settings.
 func (m *Manager) credential(ctx context.Context, w Workspace) ([]gitcmd.Setting, error) {
 	u, err := url.Parse(w.Repo.URL)
 	if err != nil || w.Repo.Dir != "" || u.Scheme == "ssh" {
@@ -236,6 +238,7 @@ func (m *Manager) credential(ctx context.Context, w Workspace) ([]gitcmd.Setting
 	return []gitcmd.Setting{{Key: "credential." + u.Scheme + "://" + u.Host + ".helper", Value: "!f() { cat " + file + "; }; f"}}, nil
 }
 
+// keepToken writes the token to the workspace's credential file, which it replaces atomically.
 func (m *Manager) keepToken(w Workspace, token secret.Value) error {
 	if strings.ContainsAny(token.Reveal(), "\r\n\x00") {
 		return capability.Errorf(capability.CodeInvalidInput, "workspace.credential", "the token holds a line break").With("invalid_credentials",
@@ -277,8 +280,9 @@ func (m *Manager) forgetToken(id string) error {
 	return nil
 }
 
-// checkRemote holds the repository's configuration against the record: a process that
-// changed an address, a proxy or the checks of TLS there would get our pushes.
+// checkRemote fails with denied, reason security_violation, if the repository's configuration
+// has another remote address than the record, or settings for URLs or HTTP: a changed address,
+// proxy or TLS check would redirect pushes.
 func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 	result, err := m.run(ctx, w, []string{"config", "-z", "--get-regexp", `^(url|http)\.|^fetch\.bundle|^remote\.origin\.`}, 1)
 	if err != nil {
@@ -301,7 +305,7 @@ func (m *Manager) checkRemote(ctx context.Context, w Workspace) error {
 		With("security_violation", "take what was added under url, http and remote.origin out of .git/config")
 }
 
-// checkRef refuses an invalid branch name.
+// checkRef fails with invalid_input and the given reason if name is not a valid branch name.
 func (m *Manager) checkRef(ctx context.Context, name, reason string) error {
 	const most = 200
 	bad := capability.Errorf(capability.CodeInvalidInput, "workspace.branch", "that is not a name for a branch").With(reason,

@@ -11,30 +11,32 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Request asks for a workspace.
+// Request describes a workspace to create.
 type Request struct {
-	// Repo is owner/name or a URL; Parent is a workspace whose clone gets a worktree.
-	// One of them, or Folder for neither.
+	// Repo is owner/name or a URL of a repository to clone. Parent is a workspace whose clone
+	// gets a worktree. Set one of them, or Folder.
 	Repo   string
 	Parent string
 	Folder bool
 
 	BaseBranch string // "" means the remote's default branch, of a worktree the parent's base
-	// BranchName is used as it is, and must be free. "" makes one of the execution,
-	// the role and the slug, with a number where it is taken.
+	// BranchName must not exist. If it is "", the name consists of execution, role and slug,
+	// with a number if it exists.
 	BranchName            string
 	Execution, Role, Slug string
 	Label                 string
-	// Token is for this repository, and is kept until the workspace is removed.
+	// Token is the credential for this repository. It is stored until the workspace is
+	// removed.
 	Token secret.Value
-	// NeedPush refuses, before anything is made, what the credential cannot push to.
+	// NeedPush fails before anything is created if the credential cannot push.
 	NeedPush bool
 }
 
-// Provision makes a workspace, whole or not at all. Errors, by reason: missing_repo,
-// missing_parent, invalid_repo, invalid_repo_domain, invalid_base_branch,
-// invalid_branch, branch_exists, invalid_credentials, missing_scope, repo_not_found,
-// remote_unreachable, disk_full, setup_failed.
+// Provision creates a workspace. On failure it removes everything again; if that fails too, the
+// id is in details.left_behind, and GC removes the rest. Errors, by reason: missing_repo,
+// missing_parent, invalid_repo, invalid_repo_domain, invalid_base_branch, invalid_branch,
+// branch_exists, invalid_credentials, missing_scope, repo_not_found, remote_unreachable,
+// disk_full, setup_failed.
 func (m *Manager) Provision(ctx context.Context, req Request) (Workspace, error) {
 	w, parent, err := m.plan(ctx, req)
 	if err != nil {
@@ -51,12 +53,12 @@ func (m *Manager) Provision(ctx context.Context, req Request) (Workspace, error)
 		err = m.put(w)
 	}
 	if err != nil {
-		// The caller may have gone away meanwhile; what is half made must still go.
+		// The caller's context may have ended, but an incomplete workspace must be removed.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
 		defer cancel()
 		w.State = Removing
 		if left := m.collect(undo, w); left != nil {
-			err = capability.AsError(err).Detail("left_behind", w.ID) // Open and GC take it
+			err = capability.AsError(err).Detail("left_behind", w.ID) // Open and GC remove it
 		}
 		return Workspace{}, err
 	}
@@ -64,7 +66,7 @@ func (m *Manager) Provision(ctx context.Context, req Request) (Workspace, error)
 	return w, nil
 }
 
-// plan judges a request and starts the record.
+// plan validates a request and returns the new record and its parent. It writes nothing.
 func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, err error) {
 	now := m.cfg.Now().UTC()
 	id := newID()
@@ -104,7 +106,8 @@ func (m *Manager) plan(ctx context.Context, req Request) (w, parent Workspace, e
 	return w, parent, err
 }
 
-// parent is the clone that a worktree will belong to.
+// parent returns the clone of the request's parent workspace. It fails with missing_parent, or
+// with invalid_repo if the request names another repository.
 func (m *Manager) parent(req Request) (Workspace, error) {
 	parent, err := m.Get(req.Parent)
 	if err == nil && parent.Parent != "" {
@@ -124,6 +127,8 @@ func (m *Manager) parent(req Request) (Workspace, error) {
 	return parent, nil
 }
 
+// make stores the token, checks the credential, creates the folder with its content and runs
+// the setup. The caller removes what it created on failure.
 func (m *Manager) make(ctx context.Context, w *Workspace, parent Workspace, req Request) error {
 	if !req.Token.Empty() && w.Mode != Folder {
 		if err := m.keepToken(*w, req.Token); err != nil {
@@ -147,7 +152,8 @@ func (m *Manager) make(ctx context.Context, w *Workspace, parent Workspace, req 
 	return m.setUp(ctx, *w, parent)
 }
 
-// fill puts the repository into the folder.
+// fill clones the repository into the folder or adds a worktree, with its submodules, under the
+// repository's lock. A Folder workspace stays empty.
 func (m *Manager) fill(ctx context.Context, w *Workspace, parent Workspace, req Request) error {
 	if w.Mode == Folder {
 		return nil
@@ -159,7 +165,7 @@ func (m *Manager) fill(ctx context.Context, w *Workspace, parent Workspace, req 
 	defer release()
 	if w.Mode == Clone {
 		err = m.clone(ctx, w, req)
-	} else if _, err = m.Get(parent.ID); err == nil { // it may have gone while we waited
+	} else if _, err = m.Get(parent.ID); err == nil { // it may have been removed meanwhile
 		err = m.worktree(ctx, w, parent, req)
 	}
 	if err != nil {
@@ -168,8 +174,9 @@ func (m *Manager) fill(ctx context.Context, w *Workspace, parent Workspace, req 
 	return m.submodules(ctx, w, w.Path, 0)
 }
 
-// facts asks the forge before work begins: whether the credential may push, and how
-// large the repository is.
+// facts asks the forge whether the credential may push, and sets w.Partial for a large
+// repository. It fails with missing_scope if needPush is set and the credential may not push;
+// without needPush, errors of the forge are ignored.
 func (m *Manager) facts(ctx context.Context, w *Workspace, needPush bool) error {
 	repo, err := m.forge(ctx, *w)
 	if repo == nil || err != nil || !needPush && (w.Mode != Clone || m.cfg.PartialAbove < 0) {
@@ -178,7 +185,7 @@ func (m *Manager) facts(ctx context.Context, w *Workspace, needPush bool) error 
 	f, err := repo.Facts(ctx)
 	switch {
 	case !needPush && err != nil:
-		return nil // cloning will show what matters
+		return nil // cloning will report relevant errors
 	case err != nil:
 		return err
 	case needPush && !f.Push:
@@ -191,7 +198,7 @@ func (m *Manager) facts(ctx context.Context, w *Workspace, needPush bool) error 
 	return nil
 }
 
-// forge opens the repository at its forge; nil if it has none.
+// forge returns the workspace's repository at its forge, or nil if it has none.
 func (m *Manager) forge(ctx context.Context, w Workspace) (forge.Repository, error) {
 	if w.Mode == Folder {
 		return nil, nil
@@ -207,6 +214,8 @@ func (m *Manager) forge(ctx context.Context, w Workspace) (forge.Repository, err
 	return host.Open(w.Repo, token)
 }
 
+// clone clones the repository, creates the branch from the base branch, and sets the record's
+// Branch, BaseBranch and BaseCommit.
 func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 	asked := w.BaseBranch != ""
 	if !asked {
@@ -229,7 +238,7 @@ func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 	if w.Branch, err = m.branch(ctx, *w, *w, req); err != nil {
 		return err
 	}
-	if start == "" { // nothing was ever committed there
+	if start == "" { // the repository has no commits
 		_, err = m.run(ctx, *w, []string{"symbolic-ref", "HEAD", "refs/heads/" + w.Branch})
 		return err
 	}
@@ -245,7 +254,8 @@ func (m *Manager) clone(ctx context.Context, w *Workspace, req Request) error {
 	return err
 }
 
-// defaultBranch is what the remote's HEAD names; main where it does not say so in time.
+// defaultBranch returns the branch of the remote's HEAD, or main if the remote does not answer
+// in time or has none.
 func (m *Manager) defaultBranch(ctx context.Context, w Workspace) string {
 	result, err := m.ask(ctx, w, queryTimeout, "ls-remote", "--symref", "--", w.Repo.URL, "HEAD")
 	if err == nil {
@@ -260,7 +270,9 @@ func (m *Manager) defaultBranch(ctx context.Context, w Workspace) string {
 	return "main"
 }
 
-// startOf is the ref to start from, "" in a repository without any branch.
+// startOf returns the ref to start from, or "" in a repository without branches. If the base
+// branch was not requested (asked) and does not exist, it changes w.BaseBranch to that of
+// origin/HEAD. It fails with invalid_base_branch if that does not exist either.
 func (m *Manager) startOf(ctx context.Context, w *Workspace, asked bool) (string, error) {
 	start := "refs/remotes/origin/" + w.BaseBranch
 	found, err := m.line(ctx, *w, "rev-parse", "--verify", "--quiet", "--end-of-options", start+"^{commit}")
@@ -281,6 +293,8 @@ func (m *Manager) startOf(ctx context.Context, w *Workspace, asked bool) (string
 		With("invalid_base_branch", "name a branch that is there")
 }
 
+// worktree fetches the base branch into the parent's clone, adds a worktree with a new branch,
+// and sets the record's Branch and BaseCommit.
 func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, req Request) error {
 	if err := m.checkRemote(ctx, parent); err != nil {
 		return err
@@ -298,7 +312,7 @@ func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, 
 	if w.Branch, err = m.branch(ctx, parent, *w, req); err != nil {
 		return err
 	}
-	if err := m.put(*w); err != nil { // the branch is known before it is made: discard takes it back
+	if err := m.put(*w); err != nil { // the record names the branch before it is created, so that discard can delete it
 		return err
 	}
 	add := []string{"worktree", "add", "--quiet", "--no-track", "-b", w.Branch, "--", w.Path, start}
@@ -313,7 +327,8 @@ func (m *Manager) worktree(ctx context.Context, w *Workspace, parent Workspace, 
 	return err
 }
 
-// branch finds a name for w that is free in the repository of at, its clone.
+// branch returns the requested or a generated branch name that does not exist in the clone at
+// or at its origin. It fails with conflict, reason branch_exists.
 func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (string, error) {
 	refs, err := m.run(ctx, at, []string{"for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes/origin"})
 	if err != nil {
@@ -346,8 +361,8 @@ func (m *Manager) branch(ctx context.Context, at, w Workspace, req Request) (str
 		name).With("branch_exists", "give another slug")
 }
 
-// word makes a part of a branch's name of what people write: lower-case letters,
-// digits and hyphens.
+// word converts a text to a part of a branch name: lower-case letters, digits and hyphens, at
+// most about most bytes. If nothing is left, it returns otherwise.
 func word(text string, most int, otherwise string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {

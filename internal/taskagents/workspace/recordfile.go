@@ -21,16 +21,16 @@ const (
 
 var recordIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
 
-// RecordFolder keeps records of one type, each under its id: lower-case letters, digits
-// and hyphens. It is safe for concurrent use by one process.
+// RecordFolder stores records of one type in files named after their ids, which consist of
+// lower-case letters, digits and hyphens. It is safe for concurrent use by one process.
 type RecordFolder[T any] struct {
 	dir string
 	mu  sync.Mutex
 }
 
-// OpenRecords makes the folder if it is not there, removes what a crash left half written,
-// and returns what is kept, by id. A file that cannot be read is set aside under
-// another name and named in the last result: one must not keep the others away.
+// OpenRecords creates the folder if needed, removes temporary files of a crash, and returns the
+// records by id. A malformed file is renamed, and its name is in the last result, so that it
+// does not prevent the use of the others.
 func OpenRecords[T any](dir string) (*RecordFolder[T], map[string]T, []string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, nil, fmt.Errorf("folder of records: %w", err)
@@ -78,8 +78,7 @@ func read[T any](path string) (record T, err error) {
 	return record, jsonx.Unmarshal(data, &record)
 }
 
-// Put writes a record whole, and returns when it is on disk. A record is at most
-// 256 KiB.
+// Put replaces a record atomically and syncs it to disk. A record has at most 256 KiB.
 func (f *RecordFolder[T]) Put(id string, record T) error {
 	data, err := jsonx.Marshal(record)
 	switch {
@@ -120,7 +119,7 @@ func (f *RecordFolder[T]) Delete(id string) error {
 	return f.sync()
 }
 
-// sync makes the folder's entries last.
+// sync syncs the folder's entries to disk.
 func (f *RecordFolder[T]) sync() error {
 	d, err := os.Open(f.dir)
 	if err != nil {

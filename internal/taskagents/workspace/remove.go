@@ -11,12 +11,11 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Remove removes a workspace: its folder, its entry among the worktrees, its
-// credential. The branch of a worktree stays in the clone unless its base has all of
-// it. Errors: conflict, reason workspace_dirty, where work would be lost — changes
-// that are not committed or, with a clone, commits that are nowhere else — unless
-// force is set; conflict, reason has_worktrees, for a clone that others work in, with
-// force too; failed, reason cleanup_failed.
+// Remove removes a workspace: its folder, its entry in the list of worktrees, its credential
+// and its record. The branch of a worktree stays in the clone, unless it is merged into its
+// base. Errors: not_found; conflict, reason workspace_dirty, if uncommitted changes or (for a
+// clone) unpushed commits would be lost and force is not set; conflict, reason has_worktrees,
+// for a clone with worktrees, even with force; failed, reason cleanup_failed.
 func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
 	w, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -43,8 +42,8 @@ func (m *Manager) Remove(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// unsaved states what would be lost with a workspace, "" for nothing. A workspace that
-// cannot be looked at is an error: an unknown file may be work.
+// unsaved describes the work that would be lost with a workspace, or returns "". If the
+// workspace cannot be read, it returns an error, because it may contain work.
 func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	if w.Mode == Folder {
 		entries, err := fs.ReadDir(m.dir.FS(), w.ID)
@@ -66,7 +65,7 @@ func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	if w.Mode == Worktree && s.Branch != "" {
 		return "", nil // its branch stays
 	}
-	args := []string{"--branches", "--glob=refs/stas[h]"} // a glob, or it would mean what is beneath
+	args := []string{"--branches", "--glob=refs/stas[h]"} // with a glob character, git does not append /*
 	if head, err := m.line(ctx, w, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil || head != "" {
 		args = append(args, "HEAD")
 	}
@@ -84,9 +83,9 @@ func (m *Manager) unsaved(ctx context.Context, w Workspace) (string, error) {
 	return "", nil
 }
 
-// discard removes a workspace whatever is in it; a missing file is not an error, so
-// that it can be called again. The folder is removed by its name beneath the base's
-// handle and not by git, which believes what its files say about where a worktree is.
+// discard removes a workspace regardless of its content. Missing files are not errors, so that
+// it can be repeated. It removes the folder by name below the base's handle instead of with
+// git, which would use the path in the agent's files. It fails with reason cleanup_failed.
 func (m *Manager) discard(ctx context.Context, w Workspace) error {
 	failed := func(err error) error {
 		return capability.Wrap(capability.CodeFailed, "workspace.remove", "the workspace could not be removed whole", err).With("cleanup_failed",
@@ -96,7 +95,7 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 		return failed(errors.New("not an id of ours"))
 	}
 	w.State = Removing
-	if m.put(w) != nil { // a full disk must not keep us from making room on it
+	if m.put(w) != nil { // a full disk must not prevent the removal
 		m.mu.Lock()
 		m.all[w.ID] = w
 		m.mu.Unlock()
@@ -110,7 +109,7 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 	if w.Mode == Worktree && ok && parent.State == Ready {
 		if _, err := m.run(ctx, parent, []string{"worktree", "prune", "--expire=now"}); err == nil && w.Branch != "" {
 			m.dropMerged(ctx, parent, w)
-		} // a parent that git cannot work in keeps an entry that names nothing
+		} // if git fails in the parent, a stale entry stays in its list
 	}
 	if err := errors.Join(m.forgetToken(w.ID), m.records.Delete(w.ID)); err != nil {
 		return failed(err)
@@ -121,8 +120,8 @@ func (m *Manager) discard(ctx context.Context, w Workspace) error {
 	return nil
 }
 
-// dropMerged deletes a branch of which its base, as last fetched, has everything. One
-// that is still wanted somewhere git keeps by itself.
+// dropMerged deletes the branch of w if it is merged into its base as last fetched. git keeps a
+// branch that another worktree uses.
 func (m *Manager) dropMerged(ctx context.Context, parent, w Workspace) {
 	ref := "refs/heads/" + w.Branch
 	result, err := m.run(ctx, parent, []string{"merge-base", "--is-ancestor", ref, "refs/remotes/origin/" + w.BaseBranch}, 1, 128)
@@ -131,8 +130,8 @@ func (m *Manager) dropMerged(ctx context.Context, parent, w Workspace) {
 	}
 }
 
-// removeAll removes a folder of the base, of which an agent may have taken its own
-// right to write.
+// removeAll removes a folder of the base. If that is not permitted, it first makes all its
+// folders writable, because an agent may have changed their modes.
 func (m *Manager) removeAll(name string) error {
 	err := m.dir.RemoveAll(name)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -147,15 +146,16 @@ func (m *Manager) removeAll(name string) error {
 	return m.dir.RemoveAll(name)
 }
 
-// Collected is what [Manager.GC] did. Kept states why an old workspace is still there.
+// Collected is the result of [Manager.GC]. Kept has the reason for each old workspace that was
+// not removed.
 type Collected struct {
 	Removed []string          `json:"removed"`
-	Orphans []string          `json:"orphans"` // folders that no record owned
+	Orphans []string          `json:"orphans"` // removed folders without record
 	Kept    map[string]string `json:"kept"`
 }
 
-// Run collects garbage each hour until ctx ends; report receives the result. live
-// is as for [Manager.GC].
+// Run calls GC with live each hour until ctx ends and passes the result to report. It returns
+// ctx's error.
 func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report func(Collected, error)) error {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
@@ -169,13 +169,13 @@ func (m *Manager) Run(ctx context.Context, live func(Workspace) bool, report fun
 	}
 }
 
-// GC removes workspaces that were not used for the TTL, that no session lives in and
-// that hold no work; then folders of ours in the base that no record owns and that are
-// as old. live reports whether a session works in a workspace.
+// GC removes workspaces that were not used for the TTL, have no live session and hold no unsaved
+// work, and incomplete ones. Then it removes folders of the same age whose name is a workspace
+// id without record. live reports whether a session works in a workspace.
 func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected, error) {
 	out := Collected{Removed: []string{}, Orphans: []string{}, Kept: make(map[string]string)}
 	now := m.cfg.Now()
-	for _, worktrees := range []bool{true, false} { // a clone can go once its worktrees have
+	for _, worktrees := range []bool{true, false} { // worktrees first, because a clone with worktrees cannot be removed
 		for _, w := range m.snapshot() {
 			if (w.Mode == Worktree) != worktrees || w.State != Removing && now.Sub(w.UsedAt) < m.cfg.TTL {
 				continue
@@ -204,7 +204,7 @@ func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected,
 	known := maps.Clone(m.all)
 	m.mu.Unlock()
 	for _, e := range entries {
-		// A record is written before its folder is made: a folder without one now is not in use.
+		// A record is written before its folder is created, so a folder without one is unused.
 		info, err := e.Info()
 		if _, owned := known[e.Name()]; owned || err != nil || !idForm.MatchString(e.Name()) || now.Sub(info.ModTime()) < m.cfg.TTL {
 			continue
@@ -218,7 +218,8 @@ func (m *Manager) GC(ctx context.Context, live func(Workspace) bool) (Collected,
 	return out, nil
 }
 
-// collect removes one: what was left half made or half removed without more ado.
+// collect removes a workspace: a ready one unless it holds unsaved work, an incomplete one in
+// any case.
 func (m *Manager) collect(ctx context.Context, w Workspace) error {
 	if w.State == Ready {
 		return m.Remove(ctx, w.ID, false)
@@ -231,7 +232,8 @@ func (m *Manager) collect(ctx context.Context, w Workspace) error {
 	return m.discard(ctx, w)
 }
 
-// room refuses a new workspace where the disk is nearly full.
+// room fails with unavailable, reason disk_full, if the disk has too little free space or the
+// workspaces use more than MaxBytes.
 func (m *Manager) room(ctx context.Context) error {
 	full := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeUnavailable, "workspace.provision", format, args...).With("disk_full",
@@ -255,7 +257,7 @@ func (m *Manager) room(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil || d.IsDir() {
-			return nil // it may go while we look
+			return nil // it may be removed meanwhile
 		}
 		if info, err := d.Info(); err == nil {
 			used += info.Size()

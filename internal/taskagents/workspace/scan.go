@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// finding is where something that looks like a credential would get into the history.
+// finding is the place of a text that looks like a credential in a change.
 type finding struct {
 	file, kind string
 	line       int
@@ -18,9 +18,9 @@ type finding struct {
 
 const maxFindings = 20
 
-// scanDiff reads a diff without context lines and returns where added lines hold
-// what looks like a credential. How long a hunk is says its head, so that a line of a
-// file cannot pass for a head.
+// scanDiff parses a diff without context lines and returns the places in added lines that look
+// like a credential. It uses the lengths in the hunks' headers, so that a line of a file cannot
+// imitate a header.
 func scanDiff(diff string) []finding {
 	var found []finding
 	file, line, added, removed := "", 0, 0, 0
@@ -45,8 +45,8 @@ func scanDiff(diff string) []finding {
 	return found
 }
 
-// hunk reads "@@ -1,2 +3,4 @@": where the added lines begin, and how many lines there
-// are of both kinds. A count that is left out is one.
+// hunk parses a header such as "@@ -1,2 +3,4 @@": the number of the first added line, and the
+// numbers of added and removed lines. A missing count is 1.
 func hunk(head string) (line, added, removed int) {
 	fields := strings.Fields(head)
 	if len(fields) < 4 {
@@ -65,7 +65,7 @@ func hunk(head string) (line, added, removed int) {
 	return line, added, removed
 }
 
-// diffPath reads the name in a head: in quotes where it holds anything strange.
+// diffPath parses the path in a header, which git quotes if it contains special characters.
 func diffPath(s string) string {
 	s = strings.TrimSuffix(s, "\t")
 	if strings.HasPrefix(s, `"`) {
@@ -76,15 +76,16 @@ func diffPath(s string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(s, "b/"), "\uFFFD")
 }
 
-// plainDiff is how a diff is made for scanning: every file as text, added lines only
-// beside their heads, no renames that would hide a line.
+// plainDiff returns the arguments of a diff for scanning: all files as text, without context
+// lines, and without renames, which would hide lines.
 func plainDiff(subcommand string, rest ...string) []string {
 	return diffArgs(subcommand, append([]string{"--text", "--unified=0", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/"}, rest...)...)
 }
 
-// scan makes diffs of all things at once and looks for credentials in them. Where that
-// is too long to be kept whole it halves the things; one that is too long alone is
-// refused, because what was not looked at must not pass for clean.
+// scan calls diff with all things and searches the output for credentials. If the output is
+// truncated, it scans the two halves of things separately. If the output for one thing is
+// truncated, scan fails with too_large, reason change_too_large, because it must not be
+// accepted unread. A finding fails with denied, reason secret_found.
 func (m *Manager) scan(ctx context.Context, things []string, diff func([]string) (sandbox.Result, error)) error {
 	if len(things) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 	if err := ctx.Err(); err != nil {
 		return capability.AsError(err)
 	}
-	const most = 500 // what fits into one command
+	const most = 500 // things in one command
 	half := len(things) / 2
 	if len(things) <= most {
 		result, err := diff(things)
@@ -114,7 +115,8 @@ func (m *Manager) scan(ctx context.Context, things []string, diff func([]string)
 	return m.scan(ctx, things[half:], diff)
 }
 
-// leak states where, and never what.
+// leak returns the error for findings, with their places but not their text; nil if there are
+// none.
 func leak(found []finding) error {
 	if len(found) == 0 {
 		return nil

@@ -47,21 +47,21 @@ type ScratchRecord struct {
 	CreatedAt time.Time     `json:"createdAt"`
 	// ExpiresAt is when the folder is deleted without a decision; zero: never.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
-	// TerminalEvent is how the session ended; "" while it runs.
+	// TerminalEvent names the end of the session; "" while it runs.
 	TerminalEvent string `json:"terminalEvent,omitempty"`
-	// EndedAt is the time of that end, or of the deletion.
+	// EndedAt is the time of the session's end, or of the folder's deletion.
 	EndedAt time.Time `json:"endedAt,omitzero"`
-	// Folder is the original name, with which Path ends until the folder is promoted.
+	// Folder is the original name of the folder. Promotion changes Path, but not Folder.
 	Folder string `json:"folder"`
 }
 
-// ScratchConfig configures a ScratchKeeper. Folders are made in and promoted to Base; State
-// holds the records.
+// ScratchConfig configures a ScratchKeeper. Folders are created in and promoted to Base. State
+// is the folder of the records.
 type ScratchConfig struct {
 	Base, State string
 	Retention   Retention
 	TTL         time.Duration    // 0 means 24 h
-	Now         func() time.Time // nil means the machine's clock
+	Now         func() time.Time // nil means time.Now
 }
 
 // ScratchKeeper manages the folders of sessions without a repository. It removes only folders
@@ -84,7 +84,7 @@ const (
 	maxSessionID     = 128 // bytes of a session's id
 )
 
-// OpenScratch reads the records and makes Base. The result must be closed.
+// OpenScratch creates Base if needed and reads the records. The caller closes the result.
 func OpenScratch(cfg ScratchConfig) (*ScratchKeeper, error) {
 	switch cfg.Retention {
 	case "":
@@ -129,7 +129,7 @@ func OpenScratch(cfg ScratchConfig) (*ScratchKeeper, error) {
 // Close closes the base folder; the keeper is unusable afterwards.
 func (k *ScratchKeeper) Close() error { return k.root.Close() }
 
-// Create makes the folder of a session. A session has one: another is a conflict.
+// Create creates the folder of a session. It fails with conflict if the session has one.
 func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 	if session == "" || len(session) > maxSessionID || len(label) > maxLabel {
 		return ScratchRecord{}, capability.Errorf(capability.CodeInvalidInput, "scratch.create",
@@ -146,7 +146,7 @@ func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 		SessionID: session, Path: filepath.Join(k.base, name), Status: ScratchPending, Label: label,
 		CreatedAt: k.cfg.Now().UTC(), Folder: name,
 	}
-	// The record first: an unrecorded folder would stay for ever.
+	// The record is written first, because an unrecorded folder would never be removed.
 	if err := k.put(r); err != nil {
 		return ScratchRecord{}, err
 	}
@@ -157,8 +157,8 @@ func (k *ScratchKeeper) Create(session, label string) (ScratchRecord, error) {
 	return r, nil
 }
 
-// Adopt gives the folder of that path to another session, which goes on in it; it then
-// ends with that one. A path that is not a session's folder is not an error.
+// Adopt assigns the folder with that path to another session, whose end then counts. It does
+// nothing if path is not a scratch folder.
 func (k *ScratchKeeper) Adopt(path, session string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,12 +171,12 @@ func (k *ScratchKeeper) Adopt(path, session string) error {
 	return nil
 }
 
-// ScratchInterrupted as the event of an end reports that another session may go on in the folder:
-// it is not deleted at once, whatever the retention.
+// ScratchInterrupted is the event of an end after which another session may continue in the
+// folder. The folder is then not deleted at once, whatever the retention.
 const ScratchInterrupted = "interrupted"
 
-// Release ends the use of the folder of a session that has ended: what is
-// ephemeral goes now. A session without such a folder is not an error.
+// Release deletes the folder of an ended session if the retention is Ephemeral and no user
+// decided to keep it; otherwise it does nothing.
 func (k *ScratchKeeper) Release(session string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -186,8 +186,9 @@ func (k *ScratchKeeper) Release(session string) error {
 	return nil
 }
 
-// SessionEnded applies the retention to a session's folder; event states how it ended.
-// A session without a folder, or one that had ended, is not an error.
+// SessionEnded records that a session ended with event ("" means "ended") and applies the
+// retention to its folder: it deletes it, keeps it, or sets its expiry. It does nothing for a
+// session without folder or a repeated call.
 func (k *ScratchKeeper) SessionEnded(session, event string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -226,7 +227,8 @@ func (k *ScratchKeeper) List() []ScratchRecord {
 	return out
 }
 
-// Keep keeps a folder for good; it may be said while the session lives.
+// Keep marks a folder as kept, so that it is not deleted automatically; the session may still
+// run. Errors: not_found, reason no_scratch; conflict, reason wrong_state.
 func (k *ScratchKeeper) Keep(session string) (ScratchRecord, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -238,8 +240,8 @@ func (k *ScratchKeeper) Keep(session string) (ScratchRecord, error) {
 	return r, k.put(r)
 }
 
-// Delete removes a folder. Errors: not_found, reason no_scratch; conflict, reason
-// session_live while the session has not ended, or wrong_state for a promoted one.
+// Delete removes a folder, also a kept one. Errors: not_found, reason no_scratch; conflict,
+// reason session_live while the session runs, or wrong_state for a promoted one.
 func (k *ScratchKeeper) Delete(session string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -250,9 +252,9 @@ func (k *ScratchKeeper) Delete(session string) error {
 	return k.remove(r)
 }
 
-// Promote moves a folder to <base>/<name>, the name made harmless and given a number
-// where it is taken. Errors as of Delete; conflict, reason name_taken, when a
-// thousand numbers are.
+// Promote moves a folder to <base>/<name> and keeps it. The name is reduced to a slug, with a
+// number if it exists. Errors: those of Delete; conflict, reason name_taken, if a thousand
+// names exist.
 func (k *ScratchKeeper) Promote(session, name string) (ScratchRecord, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -270,7 +272,7 @@ func (k *ScratchKeeper) Promote(session, name string) (ScratchRecord, error) {
 	}
 	moved := r
 	moved.Path, moved.Status, moved.ExpiresAt = filepath.Join(k.base, target), ScratchPromoted, time.Time{}
-	err = k.put(moved) // first, so that finish can repair a crash
+	err = k.put(moved) // before the move, so that finish can repair a crash
 	if err == nil {
 		err = k.finish(moved)
 	}
@@ -280,7 +282,7 @@ func (k *ScratchKeeper) Promote(session, name string) (ScratchRecord, error) {
 	return moved, nil
 }
 
-// finish moves a promoted folder that has not been moved yet.
+// finish moves a promoted folder if that has not been done yet.
 func (k *ScratchKeeper) finish(r ScratchRecord) error {
 	if _, err := k.root.Lstat(r.Folder); r.Status != ScratchPromoted || err != nil {
 		return nil
@@ -291,7 +293,7 @@ func (k *ScratchKeeper) finish(r ScratchRecord) error {
 	return nil
 }
 
-// free finds a name that nothing has yet.
+// free returns name, with a number if it exists in the base folder.
 func (k *ScratchKeeper) free(name string) (string, error) {
 	for n := 1; n <= maxScratchSuffix; n++ {
 		candidate := name
@@ -310,7 +312,8 @@ func (k *ScratchKeeper) free(name string) (string, error) {
 		maxScratchSuffix-1).With("name_taken", "choose another name")
 }
 
-// scratchSlug is a name of lower-case letters, digits and hyphens that begins like none of ours.
+// scratchSlug converts a name to lower-case letters, digits and hyphens that do not begin with
+// the prefix of scratch folders.
 func scratchSlug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -331,8 +334,8 @@ func scratchSlug(name string) string {
 	return s
 }
 
-// Sweep removes folders whose time has come, and forgets records that ended, deleted
-// or promoted, longer than the TTL ago. It returns the sessions whose folders went.
+// Sweep removes expired folders, and records that were deleted or promoted longer than the TTL
+// ago. It returns the sessions whose folders were removed, and the joined errors of others.
 func (k *ScratchKeeper) Sweep() ([]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -361,8 +364,8 @@ func (k *ScratchKeeper) Sweep() ([]string, error) {
 	return gone, errors.Join(errs...)
 }
 
-// remove deletes what we made, by its name in our folder: whatever stands there now,
-// a link included, nothing elsewhere is touched.
+// remove deletes a folder by its name below the base's handle, so that nothing outside is
+// deleted even if a link replaced the folder, and marks its record deleted.
 func (k *ScratchKeeper) remove(r ScratchRecord) error {
 	if !strings.HasPrefix(r.Folder, scratchPrefix) {
 		return capability.Errorf(capability.CodeDenied, "scratch.delete", "the folder was not made here").With("security_violation",
@@ -376,7 +379,8 @@ func (k *ScratchKeeper) remove(r ScratchRecord) error {
 	return k.put(r)
 }
 
-// pending finds a folder about which something can still be decided.
+// pending returns the session's folder if a decision about it is possible. ended requires that
+// the session has ended. Errors: no_scratch, wrong_state, session_live.
 func (k *ScratchKeeper) pending(session, op string, ended bool) (ScratchRecord, error) {
 	r, ok := k.find(session)
 	switch {
@@ -391,7 +395,7 @@ func (k *ScratchKeeper) pending(session, op string, ended bool) (ScratchRecord, 
 	return r, nil
 }
 
-// find returns the session's folder, the newest where an older was deleted.
+// find returns the record of the session's folder, the newest that is not deleted if possible.
 func (k *ScratchKeeper) find(session string) (found ScratchRecord, ok bool) {
 	for _, r := range k.all {
 		if r.SessionID == session && (!ok || found.Status == ScratchDeleted || r.CreatedAt.After(found.CreatedAt) && r.Status != ScratchDeleted) {

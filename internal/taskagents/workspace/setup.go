@@ -15,21 +15,21 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Setup is what the operator wants done in a workspace before its agent starts; if it
-// fails, the workspace is not made. It is never part of a request: it runs as we do.
+// Setup is the operator's preparation of a workspace before its agent starts. If it fails, the
+// workspace is not created. It is never part of a request, because it runs with the server's
+// rights.
 type Setup struct {
-	// Copy names files that git ignores, such as .env, which a worktree gets from
-	// its parent: patterns in the syntax of .gitignore. The parent's file
-	// .worktreeinclude adds to them.
+	// Copy has patterns, in the syntax of .gitignore, of ignored files such as .env that are
+	// copied from the parent to a worktree. The parent's file .worktreeinclude adds patterns.
 	Copy []string
-	// Argv is run in the workspace, with the server's PATH and HOME; no shell is
-	// involved. A path such as ./setup is the repository's own program: a user who
-	// writes that trusts every repository. Wait bounds it, 0 means 5 min.
+	// Argv is run in the workspace with the server's PATH and HOME, without a shell. A path
+	// such as ./setup runs a program of the repository, so every repository must be trusted.
+	// Wait is its timeout; 0 means 5 min.
 	Argv []string
 	Wait time.Duration
 }
 
-// Bounds of what is copied.
+// Bounds of copied files.
 const (
 	maxCopied     = 1000
 	maxCopiedFile = 10 << 20
@@ -41,6 +41,8 @@ func setupFailed(what string, err error) *capability.Error {
 		"correct the setup, or leave it out")
 }
 
+// setUp copies the ignored files of the parent to a worktree and runs the setup command. It
+// fails with reason setup_failed and the end of the command's output in details.output.
 func (m *Manager) setUp(ctx context.Context, w, parent Workspace) error {
 	if w.Mode == Worktree {
 		if err := m.copyIgnored(ctx, w, parent); err != nil {
@@ -71,8 +73,8 @@ func (m *Manager) setUp(ctx context.Context, w, parent Workspace) error {
 	return nil
 }
 
-// copyIgnored brings over what git leaves out of a worktree and its work needs. Git
-// itself states which files the patterns mean, and which of them it ignores.
+// copyIgnored copies the parent's files that match the patterns and that git ignores. git
+// evaluates both conditions.
 func (m *Manager) copyIgnored(ctx context.Context, w, parent Workspace) error {
 	wanted := []string{"ls-files", "-z", "--others", "--ignored"}
 	for _, p := range m.cfg.Setup.Copy {
@@ -128,8 +130,8 @@ func (m *Manager) copyIgnored(ctx context.Context, w, parent Workspace) error {
 	return nil
 }
 
-// copyFile copies an ordinary file of at most so many bytes; others are left out, and
-// so is what is there already.
+// copyFile copies a regular file and returns its size. It skips other files and existing
+// targets, and fails if the file has more than most bytes.
 func copyFile(from, to *os.Root, name string, most int64) (int64, error) {
 	info, err := from.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {

@@ -11,10 +11,10 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Status is what has changed in a workspace. Files of ours are left out. Each list has
-// at most 1000 paths; Truncated reports that there are more.
+// Status lists the changes in a workspace. Ignored files are left out. Each list has at most
+// 1000 paths; Truncated reports that there are more.
 type Status struct {
-	Branch    string   `json:"branch"` // "" when no branch is checked out
+	Branch    string   `json:"branch"` // "" if no branch is checked out
 	Clean     bool     `json:"clean"`
 	Modified  []string `json:"modified"`
 	Staged    []string `json:"staged"`
@@ -25,7 +25,10 @@ type Status struct {
 
 const maxListed = 1000
 
-// Status looks at the work tree without changing anything.
+// Status returns the changes that git reports, without changing anything. If git's output was
+// truncated, Truncated is true and Clean false. Errors: not_found, reason workspace_not_found;
+// invalid_input, reason no_repository, for a Folder workspace; denied, reason
+// security_violation; and failures of git.
 func (m *Manager) Status(ctx context.Context, id string) (Status, error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -52,7 +55,7 @@ func (m *Manager) status(ctx context.Context, w Workspace) (Status, error) {
 	return s, nil
 }
 
-// parseStatus reads git's porcelain v2 with -z and without renames.
+// parseStatus parses git's porcelain v2 format with -z and without renames.
 func parseStatus(out string) Status {
 	s := Status{Clean: true, Modified: []string{}, Staged: []string{}, Untracked: []string{}, Unmerged: []string{}}
 	add := func(list *[]string, path string) {
@@ -92,7 +95,7 @@ func parseStatus(out string) Status {
 	return s
 }
 
-// DiffStat is how large a change is. Text is git's own table, of at most 200 lines.
+// DiffStat is the size of a change. Text is git's table, of at most 200 lines.
 type DiffStat struct {
 	Files      int    `json:"files"`
 	Insertions int    `json:"insertions"`
@@ -100,21 +103,21 @@ type DiffStat struct {
 	Text       string `json:"text,omitempty"`
 }
 
-// Diff is a change as text. What looks like a credential is masked; of what is longer
-// than 1 MiB the beginning and the end are there.
+// Diff is a change as text, in which text that looks like a credential is masked. A text longer
+// than 1 MiB is cut in the middle.
 type Diff struct {
-	From      string   `json:"from"` // the commit it is held against
+	From      string   `json:"from"` // the commit that it is compared with
 	Text      string   `json:"text"`
 	Truncated bool     `json:"truncated,omitempty"`
 	Stat      DiffStat `json:"stat"`
 }
 
-// emptyTree is what everything differs from in a repository without commits.
+// emptyTree is the hash of git's empty tree, the base in a repository without commits.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// Diff returns what the work tree has changed since a commit; from "" means since the
-// branch left its base. New files that are not staged are not in it. Error:
-// invalid_input, reason invalid_ref.
+// Diff returns the difference between commit from and the work tree. If from is "", it is the
+// commit at which the branch left its base. Untracked files are not included. Errors:
+// invalid_input, reason invalid_ref; and those of Status.
 func (m *Manager) Diff(ctx context.Context, id, from string) (Diff, error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -141,12 +144,12 @@ func (m *Manager) Diff(ctx context.Context, id, from string) (Diff, error) {
 	return d, err
 }
 
-// diffArgs adds what keeps a diff plain: no programs, no colours.
+// diffArgs returns the arguments of a diff without external programs and colours.
 func diffArgs(subcommand string, rest ...string) []string {
 	return append([]string{subcommand, "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty"}, rest...)
 }
 
-// DiffStat returns the size of what [Manager.Diff] returns.
+// DiffStat returns the size of the change that [Manager.Diff] returns.
 func (m *Manager) DiffStat(ctx context.Context, id, from string) (DiffStat, error) {
 	w, err := m.Get(id)
 	if err != nil {
@@ -159,7 +162,8 @@ func (m *Manager) DiffStat(ctx context.Context, id, from string) (DiffStat, erro
 	return m.stat(ctx, w, commit)
 }
 
-// stat counts the difference between the work tree, or to, and a commit.
+// stat returns the size of the difference between one commit and the work tree, or between two
+// commits.
 func (m *Manager) stat(ctx context.Context, w Workspace, commits ...string) (DiffStat, error) {
 	numbers, err := m.run(ctx, w, diffArgs("diff", append(append([]string{"--numstat", "-z", "--no-renames"}, commits...), "--")...))
 	if err != nil {
@@ -179,7 +183,8 @@ func (m *Manager) stat(ctx context.Context, w Workspace, commits ...string) (Dif
 	return s, err
 }
 
-// commitOf resolves a caller's name of a commit.
+// commitOf resolves a caller's name of a commit. "" is the commit at which the branch left its
+// base, or emptyTree. An unknown name fails with invalid_input, reason invalid_ref.
 func (m *Manager) commitOf(ctx context.Context, w Workspace, ref string) (string, error) {
 	if ref == "" {
 		if w.BaseCommit == "" {
@@ -212,8 +217,8 @@ type Entry struct {
 	Subject string    `json:"subject"`
 }
 
-// ListCommits returns the commits of the branch since from, as of [Manager.Diff], the
-// newest first; limit is 1 to 500, 0 means 50.
+// ListCommits returns the commits of HEAD since from (see [Manager.Diff]), the newest first.
+// limit is at most 500; 0 means 50.
 func (m *Manager) ListCommits(ctx context.Context, id, from string, limit int) ([]Entry, error) {
 	w, err := m.Get(id)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 
 const (
 	maxSubmodules  = 64 // in one repository
-	deepSubmodules = 3  // within each other
+	deepSubmodules = 3  // levels of nesting
 )
 
-// submodules fetches the submodules of the work tree at dir, where it has any. Each address
-// must pass the same policy as a repository that a caller asks for; one that does not is
-// left out with a note, because most work can do without it.
+// submodules fetches the submodules of the work tree at dir. The policy must allow each address,
+// as that of a requested repository. A submodule that it does not allow is left out with a
+// note in w.Notes, because most work does not need it.
 func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, depth int) error {
 	info, err := os.Lstat(filepath.Join(dir, ".gitmodules"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -40,7 +40,7 @@ func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, dept
 		note("what .gitmodules says cannot be read")
 		return nil
 	}
-	// After init the configuration holds the whole addresses, relative ones resolved.
+	// After init the configuration has absolute addresses.
 	listed, err := git("config", "--local", "-z", "--get-regexp", `^submodule\..*\.url$`)
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func (m *Manager) submodules(ctx context.Context, w *Workspace, dir string, dept
 			continue
 		}
 		done++
-		// Protocols and the credential are those of the repository around it; the
-		// credential is bound to its host.
+		// The protocols and the credential are those of the main repository; the credential
+		// is limited to its host.
 		if _, err := m.remote(ctx, *w, *w, dir, cloneTimeout, "submodule", "--quiet", "update", "--init", "--checkout", "--", path); err != nil {
 			if ctx.Err() != nil {
 				return err

@@ -35,17 +35,17 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Mode states how a workspace was made.
+// Mode is the kind of a workspace.
 type Mode string
 
-// The modes. A folder is without git.
+// The modes. A Folder has no repository.
 const (
 	Clone    Mode = "clone"
 	Worktree Mode = "worktree"
 	Folder   Mode = "scratch"
 )
 
-// State is where a workspace is in its life. Only ready ones are handed out.
+// State is the state of a workspace. Only ready ones are returned to callers.
 type State string
 
 // The states.
@@ -55,13 +55,14 @@ const (
 	Removing     State = "removing"
 )
 
-// Workspace is one, as it is kept. Values are copies: change them through the Manager.
+// Workspace is the stored record of one workspace. Values are copies; only the Manager changes
+// the stored one.
 type Workspace struct {
 	ID         string      `json:"id"`
 	Mode       Mode        `json:"mode"`
 	State      State       `json:"state"`
 	Repo       forge.Repo  `json:"repo,omitzero"`
-	Path       string      `json:"path"` // absolute, real
+	Path       string      `json:"path"` // absolute, without links
 	Branch     string      `json:"branch,omitempty"`
 	BaseBranch string      `json:"baseBranch,omitempty"`
 	BaseCommit string      `json:"baseCommit,omitempty"` // "" in a repository without commits
@@ -69,16 +70,16 @@ type Workspace struct {
 	Label      string      `json:"label,omitempty"`
 	Execution  string      `json:"execution,omitempty"`
 	Role       string      `json:"role,omitempty"`
-	Notes      []string    `json:"notes,omitempty"` // what was left out, such as a submodule
+	Notes      []string    `json:"notes,omitempty"` // parts that were left out, such as submodules
 	Pull       *forge.Pull `json:"pull,omitempty"`
-	// OwnToken reports that a token came with the request and is kept for this one.
+	// OwnToken reports that the request had a token, which is stored for this workspace.
 	OwnToken  bool      `json:"ownToken,omitempty"`
-	Partial   bool      `json:"partial,omitempty"` // files of old commits are fetched when they are needed
+	Partial   bool      `json:"partial,omitempty"` // partial clone: files of old commits are fetched on demand
 	CreatedAt time.Time `json:"createdAt"`
-	UsedAt    time.Time `json:"usedAt"` // last changed through the Manager
+	UsedAt    time.Time `json:"usedAt"` // last change through the Manager
 }
 
-// root is the id of the workspace whose git directory this one uses.
+// root returns the id of the workspace that has the git directory: the parent's or its own.
 func (w Workspace) root() string {
 	if w.Parent != "" {
 		return w.Parent
@@ -86,46 +87,46 @@ func (w Workspace) root() string {
 	return w.ID
 }
 
-// Event is something that happened: workspace_provisioned, workspace_finalized or
+// Event is an event of a workspace: workspace_provisioned, workspace_finalized or
 // workspace_removed.
 type Event struct {
 	Name      string
 	Workspace Workspace
 }
 
-// Config states where and how. Base and State are required.
+// Config configures a Manager. Base and State are required.
 type Config struct {
-	// Base is where workspaces are made, and nothing else; State is for records and
-	// credentials, outside Base. Both are made if they are not there.
+	// Base is the folder of the workspaces and contains nothing else. State is the folder of
+	// records and credentials, outside of Base. Both are created if needed.
 	Base, State string
-	// GitPath is the program; "" looks "git" up.
+	// GitPath is the path of git; "" means git on PATH.
 	GitPath string
-	// Policy states which repositories may be used.
+	// Policy decides which repositories may be used.
 	Policy forge.Policy
-	// Forge returns the host of a repository's pull requests. nil, or a nil Host, means that
-	// it has none.
+	// Forge returns the host of a repository's pull requests, or nil if it has none. If Forge
+	// is nil, no repository has one.
 	Forge func(forge.Repo) forge.Host
-	// Token returns the credential for a repository that came with none of its own;
-	// an empty one means no account. nil means that always.
+	// Token returns the credential for repositories of requests without token; an empty value
+	// means anonymous access. If nil, access is anonymous.
 	Token func(context.Context, forge.Repo) (secret.Value, error)
-	// BranchPrefix begins the names of branches; "" means eliza.
+	// BranchPrefix is the first part of branch names; "" means eliza.
 	BranchPrefix string
-	// AuthorName and AuthorEmail sign commits; "" means Workspace Agent and an
-	// address that takes no mail.
+	// AuthorName and AuthorEmail are the author of commits; "" means Workspace Agent and an
+	// address without mailbox.
 	AuthorName, AuthorEmail string
 	// Setup prepares every workspace before its agent starts.
 	Setup Setup
-	// TTL is how long GC leaves an unused workspace; 0 means 24 h.
+	// TTL is the time after which GC removes an unused workspace; 0 means 24 h.
 	TTL time.Duration
-	// MinFree refuses new workspaces below so many free bytes, 0 means 2 GiB;
-	// MaxBytes while all of Base holds more, 0 means no limit.
+	// New workspaces are refused if the disk has fewer than MinFree free bytes (0 means 2 GiB)
+	// or Base holds more than MaxBytes (0 means no limit).
 	MinFree, MaxBytes int64
-	// PartialAbove clones repositories that the forge says are larger, in bytes,
-	// without the files of old commits; 0 means 1 GiB, negative never.
+	// PartialAbove is the size in bytes, as reported by the forge, above which repositories
+	// are cloned without the files of old commits; 0 means 1 GiB, negative never.
 	PartialAbove int64
-	// FreeSpace returns the bytes free for dir; nil asks the file system.
+	// FreeSpace returns the free bytes for dir; nil reads them from the file system.
 	FreeSpace func(dir string) (int64, error)
-	// Now is the clock; nil means the machine's.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 	// OnEvent receives every event; it must not block. May be nil.
 	OnEvent func(Event)
@@ -167,8 +168,8 @@ func (c *Config) defaults() {
 	}
 }
 
-// Manager makes and keeps workspaces. It is safe for concurrent use; there is one for
-// a Base.
+// Manager creates, stores and removes workspaces. It is safe for concurrent use. A Base must
+// have only one Manager.
 type Manager struct {
 	cfg     Config
 	base    string // real
@@ -176,7 +177,7 @@ type Manager struct {
 	dir     *os.Root // base
 	git     *gitcmd.Git
 	network *gitcmd.Git
-	local   *gitcmd.Git // for remotes that are folders
+	local   *gitcmd.Git // for remotes in local folders
 	records *RecordFolder[Workspace]
 	locks   locks
 
@@ -190,9 +191,9 @@ var (
 	largeOutput = 32 << 20
 )
 
-// Open reads the records and ends what a crash interrupted: what was being made or
-// removed is gone afterwards. Errors: unavailable without git or with an old one;
-// invalid_input for a configuration that cannot be.
+// Open reads the records and removes workspaces whose creation or removal a crash interrupted;
+// failures of that are left to GC. The caller closes the manager. Errors: unavailable if git
+// is missing or too old; invalid_input for an invalid configuration.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg.defaults()
 	if !prefixForm.MatchString(cfg.BranchPrefix) || strings.ContainsAny(cfg.AuthorName+cfg.AuthorEmail, "<>\n\x00") {
@@ -265,8 +266,8 @@ func (m *Manager) Get(id string) (Workspace, error) {
 		With("workspace_not_found", "list them with: junctor workspaces list")
 }
 
-// Resolve returns the workspace of a label or an id; of several with one label the
-// newest.
+// Resolve returns the newest ready workspace with a label, otherwise the one with that id. It
+// fails like Get.
 func (m *Manager) Resolve(labelOrID string) (Workspace, error) {
 	for _, w := range m.List() {
 		if labelOrID != "" && w.Label == labelOrID {
@@ -296,7 +297,8 @@ func (m *Manager) snapshot() []Workspace {
 
 const maxLabel = 200 // bytes
 
-// update changes the record of a ready workspace.
+// update calls change with the record of a ready workspace, sets UsedAt to now and stores it. It
+// fails with not_found, reason workspace_not_found.
 func (m *Manager) update(id string, change func(*Workspace)) (Workspace, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,19 +327,20 @@ func (m *Manager) putLocked(w Workspace) error {
 	return nil
 }
 
-// locks is one lock for each repository: its worktrees share refs, configuration
-// and the list of worktrees.
+// locks holds one lock for each repository, because its worktrees share refs, configuration and
+// the list of worktrees.
 type locks struct {
 	mu sync.Mutex
 	m  map[string]*lock
 }
 
 type lock struct {
-	held  chan struct{} // holds one while a goroutine has it
+	held  chan struct{} // full while the lock is held
 	users int
 }
 
-// take waits for the lock of a repository; the result gives it back.
+// take acquires the lock of a repository and returns the function that releases it. It fails
+// with ctx's error.
 func (l *locks) take(ctx context.Context, key string) (func(), error) {
 	l.mu.Lock()
 	if l.m == nil {

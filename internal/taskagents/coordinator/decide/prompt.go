@@ -7,14 +7,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Sibling is another session of the same thread, as a prompt tells of it.
+// Sibling describes another session of the same thread in a prompt.
 type Sibling struct {
 	Label  string
 	Status string
-	Result string // or its latest key decision
+	Result string // completion summary, or its latest shared decision
 }
 
-// Past is a decision that was made about the session.
+// Past is an earlier decision about the session.
 type Past struct {
 	Event    string
 	Decision string
@@ -32,7 +32,7 @@ type Situation struct {
 	Repo      string
 	Brief     string // the thread's shared plan
 	Siblings  []Sibling
-	Shared    []string // decisions of others
+	Shared    []string // decisions of other sessions
 	Past      []Past
 	Text      string   // of the turn, or the dialog's question and the screen's last lines
 	Choices   []string // of the dialog
@@ -68,7 +68,8 @@ Rules:
 Answer with one JSON object alone:
 {"action":"respond|complete|escalate|ignore","response":"","useKeys":false,"keys":[],"reasoning":"one sentence","keyDecision":"what others should know, or empty"}`
 
-// Prompt is what a model is asked.
+// Prompt returns the prompt that asks a model for a decision, with every text of s cut to its
+// bound.
 func Prompt(s Situation) string {
 	var b strings.Builder
 	b.WriteString("You coordinate agents that work on parts of one task. One of them needs a decision.\n\n")
@@ -121,7 +122,7 @@ func section(b *strings.Builder, title, text string) {
 	}
 }
 
-// one is a text on one line, cut.
+// one returns s on one line, cut to a bound.
 func one(s string) string {
 	return text.ShortenRunes(text.OneLine(text.ShortenRunes(s, 4*maxItem)), maxItem)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// Done is one task of a thread that is over.
+// Done is the result of one task of a finished thread.
 type Done struct {
 	SessionID         string            `json:"sessionId"`
 	Label             string            `json:"label"`
@@ -21,7 +21,7 @@ type Done struct {
 	RoomID            string            `json:"roomId"`
 }
 
-// Swarm is a thread whose tasks are all over.
+// Swarm is the result of a finished thread.
 type Swarm struct {
 	ThreadID  string `json:"threadId"`
 	Title     string `json:"title"`
@@ -30,11 +30,12 @@ type Swarm struct {
 	Completed int    `json:"completed"`
 	Stopped   int    `json:"stopped"`
 	Errored   int    `json:"errored"`
-	// NotBegun are the labels of parts that have not been started; Total counts all parts.
+	// NotBegun lists the labels of parts that were not started. Total counts all parts.
 	NotBegun []string `json:"notBegun,omitempty"`
 }
 
-// Over counts what became of a thread. A session that another one replaced is not a task.
+// Over summarizes a finished thread. Sessions that were replaced by another one are not
+// counted. A task that neither completed nor failed counts as stopped.
 func Over(t row.Thread, sessions []row.Session, nodes []row.Node) Swarm {
 	s := Swarm{ThreadID: t.ID, Title: t.Title, Tasks: []Done{}}
 	for _, one := range sessions {
@@ -64,8 +65,8 @@ func Over(t row.Thread, sessions []row.Session, nodes []row.Node) Swarm {
 	return s
 }
 
-// Synthesis is the message about a swarm if no model writes a better one: a line for
-// each task.
+// Synthesis returns the message about a finished swarm for the case that no model writes one:
+// the counts, then a line for each task.
 func Synthesis(s Swarm) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d of %d done", one(s.Title), s.Completed, s.Total)

@@ -21,7 +21,8 @@ func Proposed(text string) bool {
 
 var spinning = regexp.MustCompile(`^[\s✢✳✶✻✽✺·∗*•●○◐◓◑◒◴◷◶◵|/\\\-\x{2800}-\x{28FF}]*\s*(\p{Lu}[\p{L}'-]*( [\p{L}'-]+){0,3}(…|\.\.\.))?\s*(\([^()]{0,120}\))?$`)
 
-// Animated reports that a text is nothing but a program's status line.
+// Animated reports whether a text consists only of a program's animated status lines, or is
+// empty.
 func Animated(text string) bool {
 	for line := range strings.Lines(tail(text, 2000)) {
 		if line = strings.TrimSpace(line); line != "" && !spinning.MatchString(line) {
@@ -36,8 +37,8 @@ var (
 	options = regexp.MustCompile(`(?m)^\s*(\d{1,2}[.)]|[A-Da-d][.)]|\([a-d1-9]\))\s+\S`)
 )
 
-// AsksUser reports that what a model would send to the agent is a question to the
-// user: then the user gets it.
+// AsksUser reports whether a response for the agent is really a question to the user, by its
+// phrases or because it lists options.
 func AsksUser(response string) bool {
 	if asking.MatchString(response) {
 		return true
@@ -51,12 +52,13 @@ var (
 	refusal = regexp.MustCompile(`(?i)^\W*(\d+[.)]\s*)?(no\b|n$|deny|den(ied|ies)|reject|refuse|cancel|don.?t|do not|never|abort|exit|esc(ape)?$|stop\b|stay inside)`)
 )
 
-// Refuses reports that an answer, a choice's label or a key refuses.
+// Refuses reports whether an answer, a choice's label or a key refuses a request.
 func Refuses(answer string) bool { return refusal.MatchString(strings.TrimSpace(answer)) }
 
-// Outside is the first path in a text that is outside of all roots, the first of which
-// is the working directory; "" if unknown. Roots are absolute. Paths are
-// compared as they are written: where links lead is package permit's to say.
+// Outside returns the first path in a text that is outside of all roots, or "". Roots are
+// absolute; relative paths are below the first root, the working directory. Paths that begin
+// with ~ or $HOME always count as outside. Symbolic links are not resolved; package permit
+// does that.
 func Outside(text string, roots []string) string {
 	for _, m := range path.FindAllStringSubmatch(tail(text, maxRead), 1000) {
 		found := strings.TrimRight(m[1], ".?!")
@@ -64,7 +66,7 @@ func Outside(text string, roots []string) string {
 			found = m[1]
 		}
 		switch {
-		case strings.HasPrefix(m[0], "://"): // an address
+		case strings.HasPrefix(m[0], "://"): // a URL
 			continue
 		case found == "" || found == "/dev/null" || found == "/dev/stdout" || found == "/dev/stderr" || strings.Trim(found, ".") == "" &&
 			len(found) > 2:
@@ -90,9 +92,9 @@ func Outside(text string, roots []string) string {
 	return ""
 }
 
-// Guarded is what is answered instead of an answer that would let an agent out of its
-// folders: the dialog's choice that refuses, else words. ok is false where the answer
-// may stand.
+// Guarded returns a replacement for an answer that would let an agent out of its folders: the
+// dialog's first choice that refuses, otherwise a sentence. ok is false if the answer may be
+// sent: it refuses, or neither it nor the dialog names a path outside of roots.
 func Guarded(dialog, answer string, choices, roots []string) (instead string, ok bool) {
 	if Refuses(answer) || Outside(dialog, roots) == "" && Outside(answer, roots) == "" {
 		return "", false

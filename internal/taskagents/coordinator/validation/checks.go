@@ -11,23 +11,23 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Runner runs a command in a folder. It ends the command, and all that this started,
-// with ctx. err reports that the command could not be run; a failing exit status is not an error.
-// Output may be cut.
+// Runner runs a command in a folder. When ctx ends, it ends the command and all its
+// descendants. err reports that the command could not be run; a failing exit status is not an
+// error. Output may be cut.
 type Runner interface {
 	Run(ctx context.Context, dir string, argv []string) (exit int, output string, err error)
 }
 
-// Check is a command that was run.
+// Check is the result of a command.
 type Check struct {
 	Argv   []string `json:"argv"`
 	Exit   int      `json:"exitCode"`
-	Output string   `json:"output,omitzero"` // its end
-	Error  string   `json:"error,omitzero"`  // it could not be run, or took too long
+	Output string   `json:"output,omitzero"` // the last maxOutput characters
+	Error  string   `json:"error,omitzero"`  // set if it could not be run or took too long
 	TookMS int64    `json:"tookMs"`
 }
 
-// Passed reports that it ran and was satisfied.
+// Passed reports whether the command ran and exited with 0.
 func (c Check) Passed() bool { return c.Error == "" && c.Exit == 0 }
 
 // Bounds of checks.
@@ -38,8 +38,8 @@ const (
 	maxManifest  = 1 << 20
 )
 
-// Conventions are the checks that a folder's files suggest. They are looked at without
-// following links out of the folder.
+// Conventions returns the test commands that the files of a folder suggest, for Go, npm, Cargo
+// and pytest. Links out of the folder are not followed.
 func Conventions(dir string) [][]string {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func Conventions(dir string) [][]string {
 	return out
 }
 
-// hasTest reports that package.json has a test that is not npm's placeholder.
+// hasTest reports whether package.json has a test script that is not npm's placeholder.
 func hasTest(root *os.Root) bool {
 	if i, err := root.Stat("package.json"); err != nil || !i.Mode().IsRegular() || i.Size() > maxManifest {
 		return false
@@ -82,7 +82,8 @@ func hasTest(root *os.Root) bool {
 	return ok && strings.TrimSpace(test) != "" && !strings.Contains(test, "no test specified")
 }
 
-// run runs checks one after the other.
+// run runs at most MaxChecks commands one after the other, each for at most checkTimeout. If r
+// is nil or ctx has ended, no command is run.
 func run(ctx context.Context, r Runner, now func() time.Time, dir string, list [][]string) (out []Check) {
 	for _, argv := range list[:min(len(list), MaxChecks)] {
 		if r == nil || len(argv) == 0 || ctx.Err() != nil {

@@ -18,7 +18,7 @@ const (
 	Baseline = "baseline"
 )
 
-// Criteria are what a task is measured by.
+// Criteria are the acceptance criteria of a task and their source.
 type Criteria struct {
 	Criteria []string `json:"criteria"`
 	Source   string   `json:"source"`
@@ -31,8 +31,9 @@ const (
 	maxCriterion = 500 // characters
 )
 
-// SettleCriteria takes those that the caller gave, else asks a small model, else has a
-// baseline, of which parts are the titles of the plan's first steps. model may be nil.
+// SettleCriteria returns the provided criteria or, if none are given, those of a small model
+// or, if it is nil or returns fewer than minCriteria, a baseline that includes the first three
+// parts.
 func SettleCriteria(ctx context.Context, model Model, task string, kind row.ThreadKind, provided, parts []string) Criteria {
 	if list := tidy(provided); len(list) > 0 {
 		return Criteria{list, Provided}
@@ -53,7 +54,8 @@ func SettleCriteria(ctx context.Context, model Model, task string, kind row.Thre
 	return Criteria{tidy(append(list, "There is evidence of the result.", "Nothing that would hinder it is left open.")), Baseline}
 }
 
-// readCriteria finds the first JSON array of texts.
+// readCriteria parses the text from the first [ to the last ] as a JSON array of texts. It
+// returns nil if that fails.
 func readCriteria(answer string) []string {
 	answer = text.CutRunes(answer, 64<<10)
 	begin, end := strings.IndexByte(answer, '['), strings.LastIndexByte(answer, ']')
@@ -66,7 +68,7 @@ func readCriteria(answer string) []string {
 
 var bullet = regexp.MustCompile(`^\s*([-*•]|\d{1,2}[.)])\s+`)
 
-// tidy trims bullets and leaves out what is empty, said twice, or too much.
+// tidy removes bullets, empty texts and duplicates, and returns at most maxCriteria texts.
 func tidy(list []string) (out []string) {
 	seen := make(map[string]bool)
 	for _, s := range list {

@@ -1,11 +1,10 @@
-// Package validation reports whether a task is done: not by what an agent claims, but by
-// what is on the disk, by commands that we run ourselves, by a validator that the task
-// brings, and by a model that is shown all of it.
+// Package validation checks whether a task is done. It does not rely on the agent's claims,
+// but on the files on disk, on commands that it runs, on the validator of the task, and on a
+// model that sees all of this evidence.
 //
-// What can be measured is measured first, and only what is left is a model's to judge:
-// a file that was claimed and is not there, or a check that fails, is never passed by
-// any caller's opinion. The answer is one of three: it passes, the agent goes on with a
-// follow-up, or the user is asked. Nothing here ends a session.
+// Measurements come first: if a claimed file is missing or a check fails, neither a validator
+// nor a model can pass the task. The outcome is pass, revise (the agent continues with a
+// follow-up), or escalate (the user is asked). The package never ends a session.
 package validation
 
 import (
@@ -26,53 +25,53 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// MaxRounds is how often an agent is sent back, unless the task's own validator says
-// otherwise.
+// MaxRounds is the maximal number of follow-ups to an agent, unless the task has its own
+// validator.
 const MaxRounds = 3
 
-// Unreviewed is the reviewer of work without a model, a check or a validator.
+// Unreviewed is the value of Report.By if there was no model, check or validator.
 const Unreviewed = "nobody"
 
-// Model answers a prompt.
+// Model answers a prompt. small requests the cheaper model.
 type Model interface {
 	Ask(ctx context.Context, small bool, prompt string) (string, error)
 }
 
-// Services calls the validators that tasks bring, with the rights of who made the thread.
+// Services calls the validators of tasks with the rights of the thread's creator.
 type Services interface {
 	Call(ctx context.Context, thread, service, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// Custom is a validator that a task brings.
+// Custom is the validator of a task.
 type Custom struct {
 	Service    string          `json:"service"`
 	Method     string          `json:"method"`
 	Params     json.RawMessage `json:"params,omitempty"`
 	MaxRetries *int            `json:"maxRetries,omitempty"` // nil: Config.Retries
-	OnFail     Outcome         `json:"onFail,omitempty"`     // escalate; else retry
+	OnFail     Outcome         `json:"onFail,omitempty"`     // Escalate; otherwise the agent retries
 }
 
-// Config is what a Validator works with; every member but Now may be missing.
+// Config holds the dependencies of a Validator. Only Now is required.
 type Config struct {
 	Model    Model
 	Runner   Runner
 	Services Services
-	// Look looks at a working directory, as package evidence does.
+	// Look returns the state of a working directory.
 	Look func(ctx context.Context, dir string) (Look, error)
-	Dir  string // where reports are kept; "": nowhere
-	// Retries is how often a custom validator sends an agent back; nil: MaxRounds.
+	Dir  string // where reports are stored; "": they are not stored
+	// Retries returns the maximal number of follow-ups of a custom validator; nil: MaxRounds.
 	Retries func() int
 	Now     func() time.Time
 }
 
-// Look is what a working directory looks like.
+// Look holds the files, git status and diff statistics of a working directory.
 type Look struct {
 	Files  []string `json:"files,omitempty"`
 	Status string   `json:"status,omitempty"`
 	Stat   string   `json:"stat,omitempty"`
 }
 
-// Subject is a task that is said to be done.
+// Subject is a task that its agent reported as done.
 type Subject struct {
 	ThreadID    string
 	SessionID   string
@@ -80,16 +79,16 @@ type Subject struct {
 	Kind        row.ThreadKind
 	Workdir     string // absolute
 	Repo        string
-	Text        string // what the agent said last
+	Text        string // the agent's last turn
 	Criteria    Criteria
-	Checks      [][]string // commands of the task's; nil: those that are customary
+	Checks      [][]string // the task's commands; nil: those of Conventions
 	Custom      *Custom
 	Transcripts []string // the last items
 	Artifacts   []string
-	Rounds      int // how often the agent was sent back
+	Rounds      int // number of follow-ups so far
 }
 
-// Report is what was seen and what came of it.
+// Report is the evidence and outcome of a validation.
 type Report struct {
 	ThreadID  string    `json:"threadId"`
 	SessionID string    `json:"sessionId"`
@@ -104,17 +103,18 @@ type Report struct {
 	Checks    []Check   `json:"checks,omitempty"`
 	Rounds    int       `json:"rounds"`
 	Notes     []string  `json:"notes,omitempty"`
-	Path      string    `json:"-"` // where it was kept
+	Path      string    `json:"-"` // file of the stored report
 }
 
-// Validator validates.
+// Validator validates tasks.
 type Validator struct{ cfg Config }
 
-// New makes a validator.
+// New returns a validator.
 func New(cfg Config) *Validator { return &Validator{cfg} }
 
-// Validate looks at a task and states what comes of it. It does not fail: what it could not
-// do is in the notes, and an impossible judgement is left to the user.
+// Validate collects the evidence about a task, decides its outcome and stores the report. It
+// does not fail: failed steps are in the notes, and if no judgement is possible or the
+// follow-ups are used up, the outcome is Escalate.
 func (v *Validator) Validate(ctx context.Context, s Subject) Report {
 	r := Report{ThreadID: s.ThreadID, SessionID: s.SessionID, At: v.cfg.Now().UTC(), Criteria: s.Criteria, Rounds: s.Rounds}
 	if v.cfg.Look != nil {
@@ -137,7 +137,9 @@ func (v *Validator) Validate(ctx context.Context, s Subject) Report {
 	return r
 }
 
-// rule decides; most is how often the agent may be sent back.
+// rule sets the outcome of r and returns the maximal number of follow-ups. The first rule that
+// applies decides: a malformed proof, a missing claimed file, a failed check, the task's
+// validator, passed checks, the model.
 func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 	proof, proven, err := directive.ReadProof(directive.Text{Body: s.Text})
 	if err != nil {
@@ -190,6 +192,7 @@ func (v *Validator) rule(ctx context.Context, s Subject, r *Report) (most int) {
 	return r.settle(said.Verdict, "model", said.Summary, said.FollowUp)
 }
 
+// settle sets the outcome of r, and returns MaxRounds for its callers.
 func (r *Report) settle(o Outcome, by, summary, followUp string) (most int) {
 	r.Outcome, r.By, r.Summary = o, by, text.CutRunes(summary, maxSummary)
 	if o == Revise {
@@ -198,7 +201,8 @@ func (r *Report) settle(o Outcome, by, summary, followUp string) (most int) {
 	return MaxRounds
 }
 
-// custom asks the task's own validator.
+// custom sets the outcome of r by the task's validator and returns the maximal number of
+// follow-ups. A validator that cannot be called counts as failed.
 func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof, proven bool, r *Report) (most int) {
 	most = MaxRounds
 	if v.cfg.Retries != nil {
@@ -237,7 +241,8 @@ func (v *Validator) custom(ctx context.Context, s Subject, proof directive.Proof
 	return most
 }
 
-// absent is the first of the files that is not in the folder; "" where all are.
+// absent returns the first of files that does not exist in the folder, or "". Files outside of
+// the folder count as absent.
 func absent(dir string, files []string) string {
 	if len(files) == 0 {
 		return ""
@@ -261,6 +266,7 @@ func absent(dir string, files []string) string {
 	return ""
 }
 
+// prompt returns the prompt that asks a model for a verdict on s, with the evidence of r.
 func prompt(s Subject, r Report) string {
 	seen, err := jsonx.MarshalIndent(struct {
 		Workspace   Look     `json:"workspace"`
@@ -291,7 +297,7 @@ Answer with one JSON object alone:
 {"verdict":"pass|revise|escalate","summary":"","followUpPrompt":"","checklist":[]}`
 }
 
-// lastOf are the last items, cut.
+// lastOf returns the last 8 items, each cut to 220 characters.
 func lastOf(list []string) (out []string) {
 	for _, s := range list[max(0, len(list)-8):] {
 		out = append(out, text.CutRunes(s, 220))
@@ -301,7 +307,8 @@ func lastOf(list []string) (out []string) {
 
 var safeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// keep writes the report below Dir: <thread>/<session>-<ms>.json.
+// keep writes the report to <thread>/<session>-<ms>.json below Dir and sets r.Path. It fails
+// with invalid_input if an id cannot be a file name.
 func (v *Validator) keep(r *Report) error {
 	if !safeName.MatchString(r.ThreadID) || !safeName.MatchString(r.SessionID) {
 		return capability.Errorf(capability.CodeInvalidInput, "task.validate", "the ids %q and %q are not names of files", r.ThreadID,

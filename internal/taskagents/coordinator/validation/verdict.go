@@ -8,17 +8,17 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Outcome is what comes of a validation.
+// Outcome is the result of a validation.
 type Outcome string
 
 // The outcomes.
 const (
 	Pass     Outcome = "pass"
-	Revise   Outcome = "revise"   // the agent goes on with a follow-up
+	Revise   Outcome = "revise"   // the agent continues with a follow-up
 	Escalate Outcome = "escalate" // the user is asked; the session stays
 )
 
-// Verdict is what a model says of a task.
+// Verdict is a model's judgement of a task.
 type Verdict struct {
 	Verdict   Outcome  `json:"verdict"`
 	Summary   string   `json:"summary"`
@@ -35,9 +35,8 @@ const (
 	maxVerdicts = 200       // objects tried
 )
 
-// ReadVerdict finds the last verdict in a model's answer. Other text, and a revision
-// that does not say what to do, is an escalation. A checklist may be of texts or of
-// objects.
+// ReadVerdict parses the last verdict in a model's answer. An answer without verdict, or a
+// revision without follow-up, is an escalation. A checklist may contain texts or objects.
 func ReadVerdict(answer string) Verdict {
 	if len(answer) > maxVerdict {
 		answer = answer[len(answer)-maxVerdict:]
@@ -62,6 +61,7 @@ func unread() Verdict {
 	return Verdict{Verdict: Escalate, Summary: "The validator's answer could not be read."}
 }
 
+// verdict parses one JSON object, with its texts cut. ok is false if it is not a verdict.
 func verdict(raw []byte) (v Verdict, ok bool) {
 	var said struct {
 		Verdict   string            `json:"verdict"`
@@ -97,14 +97,14 @@ func verdict(raw []byte) (v Verdict, ok bool) {
 	return v, true
 }
 
-// CustomResult is what a validator of the task's own says.
+// CustomResult is the judgement of a task's own validator.
 type CustomResult struct {
 	Pass   bool
-	Prompt string // for the agent, where it failed
+	Prompt string // follow-up for the agent if Pass is false
 }
 
-// ReadCustom reads the result of a call. Whatever is not clearly a pass is a failure
-// with a prompt that states why.
+// ReadCustom converts the result or error of a call of a validator. Anything but the verdict
+// pass is a failure, whose prompt states why.
 func ReadCustom(raw json.RawMessage, err error) CustomResult {
 	var said struct {
 		Verdict   string `json:"verdict"`

@@ -1,6 +1,6 @@
-// Package cast reads and writes recordings of terminal sessions: a header, and one event on each
-// line after it, as our recorder and asciicast write them. Reading is strict, and bounded in
-// every direction, because recordings are passed around.
+// Package cast reads and writes recordings of terminal sessions in junctor's format and in that
+// of asciicast 2: a header line, then one event on each line. Reading is strict and bounded,
+// because recordings may come from other users.
 package cast
 
 import (
@@ -24,13 +24,13 @@ const (
 	maxSide       = 1000 // columns or rows
 )
 
-// Kind states what an event is.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
 const (
-	Output Kind = "o" // the program printed it
-	Input  Kind = "i" // a user typed it
+	Output Kind = "o" // output of the program
+	Input  Kind = "i" // input to the program
 	Mark   Kind = "m" // a note: the state from here on, or "end"
 	Resize Kind = "r" // "120x40"
 )
@@ -42,7 +42,7 @@ type Event struct {
 	Data string
 }
 
-// Recording is one file, read whole.
+// Recording is the content of one file.
 type Recording struct {
 	Cols, Rows int
 	CLI        string // program and version, "Claude Code 2.1.197"; may be empty
@@ -50,7 +50,7 @@ type Recording struct {
 	Events     []Event
 }
 
-// header is what is read of the first line; recorders write more into it.
+// header holds the members of the first line that are read; others are ignored.
 type header struct {
 	Version int    `json:"version"`
 	Cols    int    `json:"cols"`
@@ -62,7 +62,7 @@ type header struct {
 	Title   string `json:"title,omitzero"`
 }
 
-// Read reads a recording to its end. Errors name the line.
+// Read reads a whole recording. Its errors name the line.
 func Read(r io.Reader) (*Recording, error) {
 	lines := bufio.NewScanner(io.LimitReader(r, MaxFile+1))
 	lines.Buffer(make([]byte, 64<<10), MaxLine)
@@ -171,7 +171,7 @@ func readEvent(line []byte) (e Event, err error) {
 	return e, nil
 }
 
-// Size is what a resize event says.
+// Size parses the size in a resize event. ok is false if it is malformed or too large.
 func (e Event) Size() (cols, rows int, ok bool) {
 	left, right, found := strings.Cut(e.Data, "x")
 	cols, err := strconv.Atoi(left)

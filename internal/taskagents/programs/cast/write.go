@@ -10,24 +10,24 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// roomForEnd is left for the mark that ends a recording which is full.
+// roomForEnd is the number of bytes reserved for the mark that ends a full recording.
 const roomForEnd = 64
 
-// Writer writes a recording that [Read] reads, up to a size. Its methods may be called by
-// many; a recording that is full, or whose file fails, ends, and takes no more.
+// Writer writes a recording for [Read], up to a size. It is safe for concurrent use. If the
+// recording is full or its file fails, it ends and ignores further events.
 type Writer struct {
 	mu    sync.Mutex
 	to    io.WriteCloser
 	began time.Time
 	last  time.Duration
 	left  int    // bytes
-	rest  []byte // the beginning of a character whose end has not been printed
+	rest  []byte // incomplete character at the end of the output
 	err   error
 	over  bool
 }
 
-// NewWriter writes the header: cli is the program and its version, as in [Recording].
-// limit is in bytes, MaxFile at most. Close closes to.
+// NewWriter writes the header and returns a writer. cli is the program with its version, as in
+// [Recording]. limit is in bytes, at most MaxFile. Close also closes to.
 func NewWriter(to io.WriteCloser, began time.Time, cols, rows int, cli, note string, limit int) *Writer {
 	w := &Writer{to: to, began: began, left: min(limit, MaxFile)}
 	head, _ := jsonx.Marshal(header{Version: 1, Cols: cols, Rows: rows, CLI: cli, Note: note}) // plain values: it cannot fail
@@ -35,7 +35,7 @@ func NewWriter(to io.WriteCloser, began time.Time, cols, rows int, cli, note str
 	return w
 }
 
-// Add adds an event. Output may be cut anywhere: a character is put together again.
+// Add adds an event. Output may be split within a character; the parts are joined again.
 func (w *Writer) Add(at time.Time, kind Kind, data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,14 +59,13 @@ func (w *Writer) Add(at time.Time, kind Kind, data []byte) {
 }
 
 func (w *Writer) event(at time.Time, kind Kind, data []byte) {
-	w.last = min(max(at.Sub(w.began), w.last), MaxEventDelay) // clocks are set back
+	w.last = min(max(at.Sub(w.began), w.last), MaxEventDelay) // the clock may be set back
 	line := append([]byte{'['}, strconv.FormatFloat(w.last.Seconds(), 'f', 6, 64)...)
 	line = jsonx.AppendString(append(line, `,"`+string(kind)+`",`...), string(data))
 	w.line(append(line, ']'))
 }
 
-// line writes one, and the end in its place when it does not fit. The caller
-// holds mu.
+// line writes one line, or ends the recording if the line does not fit. The caller holds mu.
 func (w *Writer) line(line []byte) {
 	if w.over {
 		return
@@ -80,7 +79,7 @@ func (w *Writer) line(line []byte) {
 	}
 }
 
-// Close ends the recording. The error is the first of its file.
+// Close ends the recording and closes its file. It returns the first error of the file.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

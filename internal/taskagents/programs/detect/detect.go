@@ -17,23 +17,23 @@ import (
 // Intervals of the detector, and how long a state must last before it is reported.
 const (
 	evaluateInterval = 50 * time.Millisecond
-	maxUpdateDelay   = time.Second // then a synchronised update is evaluated although it has not ended
+	maxUpdateDelay   = time.Second // after this time an unfinished synchronised update is evaluated
 	blockerDelay     = 250 * time.Millisecond
 	doneDelay        = 1500 * time.Millisecond
-	signalDelay      = 2500 * time.Millisecond // a completion that only the last lines of the screen show
+	signalDelay      = 2500 * time.Millisecond // for a completion that only the last lines of the screen show
 	hookGrace        = 2 * time.Second
 	// agreedDelay applies if a sequence and the screen agree; the longer times are for one
 	// of them alone.
 	agreedDelay = 500 * time.Millisecond
 	fatalDelay  = 750 * time.Millisecond
-	workDelay   = 250 * time.Millisecond // work without a submitted text; the start of helpers looks like it for an instant
+	workDelay   = 250 * time.Millisecond // for work without a submitted text, because a start of helpers briefly looks like it
 )
 
 const (
 	maxTyped   = 4096 // bytes
 	maxPayload = 1000 // bytes of a sequence
 	maxText    = 200  // bytes of a piece of evidence
-	maxSeries  = 8    // changes that one look can tell
+	maxSeries  = 8    // changes of one Tick
 )
 
 // Screen is the screen of the session, as package term keeps it.
@@ -47,14 +47,14 @@ type Screen interface {
 	Changes() uint64
 }
 
-// Detector follows one session. It is for one goroutine: the one that writes to the
-// screen.
+// Detector determines the state of one session. Only the goroutine that writes to the screen may
+// use it.
 type Detector struct {
 	file    *File
 	version string
 	screen  Screen
-	reads   map[int]bool // the sequences that rules read
-	endings bool         // do rules know how this program reports that a turn is over
+	reads   map[int]bool // numbers of the sequences that rules read
+	endings bool         // there are rules for the end of a turn
 
 	status  Status
 	since   time.Time
@@ -66,26 +66,26 @@ type Detector struct {
 	sequences map[int]sequence // by number; the title is number 0
 	order     int              // of the latest sequence
 	output    time.Time        // of the last output
-	news      time.Time        // of anything that may change the answer
-	due       time.Time        // of the next look; zero: nothing has changed
-	held      time.Time        // since when a synchronised update holds the look back
+	news      time.Time        // of the last event that may change the state
+	due       time.Time        // time of the next evaluation; zero if nothing has changed
+	held      time.Time        // since when a synchronised update delays the evaluation
 
-	typed    string    // since a turn began or ended
+	typed    string    // text typed since a turn began or ended
 	entered  time.Time // Enter was pressed on it, in ready or starting
-	took     bool      // a sequence has told of work since then
+	took     bool      // a sequence has reported work since then
 	tookBy   int       // its number
 	escaped  time.Time
-	turn     time.Time // since when one is open; zero: none is
+	turn     time.Time // begin of the current turn; zero if none exists
 	worked   bool      // the program has shown work since it started or became ready
 	fact     *Fact
 	factNews bool
 
-	lower      string // what classes 3 and 4 say while a hook's fact holds
+	lower      string // state by classes 3 and 4 while a hook's fact holds
 	lowerSince time.Time
 
 	view     *View
 	verdicts []Verdict
-	seen     [2]uint64 // of the screen and of the sequences, when that was made
+	seen     [2]uint64 // versions of screen and sequences at the last look
 }
 
 type sequence struct {
@@ -94,7 +94,7 @@ type sequence struct {
 	order int
 }
 
-// Fact is what a structured protocol or a hook said: classes 1 and 2.
+// Fact is a report of a structured protocol (class 1) or a hook (class 2).
 type Fact struct {
 	Class  int // 1: structured, 2: a hook
 	State  State
@@ -105,8 +105,8 @@ type Fact struct {
 	at     time.Time
 }
 
-// New returns a detector for a program that is about to start. version is the
-// program's, "" where it is not known.
+// New returns a detector for a program that is about to start. version is the program's version,
+// or "" if it is unknown.
 func New(file *File, version string, screen Screen) *Detector {
 	d := &Detector{
 		file: file, version: version, screen: screen, status: Status{State: Pending}, sequences: map[int]sequence{},
@@ -121,21 +121,21 @@ func New(file *File, version string, screen Screen) *Detector {
 	return d
 }
 
-// Status returns the state that was announced last.
+// Status returns the last reported state.
 func (d *Detector) Status() Status { return d.status }
 
-// Start is told when the process runs.
+// Start must be called when the process runs. It returns the change to Starting.
 func (d *Detector) Start(now time.Time) []Change {
 	c := d.move(now, Status{State: Starting}, "started", nil)
 	d.changed(now)
 	return c
 }
 
-// OSC takes an operating system command at the moment that the screen meets it. Those
-// that no rule reads are dropped.
+// OSC handles an operating system command when the screen receives it. Numbers that no rule
+// reads, and titles, are ignored.
 func (d *Detector) OSC(now time.Time, n int, data string) {
 	if n == 0 || n == 2 {
-		return // the screen knows the title
+		return // Output reads the title from the screen
 	}
 	if d.reads[n] {
 		d.order++
@@ -147,8 +147,8 @@ func (d *Detector) OSC(now time.Time, n int, data string) {
 	}
 }
 
-// reports whether the last sequence of a number is one that speaks for a state. It may be
-// followed by others before the next look.
+// says reports whether the last sequence with number n matches a rule for a state. It must be
+// called at once, because other sequences may follow before the next look.
 func (d *Detector) says(n int, state string) bool {
 	v := Look(d.file, Snapshot{OSC: map[int]string{n: d.sequences[n].data}})
 	return slices.ContainsFunc(v.Match(d.version), func(m Verdict) bool {
@@ -157,7 +157,7 @@ func (d *Detector) says(n int, state string) bool {
 	})
 }
 
-// Output is told after the screen has taken in what the program printed.
+// Output must be called after the screen has processed output of the program.
 func (d *Detector) Output(now time.Time) {
 	d.output = now
 	if t := text.ClipBytes(d.screen.Title(), maxPayload); t != d.title {
@@ -167,8 +167,8 @@ func (d *Detector) Output(now time.Time) {
 	d.changed(now)
 }
 
-// changed asks for a look: at most one in 50 ms, and all that comes within them is seen
-// together, however it was cut.
+// changed schedules an evaluation after evaluateInterval, so that the result does not depend on
+// how output was split.
 func (d *Detector) changed(now time.Time) {
 	d.news = now
 	if d.due.IsZero() {
@@ -176,7 +176,8 @@ func (d *Detector) changed(now time.Time) {
 	}
 }
 
-// Input takes what was typed, as it was written to the terminal.
+// Input must be called with the bytes that were written to the terminal. It records typed text,
+// Enter and Esc.
 func (d *Detector) Input(now time.Time, data []byte) {
 	text := string(data)
 	if text == "\x1b" || text == "\x1b\x1b" || strings.Contains(text, "\x03") {
@@ -198,7 +199,7 @@ func (d *Detector) Input(now time.Time, data []byte) {
 				d.entered, d.took = now, false
 				d.drop()
 			}
-		case text[0] == '\x1b': // some other key: skip its sequence
+		case text[0] == '\x1b': // another key: skip its sequence
 			text = strings.TrimLeft(text[1:], "[O0123456789;")
 			if text == "" {
 				return
@@ -218,7 +219,8 @@ func (d *Detector) drop() {
 	}
 }
 
-// Fact takes a fact of class 1 or 2. It holds at once: the next Tick tells it.
+// Fact applies a fact of class 1 or 2; the next Tick reports it. A fact is ignored while one of
+// a higher class holds.
 func (d *Detector) Fact(now time.Time, f Fact) {
 	if d.fact != nil && d.fact.Class < f.Class {
 		return
@@ -228,13 +230,14 @@ func (d *Detector) Fact(now time.Time, f Fact) {
 	d.changed(now)
 }
 
-// Stopping is told when a client asked for the end.
+// Stopping must be called when a client requested the end of the program.
 func (d *Detector) Stopping(now time.Time) []Change {
 	return d.move(now, Status{State: Stopping, Phase: d.status.Phase}, "stop requested", nil)
 }
 
-// Exit is told when the process is gone. code is its status, negative after a signal;
-// asked reports whether a client wanted it.
+// Exit must be called when the process has ended. code is its exit status, negative after a
+// signal; asked reports whether a client requested the end. The state becomes Error after an
+// unrequested failure, otherwise Stopped.
 func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	if !d.status.State.live() {
 		return nil
@@ -242,8 +245,8 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	if code != 0 && !asked && d.status.State != Stopping {
 		s := Status{State: Error, Kind: "exit"}
 		evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
-		// What a program said while it started is the better name for its end; later it
-		// may be any caller's text.
+		// During the start, a matching error on the screen names the cause. Later such a text
+		// may be part of any output.
 		if d.look(); d.status.State == Starting {
 			if fatal := d.sort().fatal; fatal != nil {
 				s.Kind, evidence = fatal.Rule.Detail, append(evidence, d.evidence(fatal))
@@ -266,8 +269,8 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	return append(changes, d.move(now, Status{State: Stopped, Phase: phase}, "exit", evidence)...)
 }
 
-// Next returns when Tick has something to do if nothing else happens; ok is false where
-// it never has.
+// Next returns the time at which Tick should be called if no other event occurs; ok is false if
+// that is not necessary.
 func (d *Detector) Next() (at time.Time, ok bool) {
 	if !d.status.State.live() {
 		return at, false
@@ -278,8 +281,8 @@ func (d *Detector) Next() (at time.Time, ok bool) {
 	return at, !at.IsZero()
 }
 
-// Tick looks at the screen if a look is due, and returns the changes of state that are
-// settled.
+// Tick evaluates the screen if that is due, and returns the changes of state whose settle time
+// has passed.
 func (d *Detector) Tick(now time.Time) (changes []Change) {
 	if !d.status.State.live() {
 		return nil
@@ -288,21 +291,22 @@ func (d *Detector) Tick(now time.Time) (changes []Change) {
 		d.evaluate(now)
 	}
 	for range maxSeries {
-		// What has come and was not looked at yet may say otherwise.
+		// Unevaluated output may change the result.
 		if d.cand == nil || !d.due.IsZero() || now.Sub(d.cand.since) < d.cand.settle {
 			break
 		}
 		p := d.cand
 		d.cand = nil
 		if d.fact != nil && d.fact.Class == 2 && d.fact.State == Busy && p.status.State == Ready {
-			d.fact = nil // it was overruled
+			d.fact = nil // the candidate overrules it
 		}
 		changes = append(changes, d.move(now, p.status, p.cause, p.evidence)...)
-		d.judge() // what follows from the new state
+		d.judge() // the new state may have consequences
 	}
 	return changes
 }
 
+// evaluate reads the screen and sets the candidate, unless a synchronised update is in progress.
 func (d *Detector) evaluate(now time.Time) {
 	if d.screen.Updating() && !d.factNews {
 		if d.held.IsZero() {
@@ -318,15 +322,15 @@ func (d *Detector) evaluate(now time.Time) {
 	d.judge()
 }
 
-// View is the screen as it is now, with its regions found. It is valid until the next
-// call of the detector.
+// View returns the current screen with its regions. It is valid until the next call of the
+// detector.
 func (d *Detector) View() *View {
 	d.look()
 	return d.view
 }
 
-// Turn is the text of the last turn as it stands on the screen: what follows the text
-// that was submitted, without the program's own lines about its state.
+// Turn returns the text of the last turn on the screen: the lines after the submitted text,
+// without the program's status lines.
 func (d *Detector) Turn() string {
 	d.look()
 	lines := d.view.Turn()
@@ -338,8 +342,8 @@ func (d *Detector) Turn() string {
 	return strings.Join(lines, "\n")
 }
 
-// Works reports whether the screen itself shows that the program works: whatever else
-// stands still then, it is not stalled.
+// Works reports whether the screen shows that the program works, so that it is not stalled even
+// if nothing changes.
 func (d *Detector) Works() bool {
 	d.look()
 	return slices.ContainsFunc(d.verdicts, func(v Verdict) bool {
@@ -347,7 +351,7 @@ func (d *Detector) Works() bool {
 	})
 }
 
-// look reads the screen and asks the rules.
+// look updates the view and the verdicts of the rules, if screen or sequences have changed.
 func (d *Detector) look() {
 	seen := [2]uint64{d.screen.Changes(), uint64(d.order)}
 	if d.view != nil && seen == d.seen {
@@ -366,7 +370,7 @@ func (d *Detector) look() {
 	d.verdicts = d.view.Match(d.version)
 }
 
-// move announces a state.
+// move changes the state and returns the change, or nil if it is not allowed.
 func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evidence) []Change {
 	from := d.status
 	if !Allowed(from.State, to.State) {
@@ -392,7 +396,7 @@ func (d *Detector) move(now time.Time, to Status, cause string, evidence []Evide
 			d.turn, d.entered, d.typed = d.entered, time.Time{}, ""
 		}
 	case Ready:
-		if to.Phase != PhaseUnsubmitted && from.State != Starting { // else it may still stand in the box
+		if to.Phase != PhaseUnsubmitted && from.State != Starting { // otherwise the text may still be in the box
 			d.typed, d.entered = "", time.Time{}
 		}
 		d.turn, d.worked = time.Time{}, false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Explanation is why a session is in its state: what was announced last and on which
-// evidence, what may come next, and every rule with the reason it won or lost.
+// Explanation states why a session is in its state: the last change with its evidence, the
+// candidate for the next one, and the result of every rule.
 type Explanation struct {
 	Status    Status      `json:"status"`
 	Word      string      `json:"word"`
@@ -17,11 +17,11 @@ type Explanation struct {
 	RuleFile  string      `json:"rule_file"`
 	Remark    string      `json:"remark,omitempty"` // the program's version is not among those of the file
 	Rules     []Explained `json:"rules"`
-	Quiet     bool        `json:"quiet"` // nothing has come for a minute: maybe stalled, and no more than that
+	Quiet     bool        `json:"quiet"` // no output for a minute: the program may be stalled
 	QuietMS   int64       `json:"quiet_ms"`
 }
 
-// Candidate is a state that has not held for long enough.
+// Candidate is a state whose settle time has not passed.
 type Candidate struct {
 	Word     string     `json:"word"`
 	Cause    string     `json:"cause"`
@@ -30,7 +30,7 @@ type Candidate struct {
 	Evidence []Evidence `json:"evidence"`
 }
 
-// Explained is one rule, and what became of it.
+// Explained is the result of one rule.
 type Explained struct {
 	Rule     string `json:"rule"`
 	Class    int    `json:"class"`
@@ -46,7 +46,8 @@ type Explained struct {
 // stallTimeout is the time without change after which a session counts as stalled.
 const stallTimeout = time.Minute
 
-// Explain states why. The rules are those of the last look.
+// Explain returns the explanation of the current state, with the rules' results of the last
+// look.
 func (d *Detector) Explain(now time.Time) Explanation {
 	x := Explanation{
 		Status: d.status, Word: d.status.Word(), SinceMS: now.Sub(d.since).Milliseconds(), Cause: d.cause,

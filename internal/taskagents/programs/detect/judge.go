@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// proposal is a state that the evidence speaks for and that is announced once it has
-// held for its settle time.
+// proposal is a state that the evidence indicates. It is reported after it has held for its
+// settle time.
 type proposal struct {
 	status   Status
 	settle   time.Duration
@@ -18,14 +18,15 @@ type proposal struct {
 	evidence []Evidence
 }
 
-// signs is what one look found, sorted by what it is about.
+// signs holds the matching rules of one look, by kind.
 type signs struct {
-	seq                                          *Verdict // class 3: the sequence that counts
+	seq                                          *Verdict // class 3: the decisive sequence
 	seqAt                                        time.Time
 	fatal, ask, busy, phase, failed, intr, ended *Verdict // class 4
 }
 
-// judge makes the evidence a candidate, or drops the one there was.
+// judge sets the candidate from the evidence, or removes it if the evidence indicates no allowed
+// change.
 func (d *Detector) judge() {
 	p, ok := d.propose()
 	if !ok || p.status.same(d.status) || !Allowed(d.status.State, p.status.State) {
@@ -36,7 +37,7 @@ func (d *Detector) judge() {
 		p.since = d.since
 	}
 	if c := d.cand; c != nil && c.status.same(p.status) {
-		// Better evidence asks for less time, and must itself have held that long.
+		// Better evidence needs less time, but must itself have held that long.
 		sooner := p.settle < c.settle && p.since.Add(p.settle).Before(c.since.Add(c.settle))
 		if !sooner {
 			p.since = c.since
@@ -48,7 +49,7 @@ func (d *Detector) judge() {
 	d.cand = &p
 }
 
-// propose fuses the classes.
+// propose combines the classes of evidence. ok is false if they indicate no state.
 func (d *Detector) propose() (proposal, bool) {
 	if d.view == nil {
 		return proposal{}, false
@@ -65,8 +66,8 @@ func (d *Detector) propose() (proposal, bool) {
 	if ok {
 		word = p.status.Word()
 	}
-	// What was told before a dialog is over when the dialog is answered: no hook tells of a
-	// tool that a person refused.
+	// A fact from before a dialog does not apply after its answer, because no hook reports a
+	// tool that the user refused.
 	answered := strings.HasPrefix(d.lower, string(Blocked)) && (d.fact.State == Blocked || d.fact.at.Before(d.lowerSince))
 	if word != d.lower {
 		d.lower, d.lowerSince = word, d.news
@@ -82,8 +83,8 @@ func (d *Detector) propose() (proposal, bool) {
 		d.fact = nil
 		return p, true
 	case ok && p.status.State == Ready && d.fact.State == Busy && d.lowerSince.After(d.fact.at):
-		// The turn was over at once, and no hook told of it: the program has to have waited
-		// as long as a fact is believed.
+		// The turn ended at once without a hook, so the program must have waited as long as a
+		// fact holds.
 		p.settle = hookGrace
 		return p, true
 	}
@@ -102,8 +103,8 @@ func (d *Detector) ofFact(cause string) proposal {
 	return proposal{status: s, cause: cause, evidence: []Evidence{{Class: f.Class, Source: f.Source, Text: f.Text, at: f.at}}}
 }
 
-// sort puts the matching rules in their places. They come by priority, so the first of
-// a kind counts; of sequences with the same priority the latest does.
+// sort assigns the matching rules to their kinds. Rules are ordered by priority, so the first
+// one of a kind counts, and the latest of sequences with the same priority.
 func (d *Detector) sort() (s signs) {
 	order := -1
 	for i := range d.verdicts {
@@ -140,7 +141,7 @@ func (d *Detector) sort() (s signs) {
 // apply while an input box is open, because their words are then prose of an answer.
 func (d *Detector) mayAsk(r *Rule) bool { return !r.Region.Anywhere() || d.view.Box == nil }
 
-// ofTerminal is what classes 3 and 4 say together.
+// ofTerminal returns the state that classes 3 and 4 indicate.
 func (d *Detector) ofTerminal() (proposal, bool) {
 	s := d.sort()
 	from := d.status.State
@@ -158,7 +159,7 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	if d.entered.After(begun) {
 		begun = d.entered
 	}
-	// What a sequence said before the turn began says nothing about its end.
+	// A sequence from before the turn does not report its end.
 	idle := s.seq != nil && s.seq.Rule.State != "busy" && !s.seqAt.Before(begun)
 	if (from == Ready || from == Starting) && !d.entered.IsZero() && (d.took || d.view.Submitted(d.typed)) {
 		e := Evidence{Source: "input", Text: "Enter, and the text stands in the transcript", at: d.entered}
@@ -186,7 +187,8 @@ func (d *Detector) ofTerminal() (proposal, bool) {
 	return d.idle(s, idle)
 }
 
-// asked is a dialog or a sign-in screen, or a sequence that says there is one.
+// asked proposes Blocked or Authenticating if the screen shows a dialog or a sign-in screen, or a
+// sequence reports one.
 func (d *Detector) asked(s signs) (proposal, bool) {
 	p := proposal{settle: blockerDelay, cause: "dialog"}
 	rule := s.ask
@@ -221,8 +223,8 @@ func (d *Detector) asked(s signs) (proposal, bool) {
 	return p, true
 }
 
-// working is a turn that runs. It is announced as such first; what it is busy with
-// follows.
+// working proposes Busy for a running turn, first without phase; the phase follows as a second
+// change.
 func (d *Detector) working(s signs, why []Evidence) proposal {
 	p := proposal{status: Status{State: Busy}, settle: workDelay, cause: "work", evidence: why}
 	switch d.status.State {
@@ -249,7 +251,7 @@ func (d *Detector) working(s signs, why []Evidence) proposal {
 	return p
 }
 
-// idle is a program that waits for input, and how its turn ended.
+// idle proposes Ready, with the end of the turn as phase, for a program that waits for input.
 func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 	box := d.view.Box != nil
 	if !box && !sequence && s.ended == nil && (s.failed == nil || !d.file.OneShot) {
@@ -279,8 +281,8 @@ func (d *Detector) idle(s signs, sequence bool) (proposal, bool) {
 	return p, true
 }
 
-// endOfTurn sets the phase of ready, and reports whether something speaks for it beyond
-// the silence.
+// endOfTurn sets the phase and cause of ready, and reports whether there is evidence for it other
+// than silence.
 func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	open := !d.turn.IsZero()
 	ran := open || d.worked
@@ -302,8 +304,8 @@ func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	case says("done"):
 		return set(PhaseDone, "turn ended", s.seq)
 	case open && !d.escaped.Before(d.turn):
-		// Before the screen's word that a turn is done: that may be the last turn's, where
-		// this one left nothing behind.
+		// This has precedence over a completed turn on the screen, which may be the previous
+		// one if this turn left no output.
 		p.evidence = append(p.evidence, Evidence{Source: "input", Text: "Esc or Ctrl-C", at: d.escaped})
 		return set(PhaseInterrupted, "interrupted", nil)
 	case ran && s.ended != nil:
@@ -315,7 +317,8 @@ func (d *Detector) endOfTurn(s signs, sequence bool, p *proposal) (sure bool) {
 	return true
 }
 
-// unsent looks, while the program is ready, for a text that Enter did not submit.
+// unsent sets the phase PhaseUnsubmitted if a ready program still has the typed text in its box
+// after Enter.
 func (d *Detector) unsent(p proposal) proposal {
 	p.status.Phase = d.status.Phase
 	switch holds := !d.entered.IsZero() && d.view.Holds(d.typed); {

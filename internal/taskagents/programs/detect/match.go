@@ -8,17 +8,16 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Verdict is what a look found out about one rule.
+// Verdict is the result of one rule for a screen.
 type Verdict struct {
 	Rule    *Rule
 	Matched bool
-	Text    string // what matched, at most 200 runes
+	Text    string // the match, at most 200 runes
 	Why     string // why it did not match
 }
 
-// Match asks every rule of the file about the screen, in the order of their
-// priorities. version is the program's, "" where it is not known: then rules for some
-// versions only are asked too.
+// Match applies all rules of the file to the screen, in the order of priorities. If version is
+// "", rules for some versions only apply too.
 func (v *View) Match(version string) []Verdict {
 	out := make([]Verdict, 0, len(v.file.Rules))
 	matched := map[string]bool{}
@@ -38,6 +37,7 @@ func (v *View) Match(version string) []Verdict {
 	return out
 }
 
+// ask applies one rule to the screen.
 func (v *View) ask(r *Rule, version string) Verdict {
 	d := Verdict{Rule: r}
 	if !covers(r.min, r.max, version) {
@@ -95,9 +95,8 @@ func firstMatch(lines []string, regexes []*regexp.Regexp) (string, bool) {
 
 func quote(s string) string { return `"` + text.CutRunes(s, 60) + `"` }
 
-// Question returns what a matching rule says is asked: prompt and options by its
-// extract, else those of the dialog that is open. A URL that the terminal's width broke
-// is put together again.
+// Question returns the prompt and options that a matching rule extracts, otherwise those of the
+// open dialog. A URL that was wrapped at the terminal's width is joined.
 func (v *View) Question(r *Rule) (question string, options []string, selected int, url string) {
 	if v.Dialog != nil {
 		question, options, selected = v.Dialog.Prompt, v.Dialog.Options, v.Dialog.Selected
@@ -132,8 +131,8 @@ func groups(lines []string, re *regexp.Regexp, most int) (found []string) {
 	return found
 }
 
-// joinedURL goes on in the next row where the URL fills its own and the next begins at
-// once with something.
+// joinedURL returns the URL that matches re. If it fills its row and the next row does not begin
+// with a blank, the URL continues there.
 func joinedURL(lines []string, re *regexp.Regexp) string {
 	for i, line := range lines {
 		m := re.FindStringSubmatchIndex(line)

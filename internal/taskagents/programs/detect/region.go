@@ -24,7 +24,7 @@ func (r Region) Sequence() bool { return r.kind == "title" || r.kind == "osc" }
 // OSC returns the number of the sequence a rule reads, and whether it reads one.
 func (r Region) OSC() (n int, ok bool) { return r.n, r.kind == "osc" }
 
-// Anywhere reports whether the region is bound to no part of what the program draws.
+// Anywhere reports whether the region does not belong to a part that the program draws.
 func (r Region) Anywhere() bool { return r.kind == "whole" || r.kind == "last_lines" }
 
 // String returns the region as rule files write it.
@@ -58,14 +58,14 @@ func parseRegion(text string) (Region, error) {
 	return Region{}, fmt.Errorf("is %q, which is not a region", text)
 }
 
-// Bounds of what is looked at, whatever the screen's size.
+// Bounds of the evaluated screen, whatever its size.
 const (
 	maxRows = 200
 	maxRow  = 1000 // runes
 )
 
-// Snapshot is what a look at a screen takes: its rows and what the program sent beside
-// it. Rows come from the top; missing ones are blank.
+// Snapshot is the input of [Look]: the rows of a screen from the top, and the title and sequences
+// of the program. Missing rows are blank.
 type Snapshot struct {
 	Rows    []string
 	Inverse []bool // has the row text in reverse video
@@ -73,8 +73,7 @@ type Snapshot struct {
 	OSC     map[int]string // the last one of each number
 }
 
-// View is one screen with its regions found, for one rule file. It is for one
-// goroutine.
+// View is one screen with its regions, for one rule file. It is not safe for concurrent use.
 type View struct {
 	file    *File
 	rows    []string
@@ -93,10 +92,10 @@ type View struct {
 // Box is the input box of a screen.
 type Box struct {
 	First, Last int    // its rows, without the frame
-	Text        string // what stands in it, placeholders too
+	Text        string // its content, including placeholders
 }
 
-// regionText is a region's lines, and the same folded, once a rule asks for that.
+// regionText holds a region's lines, and their folded text once a rule needs it.
 type regionText struct {
 	lines  []string
 	folded string
@@ -128,9 +127,8 @@ func Look(file *File, s Snapshot) *View {
 	return v
 }
 
-// settle decides between a dialog and an input box. A dialog above the box is history:
-// programs put the box away while they ask. A list that stands inside the frame of the
-// box is the text that a user types.
+// settle decides between a dialog and an input box. A dialog above the box is history, because
+// programs hide the box while they ask. A list inside of the box is text that the user types.
 func (v *View) settle() {
 	d, b := v.Dialog, v.Box
 	switch {
@@ -146,7 +144,7 @@ func plainSpace(s string) string { return strings.ReplaceAll(s, "\u00a0", " ") }
 
 // findBox finds the lowest input box.
 func findBox(rows []string, last int, in Input) *Box {
-	if in.Frame == "" && len(in.Glyphs) == 0 { // nothing states what it looks like
+	if in.Frame == "" && len(in.Glyphs) == 0 { // the rule file does not describe it
 		return nil
 	}
 	below := 0
@@ -205,8 +203,8 @@ func afterGlyph(row string, glyphs []string) (string, bool) {
 	return "", false
 }
 
-// isRule reports whether a row is a horizontal line drawn with these runes; behind it may
-// stand a word, as some programs put one there.
+// isRule reports whether a row is a horizontal line drawn with these runes. A word may follow the
+// line, as in some programs.
 func isRule(row, runes string) bool {
 	n := 0
 	for _, c := range strings.TrimSpace(row) {
@@ -274,9 +272,9 @@ func (v *View) linesOf(r Region) []string {
 	return nil
 }
 
-// turn returns the last n non-blank lines above the input box, or at the end of the
-// screen if there is not one, but nothing from before the last submitted line: what an
-// earlier turn left there says nothing about this one.
+// turn returns the last n non-blank lines above the input box, or at the end of the screen if
+// the screen has none. It stops at the last submitted line, because earlier lines belong to earlier
+// turns.
 func (v *View) turn(n int) []string {
 	end := v.last
 	if v.Box != nil {
@@ -291,18 +289,18 @@ func (v *View) turn(n int) []string {
 	return lines
 }
 
-// Turn returns the lines of the last turn as they stand on the screen: what follows the
-// last text that was submitted, up to the input box.
+// Turn returns the lines of the last turn on the screen: those after the last submitted text, up
+// to the input box.
 func (v *View) Turn() []string { return v.turn(maxRows) }
 
-// echo reports whether a line of the transcript is one that was submitted; what answers
-// quote is indented.
+// echo reports whether a line of the transcript was submitted. Quotes in answers are indented,
+// so they do not count.
 func (v *View) echo(line string) bool {
 	_, ok := afterGlyph(line, v.file.Input.Echo)
 	return ok && len(v.file.Input.Echo) > 0 && !strings.HasPrefix(line, "  ")
 }
 
-// lastOf returns the last n rows of a range that are not blank and no frame.
+// lastOf returns the last n rows of a range that are neither blank nor a frame.
 func (v *View) lastOf(first, last, n int) []string {
 	var lines []string
 	for y := last; y >= first && len(lines) < n; y-- {
@@ -337,8 +335,8 @@ func (v *View) Submitted(typed string) bool {
 	return false
 }
 
-// Holds reports whether a text that was typed still stands in the input box, itself or as
-// a note that something was pasted.
+// Holds reports whether a typed text is still in the input box, literally or as a placeholder for
+// pasted text.
 func (v *View) Holds(typed string) bool {
 	first := firstLine(typed)
 	if v.Box == nil || first == "" {
@@ -348,8 +346,7 @@ func (v *View) Holds(typed string) bool {
 	return strings.Contains(box, first) || strings.HasPrefix(box, "[pasted")
 }
 
-// firstLine returns the folded beginning of a text, short enough that no wrapping
-// breaks it.
+// firstLine returns the folded beginning of a text, short enough not to be wrapped.
 func firstLine(typed string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(typed), "\n")
 	return strings.TrimSpace(text.CutRunes(text.Fold(line), 40))

@@ -15,7 +15,7 @@ import (
 // may settle.
 const replayGrace = 5 * time.Second
 
-// ReplayStep is one change of state, in the words of the marks.
+// ReplayStep is one change of state, in the terms of the recording's marks.
 type ReplayStep struct {
 	T        float64    `json:"t"` // seconds since the start
 	From     string     `json:"from"`
@@ -28,7 +28,7 @@ type ReplayStep struct {
 type Subject struct {
 	Framework programs.Name
 	Version   string // "": not known
-	How       string // how that is known: the end of a sentence
+	How       string // how the program was recognised: the end of a sentence
 }
 
 // GuessProgram finds the program of a recording by its header, its note, the name of its

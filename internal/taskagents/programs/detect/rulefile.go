@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// BuiltIn is the source of the files that come with the program.
+// BuiltIn is the source of the files that are part of junctor.
 const BuiltIn = "built in"
 
 // Bounds of rule files: a file that a user put into the override folder must not
@@ -29,8 +29,7 @@ const (
 	format      = 1
 )
 
-// File is the knowledge about one program, for a range of its versions. It is read
-// once and not changed.
+// File holds the rules for one program and a range of its versions. It is immutable.
 type File struct {
 	Framework programs.Name
 	Display   string
@@ -41,25 +40,24 @@ type File struct {
 	Input     Input
 	Cursors   string // glyphs that mark the selected option of a dialog
 	Footer    bool   // every dialog of this program has a line that states which keys to press
-	OneShot   bool   // run with its task as argument, it draws no input box and ends by itself
+	OneShot   bool   // with its task as argument, it has no input box and ends by itself
 	Rules     []*Rule
 	Source    string // where it was read from
 }
 
-// Input states how the program draws the box that people type into.
+// Input describes how the program draws its input box.
 type Input struct {
-	Glyphs []string // what its first line begins with; none: anything
+	Glyphs []string // possible beginnings of its first line; none: any
 	Frame  string   // the runes of the lines above and below it; empty if not used
-	Below  int      // non-blank lines there may be below it
-	Echo   []string // what a submitted line begins with in the transcript
+	Below  int      // maximal number of non-blank lines below it
+	Echo   []string // possible beginnings of a submitted line in the transcript
 }
 
-// Rule is one sentence about a screen: where to look, what must be there, and which
-// state that speaks for.
+// Rule is a condition on a region of the screen, and the state that it indicates.
 type Rule struct {
 	ID       string
 	State    string // busy, idle, done, interrupted, blocked, authenticating, failed, error
-	Detail   string // what follows the colon: kind or phase
+	Detail   string // text after the colon: kind or phase
 	Priority int
 	Region   Region
 
@@ -72,7 +70,7 @@ type Rule struct {
 	skipWhen      []string
 }
 
-// fileJSON is a rule file as it is written.
+// fileJSON is the JSON form of a rule file.
 type fileJSON struct {
 	Format    int        `json:"format"`
 	Framework string     `json:"framework"`
@@ -121,10 +119,9 @@ type extractJSON struct {
 	URL     string `json:"url"`
 }
 
-// Load reads the rule files that come with the program, and those of a folder, whose
-// files stand before ours for the same program. An empty folder name, or one that does
-// not exist, adds nothing. Any fault in any file is an error that names the file, the
-// rule and the field.
+// Load reads the rule files of a folder and those that are part of junctor. The folder's files
+// come first and win for the same program. An empty name or a missing folder adds nothing. Any
+// fault in a file is an error that names file, rule and field.
 func Load(folder string) ([]*File, error) {
 	files, err := readAll(programs.Rules(), BuiltIn)
 	if err != nil || folder == "" {
@@ -167,7 +164,7 @@ func readAll(from fs.FS, source string) ([]*File, error) {
 	return files, nil
 }
 
-// Read reads one rule file. name is for errors.
+// Read parses and validates one rule file. name is for errors.
 func Read(name string, data []byte) (*File, error) {
 	fault := func(where, format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "framework.rules", "rule file %s: %s%s", name, where, fmt.Sprintf(format, args...))
@@ -231,8 +228,8 @@ func Read(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// states states which states rules may speak for, and which details go with them; nil:
-// none may follow, an empty list: one must.
+// states returns the states that rules may indicate, with their allowed details: nil means no
+// detail, and an empty list means that any word is required.
 func states() map[string][]string {
 	return map[string][]string{
 		"idle": nil, "done": nil, "interrupted": nil, "authenticating": nil,
@@ -241,6 +238,8 @@ func states() map[string][]string {
 	}
 }
 
+// compile validates one rule. complaint is "" if it is valid, otherwise it describes the fault of
+// field.
 func compile(j *ruleJSON) (r *Rule, field, complaint string) {
 	r = &Rule{ID: j.ID, Priority: j.Priority, min: j.Min, max: j.Max, skipWhen: j.SkipWhen}
 	if j.ID == "" || len(j.ID) > 80 || strings.ContainsAny(j.ID, " \t\n") {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is where a session is.
+// State is the state of a session.
 type State string
 
 // The states of a session.
@@ -23,11 +23,11 @@ const (
 	Error          State = "error"
 )
 
-// live reports whether there may be further moves.
+// live reports whether the state may change.
 func (s State) live() bool { return s != Stopped && s != Error }
 
-// Phases that refine ready and busy. A turn that failed while the program lives is
-// ready with the phase "failed:" and a kind.
+// Phases that refine ready and busy. After a failed turn of a running program the state is ready
+// with the phase "failed:" and a kind.
 const (
 	PhaseDone        = "done"
 	PhaseInterrupted = "interrupted"
@@ -65,7 +65,7 @@ func Allowed(from, to State) bool {
 	}[from], to)
 }
 
-// Status is a state with what refines it.
+// Status is a state with its details.
 type Status struct {
 	State   State    `json:"state"`
 	Phase   string   `json:"phase,omitempty"`
@@ -74,16 +74,16 @@ type Status struct {
 	URL     string   `json:"url,omitempty"` // where to sign in
 }
 
-// Blocker is a question that the program waits for.
+// Blocker is a question whose answer the program waits for.
 type Blocker struct {
 	Type        string   `json:"type"`
 	Prompt      string   `json:"prompt,omitempty"`
 	Options     []string `json:"options,omitempty"`
-	Selected    int      `json:"selected"` // index in Options; -1: none is
+	Selected    int      `json:"selected"` // index in Options, or -1
 	Fingerprint string   `json:"fingerprint"`
 }
 
-// Word is how recordings spell a status.
+// Word returns the status as written in recordings.
 func (s Status) Word() string {
 	switch {
 	case s.State == Authenticating:
@@ -98,13 +98,13 @@ func (s Status) Word() string {
 		return s.Phase
 	case s.Phase == "" || s.Phase == PhaseThinking || s.State != Ready && s.State != Busy:
 		return string(s.State)
-	case s.State == Busy && strings.HasPrefix(s.Phase, PhaseTool+":"): // with its name, by a hook
+	case s.State == Busy && strings.HasPrefix(s.Phase, PhaseTool+":"): // hooks add the tool's name
 		return "busy:tool"
 	}
 	return string(s.State) + ":" + s.Phase
 }
 
-// same reports whether two statuses are one announcement: the cursor of a dialog may move.
+// same reports whether two statuses need no new report: they may differ in a dialog's cursor.
 func (s Status) same(o Status) bool {
 	if s.State != o.State || s.Phase != o.Phase || s.Kind != o.Kind || (s.Blocker == nil) != (o.Blocker == nil) {
 		return false
@@ -112,15 +112,15 @@ func (s Status) same(o Status) bool {
 	return s.Blocker == nil || s.Blocker.Fingerprint == o.Blocker.Fingerprint
 }
 
-// Change is one announced move.
+// Change is one reported change of state.
 type Change struct {
 	At       time.Time
 	From, To Status
-	Cause    string // one word or two: what tipped it
+	Cause    string // decisive evidence in one or two words
 	Evidence []Evidence
 }
 
-// Evidence is what a decision rests on.
+// Evidence is one observation that a decision is based on.
 type Evidence struct {
 	Class  int    `json:"class,omitempty"` // 1: message, 2: hook, 3: sequence, 4: screen, 5: silence; 0: process or keyboard
 	Source string `json:"source"`          // title, osc:7501, a region of the screen, input, exit, hook:<name>

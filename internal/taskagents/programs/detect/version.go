@@ -11,10 +11,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Pick returns the file for a program and its version, and a remark for people where
-// the version lies outside what the file was checked with; then it is the nearest
-// one. An unknown version, "", takes the newest. Of files that fit equally the first
-// in the list wins, so a file of the override folder does.
+// Pick returns the file for a program and its version. If no file covers the version, it returns
+// the nearest one and a remark for users. For version "" it returns the newest. Of equal files
+// the first in the list wins, so that files of the override folder do.
 func Pick(files []*File, name programs.Name, version string) (f *File, remark string, err error) {
 	for _, each := range files {
 		if each.Framework != name {
@@ -33,8 +32,8 @@ func Pick(files []*File, name programs.Name, version string) (f *File, remark st
 	return f, f.Remark(version), nil
 }
 
-// Remark says, for people, that a version lies outside what the file was checked with;
-// empty where it does not, or is not known.
+// Remark returns a sentence for users if a version is outside of the range that the file was
+// tested with, and "" otherwise or if the version is unknown.
 func (f *File) Remark(version string) string {
 	if covers(f.Min, f.Max, version) {
 		return ""
@@ -43,8 +42,8 @@ func (f *File) Remark(version string) string {
 		orAny(f.Max))
 }
 
-// nearer reports whether a is the better choice than b for a version that neither covers:
-// the last file that begins at or before it, else the first one after it.
+// nearer reports whether a is a better choice than b for a version that neither covers. The best
+// is the last file that begins at or before the version, otherwise the first one after it.
 func nearer(a, b *File, version string) bool {
 	before := func(f *File) bool { return version == "" || f.Min == "" || compareVersions(f.Min, version) <= 0 }
 	if before(a) != before(b) {
@@ -68,7 +67,7 @@ func orAny(v string) string {
 	return v
 }
 
-// validVersion allows "" and up to four numbers with dots between.
+// validVersion reports whether v is "" or up to four numbers separated by dots.
 func validVersion(v string) bool {
 	if v == "" {
 		return true
@@ -82,8 +81,8 @@ func validVersion(v string) bool {
 	return len(parts) <= 4
 }
 
-// compareVersions compares number by number; what follows the numbers ("-beta") and
-// numbers that are missing do not count.
+// compareVersions compares versions number by number. Suffixes such as "-beta" are ignored, and
+// missing numbers are 0.
 func compareVersions(a, b string) int {
 	left, right := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(left), len(right)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 )
 
-// auth finds an account, the surest sign first.
+// auth returns the account of a program: by a variable with a key, otherwise by the program's
+// own answer, otherwise by a file in the user's home.
 func (cfg *Config) auth(ctx context.Context, path string, p *programs.Program) Auth {
 	for _, k := range p.Keys {
 		if cfg.Env(k.Name) != "" {
@@ -43,7 +44,7 @@ func (cfg *Config) auth(ctx context.Context, path string, p *programs.Program) A
 	return Auth{Status: Unknown}
 }
 
-// filled reports whether a file is a JSON object with something in it.
+// filled reports whether a file is a JSON object that is not empty.
 func filled(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -55,7 +56,7 @@ func filled(path string) bool {
 	return err == nil && json.Unmarshal(data, &object) == nil && len(object) > 0
 }
 
-// word keeps what a program calls its method short, and to one line.
+// word cuts a program's name of a method to one short line.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

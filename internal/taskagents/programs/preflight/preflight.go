@@ -1,7 +1,6 @@
-// Package preflight finds out which task agents' programs can be used on this machine:
-// whether they are installed, in which version, and whether a user is logged in. It
-// asks the programs themselves where they can be asked, and looks at no credential: a
-// variable or a file is there or it is not.
+// Package preflight detects which programs of task agents can be used on this machine: whether
+// they are installed, their versions, and whether a user is logged in. It runs the programs if
+// they report this. It does not read credentials, only whether a variable or file exists.
 package preflight
 
 import (
@@ -22,48 +21,47 @@ import (
 // Status reports whether a program has an account to work with.
 type Status string
 
-// The statuses. Unknown is also what a program without any question about it gets.
+// The statuses. Unknown is also the status of a program whose login cannot be detected.
 const (
 	Authenticated   Status = "authenticated"
 	Unauthenticated Status = "unauthenticated"
 	Unknown         Status = "unknown"
 )
 
-// Auth is what is known of a program's account.
+// Auth describes a program's account.
 type Auth struct {
 	Status    Status `json:"status"`
-	Method    string `json:"method,omitempty"` // api_key, or what the program calls it
-	Detail    string `json:"detail,omitempty"` // where that is known from
+	Method    string `json:"method,omitempty"` // api_key, or the program's own name for it
+	Detail    string `json:"detail,omitempty"` // source of the status
 	LoginHint string `json:"loginHint,omitempty"`
 }
 
-// Result is one program.
+// Result is the state of one program.
 type Result struct {
 	Adapter        programs.Name `json:"adapter"`
 	Binary         string        `json:"binary"`
 	Path           string        `json:"path,omitempty"`
 	Installed      bool          `json:"installed"`
 	Version        string        `json:"version,omitempty"`
-	Error          string        `json:"error,omitempty"` // why nothing more is known of an installed one
+	Error          string        `json:"error,omitempty"` // why an installed program could not be examined
 	InstallCommand string        `json:"installCommand,omitempty"`
 	DocsURL        string        `json:"docsUrl,omitempty"`
 	Auth           Auth          `json:"auth"`
 }
 
-// Config is the machine. The zero value is this one.
+// Config gives access to the machine. The zero value is this machine.
 type Config struct {
 	Find func(binary string) (path string, err error) // nil: on PATH
-	Env  func(name string) string                     // nil: our environment
+	Env  func(name string) string                     // nil: the process's environment
 	Home string                                       // "": the user's
-	Wait time.Duration                                // for one answer of a program; 0: 5 s
+	Wait time.Duration                                // timeout of one answer of a program; 0: 5 s
 }
 
-// askMost is what a program may answer.
+// askMost is the maximal number of bytes of a program's answer.
 const askMost = 64 << 10
 
-// Check asks about every program, as many at once as there are processors, for some of
-// them take seconds of one to say their version; two questions at most. The order is that
-// of [programs.Names].
+// Check examines all programs, in the order of [programs.All]. It runs as many at the same time
+// as there are processors, because some need seconds to print their version.
 func Check(ctx context.Context, cfg Config) []Result {
 	cfg.defaults()
 	list := programs.All()
@@ -81,7 +79,7 @@ func Check(ctx context.Context, cfg Config) []Result {
 	return out
 }
 
-// One asks about one program.
+// One examines one program.
 func One(ctx context.Context, cfg Config, name programs.Name) Result {
 	cfg.defaults()
 	return cfg.check(ctx, name)
@@ -102,6 +100,7 @@ func (cfg *Config) defaults() {
 	}
 }
 
+// check examines one program: its path, its version and, if it runs, its account.
 func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
 	f := programs.Of(name)
 	if name == programs.Shell {
@@ -120,7 +119,7 @@ func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
 		return r
 	}
 	answer, err := cfg.ask(ctx, path, "--version")
-	if err != nil { // nor will it answer anything else
+	if err != nil { // further questions would fail too
 		r.Error = capability.AsError(err).Message
 		return r
 	}
@@ -136,19 +135,19 @@ func (cfg *Config) check(ctx context.Context, name programs.Name) Result {
 
 var version = regexp.MustCompile(`\d+(\.\d+)+[0-9A-Za-z.+-]*`)
 
-// answer is what a program said.
+// answer is the output of a program.
 type answer struct {
 	code int
-	text string // of both streams
+	text string // stdout and stderr
 }
 
-// ask runs a program with what it needs to find itself and its user's files, and
-// nothing of ours besides.
+// ask runs a program with a minimal environment: PATH, the user's home, and settings that
+// disable updates and colours. It fails with timeout after Wait.
 func (cfg *Config) ask(ctx context.Context, path string, args ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Wait)
 	defer cancel()
 	dir := cfg.Home
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // a service may have none
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // the user of a service may have no home
 		dir = os.TempDir()
 	}
 	env := append(sandbox.Environment(), "HOME="+cfg.Home, "TERM=dumb", "NO_COLOR=1", "CI=1", "DISABLE_AUTOUPDATER=1",

@@ -11,21 +11,21 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// acp is the Agent Client Protocol, version 1.
+// acp implements Dialect for the Agent Client Protocol, version 1.
 type acp struct {
 	rpc
 	cfg     Config
 	session string
-	loading bool   // what is told belongs to an earlier conversation
-	working bool   // a prompt of ours has no answer yet
-	message string // whose words reply is made of; "": the program does not tell
+	loading bool   // updates belong to the conversation that is being loaded
+	working bool   // a prompt has no answer yet
+	message string // id of the message in reply; "" if the program sends none
 	reply   strings.Builder
 }
 
 const codeAuthRequired = jsonrpc.CodeServer
 
-// Begin declares no files: who can read and write by itself shall. OpenCode asks for them
-// all the same (measured).
+// Begin implements Dialect. It does not offer to read or write files, because programs can do so
+// themselves. OpenCode requests it nevertheless (measured).
 func (a *acp) Begin() Step {
 	return sent(a.call("initialize", object{
 		"protocolVersion":    1,
@@ -86,7 +86,7 @@ func (a *acp) opened(result jsonx.Raw, fail *rpcError) Step {
 	return told(Told{Kind: Opened, Token: a.session})
 }
 
-// Say begins a turn, whose only answer is its end.
+// Say implements Dialect. It starts a turn; the only answer is the end of the turn.
 func (a *acp) Say(text string, working bool) (Step, bool) {
 	if working || a.working {
 		return Step{}, false
@@ -98,7 +98,7 @@ func (a *acp) Say(text string, working bool) (Step, bool) {
 	return s, true
 }
 
-// begin begins another message of the agent.
+// begin starts a new message of the agent.
 func (a *acp) begin(id string) {
 	a.message = id
 	a.reply.Reset()
@@ -106,7 +106,7 @@ func (a *acp) begin(id string) {
 
 func (a *acp) Interrupt(open []*Question) Step {
 	s := sent(a.notify("session/cancel", object{"sessionId": a.session}))
-	for _, q := range open { // the protocol wants an answer to each
+	for _, q := range open { // the protocol requires an answer to each
 		s.send(a.result(q.id, object{"outcome": object{"outcome": "cancelled"}}))
 	}
 	return s
@@ -165,7 +165,7 @@ func (a *acp) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error)
 	return a.unsupported(id, method), nil
 }
 
-// acpCall is a use of a tool.
+// acpCall is a tool call.
 type acpCall struct {
 	Title     string    `json:"title"`
 	Kind      string    `json:"kind"`
@@ -209,11 +209,11 @@ func (a *acp) question(id, params jsonx.Raw) (*Question, bool) {
 	return q, true
 }
 
-// known is a tool's input with the files that it is about.
+// known returns a tool's input with the files that the call names.
 func (c *acpCall) known() []byte {
 	members := make(map[string]jsonx.Raw)
 	if c.Input.Kind() == '{' {
-		_ = jsonx.Unmarshal(c.Input, &members) // a value that is not an object has no members
+		_ = jsonx.Unmarshal(c.Input, &members) // an input that is not an object has no members
 	}
 	var paths []string
 	for _, l := range c.Locations {
@@ -228,16 +228,16 @@ func (c *acpCall) known() []byte {
 	if len(paths) == 0 {
 		return encoded(members)
 	}
-	for _, name := range []string{"paths", "file_paths"} { // as permissions are judged by
+	for _, name := range []string{"paths", "file_paths"} { // names that package permit reads
 		if members[name] == nil && len(paths) <= maxPaths {
 			members[name] = encoded(paths)
 			return encoded(members)
 		}
 	}
-	return []byte("{}") // it cannot be told which files are meant
+	return []byte("{}") // the files are unknown
 }
 
-// tool is what presets call the tools of a kind: a request names the kind alone.
+// tool returns the presets' name for a kind of tools, because a request only has the kind.
 func (a *acp) tool(kind string) string {
 	if name := programs.Of(a.cfg.Framework).Kinds[kind]; name != "" {
 		return name
@@ -300,8 +300,8 @@ func (a *acp) noted(method string, params jsonx.Raw) (Step, error) {
 	return told(Told{Kind: Unknown, Text: "session/update " + text.ShortenBytes(p.Update.Type, maxLabel)}), nil
 }
 
-// said takes a part of a message. What a turn ends with is its last one: a message ends
-// where another begins, or a tool is used.
+// said adds a part of a message. The last message of a turn is its result; a message ends when
+// another one or a tool call starts.
 func (a *acp) said(message, text string) Step {
 	if message != a.message {
 		a.begin(message)
@@ -322,7 +322,7 @@ func (a *acp) used(begins bool, c acpCall) Step {
 	switch c.Status {
 	case "completed", "failed":
 		return told(Told{Kind: Phase})
-	case "pending": // it may be asked about first
+	case "pending": // a permission request may follow
 		return Step{}
 	}
 	if !begins && c.Status != "in_progress" {

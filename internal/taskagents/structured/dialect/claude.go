@@ -10,13 +10,14 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
-// claude is stream-json: lines with a type, and control requests in both directions.
+// claude implements Dialect for stream-json: lines with a type, and control requests in both
+// directions.
 type claude struct {
 	resume  string
 	next    int
-	opening string // the id of what opens the conversation; "": it is open
-	cutting string // the id of an interruption that was asked for
-	failed  string // what the program says went wrong, until the turn ends
+	opening string // id of the request that opens the conversation; "" once it is open
+	cutting string // id of the last interrupt request
+	failed  string // error that the program reported in this turn
 }
 
 func (c *claude) control(request object) (id string, out []byte) {
@@ -31,7 +32,7 @@ func (c *claude) Begin() Step {
 	return sent(out)
 }
 
-// Say: the program queues what comes while it works.
+// Say implements Dialect. The program queues texts while it works.
 func (c *claude) Say(text string, working bool) (Step, bool) {
 	s := sent(encoded(object{"type": "user", "message": object{"role": "user", "content": text}}))
 	if working {
@@ -54,9 +55,9 @@ func (c *claude) Answer(q *Question, option int, why string) Step {
 		return c.reply(q.id, object{"behavior": "deny", "message": why})
 	}
 	input := q.raw
-	if q.about != "" { // the tool's answers are a part of its input
+	if q.about != "" { // the answers are part of the tool's input
 		members := make(map[string]jsonx.Raw)
-		_ = jsonx.Unmarshal(q.raw, &members) // it was read before
+		_ = jsonx.Unmarshal(q.raw, &members) // it was parsed before
 		members["answers"] = encoded(map[string]string{q.about: q.Options[option].Label})
 		input = encoded(members)
 	}
@@ -67,7 +68,7 @@ func (c *claude) reply(id jsonx.Raw, response object) Step {
 	return sent(encoded(object{"type": "control_response", "response": object{"subtype": "success", "request_id": id, "response": response}}))
 }
 
-// Filed has nothing to do: the program reads and writes files itself.
+// Filed implements Dialect. It does nothing, because the program reads and writes files itself.
 func (c *claude) Filed(*File, string, error) Step { return Step{} }
 
 func (c *claude) HandleLine(line []byte) (Step, error) {
@@ -86,7 +87,7 @@ func (c *claude) HandleLine(line []byte) (Step, error) {
 	if err := unmarshal(line, &m); err != nil {
 		return Step{}, err
 	}
-	ofHelper := m.Parent.Kind() == '"' // its turns are not turns of ours
+	ofHelper := m.Parent.Kind() == '"' // turns of helper agents are ignored
 	switch m.Type {
 	case "control_response":
 		return c.answered(m.Response)
@@ -108,7 +109,7 @@ func (c *claude) HandleLine(line []byte) (Step, error) {
 		if ofHelper {
 			return Step{}, nil
 		}
-		return told(Told{Kind: Phase}), nil // a tool's result: the model goes on
+		return told(Told{Kind: Phase}), nil // a tool's result: the turn continues
 	case "result":
 		return c.result(line)
 	case "stream_event", "keep_alive", "rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion":
@@ -187,7 +188,8 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 	return told(Told{Kind: Asked, Question: q}), nil
 }
 
-// choice makes the one question of a tool that asks questions the question.
+// choice sets q from the input of AskUserQuestion. It returns false unless there is exactly one
+// question with options.
 func (q *Question) choice(input jsonx.Raw) bool {
 	var in struct {
 		Questions []struct {
@@ -216,7 +218,7 @@ func (q *Question) choice(input jsonx.Raw) bool {
 	return true
 }
 
-// brief is what a tool is used on, for people.
+// brief returns a short description of a tool's input for users.
 func brief(input jsonx.Raw, otherwise string) string {
 	found := ""
 	_ = jsonx.Members(input, func(name string, value []byte) {
@@ -250,7 +252,7 @@ func (c *claude) system(subtype, session string, status jsonx.Raw) Step {
 	case "compact_boundary":
 		return told(Told{Kind: Phase})
 	}
-	return Step{} // there are many, about hooks and helpers
+	return Step{} // others, for example about hooks and helpers, are ignored
 }
 
 func assistant(message jsonx.Raw) (s Step, err error) {

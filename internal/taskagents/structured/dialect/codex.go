@@ -10,16 +10,16 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// codex is the app server: JSON-RPC without its version, a thread, and turns in it.
-// Threads of helpers, which have ids of their own, are not ours.
+// codex implements Dialect for the app server: JSON-RPC without version member, and one thread with
+// turns. Threads of helpers, which have other ids, are ignored.
 type codex struct {
 	rpc
 	cfg    Config
 	thread string
-	turn   string // "": none is under way
+	turn   string // id of the running turn, or ""
 	reply  string // the last message of the agent in this turn
-	failed Told   // why the turn fails, where the program said so before its end
-	items  []item // file changes of this turn: a question names them by id
+	failed Told   // failure of the turn that the program reported before its end
+	items  []item // file changes of this turn, because questions refer to them by id
 }
 
 type item struct {
@@ -43,7 +43,7 @@ func (c *codex) Begin() Step {
 		}))
 }
 
-// refused is the end of a conversation that has not begun.
+// refused reports that the conversation could not start.
 func refused(fail *rpcError) Step {
 	kind := Refused
 	if text := fail.words(); fail.Code == codeAuthRequired || failure(0, "", text) == "auth" {
@@ -113,12 +113,12 @@ func (c *codex) Answer(q *Question, option int, _ string) Step {
 	return sent(c.result(q.id, object{"decision": o.answer}))
 }
 
-// Filed has nothing to do: the program reads and writes files itself.
+// Filed implements Dialect. It does nothing, because the program reads and writes files itself.
 func (c *codex) Filed(*File, string, error) Step { return Step{} }
 
 func (c *codex) HandleLine(line []byte) (Step, error) { return c.handleMessage(line, c.asked, c.noted) }
 
-// codexParams are the members that we read of any message's parameters.
+// codexParams holds the members that are read from the parameters of all messages.
 type codexParams struct {
 	ThreadID  string           `json:"threadId"`
 	ItemID    string           `json:"itemId"`
@@ -128,7 +128,7 @@ type codexParams struct {
 	Reason    string           `json:"reason"`
 	GrantRoot string           `json:"grantRoot"`
 	Message   string           `json:"message"`
-	Summary   string           `json:"summary"` // of a warning about its settings
+	Summary   string           `json:"summary"` // text of a warning about its settings
 	WillRetry bool             `json:"willRetry"`
 	Error     *codexError      `json:"error"`
 	Available []jsonx.Raw      `json:"availableDecisions"`
@@ -175,7 +175,7 @@ type codexItem struct {
 	} `json:"changes"`
 }
 
-// paths are the files of a change; nil where there are too many to look at each.
+// paths returns the files of a change, or nil if there are too many to check.
 func (i *codexItem) paths() (list []string) {
 	if len(i.Changes) > maxPaths {
 		return nil
@@ -251,7 +251,7 @@ func (q *Question) codexChoice(list []codexQuestion) bool {
 	return true
 }
 
-// changed are the files of a change that was told before.
+// changed returns the files of a change that was reported before.
 func (c *codex) changed(id string) []string {
 	for _, i := range c.items {
 		if i.id == id {
@@ -262,7 +262,7 @@ func (c *codex) changed(id string) []string {
 }
 
 func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
-	switch method { // those that come often and tell us nothing are not even read
+	switch method { // frequent messages without use are not parsed
 	case "item/agentMessage/delta", "item/commandExecution/outputDelta", "item/fileChange/outputDelta", "item/plan/delta",
 		"item/reasoning/summaryTextDelta", "item/reasoning/summaryPartAdded", "item/reasoning/textDelta", "item/mcpToolCall/progress",
 		"account/rateLimits/updated", "thread/started", "thread/status/changed", "turn/diff/updated", "turn/plan/updated",
@@ -336,7 +336,7 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 		t.Tool, t.Text = "web_search", text.ShortenBytes(i.Query, maxPrompt)
 	case "contextCompaction":
 		t = Told{Kind: Phase, Phase: detect.PhaseCompacting}
-	default: // the user's own words, thoughts, plans
+	default: // the user's messages, reasoning, plans
 		return Step{}
 	}
 	if completed {
@@ -362,7 +362,7 @@ func (c *codex) ended(t *codexTurn) Step {
 	return told(end)
 }
 
-// told is an error as the end of a turn; e may be nil.
+// told converts an error to the end of a turn; e may be nil.
 func (e *codexError) told() Told {
 	if e == nil {
 		return Told{Kind: Ended, Phase: failed("unknown")}

@@ -1,11 +1,10 @@
-// Package dialect knows what agents' programs speak that offer a protocol instead of a
-// screen: Claude Code's stream-json, Codex's app server, and ACP, which Gemini CLI,
-// Qwen Code and OpenCode share.
+// Package dialect implements the protocols of agents' programs that offer one instead of a screen:
+// Claude Code's stream-json, Codex's app server, and ACP, which Gemini CLI, Qwen Code and OpenCode
+// use.
 //
-// A [Dialect] is one side of one conversation, without pipes, clocks or goroutines: a
-// line goes in, and what happened and what is to be answered comes out. So a recorded
-// conversation is a test, and a fuzzer is a program that we talk to. Nothing that it
-// keeps grows with what the other side says, but within the bounds below.
+// A [Dialect] is the client's side of one conversation, without pipes, clocks or goroutines: each
+// received line yields events and messages to send. So recorded conversations can be tests, and
+// fuzzers can replace the program. Its memory is limited by the bounds below.
 package dialect
 
 import (
@@ -21,38 +20,38 @@ import (
 
 // The bounds of one conversation.
 const (
-	MaxOptions = 32      // of a question; one with more is refused
+	MaxOptions = 32      // options of a question; one with more is refused
 	maxID      = 256     // bytes of a request's id
-	maxToken   = 512     // bytes of a conversation's name
+	maxToken   = 512     // bytes of a conversation's id
 	maxLabel   = 200     // bytes of an option's label, or of a tool's name
 	maxPrompt  = 2_000   // bytes of a question
-	maxReply   = 1 << 20 // bytes of what a turn ends with: the last of them
-	maxItems   = 16      // file changes whose files are remembered
+	maxReply   = 1 << 20 // bytes of a turn's result, from its end
+	maxItems   = 16      // stored file changes
 	maxPaths   = 1_000   // files of one change
-	maxWaits   = 64      // requests of ours without an answer
+	maxWaits   = 64      // requests without an answer
 )
 
-// Dialect is our side of one conversation. It is for one goroutine at a time. What its
-// methods return is to be sent in order.
+// Dialect is the client's side of one conversation. It is not safe for concurrent use. The caller
+// must send the messages of returned steps in order.
 type Dialect interface {
-	// Begin opens the conversation, or takes one up again.
+	// Begin opens a new conversation, or resumes one.
 	Begin() Step
-	// HandleLine handles one line. An error means that it is not a message of this protocol: then
-	// nothing has changed.
+	// HandleLine handles one line. An error means that it is not a message of this protocol, and
+	// that the state has not changed.
 	HandleLine(line []byte) (Step, error)
-	// Say gives the program a text. While it works on a turn, ok is false where the
-	// protocol has no way to do that.
+	// Say sends a text to the program. ok is false if the program works on a turn and the
+	// protocol does not allow a text then.
 	Say(text string, working bool) (s Step, ok bool)
-	// Answer answers a question with one of its options, by its index. why is for the
-	// agent, where a refusal can carry one.
+	// Answer answers a question with the option at an index. why is a reason for the agent, which
+	// is sent with a refusal if the protocol allows it.
 	Answer(q *Question, option int, why string) Step
-	// Interrupt asks for the end of the turn. The open questions are withdrawn.
+	// Interrupt requests the end of the turn. Its open questions are withdrawn.
 	Interrupt(open []*Question) Step
-	// Filed answers a program that wanted a file: with its text, or why not.
+	// Filed answers a request for a file with its text or an error.
 	Filed(f *File, text string, err error) Step
 }
 
-// Step is what a line, or something that we do, leads to.
+// Step is the result of a received line or of a call: messages to send and events.
 type Step struct {
 	Out  [][]byte // messages, without line ends
 	Told []Told
@@ -63,31 +62,31 @@ func (s *Step) send(out []byte) { s.Out = append(s.Out, out) }
 func told(t Told) Step          { return Step{Told: []Told{t}} }
 func sent(out []byte) Step      { return Step{Out: [][]byte{out}} }
 
-// Kind states what was told.
+// Kind is the kind of an event.
 type Kind int
 
-// The kinds, with the members of [Told] that are theirs.
+// The kinds, with the members of [Told] that they set.
 const (
-	Opened    Kind = iota // Token: the conversation can begin
+	Opened    Kind = iota // Token: the conversation can start
 	Named                 // Token
-	Refused               // Text: it cannot begin
+	Refused               // Text: it cannot start
 	SignIn                // Text: a user has to sign in first
-	Began                 // a turn did, ours or one of the program's own
-	Taken                 // what was said while it works was
-	Words                 // Text: of the agent; More: a part of a message
-	Tool                  // Tool, Text: it is used
-	Phase                 // Phase: how the turn goes on
+	Began                 // a turn started, also one of the program's own
+	Taken                 // a text was accepted during a turn
+	Words                 // Text of the agent; More: it is part of a message
+	Tool                  // Tool, Text: a tool call
+	Phase                 // Phase of the turn
 	Asked                 // Question
 	Withdrawn             // Text: the ID of a question that was withdrawn
-	Ended                 // Phase, Text: the turn has
-	Declined              // Text: what we asked for last was not done
+	Ended                 // Phase, Text: the turn has ended
+	Declined              // Text: the last request was refused
 	Spent                 // Usage
 	Wanted                // File
-	Warned                // Text: for who looks on
-	Unknown               // Text: a message that we do not know, by its name
+	Warned                // Text: a warning for the user
+	Unknown               // Text: the name of an unknown message
 )
 
-// Told is one thing that happened.
+// Told is one event.
 type Told struct {
 	Kind     Kind
 	Text     string
@@ -100,21 +99,21 @@ type Told struct {
 	Usage    Usage
 }
 
-// Question is something that the program waits for.
+// Question is a question or request whose answer the program waits for.
 type Question struct {
 	ID      string          // of this conversation, while it is open
 	Type    string          // permission, or question
-	Tool    string          // as the program's presets and hooks call it
-	Input   json.RawMessage // of the tool, with the files and commands that are known
+	Tool    string          // name in the program's presets and hooks
+	Input   json.RawMessage // of the tool, with the known files and commands
 	Prompt  string
 	Options []Option
 
-	about string    // the one question of a tool that asks some
-	raw   jsonx.Raw // the tool's input as it came
+	about string    // key of the question in the tool's input
+	raw   jsonx.Raw // the tool's input as received
 	id    jsonx.Raw // of the request
 }
 
-// Option is one way to answer.
+// Option is one possible answer.
 type Option struct {
 	Label string
 	Kind  string // allow_once, allow_always, reject_once, reject_always; "" for an answer
@@ -122,7 +121,7 @@ type Option struct {
 	answer jsonx.Raw
 }
 
-// Find returns the first option of a kind; -1 if it is missing.
+// Find returns the index of the first option with one of the kinds, or -1.
 func (q *Question) Find(kinds ...string) int {
 	for _, kind := range kinds {
 		for i, o := range q.Options {
@@ -134,7 +133,7 @@ func (q *Question) Find(kinds ...string) int {
 	return -1
 }
 
-// Labels are the labels of the options.
+// Labels returns the labels of the options.
 func (q *Question) Labels() []string {
 	list := make([]string, len(q.Options))
 	for i, o := range q.Options {
@@ -143,34 +142,34 @@ func (q *Question) Labels() []string {
 	return list
 }
 
-// File is one that the program wants to be read or written for it.
+// File is a request of the program to read or write a file.
 type File struct {
 	Write       bool
-	Tool        string // what presets call that
-	Path        string // absolute, as it said
+	Tool        string // name of the tool in presets
+	Path        string // absolute, as received
 	Text        string // to be written
-	Line, Limit int    // of what is read: from which line, how many; 0: all
+	Line, Limit int    // first line and number of lines to read; 0: all
 
 	id jsonx.Raw
 }
 
-// Usage is what a conversation has cost.
+// Usage is the usage of a conversation.
 type Usage struct {
 	In, Out int64   // tokens
-	USD     float64 // 0 where the program does not tell
-	Total   bool    // of the conversation; else it is more of it
+	USD     float64 // 0 if the program does not report it
+	Total   bool    // total of the conversation; otherwise an increment
 }
 
-// Config is what a conversation needs.
+// Config configures a conversation.
 type Config struct {
 	Framework programs.Name
 	Workdir   string // absolute
-	Resume    string // the program's name of an earlier conversation; "": a new one
-	Version   string // of ours, for the program's log
+	Resume    string // the program's id of a conversation to resume; "": a new one
+	Version   string // version of junctor, for the program's log
 }
 
-// New returns our side of a conversation with a program. invalid_input, reason
-// no_structured_mode, for one that has no protocol.
+// New returns the client's side of a conversation with a program. It fails with invalid_input,
+// reason no_structured_mode, if the program has no protocol.
 func New(c Config) (Dialect, error) {
 	switch programs.Of(c.Framework).Protocol {
 	case programs.StreamJSON:
@@ -184,7 +183,7 @@ func New(c Config) (Dialect, error) {
 		With("no_structured_mode", "start it in a terminal")
 }
 
-// last is the end of a text, within the bound of a reply.
+// last returns the end of a text, at most maxReply bytes.
 func last(s string) string {
 	if len(s) <= maxReply {
 		return s
@@ -204,8 +203,8 @@ var words = []struct {
 	{"network", regexp.MustCompile(`(?i)connection (error|refused|reset)|ECONN|ENOTFOUND|network error|unable to connect`)},
 }
 
-// failure is the kind of a failure: by the status of HTTP where it is known, by the
-// program's own word, then by its text. "unknown" is one too.
+// failure returns the kind of a failure: by the HTTP status if it is known, otherwise by the
+// program's word, otherwise by the text. The default is "unknown".
 func failure(status int, word, s string) string {
 	switch {
 	case status == 401 || status == 403:
@@ -239,8 +238,8 @@ func failure(status int, word, s string) string {
 	return "unknown"
 }
 
-// encoded is v as a message; v is made here, so it cannot fail but by what a stranger
-// put into a Raw, which was valid when it came.
+// encoded returns v as JSON. It cannot fail, because v consists of plain values and of jsonx.Raw
+// values that were received as valid JSON.
 func encoded(v any) []byte {
 	data, _ := jsonx.Marshal(v)
 	return data

@@ -9,11 +9,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// rpc is JSON-RPC with both sides asking. Codex leaves out the member that says so.
+// rpc implements JSON-RPC with requests in both directions. Codex omits the version member.
 type rpc struct {
 	version bool
 	next    int64
-	// waits holds what we asked and was not answered yet.
+	// waits holds the handlers of requests without answer, by id.
 	waits map[int64]func(result jsonx.Raw, fail *rpcError) Step
 }
 
@@ -23,7 +23,7 @@ type rpcError struct {
 	Data    jsonx.Raw `json:"data"`
 }
 
-// words is what an error says, with the reason that some put into its data.
+// words returns the message of an error, with the reason that some programs put into its data.
 func (e *rpcError) words() string {
 	var data struct {
 		Details string `json:"details"`
@@ -54,7 +54,7 @@ func (r *rpc) call(method string, params any, then func(jsonx.Raw, *rpcError) St
 		r.waits = make(map[int64]func(jsonx.Raw, *rpcError) Step)
 	}
 	r.waits[r.next] = then
-	delete(r.waits, r.next-maxWaits) // no caller waits for that answer any more
+	delete(r.waits, r.next-maxWaits) // the oldest request beyond the bound is dropped
 	return r.wrap(object{"id": r.next, "method": method, "params": params})
 }
 
@@ -70,14 +70,15 @@ func (r *rpc) failure(id jsonx.Raw, code int, text string) []byte {
 	return r.wrap(object{"id": id, "error": object{"code": code, "message": text}})
 }
 
-// unsupported answers a request that we do not know.
+// unsupported answers an unknown request with an error.
 func (r *rpc) unsupported(id jsonx.Raw, method string) Step {
 	s := sent(r.failure(id, jsonrpc.CodeMethodNotFound, "this client does not offer "+text.ShortenBytes(method, maxLabel)))
 	s.tell(Told{Kind: Unknown, Text: text.ShortenBytes(method, maxLabel)})
 	return s
 }
 
-// handleMessage delivers a message to its receiver.
+// handleMessage passes a request to asked, a notification to noted, and an answer to the handler
+// of its request.
 func (r *rpc) handleMessage(line []byte, asked func(id jsonx.Raw, method string, params jsonx.Raw) (Step, error),
 	noted func(method string, params jsonx.Raw) (Step, error),
 ) (Step, error) {
@@ -111,8 +112,8 @@ func (r *rpc) handleMessage(line []byte, asked func(id jsonx.Raw, method string,
 	return then(m.Result, m.Error), nil
 }
 
-// unmarshal decodes what a stranger wrote. Half a character, as of a text that was cut
-// in the middle, must not lose a message.
+// unmarshal decodes an untrusted line. It tolerates invalid UTF-8, as in a text that was cut within
+// a character.
 func unmarshal(line []byte, v any) error {
 	err := jsonx.Unmarshal(line, v)
 	if err == nil {

@@ -20,12 +20,12 @@ const (
 	ReasonDamaged = "row_damaged"
 )
 
-// Column is one value of one row. It is a sql.Scanner, which checks what it reads.
+// Column is one value of one row. It implements sql.Scanner, and checks values when it reads them.
 type Column interface {
 	Name() string
-	// Value is what SQL keeps: a string, an int64, or nil for a reference to nothing.
+	// Value returns the SQL value: a string, an int64, or nil for an empty reference.
 	Value() any
-	// Scan reads a stored value. It fails if that is not a value of the column.
+	// Scan reads a stored value. It fails if the value is not valid for the column.
 	Scan(kept any) error
 	clean(table string) error
 }
@@ -45,21 +45,21 @@ type named string
 
 func (n named) Name() string { return string(n) }
 
-// word is a text: an id, a name, a text or one of a few values.
+// word is a column of texts: ids, names, texts or one of a few values.
 type word[S ~string] struct {
 	named
 	at    *S
 	limit int
 	must  bool         // not empty
-	ok    func(S) bool // nil: any
-	null  bool         // empty is NULL
+	ok    func(S) bool // nil: all values are valid
+	null  bool         // store empty as NULL
 }
 
 func id[S ~string](name string, at *S) Column {
 	return &word[S]{named: named(name), at: at, limit: maxID, must: true, ok: isID[S]}
 }
 
-// ref refers to another row, or to none.
+// ref is a reference to another row, or empty.
 func ref(name string, at *string) Column {
 	return &word[string]{named: named(name), at: at, limit: maxID, null: true, ok: func(s string) bool { return s == "" || isID(s) }}
 }
@@ -128,7 +128,7 @@ func (w *word[S]) clean(table string) error {
 	return nil
 }
 
-// Text is s as it is kept: what is not UTF-8, and NUL, becomes U+FFFD.
+// Text returns s as it is stored: invalid UTF-8 and NUL are replaced by U+FFFD.
 func Text(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -141,7 +141,7 @@ func tooLong(table, column string, is, limit int) error {
 		With(ReasonTooLong, "cut it, or keep it in a file and name that")
 }
 
-// number counts something.
+// number is a column of counts.
 type number struct {
 	named
 	at *int
@@ -192,7 +192,7 @@ func (f *truth) Scan(kept any) error {
 
 func (*truth) clean(string) error { return nil }
 
-// instant is a time; SQL keeps milliseconds since 1970, 0 for none.
+// instant is a column of times, stored as milliseconds since 1970, or 0 for none.
 type instant struct {
 	named
 	get  func() time.Time
@@ -219,7 +219,7 @@ func (i *instant) Scan(kept any) error {
 	return nil
 }
 
-// lastMillis is the end of the year 9999, after which JSON has no times.
+// lastMillis is the end of the year 9999, the last time in JSON.
 const lastMillis = 253402300799999
 
 func (i *instant) clean(table string) error {
@@ -231,11 +231,11 @@ func (i *instant) clean(table string) error {
 	return nil
 }
 
-// document is JSON: an object or a list.
+// document is a column of JSON objects or lists.
 type document struct {
 	named
 	at   *json.RawMessage
-	form string // what it is when empty: {} or []
+	form string // value if empty: {} or []
 }
 
 func object(name string, at *json.RawMessage) Column { return &document{named(name), at, "{}"} }
@@ -281,7 +281,7 @@ func (d *document) clean(table string) error {
 	return nil
 }
 
-// depth is how deep valid JSON goes.
+// depth returns the number of nested levels of valid JSON.
 func depth(raw []byte) (deepest int) {
 	at, quoted := 0, false
 	for i := 0; i < len(raw); i++ {

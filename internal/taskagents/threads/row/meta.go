@@ -10,19 +10,19 @@ import (
 // by an update.
 const (
 	ControlState = "controlState"  // of a thread: Paused, Halted or nothing; owned
-	ReplacedBy   = "replacedBy"    // of a session: the session that goes on in its place; owned
-	ToldEnd      = "swarmComplete" // of a thread: the end that was told
-	Gateway      = "gateway"       // of a session: whose process it belongs to; owned
-	StartOver    = "startOver"     // of a session that resumes another one: its task where that cannot be
+	ReplacedBy   = "replacedBy"    // of a session: the session that replaced it; owned
+	ToldEnd      = "swarmComplete" // of a thread: the end that was reported
+	Gateway      = "gateway"       // of a session: the gateway whose process runs it; owned
+	StartOver    = "startOver"     // of a session that resumes another one: its task if resuming fails
 	ResumeToken  = "resumeToken"   // of a session: the CLI's own session id
 
-	// Of a thread, and set by what is in charge of them alone.
-	Supervision = "supervisionLevel" // what the coordinator may do by itself
+	// Of a thread. Only the package that owns each key sets it.
+	Supervision = "supervisionLevel" // the coordinator's level
 	Brief       = "swarmContext"     // the plan that all parts share
 )
 
-// Keys of a thread's metadata about the conversation in which it was asked for: the session
-// of the caller, and a list of what they say was said before.
+// Keys of a thread's metadata about the conversation in which it was created: the session of the
+// caller, and a list of earlier messages that the caller passed.
 const (
 	OriginSession  = "originSessionId"
 	OriginMessages = "originMessages"
@@ -34,7 +34,7 @@ const (
 	Halted = "stopped"
 )
 
-// Held reports whether a thread is paused, stopped or archived: then nothing of it is started.
+// Held reports whether a thread is paused, stopped or archived, so that no parts are started.
 func (t Thread) Held() bool {
 	return Meta(t.Metadata, ControlState) != "" || t.Status == ThreadArchived
 }
@@ -49,8 +49,7 @@ func Meta(object json.RawMessage, key string) string {
 	return s
 }
 
-// WithMeta is object with a text at a key, or without that member where value is "".
-// The object is not changed.
+// WithMeta returns a copy of object with a text at a key, or without that member if value is "".
 func WithMeta(object json.RawMessage, key, value string) json.RawMessage {
 	var members map[string]json.RawMessage
 	if jsonx.Unmarshal(object, &members) != nil || members == nil {

@@ -3,12 +3,11 @@
 // converts it for SQL, and checks it when it is read. The same list serves the tables, the
 // limits and the JSON on the wire.
 //
-// Texts come from agents, models and people. What is not UTF-8, and NUL, becomes
-// U+FFFD, so that SQLite and Postgres keep the same; what is too long is refused,
-// never cut in silence. Times are kept to the millisecond. Documents stay the bytes
-// that came, and are an object or a list, as the column says. On the wire the columns
-// have camelCase names, documents without their suffix, and what is not set is left
-// out where it is a time.
+// Texts come from agents, models and users. Invalid UTF-8 and NUL are replaced by U+FFFD, so that
+// SQLite and Postgres store the same; texts that are too long are refused, not cut. Times have
+// millisecond precision. Documents are stored as received, and are an object or a list, depending
+// on the column. On the wire the columns have camelCase names, documents without their suffix, and
+// times that are not set are left out.
 package row
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
-// Bounds of one column, in bytes; what exceeds them is too_large.
+// Bounds of one column in bytes; larger values are too_large.
 const (
 	MaxName     = 1 << 10 // ids have 128
 	MaxPath     = 4 << 10
@@ -29,16 +28,16 @@ const (
 
 // Row is one row of one table: a pointer to one of the types of this package.
 type Row interface {
-	// Table is the name of its table.
+	// Table returns the name of its table.
 	Table() string
-	// Columns point into the row; the first that names the row is [Key]'s.
+	// Columns returns the columns, which point into the row.
 	Columns() []Column
 }
 
 // Millis is a time on the wires that count milliseconds since 1970; 0 means no time.
 type Millis int64
 
-// At is t as Millis.
+// At converts t to Millis; the zero time to 0.
 func At(t time.Time) Millis {
 	if t.IsZero() {
 		return 0
@@ -46,7 +45,7 @@ func At(t time.Time) Millis {
 	return Millis(t.UnixMilli())
 }
 
-// Time is m as a time; the zero time for none.
+// Time converts m to a time; 0 to the zero time.
 func (m Millis) Time() time.Time {
 	if m == 0 {
 		return time.Time{}
@@ -54,13 +53,12 @@ func (m Millis) Time() time.Time {
 	return time.UnixMilli(int64(m)).UTC()
 }
 
-// NewID returns a random id: the prefix, which says of what, and 32 hex digits.
+// NewID returns a random id: the prefix, which names the kind of row, and 32 hex digits.
 func NewID(prefix string) string {
 	return ids.Hex(prefix+"_", 16)
 }
 
-// Key is the column that names a row: session_id of sessions and of pending decisions,
-// else id.
+// Key returns the key column of a row: session_id of sessions and pending decisions, otherwise id.
 func Key(r Row) Column {
 	name := "id"
 	switch r.(type) {
@@ -75,8 +73,8 @@ func Key(r Row) Column {
 	return nil
 }
 
-// Clean makes r what may be written, or states why it cannot be: invalid_input or
-// too_large, with the column and its bound.
+// Clean normalises the columns of r before it is written. It fails with invalid_input or too_large,
+// naming the column and its bound.
 func Clean(r Row) error {
 	for _, c := range r.Columns() {
 		if err := c.clean(r.Table()); err != nil {

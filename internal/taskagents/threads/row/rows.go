@@ -21,7 +21,7 @@ type Thread struct {
 	Summary               string          `json:"summary"`
 	AcceptanceCriteria    json.RawMessage `json:"acceptanceCriteria"` // a list
 	CurrentPlan           json.RawMessage `json:"currentPlan"`
-	SearchText            string          `json:"-"` // what search looks at; it repeats what is beside it
+	SearchText            string          `json:"-"` // text for search, derived from the other columns
 	CreatedAt             time.Time       `json:"createdAt"`
 	UpdatedAt             time.Time       `json:"updatedAt"`
 	ClosedAt              time.Time       `json:"closedAt,omitzero"`
@@ -31,8 +31,8 @@ type Thread struct {
 	Metadata              json.RawMessage `json:"metadata"`
 }
 
-// Session is what is kept of a terminal session with a task. SessionID is the
-// terminal's; ID is this row's.
+// Session is the record of a session with a task. SessionID identifies the session; ID is this
+// row's id.
 type Session struct {
 	ID                    string          `json:"id"`
 	ThreadID              string          `json:"threadId"`
@@ -75,7 +75,7 @@ type Decision struct {
 	CreatedAt  time.Time       `json:"createdAt"`
 }
 
-// Event is something that happened to a thread.
+// Event is an event of a thread.
 type Event struct {
 	ID        string          `json:"id"`
 	ThreadID  string          `json:"threadId"`
@@ -87,7 +87,7 @@ type Event struct {
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// Artifact is something that a thread has made and that can be shown.
+// Artifact is a result of a thread that can be shown.
 type Artifact struct {
 	ID           string          `json:"id"`
 	ThreadID     string          `json:"threadId"`
@@ -101,7 +101,7 @@ type Artifact struct {
 	CreatedAt    time.Time       `json:"createdAt"`
 }
 
-// TranscriptItem is a piece of what a session said or was told.
+// TranscriptItem is a piece of a session's output or input.
 type TranscriptItem struct {
 	ID        string          `json:"id"`
 	ThreadID  string          `json:"threadId"`
@@ -113,7 +113,7 @@ type TranscriptItem struct {
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// PendingDecision waits for the user's yes or no; a session has at most one.
+// PendingDecision is a decision that the user must confirm; a session has at most one.
 type PendingDecision struct {
 	SessionID    string          `json:"sessionId"`
 	ThreadID     string          `json:"threadId"`
@@ -153,7 +153,7 @@ type Node struct {
 	CompletedAt          time.Time       `json:"completedAt,omitzero"`
 }
 
-// Dependency reports that ToNodeID waits until FromNodeID has RequiredStatus, which is
+// Dependency states that ToNodeID waits until FromNodeID has RequiredStatus, which is always
 // completed. A parent waits for its children.
 type Dependency struct {
 	ID             string          `json:"id"`
@@ -166,7 +166,7 @@ type Dependency struct {
 	CreatedAt      time.Time       `json:"createdAt"`
 }
 
-// Claim reports that a session works at a node.
+// Claim records that a session works on a node.
 type Claim struct {
 	ID         string          `json:"id"`
 	ThreadID   string          `json:"threadId"`
@@ -211,7 +211,7 @@ type VerifierJob struct {
 	CompletedAt  time.Time       `json:"completedAt,omitzero"`
 }
 
-// Evidence is what a validation looked at.
+// Evidence is one observation of a validation.
 type Evidence struct {
 	ID            string          `json:"id"`
 	ThreadID      string          `json:"threadId"`

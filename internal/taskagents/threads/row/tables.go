@@ -11,7 +11,7 @@ func (r *Thread) Columns() []Column {
 		must("title", &r.Title, MaxName), oneOf("kind", &r.Kind), oneOf("status", &r.Status),
 		text("original_request", &r.OriginalRequest, MaxText), text("summary", &r.Summary, MaxText),
 		list("acceptance_criteria_json", &r.AcceptanceCriteria), object("current_plan_json", &r.CurrentPlan),
-		text("search_text", &r.SearchText, 4*MaxText), // folding case makes some letters longer
+		text("search_text", &r.SearchText, 4*MaxText), // folding case lengthens some letters
 		moment("created_at", &r.CreatedAt, true), moment("updated_at", &r.UpdatedAt, true), moment("closed_at", &r.ClosedAt, false),
 		moment("archived_at", &r.ArchivedAt, false), moment("last_user_turn_at", &r.LastUserTurnAt, false),
 		moment("last_coordinator_turn_at", &r.LastCoordinatorTurnAt, false), object("metadata_json", &r.Metadata),

@@ -2,40 +2,40 @@ package row
 
 import "slices"
 
-// ThreadKind is what a thread is about.
+// ThreadKind is the sort of work of a thread.
 type ThreadKind string
 
-// ThreadStatus is where a thread stands; see threads.Status.
+// ThreadStatus is the status of a thread; see threads.Status.
 type ThreadStatus string
 
-// SessionStatus is where a session's task stands.
+// SessionStatus is the status of a session's task.
 type SessionStatus string
 
-// NodeKind is what a node of the plan is for.
+// NodeKind is the purpose of a node of the plan.
 type NodeKind string
 
-// NodeStatus is where a node of the plan stands.
+// NodeStatus is the status of a node of the plan.
 type NodeStatus string
 
-// DependencyKind states why one node waits for another.
+// DependencyKind is the reason why one node waits for another.
 type DependencyKind string
 
-// ClaimType states what a session claims of a node.
+// ClaimType is the kind of a session's claim on a node.
 type ClaimType string
 
-// ClaimStatus is where a claim stands.
+// ClaimStatus is the status of a claim.
 type ClaimStatus string
 
-// MailState is how far a message has come.
+// MailState is the delivery state of a message.
 type MailState string
 
-// JobStatus is where a verification stands.
+// JobStatus is the status of a verification.
 type JobStatus string
 
-// Verdict is what was decided.
+// Verdict is the kind of a decision.
 type Verdict string
 
-// Direction is which way a piece of a transcript went.
+// Direction is the direction of a piece of a transcript.
 type Direction string
 
 // The values of the columns.
@@ -144,8 +144,8 @@ const (
 	ValidationStarted  = "validation_started"
 	ValidationPassed   = "validation_passed"
 	ValidationFailed   = "validation_failed"
-	ValidationCanceled = "validation_canceled" // ours: how it would have ended is unknown
-	NodeChanged        = "node_changed"        // ours: a user set a node's status
+	ValidationCanceled = "validation_canceled" // defined here: the result is unknown
+	NodeChanged        = "node_changed"        // defined here: a user set a node's status
 )
 
 // Valid reports whether k is a kind.
@@ -161,7 +161,7 @@ func (s ThreadStatus) Valid() bool {
 	}, s)
 }
 
-// Closed reports whether a thread has closed_at.
+// Closed reports whether a thread with this status has ended and has closed_at.
 func (s ThreadStatus) Closed() bool {
 	return s == ThreadDone || s == ThreadFailed || s == ThreadInterrupted
 }
@@ -192,7 +192,7 @@ func (s NodeStatus) Valid() bool {
 	}, s) || s.Over()
 }
 
-// Over reports whether nothing more is to be done for a node.
+// Over reports whether the work on a node has ended.
 func (s NodeStatus) Over() bool {
 	return s == NodeCompleted || s == NodeFailed || s == NodeCanceled
 }
@@ -215,8 +215,7 @@ func (s ClaimStatus) Valid() bool {
 // Valid reports whether s is a state.
 func (s MailState) Valid() bool { return s.Order() > 0 }
 
-// Order is 1, 2, 3 on a message's way, which leads forward only; less where there is no
-// such state.
+// Order returns 1, 2 or 3 for the states in the order of delivery, and less for an invalid state.
 func (s MailState) Order() int {
 	return slices.Index([]MailState{"", MailPending, MailDelivered, MailConsumed}, s)
 }

@@ -78,7 +78,7 @@ func (c *change) Remove(ctx context.Context, r row.Row) error {
 	return one(c.tx.ExecContext(ctx, `DELETE FROM `+r.Table()+` WHERE `+key.Name()+` = ?`, key.Value()))
 }
 
-// one is an error unless a statement changed one row.
+// one returns an error unless a statement changed exactly one row.
 func one(res sql.Result, err error) error {
 	if err != nil {
 		return err
@@ -135,14 +135,15 @@ func (c *change) TrimTranscript(ctx context.Context, session string, limit int,
 	return err
 }
 
-// place is a row of a transcript, and how many bytes are free when it and all before it
-// are gone.
+// place is a row of a transcript, and the number of bytes that are freed by removing it and all
+// rows before it.
 type place struct {
 	id         string
 	seq, freed int64
 }
 
-// oldest is the first row with which enough bytes are free, and what is gone with it.
+// oldest returns the first row up to which removing rows frees enough bytes, and the numbers of
+// removed rows and bytes.
 func (c *change) oldest(ctx context.Context, session string, enough int64) (at place, gone threads.Gone, err error) {
 	rows, err := c.tx.QueryContext(ctx, `SELECT id, seq, bytes, direction, metadata_json FROM task_transcripts WHERE session_id = ? ORDER BY seq`, session)
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *change) oldest(ctx context.Context, session string, enough int64) (at p
 	return at, gone, rows.Err()
 }
 
-// stoodFor is what a row stands for, if it is a marker.
+// stoodFor returns the numbers that a row represents if it is a marker.
 func stoodFor(direction string, metadata json.RawMessage) (gone threads.Gone, ok bool) {
 	ok = direction == string(row.System) && jsonx.Unmarshal(metadata, &gone) == nil && gone.Rows > 0
 	return gone, ok

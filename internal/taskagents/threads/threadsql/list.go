@@ -13,13 +13,13 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
 )
 
-// latest is when a thread was last active.
+// latest is the SQL expression for a thread's last activity.
 const latest = `COALESCE((SELECT MAX(s.last_activity_at) FROM task_sessions s WHERE s.thread_id = t.id), t.created_at)`
 
 const live = `EXISTS (SELECT 1 FROM task_sessions s WHERE s.thread_id = t.id AND s.status IN ('active', 'blocked',
 'waiting_on_user', 'tool_running'))`
 
-// where is the condition of a filter over task_threads t.
+// where returns the SQL condition of a filter over task_threads t.
 func where(f threads.Filter) (condition string, args []any) {
 	all := []string{`1 = 1`}
 	also := func(what string, values ...any) { all, args = append(all, what), append(args, values...) }
@@ -87,7 +87,7 @@ func (s *Store) Count(ctx context.Context, f threads.Filter) (n int, err error) 
 func (s *Store) Threads(ctx context.Context, f threads.Filter) (out []threads.Summary, err error) {
 	condition, args := where(f)
 	err = s.read(ctx, func(q querier) error {
-		// The wide rows are read once it is known which.
+		// The wide rows are read only for the selected ids.
 		out, err = summaries(ctx, q, `t.id IN (SELECT id FROM (SELECT t.id, `+latest+` AS latest FROM task_threads t WHERE `+condition+
 			` ORDER BY latest DESC, t.seq DESC LIMIT ?) AS newest) ORDER BY latest DESC, t.seq DESC`, true, append(args, f.Limit)...)
 		return err
@@ -95,17 +95,17 @@ func (s *Store) Threads(ctx context.Context, f threads.Filter) (out []threads.Su
 	return out, explain(ctx, err)
 }
 
-// read runs f on the database as it stands at one moment, and keeps no writer waiting.
+// read runs f on a consistent snapshot of the database, without blocking writers.
 func (s *Store) read(ctx context.Context, f func(querier) error) error {
 	tx, err := s.db.SQL().BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+	defer tx.Rollback() //nolint:errcheck // the transaction only reads
 	return f(tx)
 }
 
-// summaries are the threads of a condition with what is counted of them.
+// summaries returns the threads that match a condition, with their counts.
 func summaries(ctx context.Context, q querier, condition string, short bool, args ...any) ([]threads.Summary, error) {
 	columns := names(&row.Thread{}, "t.")
 	columns = strings.Replace(columns, `t.search_text`, `''`, 1)
@@ -133,7 +133,7 @@ func summaries(ctx context.Context, q querier, condition string, short bool, arg
 	return out, counted(ctx, q, out)
 }
 
-// counted fills in what is counted of each thread.
+// counted sets the counts and latest values of each thread.
 func counted(ctx context.Context, q querier, list []threads.Summary) error {
 	of, ids := make(map[string]*threads.Summary, len(list)), make([]any, len(list))
 	for i := range list {
@@ -248,8 +248,8 @@ func fill(ctx context.Context, q querier, d *threads.Detail, field threads.Field
 	return err
 }
 
-// newest are the last rows of a thread's transcripts, in the order of what they tell:
-// what was said and what was asked for are written by two hands.
+// newest returns the last rows of a thread's transcripts, ordered by their time, because two
+// goroutines write input and output.
 func newest(ctx context.Context, q querier, thread string, limit int) ([]row.TranscriptItem, error) {
 	out, err := list[row.TranscriptItem](ctx, q, `WHERE thread_id = ? AND seq IN (SELECT seq FROM (
 		SELECT seq, SUM(bytes) OVER (ORDER BY seq DESC) AS together FROM task_transcripts WHERE thread_id = ?) AS all_of_it WHERE

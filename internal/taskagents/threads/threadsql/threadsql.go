@@ -1,11 +1,10 @@
-// Package threadsql keeps the task registry in SQL: a SQLite file, or the Postgres
-// server that several gateways share. It brings its own tables, which have the columns
-// of package row and, beside them, a number that gives their order and how many bytes a
-// transcript has. Every statement is put together from names that are constants of the
-// program; what a caller says is always a parameter.
+// Package threadsql stores the task registry in SQL: in SQLite, or in the Postgres server that
+// several gateways share. Its tables have the columns of package row, a number for the order of
+// rows, and the number of bytes of each transcript. Statements are built from constant names;
+// values of callers are always parameters.
 //
-// References are foreign keys, so nothing dangles; a reference to nothing is NULL. A
-// thread's changes come one after the other, since each transaction holds the thread.
+// References are foreign keys; an empty reference is NULL. Each transaction locks its thread, so
+// that a thread's changes are serialised.
 package threadsql
 
 import (
@@ -29,7 +28,7 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "threads"
 
-// Migrations are the package's tables.
+// Migrations returns the migrations of the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Store implements [threads.Store].
@@ -37,7 +36,7 @@ type Store struct{ db store.Database }
 
 var _ threads.Store = (*Store)(nil)
 
-// Open brings the tables up to date. The database stays the caller's.
+// Open migrates the tables and returns the store. The caller keeps ownership of the database.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
 	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return nil, fmt.Errorf("open the task registry: %w", err)
@@ -45,13 +44,13 @@ func Open(ctx context.Context, db store.Database) (*Store, error) {
 	return &Store{db: db}, nil
 }
 
-// querier is the database, or a transaction.
+// querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// explain gives an error of the database a code; its text stays inside.
+// explain converts an error of the database to a capability error, which does not show its text.
 func explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -59,7 +58,7 @@ func explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return capability.AsError(ctx.Err())
 	}
-	if _, said := errors.AsType[*capability.Error](err); said { // a rule's, a row's, or the shared database's
+	if _, said := errors.AsType[*capability.Error](err); said { // has a code already
 		return err
 	}
 	return capability.Wrap(capability.CodeFailed, "threads", "the task registry cannot be read or written", err)
@@ -76,7 +75,7 @@ func (s *Store) Get(ctx context.Context, r row.Row) (bool, error) {
 	return ok, explain(ctx, err)
 }
 
-// names are the columns of a row's table, each after prefix.
+// names returns the columns of a row's table, each after prefix, separated by commas.
 func names(r row.Row, prefix string) string {
 	var b strings.Builder
 	for i, c := range r.Columns() {
@@ -89,7 +88,7 @@ func names(r row.Row, prefix string) string {
 	return b.String()
 }
 
-// into are the places that a row's columns are read into.
+// into returns the scan destinations of a row's columns.
 func into(r row.Row) (places []any) {
 	for _, c := range r.Columns() {
 		places = append(places, c)
@@ -106,13 +105,14 @@ func get(ctx context.Context, q querier, r row.Row) (bool, error) {
 	return err == nil, err
 }
 
-// pointer is *T, which is a row.
+// pointer constrains *T to implement row.Row.
 type pointer[T any] interface {
 	*T
 	row.Row
 }
 
-// list reads the rows that the end of a statement selects; it is empty, not nil.
+// list returns the rows of a table that rest, the end of the statement, selects. The result is not
+// nil.
 func list[T any, P pointer[T]](ctx context.Context, q querier, rest string, args ...any) ([]T, error) {
 	one := P(new(T))
 	rows, err := q.QueryContext(ctx, `SELECT `+names(one, "")+` FROM `+one.Table()+` `+rest, args...)

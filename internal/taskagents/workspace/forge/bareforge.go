@@ -28,26 +28,26 @@ const (
 type BareHost struct {
 	// Git runs the program; it needs no remotes.
 	Git *gitcmd.Git
-	// Now is the clock; nil means the machine's.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
 var _ Host = (*BareHost)(nil)
 
-// Record is one pull request as it is kept.
+// Record is the stored record of one pull request.
 type Record struct {
 	Pull
 	Title     string    `json:"title"`
 	Body      string    `json:"body,omitempty"`
 	Base      string    `json:"base"`
 	Head      string    `json:"head"`
-	Commit    string    `json:"commit"` // that Head was at
+	Commit    string    `json:"commit"` // commit of Head when it was opened
 	Labels    []string  `json:"labels,omitempty"`
 	Reviewers []string  `json:"reviewers,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Open returns the bare repository of a folder; it takes no credential.
+// Open returns the bare repository of a folder; the credential is ignored.
 func (h *BareHost) Open(repo Repo, _ secret.Value) (Repository, error) {
 	r, err := h.open(repo)
 	return r, err
@@ -77,7 +77,7 @@ type repository struct {
 	dir  string
 }
 
-// git runs a command on the repository, which it names: git must not look for one.
+// git runs a command with the repository given explicitly, so that git does not search for one.
 func (r *repository) git(ctx context.Context, args ...string) (sandbox.Result, error) {
 	return r.host.Git.Run(ctx, gitcmd.Command{Dir: r.dir, Root: r.dir, Args: append([]string{"--git-dir=."}, args...)})
 }
@@ -90,7 +90,7 @@ func (r *repository) Facts(ctx context.Context) (Facts, error) {
 	return Facts{DefaultBranch: strings.TrimSpace(head.Stdout.Text()), Push: true}, nil
 }
 
-// OpenPull takes the next number by making its file, which only one can.
+// OpenPull reserves the next number by creating its file, which succeeds for one process only.
 func (r *repository) OpenPull(ctx context.Context, p PullRequest) (Pull, error) {
 	commit, err := r.commit(ctx, p.Head)
 	if err == nil {
@@ -135,7 +135,7 @@ func (r *repository) OpenPull(ctx context.Context, p PullRequest) (Pull, error) 
 		maxPulls).With("too_many_pulls", "remove old files from "+folder)
 }
 
-// commit is where a branch of the repository is.
+// commit returns the commit of a branch.
 func (r *repository) commit(ctx context.Context, branch string) (string, error) {
 	got, err := r.git(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+branch+"^{commit}")
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *repository) commit(ctx context.Context, branch string) (string, error) 
 	return strings.TrimSpace(got.Stdout.Text()), nil
 }
 
-// keep writes the record and moves the ref.
+// keep writes the record and updates the ref of the pull request.
 func (r *repository) keep(ctx context.Context, rec Record) error {
 	data, err := jsonx.MarshalIndent(rec)
 	if err != nil {
@@ -173,7 +173,8 @@ func (r *repository) file(number int) string {
 	return filepath.Join(r.dir, folder, strconv.Itoa(number)+".json")
 }
 
-// all skips files that are not records: a number taken by a process that then died.
+// all returns the records. It skips files that are not records, such as numbers that were
+// reserved by a process that ended before it wrote the record.
 func (r *repository) all() ([]Record, error) {
 	if err := os.MkdirAll(filepath.Join(r.dir, folder), 0o700); err != nil {
 		return nil, broken(err)

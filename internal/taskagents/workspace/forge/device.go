@@ -14,21 +14,21 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// DeviceFlow logs a user in on another screen (RFC 8628): they open a page
-// and type a code there.
+// DeviceFlow logs a user in with the device authorization grant (RFC 8628): the user opens a
+// page in a browser and enters a code.
 type DeviceFlow struct {
-	// Base is where /login/device/code and /login/oauth/access_token are; "" means
-	// https://github.com.
+	// Base is the URL below which /login/device/code and /login/oauth/access_token are; ""
+	// means https://github.com.
 	Base string
-	// ClientID is that of the operator's OAuth application.
+	// ClientID identifies the operator's OAuth application.
 	ClientID string
-	// Scopes that are asked for; nil means repo.
+	// Scopes are requested; nil means repo.
 	Scopes []string
-	// Client makes the requests; nil means one with a timeout of 30 s.
+	// Client sends the requests; nil means one with a timeout of 30 s.
 	Client *http.Client
 }
 
-// Prompt is what a person is shown.
+// Prompt is the instruction for the user.
 type Prompt struct {
 	URL, Code string
 	Expires   time.Time
@@ -40,10 +40,10 @@ const (
 	defaultPollInterval = 5 * time.Second
 )
 
-// Login asks for a code, shows it through show, and waits until the user has typed
-// it, 300 s at most. Errors: unavailable, reason no_client_id or forge_unreachable;
-// denied, reason access_denied, when they refused; timeout, reason login_expired;
-// denied, reason missing_scope, when less was granted than asked for; failed, reason
+// Login requests a code, passes it to show, and waits at most 300 s until the user has entered
+// it. It returns the token. Errors: unavailable, reason no_client_id or forge_unreachable;
+// denied, reason access_denied, if the user refused; timeout, reason login_expired; denied,
+// reason missing_scope, if fewer scopes were granted than requested; failed, reason
 // forge_refused.
 func (d DeviceFlow) Login(ctx context.Context, show func(Prompt)) (secret.Value, error) {
 	if d.ClientID == "" {
@@ -88,6 +88,8 @@ func expired() error {
 		"start again for a new code")
 }
 
+// poll requests the token at the interval of the server until the user has answered or ctx
+// ends.
 func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value, error) {
 	pause := start.pause(defaultPollInterval)
 	form := url.Values{
@@ -125,8 +127,8 @@ func (d DeviceFlow) poll(ctx context.Context, start deviceAnswer) (secret.Value,
 	}
 }
 
-// granted refuses a token that is worth less than was asked for. A forge that does
-// not say gave everything (RFC 6749).
+// granted fails if scope lacks a requested scope. An empty scope means that all requested ones
+// were granted (RFC 6749).
 func (d DeviceFlow) granted(scope string) error {
 	if scope == "" {
 		return nil
@@ -145,7 +147,7 @@ func (d DeviceFlow) granted(scope string) error {
 	return nil
 }
 
-// deviceAnswer is either answer, or the error in place of one.
+// deviceAnswer holds the members of both answers of the server and of its errors.
 type deviceAnswer struct {
 	DeviceCode      string `json:"device_code"`
 	UserCode        string `json:"user_code"`
@@ -164,7 +166,7 @@ func (a deviceAnswer) pause(otherwise time.Duration) time.Duration {
 	return time.Duration(a.Interval) * time.Second
 }
 
-// check looks at what a person will be shown.
+// check validates the code and the address that the user will be shown.
 func (a deviceAnswer) check() error {
 	u, err := url.Parse(a.VerificationURI)
 	plain := func(s string, most int) bool {
@@ -185,6 +187,7 @@ func refused(what string) error {
 		With("forge_refused", "check the client id, and that its application allows the device flow")
 }
 
+// post sends a form and parses the answer. An error in the answer is not an error of post.
 func (d DeviceFlow) post(ctx context.Context, path string, form url.Values) (deviceAnswer, error) {
 	var a deviceAnswer
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(d.Base, "/")+path, strings.NewReader(form.Encode()))

@@ -23,37 +23,35 @@ type Host interface {
 	Open(repo Repo, token secret.Value) (Repository, error)
 }
 
-// Repository is one repository on a forge, seen with one credential. Errors of all
-// methods: unauthenticated, reason invalid_credentials; denied, reason
-// missing_scope; not_found, reason repo_not_found or issue_not_found; overloaded,
-// reason rate_limited; failed, reason forge_refused, for what the forge does not
-// want; unavailable, reason forge_unreachable. Answers are bounded.
+// Repository is one repository on a forge, accessed with one credential. Errors of all methods:
+// unauthenticated, reason invalid_credentials; denied, reason missing_scope; not_found, reason
+// repo_not_found or issue_not_found; overloaded, reason rate_limited; failed, reason
+// forge_refused, for other refusals; unavailable, reason forge_unreachable. Answers are bounded.
 type Repository interface {
-	// Facts are asked for before work begins.
+	// Facts returns the size of the repository and the rights of the credential.
 	Facts(ctx context.Context) (Facts, error)
-	// OpenPull opens a pull request, or returns the one that is open for the same
-	// branches already.
+	// OpenPull opens a pull request, or returns the open one for the same branches.
 	OpenPull(ctx context.Context, p PullRequest) (Pull, error)
 
 	CreateIssue(ctx context.Context, title, body string, labels []string) (Issue, error)
 	ListIssues(ctx context.Context, f IssueFilter) ([]Issue, error)
-	// GetIssue fills in the comments, the first hundred.
+	// GetIssue returns an issue with its first hundred comments.
 	GetIssue(ctx context.Context, number int) (Issue, error)
-	// UpdateIssue closes and opens again as well.
+	// UpdateIssue changes an issue; it also closes and reopens it.
 	UpdateIssue(ctx context.Context, number int, c IssueChange) (Issue, error)
 	Comment(ctx context.Context, number int, body string) (Comment, error)
 	ListComments(ctx context.Context, number int) ([]Comment, error)
 	AddLabels(ctx context.Context, number int, labels []string) (Issue, error)
 }
 
-// Facts is what a forge says of a repository and of who asks.
+// Facts describes a repository and the rights of the credential.
 type Facts struct {
 	DefaultBranch string
-	Bytes         int64 // about how large it is; 0: unknown
-	Push, Issues  bool  // whether the credential may push, and whether there are issues
+	Bytes         int64 // approximate size; 0 if unknown
+	Push, Issues  bool  // the credential may push; the repository has issues
 }
 
-// PullRequest is asked for.
+// PullRequest describes a pull request to open.
 type PullRequest struct {
 	Title, Body       string
 	Base, Head        string // branches of the same repository
@@ -61,8 +59,8 @@ type PullRequest struct {
 	Labels, Reviewers []string
 }
 
-// Pull is a pull request that exists. Notes say what of the wish was not granted,
-// such as reviewers.
+// Pull is an existing pull request. Notes lists the parts of the request that could not be
+// applied, such as reviewers.
 type Pull struct {
 	Number int      `json:"number"`
 	URL    string   `json:"url"`
@@ -94,22 +92,22 @@ type Comment struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// IssueFilter narrows a list: State is open (also ""), closed or all; all Labels
-// must be there; Limit is 1 to 100, 0 means 30.
+// IssueFilter selects issues: State is open (also ""), closed or all. An issue must have all
+// Labels. Limit is 1 to 100; 0 means 30.
 type IssueFilter struct {
 	State  string
 	Labels []string
 	Limit  int
 }
 
-// IssueChange changes what is not nil. State is open or closed.
+// IssueChange changes the fields that are not nil. State is open or closed.
 type IssueChange struct {
 	Title, Body, State *string
 	Labels             *[]string
 }
 
-// NoIssues is the part of a [Repository] that has no issues. Every method answers
-// unavailable, reason no_issues.
+// NoIssues implements the methods of [Repository] about issues for a forge without them. All
+// methods fail with unavailable, reason no_issues.
 type NoIssues struct{}
 
 func noIssues() error {
@@ -117,27 +115,27 @@ func noIssues() error {
 		"use a repository on a forge that has them")
 }
 
-// CreateIssue refuses.
+// CreateIssue fails.
 func (NoIssues) CreateIssue(context.Context, string, string, []string) (Issue, error) {
 	return Issue{}, noIssues()
 }
 
-// ListIssues refuses.
+// ListIssues fails.
 func (NoIssues) ListIssues(context.Context, IssueFilter) ([]Issue, error) { return nil, noIssues() }
 
-// GetIssue refuses.
+// GetIssue fails.
 func (NoIssues) GetIssue(context.Context, int) (Issue, error) { return Issue{}, noIssues() }
 
-// UpdateIssue refuses.
+// UpdateIssue fails.
 func (NoIssues) UpdateIssue(context.Context, int, IssueChange) (Issue, error) {
 	return Issue{}, noIssues()
 }
 
-// Comment refuses.
+// Comment fails.
 func (NoIssues) Comment(context.Context, int, string) (Comment, error) { return Comment{}, noIssues() }
 
-// ListComments refuses.
+// ListComments fails.
 func (NoIssues) ListComments(context.Context, int) ([]Comment, error) { return nil, noIssues() }
 
-// AddLabels refuses.
+// AddLabels fails.
 func (NoIssues) AddLabels(context.Context, int, []string) (Issue, error) { return Issue{}, noIssues() }

@@ -8,12 +8,12 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Item is one entry of a list: its first line, and what follows beneath it.
+// Item is one entry of a list: its first line, and the lines beneath it.
 type Item struct{ Title, Body string }
 
 const (
 	maxItems = 50
-	maxTitle = 256 // characters; what forges take
+	maxTitle = 256 // characters; the limit of forges
 )
 
 var (
@@ -21,10 +21,10 @@ var (
 	bulleted = regexp.MustCompile(`^( {0,3})[-*+•][ \t]+(?:\[[ xX]\][ \t]+)?(.*)$`)
 )
 
-// Items returns the entries of the list in a text: of a numbered one where there are
-// at least two numbers, else of one with bullets; nil where there are not two. What
-// is indented beneath an entry belongs to it, what comes before the first or after
-// an empty line to none. At most 50 are returned.
+// Items returns the entries of the list in a text: of a numbered list with at least two
+// entries, otherwise of a list with bullets; nil if that has fewer than two. Indented lines
+// beneath an entry belong to it; text before the first entry or after an empty line belongs to
+// none. At most 50 are returned.
 func Items(text string) []Item {
 	for _, form := range []*regexp.Regexp{numbered, bulleted} {
 		if items := itemsOf(text, form); len(items) > 1 {
@@ -34,6 +34,7 @@ func Items(text string) []Item {
 	return nil
 }
 
+// itemsOf returns the entries whose first line matches form. Code fences are kept whole.
 func itemsOf(text string, form *regexp.Regexp) []Item {
 	var items []Item
 	indent, open, fenced := -1, false, false
@@ -68,7 +69,7 @@ func itemsOf(text string, form *regexp.Regexp) []Item {
 	return items
 }
 
-// item keeps a long first line whole in the body.
+// item returns an entry. If the line is too long for a title, the body has all of it.
 func item(line string) Item {
 	if utf8.RuneCountInString(line) <= maxTitle {
 		return Item{Title: line}

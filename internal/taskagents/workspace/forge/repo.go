@@ -10,29 +10,27 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// ReasonInvalidRepo is the reason of the error for what does not name a repository, or
-// names another one than it must.
+// ReasonInvalidRepo is the reason of the error for a text that does not name a repository, or
+// not the required one.
 const ReasonInvalidRepo = "invalid_repo"
 
-// Repo is a repository that may be used.
+// Repo is a repository that the policy allows.
 type Repo struct {
-	URL   string `json:"url"`             // what git is given; never holds a password
-	Host  string `json:"host,omitempty"`  // host[:port]; "" for a folder
-	Owner string `json:"owner,omitempty"` // may hold slashes: groups
+	URL   string `json:"url"`             // argument for git; without password
+	Host  string `json:"host,omitempty"`  // host[:port]; "" for a local folder
+	Owner string `json:"owner,omitempty"` // may contain slashes, for groups
 	Name  string `json:"name"`
-	Dir   string `json:"dir,omitempty"` // the folder, for one of this machine
+	Dir   string `json:"dir,omitempty"` // folder of a local repository
 }
 
-// Policy states which repositories may be used. The zero value allows the three
-// forges.
+// Policy decides which repositories may be used. The zero value allows the three forges.
 type Policy struct {
-	// Hosts are allowed beside github.com, gitlab.com and bitbucket.org; each is
-	// host or host:port, reached by https and ssh.
+	// Hosts are allowed in addition to github.com, gitlab.com and bitbucket.org, each as host
+	// or host:port, by https and ssh.
 	Hosts []string
-	// OperatorPrefixes allow whatever begins with one of them, on a border of the
-	// path: absolute folders of this machine, or http(s) URLs, plain ones too. They
-	// are the operator's own word (and that of tests), never part of a request:
-	// folders run the hooks of their repositories.
+	// OperatorPrefixes allow every repository below one of them: absolute folders of this
+	// machine, or http and https URLs. Only the operator's configuration sets them, because
+	// repositories in folders run their hooks.
 	OperatorPrefixes []string
 }
 
@@ -45,9 +43,9 @@ var (
 	segment   = regexp.MustCompile(`^[A-Za-z0-9_.~+-]+$`)
 )
 
-// Parse reads owner/name (of github.com), an https or ssh URL, or git@host:path.
-// Errors: invalid_input with reason missing_repo, invalid_repo_domain for a host that
-// is not allowed, invalid_repo for the rest: other schemes, passwords, options.
+// Parse parses owner/name (of github.com), an https or ssh URL, or git@host:path. Errors:
+// invalid_input with reason missing_repo, invalid_repo_domain for a host that is not allowed,
+// or invalid_repo for others, such as other schemes, passwords or options.
 func (p Policy) Parse(text string) (Repo, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -95,7 +93,8 @@ func (p Policy) Parse(text string) (Repo, error) {
 	return r, nil
 }
 
-// named splits the path: at least an owner and a name, without tricks.
+// named splits the path of u into owner and name, and fails with invalid_repo unless both are
+// valid.
 func named(u *url.URL) (Repo, error) {
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.RawPath != "" {
 		return Repo{}, badRepo("it has a query, a fragment or escapes")
@@ -114,7 +113,8 @@ func named(u *url.URL) (Repo, error) {
 	return Repo{Owner: strings.Join(parts[:last], "/"), Name: parts[last]}, nil
 }
 
-// byOperator is for what the operator allowed by a prefix.
+// byOperator returns the repository if an operator's prefix allows it; the result is false if
+// none does.
 func (p Policy) byOperator(text string) (Repo, bool, error) {
 	for _, prefix := range p.OperatorPrefixes {
 		if filepath.IsAbs(prefix) {

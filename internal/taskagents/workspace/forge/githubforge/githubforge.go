@@ -1,7 +1,6 @@
-// Package githubforge carries a forge's pull requests and issues to GitHub, or to a
-// server that uses the same REST interface. No type of the client library leaves
-// it. Tokens go to the configured server only: a redirect to another one is not
-// followed.
+// Package githubforge implements package forge for GitHub and for servers with the same REST
+// API. Its API has no types of the client library. Tokens are sent to the configured server
+// only: a redirect to another server is not followed.
 package githubforge
 
 import (
@@ -21,13 +20,13 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Config states which server. The zero value is api.github.com.
+// Config selects the server. The zero value is api.github.com.
 type Config struct {
-	// Base is the root of the REST interface, such as https://host/api/v3.
+	// Base is the root URL of the REST API, such as https://host/api/v3.
 	Base string
-	// Transport carries requests; nil means the standard library's.
+	// Transport sends requests; nil means the standard library's.
 	Transport http.RoundTripper
-	// Timeout bounds one request; 0 means 30 s.
+	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
 }
 
@@ -51,10 +50,10 @@ func New(cfg Config) *Host {
 	return &Host{cfg}
 }
 
-// maxAnswer bounds one answer: a hundred issues of the largest size are half of it.
+// maxAnswer limits one answer; a hundred issues of maximal size have half of it.
 const maxAnswer = 16 << 20
 
-// Open is forge.Host's.
+// Open implements forge.Host.
 func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, error) {
 	if repo.Owner == "" || strings.Contains(repo.Owner, "/") {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "forge.open",
@@ -71,7 +70,7 @@ func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, erro
 	}
 	options := []github.ClientOptionsFunc{
 		github.WithHTTPClient(client), github.WithURLs(&h.cfg.Base, nil), github.WithUserAgent("junctor"),
-		github.WithDisableRateLimitCheck(), // one client per use: there is nothing to remember
+		github.WithDisableRateLimitCheck(), // a client is used once, so that its limits would not be reused
 	}
 	if !token.Empty() {
 		options = append(options, github.WithAuthToken(token.Reveal()))
@@ -84,7 +83,7 @@ func (h *Host) Open(repo forge.Repo, token secret.Value) (forge.Repository, erro
 	return &repository{api: api, owner: repo.Owner, name: repo.Name, token: token}, nil
 }
 
-// bounded ends answers that are too long.
+// bounded limits the length of answers.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -114,8 +113,8 @@ type repository struct {
 	token       secret.Value
 }
 
-// Facts asks what the credential is good for. A repository that it cannot see does
-// not exist for it: that is how GitHub answers.
+// Facts implements forge.Repository. GitHub answers not_found also for a repository that the
+// credential may not see.
 func (r *repository) Facts(ctx context.Context) (forge.Facts, error) {
 	got, res, err := r.api.Repositories.Get(ctx, r.owner, r.name)
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *repository) Facts(ctx context.Context) (forge.Facts, error) {
 		DefaultBranch: got.GetDefaultBranch(), Bytes: int64(got.GetSize()) << 10,
 		Push: got.GetPermissions().GetPush() && !got.GetArchived(), Issues: got.GetHasIssues(),
 	}
-	// A classic token says its scopes; one for single repositories says nothing.
+	// GitHub sends the scopes of classic tokens, but not of fine-grained ones.
 	if scopes := res.Header.Get("X-OAuth-Scopes"); scopes != "" && f.Push {
 		f.Push = false
 		for s := range strings.SplitSeq(scopes, ",") {
@@ -136,14 +135,14 @@ func (r *repository) Facts(ctx context.Context) (forge.Facts, error) {
 	return f, nil
 }
 
-// OpenPull is forge.Repository's. What the request may go without, labels and
-// reviewers, fails as a note.
+// OpenPull implements forge.Repository. If labels or reviewers cannot be set, the pull request
+// is opened without them and has a note.
 func (r *repository) OpenPull(ctx context.Context, p forge.PullRequest) (forge.Pull, error) {
 	got, _, err := r.api.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
 		Title: &p.Title, Body: &p.Body, Base: &p.Base, Head: &p.Head, Draft: &p.Draft,
 	})
 	if refused, ok := errors.AsType[*github.ErrorResponse](err); ok && refused.Response.StatusCode == http.StatusUnprocessableEntity {
-		// Whatever the reason is said to be: if there is one, it is what was wanted.
+		// Regardless of the reason, an open pull request for the branches is the result.
 		open, _, listErr := r.api.PullRequests.List(ctx, r.owner, r.name,
 			&github.PullRequestListOptions{State: "open", Head: r.owner + ":" + p.Head, Base: p.Base})
 		if listErr == nil && len(open) > 0 {
@@ -176,8 +175,8 @@ func pull(p *github.PullRequest) forge.Pull {
 	return out
 }
 
-// explain turns an answer or its absence into an error for strangers. missing is the
-// reason of a 404.
+// explain converts a failed request to an error of forge.Repository. missing is the reason of a
+// 404.
 func (r *repository) explain(op string, err error, missing string) error {
 	if rate, ok := errors.AsType[*github.RateLimitError](err); ok {
 		e := capability.Wrap(capability.CodeOverloaded, op, "the forge takes no more requests for now", err).With("rate_limited",
@@ -217,7 +216,7 @@ func (r *repository) explain(op string, err error, missing string) error {
 	return capability.Wrap(capability.CodeFailed, op, "the forge does not want this: "+r.said(answer), err).With("forge_refused", "")
 }
 
-// said is what the forge gave as its reason: short, on one line, without the token.
+// said returns the forge's message, cut, on one line and without the token.
 func (r *repository) said(a *github.ErrorResponse) string {
 	message := a.Message
 	for _, e := range a.Errors {

@@ -11,9 +11,9 @@ import (
 const (
 	opIssue       = "forge.issue"
 	noIssue       = "issue_not_found"
-	perPage       = 100 // GitHub's own bound
+	perPage       = 100 // GitHub's maximum
 	defaultIssues = 30
-	maxPages      = 5 // of a list that is mostly pull requests
+	maxPages      = 5 // pages of a list, which also contains pull requests
 )
 
 func (r *repository) CreateIssue(ctx context.Context, title, body string, labels []string) (forge.Issue, error) {
