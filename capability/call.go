@@ -67,8 +67,8 @@ type Call struct {
 	Progress   func(Chunk)     // never nil
 	// Idempotent is true if the call may safely be sent twice.
 	Idempotent bool
-	// Key is the caller's idempotency key, for a far side that stores outcomes itself; "" if
-	// there is none.
+	// Key is the caller's idempotency key, for a far side that stores outcomes itself, or
+	// "".
 	Key string
 	// Watched is true if the caller receives progress.
 	Watched bool

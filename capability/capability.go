@@ -165,7 +165,7 @@ type Principal struct {
 	Labels []string `json:"labels,omitempty"` // granted with the token
 	View   string   `json:"view,omitempty"`   // default view of the token
 	// OnBehalfOf is the id of the principal whose current rights bound those of this one,
-	// because it started this task agent. "" if there is none.
+	// because it started this task agent, or "".
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	// Scoped is true if the credential permits less than its principal may do. Then Most is
 	// the strongest effect that it covers, or "" for none.

@@ -33,7 +33,7 @@ func (l Limits) orDefault() Limits {
 }
 
 // DecodeParams checks the parameters of a call and returns them without unknown members. If
-// there are none, it returns raw itself, so the result may alias raw. Missing parameters,
+// it finds none to remove, it returns raw itself, so the result may alias raw. Missing parameters,
 // and a value that is not an object, become {}. The old name root of git's cwd is renamed.
 // The client uses it before sending and the endpoint after receiving.
 //

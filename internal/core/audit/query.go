@@ -122,7 +122,7 @@ func (q Query) Match(e Entry) bool {
 }
 
 // Query returns the lines of the matching records, newest first. It updates the index first. If
-// there is no index, or its database is unavailable, it reads the segments.
+// the log has no index, or its database is unavailable, it reads the segments.
 func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	if q.Limit <= 0 {
 		q.Limit = l.cfg.QueryLimit

@@ -119,8 +119,7 @@ func (e *Entry) Schema() (*Schema, error) {
 	return schema, nil
 }
 
-// InputSchema returns the contribution's schema document, else the registry's, or nil if
-// there is none.
+// InputSchema returns the contribution's schema document, else the registry's, else nil.
 func (e *Entry) InputSchema() []byte {
 	if len(e.Contribution.InputSchema) > 0 {
 		return e.Contribution.InputSchema

@@ -153,7 +153,7 @@ func (s *Settings) want(slot, workspace, agent string) (selected, source, mode s
 }
 
 // resolve returns the holder of a slot for a workspace and agent: the one eligible claim whose
-// selector or runtime id is the selected one. Otherwise Err states why there is no holder.
+// selector or runtime id is the selected one. Otherwise Err states why the slot has no holder.
 func (r *ruling) resolve(settings *Settings, slot, workspace, agent string) SlotChoice {
 	choice := SlotChoice{Slot: slot, Available: []string{}}
 	choice.Requested, choice.Source, choice.Mode = settings.want(slot, workspace, agent)

@@ -109,7 +109,7 @@ func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bo
 	return got, claimed, err
 }
 
-// board returns the flight of another run with the same key. If there is none, it registers one
+// board returns the flight of another run with the same key. If none exists, it registers one
 // for this run and returns nil.
 func (r *run) board() (other *flight) {
 	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}

@@ -56,7 +56,7 @@ func ContextOf(inv *capability.Invocation) *capability.Context {
 }
 
 // visible returns the entries of a target that the audience may see, or unknown_capability if
-// there are none. "" means the agent audience.
+// none exists. "" means the agent audience.
 func visible(snap *catalog.Snapshot, target capability.Target, audience capability.Audience) ([]*catalog.Entry, error) {
 	if audience == "" {
 		audience = capability.AudienceAgent

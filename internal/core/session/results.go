@@ -100,7 +100,7 @@ type Reader struct {
 }
 
 // Last returns the last result for a reader: that of its own extension, else that of the session.
-// If there is none, or the session's belongs to another extension and the reader lacks the
+// If none exists, or the session's belongs to another extension and the reader lacks the
 // permission, the error is not_found, reason no_response.
 func (s *Results) Last(ctx context.Context, o Owner, by Reader) (Result, error) {
 	if err := o.Check(); err != nil {
