@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Invocation is one request on the path, as a surface hands it to the engine.
+// Invocation is one request that a surface passes to the engine.
 type Invocation struct {
-	ID             string // minted by the engine when empty
+	ID             string // created by the engine if empty
 	Parent         string
 	Surface        string // "http", "router", "mcp", "cli", …
-	Client         string // self-declared name of the caller's program; never decides
+	Client         string // self-declared name of the caller's program; no decision depends on it
 	Principal      Principal
 	Session        string
 	Target         Target
@@ -19,17 +19,17 @@ type Invocation struct {
 	Input          json.RawMessage // one JSON value, or nil for {}
 	Timeout        time.Duration   // 0: capability's, then provider's default
 	IdempotencyKey string
-	Audience       Audience    // which catalog the surface shows; "" = agent
-	Progress       func(Chunk) // nil when only the end matters; called serially
-	// Meta is an object that goes to the provider beside the input, as it came: trace
-	// context, and what others put there. It decides nothing. Trace is the id of the
-	// trace in it, for the records.
+	Audience       Audience    // the catalog that the surface uses; "" = agent
+	Progress       func(Chunk) // if nil, progress is dropped; called serially
+	// Meta is an object that is passed to the provider unchanged beside the input, for
+	// example with a trace context. No decision depends on it. Trace is the id of the trace
+	// in it, for the records.
 	Meta  json.RawMessage
 	Trace string
-	// Within states which modules exist for this caller, by their extension ids; nil:
-	// all that the rules let it see.
+	// Within reports whether a module, given by its extension id, exists for this caller. If
+	// nil, only the rules decide.
 	Within func(extension string) bool
-	// Ask puts questions of the provider to the caller; nil if the caller cannot be
+	// Ask sends questions of the provider to the caller. It is nil if the caller cannot be
 	// asked while the call runs.
 	Ask Asker
 	// Relay lets the caller answer questions of the provider with another call.
@@ -42,11 +42,11 @@ type Invocation struct {
 	Resume string
 }
 
-// Balance states how one of several nodes is chosen. The zero value leaves it all
-// to the gateway.
+// Balance holds the criteria for choosing one of several nodes. With the zero value the gateway
+// chooses.
 type Balance struct {
 	Strategy  string   // "": resource_aware
-	Preferred []string // ids of nodes: first, if alive and able
+	Preferred []string // ids of nodes to try first if they are available
 	Excluded  []string // never
 	Labels    []string // that the node must have
 	Tags      []string // that the function must have
@@ -54,7 +54,7 @@ type Balance struct {
 	MinMemory int // MiB
 }
 
-// Call is what reaches a provider.
+// Call is one call as its provider receives it.
 type Call struct {
 	Invocation string
 	Capability ID
@@ -62,108 +62,107 @@ type Call struct {
 	Member     Member
 	Principal  Principal
 	Session    string
-	Context    *Context        // where it happens; never nil, must not be changed
+	Context    *Context        // never nil; must not be changed
 	Input      json.RawMessage // never nil: "{}" at least
 	Progress   func(Chunk)     // never nil
-	// Idempotent reports that the call may be sent twice without harm.
+	// Idempotent is true if the call may safely be sent twice.
 	Idempotent bool
-	// Key is the caller's idempotency key, for a far side that remembers outcomes
-	// itself; "" if it has none.
+	// Key is the caller's idempotency key, for a far side that stores outcomes itself, or
+	// "".
 	Key string
-	// Watched reports whether the caller receives progress.
+	// Watched is true if the caller receives progress.
 	Watched bool
-	// Meta is the invocation's, nil without one.
+	// Meta is that of the invocation, or nil.
 	Meta json.RawMessage
-	// Ask and Relay are the invocation's; nil if the caller cannot be asked. Within too,
-	// for providers that call others for the caller.
+	// Ask, Relay and Within are those of the invocation. Ask and Relay are nil if the caller
+	// cannot be asked; Within is for providers that make further calls for the caller.
 	Ask    Asker
 	Relay  *Relay
 	Within func(extension string) bool
-	// Agreed is the Binds of the preview that was agreed to, "" without one. A
-	// provider whose preview would differ by now refuses the call.
+	// Agreed is the Binds of the approved preview, or "". A provider must reject the call if
+	// its preview would differ now.
 	Agreed string
-	// Keep takes the far side's id of the work as soon as it is known. If nil, it is
-	// not kept. See [Resumer].
+	// Keep stores the far side's id of the work as soon as it is known. If nil, the id is not
+	// stored. See [Resumer].
 	Keep func(upstreamCall string)
 }
 
-// Previewer is a Provider that can say what exactly a call would do.
+// Previewer is a Provider that can describe a call before it is made.
 type Previewer interface {
-	// Preview looks and changes nothing; it is quick. Its error is the call's.
+	// Preview returns the preview of a call without changing anything. It must be quick. If it
+	// fails, the call fails with its error.
 	Preview(ctx context.Context, c Call) (Preview, error)
 }
 
-// Preview is what a call would do, for those who are asked and for a dry run.
+// Preview describes a call for the approver and for a dry run.
 type Preview struct {
-	// What is the argument list, with dots for what must not be seen.
+	// What is the argument list, with secrets replaced by dots.
 	What []string
 	// Binds is a digest of everything that an approval covers, besides
 	// the capability, its content and the input.
 	Binds string
-	// Confirm, "first" or "always", requires an approval for every caller; Why says for what
-	// reason.
+	// Confirm, "first" or "always", requires an approval for every caller; Why is the reason.
 	Confirm, Why string
 	// Details are shown by a dry run: permissions, network, sandbox.
 	Details map[string]any
-	// Ran is what is known of the run beforehand, for its records; may be nil.
+	// Ran is the known part of the run's description, for the records. It may be nil.
 	Ran *Ran
 }
 
 // Chunk is a progress notice of a running call. Progress must increase; Total
-// is 0 when unknown.
+// is 0 if it is unknown.
 type Chunk struct {
 	Progress float64 `json:"progress"`
 	Total    float64 `json:"total,omitempty"`
 	Message  string  `json:"message,omitempty"`
-	// Stage reports that a call waits for its turn, or does no more; such a chunk has no
-	// progress of its own.
+	// Stage is set if the call starts or stops waiting, or for a log line. Such a chunk does
+	// not contain progress.
 	Stage string          `json:"stage,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
 }
 
-// The stages that a call may tell of. StageLog is a line of the provider's own log,
-// whose Data is the parameters of notifications/message of MCP.
+// The stages of a chunk. StageLog is a line of the provider's own log; its Data are the parameters
+// of MCP's notifications/message.
 const (
 	StageQueued    = "queued"
 	StageExecuting = "executing"
 	StageLog       = "log"
 )
 
-// Result is what a provider returns: one JSON value as the bytes that came. Those
-// of the provider kinds mcp and a2a are results of MCP as they came: of tools/call,
-// prompts/get and so on. A Value may come with an error too: what the far side says
-// of its failure, in the same form.
+// Result is the result of a provider: one JSON value as the bytes that arrived. For the provider
+// kinds mcp and a2a it is the unchanged MCP result of tools/call, prompts/get and so on. With
+// an error, Value may hold the far side's description of the failure in the same form.
 type Result struct {
 	Value json.RawMessage
 	// UpstreamCall is the id of the work at the far side, for the audit.
 	UpstreamCall string
-	// Ran is what was run, for the audit, where that was a program or a command.
-	// It may come with an error too; nil says nothing.
+	// Ran describes the program or command that ran, for the audit. It may be set with an
+	// error too, and may be nil.
 	Ran *Ran
 }
 
-// Ran states what a provider ran. Nothing in it is secret but Output, of which
-// only a keyed hash is recorded.
+// Ran describes the program or command that a provider ran. Only Output may be secret; only its
+// keyed hash is recorded.
 type Ran struct {
 	Command   string // "/postman"
 	Action    string // "get"
 	Runner    string // "exec.curl"
 	Tool      string // "curl"
-	WorkDir   string // where it ran
-	Args      int    // how many
+	WorkDir   string // working directory
+	Args      int    // number of arguments
 	ExitCode  *int
 	Sandbox   string // the tier: "T3"
 	Truncated bool
 	Output    string
-	// Node states where a call to a node went; nil for all others.
+	// Node identifies the node of a call to a node; nil for all others.
 	Node *NodeRan
 }
 
-// NodeRan is what the record of a call to a node adds.
+// NodeRan holds the additional fields in the record of a call to a node.
 type NodeRan struct {
 	ID            string
 	Epoch         int64
 	Function      string
-	Skill         string // whose function it is, or which was installed or removed
+	Skill         string // the skill that has the function, or that was installed or removed
 	PayloadDigest string // of the skill that was installed, in hex
 }

@@ -1,11 +1,10 @@
-// Package capability holds the nouns that every part of junctor shares: what
-// can be invoked (Contribution, Module), who asks (Principal), what is asked
-// (Target, Invocation), what reaches the place of work (Call, Result) and how
-// failures are named (Error, sixteen codes). It also declares the one shared
-// port, Provider: everything that can carry out a call, near or far, is one.
+// Package capability declares the types that all parts of junctor share: capabilities
+// (Contribution, Module), callers (Principal), requests (Target, Invocation), calls to
+// providers and their results (Call, Result), and failures (Error, with sixteen codes). It
+// also declares Provider, the interface of everything that can make a call, local or remote.
 //
-// The package decides nothing and does no I/O. Inputs and results are raw JSON
-// from the inbound socket to the provider; only what a decision needs is read.
+// The package contains no policy and does no I/O. Inputs and results stay raw JSON from the
+// inbound socket to the provider; only the parts needed for a decision are parsed.
 package capability
 
 import (
@@ -20,11 +19,11 @@ import (
 // id>#<canonical action>@<instance>. It is stable across restarts.
 type ID string
 
-// Action is a canonical, provider-independent verb such as "fs.readText", or a
-// host-minted one beginning with "ext." or "fn.".
+// Action is a canonical, provider-independent verb such as "fs.readText", or an id
+// created by the host that begins with "ext." or "fn.".
 type Action string
 
-// Effect is the class of what a call may change, ordered read < write <
+// Effect is the class of changes that a call may make, ordered read < write <
 // external < admin.
 type Effect string
 
@@ -48,14 +47,14 @@ func (e Effect) rank() int {
 	return 2
 }
 
-// AtLeast reports whether e is the class floor or a stronger one.
+// AtLeast reports whether e is floor or a stronger class.
 func (e Effect) AtLeast(floor Effect) bool { return e.rank() >= floor.rank() }
 
 // Mutates reports whether calls of this class need a begin record and a durable
 // end record: every class but read.
 func (e Effect) Mutates() bool { return e.AtLeast(EffectWrite) }
 
-// ProviderKey names a concrete provider instance: <domain>:<kind>:<instance>,
+// ProviderKey identifies a provider instance: <domain>:<kind>:<instance>,
 // for example "fs:endpoint:cloud". Bytes outside [A-Za-z0-9._~-] are
 // percent-encoded per segment.
 type ProviderKey string
@@ -88,8 +87,8 @@ func escapeSegment(s string) string {
 	return b.String()
 }
 
-// Member addresses a contribution inside a module, the affinity form of the
-// router protocol; on the command line module:kind:name.
+// Member addresses a contribution of a module, as in the router protocol; on the command
+// line it is written module:kind:name.
 type Member struct {
 	Module string `json:"module"`
 	Kind   string `json:"kind"`
@@ -98,14 +97,14 @@ type Member struct {
 
 func (m Member) String() string { return m.Module + ":" + m.Kind + ":" + m.Name }
 
-// IsZero reports whether no member is named.
+// IsZero reports whether m is the zero Member.
 func (m Member) IsZero() bool { return m == Member{} }
 
-// Selector names what a caller wants among several providers. Every field set
-// must match; a blank value is an error, never "any".
+// Selector selects among several providers. Every field that is set must match; a blank
+// value is an error and never means "any".
 type Selector map[string]string
 
-// Target is what is asked for; exactly one of the first three is set.
+// Target is the requested capability. Exactly one of the first three fields is set.
 type Target struct {
 	Capability ID       `json:"capability,omitempty"`
 	Action     Action   `json:"action,omitempty"`
@@ -123,8 +122,9 @@ func (t Target) String() string {
 	return t.Member.String()
 }
 
-// ParseTarget reads the TARGET of the command line: a capability id holds '#',
-// a member has two colons (its name may hold more), the rest is an action.
+// ParseTarget parses the TARGET of the command line: a capability id contains '#', a member
+// is module:kind:name (the name may contain colons), and a text without colon is an action.
+// Any other text is invalid_input.
 func ParseTarget(s string) (Target, error) {
 	if s == "" {
 		return Target{}, Errorf(CodeInvalidInput, "target", "a target is required: an action (fs.list), a capability id, or module:kind:name")
@@ -142,7 +142,7 @@ func ParseTarget(s string) (Target, error) {
 	return Target{}, Errorf(CodeInvalidInput, "target", "%q is neither an action, a capability id nor module:kind:name", s)
 }
 
-// Role is what a token was made for.
+// Role is the purpose of a token, on which its rights depend.
 type Role string
 
 // The roles of tokens.
@@ -157,23 +157,23 @@ const (
 // Roles returns every role.
 func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAgent, RoleNode, RoleTask} }
 
-// Principal is who asks, as the credential of the connection says; nothing in a
-// payload can change it. ID is "<role>:<name>".
+// Principal is the authenticated caller. It is determined by the credential of the
+// connection only, never by a payload. ID is "<role>:<name>".
 type Principal struct {
 	ID     string   `json:"id"`
 	Role   Role     `json:"role"`
 	Labels []string `json:"labels,omitempty"` // granted with the token
 	View   string   `json:"view,omitempty"`   // default view of the token
-	// OnBehalfOf is the principal whose rights, as they stand, bound this one's: who
-	// started the task agent that this is. "" if no user did.
+	// OnBehalfOf is the id of the principal whose current rights bound those of this one,
+	// because it started this task agent, or "".
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
-	// Scoped reports that the credential is narrower than its principal: Most is the
-	// strongest effect that it covers, "" if it covers none.
+	// Scoped is true if the credential permits less than its principal may do. Then Most is
+	// the strongest effect that it covers, or "" for none.
 	Scoped bool   `json:"scoped,omitempty"`
 	Most   Effect `json:"most,omitempty"`
 }
 
-// Covers reports whether the credential is wide enough for calls of an effect.
+// Covers reports whether the credential permits calls of an effect.
 func (p *Principal) Covers(e Effect) bool {
 	return !p.Scoped || p.Most != "" && p.Most.AtLeast(e)
 }
@@ -188,56 +188,55 @@ const (
 	AudienceInternal Audience = "internal"
 )
 
-// Provider carries calls to where the work happens. It decides nothing.
-// Invoke must honour ctx, must be safe for concurrent use, and must not keep
-// Call.Input after it returns. An error it returns is an *Error, or counts as
-// failed. CodeUnavailable promises that the work was not started.
+// Provider makes calls. It contains no policy. Invoke must end with ctx, must be safe for
+// concurrent use, and must not use Call.Input after it returns. Its error should be an
+// *Error; any other counts as failed. CodeUnavailable guarantees that the work was not
+// started.
 type Provider interface {
 	Key() ProviderKey
 	Invoke(ctx context.Context, c Call) (Result, error)
 }
 
-// Prober is a Provider that can be asked whether it is back. The engine asks
-// before it refuses a call because the only provider left is marked
-// unavailable, so that a call right after a restart succeeds. Probe must answer
-// within a second or so and must share one attempt among concurrent callers.
+// Prober is a Provider that can check whether it is available again. The engine probes
+// before it rejects a call because all providers are marked unavailable, so that a call
+// right after a restart succeeds. Probe must return within about a second and must share
+// one attempt among concurrent callers.
 type Prober interface {
 	Probe(ctx context.Context) error
 }
 
-// Prompt is a Provider that returns within moments of its context's end, because
-// all it ever waits for is cut short by the context (a network call, not a
-// program or a file system). The engine runs it on the caller's goroutine; any
-// other provider gets one of its own, so that it can be left behind.
+// Prompt is a Provider whose Invoke returns very soon after the end of its context, because
+// it only waits for operations that the context ends (a network call, not a program or a
+// file system). The engine runs it on the caller's goroutine. Any other provider runs in its
+// own goroutine, so that the engine can stop waiting for it.
 type Prompt interface {
 	Provider
 	ReturnsPromptly()
 }
 
-// Arguer is a Provider whose input may have other forms than an object of arguments
-// by name. Arguments returns the part of the input that its schema speaks of, nil
-// when arguments are given by place: the provider that runs the call checks those.
+// Arguer is a Provider whose input is not always an object of arguments by name. Arguments
+// returns the part of the input to which the schema applies, or nil if the arguments are
+// positional; those are checked by the provider itself.
 type Arguer interface {
 	Provider
 	Arguments(input json.RawMessage) (json.RawMessage, error)
 }
 
-// Settler is a Provider whose calls take their time to end once they are over: what
-// they started has to be stopped. The engine waits for them so long before it
-// leaves one behind.
+// Settler is a Provider whose calls need time to end after their context, for example to
+// stop a program. Settle returns how long the engine waits for that.
 type Settler interface {
 	Settle() time.Duration
 }
 
-// Source feeds the modules of one provider kind into the catalog. Run publishes
-// until ctx ends; a later batch of the same Batch.Source replaces the earlier. publish
-// may be called from several goroutines, each for instances of its own.
+// Source publishes the modules of one provider kind to the catalog. Run publishes batches
+// until ctx ends; a later batch with the same Batch.Source replaces the earlier one. publish
+// may be called from several goroutines, each with its own sources.
 type Source interface {
 	Run(ctx context.Context, publish func(Batch) error) error
 }
 
-// Batch is everything one source instance offers now; it is applied as a whole.
-// A batch without modules withdraws the instance.
+// Batch holds everything that one source instance currently offers. It is applied as a whole.
+// A batch without modules and providers withdraws the instance.
 type Batch struct {
 	Source    string // "endpoint/cloud", "local"
 	Modules   []Module
@@ -258,7 +257,7 @@ const (
 	StateUnavailable  State = "unavailable"
 )
 
-// Availability reports whether calls may go to an instance, and why not.
+// Availability is the state of an instance and the reason for it.
 type Availability struct {
 	State  State     `json:"state"`
 	Reason string    `json:"reason,omitempty"`
@@ -270,17 +269,17 @@ func (a Availability) Eligible() bool {
 	return a.State == StateReady || a.State == StateDegraded || a.State == ""
 }
 
-// Origins of modules that more than one package compares. OriginExtension is also the
-// provider kind of installed extensions; OriginSkill is that of skills on nodes.
+// Origins of modules that several packages use. OriginExtension is also the provider kind of
+// installed extensions; OriginSkill is that of skills on nodes.
 const (
 	OriginExtension = "extension"
 	OriginSkill     = "skill"
 )
 
-// Module is the unit of delivery, trust, load and unload.
+// Module is the unit of installation, trust, loading and unloading.
 type Module struct {
 	Extension     string          `json:"extension"` // catalog-wide id: "remote.tools", "endpoint.cloud", "local"
-	ID            string          `json:"id"`        // id on its own wire: "tools"
+	ID            string          `json:"id"`        // id in its own protocol: "tools"
 	Name          string          `json:"name"`
 	Label         string          `json:"label,omitempty"`
 	Version       string          `json:"version,omitempty"`
@@ -290,8 +289,8 @@ type Module struct {
 	Digest        string          `json:"digest,omitempty"` // "sha256:<hex>" over the canonical manifest
 	Manifest      json.RawMessage `json:"manifest,omitempty"`
 	Contributions []Contribution  `json:"contributions"`
-	// Users are the only ones of role agent, task or node who may call it, besides
-	// those whom a grant names; none: everybody whom the rules permit.
+	// Users restricts callers of role agent, task or node to the listed users and to holders
+	// of a grant for the module. If empty, only the rules decide.
 	Users []string `json:"users,omitempty"`
 }
 
@@ -300,7 +299,7 @@ type Contribution struct {
 	ID           string          `json:"id"`   // unique in its module
 	Kind         string          `json:"kind"` // catalog kind: "capability.agent-tool", "capability.rpc", …
 	Action       Action          `json:"action,omitempty"`
-	Tool         string          `json:"tool,omitempty"` // declared name of a single tool; its action is minted
+	Tool         string          `json:"tool,omitempty"` // declared name of a single tool, whose action the host creates
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description,omitempty"`
 	Member       Member          `json:"member"`
@@ -310,21 +309,21 @@ type Contribution struct {
 	Permissions  []string        `json:"permissions,omitempty"`
 	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	// Definition is the declaration in the form of its own protocol, a tool, prompt,
-	// resource or resource template of MCP, for surfaces that speak it too.
+	// Definition is the declaration in the form of its own protocol (a tool, prompt, resource
+	// or resource template of MCP), for surfaces with the same protocol.
 	Definition   json.RawMessage   `json:"definition,omitempty"`
 	Availability Availability      `json:"availability"`
 	Timeout      time.Duration     `json:"timeout,omitempty"`
 	Tags         []string          `json:"tags,omitempty"`
 	Telemetry    map[string]string `json:"telemetry,omitempty"`
 
-	// What only some declare.
+	// Members that only some contributions declare.
 	Visibility  Visibility   `json:"visibility,omitempty"`
-	Exact       bool         `json:"exact,omitempty"`       // insists on Tool as it is
+	Exact       bool         `json:"exact,omitempty"`       // the tool is withheld rather than renamed
 	Unsupported bool         `json:"unsupported,omitempty"` // the provider's account cannot do this action
-	Approval    bool         `json:"approval,omitempty"`    // asks for an approval of each call, whatever the rules say
-	Confirm     string       `json:"confirm,omitempty"`     // "first" or "always": people are asked too, once for each version or each time
-	Aliases     []string     `json:"aliases,omitempty"`     // other names a call may use; never listed
+	Approval    bool         `json:"approval,omitempty"`    // requires an approval of each call, in addition to the rules
+	Confirm     string       `json:"confirm,omitempty"`     // "first" or "always": requires an approval, see Preview.Confirm
+	Aliases     []string     `json:"aliases,omitempty"`     // other names that a call may use; not listed
 	Scope       *Scope       `json:"scope,omitempty"`
 	Arbitration *Arbitration `json:"arbitration,omitempty"`
 	Depends     *Depends     `json:"dependsOn,omitempty"`
@@ -332,8 +331,8 @@ type Contribution struct {
 	Augment     *Augment     `json:"augment,omitempty"`
 }
 
-// UnknownCapability is the one answer for a target that is absent or invisible:
-// the text must not tell the two apart.
+// UnknownCapability returns the error for a target that does not exist or is not visible. It
+// is the same for both, so that it reveals nothing.
 func UnknownCapability(target fmt.Stringer) *Error {
 	return &Error{
 		Code: CodeUnknownCapability, Op: "resolve", Target: target.String(),

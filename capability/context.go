@@ -2,11 +2,10 @@ package capability
 
 import "strings"
 
-// Context is what the catalog is compiled for and a choice is made in: who is
-// at work, in which conversation, and what was settled for the session. The
-// zero value is a local command-line session without a principal: no
-// conversation, no adapter. Bounds: 64 bindings, 64 blocks, 256 bytes a value;
-// [Context.Check] holds them.
+// Context describes the situation in which a catalog is compiled and a provider is chosen: the
+// workspace, agent and session, the conversation, and the session's bindings. The zero value is
+// a local command-line session without conversation and adapter. [Context.Check] enforces its
+// bounds: 64 bindings, 64 blocks, 256 bytes a value.
 type Context struct {
 	Workspace     string    `json:"workspace,omitempty"`
 	Agent         string    `json:"agent,omitempty"`
@@ -20,8 +19,8 @@ type Context struct {
 	Grants        []string  `json:"grants,omitempty"`  // approvals already given in the session
 }
 
-// Binding pins the actions that match a glob to one provider, by the session's
-// own word; the longest glob that matches counts.
+// Binding binds the actions that match a glob to one provider for a session. The longest
+// matching glob applies.
 type Binding struct {
 	Actions  string      `json:"actions"`
 	Provider ProviderKey `json:"provider"`
@@ -39,23 +38,21 @@ type Route struct {
 // Ref is the conversation reference <kind>:<account>:<conversation>.
 func (r Route) Ref() string { return r.Kind + ":" + r.Account + ":" + r.Conversation }
 
-// Adapter is the channel adapter, and perhaps its account, that a request came
-// through.
+// Adapter is the channel adapter, and optionally its account, through which a request arrived.
 type Adapter struct {
 	Kind    string `json:"kind"`
 	Account string `json:"account,omitempty"`
 }
 
-// Block takes the actions that match one of the globs out of a context; By is
-// the runtime id of the route augmenter that said so.
+// Block removes the actions that match one of the globs from a context. By is the runtime id
+// of the route augmenter that decided it.
 type Block struct {
 	Actions []string `json:"actions"`
 	By      string   `json:"by,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 }
 
-// Through is the adapter in force: the declared one, else the route's; nil when
-// there is neither.
+// Through returns the effective adapter: the declared one, else that of the route, else nil.
 func (c *Context) Through() *Adapter {
 	if c.Adapter != nil {
 		return c.Adapter
@@ -71,8 +68,8 @@ const (
 	maxContextValue = 256
 )
 
-// Check returns an invalid_input error when the context is not one: more than 64
-// bindings or blocks, a value over 256 bytes, a route without kind or account.
+// Check returns an invalid_input error if the context is invalid: more than 64 bindings or
+// blocks, a value over 256 bytes, or a route without kind or account.
 func (c *Context) Check() error {
 	bad := func(format string, args ...any) error {
 		return Errorf(CodeInvalidInput, "context", format, args...).With("invalid_context", "")
@@ -113,8 +110,8 @@ func (c *Context) Check() error {
 	return nil
 }
 
-// Set gives the context one key=value of the command line; keys with a dot reach
-// into the route and the adapter ("route.kind", "adapter.account").
+// Set sets one field from a key=value of the command line. Keys with a dot address the route
+// and the adapter ("route.kind", "adapter.account"). An unknown key is an error.
 func (c *Context) Set(key, value string) error {
 	route := func() *Route {
 		if c.Route == nil {
@@ -179,9 +176,9 @@ func (c *Context) Set(key, value string) error {
 	return nil
 }
 
-// Scope states where a contribution may be used. A dimension that is empty or
-// holds "*" admits everything; any other demands that the context has a value
-// and that it is listed. Lists are sorted.
+// Scope restricts where a contribution may be used. A dimension that is empty or contains "*"
+// admits every context. Otherwise the context must have a value that is listed. Lists are
+// sorted.
 type Scope struct {
 	Workspace        []string `json:"workspace,omitempty"`
 	Agent            []string `json:"agent,omitempty"`

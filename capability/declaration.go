@@ -1,16 +1,16 @@
 package capability
 
-// Arbitration is what a contribution may say about how it is chosen. It cannot
-// choose a mode: Mode, when given, must be the registry's.
+// Arbitration declares how a contribution takes part in the choice of a provider. Mode, if set,
+// must be that of the registry.
 type Arbitration struct {
 	Mode            string `json:"mode,omitempty"`
 	Slot            string `json:"slot,omitempty"`
-	SelectorID      string `json:"selectorId,omitempty"` // what the operator writes to choose it for the slot
+	SelectorID      string `json:"selectorId,omitempty"` // the name by which the operator selects it for the slot
 	ComposePriority int    `json:"composePriority,omitempty"`
 }
 
-// Depends are runtime ids (<extension>/<contribution>) a contribution stands in
-// a relation to.
+// Depends lists the runtime ids (<extension>/<contribution>) that a contribution requires,
+// conflicts with or supersedes.
 type Depends struct {
 	Requires   []string `json:"requires,omitempty"`
 	Optional   []string `json:"optional,omitempty"`
@@ -34,8 +34,8 @@ type Backend struct {
 	Class        string   `json:"class"`
 	ID           string   `json:"id"`
 	Selectors    []string `json:"selectors,omitempty"` // default: the id
-	Exclusive    bool     `json:"exclusive,omitempty"` // claims its selectors for itself
-	Health       Health   `json:"health,omitempty"`    // "" without a probe contract: healthy
+	Exclusive    bool     `json:"exclusive,omitempty"` // no other backend may have its selectors
+	Health       Health   `json:"health,omitempty"`    // "" counts as healthy for a backend without probe
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type Augment struct {
 	FailureMode string   `json:"failureMode,omitempty"` // fail-open (default), fail-closed
 }
 
-// Visibility narrows the ceiling of a contribution's kind; it never widens it.
+// Visibility narrows the audience of a contribution's kind. It never widens it.
 type Visibility string
 
 // The visibilities; "" is the kind's default.
@@ -59,8 +59,7 @@ const (
 	VisibleNone     Visibility = "none"
 )
 
-// Stages of a module on its way into the catalogs. The empty stage is
-// activated: a source that only publishes live modules need not say so.
+// Stages of a module before it is part of the catalogs. The empty stage means activated.
 const (
 	StageDeclared  = "declared"
 	StageApproved  = "approved" // policy-approved, not activated
@@ -69,5 +68,5 @@ const (
 	StageFailed    = "failed"
 )
 
-// Active reports whether the module's contributions take part in the catalogs.
+// Active reports whether the module's contributions are part of the catalogs.
 func (m *Module) Active() bool { return m.Stage == "" || m.Stage == StageActivated }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Code is the coarse class of a failure. Every surface maps the sixteen codes
-// through one table (see [CodeTable]); a finer cause is the Error's Reason.
+// Code is the class of a failure. Every surface maps the sixteen codes with one table (see
+// [CodeTable]). The Error's Reason is more specific.
 type Code string
 
 // The sixteen codes.
@@ -32,10 +32,10 @@ const (
 	CodeInternal          Code = "internal"
 )
 
-// CodeRow states what one code means and how the surfaces spell it.
+// CodeRow holds the meaning of one code and its representation on each surface.
 type CodeRow struct {
 	Code    Code
-	Meaning string // one sentence for a stranger
+	Meaning string // one sentence for users
 	HTTP    int    // status on /api/v1
 	Router  string // code on the capability-router wire
 	Exit    int    // exit status of the command line
@@ -69,7 +69,7 @@ func CodeTable() []CodeRow {
 	}
 }
 
-// Row returns the table row of c; an unknown code reads as internal.
+// Row returns the table row of c, or that of internal for an unknown code.
 func (c Code) Row() CodeRow {
 	var internal CodeRow
 	for _, r := range CodeTable() {
@@ -83,42 +83,41 @@ func (c Code) Row() CodeRow {
 	return internal
 }
 
-// Error is the one error type that crosses package borders with a meaning.
-// Message and Hint are safe for strangers: no host paths, no secrets, no stack.
-// Err is the cause, for operators only; it never leaves the process.
+// Error is the error type whose meaning is defined across packages. Message and Hint are
+// shown to callers and must not contain host paths, secrets or stack traces. Err is the
+// cause, for operators only; it never leaves the process.
 type Error struct {
 	Code       Code
 	Reason     string // specific reason below the code, lower_snake; may be empty
-	Op         string // what was being done: "endpoint.connect"
+	Op         string // the operation that failed, such as "endpoint.connect"
 	Message    string
-	Hint       string // what to do about it; may be empty
+	Hint       string // how the caller can proceed; may be empty
 	Target     string // capability, provider or noun concerned; may be empty
 	Details    map[string]any
 	RetryAfter time.Duration
 	Err        error
 }
 
-// Errorf builds an Error. A %w operand becomes the cause; its text is part of
-// Message only because the caller's format says so, so wrap foreign errors with
-// [Wrap] when their text must stay inside.
+// Errorf returns an Error with a formatted Message. A %w operand becomes the cause, and its
+// text is part of Message; use [Wrap] if that text must not be shown to callers.
 func Errorf(code Code, op, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Op: op, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Wrap builds an Error whose Message says nothing about the cause.
+// Wrap returns an Error with a cause whose text is not part of Message.
 func Wrap(code Code, op, message string, cause error) *Error {
 	return &Error{Code: code, Op: op, Message: message, Err: cause}
 }
 
-// With returns e with its reason and hint set; it changes and returns the
-// receiver so that construction stays one expression.
+// With sets the reason and hint of e and returns e, so that construction stays one
+// expression.
 func (e *Error) With(reason, hint string) *Error {
 	e.Reason, e.Hint = reason, hint
 	return e
 }
 
-// Detail adds one member to Details and returns the receiver.
+// Detail sets one member of Details and returns e.
 func (e *Error) Detail(key string, value any) *Error {
 	if e.Details == nil {
 		e.Details = make(map[string]any)
@@ -150,7 +149,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{e.Code, e.Reason, e.Message, e.Hint, e.Details, e.RetryAfter.Milliseconds()})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the form written by MarshalJSON.
 func (e *Error) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		Code       Code           `json:"code"`
@@ -170,9 +169,8 @@ func (e *Error) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// AsError returns err as an *Error: itself or the one it wraps, a cancelled or
-// timeout Error for the context errors, else an internal one that hides err.
-// It returns nil for nil.
+// AsError returns err as an *Error: the one in its chain, a cancelled or timeout Error for
+// the context errors, else an internal one with err as the cause. It returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -189,7 +187,7 @@ func AsError(err error) *Error {
 	return Wrap(CodeInternal, "", "something broke inside junctor", err)
 }
 
-// CodeOf returns the code of err under the rules of [AsError]; "" for nil.
+// CodeOf returns the code of the Error that [AsError] returns for err, or "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

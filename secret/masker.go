@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// shortest is how long a value must be to be masked wherever it occurs: shorter ones
-// occur by chance.
+// shortest is the minimum length of a masked value in bytes, because shorter ones occur by
+// chance.
 const shortest = 8
 
-// Masker masks what must not be seen in texts: values that are known, and what
-// [MaskTokens] finds. A value is found where it stands whole: not across a line end that
-// was put into it. The zero Masker, and nil, know no values.
+// Masker replaces secrets in texts: known values, and everything that [MaskTokens] finds. It
+// does not find a value that is split by a line end. The zero Masker, and nil, have no known
+// values.
 type Masker struct{ known *strings.Replacer }
 
-// NewMasker knows values; those of less than 8 bytes are left out.
+// NewMasker returns a Masker for the values, except those of less than 8 bytes.
 func NewMasker(values []string) *Masker {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < shortest })
 	if len(values) == 0 {
 		return &Masker{}
 	}
-	// A value that begins with another one goes first.
+	// A value that begins with another one must precede it.
 	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
 	for _, v := range values {
@@ -30,7 +30,7 @@ func NewMasker(values []string) *Masker {
 	return &Masker{strings.NewReplacer(pairs...)}
 }
 
-// Mask is the text with dots for what must not be seen.
+// Mask returns text with secrets replaced by dots.
 func (m *Masker) Mask(text string) string {
 	if m != nil && m.known != nil {
 		text = m.known.Replace(text)

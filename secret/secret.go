@@ -1,6 +1,5 @@
-// Package secret holds values that must not be seen: Value prints, logs and
-// marshals as dots, and Hash is what is stored of an opaque token. Sources of
-// secrets and the file they live in are package secretstore's.
+// Package secret protects secrets from disclosure: a Value prints, logs and marshals as
+// dots, and Hash is the stored form of an opaque token. Package secretstore stores secrets.
 package secret
 
 import (
@@ -18,12 +17,12 @@ import (
 
 const mask = "•••"
 
-// Value is a secret in memory. The zero Value is empty. The pointer is on
-// purpose: fmt prints unexported fields of other structs without asking the
-// methods below, and then shows an address. Compare with Equal, not with ==.
+// Value is a secret in memory. The zero Value is empty. It holds a pointer because fmt prints
+// unexported fields of other structs without calling the methods below, and then prints an
+// address. Compare with Equal, not with ==.
 type Value struct{ s *string }
 
-// New wraps s.
+// New returns s as a Value.
 func New(s string) Value {
 	if s == "" {
 		return Value{}
@@ -31,7 +30,7 @@ func New(s string) Value {
 	return Value{&s}
 }
 
-// Reveal returns the secret itself; call it only where it leaves for its use.
+// Reveal returns the secret as text. Call it only where the secret is used.
 func (v Value) Reveal() string {
 	if v.s == nil {
 		return ""
@@ -49,20 +48,20 @@ func (v Value) Equal(other string) bool {
 
 func (v Value) String() string { return mask }
 
-// Format keeps every verb of fmt from printing the secret.
+// Format prints dots for every verb of fmt.
 func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, mask) }
 
-// MarshalText keeps encoders from writing the secret.
+// MarshalText returns dots, so that encoders do not write the secret.
 func (v Value) MarshalText() ([]byte, error) { return []byte(mask), nil }
 
-// LogValue keeps slog from writing the secret.
+// LogValue returns dots, so that slog does not write the secret.
 func (v Value) LogValue() slog.Value { return slog.StringValue(mask) }
 
 // tokenPrefix begins every token; a role letter and '_' follow, then 43
 // characters of entropy and 6 of checksum.
 const tokenPrefix = "jct_"
 
-// NewToken mints an opaque token: jct_<role letter>_ + 256 bits + checksum.
+// NewToken returns a new opaque token: jct_<role letter>_, 256 random bits and a checksum.
 func NewToken(roleLetter byte) string {
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // crypto/rand.Read never fails: it crashes the program instead
@@ -75,8 +74,8 @@ func checksum(body string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
 }
 
-// WellFormed reports whether token has our prefix and a right checksum, so that
-// a mistyped token is told from a revoked one without a lookup.
+// WellFormed reports whether token has the token prefix and a valid checksum, so that a
+// mistyped token can be distinguished from a revoked one without a lookup.
 func WellFormed(token string) bool {
 	const tail = 6
 	if len(token) != len(tokenPrefix)+2+43+tail || !strings.HasPrefix(token, tokenPrefix) {
@@ -86,8 +85,8 @@ func WellFormed(token string) bool {
 	return checksum(body) == token[len(token)-tail:]
 }
 
-// Hash is what is stored of a token: hex SHA-256. Tokens carry 256 bits of
-// entropy, so no salt or stretching is needed.
+// Hash returns the stored form of a token: its SHA-256 in hex. Tokens have 256 bits of
+// entropy, so they need neither salt nor stretching.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

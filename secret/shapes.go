@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Token is a place in a text that has the shape of a credential.
+// Token is the position of a text that has the form of a credential.
 type Token struct {
-	Kind       string // which service's, such as "github_token" or "private_key"
+	Kind       string // such as "github_token" or "private_key"
 	Start, End int    // bytes
 }
 
-// shape is a kind of credential that can be told by its form alone. Its text is
-// searched for only where one of the marks is, because marks are cheap to find.
+// shape is a kind of credential that is recognized by its form. A text is only searched for it
+// if it contains one of the marks, because marks are cheap to find.
 type shape struct {
 	kind  string
 	marks []string
@@ -37,9 +37,9 @@ var shapes = []shape{
 	{"junctor_token", []string{tokenPrefix}, regexp.MustCompile(`\bjct_[a-z]_[A-Za-z0-9_-]{49}`)},
 }
 
-// FindTokens returns where text has what looks like a credential of a well-known
-// service, in order and apart. It knows shapes, not secrets: a password that is
-// a word is not found.
+// FindTokens returns the positions of texts that look like credentials of well-known services,
+// in order and without overlaps. It only recognizes forms; a password that is a word is not
+// found.
 func FindTokens(text string) []Token {
 	var found []Token
 	for _, s := range shapes {
@@ -48,7 +48,7 @@ func FindTokens(text string) []Token {
 		}
 		for _, at := range s.form.FindAllStringIndex(text, -1) {
 			if t := text[at[0]:at[1]]; strings.HasSuffix(t, "EXAMPLE") || s.kind == "model_api_key" && !strings.ContainsAny(t, "0123456789") {
-				continue // what manuals print, and hyphenated words
+				continue // examples in manuals, and hyphenated words
 			}
 			found = append(found, Token{s.kind, at[0], at[1]})
 		}
@@ -68,8 +68,8 @@ func FindTokens(text string) []Token {
 	return out
 }
 
-// MaskTokens replaces what [FindTokens] finds by dots. Of a private key that
-// replaces all to its end, or to the end of the text.
+// MaskTokens returns text with the credentials that [FindTokens] finds replaced by dots. A
+// private key is replaced up to its end, or to the end of the text.
 func MaskTokens(text string) string {
 	var b strings.Builder
 	from := 0

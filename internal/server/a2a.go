@@ -20,7 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store/tasksql"
 )
 
-// openAgents needs the engine and the door.
+// openAgents opens the tasks and the A2A surfaces. It must run after the engine and the door exist.
 func (s *Server) openAgents(ctx context.Context) error {
 	kept, err := tasksql.Open(ctx, s.shared)
 	if err != nil {
@@ -68,12 +68,12 @@ func (s *Server) openAgents(ctx context.Context) error {
 		Door: s.door, Engine: s.engine, Tasks: s.tasks, Push: s.pushes, Key: key, URL: at, Version: s.version,
 		MaxBody: int64(s.cfg.Limits.RequestBody), Exposure: compile.View(s.cfg.MCP.Exposure), Logger: s.logger,
 	})
-	// Before there are new ones: what was under way in an earlier process is over.
+	// Load the tasks of an earlier process before new ones are created.
 	return s.tasks.Open(ctx)
 }
 
-// standing is a principal as its token makes it now. Whom an authorization server
-// vouches for has no token here: what it may do is known only while it comes.
+// standing returns the current principal with an id. For a principal of an authorization server, whose
+// rights are known only while it is connected, the error is unavailable.
 func (s *Server) standing(id string) (capability.Principal, error) {
 	if _, subject, _ := strings.Cut(id, ":"); strings.HasPrefix(subject, "oidc/") {
 		return capability.Principal{}, capability.Errorf(capability.CodeUnavailable, "tasks", "%s is known only while it calls",
@@ -82,8 +82,8 @@ func (s *Server) standing(id string) (capability.Principal, error) {
 	return s.policy.Standing(id)
 }
 
-// signingKey makes a key on P-256 of 32 random bytes. One seed of 2^32 is not a valid key;
-// its digest is another seed.
+// signingKey derives a P-256 key from 32 random bytes. One of 2^32 seeds is not a valid key; then its
+// digest is used as the seed.
 func signingKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	for range 8 {
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed); err == nil {
@@ -95,7 +95,7 @@ func signingKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	return nil, errors.New("the key that signs agent cards is damaged")
 }
 
-// agentRoutes adds the doors.
+// agentRoutes adds the routes of the A2A surfaces.
 func (s *Server) agentRoutes(mux *http.ServeMux) {
 	s.a2a.Routes(mux)
 	taskserve.New(s.door, s.tasks).Routes(mux)

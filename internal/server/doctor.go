@@ -10,8 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/server/checkup"
 )
 
-// Doctor looks for everything that keeps this installation from working, each
-// finding with its remedy.
+// Doctor returns the findings about this installation, with remedies for the bad ones.
 func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{
 		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx),
@@ -23,7 +22,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	return checks
 }
 
-// status is the state of this server, for the REST API.
+// status returns the state of this server for the REST API.
 func (s *Server) status() restserve.Status {
 	snap, h := s.catalog.Snapshot(), s.log.Health()
 	return restserve.Status{

@@ -17,15 +17,14 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/roots"
 )
 
-// machine is what this machine can do itself.
+// machine holds the executors of this machine's own functions.
 type machine struct {
 	local *host.Host
 	roots *roots.Set
 	git   *gitcmd.Git // nil without the program
 }
 
-// openHost registers what this machine can do itself. A new executor is one line
-// here.
+// openHost registers the functions of this machine. A new executor is one line here.
 func (m *machine) openHost(cfg config.Config) (err error) {
 	list := make([]roots.Root, len(cfg.FS.Roots))
 	for i, r := range cfg.FS.Roots {
@@ -35,7 +34,7 @@ func (m *machine) openHost(cfg config.Config) (err error) {
 		return err
 	}
 	if m.git, err = gitcmd.New(gitcmd.Config{}); err != nil {
-		m.git = nil // no git on this machine: its functions say so
+		m.git = nil // git is not installed; its functions report that
 	}
 	m.local = host.New(host.Config{})
 	var functions []host.Function
@@ -62,7 +61,7 @@ func (m *machine) checkGit(ctx context.Context) httpapi.Check {
 	return c
 }
 
-// checkRoots finds configured folders that are gone.
+// checkRoots finds configured folders that do not exist.
 func checkRoots(list []config.Root) httpapi.Check {
 	c := httpapi.Check{Name: "local files", OK: true, Detail: fmt.Sprintf("%d roots", len(list))}
 	if len(list) == 0 {

@@ -50,8 +50,8 @@ func FindHome(dir string) (string, error) {
 	return dir, nil
 }
 
-// OpenHome makes the layout and takes the lock. A home another server holds is a
-// conflict that names the process.
+// OpenHome creates the folders of a home and acquires its lock. If another server has the lock, the
+// error is a conflict that names the process.
 func OpenHome(dir string) (*Home, error) {
 	if err := hostfs.Supported(); err != nil {
 		return nil, err
@@ -84,9 +84,8 @@ func OpenHome(dir string) (*Home, error) {
 	return &Home{Dir: dir, lock: f}, nil
 }
 
-// narrow keeps others out of a home that was created earlier by other means.
-// Only the folder itself: below it, programs of extensions may have to read. Where
-// that is not ours to do, the doctor says so.
+// narrow removes other users' rights to an existing home folder, but not to files below it, which
+// programs of extensions may have to read. A failure is ignored; the doctor reports it.
 func narrow(dir string) {
 	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o077 != 0 {
 		_ = os.Chmod(dir, 0o700)
@@ -105,14 +104,14 @@ func (h *Home) Path(names ...string) string {
 	return filepath.Join(append([]string{h.Dir}, names...)...)
 }
 
-// Close removes what says a server runs here and gives the lock back.
+// Close removes run/server.json and releases the lock.
 func (h *Home) Close() error {
 	_ = os.Remove(h.Path("run", "server.json"))
 	_ = h.lock.Truncate(0)
 	return h.lock.Close()
 }
 
-// key returns 32 random bytes kept in state/<name>, made at first use.
+// key returns 32 random bytes stored in state/<name>, and creates them at first use.
 func (h *Home) key(name string) ([]byte, error) {
 	path := h.Path("state", name)
 	data, err := os.ReadFile(path)
@@ -127,14 +126,12 @@ func (h *Home) key(name string) ([]byte, error) {
 	return data, writeFile(path, data)
 }
 
-// generationsPerStart is how many snapshots one process may publish before it
-// would use generations of the next one: more than a change every microsecond for
-// an hour, and far from where JSON numbers lose their last digit.
+// generationsPerStart is the number of generations reserved for one process: enough for a change every
+// microsecond for an hour, and small enough that JSON numbers stay exact.
 const generationsPerStart = 1 << 32
 
-// generations returns where the catalog's generations of this process begin, and
-// takes those it may use out of what later processes get, so that none is ever
-// given out twice.
+// generations returns the first catalog generation of this process, and durably reserves its range,
+// so that no generation is used twice.
 func (h *Home) generations() (from uint64, err error) {
 	path := h.Path("state", "generation")
 	data, err := os.ReadFile(path)
@@ -156,7 +153,7 @@ func writeFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // gone already when the rename has happened
+	defer os.Remove(tmp.Name()) // does nothing after the rename
 	if _, err := tmp.Write(data); err != nil {
 		tmp.Close()
 		return err
@@ -167,7 +164,7 @@ func writeFile(path string, data []byte) error {
 	return os.Rename(tmp.Name(), path)
 }
 
-// ReadyLine is what serve prints and run/server.json holds.
+// ReadyLine is the line that serve prints and the content of run/server.json.
 type ReadyLine struct {
 	URL       string `json:"url"`
 	PID       int    `json:"pid"`
@@ -176,7 +173,7 @@ type ReadyLine struct {
 	Version   string `json:"version"`
 }
 
-// StartCommand is what starts a server on a home, wherever it is typed.
+// StartCommand returns the command that starts a server on a home, from any directory.
 func StartCommand(home string) string {
 	if usual, err := FindHome(""); err == nil && usual == home {
 		return "junctor serve"
@@ -184,7 +181,7 @@ func StartCommand(home string) string {
 	return "junctor serve --home " + home
 }
 
-// ReadServer finds the running server of a home.
+// ReadServer returns the content of run/server.json, which describes the running server of a home.
 func ReadServer(home string) (ReadyLine, error) {
 	var line ReadyLine
 	data, err := os.ReadFile(filepath.Join(home, "run", "server.json"))

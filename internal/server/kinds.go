@@ -20,17 +20,16 @@ type wing interface {
 	Close() error
 	// Routes adds the API to mux.
 	Routes(mux *http.ServeMux)
-	// Checks is the wing's part of the doctor.
+	// Checks returns the wing's findings for the doctor.
 	Checks(ctx context.Context) []httpapi.Check
 }
 
-// wings are the features. A new one is one line here, and one in open.
+// wings returns the services of all features. A new one is one line here, and one in open.
 func (s *Server) wings() []wing {
 	return []wing{s.extensions, s.agents, s.nodes, s.upstreams, s.endpoints, s.chat}
 }
 
-// sources are the provider kinds: everything that feeds the catalog. A new kind
-// is one line here.
+// sources returns the sources of all provider kinds. A new kind is one line here.
 func (s *Server) sources() []capability.Source {
 	return []capability.Source{
 		local.NewFunctionSource(s.coreFunctions()...),
@@ -42,7 +41,7 @@ func (s *Server) sources() []capability.Source {
 	}
 }
 
-// coreFunctions are what junctor itself offers. A new one is one line here.
+// coreFunctions returns the functions that junctor itself offers. A new one is one line here.
 func (s *Server) coreFunctions() []local.Function {
 	workspace := func(_ context.Context, c capability.Call) string { return c.Context.Workspace }
 	claim := memory.Claim()

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 )
 
-// NATSServerConfig is what the configuration of each server of nats.url must
-// contain; nothing in it is secret.
+// NATSServerConfig returns the text that the configuration of each NATS server of nats.url must
+// contain. It contains no secret.
 func NATSServerConfig(cfg config.Config) (string, error) {
 	if cfg.NATS.KeySecret == "" {
 		return "", capability.Errorf(capability.CodeInvalidInput, "config",

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// openModel is the configured language model, nil without one.
+// openModel returns a client for the configured language model, or nil if none is configured.
 func openModel(cfg config.Config, secrets *secretstore.Store) (*llm.Client, error) {
 	if cfg.Model.URL == "" {
 		return nil, nil

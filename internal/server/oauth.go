@@ -10,8 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/oauth"
 )
 
-// openOAuth lets agents in with tokens of an authorization server, where one is
-// configured.
+// openOAuth enables access tokens of an authorization server if one is configured.
 func (s *Server) openOAuth() error {
 	if s.cfg.OAuth.Issuer == "" {
 		return nil
@@ -33,13 +32,13 @@ func (s *Server) openOAuth() error {
 	return nil
 }
 
-// resource is the address that access tokens have to be made for.
+// resource returns the address that access tokens must have as their audience.
 func (s *Server) resource() string {
 	return strings.TrimRight(cmp.Or(s.cfg.PublicURL, s.Address()), "/") + "/mcp"
 }
 
-// resourceMetadata are the documents of RFC 9728. Where no authorization server is
-// configured they say that tokens go into the header, and name no place to get one.
+// resourceMetadata adds the routes of the RFC 9728 documents. Without an authorization server they
+// only state that tokens are sent in the header.
 func (s *Server) resourceMetadata(mux *http.ServeMux) {
 	doc := map[string]any{"resource": s.resource(), "resource_name": "junctor", "bearer_methods_supported": []string{"header"}}
 	if s.oauth != nil {
@@ -47,7 +46,7 @@ func (s *Server) resourceMetadata(mux *http.ServeMux) {
 	}
 	serve := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=300")
-		w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers read it before they have a token
+		w.Header().Set("Access-Control-Allow-Origin", "*") // clients in browsers read the document before they have a token
 		httpapi.WriteJSON(w, http.StatusOK, doc)
 	}
 	mux.HandleFunc("GET "+httpapi.ResourceMetadata, serve)

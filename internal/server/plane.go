@@ -20,8 +20,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
 )
 
-// plane is the core that every wing and every surface uses: what there is, who may do
-// what with it, how it is called, and the records of that.
+// plane is the core that every wing and surface uses: catalog, policy, engine and audit log.
 type plane struct {
 	logger     *slog.Logger
 	log        *audit.Log
@@ -38,26 +37,25 @@ type plane struct {
 	metrics    *telemetry.Metrics
 }
 
-// explain keeps the record of a choice and returns its id.
+// explain stores the explanation of a choice and returns its id.
 func (p *plane) explain(inv *capability.Invocation, agent *compile.Agent, sel *arbitration.Selection) string {
 	id := p.choices.Put(arbitration.Explain(sel, agent.Etag()))
 	p.notices.Telemetry.Selected(sel, publish.Call{Correlation: inv.ID, Explanation: id})
 	return id
 }
 
-// vetoed tells of a call that a route augmenter stopped.
+// vetoed reports a call that a route augmenter stopped to telemetry.
 func (p *plane) vetoed(inv *capability.Invocation, e *catalog.Entry, by, _ string) {
 	p.notices.Telemetry.Vetoed(p.catalog.Snapshot().Generation, inv.Context, publish.VetoPayload{
 		Action: string(e.Action), ProviderKey: e.Key(), By: by, ReasonCode: "vetoed", Phase: "invoke",
 	}, publish.Call{Correlation: inv.ID})
 }
 
-// toldQueue is how many events may wait to be recorded; more are dropped and
-// counted.
+// toldQueue is the number of events that may wait to be recorded. Further ones are dropped and counted.
 const toldQueue = 1024
 
-// recordTelemetry writes the events that are records as well; conflicts of
-// contributions are recorded where they come in.
+// recordTelemetry writes audit records for telemetry events, except conflicts of contributions, which
+// package intake records.
 func (p *plane) recordTelemetry(e publish.Telemetry) {
 	rec := audit.Record{Logger: "catalog"}
 	add := func(key, value string) {
@@ -95,8 +93,7 @@ func (p *plane) recordTelemetry(e publish.Telemetry) {
 	}
 }
 
-// checkCatalog finds what keeps parts of the catalog from everybody until the
-// operator decides.
+// checkCatalog finds conflicts that withhold parts of the catalog until the operator decides.
 func (p *plane) checkCatalog() httpapi.Check {
 	snap := p.catalog.Snapshot()
 	c := httpapi.Check{Name: "catalog", OK: true, Detail: fmt.Sprintf("%d entries of %d modules", snap.Len(), snap.ModuleCount())}
@@ -121,11 +118,11 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 	return c
 }
 
-// savesUses is how often the counts of grants are brought to the store: what a
-// crash may cost, where the records have each use all the same.
+// saveUsesInterval is how often the use counts of grants are stored. A crash loses the counts since,
+// but not the audit records of the uses.
 const saveUsesInterval = time.Minute
 
-// saveUses keeps the counts of grants, the last time when ctx ends.
+// saveUses stores the use counts of grants periodically, and a last time when ctx ends.
 func (p *plane) saveUses(ctx context.Context) error {
 	tick := time.NewTicker(saveUsesInterval)
 	defer tick.Stop()
@@ -145,8 +142,7 @@ func (p *plane) saveUses(ctx context.Context) error {
 	}
 }
 
-// supersede ends the open questions about extensions that are gone, or have
-// another content now.
+// supersede ends the open approvals for extensions that were removed or whose content changed.
 func (p *plane) supersede(change catalog.Change) {
 	for _, old := range modulesOf(change.Old) {
 		if old.Origin != capability.OriginExtension {
@@ -165,7 +161,7 @@ func (p *plane) supersede(change catalog.Change) {
 	}
 }
 
-// modulesOf are the modules of several batches.
+// modulesOf returns the modules of several batches.
 func modulesOf(batches map[string]capability.Batch) (list []capability.Module) {
 	for _, b := range batches {
 		list = append(list, b.Modules...)
@@ -173,7 +169,7 @@ func modulesOf(batches map[string]capability.Batch) (list []capability.Module) {
 	return list
 }
 
-// gauges shows the catalog and the audit log to a scraper.
+// gauges registers metrics of the catalog and the audit log.
 func (p *plane) gauges() {
 	p.metrics.Gauge("catalog_entries", "Entries in the catalog.", func() float64 { return float64(p.catalog.Snapshot().Len()) })
 	p.metrics.Gauge("audit_waiting", "Audit records that wait in memory for a broken log.",

@@ -16,13 +16,13 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// Address is where the server listens.
+// Address returns the URL at which the server listens.
 func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
 
-// Engine is the one path to every capability.
+// Engine returns the engine that makes all calls.
 func (s *Server) Engine() *invoke.Engine { return s.engine }
 
-// Ready is the line for stdout and run/server.json.
+// Ready returns the line for stdout and run/server.json.
 func (s *Server) Ready() ReadyLine {
 	return ReadyLine{
 		URL: s.Address(), PID: os.Getpid(), Home: s.home.Dir,
@@ -30,16 +30,16 @@ func (s *Server) Ready() ReadyLine {
 	}
 }
 
-// Run serves until ctx ends, then stops accepting, lets running calls finish for
-// ten seconds, cancels the rest, and flushes the audit. onReady is called once,
-// when requests are answered.
+// Run serves until ctx ends. Then it rejects new requests, lets running calls finish for ten
+// seconds, cancels the rest, and closes everything that New opened. onReady is called once
+// requests are served; it may be nil.
 func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	defer s.close()
 	handler, err := s.handler()
 	if err != nil {
 		return err
 	}
-	// Calls outlive ctx by the drain; their own context ends after it.
+	// Calls may continue after ctx until the drain timeout; their own context ends after that.
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
 	web := &http.Server{
@@ -54,8 +54,8 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	parts.Go(func() error { return s.pushes.Run(partsCtx) })
 	parts.Go(func() error { s.notices.Run(partsCtx); return nil })
 	parts.Go(func() error { s.told.Run(partsCtx, s.recordTelemetry); return nil })
-	// Agents listen for as long as they live: their streams end with the
-	// listener, or every stop would take the whole drain.
+	// Agents keep streams open permanently, so these end with the listener. Otherwise every
+	// stop would take the whole drain timeout.
 	web.RegisterOnShutdown(s.mcp.Drain)
 	web.RegisterOnShutdown(s.a2a.Drain)
 	for _, w := range s.wings() {
@@ -79,7 +79,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-partsCtx.Done(): // something essential failed
+	case <-partsCtx.Done(): // an essential part failed
 	}
 	s.ready.Store(false)
 	close(s.stopping)
@@ -106,6 +106,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	return err
 }
 
+// announce writes run/server.json, marks the server ready, and calls onReady.
 func (s *Server) announce(onReady func(ReadyLine) error) error {
 	line := s.Ready()
 	data, err := marshalLine(line)
@@ -122,6 +123,7 @@ func (s *Server) announce(onReady func(ReadyLine) error) error {
 	return nil
 }
 
+// event records a lifecycle event of the server and publishes it on the bus.
 func (s *Server) event(ctx context.Context, ev audit.Event) {
 	_, err := s.log.Append(context.WithoutCancel(ctx), audit.Record{
 		Logger: "server", Event: ev,
@@ -133,7 +135,7 @@ func (s *Server) event(ctx context.Context, ev audit.Event) {
 	s.publish(strings.ReplaceAll(string(ev), "_", "."), map[string]any{"version": s.version})
 }
 
-// close releases what New opened, in reverse; it is called once.
+// close closes everything that New opened, in reverse order. It must be called once.
 func (s *Server) close() {
 	if s.listener != nil {
 		s.listener.Close()

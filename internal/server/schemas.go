@@ -16,9 +16,9 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
 )
 
-// Schemas is how far the tables of each owner come in this program: a database whose
-// [store.Versions] are higher is from a later one. A new owner is one line here, which the
-// test of upgrades misses.
+// Schemas returns the schema version of each owner's tables in this program. A database with higher
+// [store.Versions] was written by a later program. A new owner is one line here; a test of
+// upgrades fails without it.
 func Schemas() (map[string]int64, error) {
 	out := make(map[string]int64)
 	for owner, migrations := range map[string]func() (fs.FS, error){

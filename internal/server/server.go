@@ -1,6 +1,6 @@
-// Package server wires the parts into one process: it is the only place that
-// sees everything. The explicit lists are in kinds.go (what feeds the catalog),
-// executors.go (what this machine can do itself) and surfaces.go (the doors).
+// Package server connects all parts in one process and is the only package that imports all
+// of them. The lists of parts are in kinds.go (wings and sources), executors.go (functions of
+// this machine) and surfaces.go (HTTP surfaces).
 package server
 
 import (
@@ -44,11 +44,11 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams"
 )
 
-// drainTimeout is how long running calls may go on after a stop was asked for.
+// drainTimeout is how long running calls may continue after a stop was requested.
 const drainTimeout = 10 * time.Second
 
-// Server is one running junctor. New opens everything, Run serves until its
-// context ends, and closes what New opened.
+// Server is one running junctor. New opens everything. Run serves until its context ends, and
+// closes everything that New opened.
 type Server struct {
 	cfg     config.Config
 	version string
@@ -75,7 +75,7 @@ type Server struct {
 	stopping chan struct{} // closed when Run begins to stop
 }
 
-// surfaces are the doors over the whole catalog.
+// surfaces holds the HTTP surfaces over the whole catalog.
 type surfaces struct {
 	door   *httpapi.Door
 	oauth  *oauth.Server // nil: no authorization server is trusted
@@ -85,13 +85,13 @@ type surfaces struct {
 	pushes *push.Sender
 }
 
-// Options are what is not configuration.
+// Options holds the parameters of New that are not configuration.
 type Options struct {
 	Version string
 	Logger  *slog.Logger
 }
 
-// New opens the home of cfg and everything in it. On failure nothing stays open.
+// New opens the home of cfg and everything in it, and listens. On an error nothing stays open.
 func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) {
 	s := &Server{cfg: cfg, version: opts.Version, logger: opts.Logger, began: time.Now(), stopping: make(chan struct{})}
 	if s.logger == nil {
@@ -109,10 +109,11 @@ func New(ctx context.Context, cfg config.Config, opts Options) (*Server, error) 
 	return s, nil
 }
 
+// open opens the parts of the server in the order of their dependencies.
 func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	cfg := s.cfg
-	// The port is taken before anything is opened, so that a taken one costs
-	// nothing and a second server on another home says so at once.
+	// The server listens before it opens anything else, so that an address in use is reported
+	// at once.
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		said := fmt.Sprintf("the address %s cannot be listened on", cfg.Listen)
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -195,7 +196,7 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// openPlane makes the catalog and what works on it. Nothing runs yet.
+// openPlane creates the catalog, the engine and their parts. It starts no goroutine.
 func (s *Server) openPlane() error {
 	cfg := s.cfg
 	var settings catalog.Settings
@@ -232,8 +233,8 @@ func (s *Server) openPlane() error {
 	return nil
 }
 
-// openPolicy reads the Cedar files, writing the default one into an empty
-// folder, and makes the two tokens every home has.
+// openPolicy reads the Cedar files, writes the default one into an empty folder, and creates the two
+// tokens that every home has.
 func (s *Server) openPolicy(ctx context.Context) error {
 	docs, err := readPolicies(s.home.Path("policy"))
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *Server) openPolicy(ctx context.Context) error {
 	return nil
 }
 
-// ensureToken makes the token of a file that is missing or no longer valid.
+// ensureToken creates a token and its file if the file is missing or its token is not valid.
 func (s *Server) ensureToken(ctx context.Context, file string, role capability.Role, name string) error {
 	path := s.home.Path("run", file)
 	if old, _, err := secretstore.ReadFile(path); err == nil {
@@ -290,6 +291,8 @@ func (s *Server) loopback() bool {
 	return net.ParseIP(host).IsLoopback()
 }
 
+// readPolicies returns the Cedar files of a folder, sorted. It writes the default one into an empty
+// folder.
 func readPolicies(dir string) ([]policy.Document, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.cedar"))
 	if err != nil {

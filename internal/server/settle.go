@@ -9,19 +9,18 @@ import (
 	"github.com/junctor-run/junctor/internal/local"
 )
 
-// settleTimeout is how long a start waits at most for what was there before.
+// settleTimeout is the longest time that a start waits for the previous providers.
 const settleTimeout = 2 * time.Second
 
-// settle waits until what this server offered before it was stopped is back, so
-// that the first call after the ready line finds it. What does not come back in
-// time comes later, and /readyz does not wait for it: an endpoint that is down
-// must not keep the others from being reached.
+// settle waits until the providers that this server offered before its stop are connected again, at
+// most for settleTimeout, so that the first call after the ready line finds them. A provider
+// that is down does not delay the start any longer.
 func (s *Server) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	restored, err := s.endpoints.Restored(ctx)
 	if err != nil {
-		return // the registry has said so in the log
+		return // the registry has logged the error
 	}
 	installed := s.extensions.List()
 	back := func() bool {

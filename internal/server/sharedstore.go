@@ -16,11 +16,9 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// openShared opens the database that several gateways share, where one is
-// configured, and finds the name by which this gateway is told from the others.
-// Without one, the file in the home holds everything. What belongs to this machine
-// stays in the file either way: installed extensions, their settings and users,
-// and which blobs are kept.
+// openShared opens the shared database, if one is configured, and determines the unique name of this
+// gateway. Otherwise the file in the home is used for everything. Data of this machine is always
+// in the file: installed extensions, their settings and users, and the references of blobs.
 func (s *Server) openShared(ctx context.Context) (err error) {
 	s.shared, s.gateway = s.db, hostName()
 	if s.cfg.Store.URL == "" {
@@ -66,15 +64,15 @@ func hostName() string {
 	return name
 }
 
-// watchShared takes over what other gateways change, until ctx ends. What it does
-// not take in, it reads again: Watch starts again after an error.
+// watchShared updates the mirrors in memory after changes of other gateways, until ctx ends. After an
+// error, Watch starts again and reads everything, so that no change is lost.
 func (s *Server) watchShared(ctx context.Context) error {
 	if !s.shared.Shared() {
 		return nil
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !s.endpoints.Running() { // before that it would miss changes
+	for !s.endpoints.Running() { // before that, changes would be missed
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -92,11 +90,10 @@ func (s *Server) watchShared(ctx context.Context) error {
 	})
 }
 
-// takeOverTime bounds one reading of the mirrors; what holds them waits for it.
+// takeOverTimeout bounds one update of the mirrors, because their owners wait for it.
 const takeOverTimeout = 10 * time.Second
 
-// takeOver reads again what a table is mirrored in, "" for all. A new mirror is one
-// line here.
+// takeOver updates the mirrors of a table, or of all tables for "". A new mirror is one line here.
 func (s *Server) takeOver(ctx context.Context, table string) error {
 	ctx, cancel := context.WithTimeout(ctx, takeOverTimeout)
 	defer cancel()

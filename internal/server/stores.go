@@ -17,14 +17,15 @@ import (
 	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
-// stores are where things are kept.
+// stores holds the databases, the secrets and the audit log.
 type stores struct {
 	secrets *secretstore.Store
-	db      *store.DB // this machine's own
-	shared  *store.DB // of all gateways that share one; else db
-	gateway string    // its name among them
+	db      *store.DB // database of this machine
+	shared  *store.DB // shared database, or db without one
+	gateway string    // name of this gateway among those that share a database
 }
 
+// openStores opens the secrets, the databases and the audit log.
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
 	if s.secrets, err = secretstore.Open(s.home.Path("secrets")); err != nil {
@@ -64,7 +65,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	return err
 }
 
-// ownToken is the name of a token that every home has, apart for each gateway.
+// ownToken returns the name of a token that every home has, which is unique for each gateway.
 func (s *stores) ownToken(name string) string {
 	if s.shared.Shared() {
 		return name + "@" + s.gateway
@@ -72,7 +73,7 @@ func (s *stores) ownToken(name string) string {
 	return name
 }
 
-// checkDatabase reports whether the database of this machine is whole.
+// checkDatabase returns the finding about the database of this machine.
 func (s *stores) checkDatabase(ctx context.Context) httpapi.Check {
 	return checkup.Database(ctx, func(ctx context.Context) error {
 		var said string
@@ -86,7 +87,7 @@ func (s *stores) checkDatabase(ctx context.Context) httpapi.Check {
 	})
 }
 
-// checkShared states which database holds what gateways share, and whether it answers.
+// checkShared returns the finding about the shared database and whether it responds.
 func (s *stores) checkShared(ctx context.Context) httpapi.Check {
 	c := httpapi.Check{Name: "store", OK: true, Detail: "everything is in state/junctor.db of the home"}
 	if !s.shared.Shared() {

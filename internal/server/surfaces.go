@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/restserve"
 )
 
-// handler is every door on the one listener. A new surface is one line here.
+// handler returns the HTTP handler with all surfaces. A new surface is one line here.
 func (s *Server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	for _, w := range s.wings() {
@@ -51,7 +51,7 @@ func permissions(names []string) ([]string, error) {
 	return list, nil
 }
 
-// views are the configured cuts of the catalog at the MCP door.
+// views returns the configured views of the catalog for MCP.
 func views(configured []config.View) map[string]mcpserve.View {
 	out := make(map[string]mcpserve.View, len(configured))
 	for _, v := range configured {
@@ -62,7 +62,7 @@ func views(configured []config.View) map[string]mcpserve.View {
 	return out
 }
 
-// readyz reports whether requests are answered, with reasons when not.
+// readyz responds whether the server is ready, and if not, with the reasons.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := []string{}
 	if !s.ready.Load() {
@@ -95,7 +95,7 @@ func marshalLine(line ReadyLine) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// publish sends a notice to the live feed; it never blocks.
+// publish sends an event to the bus. It never blocks.
 func (s *Server) publish(event string, data any) {
 	raw, err := json.Marshal(data)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents"
 )
 
-// openTaskAgents needs the policy, the chat and the tasks.
+// openTaskAgents opens the task agents. It must run after policy, chat and tasks are open.
 func (s *Server) openTaskAgents(ctx context.Context) (err error) {
 	cfg := taskagents.Config{
 		Agents: s.cfg.Agents, Foreign: s.cfg.Foreign, Reread: s.cfg.Reread, Home: s.home.Dir, Version: s.version, Gateway: s.gateway,

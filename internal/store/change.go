@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// channel is the channel on which the triggers of the tables notify, with the table's name.
+// channel is the Postgres channel on which the triggers of the tables send the table's name.
 const channel = "junctor_changed"
 
 const (
@@ -23,8 +23,8 @@ const (
 // Health is the state of the shared store, as seen by [DB.Watch].
 type Health struct {
 	Down  bool
-	Since time.Time // of the present state
-	Cause string    // why it is down, as a sentence; never a credential or an address
+	Since time.Time // when the current state began
+	Cause string    // why the database is down, as a sentence without credentials and addresses
 	Err   error     // the same for the log, with the address
 }
 
@@ -33,7 +33,7 @@ type health struct {
 	now Health
 }
 
-// set notes the state and reports whether it is another one.
+// set stores the state and reports whether it changed.
 func (h *health) set(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *DB) listen(ctx context.Context, heard func(table string) error) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	if err := heard(""); err != nil { // after LISTEN, so that no change falls in between
+	if err := heard(""); err != nil { // after LISTEN, so that no change is missed
 		return err
 	}
 	for {

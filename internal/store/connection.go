@@ -22,7 +22,7 @@ import (
 const (
 	ReasonUnavailable = "store_unavailable" // the server does not answer; a change under way may have been stored
 	ReasonBusy        = "store_busy"        // the data was locked by others for too long
-	ReasonUnkeepable  = "text_unkeepable"   // a text that Postgres cannot hold
+	ReasonUnkeepable  = "text_unkeepable"   // a text that Postgres cannot store
 )
 
 // connection is one connection to Postgres. It accepts SQLite's statements, so that one set
@@ -54,7 +54,7 @@ func (c connection) ResetSession(ctx context.Context) error {
 	return c.Conn.ResetSession(asked)
 }
 
-// Close waits for the server's end of the connection no longer than that.
+// Close closes the connection and waits for the server only for a bounded time.
 func (c connection) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -145,7 +145,7 @@ func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return answer{rows.(*stdlib.Rows), cancel}, nil
 }
 
-// answer is rows that are still being read.
+// answer holds rows that are being read, and releases the query's context when they are closed.
 type answer struct {
 	*stdlib.Rows
 	cancel context.CancelFunc
@@ -220,12 +220,12 @@ const (
 	stateLock          = "55P03"
 	stateCanceled      = "57014" // by statement_timeout, because a cancel by this process ends the context
 	stateTooMany       = "53300"
-	stateEnded         = "57P" // the beginning: the server stops, or starts
+	stateEnded         = "57P" // prefix: the server stops or starts
 )
 
-// explain translates an error of the server or of the connection to it; lost reports whether
-// the connection is gone. An error about the statement itself is not changed. The library's
-// texts never hold the password, and callers must not learn the server's address.
+// explain returns an error of the server or of the connection as a *capability.Error without the
+// server's address. lost states that the connection was lost. An error about the statement itself is
+// unchanged.
 func explain(ctx context.Context, err error, lost bool) error {
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		return err
@@ -264,8 +264,8 @@ func explain(ctx context.Context, err error, lost bool) error {
 	return err
 }
 
-// again reports whether a transaction that failed so may succeed when it is
-// repeated: it met another one, and nothing of it was done.
+// again reports whether a failed transaction may succeed if it is repeated, because it conflicted with
+// another one and was rolled back.
 func again(err error) bool {
 	said, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (said.Code == stateSerialization || said.Code == stateDeadlock)

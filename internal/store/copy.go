@@ -21,10 +21,10 @@ type backuper interface {
 	NewRestore(from string) (*sqlite.Backup, error)
 }
 
-// copyPages is how many pages are copied between two looks at the context.
+// copyPages is the number of pages copied between two checks of the context.
 const copyPages = 1000
 
-// file is the address of a database for the driver; the path may hold anything.
+// file returns the driver's address of a database. The path is escaped.
 func file(path, query string) string {
 	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + query
 }
@@ -68,7 +68,7 @@ func Copy(ctx context.Context, from, to string, held func() error) (err error) {
 	}
 	var tables int
 	if _, err = reader.ExecContext(ctx, "BEGIN"); err == nil {
-		err = reader.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&tables) // begins to read, and so chooses the moment
+		err = reader.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&tables) // fixes the state to copy
 	}
 	if err == nil {
 		err = held()
@@ -86,6 +86,7 @@ func Copy(ctx context.Context, from, to string, held func() error) (err error) {
 	})
 }
 
+// steps copies all pages, checking ctx in between, and ends the copy.
 func steps(ctx context.Context, b *sqlite.Backup) error {
 	more, err := true, error(nil)
 	for more && err == nil {
@@ -96,8 +97,8 @@ func steps(ctx context.Context, b *sqlite.Backup) error {
 	return errors.Join(err, b.Finish())
 }
 
-// Look opens the SQLite database at path for f, without creating, migrating or changing it.
-// The error for a missing file is [fs.ErrNotExist].
+// Look opens the SQLite database at path read-only, calls f and closes it. It does not create or
+// migrate the database. The error for a missing file is [fs.ErrNotExist].
 func Look(path string, f func(*sql.DB) error) error {
 	db, err := existing(path, "mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	if err != nil {

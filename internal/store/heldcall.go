@@ -118,7 +118,7 @@ func (d *DB) WaitingNodes(ctx context.Context) ([]string, error) {
 	})
 }
 
-// one makes the absence of a row no error.
+// one returns false instead of an error if the query found no row.
 func one[T any](v T, err error) (T, bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, false, nil

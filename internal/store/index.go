@@ -34,7 +34,7 @@ func (x *AuditIndex) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return x.db.InTx(ctx, fmt.Sprint("audit ", x.who), f)
 }
 
-// Position returns how far the index has read.
+// Position returns the end of the indexed part of the log.
 func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error) {
 	err = x.db.sql.QueryRowContext(ctx, `SELECT seq, hash, segment, start FROM audit_position WHERE `+x.key+` = ?`, x.who).
 		Scan(&p.Seq, &p.Hash, &p.Segment, &p.Offset)
@@ -46,7 +46,7 @@ func (x *AuditIndex) Position(ctx context.Context) (p audit.Position, err error)
 
 const indexColumns = `seq, segment, start, length, at, level, event, extension, action, capability, session, principal, run, success`
 
-// addRows is how many rows one statement adds.
+// addRows is the number of rows that one statement adds.
 const addRows = 100
 
 // Add stores a batch and the new position together.

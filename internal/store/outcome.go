@@ -64,7 +64,7 @@ func (d *DB) BeginOutcome(ctx context.Context, o invoke.Outcome, keep time.Durat
 	return got, claimed, nil
 }
 
-// FinishOutcome stores the end of a claimed key, once.
+// FinishOutcome stores the outcome of a claimed key that is unfinished.
 func (d *DB) FinishOutcome(ctx context.Context, o invoke.Outcome) error {
 	var failure []byte
 	if o.Error != nil {

@@ -66,7 +66,8 @@ func (d *DB) Tokens(ctx context.Context) ([]policy.Token, error) {
 	return collect(rows, err, scanToken)
 }
 
-// RevokeToken ends the token with that id, otherwise the newest with that name.
+// RevokeToken ends the token with that id, otherwise the newest with that name. A missing or already
+// revoked one is not_found.
 func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (policy.Token, error) {
 	t, err := scanToken(d.sql.QueryRowContext(ctx, `
 		UPDATE tokens SET revoked = ?2
@@ -137,7 +138,8 @@ func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, limit in
 	return collect(rows, err, scanApproval)
 }
 
-// DecideApproval answers a pending approval; the guard is in the statement.
+// DecideApproval answers a pending approval. The statement itself checks the state, so that of two
+// concurrent decisions one is a conflict.
 func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision, by string, at,
 	usableUntil time.Time,
 ) (policy.Approval, error) {
@@ -160,7 +162,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 		return a, err
 	}
 	if a.State == policy.ApprovalPending {
-		a.State = policy.ApprovalExpired // past its time and not yet swept
+		a.State = policy.ApprovalExpired // past its time but not yet marked
 	}
 	if a.DecidedBy != "" {
 		return policy.Approval{}, conflict("the approval %s was %s already, by %s", id, a.State, a.DecidedBy)
@@ -184,14 +186,14 @@ func (d *DB) ConsumeApproval(ctx context.Context, b policy.Binding, now time.Tim
 	return id, err == nil, err
 }
 
-// ReturnApproval makes a spent once usable again until it expires.
+// ReturnApproval makes a consumed approval usable again until it expires.
 func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool, error) {
 	return changed(d.sql.ExecContext(ctx, `
 		UPDATE approvals SET consumed = 0
 		WHERE id = ? AND state = 'approved' AND decision = 'once' AND consumed != 0 AND usable_until > ?`, id, nanos(now)))
 }
 
-// SupersedeApprovals ends the questions about content that was replaced or removed.
+// SupersedeApprovals ends the pending approvals for content that was replaced or removed.
 func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
 	n, err := d.exec(ctx, `
 		UPDATE approvals SET state = 'superseded' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)

@@ -29,7 +29,7 @@ const (
 	postgresConns    = 16 // of one gateway, beside the one that listens
 	connectTimeout   = 5 * time.Second
 	statementTimeout = 15 * time.Second // of one statement, enforced by the server
-	pingTimeout      = 2 * time.Second  // of asking whether a connection lives
+	pingTimeout      = 2 * time.Second  // of checking whether a connection is alive
 	queryTimeout     = 20 * time.Second // of one statement or transaction, enforced by this process, because the server may never answer
 	lockTimeout      = 10 * time.Second // of waiting for another transaction
 	idleInTxTimeout  = time.Minute      // after which the server ends an idle transaction
@@ -55,8 +55,7 @@ type address struct {
 	rootCert             string
 }
 
-// PlaceOf returns a display name of the database at a configured address, without user
-// and password.
+// PlaceOf returns a display name of the database at a configured URL, without user and password.
 func PlaceOf(url string) string {
 	a, err := readURL(url)
 	if err != nil {
@@ -72,17 +71,18 @@ func (a address) String() string {
 	return fmt.Sprintf("%s of the Postgres server at %s", a.database, net.JoinHostPort(a.host, strconv.Itoa(int(a.port))))
 }
 
-// CheckURL reports why a URL cannot name the shared database: another scheme, a
-// password in it (it belongs into the secret store), no user or database, more
-// than one host, or a setting besides sslmode (disable, require, verify-full),
-// sslrootcert (an absolute path) and host (the folder of a socket). Without
-// sslmode, connections to this machine are plain, and all others use TLS with a verified
-// name. The errors quote nothing of the URL.
+// CheckURL returns an error if a URL cannot be used for the shared database: because of another
+// scheme, a password (which belongs into the secret store), a missing user or database,
+// several hosts, or a setting other than sslmode (disable, require, verify-full), sslrootcert
+// (an absolute path) and host (the folder of a socket). Without sslmode, connections to this
+// machine are unencrypted, and all others use TLS with a verified name. The errors do not
+// contain parts of the URL.
 func CheckURL(text string) error {
 	_, err := readURL(text)
 	return err
 }
 
+// readURL parses and checks a URL; see CheckURL.
 func readURL(text string) (address, error) {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxPostgresURL {
@@ -157,7 +157,7 @@ func (a address) config(password secret.Value) (*pgx.ConnConfig, error) {
 	}
 	cfg.TLSConfig = &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12}
 	if a.tls == "require" { // encrypted, without verifying the server
-		cfg.TLSConfig.InsecureSkipVerify = true //nolint:gosec // the operator's word in the URL
+		cfg.TLSConfig.InsecureSkipVerify = true //nolint:gosec // configured by the operator in the URL
 	}
 	if a.rootCert != "" {
 		pem, err := os.ReadFile(a.rootCert)
@@ -189,6 +189,7 @@ func Reach(ctx context.Context, p Postgres) error {
 	return errors.Join(d.sql.PingContext(ctx), d.sql.Close())
 }
 
+// openServer connects and migrates the core tables. limit bounds each query.
 func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, error) {
 	d, err := dial(p, limit)
 	if err != nil {
@@ -204,7 +205,7 @@ func openServer(ctx context.Context, p Postgres, limit time.Duration) (*DB, erro
 	return d, nil
 }
 
-// dial prepares connections; none is made before the first question.
+// dial returns a DB that connects when it is first used.
 func dial(p Postgres, limit time.Duration) (*DB, error) {
 	a, err := readURL(p.URL)
 	if err != nil {

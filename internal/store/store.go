@@ -53,8 +53,7 @@ const Owner = "core"
 // Migrations returns the core tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// maxConns bounds the connections: one writer and a few readers beside it is all
-// that SQLite can use.
+// maxConns bounds the connections, because SQLite can only use one writer and a few readers.
 const maxConns = 6
 
 // DB is an open database. It is safe for concurrent use and implements
@@ -63,7 +62,7 @@ type DB struct {
 	sql  *sql.DB
 	pg   *postgres // nil for a file
 	path string    // of a file
-	kept bool      // there is a copy of the file from before the upgrade under way
+	kept bool      // a copy of the file from before the current upgrade exists
 }
 
 var (
@@ -78,7 +77,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	// SQLite would create it with the umask's mode; its side files copy the mode.
+	// SQLite would create the file with the umask's mode; its side files copy the mode.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -108,7 +107,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 // placeholders ? or ?1, ?2, … with both databases.
 func (d *DB) SQL() *sql.DB { return d.sql }
 
-// Shared reports whether other gateways use this database too.
+// Shared reports whether the database is a server that several gateways may use.
 func (d *DB) Shared() bool { return d.pg != nil }
 
 // Where returns a display name of the shared database, without user and password; "" for a
@@ -152,7 +151,7 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	}
 	if d.pg == nil {
 		err = d.upgrade(ctx, owner, p)
-	} else if _, err = p.Up(ctx); err == nil { // under the lock of all gateways; newer tables are not changed
+	} else if _, err = p.Up(ctx); err == nil { // holds the lock of all gateways; newer tables are not changed
 		var have, know int64
 		if have, know, err = p.GetVersions(ctx); err == nil && have > know {
 			err = newer(owner, have, know)
@@ -164,10 +163,10 @@ func (d *DB) Migrate(ctx context.Context, owner string, files fs.FS) error {
 	return nil
 }
 
-// migrateWait is how many seconds a gateway waits for another one that migrates.
+// migrateWait is how many seconds a gateway waits while another one migrates.
 const migrateWait = 60
 
-// maxAttempts bounds how often a transaction is begun that meets others.
+// maxAttempts is the maximum number of attempts of a transaction that conflicts with others.
 const maxAttempts = 10
 
 // InTx runs f in a transaction that holds its lock from its beginning: the write lock of a
@@ -194,7 +193,8 @@ func (d *DB) InTx(ctx context.Context, key string, f func(*sql.Tx) error) error 
 	})
 }
 
-// exec runs one statement that changes rows; with others it may meet in no order.
+// exec runs one statement that changes rows, again if it conflicts with another transaction, and
+// returns the number of changed rows.
 func (d *DB) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = d.repeat(ctx, func() error {
 		res, err := d.sql.ExecContext(ctx, query, args...)
@@ -206,7 +206,7 @@ func (d *DB) exec(ctx context.Context, query string, args ...any) (n int64, err 
 	return n, err
 }
 
-// repeat runs f again if the server aborted it because of another transaction.
+// repeat runs f, up to maxAttempts times while the server aborts it because of other transactions.
 func (d *DB) repeat(ctx context.Context, f func() error) error {
 	pause := time.Millisecond
 	for attempt := 1; ; attempt++ {
@@ -251,7 +251,7 @@ func (i instant) Scan(v any) error {
 	return nil
 }
 
-// words stores a list of strings.
+// words returns the stored form of a list of strings.
 func words(list []string) string {
 	if len(list) == 0 {
 		return "[]"
@@ -292,7 +292,7 @@ func conflict(format string, args ...any) error {
 
 type scanner interface{ Scan(dest ...any) error }
 
-// collect reads all rows.
+// collect scans all rows and closes them.
 func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err

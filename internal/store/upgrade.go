@@ -20,10 +20,9 @@ const (
 	unfinished    = beforeUpgrade + ".unfinished"
 )
 
-// upgrade brings the tables of one owner in a file up to date, whole or not at all:
-// each migration is a transaction, and where a later one fails, the file gets the
-// content back that it had before the first one, of whichever owner, also where an
-// earlier process was killed between two of them.
+// upgrade migrates the tables of one owner in a file completely or not at all. Each migration is a
+// transaction. If a later one fails, the file is restored to its content before the first
+// migration of any owner, even if an earlier process was killed between two of them.
 func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error {
 	have, know, err := p.GetVersions(ctx)
 	switch {
@@ -44,12 +43,12 @@ func (d *DB) upgrade(ctx context.Context, owner string, p *goose.Provider) error
 		}
 	}
 	if _, err = p.Up(ctx); err != nil && d.kept {
-		// Also if ctx has ended, because a partial upgrade must not remain.
+		// Even if ctx has ended, because a partial upgrade must not remain.
 		if back := d.putBack(context.WithoutCancel(ctx)); back != nil {
 			return errors.Join(err, fmt.Errorf("the database could not be put back as it was; it is in %s: %w", d.path+unfinished, back))
 		}
 		d.kept = false
-		_ = os.Remove(d.path + unfinished) // left behind it does no harm: see half
+		_ = os.Remove(d.path + unfinished) // a leftover copy is harmless, see half
 	}
 	return err
 }
@@ -100,10 +99,10 @@ func (d *DB) half(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// keep copies the current content of the file.
+// keep copies the current content of the file durably beside it.
 func (d *DB) keep(ctx context.Context) error {
 	tmp := d.path + beforeUpgrade + ".tmp"
-	for _, end := range []string{"", "-journal", "-wal", "-shm"} { // a journal that a kill left would be played into the copy
+	for _, end := range []string{"", "-journal", "-wal", "-shm"} { // a leftover journal would be applied to the copy
 		if err := os.Remove(tmp + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -114,7 +113,7 @@ func (d *DB) keep(ctx context.Context) error {
 	if err := os.Rename(tmp, d.path+unfinished); err != nil {
 		return err
 	}
-	return syncDir(d.path) // the copy is there before anything is changed, also for a power failure
+	return syncDir(d.path) // the copy must be durable before anything is changed
 }
 
 func syncDir(path string) error {
@@ -125,6 +124,7 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// putBack restores the file from the copy.
 func (d *DB) putBack(ctx context.Context) error {
 	conn, err := d.sql.Conn(ctx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package a2awire holds the documents of A2A 1.0 and A2A 0.3, and
-// converts between the two. Data parts and metadata stay the bytes that were received,
-// because the types of the A2A SDK would decode them and change integers above 2^53.
+// Package a2awire declares the documents of A2A 1.0 and A2A 0.3 and converts between the two.
+// Data parts and metadata keep the bytes that were received, because the types of the A2A SDK
+// would decode them and change integers above 2^53.
 package a2awire
 
 import (
@@ -156,7 +156,7 @@ type SendParams struct {
 	Metadata      jsonx.Raw   `json:"metadata"`
 }
 
-// SendConfig states how a client wants the answer to a message.
+// SendConfig configures the response to a message.
 type SendConfig struct {
 	AcceptedOutputModes []string    `json:"acceptedOutputModes"`
 	ReturnImmediately   bool        `json:"returnImmediately"`

@@ -160,7 +160,7 @@ func (p *Part) V03() Part03 {
 		out.Kind, out.Text = "text", p.Text
 	case p.Data != nil:
 		out.Kind, out.Data = "data", p.Data
-		if p.Data.Kind() != '{' { // 0.3 has objects only; so does the SDK say it
+		if p.Data.Kind() != '{' { // 0.3 permits only objects; the SDK wraps other values in the same way
 			out.Data = append(append([]byte(`{"value":`), p.Data...), '}')
 			if p.Metadata == nil {
 				out.Metadata = jsonx.Raw(`{"data_part_compat":true}`)

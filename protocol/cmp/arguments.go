@@ -14,16 +14,16 @@ const (
 	MaxArguments = 1024 // positional and by name, each
 )
 
-// Arguments are those of a call: by place and by name.
+// Arguments holds the positional and the named arguments of a call.
 type Arguments struct {
 	Args   []json.RawMessage          `json:"args"`
 	Kwargs map[string]json.RawMessage `json:"kwargs"`
 }
 
-// ParseArguments applies the one rule by which loose JSON becomes arguments: an
-// object with __args__ or __kwargs__, or of nothing but args and kwargs of the
-// right types, is split; another object is arguments by name, a list by place,
-// anything else one by place, and null none. What does not fit is invalid_params.
+// ParseArguments converts a JSON value to arguments. An object with __args__ or __kwargs__, or with
+// only args and kwargs of the right types, is split into the two. Any other object is named
+// arguments, an array positional ones, null none, and any other value one positional argument.
+// Errors are invalid_params.
 func ParseArguments(data json.RawMessage) (Arguments, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || string(data) == "null" {
@@ -45,6 +45,7 @@ func ParseArguments(data json.RawMessage) (Arguments, error) {
 	return Arguments{Args: []json.RawMessage{bytes.Clone(data)}}, nil
 }
 
+// parseObject converts an object to arguments; see ParseArguments.
 func parseObject(data json.RawMessage) (Arguments, error) {
 	var members map[string]json.RawMessage
 	if err := jsonx.Unmarshal(data, &members); err != nil {
@@ -63,7 +64,7 @@ func parseObject(data json.RawMessage) (Arguments, error) {
 	}
 	envelope := len(members) > 0
 	for name, value := range members {
-		// Anything else is the name of an argument of the function's own.
+		// Any other name is an argument of the function.
 		envelope = envelope && (name == "args" && (falsy(value) || value[0] == '[') || name == "kwargs" && (falsy(value) || value[0] == '{'))
 	}
 	if envelope {
@@ -73,7 +74,7 @@ func parseObject(data json.RawMessage) (Arguments, error) {
 	return out, out.check()
 }
 
-// split reads the two parts; missing and empty ones count as none.
+// split parses the two parts. Missing and empty ones mean no arguments.
 func split(args, kwargs json.RawMessage) (out Arguments, err error) {
 	if !falsy(args) {
 		if err := jsonx.Unmarshal(args, &out.Args); err != nil {
@@ -88,7 +89,7 @@ func split(args, kwargs json.RawMessage) (out Arguments, err error) {
 	return out, out.check()
 }
 
-// falsy reports what the original's language takes for nothing.
+// falsy reports whether the original's language treats the value as false.
 func falsy(v json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", "false", "0", `""`, "[]", "{}"}, string(v))
 }
@@ -100,9 +101,9 @@ func (a Arguments) check() error {
 	return nil
 }
 
-// Bind gives each argument its name: those by place have the first of places names
-// in their order. A name that is not among names, one that is given twice, and too
-// many by place are invalid_params. An argument that is null counts as not given.
+// Bind returns the arguments by name. Positional arguments get the first of names in order, at most
+// places of them. Errors are invalid_params, for a name that is not in names or is given twice,
+// and for too many positional arguments. An argument that is null is omitted.
 func (a Arguments) Bind(places int, names ...string) (map[string]json.RawMessage, error) {
 	if len(a.Args) > places {
 		return nil, Errorf(ReasonParams, "there are %d arguments by place; at most %d are taken", len(a.Args), places)
@@ -128,8 +129,8 @@ func (a Arguments) Bind(places int, names ...string) (map[string]json.RawMessage
 	return out, nil
 }
 
-// Bool reads a boolean of the reserved functions: true, false, 1, 0, "true" or
-// "false". nil is fallback. Anything else is invalid_params, which name begins.
+// Bool parses a boolean of the reserved functions: true, false, 1, 0, "true" or "false". nil means
+// fallback. Any other value is invalid_params; the message begins with name.
 func Bool(v json.RawMessage, name string, fallback bool) (bool, error) {
 	switch string(bytes.TrimSpace(v)) {
 	case "":
@@ -142,7 +143,7 @@ func Bool(v json.RawMessage, name string, fallback bool) (bool, error) {
 	return false, Errorf(ReasonParams, `%s must be true or false`, name)
 }
 
-// String reads a text; nil is "". Anything else is invalid_params.
+// String parses a string; nil means "". Any other value is invalid_params.
 func String(v json.RawMessage, name string) (s string, err error) {
 	if v == nil {
 		return "", nil
@@ -153,8 +154,8 @@ func String(v json.RawMessage, name string) (s string, err error) {
 	return s, nil
 }
 
-// CheckJSON refuses, as bad_encoding, what is not exactly one JSON value with each
-// member name once, valid UTF-8 and at most MaxDepth levels.
+// CheckJSON returns bad_encoding unless data is exactly one JSON value with unique member names,
+// valid UTF-8 and at most MaxDepth levels.
 func CheckJSON(data []byte) error {
 	depth, text := 0, false
 	for i := 0; i < len(data); i++ { // before anything recurses

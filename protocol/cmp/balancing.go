@@ -12,23 +12,23 @@ import (
 // maxNodes bounds the lists of nodes and labels in a request for balancing.
 const maxNodes = 256
 
-// Balancing states how one of several nodes is chosen for a call.
+// Balancing is a request to choose one of several nodes for a call.
 type Balancing struct {
 	On        bool
-	All       bool   // every node that offers it is called: the strategy broadcast
-	Strategy  string // as it was written; an unknown one counts as the default
+	All       bool   // call every node that offers the function (strategy broadcast)
+	Strategy  string // as received; an unknown one counts as the default
 	Preferred []string
 	Excluded  []string
 	Labels    []string
 	Tags      []string
 	NeedsGPU  bool
 	MinMemory int           // MiB
-	Timeout   time.Duration // 0: none was named
+	Timeout   time.Duration // 0: not set
 }
 
-// ParseBalancing reads a load_balancing value: absent, null or false ask for none,
-// true and the name of a strategy for it, and an object says more. Members of the
-// object that mean nothing here are ignored. Errors are invalid_params.
+// ParseBalancing parses a load_balancing value. Absent, null and false request no balancing; true and
+// the name of a strategy request it, and an object has further settings, of which unknown
+// members are ignored. Errors are invalid_params.
 func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 	if len(v) == 0 || string(v) == "null" {
 		return b, nil
@@ -82,7 +82,7 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 		On: true, Strategy: in.Strategy, Preferred: in.Preferred, Excluded: in.Excluded, Labels: Words(need.Labels), Tags: Words(need.Tags),
 		NeedsGPU: need.GPU, MinMemory: int(min(need.MinMemory, 1<<30)),
 	}
-	for _, s := range []string{need.Strategy, need.Override} { // the last that is set counts
+	for _, s := range []string{need.Strategy, need.Override} { // the last one that is set applies
 		if s != "" {
 			b.Strategy = s
 		}
@@ -95,8 +95,8 @@ func ParseBalancing(v json.RawMessage) (b Balancing, err error) {
 	return b, b.strategy()
 }
 
-// strategy removes the strategies that a gateway does not support: broadcast asks all, and two
-// that were declared and never worked are refused by name.
+// strategy replaces the strategy broadcast by All, and returns invalid_params for two strategies that
+// the original declares but does not implement.
 func (b *Balancing) strategy() error {
 	switch b.Strategy {
 	case "broadcast":

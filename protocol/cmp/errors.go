@@ -41,21 +41,21 @@ const (
 	ReasonInstalling       = "install_in_progress"
 )
 
-// Retry reports whether the same call may be sent again.
+// Retry states whether the same call may be sent again.
 type Retry int
 
 // The values of Retry.
 const (
 	RetryNo Retry = iota
 	RetryYes
-	RetryIdempotent // only what may run twice, or carries an idempotency key
+	RetryIdempotent // only calls that may run twice, or with an idempotency key
 )
 
-// ErrorRow describes one reason: the class of the original's errors that its clients
-// match, the code, and whether to retry.
+// ErrorRow describes one reason: the error class that the original's clients match, the code, and
+// whether to retry.
 type ErrorRow struct {
 	Reason string
-	Type   string // "" where the original has no class
+	Type   string // "" if the original has no class
 	Code   capability.Code
 	Retry  Retry
 }
@@ -71,7 +71,7 @@ func Errors() []ErrorRow {
 		{ReasonFunctionNotFound, "FunctionNotFoundError", capability.CodeUnknownCapability, RetryNo},
 		{ReasonNoNodes, "NoAvailableNodesError", capability.CodeUnavailable, RetryYes},
 		{ReasonAmbiguous, "NoAvailableNodesError", capability.CodeSelectionRequired, RetryNo},
-		{ReasonConnection, "ConnectionError", capability.CodeUnavailable, RetryYes}, // not sent; once sent its code is failed
+		{ReasonConnection, "ConnectionError", capability.CodeUnavailable, RetryYes}, // before sending; after sending the code is failed
 		{ReasonTimeout, "TimeoutError", capability.CodeTimeout, RetryIdempotent},
 		{ReasonCancelled, "", capability.CodeCancelled, RetryNo},
 		{ReasonEncoding, encoding, capability.CodeInvalidInput, RetryNo},
@@ -105,7 +105,7 @@ func rowOf(reason string) (ErrorRow, bool) {
 	return ErrorRow{}, false
 }
 
-// Errorf makes the error of a fine code, which must be one of the table's.
+// Errorf returns an error with a reason of the table, and the code of its row.
 func Errorf(reason, format string, args ...any) *capability.Error {
 	row, ok := rowOf(reason)
 	if !ok {
@@ -117,8 +117,8 @@ func Errorf(reason, format string, args ...any) *capability.Error {
 // MaxMessage bounds the text of an error on the wire, in bytes.
 const MaxMessage = 4 << 10
 
-// WireError is a failure as it travels. Code is a fine code, Type the original's
-// name of it.
+// WireError is a failure in the form of the protocol. Code is a reason of the table, Type the
+// original's error class.
 type WireError struct {
 	Code       string         `json:"code"`
 	Message    string         `json:"message"`
@@ -130,10 +130,9 @@ type WireError struct {
 	Details    map[string]any `json:"details,omitzero"`
 }
 
-// FromError puts any error into the form of the wire; nil is nil. An error without
-// a fine code of the table gets the nearest by its code, and its own as the detail
-// reason. idempotent reports that the
-// call may run twice. Details must hold no values of arguments.
+// FromError converts any error to the form of the protocol; nil results in nil. An error whose reason
+// is not in the table gets the nearest one by its code, and its own reason as the detail reason.
+// idempotent states that the call may run twice. Details must not contain values of arguments.
 func FromError(err error, node, function string, idempotent bool) *WireError {
 	e := capability.AsError(err)
 	if e == nil {
@@ -164,6 +163,7 @@ func FromError(err error, node, function string, idempotent bool) *WireError {
 	return w
 }
 
+// nearest returns the reason of the table for a code.
 func nearest(code capability.Code) string {
 	switch code {
 	case capability.CodeUnauthenticated, capability.CodeDenied:
@@ -188,11 +188,11 @@ func nearest(code capability.Code) string {
 	return ReasonExecution
 }
 
-// maxRetryAfter is a day: a node may not request a longer pause.
+// maxRetryDelay is the longest delay that a node may request.
 const maxRetryDelay = 24 * time.Hour
 
-// Capability turns what a node answered into one of our errors. A code that is not
-// in the table is execution_failed, so that a node can claim no code of ours.
+// Capability converts a node's error to a *capability.Error. A code that is not in the table becomes
+// execution_failed, so that a node cannot use other codes.
 func (w *WireError) Capability() *capability.Error {
 	row, ok := rowOf(w.Code)
 	if !ok {

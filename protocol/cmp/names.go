@@ -23,7 +23,7 @@ const (
 	HostStatus     = "device.get_capability_host_status"
 )
 
-// The effect classes of functions as the wire spells them.
+// The effect classes of functions in the protocol.
 const (
 	EffectRead       = "read"
 	EffectWrite      = "write"
@@ -31,7 +31,7 @@ const (
 	EffectAdminister = "administer"
 )
 
-// ReservedFunction is one of the five.
+// ReservedFunction is one of the five reserved functions.
 type ReservedFunction struct {
 	Name   string
 	Tags   []string // sorted
@@ -60,8 +60,7 @@ func IsReserved(name string) bool {
 	return false
 }
 
-// EngineEffect is the effect class that an effect of the wire means; what is not
-// known is external.
+// EngineEffect returns the effect class for an effect of the protocol. An unknown one is external.
 func EngineEffect(effect string) capability.Effect {
 	switch effect {
 	case EffectRead:
@@ -87,7 +86,7 @@ var (
 	skillGrammar    = regexp.MustCompile(`^[A-Za-z0-9@][A-Za-z0-9._@/-]{0,127}$`)
 )
 
-// CheckNode states what is wrong with a node's id.
+// CheckNode returns an error if a node's id is invalid.
 func CheckNode(id string) error {
 	if !nodeGrammar.MatchString(id) {
 		return Errorf(ReasonParams, "%.140q is no id of a node: it is a letter or digit, then up to 127 letters, digits, dots, underscores or hyphens", id)
@@ -95,7 +94,7 @@ func CheckNode(id string) error {
 	return nil
 }
 
-// CheckFunction states what is wrong with the name of a function.
+// CheckFunction returns an error if the name of a function is invalid.
 func CheckFunction(name string) error {
 	if !functionGrammar.MatchString(name) {
 		return Errorf(ReasonPayload, "%.220q is no name of a function: it is a letter, digit or underscore, then up to 199 of those and . : / -",
@@ -104,7 +103,7 @@ func CheckFunction(name string) error {
 	return nil
 }
 
-// CheckSkill states what is wrong with the name of a skill.
+// CheckSkill returns an error if the name of a skill is invalid.
 func CheckSkill(name string) error {
 	if !skillGrammar.MatchString(name) {
 		return Errorf(ReasonPayload, "%.140q is no name of a skill: it is up to 128 letters, digits and . _ @ / - and begins with a letter, a digit or @", name)
@@ -112,7 +111,7 @@ func CheckSkill(name string) error {
 	return nil
 }
 
-// CheckAlias states what is wrong with an alias.
+// CheckAlias returns an error if an alias is invalid.
 func CheckAlias(alias string) error {
 	if alias == "" || len(alias) > MaxName || !plain(alias) {
 		return Errorf(ReasonPayload, "%.140q is no alias: it is up to %d bytes of text without control characters", alias, MaxName)
@@ -120,8 +119,8 @@ func CheckAlias(alias string) error {
 	return nil
 }
 
-// Labels trims labels, drops empty ones and repeats, and sorts them. A label that
-// is too long or holds control characters, or too many of them, are invalid_params.
+// Labels returns the labels trimmed and sorted, without empty and repeated ones. Too many labels, and
+// one that is too long or contains control characters, are invalid_params.
 func Labels(in []string) ([]string, error) {
 	out := Words(in)
 	if len(out) > MaxLabels {

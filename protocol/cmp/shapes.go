@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Time is a moment as the protocol writes it: ISO 8601, UTC, microseconds.
+// Time returns a time in the form of the protocol: ISO 8601, UTC, microseconds.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 
 // Function is one entry of the list of a node's functions.
@@ -19,7 +19,7 @@ type Function struct {
 	Priority       int      `json:"priority"`       // 1 to 10
 	ExecutionMode  string   `json:"execution_mode"` // informational
 	IsAsync        bool     `json:"is_async"`
-	IsGenerator    bool     `json:"is_generator"` // it can stream
+	IsGenerator    bool     `json:"is_generator"` // the function can stream
 
 	Stream        bool            `json:"stream"` // the same
 	InputSchema   json.RawMessage `json:"input_schema,omitzero"`
@@ -33,7 +33,7 @@ type Function struct {
 	Stats         *Stats          `json:"stats,omitzero"`
 }
 
-// Stats of one function since it was registered. The average is a moving one, in
+// Stats holds figures of one function since its registration. The average is a moving one, in
 // seconds.
 type Stats struct {
 	Total        int64   `json:"total"`
@@ -43,13 +43,13 @@ type Stats struct {
 	LastExecuted string  `json:"last_execution_time,omitzero"`
 }
 
-// CodeBinding names an export of a module of transferred code.
+// CodeBinding identifies an export of a module of transferred code.
 type CodeBinding struct {
 	ModuleID string `json:"module_id"`
 	Export   string `json:"export"`
 }
 
-// How a capability is bound.
+// The ways in which a capability is bound.
 const (
 	BoundToAction = "device_action"
 	BoundToCode   = "code_transfer"
@@ -65,19 +65,19 @@ const (
 // CapabilityRecord is one capability of an installed skill.
 type CapabilityRecord struct {
 	FunctionName string          `json:"function_name"`
-	ActionName   *string         `json:"action_name"` // null when bound to code
+	ActionName   *string         `json:"action_name"` // null if bound to code
 	BindingMode  string          `json:"binding_mode"`
 	CodeBinding  *CodeBinding    `json:"code_binding"`
 	Stream       bool            `json:"stream"`
 	MediaType    string          `json:"media_type"`
 	Metadata     json.RawMessage `json:"metadata"`
-	// Registered reports that this install registered the function and owns it.
+	// Registered is true if this installation registered the function and owns it.
 	Registered bool       `json:"registered"`
 	Conflict   bool       `json:"conflict,omitzero"`
 	Error      *WireError `json:"error,omitzero"`
 }
 
-// Consent is what the device's owner said about an installed skill.
+// Consent is the decision of the device's owner about an installed skill.
 type Consent struct {
 	Required  bool   `json:"required"`
 	GrantedAt string `json:"granted_at,omitzero"`
@@ -101,7 +101,7 @@ type Record struct {
 	Revision     int     `json:"revision"`
 }
 
-// Clone is a copy that shares nothing with r.
+// Clone returns a copy that shares no memory with r.
 func (r Record) Clone() Record {
 	r.Metadata.RuntimeModules = slices.Clone(r.Metadata.RuntimeModules)
 	of := r.Capabilities
@@ -125,8 +125,8 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// RecordMetadata holds the sorted ids of the modules that were loaded, or where
-// none was, of those the payload has.
+// RecordMetadata holds the sorted ids of the loaded modules or, if none was loaded, of the payload's
+// modules.
 type RecordMetadata struct {
 	RuntimeModules []string `json:"runtime_modules"`
 }
@@ -140,7 +140,7 @@ type Flags struct {
 	ConsentInteractive      bool `json:"consent_interactive"`
 }
 
-// Sandbox is how the last look into the folder of actions went.
+// Sandbox is the result of the last scan of the folder of actions.
 type Sandbox struct {
 	Attempted         bool    `json:"attempted"`
 	Path              *string `json:"path"`
@@ -152,20 +152,19 @@ type Sandbox struct {
 	ErrorCode         string  `json:"error_code,omitzero"`
 }
 
-// Action is a device action as others see it.
+// Action describes a device action for other programs.
 type Action struct {
 	Description string          `json:"description"`
 	Metadata    json.RawMessage `json:"metadata"`
 }
 
-// Language reports whether code in a language is run, and why not.
+// Language states whether code in a language is supported, and if not, the reason.
 type Language struct {
 	Available bool   `json:"available"`
 	Reason    string `json:"reason,omitzero"`
 }
 
-// Limits of what is pushed; bytes where nothing else is said. Zero means none at
-// all.
+// Limits bounds the transferred skills, in bytes unless stated otherwise. Zero permits nothing.
 type Limits struct {
 	Modules      int `json:"max_runtime_modules"`
 	ModuleSource int `json:"max_runtime_module_source_bytes"`
@@ -176,7 +175,7 @@ type Limits struct {
 // DefaultLimits returns the default limits of payloads.
 func DefaultLimits() Limits { return Limits{8, 200_000, 800_000, 1 << 20} }
 
-// Status is what a host says of itself.
+// Status is the status of a host.
 type Status struct {
 	NodeID              *string `json:"node_id"`
 	Flags               Flags   `json:"flags"`
@@ -199,7 +198,7 @@ type Status struct {
 	Epoch           int64               `json:"epoch"`
 }
 
-// Warning is something that an install did not do as asked, or did beside it.
+// Warning is a deviation of an installation from its request, or a side effect.
 type Warning struct {
 	Code         string `json:"code"`
 	Alias        string `json:"alias,omitzero"`
@@ -207,7 +206,7 @@ type Warning struct {
 	Message      string `json:"message"`
 }
 
-// Installed answers device.install_remote_skill.
+// Installed is the result of device.install_remote_skill.
 type Installed struct {
 	InstalledSkill       string            `json:"installed_skill"`
 	InstalledSkills      map[string]Record `json:"installed_skills"`
@@ -219,7 +218,7 @@ type Installed struct {
 	DryRun               bool              `json:"dry_run,omitzero"`
 }
 
-// Uninstalled answers device.uninstall_remote_skill.
+// Uninstalled is the result of device.uninstall_remote_skill.
 type Uninstalled struct {
 	SkillName            string            `json:"skill_name"`
 	Uninstalled          bool              `json:"uninstalled"`
@@ -230,7 +229,7 @@ type Uninstalled struct {
 	Warnings             []Warning         `json:"warnings,omitempty"`
 }
 
-// Functions answers device.list_node_functions.
+// Functions is the result of device.list_node_functions.
 type Functions struct {
 	NodeID               string     `json:"node_id,omitzero"`
 	CapabilityHostStatus Status     `json:"capability_host_status"`

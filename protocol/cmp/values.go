@@ -11,8 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Asset refers to bytes that the gateway keeps. Digest is sha256:<lower-case
-// hex>.
+// Asset is a reference to bytes that the gateway stores. Digest is sha256:<lower-case hex>.
 type Asset struct {
 	Digest    string `json:"digest"`
 	Size      int64  `json:"size"`
@@ -25,7 +24,7 @@ const MaxAsset = 64 << 20
 
 var digestGrammar = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// Check states what is wrong with a reference, as bad_encoding or payload_too_large.
+// Check returns bad_encoding or payload_too_large if the reference is invalid.
 func (a Asset) Check() error {
 	switch {
 	case !digestGrammar.MatchString(a.Digest):
@@ -40,22 +39,22 @@ func (a Asset) Check() error {
 	return nil
 }
 
-// BytesValue is the JSON form of bytes.
+// BytesValue returns the JSON form of bytes.
 func BytesValue(b []byte) json.RawMessage {
 	return json.RawMessage(`{"$bytes":"` + base64.StdEncoding.EncodeToString(b) + `"}`)
 }
 
-// AssetValue is the JSON form of a reference to an asset.
+// AssetValue returns the JSON form of a reference to an asset.
 func AssetValue(a Asset) json.RawMessage {
 	data, err := jsonx.Marshal(map[string]Asset{"$asset": a})
 	if err != nil {
-		return nil // text that is not UTF-8; Check has the rules
+		return nil // only for text that is not UTF-8, which Check rejects
 	}
 	return data
 }
 
-// ReadBytes returns the bytes that a value is the form of. ok is false for every
-// other value; an object of $bytes alone that holds no base64 is bad_encoding.
+// ReadBytes returns the bytes that a value represents. ok is false for any other value. An object with
+// only $bytes whose value is not base64 is bad_encoding.
 func ReadBytes(v json.RawMessage) (b []byte, ok bool, err error) {
 	inner, ok := only(v, "$bytes")
 	if !ok {
@@ -71,7 +70,7 @@ func ReadBytes(v json.RawMessage) (b []byte, ok bool, err error) {
 	return b, true, nil
 }
 
-// ReadAsset is ReadBytes for references to assets.
+// ReadAsset is like ReadBytes for references to assets.
 func ReadAsset(v json.RawMessage) (a Asset, ok bool, err error) {
 	inner, ok := only(v, "$asset")
 	if !ok {
@@ -83,7 +82,7 @@ func ReadAsset(v json.RawMessage) (a Asset, ok bool, err error) {
 	return a, true, a.Check()
 }
 
-// only returns the one member of an object that has no other.
+// only returns the value of the member name of an object that has no other member.
 func only(v json.RawMessage, name string) (json.RawMessage, bool) {
 	v = bytes.TrimSpace(v)
 	if len(v) == 0 || v[0] != '{' || !bytes.Contains(v[:min(len(v), 64)], []byte(name)) {
@@ -96,8 +95,7 @@ func only(v json.RawMessage, name string) (json.RawMessage, bool) {
 	return members[name], true
 }
 
-// Words trims each, drops empty ones and repeats, and sorts what is left. It never
-// returns nil.
+// Words returns the words trimmed and sorted, without empty and repeated ones. It never returns nil.
 func Words(in []string) []string {
 	out := make([]string, 0, len(in))
 	for _, s := range in {

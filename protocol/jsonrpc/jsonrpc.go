@@ -23,7 +23,7 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
-	// CodeServer is the first code of those that servers may define.
+	// CodeServer is the first of the codes that servers may define.
 	CodeServer = -32000
 )
 
@@ -94,7 +94,7 @@ func AppendRequest(dst, id []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends the response that carries result.
+// AppendResult appends a response with a result.
 func AppendResult(dst, id, result []byte) []byte {
 	return append(append(AppendResultHead(dst, id), result...), '}')
 }
@@ -105,14 +105,13 @@ func AppendResultHead(dst, id []byte) []byte {
 	return append(appendID(dst, id), `,"result":`...)
 }
 
-// AppendError appends the response that carries an error object.
+// AppendError appends a response with an error object.
 func AppendError(dst, id, object []byte) []byte {
 	dst = append(appendID(dst, id), `,"error":`...)
 	return append(append(dst, object...), '}')
 }
 
-// AppendFault appends the response that carries an error with these members. data is
-// written unless it is nil.
+// AppendFault appends a response with an error of these members. data is written unless it is nil.
 func AppendFault(dst, id []byte, code int64, message string, data []byte) []byte {
 	dst = append(appendID(dst, id), `,"error":{"code":`...)
 	dst = strconv.AppendInt(dst, code, 10)

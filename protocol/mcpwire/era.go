@@ -15,20 +15,18 @@ const (
 	Version20251125 = "2025-11-25"
 	Version20250618 = "2025-06-18"
 	Version20250326 = "2025-03-26"
-	Version20241105 = "2024-11-05" // of upstreams only
+	Version20241105 = "2024-11-05" // only used with upstreams
 )
 
-// Versions lists the MCP revisions served, newest first. 2024-11-05 is never
-// among them.
+// Versions returns the MCP revisions that are served, newest first. 2024-11-05 is not among them.
 func Versions() []string {
 	return []string{Version20260728, Version20251125, Version20250618, Version20250326}
 }
 
-// IsModern reports whether a request is of a revision without sessions. It holds for
-// initialize too: a modern
-// client that tries a removed method must be told so, not given a handshake. Only a
-// request that names an older version and says nothing of itself is not one, even
-// where it has the new headers.
+// IsModern reports whether a request belongs to a revision without sessions. This includes
+// initialize: a modern client that calls a removed method must get an error and no handshake. A
+// request that names an older version and has no modern _meta is not modern, even with the new
+// headers.
 func IsModern(h http.Header, m *Message) bool {
 	if !m.Params.Meta.modern && slices.Contains(Versions()[1:], h.Get(HeaderVersion)) {
 		return false
@@ -36,7 +34,7 @@ func IsModern(h http.Header, m *Message) bool {
 	return h.Get(HeaderVersion) >= Version20260728 || h.Get(HeaderMethod) != "" || m.Params.Meta.modern
 }
 
-// Unsupported names the versions that are spoken instead.
+// Unsupported returns the error for an unsupported version, with the supported ones.
 func Unsupported(requested string, supported []string) *Fault {
 	f := BadRequest("protocol version %q is not served here", requested)
 	f.Code = CodeUnsupportedVersion

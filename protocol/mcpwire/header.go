@@ -15,12 +15,12 @@ const (
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
 	HeaderEvent   = "Last-Event-Id"
-	// ParamPrefix begins the headers that repeat an argument.
+	// ParamPrefix is the prefix of headers that repeat an argument.
 	ParamPrefix = "Mcp-Param-"
 )
 
-// CheckModern checks what every modern request says about itself,
-// twice, and the same both times.
+// CheckModern checks the members that every modern request must have, and that headers and body
+// agree.
 func CheckModern(h http.Header, m *Message) *Fault {
 	header, meta := h.Get(HeaderVersion), &m.Params.Meta
 	if header != "" && meta.versioned && header != meta.version {
@@ -66,19 +66,20 @@ func mismatch(format string, args ...any) *Fault {
 	return f
 }
 
-// WrapOpening and WrapClosing enclose a base64 value that a header cannot hold as it
-// is (SEP-2243).
+// WrapOpening and WrapClosing enclose the base64 form of a value that a header cannot contain
+// (SEP-2243).
 const (
 	WrapOpening = "=?base64?"
 	WrapClosing = "?="
 )
 
-// WrapHeader encodes a value that a header cannot hold as it is.
+// WrapHeader encodes a value that a header cannot contain.
 func WrapHeader(v string) string {
 	return WrapOpening + base64.StdEncoding.EncodeToString([]byte(v)) + WrapClosing
 }
 
-// decodeHeader undoes WrapHeader. Other values are returned unchanged.
+// decodeHeader is the inverse of WrapHeader. Other values are returned unchanged. It returns false for
+// malformed base64.
 func decodeHeader(v string) (string, bool) {
 	if len(v) < len(WrapOpening)+len(WrapClosing) || !strings.EqualFold(v[:len(WrapOpening)], WrapOpening) ||
 		!strings.HasSuffix(v, WrapClosing) {

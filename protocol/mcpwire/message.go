@@ -1,8 +1,7 @@
-// Package mcpwire is MCP's JSON-RPC as bytes and headers, the rules of the transport that
-// one request can be judged by, and no more: messages cut out of a body without decoding
-// what only passes, responses and faults put together, what a modern request (2026-07-28)
-// says about itself, and arguments that are repeated in headers. Nothing here knows
-// sessions, callers or the catalog.
+// Package mcpwire handles MCP's JSON-RPC messages and headers, as far as one request is
+// concerned: it splits messages without decoding the parts that are only passed on, writes
+// responses and faults, and checks the metadata of a modern request (2026-07-28) and the
+// arguments repeated in headers. It does not handle sessions, callers or the catalog.
 package mcpwire
 
 import (
@@ -22,26 +21,26 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// MetaPrefix begins the _meta keys that the protocol keeps for itself.
+// MetaPrefix is the prefix of the _meta keys that the protocol reserves.
 const MetaPrefix = "io.modelcontextprotocol/"
 
-// Message is one JSON-RPC message: what the dispatcher decides by, decoded, and
-// everything else as the bytes that came.
+// Message is one JSON-RPC message. The members needed for dispatching are decoded; all others keep the
+// bytes that arrived.
 type Message struct {
 	Batch  bool            // an array; nothing else is set
 	ID     json.RawMessage // nil in a notification
 	Method string          // "" in a response
 	Params Params
-	// Traceparent is the header's.
+	// Traceparent is the value of the header.
 	Traceparent string
-	Result      json.RawMessage // of a response that carries no error
+	Result      json.RawMessage // of a response without error
 }
 
-// Params are the members of "params" that some rule here looks at.
+// Params holds the members of "params" that this package or its callers check.
 type Params struct {
 	Raw       json.RawMessage
 	Name      string
-	Named     bool // name is there and is a string
+	Named     bool // name is a string
 	Arguments json.RawMessage
 	Cursor    json.RawMessage
 	RequestID json.RawMessage // of notifications/cancelled
@@ -49,26 +48,25 @@ type Params struct {
 	Client    string          // clientInfo.name of initialize
 	URI       string          // of resources
 	Abilities json.RawMessage // capabilities of initialize
-	// What a modern client answers with.
+	// The answers of a modern client to questions.
 	Responses, State json.RawMessage
 	Meta             Meta
 }
 
-// Meta are the members of params._meta that some rule here looks at.
+// Meta holds the members of params._meta that this package or its callers check.
 type Meta struct {
-	modern       bool // has a key of the protocol's own
+	modern       bool // has a reserved key
 	version      string
 	versioned    bool
 	Capabilities json.RawMessage
 	Client       string
-	Progress     json.RawMessage // progressToken, nil when absent
-	foreign      []byte          // the members that go on to providers: "," and each
+	Progress     json.RawMessage // progressToken, or nil
+	foreign      []byte          // the members passed on to providers, each preceded by ","
 	trace        string          // traceparent
 }
 
-// Parse reads one message. Duplicate member names and invalid UTF-8 are refused;
-// escaped lone surrogates are let through, since they are valid JSON and change
-// nothing here.
+// Parse parses one message. Malformed JSON, duplicate member names and invalid UTF-8 are errors.
+// Escaped lone surrogates are accepted, because they are valid JSON.
 func Parse(body []byte) (Message, *Fault) {
 	var m Message
 	text := bytes.TrimLeft(body, " \t\r\n")
@@ -112,10 +110,10 @@ func Parse(body []byte) (Message, *Fault) {
 	return m, nil
 }
 
-// Read takes a "params" object in, which was checked with the message around it.
+// Read sets p from a "params" object, which must have been checked with its message.
 func (p *Params) Read(raw json.RawMessage) {
 	p.Raw = raw
-	// The object was checked with the message around it: no error is possible.
+	// The object was checked with its message, so this cannot fail.
 	_ = jsonx.Members(raw, func(name string, value []byte) {
 		switch name {
 		case "name":
@@ -144,6 +142,7 @@ func (p *Params) Read(raw json.RawMessage) {
 	})
 }
 
+// read sets m from a "_meta" object. Keys with the prefix junctor/ are dropped.
 func (m *Meta) read(raw json.RawMessage) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return
@@ -169,8 +168,8 @@ func (m *Meta) read(raw json.RawMessage) {
 	})
 }
 
-// PassOn gives the call what its provider may see beside the arguments: the client's
-// own _meta, and the trace that it or the transport names.
+// PassOn sets Meta and Trace of an invocation: the client's own _meta, and the trace id from _meta or
+// the traceparent header.
 func (m *Meta) PassOn(inv *capability.Invocation, header string) {
 	foreign, trace := m.foreign, m.trace
 	if trace == "" && header != "" {
@@ -183,8 +182,7 @@ func (m *Meta) PassOn(inv *capability.Invocation, header string) {
 	inv.Trace = traceID(trace)
 }
 
-// traceID is the id of the trace in a traceparent (W3C trace context), "" if it
-// has none.
+// traceID returns the trace id of a traceparent (W3C trace context), or "" if it is malformed.
 func traceID(traceparent string) string {
 	parts := strings.Split(traceparent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
@@ -193,7 +191,7 @@ func traceID(traceparent string) string {
 	return parts[1]
 }
 
-// nameIn is the member "name" of an object, bounded: it goes into the audit.
+// nameIn returns the member "name" of an object, shortened because it is recorded.
 func nameIn(raw []byte) string {
 	var name string
 	if len(raw) > 0 && raw[0] == '{' {
@@ -206,7 +204,7 @@ func nameIn(raw []byte) string {
 	return text.ClipBytes(name, 128)
 }
 
-// malformed names the byte at which the text stops being JSON.
+// malformed returns the error for malformed JSON, with the offset.
 func malformed(err error) *Fault {
 	if errors.Is(err, jsonx.ErrNotObject) {
 		return BadRequest("a message must be a JSON object")
@@ -218,7 +216,7 @@ func malformed(err error) *Fault {
 	return &Fault{Status: http.StatusBadRequest, Code: jsonrpc.CodeParse, Message: text}
 }
 
-// invalidUTF8 is the offset of the first byte that is not UTF-8, or -1.
+// invalidUTF8 returns the offset of the first byte that is not valid UTF-8, or -1.
 func invalidUTF8(b []byte) int {
 	if utf8.Valid(b) {
 		return -1
@@ -233,7 +231,7 @@ func invalidUTF8(b []byte) int {
 	return -1
 }
 
-// maxID bounds ids and progress tokens: they are echoed and kept as map keys.
+// maxID bounds ids and progress tokens in bytes, because they are returned and used as map keys.
 const maxID = 512
 
 func validID(raw []byte) bool {
@@ -243,7 +241,7 @@ func validID(raw []byte) bool {
 	return raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9'
 }
 
-// IDKey returns equal keys for equal ids, however a string is escaped.
+// IDKey returns a map key that is equal for equal ids, even if their strings are escaped differently.
 func IDKey(raw json.RawMessage) string {
 	if s, ok := jsonx.Text(raw); ok {
 		return `"` + s

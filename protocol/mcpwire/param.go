@@ -10,8 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// HeaderParam is an argument that a modern client repeats in a header, because the
-// tool's schema marks it with x-mcp-header.
+// HeaderParam is an argument that a modern client must repeat in a header, because the tool's schema
+// marks it with x-mcp-header.
 type HeaderParam struct {
 	header string // the whole name: Mcp-Param-…
 	path   []string
@@ -22,7 +22,7 @@ const (
 	maxParamPath = 16
 )
 
-// HeaderParams reads the marks of a definition's input schema.
+// HeaderParams returns the arguments that a definition's input schema marks.
 func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
 	if len(definition) == 0 || !strings.Contains(string(definition), "x-mcp-header") {
 		return nil
@@ -35,6 +35,7 @@ func HeaderParams(definition json.RawMessage) (out []HeaderParam) {
 	return out
 }
 
+// appendMarked appends the marked properties of a schema, recursively within bounds.
 func appendMarked(out []HeaderParam, schema []byte, path []string) []HeaderParam {
 	if len(schema) == 0 || schema[0] != '{' || len(path) > maxParamPath {
 		return out
@@ -94,7 +95,7 @@ func At(object json.RawMessage, path []string) json.RawMessage {
 	return object
 }
 
-// sameValue compares a header's text with a string, a boolean or an integer.
+// sameValue reports whether a header's text equals a string, a boolean or a number.
 func sameValue(text string, value json.RawMessage) bool {
 	if s, ok := jsonx.Text(value); ok {
 		return s == text
@@ -105,7 +106,7 @@ func sameValue(text string, value json.RawMessage) bool {
 	if text == "true" || text == "false" {
 		return false
 	}
-	// As numbers: 1e2 and 100 are the same. Beyond 2^53 only equal digits are.
+	// Compared as numbers, 1e2 equals 100. Beyond 2^53 only equal digits are equal.
 	const exact = 1 << 53
 	a, errA := strconv.ParseFloat(text, 64)
 	b, errB := strconv.ParseFloat(string(value), 64)

@@ -17,18 +17,18 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// HeaderIntegrity carries an asset's integrity value over HTTP.
+// HeaderIntegrity is the HTTP header with an asset's integrity value.
 const HeaderIntegrity = "X-Eliza-Asset-Integrity"
 
-// Asset is a file of a module's view, decoded.
+// Asset is a decoded file of a module's view.
 type Asset struct {
 	Path        string
 	ContentType string
 	Body        []byte
-	Integrity   string // as the endpoint states it; empty when it does not
+	Integrity   string // stated by the endpoint, not verified; may be empty
 }
 
-// DecodeAsset reads the result of plugin.asset.get.
+// DecodeAsset decodes the result of plugin.asset.get. It does not verify the integrity value.
 func DecodeAsset(result json.RawMessage) (Asset, error) {
 	const method = "plugin.asset.get"
 	decoded, err := DecodeResult(method, result)
@@ -62,9 +62,9 @@ func Integrity(body []byte) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// MatchesIntegrity reports whether one of the tokens of integrity (sha256,
-// sha384 or sha512, separated by blanks) is the digest of body. Tokens of other
-// kinds are passed over; with no token it knows it reports false.
+// MatchesIntegrity reports whether one of the tokens of integrity (sha256, sha384 or sha512,
+// separated by blanks) is the digest of body. It ignores tokens of other kinds, and returns
+// false if no other token is left.
 func MatchesIntegrity(body []byte, integrity string) bool {
 	for token := range strings.FieldsSeq(integrity) {
 		alg, want, _ := strings.Cut(token, "-")
@@ -90,10 +90,9 @@ func MatchesIntegrity(body []byte, integrity string) bool {
 	return false
 }
 
-// ParseAssetPath splits the escaped remainder of an asset URL into the module
-// id and the asset path with a leading slash, each segment decoded exactly
-// once. It refuses what is unsafe after decoding: empty, "." and ".." segments,
-// slashes, backslashes and control characters.
+// ParseAssetPath splits the escaped remainder of an asset URL into the module id and the asset
+// path with a leading slash, and decodes each segment once. Segments that are empty, "." or
+// ".." after decoding, or contain slashes, backslashes or control characters, are errors.
 func ParseAssetPath(escaped string) (module, path string, err error) {
 	first, rest, ok := strings.Cut(escaped, "/")
 	if !ok || rest == "" {
@@ -127,6 +126,7 @@ func errAssetURL(msg string) *Error {
 	}
 }
 
+// asset serves a file of a module's view. A path that is not found is tried again undecoded.
 func (h *handler) asset(w http.ResponseWriter, r *http.Request, backend Backend) {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), PathAssets)
 	module, path, err := ParseAssetPath(escaped)
@@ -136,14 +136,14 @@ func (h *handler) asset(w http.ResponseWriter, r *http.Request, backend Backend)
 	}
 	a, err := fetchAsset(r.Context(), backend, module, path)
 	if _, raw, _ := strings.Cut(escaped, "/"); err != nil && "/"+raw != path && CheckAssetPath(raw) == nil {
-		// Endpoints written against the original expect the undecoded form.
+		// Endpoints for the original implementation expect the undecoded form.
 		if again, rawErr := fetchAsset(r.Context(), backend, module, "/"+raw); rawErr == nil {
 			a, err = again, nil
 		}
 	}
 	if err != nil {
 		e := *inMethod(err, "plugin.asset.get")
-		// An asset has no envelope of success: the status must tell.
+		// An asset has no envelope, so the status must show the failure.
 		e.Status = e.ToCapability("").Code.Row().HTTP
 		writeError(w, &e)
 		return
@@ -169,7 +169,7 @@ func (h *handler) writeAsset(w http.ResponseWriter, r *http.Request, a Asset) {
 	head := w.Header()
 	head.Set("ETag", etag)
 	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Cache-Control", "no-cache") // keep it, but ask again
+	head.Set("Cache-Control", "no-cache") // may be cached, but must be revalidated
 	if h.opts.OpenAssets {
 		head.Set("Access-Control-Allow-Origin", "*")
 	}

@@ -42,8 +42,8 @@ func httpStatus(s string) error {
 	return nil
 }
 
-// standardBase64 accepts what the original's expression accepts: non-canonical
-// trailing bits pass, line breaks and the URL alphabet do not.
+// standardBase64 checks base64 like the original's expression: non-canonical trailing bits are
+// accepted; line breaks and the URL alphabet are not.
 func standardBase64(s string) error {
 	if len(s)%4 != 0 {
 		return errBase64
@@ -94,7 +94,7 @@ func sha256Hex(s string) error {
 	return nil
 }
 
-// bundleURL is a local path when it starts with '/', else a browser URL.
+// bundleURL checks a local path if s starts with '/', else a browser URL.
 func bundleURL(s string) error {
 	if strings.HasPrefix(s, "/") {
 		return CheckLocalPath(s)

@@ -24,28 +24,27 @@ const (
 	DefaultTimeout     = 60 * time.Second
 	DefaultMaxResponse = 32 << 20
 
-	// ptyDefault is how long an endpoint may run a command that names no
-	// timeout; ptyMargin is for the way there and back.
+	// defaultPTYTimeout is how long an endpoint may run a command without timeout; ptyGrace is
+	// added for the transfer.
 	defaultPTYTimeout = 300 * time.Second
 	ptyGrace          = 5 * time.Second
 )
 
 // ClientConfig describes one endpoint. Zero members mean the defaults.
 type ClientConfig struct {
-	// ID names the endpoint in errors: letters, digits, '.', '_', ':' and '-'.
+	// ID identifies the endpoint in errors: letters, digits, '.', '_', ':' and '-'.
 	ID string
-	// BaseURL is an absolute http or https URL; its path is kept, query and
-	// fragment are dropped, credentials are refused.
+	// BaseURL is an absolute http or https URL. Its path is kept, query and fragment are
+	// dropped, and credentials are an error.
 	BaseURL string
-	Token   secret.Value // sent as bearer token when not empty
-	// Transport carries the requests; nil is a transport of its own made by
-	// DefaultTransport. It must not change the request's headers.
+	Token   secret.Value // sent as bearer token unless empty
+	// Transport sends the requests; if nil, the client uses a new DefaultTransport. It must not
+	// change the request's headers.
 	Transport http.RoundTripper
-	// MaxResponse bounds the bytes read of one answer.
+	// MaxResponse bounds the bytes read of one response.
 	MaxResponse int64
-	// Timeout bounds a call whose context has no deadline: request, headers and
-	// body together. pty.command.run gets its own timeoutMs on top if that is
-	// longer.
+	// Timeout bounds a call whose context has no deadline: request, headers and body together.
+	// For pty.command.run it is raised to the command's timeoutMs plus a grace.
 	Timeout time.Duration
 	Limits  Limits // of manifests
 }
@@ -67,8 +66,8 @@ type Client struct {
 
 var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
-// NewClient checks cfg and returns a client; it does not connect. Its errors
-// are *Error with method capability-router.configure.
+// NewClient checks cfg and returns a client. It does not connect. Errors are *Error with method
+// capability-router.configure.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	base, err := NormalizeBaseURL(cfg.BaseURL)
 	if err != nil {
@@ -81,7 +80,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		id: cfg.ID, base: base, transport: cfg.Transport, max: cfg.MaxResponse, timeout: cfg.Timeout, limits: cfg.Limits,
 		header: http.Header{"Accept": jsonType, "User-Agent": {"junctor"}},
 	}
-	// The base has been parsed already, and our paths are constants.
+	// The base was parsed already, and the paths are constants.
 	c.invokeURL, _ = url.Parse(base + PathInvoke)
 	c.statusURL, _ = url.Parse(base + PathAvailability)
 	if c.transport == nil {
@@ -104,9 +103,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// DefaultTransport returns a transport for endpoints: HTTP/1.1 with keep-alive
-// and many idle connections, no compression (results are passed on as bytes),
-// five seconds to connect.
+// DefaultTransport returns a new transport for endpoints: HTTP/1.1 with keep-alive and many idle
+// connections, without compression because results are passed on unchanged, and with five
+// seconds to connect.
 func DefaultTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -119,18 +118,18 @@ func DefaultTransport() *http.Transport {
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 5 * time.Second,
 		DisableCompression:  true,
-		// The body has its limit; the standard library's for the rest is 10 MiB.
+		// MaxResponse bounds the body; the standard library would permit 10 MiB of headers.
 		MaxResponseHeaderBytes: 256 << 10,
 	}
 }
 
-// NormalizeBaseURL brings an endpoint's URL into its one form: query and
-// fragment dropped, trailing slashes stripped, path kept.
+// NormalizeBaseURL returns the normal form of an endpoint's URL: without query, fragment and
+// trailing slashes, but with its path. A relative URL, another scheme and credentials are errors.
 func NormalizeBaseURL(s string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		// The URL itself stays out of the text: it may hold credentials.
+		// The text does not contain the URL, which may hold credentials.
 		return "", configError("the URL of an endpoint must be an absolute http or https URL, such as http://127.0.0.1:31337")
 	case u.User != nil:
 		return "", configError("the URL of an endpoint must not hold credentials; give the token on its own")
@@ -153,14 +152,14 @@ func (c *Client) ID() string { return c.id }
 // BaseURL returns the normalised base URL.
 func (c *Client) BaseURL() string { return c.base }
 
-// CloseIdle closes idle connections, where the transport can.
+// CloseIdle closes idle connections if the transport supports it.
 func (c *Client) CloseIdle() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// Availability asks what the endpoint serves.
+// Availability requests the endpoint's availability object. Errors are *Error.
 func (c *Client) Availability(ctx context.Context) (Availability, error) {
 	ctx, cancel := c.deadline(ctx, "", nil)
 	defer cancel()
@@ -175,9 +174,9 @@ func (c *Client) Availability(ctx context.Context) (Availability, error) {
 	return DecodeAvailability(result)
 }
 
-// Invoke makes one call: params are checked before they are sent, the result
-// before it is returned; both pass as the bytes they are unless unknown members
-// have to be dropped. The result is the caller's to keep. Errors are *Error.
+// Invoke makes one call. It checks params before they are sent and the result before it is
+// returned; both stay unchanged except that unknown members are dropped. The caller owns the
+// result. Errors are *Error.
 func (c *Client) Invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	result, err := c.call(ctx, method, params)
 	if err != nil {
@@ -202,8 +201,8 @@ func (c *Client) Modules(ctx context.Context) ([]Module, error) {
 	return modules, nil
 }
 
-// Asset fetches a view's file through plugin.asset.get. Its integrity is as the
-// endpoint says; compare with [MatchesIntegrity] before trusting the bytes.
+// Asset fetches a view's file through plugin.asset.get. The integrity value is the endpoint's
+// own; verify the bytes with [MatchesIntegrity] before using them.
 func (c *Client) Asset(ctx context.Context, module, path string) (Asset, error) {
 	params, err := marshal(map[string]string{"moduleId": module, "path": path})
 	if err != nil {
@@ -216,7 +215,7 @@ func (c *Client) Asset(ctx context.Context, module, path string) (Asset, error) 
 	return DecodeAsset(result)
 }
 
-// call sends a request and returns the undecoded result.
+// call sends a request with checked params and returns the result before decoding.
 func (c *Client) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	params, err := DecodeParams(method, params)
 	if err != nil {
@@ -224,11 +223,11 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 	}
 	ctx, cancel := c.deadline(ctx, method, params)
 	defer cancel()
-	// A fresh buffer for each request: a transport may go on reading it after
-	// the answer has come, and params belong to the caller.
+	// A new buffer for each request, because a transport may read it after the response has
+	// arrived, and the caller owns params.
 	body := make([]byte, 0, len(params)+len(method)+24)
 	body = append(body, `{"method":"`...)
-	body = append(body, method...) // known to the table, so nothing to escape
+	body = append(body, method...) // a name of the table needs no escaping
 	body = append(body, `","params":`...)
 	body = append(body, params...)
 	body = append(body, '}')
@@ -243,6 +242,8 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 	return result, nil
 }
 
+// deadline returns ctx with the client's timeout, raised for a long command, unless it has a deadline
+// already.
 func (c *Client) deadline(ctx context.Context, method string, params json.RawMessage) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -258,6 +259,8 @@ func (c *Client) deadline(ctx context.Context, method string, params json.RawMes
 	return context.WithTimeout(ctx, timeout)
 }
 
+// exchange sends one HTTP request and returns the status and body of the response. A redirect, a
+// switch of protocol and a body beyond the limit are errors.
 func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []byte) (int, []byte, error) {
 	req := (&http.Request{
 		Method: verb, URL: u, Host: u.Host, Header: c.header, Proto: "HTTP/1.1", ProtoMajor: 1,
@@ -267,18 +270,18 @@ func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []b
 		req.Header = c.post
 		req.ContentLength = int64(len(body))
 		req.Body = io.NopCloser(bytes.NewReader(body))
-		// Lets the transport repeat a request that a closing idle connection
-		// swallowed before a byte was written.
+		// Permits the transport to repeat a request if an idle connection closed before a
+		// byte was written.
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	// The transport itself follows no redirect, and neither do we.
+	// A transport does not follow redirects.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return 0, nil, transportError(ctx, err, u.Path)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// The body would be the bare connection, which no context ends.
+		// The body would be the raw connection, which does not end with the context.
 		return 0, nil, &Error{
 			Code: CodeRequestFailed, Method: u.Path, Status: resp.StatusCode,
 			Message: "the endpoint answered with another protocol", Details: detailsOf(capability.CodeFailed, reasonDecode),
@@ -303,6 +306,7 @@ func (c *Client) exchange(ctx context.Context, verb string, u *url.URL, body []b
 	return resp.StatusCode, answer, nil
 }
 
+// readAnswer reads the body of a response, at most c.max bytes.
 func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 	tooLarge := func() error {
 		return &Error{
@@ -314,8 +318,8 @@ func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 	if n := resp.ContentLength; n > c.max {
 		return nil, tooLarge()
 	} else if n >= 0 {
-		// The declared length is believed up to a point: an endpoint must not
-		// make us allocate what it never sends.
+		// Only a part of the declared length is allocated at first, because the endpoint may
+		// never send the rest.
 		var buf bytes.Buffer
 		buf.Grow(int(min(n, 1<<20)) + bytes.MinRead)
 		if _, err := buf.ReadFrom(resp.Body); err != nil {
@@ -333,8 +337,8 @@ func (c *Client) readAnswer(resp *http.Response) ([]byte, error) {
 	return data, nil
 }
 
-// transportError states what became of a request that got no answer. Only a
-// failed connection proves that the work was not started.
+// transportError returns the error for a request without response: timeout, cancelled, or
+// unavailable if the connection failed, which proves that the work was not started; else failed.
 func transportError(ctx context.Context, err error, path string) *Error {
 	out := &Error{Code: CodeRequestFailed, Method: path}
 	var dial *net.OpError

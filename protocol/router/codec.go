@@ -7,8 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Limits bound a manifest; a zero member means the default, a negative one no
-// limit. The original has none.
+// Limits bounds a manifest. A zero member means the default, a negative one no limit.
 type Limits struct {
 	ManifestBytes int // of one plugin.modules.list result
 	Modules       int
@@ -16,7 +15,7 @@ type Limits struct {
 	Depth         int // nesting of one module
 }
 
-// DefaultLimits returns the default limits of messages.
+// DefaultLimits returns the default limits of manifests.
 func DefaultLimits() Limits {
 	return Limits{ManifestBytes: 4 << 20, Modules: 256, Items: 1024, Depth: 64}
 }
@@ -33,13 +32,12 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// DecodeParams checks the parameters of a call and returns them without unknown
-// members: the very same bytes when there were none, so the result aliases raw.
-// Missing parameters, and a value that is not an object, become {}. The old
-// spelling root of git's cwd is renamed. Both ends use it: the client before it
-// sends, the endpoint before it believes.
+// DecodeParams checks the parameters of a call and returns them without unknown members. If
+// it finds none to remove, it returns raw itself, so the result may alias raw. Missing parameters,
+// and a value that is not an object, become {}. The old name root of git's cwd is renamed.
+// The client uses it before sending and the endpoint after receiving.
 //
-// Errors are *Error: UNAVAILABLE for an unknown method, DECODE_FAILED else.
+// Errors are *Error: UNAVAILABLE for an unknown method, else DECODE_FAILED.
 func DecodeParams(method string, raw json.RawMessage) (json.RawMessage, error) {
 	m, ok := Lookup(method)
 	if !ok {
@@ -49,7 +47,7 @@ func DecodeParams(method string, raw json.RawMessage) (json.RawMessage, error) {
 	if first == 0 {
 		raw = json.RawMessage("{}")
 	} else if first != '{' {
-		// Still a document: garbage must not pass as an empty object.
+		// It must be valid JSON; malformed text is not an empty object.
 		sc := newScanner(raw, maxNesting)
 		if _, err := sc.value(); err != nil || sc.end() != nil {
 			return nil, (&decoder{}).refuse(method, "the parameters are not JSON")
@@ -75,24 +73,25 @@ func (d *decoder) refuse(at, msg string) error {
 	return e
 }
 
-// DecodeResult checks the result of a call and returns it without unknown
-// members: the very same bytes when there were none, so the answer aliases raw.
-// nil stands for an absent result. model.status gains the member raw with the
-// whole object. A manifest is held to [DefaultLimits].
+// DecodeResult checks the result of a call and returns it without unknown members. If there are
+// none, it returns raw itself, so the result may alias raw. nil means a missing result. For
+// model.status it adds the member raw with the whole object. A manifest must respect
+// [DefaultLimits].
 //
-// The error is an *Error whose details say code failed, reason decode_failed:
-// it is the answer that was wrong, not the question.
+// Errors are *Error whose details have code failed and reason decode_failed, because the
+// result is invalid and not the call.
 func DecodeResult(method string, raw json.RawMessage) (json.RawMessage, error) {
 	return decodeResult(method, raw, decoder{})
 }
 
-// VerifyResult is DecodeResult for the side that produced the result: it only
-// checks, so that a broken handler is reported where it is.
+// VerifyResult checks a result like DecodeResult, without rewriting it. The side that produced
+// the result uses it, so that a faulty handler is reported there.
 func VerifyResult(method string, raw json.RawMessage) error {
 	_, err := decodeResult(method, raw, decoder{asIs: true})
 	return err
 }
 
+// decodeResult implements DecodeResult and VerifyResult with the given decoder.
 func decodeResult(method string, raw json.RawMessage, d decoder) (json.RawMessage, error) {
 	m, ok := Lookup(method)
 	if !ok {
@@ -146,6 +145,7 @@ func paramText(raw []byte, name string) string {
 	return unquote(v)
 }
 
+// paramRaw returns the value of a top-level member of an object, or nil.
 func paramRaw(raw []byte, name string) []byte {
 	if firstByte(raw) != '{' {
 		return nil

@@ -9,12 +9,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// decoder checks one value against shapes. Every method returns nil bytes when
-// the input may stay as it is and new bytes when something had to change, so
-// that the common case copies nothing.
+// decoder checks values against shapes. Its methods return nil if the input is valid unchanged,
+// and new bytes if something must change, so that the common case copies nothing.
 type decoder struct {
 	limits Limits // zero members: unlimited
-	// asIs leaves derived members out: an endpoint verifies, it does not rewrite.
+	// asIs omits derived members, because an endpoint only verifies its results.
 	asIs bool
 }
 
@@ -22,11 +21,11 @@ func (d *decoder) fail(at, format string, args ...any) error {
 	return &Error{Code: CodeDecodeFailed, Method: at, Message: at + ": " + fmt.Sprintf(format, args...)}
 }
 
-// root checks a whole document: syntax of everything, then the shape.
+// root checks a whole document: UTF-8, syntax, and the shape.
 func (d *decoder) root(s *shape, data []byte, at string) ([]byte, error) {
 	limit := maxNesting
 	if d.limits.Depth > 0 {
-		// The limit speaks of one module; the list around it adds three levels.
+		// The limit applies to one module; the list around it adds three levels.
 		limit = d.limits.Depth + 3
 	}
 	if err := checkUTF8(data); err != nil {
@@ -55,6 +54,9 @@ func (d *decoder) record(s *shape, data []byte, at string) ([]byte, error) {
 	return d.scan(s, &sc, 0, at, false)
 }
 
+// scan checks an object against a shape. It drops unknown members, renames an alias, and encodes the
+// object again if something changed. A member given twice is an error. whole requires the end
+// of the document after it.
 func (d *decoder) scan(s *shape, sc *scanner, start int, at string, whole bool) ([]byte, error) {
 	var values [maxFields][]byte
 	var alias []byte
@@ -110,6 +112,7 @@ func (d *decoder) scan(s *shape, sc *scanner, start int, at string, whole bool) 
 	return d.encode(s, values[:], nil), nil
 }
 
+// encode writes the members of a shape, in the shape's order, and the member raw unless it is nil.
 func (d *decoder) encode(s *shape, values [][]byte, raw []byte) []byte {
 	size := 2
 	for i := range s.fields {
@@ -137,6 +140,7 @@ func (d *decoder) encode(s *shape, values [][]byte, raw []byte) []byte {
 	return append(out, '}')
 }
 
+// field checks one member. A nil value means that the member is missing.
 func (d *decoder) field(f *field, value []byte, at string) ([]byte, error) {
 	where := at
 	switch {
@@ -201,6 +205,7 @@ func describe(value []byte) string {
 	return "a number"
 }
 
+// text checks a string, and returns it rewritten if the field normalizes it.
 func (d *decoder) text(f *field, value []byte, at string) ([]byte, error) {
 	if value[0] != '"' {
 		return nil, d.mismatch(f, value, at, "a string")
@@ -222,6 +227,7 @@ func (d *decoder) text(f *field, value []byte, at string) ([]byte, error) {
 	return nil, nil
 }
 
+// number checks a finite number.
 func (d *decoder) number(f *field, value []byte, at string) error {
 	if value[0] != '-' && !isDigit(value[0]) {
 		return d.mismatch(f, value, at, "a number")
@@ -237,8 +243,8 @@ func (d *decoder) number(f *field, value []byte, at string) error {
 	return nil
 }
 
-// finite reports whether a JSON number fits a double; only an exponent or very
-// many digits can make it overflow.
+// finite reports whether a JSON number fits a double. Only a number with an exponent or very many
+// digits can overflow.
 func finite(value []byte) bool {
 	if len(value) < 300 && !strings.ContainsAny(string(value), "eE") {
 		return true
@@ -247,7 +253,7 @@ func finite(value []byte) bool {
 	return err == nil
 }
 
-// array checks a list. at is where items report, where the list itself does.
+// array checks a list. Errors of items are reported at at, errors of the list at where.
 func (d *decoder) array(f *field, value []byte, at, where string) ([]byte, error) {
 	if value[0] != '[' {
 		return nil, d.mismatch(f, value, where, "an array")
@@ -275,8 +281,7 @@ func (d *decoder) array(f *field, value []byte, at, where string) ([]byte, error
 	return append(items.out, ']'), nil
 }
 
-// itemState walks the items of a list and copies them only from the first
-// changed one on.
+// itemState checks the items of a list. It copies them only if one changes.
 type itemState struct {
 	d     *decoder
 	f     *field
@@ -288,6 +293,7 @@ type itemState struct {
 	out   []byte
 }
 
+// visit checks one item.
 func (it *itemState) visit(i int, value []byte) error {
 	it.count++
 	if it.limit > 0 && it.count > it.limit {
@@ -310,6 +316,7 @@ func (it *itemState) visit(i int, value []byte) error {
 	return nil
 }
 
+// textItem checks a string item, and rejects a repeated one if the field requires unique items.
 func (it *itemState) textItem(value []byte) error {
 	if value[0] != '"' {
 		return it.d.fail(it.where, "%q must hold strings, not %s", it.f.name, describe(value))
@@ -335,6 +342,7 @@ func (it *itemState) textItem(value []byte) error {
 	return nil
 }
 
+// keep adds an item to the output, or remembers it while no item has changed.
 func (it *itemState) keep(value, changed []byte) {
 	if changed == nil && it.out == nil {
 		it.kept = append(it.kept, value)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// members checks an object whose names are free and whose values are not.
+// members checks an object with arbitrary names and values of a known kind.
 func (d *decoder) members(f *field, value []byte, at string) ([]byte, error) {
 	if value[0] != '{' {
 		return nil, d.mismatch(f, value, at, "an object")
@@ -46,6 +46,7 @@ func (d *decoder) members(f *field, value []byte, at string) ([]byte, error) {
 	return out, nil
 }
 
+// member checks one member of such an object.
 func (d *decoder) member(f *field, name string, v []byte, at string) error {
 	switch f.kind {
 	case textMap:
@@ -69,6 +70,7 @@ func (d *decoder) member(f *field, name string, v []byte, at string) error {
 	return nil
 }
 
+// query checks one query parameter: a string or an array of strings, without CR, LF and NUL.
 func (d *decoder) query(f *field, name string, v []byte, at string) error {
 	if name == "" || !singleLine(name) {
 		return d.fail(at, "%q has a name that is empty or holds CR, LF or NUL", f.name)
@@ -107,8 +109,8 @@ func unescapeIf(name []byte, escaped bool) []byte {
 	return name
 }
 
-// unescape resolves the escapes of a scanned string; a lone surrogate becomes
-// the replacement character, as it cannot be text.
+// unescape decodes the escapes of a scanned string. A lone surrogate becomes the replacement
+// character.
 func unescape(in []byte) []byte {
 	out := make([]byte, 0, len(in))
 	for i := 0; i < len(in); i++ {
@@ -151,6 +153,6 @@ func unescape(in []byte) []byte {
 }
 
 func hex4(in []byte) rune {
-	n, _ := strconv.ParseUint(string(in[:4]), 16, 32) // the scanner has seen four digits
+	n, _ := strconv.ParseUint(string(in[:4]), 16, 32) // the scanner has checked the four digits
 	return rune(n)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// answer is the outermost object of a response, as raw members.
+// answer holds the raw members of a response's outermost object.
 type answer struct {
 	ok, result, err json.RawMessage
 }
@@ -30,7 +30,7 @@ func readEnvelope(status int, body []byte, path string) (json.RawMessage, error)
 		if _, err := sc.value(); err != nil || sc.end() != nil {
 			return nil, notJSON(path)
 		}
-		// No envelope at all: the value is the result, for the codec to judge.
+		// Without envelope, the value is the result, which the codec checks.
 		return body, nil
 	}
 	a, err := scanAnswer(&sc)
@@ -70,8 +70,8 @@ func scanAnswer(sc *scanner) (answer, error) {
 	return a, err
 }
 
-// failure reads the structured error, or the older form with its fields at the
-// top level. It returns nil when code or message are not what they must be.
+// failure returns the structured error of a response, or of the older form with its fields at the
+// top level. It returns nil if code or message is invalid.
 func (a answer) failure(body []byte) *Error {
 	source := a.err
 	if source == nil {
@@ -96,7 +96,7 @@ func (a answer) failure(body []byte) *Error {
 	if len(e.Details) > maxDetails {
 		e.Details = nil
 	}
-	// Not worth losing the code over.
+	// A malformed value must not hide the code.
 	if len(w.Capability) > 0 && w.Capability[0] == '"' {
 		e.Capability = atMost(unquote(w.Capability), maxName)
 	}
@@ -106,15 +106,15 @@ func (a answer) failure(body []byte) *Error {
 	return e
 }
 
-// What an endpoint says of its failure goes to callers and into logs, so it must
-// not be as large as an answer may be. Larger details are left out.
+// Bounds of an endpoint's error, which is sent to callers and logged. Larger details are left
+// out.
 const (
 	maxMessage = 8 << 10
 	maxName    = 512
 	maxDetails = 256 << 10
 )
 
-// atMost cuts s between two runes.
+// atMost returns at most limit bytes of s, cut between two runes.
 func atMost(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -132,8 +132,8 @@ func notJSON(path string) *Error {
 	}
 }
 
-// refusal reads an answer outside 2xx: a known envelope keeps its code and
-// learns the status, anything else becomes REQUEST_FAILED.
+// refusal returns the error for a response with a status outside 2xx: the error of its envelope
+// with the status added, else REQUEST_FAILED.
 func refusal(status int, body []byte, path string) *Error {
 	sc := newScanner(body, maxNesting)
 	if sc.peek() == '{' {
@@ -154,7 +154,7 @@ func refusal(status int, body []byte, path string) *Error {
 		details["body"] = string(body[:min(len(body), keep)])
 	}
 	raw, err := marshal(details)
-	if err != nil { // a rune was cut in two
+	if err != nil { // the limit cut a rune
 		raw = detailsOf(codeOfStatus(status), "")
 	}
 	return &Error{
@@ -163,9 +163,8 @@ func refusal(status int, body []byte, path string) *Error {
 	}
 }
 
-// codeOfStatus reads a status that came without an envelope. 502 and 503 may
-// come from something between us and the endpoint after the work was started,
-// so they do not promise the opposite.
+// codeOfStatus returns the code for a status without envelope. 502 and 503 may come from a proxy
+// after the work was started, so they do not mean unavailable.
 func codeOfStatus(status int) capability.Code {
 	switch status {
 	case http.StatusUnauthorized:
@@ -180,6 +179,8 @@ func codeOfStatus(status int) capability.Code {
 	return capability.CodeFailed
 }
 
+// withStatus adds the member status to details. Details that are not an object become its member
+// details.
 func withStatus(details json.RawMessage, status int) json.RawMessage {
 	members := make(map[string]json.RawMessage)
 	if len(details) > 0 && jsonx.Unmarshal(details, &members) != nil {

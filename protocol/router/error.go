@@ -10,25 +10,24 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// The three codes of the wire; it has no others.
+// The three codes of the protocol.
 const (
 	CodeUnavailable   = "CAPABILITY_UNAVAILABLE"
 	CodeDecodeFailed  = "CAPABILITY_DECODE_FAILED"
 	CodeRequestFailed = "CAPABILITY_REQUEST_FAILED"
 )
 
-// Reasons this package sets on the errors it makes.
+// Reasons of errors created by this package.
 const (
 	reasonDecode  = "decode_failed"
 	reasonConnect = "connection_failed"
 )
 
-// Error is a failure in the form of the wire. Code is one of the three codes.
-// Capability is the family (fs, pty, git, model, plugin) and may be empty;
-// Method is the RPC method, for decode errors followed by a dotted path without
-// indices, for transport errors the URL path. Details is any JSON value or nil.
-// Status is the HTTP status the error travels with: 0 stands for 200, the rule
-// for failures of a capability as opposed to refusals of the transport.
+// Error is a failure in the form of the protocol. Code is one of the three codes. Capability is
+// the family (fs, pty, git, model, plugin) and may be empty. Method is the RPC method, for
+// decode errors followed by a dotted path without indexes, and for transport errors the URL
+// path. Details is any JSON value or nil. Status is the HTTP status of the response; 0 means
+// 200, as for failures of a capability, in contrast to errors of the transport.
 type Error struct {
 	Code       string
 	Message    string
@@ -49,13 +48,13 @@ type wireError struct {
 	Details    json.RawMessage `json:"details,omitempty"`
 }
 
-// MarshalJSON renders the member "error" of the failure envelope; absent
-// members are left out, never null.
+// MarshalJSON encodes the member "error" of the envelope. Absent members are omitted and never
+// null.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return jsonx.Marshal(wireError{e.Code, e.Message, e.Capability, e.Method, e.Details})
 }
 
-// envelope renders the whole failure answer.
+// envelope encodes the whole failure response.
 func (e *Error) envelope() []byte {
 	body, err := jsonx.Marshal(e)
 	if err != nil { // details that are not JSON, or a message that is not UTF-8
@@ -64,7 +63,7 @@ func (e *Error) envelope() []byte {
 	return append(append([]byte(`{"ok":false,"error":`), body...), '}')
 }
 
-// wireDetails are the members of details that our own endpoints set.
+// wireDetails holds the members of details that junctor's own endpoints set.
 type wireDetails struct {
 	Code       capability.Code `json:"code"`
 	Reason     string          `json:"reason"`
@@ -72,8 +71,7 @@ type wireDetails struct {
 	RetryAfter int64           `json:"retry_after_ms"`
 }
 
-// maxRetryAfter is a day in milliseconds: a longer pause is not that of an
-// endpoint's to ask for.
+// maxRetryAfter is the longest delay in milliseconds that an endpoint may request, one day.
 const maxRetryAfter = 24 * 3600 * 1000
 
 func detailsOf(code capability.Code, reason string) json.RawMessage {
@@ -85,9 +83,9 @@ func detailsOf(code capability.Code, reason string) json.RawMessage {
 	return raw
 }
 
-// FromCapability converts an error into the wire form: the code by the table of codes,
-// and the reason, hint and details of the error as members of details. method may be
-// empty. A nil err is nil.
+// FromCapability converts an error to the form of the protocol: the code by the table of codes,
+// and the reason, hint and details as members of details. method may be empty. It returns nil
+// for nil.
 func FromCapability(err *capability.Error, method string) *Error {
 	if err == nil {
 		return nil
@@ -120,7 +118,7 @@ func FromCapability(err *capability.Error, method string) *Error {
 	return out
 }
 
-// asWire returns any error in the wire form.
+// asWire returns any error in the form of the protocol.
 func asWire(err error, method string) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -128,11 +126,10 @@ func asWire(err error, method string) *Error {
 	return FromCapability(capability.AsError(err), method)
 }
 
-// ToCapability turns a failure an endpoint answered, or the client met, into
-// one of ours. A details.code that is one of the sixteen codes decides; else
-// UNAVAILABLE is unavailable, DECODE_FAILED is invalid_input (the endpoint
-// refused what we sent) and REQUEST_FAILED is failed. An answer of the endpoint
-// that we could not decode carries details of our own making: failed, reason
+// ToCapability converts a failure of an endpoint or of the client to a *capability.Error. Its code
+// is details.code if that is one of the sixteen codes; else UNAVAILABLE becomes unavailable,
+// DECODE_FAILED invalid_input (the endpoint rejected the request) and REQUEST_FAILED failed. For
+// a response that the client could not decode, the client has set details: failed, reason
 // decode_failed.
 func (e *Error) ToCapability(op string) *capability.Error {
 	out := &capability.Error{Op: op, Message: e.Message, Target: e.Method, Err: e}

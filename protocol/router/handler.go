@@ -24,19 +24,18 @@ const (
 	PathAssets       = "/v1/capabilities/assets/"
 )
 
-// DefaultMaxBody bounds the body of a request.
+// DefaultMaxBody is the default limit of a request body in bytes.
 const DefaultMaxBody = 4 << 20
 
-// DefaultBodyTimeout bounds the arrival of a request's body.
+// DefaultBodyTimeout is the default time for receiving a request body.
 const DefaultBodyTimeout = 30 * time.Second
 
-// Backend carries out the calls of one authenticated caller.
+// Backend makes the calls of one authenticated caller.
 //
-// Invoke gets parameters that DecodeParams accepted; they are valid only until
-// it returns. It returns one JSON value, or nil for no result; the handler only
-// reads it, and not after the answer is written. Errors are *Error,
-// *capability.Error or anything, which then counts as internal. Both methods
-// must be safe for concurrent use and honour ctx.
+// Invoke receives parameters that DecodeParams accepted; they are valid only until it
+// returns. It returns one JSON value, or nil for no result, which the handler reads until the
+// response is written. Errors are *Error or *capability.Error; any other error counts as
+// internal. Both methods must be safe for concurrent use and end with ctx.
 type Backend interface {
 	Availability(ctx context.Context) (Availability, error)
 	Invoke(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
@@ -46,24 +45,23 @@ type Backend interface {
 type HandlerOptions struct {
 	// MaxBody bounds a request body in bytes; 0 is DefaultMaxBody.
 	MaxBody int64
-	// BodyTimeout bounds how long a request's body may take to arrive, and a large
-	// answer to be taken, with a second more for every 64 KiB; 0 is
-	// DefaultBodyTimeout. It works with net/http's server, whose own timeouts
-	// could not tell a slow caller from a long call.
+	// BodyTimeout bounds the time for receiving a request body, and for sending a large
+	// response, plus one second for every 64 KiB. 0 means DefaultBodyTimeout. It requires
+	// net/http's server, whose own timeouts cannot distinguish a slow caller from a long
+	// call.
 	BodyTimeout time.Duration
-	// OpenAssets lets browsers import assets from any origin. It is meant for
-	// development endpoints without a token only.
+	// OpenAssets permits browsers to import assets from any origin. It is only for development
+	// endpoints without a token.
 	OpenAssets bool
-	// SkipResultCheck trusts the backend's results. Set it where they were
-	// checked before, as in a router that is itself an endpoint.
+	// SkipResultCheck omits the check of the backend's results. Set it if they were checked
+	// before, as in a router that is itself an endpoint.
 	SkipResultCheck bool
 }
 
-// Handler serves the endpoint side of the wire. resolve authenticates each
-// request and returns the backend of its principal; it runs before anything
-// else is looked at, so that a stranger learns nothing from path or body. A
-// failure of resolve is a refusal of the transport: *Error with its Status, or
-// *capability.Error with the status of its code; 401 carries WWW-Authenticate.
+// Handler serves the endpoint side of the protocol. resolve authenticates each request and returns
+// the backend of its principal. It runs before path and body are examined, so that an
+// unauthenticated client learns nothing from the response. An error of resolve is sent with its
+// Status (*Error) or the status of its code (*capability.Error); a 401 has WWW-Authenticate.
 func Handler(resolve func(*http.Request) (Backend, error), opts HandlerOptions) http.Handler {
 	if opts.MaxBody <= 0 {
 		opts.MaxBody = DefaultMaxBody
@@ -81,10 +79,11 @@ type handler struct {
 	pace    int64
 }
 
+// ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		// Also where the body is not read: the server itself waits for the rest of
-		// a short one.
+		// Even if the body is not read, because the server itself waits for the rest of a
+		// short one.
 		size := r.ContentLength
 		if size < 0 || size > h.opts.MaxBody {
 			size = h.opts.MaxBody
@@ -113,26 +112,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pace is what a caller must manage: bytes in a second.
+// pace is the minimum transfer rate of a caller, in bytes per second.
 const pace = 64 << 10
 
-// until sets a deadline for size bytes.
+// until sets a deadline for the transfer of size bytes.
 func (h *handler) until(size int64, set func(time.Time) error) {
 	_ = set(time.Now().Add(h.opts.BodyTimeout + time.Duration(size/h.pace)*time.Second)) // not every ResponseWriter has deadlines
 }
 
-// untilTaken bounds how long an answer may take to leave. A small one fits into
-// the connection's buffers, and a timer for it would cost a call 4 µs.
+// untilTaken sets a deadline for sending a response. A small one fits into the connection's buffers
+// and gets no deadline, because a timer would cost a call 4 µs.
 func (h *handler) untilTaken(w http.ResponseWriter, size int) {
 	if size > 32<<10 {
 		h.until(int64(size), http.NewResponseController(w).SetWriteDeadline)
 	}
 }
 
-// RequireToken is the resolve function of a simple endpoint: one token, one
-// backend. The scheme is read without regard to case and the token compared in
-// constant time. An empty token leaves the endpoint open, which only a
-// loopback listener should be.
+// RequireToken returns a resolve function for one token and one backend. The scheme is compared
+// without case, the token in constant time. With an empty token every request is accepted,
+// which is only safe on a loopback listener.
 func RequireToken(token secret.Value, backend Backend) func(*http.Request) (Backend, error) {
 	return func(r *http.Request) (Backend, error) {
 		if token.Empty() {
@@ -189,7 +187,7 @@ func (h *handler) availability(w http.ResponseWriter, r *http.Request, backend B
 	writeJSON(w, http.StatusOK, body)
 }
 
-// buffers hold request bodies for the time of one call.
+// buffers is a pool of buffers for request bodies.
 type buffers struct{ sync.Pool }
 
 func (p *buffers) get() *bytes.Buffer {
@@ -201,23 +199,25 @@ func (p *buffers) get() *bytes.Buffer {
 }
 
 func (p *buffers) put(b *bytes.Buffer) {
-	// A rare giant must not stay resident for ever.
+	// A very large buffer must not stay in memory.
 	if b.Cap() <= 1<<20 {
 		p.Put(b)
 	}
 }
 
+// invoke serves one call: it reads and checks the request, calls the backend, checks the result unless
+// SkipResultCheck is set, and writes the response.
 func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend) {
 	buf := h.bodies.get()
 	defer h.bodies.put(buf)
 	if e := h.readBody(buf, r); e != nil {
-		// The rest of the body is not read: the connection must not be reused.
+		// The rest of the body is not read, so the connection must not be reused.
 		w.Header().Set("Connection", "close")
 		writeError(w, e)
 		return
 	}
 	if r.ContentLength != 0 {
-		// The deadline is the body's; the server now watches for the caller's leaving.
+		// The deadline applies to the body only; from now on the server detects a disconnect.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not every ResponseWriter has deadlines
 	}
 	method, params, e := parseInvoke(buf.Bytes(), r.URL.Path)
@@ -246,7 +246,7 @@ func (h *handler) invoke(w http.ResponseWriter, r *http.Request, backend Backend
 		return
 	}
 	head["Content-Length"] = []string{strconv.Itoa(len(okPrefix) + len(result) + 1)}
-	// A failed write means the caller is gone; the error cannot be sent.
+	// A failed write means that the caller has disconnected.
 	_, _ = io.WriteString(w, okPrefix)
 	_, _ = w.Write(result)
 	_, _ = io.WriteString(w, "}")
@@ -256,8 +256,8 @@ const okPrefix = `{"ok":true,"result":`
 
 var jsonType = []string{"application/json"}
 
-// inMethod returns err for an answer to method: as a failure of the capability,
-// whatever status it had where it came from.
+// inMethod returns err as a failure of the capability in the response to method, without the status it
+// may have from elsewhere.
 func inMethod(err error, method string) *Error {
 	e := *asWire(err, method)
 	if e.Method == "" {
@@ -267,14 +267,15 @@ func inMethod(err error, method string) *Error {
 	return &e
 }
 
+// readBody reads a request body of at most MaxBody bytes into buf.
 func (h *handler) readBody(buf *bytes.Buffer, r *http.Request) *Error {
 	limit := h.opts.MaxBody
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit, r.URL.Path)
 	}
 	if r.ContentLength > 0 {
-		// The declared length is believed up to a point: a caller must not make us
-		// allocate what it never sends.
+		// Only a part of the declared length is allocated at first, because the caller may
+		// never send the rest.
 		buf.Grow(int(min(r.ContentLength, 1<<16)) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
@@ -298,7 +299,7 @@ func bodyTooLarge(limit int64, path string) *Error {
 	}
 }
 
-// parseInvoke takes the request apart; params alias the body.
+// parseInvoke parses the body of a call. params aliases the body.
 func parseInvoke(body []byte, path string) (method string, params json.RawMessage, e *Error) {
 	bad := func(msg string, details json.RawMessage) *Error {
 		return &Error{Code: CodeDecodeFailed, Status: http.StatusBadRequest, Method: path, Message: msg, Details: details}
@@ -341,8 +342,8 @@ func parseInvoke(body []byte, path string) (method string, params json.RawMessag
 	return unquote(name), params, nil
 }
 
-// once keeps a member. A second one of the name is refused: what stands between
-// caller and us may have looked at the other.
+// once stores a member. A second one of the name is an error, because a proxy may have checked the
+// other one.
 func once(kept *json.RawMessage, value []byte, name string) error {
 	if *kept != nil {
 		return fmt.Errorf("%q is given twice", name)

@@ -11,8 +11,8 @@ var (
 	errHeaderValue = errors.New("holds a header value with CR, LF or NUL")
 )
 
-// CheckHeader reports whether name and value may stand in a route call: the
-// name is an HTTP token, the value has no CR, LF or NUL.
+// CheckHeader returns an error unless name and value may be part of a route call: the name must be
+// an HTTP token, and the value must not contain CR, LF or NUL.
 func CheckHeader(name, value string) error {
 	if name == "" {
 		return errHeaderName
@@ -34,10 +34,9 @@ func isTokenByte(c byte) bool {
 
 func singleLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
-// Forwardable reports whether a header may cross between the agent's own HTTP
-// traffic and a remote module, in either direction: credentials never do, and
-// neither do hop-by-hop and framing headers, which describe one connection
-// only. Names in extra, compared without case, are withheld as well.
+// Forwardable reports whether a header may be passed between the agent's own HTTP traffic and a
+// remote module, in either direction. Credentials, hop-by-hop and framing headers, and the names
+// in extra are not. Names are compared without case.
 func Forwardable(name string, extra ...string) bool {
 	switch strings.ToLower(name) {
 	case "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key",
@@ -55,8 +54,7 @@ func Forwardable(name string, extra ...string) bool {
 	return true
 }
 
-// FilterHeaders returns the forwardable, well-formed members of h; h is not
-// changed.
+// FilterHeaders returns the forwardable, well-formed members of h. h is unchanged.
 func FilterHeaders(h map[string]string, extra ...string) map[string]string {
 	out := make(map[string]string, len(h))
 	for name, value := range h {
@@ -67,8 +65,8 @@ func FilterHeaders(h map[string]string, extra ...string) map[string]string {
 	return out
 }
 
-// RequestHeaders turns the headers of an incoming request into the form of a
-// route call: lower-case names, several values joined with ", ", filtered.
+// RequestHeaders returns the forwardable headers of a request in the form of a route call: with
+// lower-case names and several values joined with ", ".
 func RequestHeaders(h http.Header, extra ...string) map[string]string {
 	// A Connection header may name further headers as hop-by-hop.
 	for _, v := range h.Values("Connection") {

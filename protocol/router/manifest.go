@@ -1,11 +1,12 @@
 package router
 
-// moduleShape is the shape of a module as one table. The order of the members is the
-// order of the original's checks.
+// moduleShape is the shape of a module. The order of its members is that of the original's
+// checks.
 var moduleShape = newModuleShape()
 
 func (s *shape) isModule() bool { return s == moduleShape }
 
+// newModuleShape builds moduleShape.
 func newModuleShape() *shape {
 	return shapeOf(fields(
 		opts(text, "capabilityEndpointId", "version", "description"),
@@ -74,7 +75,7 @@ func widgetShape() *shape {
 		opt("componentExport", text), opt("viewKind", text).among(viewKinds()...))...)
 }
 
-// viewKinds are the values of the newest dialect; older ones use developerOnly.
+// viewKinds returns the values of the newest dialect; older ones use developerOnly.
 func viewKinds() []string { return []string{"system", "release", "developer", "preview"} }
 
 func viewShape() *shape {

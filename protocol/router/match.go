@@ -2,9 +2,8 @@ package router
 
 import "strings"
 
-// MatchRoute reports whether path is an instance of the declared route path:
-// ":name" stands for one segment, ":name*" for all that follow. Parameters are
-// matched by the agent's side; an endpoint receives the concrete path.
+// MatchRoute reports whether path matches the declared route path: ":name" matches one segment,
+// ":name*" all further segments. The router matches; an endpoint receives the concrete path.
 func MatchRoute(declared, path string) bool {
 	want, have := strings.Split(declared, "/"), strings.Split(path, "/")
 	for i, w := range want {

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Family is the capability flag a method belongs to.
+// Family is the capability flag of a method.
 type Family string
 
 // The five families of the availability object.
@@ -20,30 +20,29 @@ const (
 	FamilyPlugin Family = "plugin"
 )
 
-// Method is one row of the protocol: what a call is named, what it may change
-// and what it carries. Rows are shared and must not be changed.
+// Method is one row of the method table: the name, effect, parameters and result of a call. Rows
+// are shared and must not be changed.
 type Method struct {
 	Name   string
 	Family Family
-	// Surface is the manifest noun that a plugin method serves, as it stands in
+	// Surface is the kind of manifest item that a plugin method serves, as in
 	// module:surface:name ("action", "provider", "route", …); "module" for
 	// plugin.modules.list; empty for low-level methods.
 	Surface string
-	// Kind is the catalog kind of the contributions the method carries out;
-	// empty for those that serve the host only.
+	// Kind is the catalog kind of the contributions that the method calls; empty for methods
+	// that only the host uses.
 	Kind string
-	// Target is the parameter that names the item within the module ("action",
-	// "eventName", …); empty if it takes none.
+	// Target is the parameter that names the item of the module ("action", "eventName", …),
+	// or "".
 	Target string
-	// Effect is the effect of a call; of plugin.route.call it is that of every verb but
+	// Effect is the effect of a call. For plugin.route.call it is that of every verb except
 	// GET, see EffectOf.
 	Effect capability.Effect
 
 	params, result *shape
 }
 
-// EffectOf returns the effect of one concrete call: a GET route reads, every
-// other call has the method's own class.
+// EffectOf returns the effect of one call: read for a GET route, else the method's Effect.
 func (m Method) EffectOf(params json.RawMessage) capability.Effect {
 	if m.Name == "plugin.route.call" && paramText(params, "method") == "GET" {
 		return capability.EffectRead
@@ -84,8 +83,8 @@ const (
 	kindEvent    = "capability.event-handler"
 	kindBackend  = "capability.runtime-backend"
 	kindRPC      = "capability.rpc"
-	kindRoute    = kindRPC // what a route and an asset call are to the catalog: code calls them,
-	kindStatus   = kindRPC // no planner does; their surfaces are rows that intake keeps
+	kindRoute    = kindRPC // routes and assets are called by code
+	kindStatus   = kindRPC // and never by planners
 	surfaceAsset = "view"
 )
 
@@ -93,8 +92,7 @@ func newMethodTable() []Method {
 	return slices.Concat(lowLevelMethods(), pluginMethods(), evaluatorMethods(), hostMethods())
 }
 
-// low builds the params of a low-level method: its two extra keys are
-// ignored whatever they hold.
+// low builds the params of a low-level method, whose two additional members are ignored.
 func low(parts ...any) *shape {
 	return shapeOf(fields(append(parts, opts(anyJSON, "endpointId", "traceSessionId"))...)...)
 }

@@ -6,10 +6,9 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Module is one manifest as far as the rest of the system needs it typed. An
-// optional string that is absent reads as "", an optional number or boolean as
-// nil where absence means something else than zero. Raw is the decoded form,
-// without unknown members; digests and storage use it.
+// Module is one manifest, with typed fields for the members that other packages use. A missing
+// string is "". A missing number or boolean is nil if that differs in meaning from zero. Raw is
+// the decoded form without unknown members, which is used for digests and storage.
 type Module struct {
 	ID                             string              `json:"id"`
 	Name                           string              `json:"name"`
@@ -40,7 +39,7 @@ type Module struct {
 	Raw                            json.RawMessage     `json:"-"`
 }
 
-// ModuleAction is an item of actions. Parameters is kept verbatim, null too.
+// ModuleAction is an item of actions. Parameters is unchanged, even if it is null.
 type ModuleAction struct {
 	Name                  string          `json:"name"`
 	Description           string          `json:"description"`
@@ -108,8 +107,7 @@ type ModuleService struct {
 	Methods               []string        `json:"methods"`
 }
 
-// ComponentType is an item of componentTypes; its schema is recursive and only
-// passed on.
+// ComponentType is an item of componentTypes. Its recursive schema is passed on unchanged.
 type ComponentType struct {
 	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
@@ -130,7 +128,7 @@ type Widget struct {
 	ViewKind        string   `json:"viewKind"`
 }
 
-// App is the app member: how a module presents itself as an application.
+// App is the member app, which describes a module as an application.
 type App struct {
 	DisplayName       string          `json:"displayName"`
 	Category          string          `json:"category"`
@@ -167,8 +165,8 @@ type Hooks struct {
 	Hooks []string `json:"hooks"`
 }
 
-// Route is an item of routes. PublicReason and PublicWrite belong to the newest
-// dialect, which demands the reason on public routes.
+// Route is an item of routes. PublicReason and PublicWrite belong to the newest dialect, which
+// requires the reason for public routes.
 type Route struct {
 	Method       string `json:"method"`
 	Path         string `json:"path"`
@@ -202,9 +200,8 @@ type Provenance struct {
 	Signature          string `json:"signature"`
 }
 
-// DecodeModules reads the result of plugin.modules.list under limits, whose
-// zero members mean the defaults. Beyond DecodeResult it refuses two modules
-// with one id, which no later call could tell apart.
+// DecodeModules decodes the result of plugin.modules.list with limits, whose zero members mean the
+// defaults. In addition to the checks of DecodeResult, two modules with one id are an error.
 func DecodeModules(raw json.RawMessage, limits Limits) ([]Module, error) {
 	decoded, err := decodeResult(methodModulesList, raw, decoder{limits: limits})
 	if err != nil {
@@ -232,7 +229,7 @@ func DecodeModules(raw json.RawMessage, limits Limits) ([]Module, error) {
 	return modules, nil
 }
 
-// ParseModule reads one manifest in its decoded or raw form, as it is stored.
+// ParseModule decodes one stored manifest.
 func ParseModule(raw json.RawMessage) (Module, error) {
 	d := decoder{limits: DefaultLimits()}
 	const at = methodModulesList + ".modules"
@@ -255,12 +252,12 @@ func decodeModule(value []byte) (Module, error) {
 	if err := jsonx.Unmarshal(value, &m); err != nil {
 		return Module{}, err
 	}
-	// The answer's buffer may be large and short-lived: keep our own copy.
+	// A copy, because the buffer of the response may be large.
 	m.Raw = append(json.RawMessage(nil), value...)
 	return m, nil
 }
 
-// Availability is the answer of GET /v1/capabilities.
+// Availability is the response of GET /v1/capabilities.
 type Availability struct {
 	Environment  string       `json:"environment"`
 	Available    bool         `json:"available"`
@@ -268,7 +265,7 @@ type Availability struct {
 	Reason       string       `json:"reason,omitempty"`
 }
 
-// Capabilities states which families an endpoint serves.
+// Capabilities lists which families an endpoint serves.
 type Capabilities struct {
 	FS     bool `json:"fs"`
 	PTY    bool `json:"pty"`
@@ -277,7 +274,7 @@ type Capabilities struct {
 	Plugin bool `json:"plugin"`
 }
 
-// Has reports the flag of one family.
+// Has returns the flag of one family.
 func (c Capabilities) Has(f Family) bool {
 	switch f {
 	case FamilyFS:
@@ -294,7 +291,7 @@ func (c Capabilities) Has(f Family) bool {
 	return false
 }
 
-// DecodeAvailability checks an availability object: every flag must be there.
+// DecodeAvailability decodes an availability object. Every flag must be present.
 func DecodeAvailability(raw json.RawMessage) (Availability, error) {
 	const at = "availability"
 	flags := shapeOf(needs(boolean, "fs", "pty", "git", "model", "plugin")...)

@@ -17,11 +17,10 @@ var (
 	errURL        = errors.New("must be an absolute http or https URL without credentials")
 )
 
-// CheckLocalPath reports whether p is a local app path: it starts with one '/',
-// has no query, fragment, backslash or scheme and no empty, "." or ".."
-// segment; "/" alone is allowed. Beyond the original it also refuses control
-// characters and segments that become ".", ".." or contain a slash once
-// percent-decoded.
+// CheckLocalPath returns an error unless p is a local app path: it starts with one '/' and has
+// neither query, fragment, backslash, scheme or control character, nor an empty, "." or ".."
+// segment. "/" alone is valid. Unlike the original it also rejects segments that become ".",
+// ".." or contain a slash after percent-decoding.
 func CheckLocalPath(p string) error {
 	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "//") {
 		return errPathForm
@@ -32,10 +31,9 @@ func CheckLocalPath(p string) error {
 	return checkSegments(p[1:])
 }
 
-// CheckAssetPath reports whether p names an asset. Leading slashes are
-// optional, but "//" is refused, and so is a path without a segment.
-// Surrounding blanks are tolerated because the original trims before it looks;
-// [CleanAssetPath] removes them.
+// CheckAssetPath returns an error unless p is a valid asset path. A leading slash is optional; "//"
+// and a path without a segment are errors. Surrounding blanks are accepted, because the
+// original trims them; [CleanAssetPath] removes them.
 func CheckAssetPath(p string) error {
 	t := trimJS(p)
 	if t == "" || strings.HasPrefix(t, "//") || schemePrefix.MatchString(t) {
@@ -47,8 +45,8 @@ func CheckAssetPath(p string) error {
 	return checkSegments(strings.TrimPrefix(t, "/"))
 }
 
-// CleanAssetPath checks p and returns its one canonical spelling: trimmed, with
-// one leading slash. "a.js" and "/a.js" are the same asset.
+// CleanAssetPath checks p and returns its canonical form: trimmed, with one leading slash. "a.js"
+// and "/a.js" are the same asset.
 func CleanAssetPath(p string) (string, error) {
 	if err := CheckAssetPath(p); err != nil {
 		return "", err
@@ -71,8 +69,8 @@ func checkSegments(rest string) error {
 	return nil
 }
 
-// safeSegment looks at the segment as it is and as a lenient server would
-// decode it, because the next hop may decode once more than we do.
+// safeSegment reports whether a segment is safe, both as written and percent-decoded, because the
+// next server may decode it once more.
 func safeSegment(seg string) bool {
 	if seg == "." || seg == ".." {
 		return false
@@ -84,7 +82,7 @@ func safeSegment(seg string) bool {
 	return dec != "." && dec != ".." && !strings.ContainsAny(dec, "/\\") && strings.IndexFunc(dec, isControl) < 0
 }
 
-// decodePercent decodes what is decodable and leaves the rest alone.
+// decodePercent decodes valid percent escapes and leaves all other text unchanged.
 func decodePercent(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -101,18 +99,17 @@ func decodePercent(s string) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// trimJS trims what ECMAScript's trim does: Go's spaces and the byte order mark.
+// trimJS trims the characters of ECMAScript's trim: Unicode spaces and the byte order mark.
 func trimJS(s string) string {
 	return strings.Trim(strings.TrimSpace(s), "\ufeff \t\r\n")
 }
 
 func blank(s string) bool { return trimJS(s) == "" }
 
-// CheckBrowserURL reports whether s is a URL a browser may be sent to: http or
-// https, no user, no password. It follows the leniency of browsers (surrounding
-// blanks, "http:host", upper-case schemes) because manifests rely on it, and is
-// stricter in one point: a host with a percent sign or an empty user before '@'
-// is refused.
+// CheckBrowserURL returns an error unless s is a URL for browsers: http or https, without user and
+// password. It is as lenient as browsers (surrounding blanks, "http:host", upper-case schemes),
+// because manifests rely on that, except that it rejects a host with a percent sign or an empty
+// user before '@'.
 func CheckBrowserURL(s string) error {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)
@@ -130,6 +127,8 @@ func CheckBrowserURL(s string) error {
 	return nil
 }
 
+// validAuthority reports whether a is a host, which may be an IPv6 address in brackets, with an
+// optional port and without user.
 func validAuthority(a string) bool {
 	if strings.ContainsAny(a, "@<>^|% \"`{}") || strings.IndexFunc(a, isControl) >= 0 {
 		return false
@@ -165,9 +164,8 @@ func validAuthority(a string) bool {
 	return err == nil && n <= 65535
 }
 
-// CheckModuleID reports whether id may name a module: non-blank, of
-// [A-Za-z0-9._-], and neither "." nor "..", which would break asset URLs (the
-// original accepts those two).
+// CheckModuleID returns an error unless id is a valid module id: one or more of [A-Za-z0-9._-], but
+// neither "." nor "..", which the original accepts but which would break asset URLs.
 func CheckModuleID(id string) error {
 	if id == "." || id == ".." || id == "" {
 		return errModuleID

@@ -20,17 +20,17 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// signatureAlgorithm is the only one there is; its case does not matter.
+// signatureAlgorithm is the only supported algorithm; it is compared without case.
 const signatureAlgorithm = "ed25519"
 
-// SignedBytes are what a provenance signature covers: three lines without a
-// final newline. The content is bound by the digest alone.
+// SignedBytes returns the bytes that a provenance signature covers: three lines without a final
+// newline. The module's content is bound only by the digest among them.
 func (p *Provenance) SignedBytes() []byte {
 	return fmt.Appendf(nil, "issuer:%s\nsubject:%s\ndigestSha256:%s", p.Issuer, p.Subject, strings.ToLower(p.DigestSHA256))
 }
 
-// VerifySignature checks the signature with the issuer's public key, a PEM block
-// of SubjectPublicKeyInfo. The error states what is wrong; nil is verified.
+// VerifySignature verifies the signature with the issuer's public key, a PEM block of
+// SubjectPublicKeyInfo. It returns nil if the signature is valid.
 func (p *Provenance) VerifySignature(publicKeyPEM string) error {
 	if !strings.EqualFold(p.SignatureAlgorithm, signatureAlgorithm) {
 		return fmt.Errorf("the signature algorithm is %q, not %s", p.SignatureAlgorithm, signatureAlgorithm)
@@ -57,11 +57,10 @@ func (p *Provenance) VerifySignature(publicKeyPEM string) error {
 	return nil
 }
 
-// Digests returns the digests a provenance may state for the module, as lower
-// case hex: the original's form, and RFC 8785's. Both are of the decoded module
-// as the endpoint sent it, without capabilityEndpointId and provenance. The
-// second is unambiguous and preferred; the first is what existing signers
-// produce.
+// Digests returns the two digests that a provenance may contain for the module, as lower-case hex:
+// that of the original's form, which existing signers produce, and that of the RFC 8785 form,
+// which is unambiguous and preferred. Both cover the decoded module without
+// capabilityEndpointId and provenance.
 func (m *Module) Digests() (original, rfc8785 string, err error) {
 	var members map[string]json.RawMessage
 	if err := jsonx.Unmarshal(m.Raw, &members); err != nil {
@@ -78,7 +77,7 @@ func (m *Module) Digests() (original, rfc8785 string, err error) {
 		return "", "", err
 	}
 	var out bytes.Buffer
-	// The root collation orders as the original's localeCompare does.
+	// The root collation has the order of the original's localeCompare.
 	if err := writeSorted(&out, canonical, collate.New(language.Und)); err != nil {
 		return "", "", err
 	}
@@ -90,10 +89,9 @@ func sumHex(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeSorted writes canonical JSON with the members of objects in the order of
-// a JavaScript object whose keys were inserted in collation order: integer-like
-// keys first, by value. Numbers and strings keep their canonical text, which is
-// what JavaScript prints.
+// writeSorted writes canonical JSON with the members of objects in the order of a JavaScript
+// object whose keys were inserted in collation order: integer keys first, by value. Numbers
+// and strings keep their canonical text, which equals that of JavaScript.
 func writeSorted(out *bytes.Buffer, canonical []byte, order *collate.Collator) error {
 	switch canonical[0] {
 	case '{':
@@ -143,6 +141,7 @@ func writeSorted(out *bytes.Buffer, canonical []byte, order *collate.Collator) e
 	return nil
 }
 
+// compareKeys orders member names as in writeSorted.
 func compareKeys(a, b string, order *collate.Collator) int {
 	x, xIndex := arrayIndex(a)
 	y, yIndex := arrayIndex(b)

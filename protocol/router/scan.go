@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds recursion of the scanner; documents of honest peers nest a
-// few dozen levels at most.
+// maxNesting bounds the recursion of the scanner. Normal documents have at most a few dozen levels.
 const maxNesting = 1000
 
 // syntaxError is malformed JSON; offset counts bytes from the start of the
@@ -20,9 +19,8 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.offset, e.msg)
 }
 
-// scanner validates JSON in one pass over bytes, without building values. It is
-// not a general parser: it exists because the hot path must pass free-form JSON
-// through untouched while still looking at a handful of members.
+// scanner validates JSON in one pass without building values, because calls must pass free-form
+// JSON through unchanged and need only a few members.
 type scanner struct {
 	data  []byte
 	pos   int
@@ -66,7 +64,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// value skips one value and returns its bytes.
+// value validates one value, moves behind it, and returns its bytes.
 func (s *scanner) value() ([]byte, error) {
 	s.space()
 	start := s.pos
@@ -76,6 +74,7 @@ func (s *scanner) value() ([]byte, error) {
 	return s.data[start:s.pos], nil
 }
 
+// skip validates one value and moves behind it.
 func (s *scanner) skip() error {
 	switch c := s.peek(); {
 	case c == '"':
@@ -107,13 +106,13 @@ func (s *scanner) literal(word string) error {
 	return nil
 }
 
-// str reads a string and returns what stands between its quotes.
+// str validates a string and returns the bytes between its quotes. escaped reports whether it
+// contains escapes.
 func (s *scanner) str() (inner []byte, escaped bool, err error) {
 	s.pos++
 	start := s.pos
 	for {
-		// Most of a document is the inside of strings: look at it without
-		// touching the scanner.
+		// Most bytes of a document are inside strings, so this loop works on a local slice.
 		rest := s.data[s.pos:]
 		n := 0
 		for n < len(rest) && rest[n] >= ' ' && rest[n] != '"' && rest[n] != '\\' {
@@ -176,6 +175,7 @@ func (s *scanner) digits() bool {
 
 func (s *scanner) at(c byte) bool { return s.pos < len(s.data) && s.data[s.pos] == c }
 
+// number validates a number.
 func (s *scanner) number() error {
 	if s.at('-') {
 		s.pos++
@@ -204,9 +204,10 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// visitMember is told of each member of an object; the slices alias the input.
+// visitMember is called for each member of an object. The slices alias the input.
 type visitMember func(name []byte, escaped bool, value []byte) error
 
+// object validates an object and calls visit, unless it is nil, for each member.
 func (s *scanner) object(visit visitMember) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -246,6 +247,7 @@ func (s *scanner) object(visit visitMember) error {
 	}
 }
 
+// array validates an array and calls visit, unless it is nil, for each element.
 func (s *scanner) array(visit func(i int, value []byte) error) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -288,7 +290,7 @@ func (s *scanner) leave() error {
 	return nil
 }
 
-// checkUTF8 is done once per document: the scanner itself looks at bytes only.
+// checkUTF8 checks a whole document, because the scanner does not check UTF-8.
 func checkUTF8(data []byte) error {
 	if utf8.Valid(data) {
 		return nil

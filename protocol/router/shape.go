@@ -1,6 +1,6 @@
 package router
 
-// kind is the JSON type a member must have.
+// kind is the required JSON type of a member.
 type kind uint8
 
 const (
@@ -21,15 +21,14 @@ const (
 	recordMap      // object of such objects
 )
 
-// maxFields bounds the members of one shape, so that their places fit in an
-// array on the stack.
+// maxFields bounds the members of one shape, so that their values fit into an array on the stack.
 const maxFields = 32
 
-// shape describes one object of the wire: its known members in the order in
-// which the original looks at them, which decides the error that is reported.
+// shape describes one object of the protocol: its known members, in the order in which the original
+// checks them, which determines the reported error.
 type shape struct {
 	fields []field
-	// alias names an old spelling accepted for a member: git's root for cwd.
+	// aliasFrom is an old name that is accepted for the member aliasTo: git's root for cwd.
 	aliasFrom, aliasTo string
 	// keepRaw adds a member raw with the whole object (model.status).
 	keepRaw bool
@@ -55,7 +54,7 @@ type field struct {
 	unique   bool // a list of strings must not repeat one
 	at       string
 	check    func(string) error  // of a string, of each item, of a number's text
-	enum     []string            // the values that check allows, where they are few
+	enum     []string            // the values that check permits, if they are listed
 	rewrite  func(string) string // normalises an accepted string
 	sub      *shape
 }

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// TrustPolicy states which modules of an endpoint are let in. AllowedModules nil
-// allows all; an empty list is refused where a policy is taken in, because
-// "nothing" is never what was meant.
+// TrustPolicy decides which modules of an endpoint are trusted. A nil list permits all. The caller that
+// reads a policy must reject an empty list, which would permit nothing.
 type TrustPolicy struct {
 	AllowedEndpointIDs           []string          `json:"allowedEndpointIds,omitempty"`
 	AllowedModuleIDs             []string          `json:"allowedModuleIds,omitempty"`
@@ -17,11 +16,11 @@ type TrustPolicy struct {
 	RequireSignedProvenance      bool              `json:"requireSignedProvenance,omitempty"`
 	RequireVerifiedProvenance    bool              `json:"requireVerifiedProvenance,omitempty"`
 	RequireProvenanceDigestMatch bool              `json:"requireProvenanceDigestMatch,omitempty"`
-	// AllowSharedModelTypes stacks models of one type by priority instead of
-	// rejecting the later module; ours.
+	// AllowSharedModelTypes orders models of one type by priority instead of rejecting the
+	// later module. The original does not have it.
 	AllowSharedModelTypes bool `json:"allowSharedModelTypes,omitempty"`
-	// StrictNames rejects actions, context providers and events whose name
-	// another module has; ours.
+	// StrictNames rejects actions, context providers and events whose name another module
+	// has. The original does not have it.
 	StrictNames bool `json:"strictNames,omitempty"`
 }
 
@@ -39,7 +38,7 @@ const (
 	TrustInvalidDigest    = "invalid-provenance-digest"
 )
 
-// TrustDecision is why a module was let in or not.
+// TrustDecision is the decision about a module, with its reason.
 type TrustDecision struct {
 	ModuleID         string `json:"moduleId"`
 	PluginName       string `json:"pluginName"`
@@ -47,13 +46,13 @@ type TrustDecision struct {
 	ProvenanceIssuer string `json:"provenanceIssuer,omitempty"`
 	Trusted          bool   `json:"trusted"`
 	Reason           string `json:"reason"`
-	// Detail is for operators: what exactly did not fit.
+	// Detail describes the mismatch for operators.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Normalise trims and de-duplicates the lists and draws what follows from what:
-// verified or matching provenance needs a signature, and verified needs the
-// digest too, because the signature covers nothing of the content but that.
+// Normalise trims and de-duplicates the lists and sets implied requirements: verified or matching
+// provenance requires a signature, and verified provenance also requires a matching digest,
+// because the signature covers only the digest of the content.
 func (p *TrustPolicy) Normalise() {
 	for _, list := range []*[]string{&p.AllowedEndpointIDs, &p.AllowedModuleIDs, &p.AllowedProvenanceIssuers} {
 		if *list == nil {
@@ -75,8 +74,8 @@ func (p *TrustPolicy) Normalise() {
 	}
 }
 
-// Decide judges one module of the endpoint; a nil policy trusts. The order of the checks
-// is fixed; the first failure decides.
+// Decide returns the decision about one module of the endpoint. A nil policy trusts every module. The
+// order of the checks is fixed, and the first failure decides.
 func (p *TrustPolicy) Decide(m *Module, endpoint string) TrustDecision {
 	d := TrustDecision{ModuleID: m.ID, PluginName: m.Name, EndpointID: endpoint}
 	if m.Provenance != nil {
@@ -93,6 +92,7 @@ func (p *TrustPolicy) Decide(m *Module, endpoint string) TrustDecision {
 	return d
 }
 
+// refusal returns the reason why the module is not trusted, or "".
 func (p *TrustPolicy) refusal(m *Module, endpoint string) (reason, detail string) {
 	switch {
 	case p.RequireEndpointID && endpoint == "":

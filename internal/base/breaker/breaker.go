@@ -1,6 +1,6 @@
-// Package breaker implements a circuit breaker: after several failures in a row, calls
-// are refused for some time, and then a few are admitted to try whether they succeed
-// again. The users decide what a failure is.
+// Package breaker implements a circuit breaker: after several failures in a row, calls are
+// rejected for some time. Then a few calls are admitted as a trial. The caller decides
+// which results count as failures.
 package breaker
 
 import "time"
@@ -11,7 +11,7 @@ type Config struct {
 	Open         time.Duration // how long it stays open
 	MaxOpen      time.Duration // if above Open, each opening in a row lasts twice as long as the last, up to this
 	Trials       int           // calls admitted afterwards before one has ended; 0: any number
-	TrialTimeout time.Duration // if set, one trial is admitted each time this has passed, whatever became of the others
+	TrialTimeout time.Duration // if set, one trial is admitted per such interval, even if earlier trials have not ended
 	Extend       bool          // failures of calls that are not trials prolong an opening
 }
 
@@ -27,7 +27,7 @@ type Breaker struct {
 // Closed reports whether the breaker has not opened since the last Reset.
 func (b *Breaker) Closed() bool { return b.until.IsZero() }
 
-// Wait returns how long no call is admitted.
+// Wait returns the time until calls are admitted again, or 0.
 func (b *Breaker) Wait(now time.Time) time.Duration { return max(0, b.until.Sub(now)) }
 
 // Refuses reports whether Admit would refuse a call.
@@ -70,7 +70,7 @@ func (b *Breaker) Fail(c Config, now time.Time) (opened bool) {
 	return true
 }
 
-// Abandon takes back a trial that ended without a result.
+// Abandon removes a trial that ended without a result, so that another one may be admitted.
 func (b *Breaker) Abandon() { b.trials = max(0, b.trials-1) }
 
 // Reset closes the breaker.

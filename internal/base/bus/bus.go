@@ -1,10 +1,9 @@
-// Package bus tells the parts of one process, and through them people and
-// agents, that something has happened. An event is a notice, never the only copy
-// of a fact: a subscriber that misses one requests the state it was about.
+// Package bus distributes events within one process. An event is a notice and never the only
+// copy of a fact: a subscriber that misses one reads the state that it is about.
 //
-// There is one ring of recent events, and every subscriber is a cursor into it.
-// So a publisher never waits, a subscriber costs nothing while it is idle, and
-// one that falls too far behind is asked to resync instead of slowing the publisher.
+// There is one ring of recent events, and every subscriber is a cursor into it. So a
+// publisher never waits, an idle subscriber costs nothing, and a subscriber that falls too
+// far behind receives a [Resync] event instead of slowing the publisher.
 package bus
 
 import (
@@ -21,12 +20,12 @@ import (
 const (
 	defaultReplay = 1000
 	defaultLag    = 1 << 20
-	maxRingBytes  = 16 << 20 // of all events kept for replay
+	maxRingBytes  = 16 << 20 // of all events stored for replay
 	maxData       = 64 << 10
 )
 
-// Resync is the type of the event that stands for events a subscriber lost: what
-// it knows may be out of date. Its id is that of the newest lost one.
+// Resync is the type of the event that replaces events which a subscriber lost. The
+// subscriber must read the state again. Its id is that of the newest lost event.
 const Resync = "resync"
 
 // Event is one notice. Type is noun.past_verb, such as "catalog.changed".
@@ -37,12 +36,12 @@ type Event struct {
 	Data json.RawMessage `json:"data,omitempty"` // shared; must not be changed
 }
 
-// Config tunes a Bus. The zero value is useful.
+// Config configures a Bus. The zero value means all defaults.
 type Config struct {
-	// Replay is how many recent events are kept; 0 means 1,000.
+	// Replay is the number of recent events that are stored; 0 means 1,000.
 	Replay int
-	// Lag is how many bytes of data a subscriber that has once caught up may
-	// fall behind before it is asked to resync; 0 means 1 MiB.
+	// Lag is the number of bytes of data by which a subscriber that has caught up once may
+	// fall behind before it receives a Resync; 0 means 1 MiB.
 	Lag int
 }
 
@@ -75,9 +74,9 @@ func New(cfg Config) *Bus {
 	return &Bus{cfg: cfg, wake: make(chan struct{})}
 }
 
-// Publish tells every subscriber and returns the event's id; 0 after Close. It
-// never blocks. Data is copied; it must be one JSON value of at most 64 KiB, or
-// nil. Other data is left out: an event is a notice, and the notice still counts.
+// Publish sends an event to every subscriber and returns its id, or 0 after Close. It never
+// blocks. Data is copied. It must be one JSON value of at most 64 KiB, or nil; otherwise
+// the event is published without data.
 func (b *Bus) Publish(eventType string, data json.RawMessage) uint64 {
 	if len(data) > maxData || !json.Valid(data) {
 		data = nil
@@ -96,7 +95,7 @@ func (b *Bus) Publish(eventType string, data json.RawMessage) uint64 {
 	for b.written-b.ring[drop].before > maxRingBytes {
 		drop++
 	}
-	clear(b.ring[:drop]) // the array is reused; the data must not be kept alive
+	clear(b.ring[:drop]) // the array is reused, so the dropped data must be released
 	b.ring = b.ring[drop:]
 	close(b.wake)
 	b.wake = make(chan struct{})
@@ -105,20 +104,19 @@ func (b *Bus) Publish(eventType string, data json.RawMessage) uint64 {
 
 func size(e Event) int64 { return int64(len(e.Type)+len(e.Data)) + 64 }
 
-// Latest returns the id of the newest event, 0 when there was none yet. Give it
-// to Subscribe to receive only later ones.
+// Latest returns the id of the newest event, or 0 if there was none yet. With this id,
+// Subscribe yields only later events.
 func (b *Bus) Latest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.latest
 }
 
-// Subscribe yields the events after the given id, first those that are kept,
-// then those that come. After 0 everything kept is replayed. Where events are
-// lost, because the id is too old, was given by an earlier process, or the
-// subscriber was too slow, one event of type [Resync] takes their place. The
-// sequence ends with one error: that of ctx, or unavailable when the bus closes.
-// Breaking out of the loop ends it without one.
+// Subscribe yields the events after the given id, first the stored ones, then new ones as
+// they are published. After 0 it replays all stored events. If events are lost, because
+// the id is too old or of an earlier process, or the subscriber was too slow, it yields
+// one event of type [Resync] instead. The sequence ends with one error: that of ctx, or
+// unavailable when the bus closes. Leaving the loop ends it without an error.
 func (b *Bus) Subscribe(ctx context.Context, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		c := cursor{bus: b, last: after, fresh: after == 0}
@@ -146,16 +144,15 @@ func (b *Bus) Subscribe(ctx context.Context, after uint64) iter.Seq2[Event, erro
 	}
 }
 
-// cursor is one subscriber's place.
+// cursor is the position of one subscriber.
 type cursor struct {
 	bus   *Bus
-	last  uint64 // id seen last
-	fresh bool   // has seen nothing, so it cannot have lost anything
-	live  bool   // has caught up once: from then on Lag counts
+	last  uint64 // id of the last event yielded
+	fresh bool   // has received no event yet, so it cannot have lost one
+	live  bool   // has caught up once, so that Lag applies
 }
 
-// next returns the next event, or the channel that will be closed when there is
-// one.
+// next returns the next event, or a channel that is closed when there is one.
 func (c *cursor) next() (Event, <-chan struct{}, error) {
 	b := c.bus
 	b.mu.Lock()
@@ -184,8 +181,8 @@ func (c *cursor) next() (Event, <-chan struct{}, error) {
 	return Event{ID: b.latest, Type: Resync, At: time.Now().UTC()}, nil, nil
 }
 
-// Close ends every subscription once it has seen what was published before.
-// It may be called again.
+// Close ends every subscription after it has yielded the events published before. It may be
+// called again.
 func (b *Bus) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

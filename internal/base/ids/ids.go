@@ -1,5 +1,5 @@
-// Package ids makes random identifiers. The callers choose the prefixes and lengths,
-// because the ids are stored and sent to other programs.
+// Package ids creates random identifiers. The callers choose prefixes and lengths, because
+// the ids are stored and sent to other programs.
 package ids
 
 import (

@@ -1,7 +1,6 @@
-// Package jsonx is the one place that names the JSON library. It is strict
-// where a stranger writes: duplicate and case-folded member names, invalid
-// UTF-8 and trailing data are refused. It becomes encoding/json/v2 by changing
-// this package alone.
+// Package jsonx wraps the JSON library, so that only this package must change for
+// encoding/json/v2. Decoding is strict: duplicate member names, names in another case,
+// invalid UTF-8 and trailing data are errors.
 package jsonx
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Raw is one JSON value as bytes; the same type as encoding/json.RawMessage's
-// layout but not its type, so convert at exported borders.
+// Raw is one JSON value as bytes. It is not the type encoding/json.RawMessage, so exported
+// functions convert it.
 type Raw = jsontext.Value
 
 // Unmarshal decodes exactly one JSON value; unknown members are ignored.
@@ -29,34 +28,34 @@ func UnmarshalStrict(data []byte, v any) error {
 	return explain(json.Unmarshal(data, v, json.RejectUnknownMembers(true)))
 }
 
-// Marshal encodes v deterministically. A Raw inside v is written as the bytes it
-// is, whatever a stranger put into its strings.
+// Marshal encodes v deterministically. A Raw inside v is written unchanged, even if its
+// strings are not valid Unicode.
 func Marshal(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true), rawAsItIs()) }
 
-// MarshalIndent encodes v for people.
+// MarshalIndent is like Marshal with indentation.
 func MarshalIndent(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), jsontext.WithIndent("  "))
 }
 
-// Answer is Marshal for what our HTTP API answers: every [time.Time] in it is in UTC
-// and has milliseconds, 2026-01-02T15:04:05.000Z.
+// Answer is like Marshal for responses of the HTTP API: every [time.Time] is written in UTC with
+// milliseconds, 2026-01-02T15:04:05.000Z.
 func Answer(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), rawAsItIs(), stamped)
 }
 
-// stamped is made once: the library keeps what it finds out for it.
+// stamped is shared, because the library caches data for it.
 var stamped = json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error {
 	return e.WriteToken(jsontext.String(Stamp(t)))
 }))
 
-// Stamp is a time as [Answer] writes it.
+// Stamp returns a time in the form that [Answer] writes.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 func rawAsItIs() json.Options {
 	return json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.PreserveRawStrings(true))
 }
 
-// Canonical returns the RFC 8785 form of one JSON value. data is not changed.
+// Canonical returns the RFC 8785 form of one JSON value. data is unchanged.
 func Canonical(data []byte) ([]byte, error) {
 	v := jsontext.Value(append([]byte(nil), data...))
 	if err := v.Canonicalize(); err != nil {
@@ -65,8 +64,8 @@ func Canonical(data []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Pruned is a decoded JSON value without empty strings, lists, objects and nulls, at any
-// depth; nil when nothing is left. v is not changed.
+// Pruned returns a decoded JSON value without empty strings, lists, objects and nulls at any
+// depth, or nil if nothing is left. v is unchanged.
 func Pruned(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -99,8 +98,8 @@ func Pruned(v any) any {
 	return v
 }
 
-// Sorted is Canonical, but with every number as it was written: RFC 8785 makes
-// floats of them, so that integers beyond 2^53 fall together.
+// Sorted is like Canonical, but keeps every number as written. RFC 8785 converts numbers to
+// floats, so that different integers beyond 2^53 become equal.
 func Sorted(data []byte) ([]byte, error) {
 	v := jsontext.Value(append([]byte(nil), data...))
 	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
@@ -109,8 +108,8 @@ func Sorted(data []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Mended is one JSON value with U+FFFD for invalid Unicode in its strings: bytes that
-// are not UTF-8, and halves of characters. Everything else stays as strict.
+// Mended returns one JSON value with invalid Unicode in its strings (bytes that are not UTF-8,
+// and lone surrogates) replaced by U+FFFD. All other errors are still returned.
 func Mended(data []byte) ([]byte, error) {
 	v := jsontext.Value(append([]byte(nil), data...))
 	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(false), jsontext.PreserveRawStrings(false)); err != nil {
@@ -119,9 +118,8 @@ func Mended(data []byte) ([]byte, error) {
 	return v, nil
 }
 
-// Cut takes the member name out of an object: value is its bytes, nil when it is
-// not there, and rest the object without it, every other byte as it was. data is
-// not changed.
+// Cut removes a member from an object. value is the member's value, or nil if it is missing;
+// rest is the object without it, with every other byte unchanged. data is unchanged.
 func Cut(data []byte, name string) (value, rest []byte, err error) {
 	if !bytes.Contains(data, []byte(name)) && !bytes.Contains(data, []byte(`\u`)) {
 		return nil, data, nil // the common case
@@ -146,7 +144,7 @@ func Cut(data []byte, name string) (value, rest []byte, err error) {
 		}
 		value = bytes.Clone(v)
 		head, tail := data[:from], data[d.InputOffset():]
-		if first { // the comma of the next member goes too
+		if first { // the next member's comma is removed too
 			tail = bytes.TrimLeft(tail, " \t\r\n")
 			tail = bytes.TrimPrefix(tail, []byte(","))
 		}
@@ -183,6 +181,7 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Pointer, e.Msg)
 }
 
+// explain converts an error of the library to a *SyntaxError or *TypeError.
 func explain(err error) error {
 	if err == nil {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrNotObject is the error of [Members] for JSON of another kind.
+// ErrNotObject is the error of [Members] for another JSON value.
 var ErrNotObject = errors.New("a JSON object is needed")
 
-// ErrNotArray is the error of [Elements] for JSON of another kind.
+// ErrNotArray is the error of [Elements] for another JSON value.
 var ErrNotArray = errors.New("a JSON array is needed")
 
-// decoder is what a walk over raw JSON needs; it is used again, because a call is
-// walked over many times.
+// decoder holds the state for reading raw JSON. Decoders are pooled, because one call reads JSON
+// many times.
 type decoder struct {
 	dec *jsontext.Decoder
 	buf bytes.Buffer
@@ -28,26 +28,26 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// Members calls each with every member of the object raw, in order: its name, and its
-// value as the bytes that came, which are a part of raw. raw must hold the object and
-// nothing more; duplicate names are an error. Invalid UTF-8 passes. each may call
+// Members calls each with the name and value of every member of an object, in order. The value is
+// a part of raw. raw must contain only the object. Errors: [ErrNotObject]; malformed JSON or
+// duplicate names, after each may have been called. Invalid UTF-8 is accepted. each may call
 // Members itself.
 func Members(raw []byte, each func(name string, value []byte)) error {
 	return walk(raw, func(d *decoder) error { return d.members(raw, each) })
 }
 
-// Elements is [Members] for an array; an error of each ends it, and is returned.
+// Elements is like [Members] for an array. An error of each ends it and is returned.
 func Elements(raw []byte, each func(value []byte) error) error {
 	return walk(raw, func(d *decoder) error { return d.elements(raw, each) })
 }
 
 func walk(raw []byte, over func(*decoder) error) error {
 	d, _ := decoders.Get().(*decoder)
-	d.buf = *bytes.NewBuffer(raw) // the decoder reads a buffer's bytes where they are
+	d.buf = *bytes.NewBuffer(raw) // the decoder reads a buffer's bytes without copying
 	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true))
 	err := over(d)
 	d.buf = bytes.Buffer{}
-	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true)) // nothing of raw is kept
+	d.dec.Reset(&d.buf, jsontext.AllowInvalidUTF8(true)) // releases raw
 	decoders.Put(d)
 	return err
 }
@@ -70,7 +70,7 @@ func (d *decoder) members(raw []byte, each func(name string, value []byte)) erro
 		if err != nil {
 			return err
 		}
-		member := name.String() // the token dies with the next read
+		member := name.String() // the token is valid until the next read
 		from := dec.InputOffset()
 		if err := dec.SkipValue(); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (d *decoder) elements(raw []byte, each func(value []byte) error) error {
 	return d.end()
 }
 
-// end reads the end of the object or array, after which nothing may come.
+// end reads the end of the object or array, and returns an error if more data follow.
 func (d *decoder) end() error {
 	dec := d.dec
 	if _, err := dec.ReadToken(); err != nil {
@@ -112,8 +112,8 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// Text is the value of a JSON string; ok is false for another kind of value. A lone
-// surrogate becomes U+FFFD.
+// Text returns the value of a JSON string. ok is false for another kind of value. A lone surrogate
+// becomes U+FFFD.
 func Text(raw []byte) (s string, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false

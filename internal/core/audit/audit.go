@@ -1,17 +1,16 @@
-// Package audit implements the log of what junctor did and refused to do: one JSON line
-// per event, in one chain, where each line's hash covers the line before it.
+// Package audit implements the log of the calls and changes that junctor made or refused: one
+// JSON line per event, in one chain, where each line's hash covers the previous line.
 //
 // A [Record] goes through three stages. The caller's goroutine redacts and encodes it. Then
-// it joins the next batch; a caller that finds the log idle becomes the writer, gives every
-// record of the batch its number and hash, and passes the bytes to [Segments] in one write.
-// So a single caller avoids a goroutine switch, and many share one write. A caller that
-// requests [Synced] then waits for a flush to the disk, shared the same way. No lock is
-// held during I/O.
+// it joins the next batch. A caller that finds the log idle becomes the writer: it assigns a
+// number and a hash to every record of the batch and passes the bytes to [Segments] in one
+// write. So a single caller avoids a goroutine switch, and many callers share one write. A
+// caller that requests [Synced] then waits for a flush to the disk, which is shared in the
+// same way. No lock is held during I/O.
 //
-// The files under audit/ are authoritative. The identical lines in logs/ and the
-// rows of the [Index] are copies that follow lazily and can be rebuilt. The
-// chain proves that a file was edited; the checkpoints in the index and the
-// head file prove that its tail was cut.
+// The files under audit/ are authoritative. The identical lines in logs/ and the rows of the
+// [Index] are copies that are written later and can be rebuilt. The chain reveals that a file
+// was edited; the checkpoints in the index and the head file reveal that its end was cut off.
 //
 // While the log cannot be written, [Log.Ready] rejects calls according to the
 // [Mode], records wait in a bounded ring, and [Log.Run] retries.
@@ -68,7 +67,7 @@ type Segments interface {
 	List() ([]SegmentInfo, error)
 	// Open reads a segment from a byte offset.
 	Open(id uint64, offset int64) (io.ReadCloser, error)
-	// Torn is how many bytes of an unfinished last line were cut off at opening.
+	// Torn returns the number of bytes of an unfinished last line that opening removed.
 	Torn() int64
 	// LoadHead and SaveHead store one small document beside the segments, durably
 	// and atomically. LoadHead returns nil if it does not exist.
@@ -109,11 +108,11 @@ type Config struct {
 
 	SegmentBytes      int64         // a segment is full beyond this; 0: 64 MiB
 	RingRecords       int           // stored while the log is broken; 0: 4096
-	SyncEvery         time.Duration // longest time a Written record is not on disk; 0: 100 ms
+	SyncEvery         time.Duration // longest time until a Written record is on disk; 0: 100 ms
 	CheckpointEvery   time.Duration // 0: 60 s
 	CheckpointRecords uint64        // 0: 1000
 	Retain            time.Duration // whole segments older than this are removed; 0: never
-	QueryLimit        int           // records when a query names no limit; 0: 100
+	QueryLimit        int           // records if a query sets no limit; 0: 100
 }
 
 func (c *Config) defaults() {
@@ -138,7 +137,7 @@ func orDefault[T int | int64 | uint64 | time.Duration](v, def T) T {
 	return v
 }
 
-// Validate reports what is wrong with c.
+// Validate returns an error that names the first invalid setting, or nil.
 func (c Config) Validate() error {
 	if c.Segments == nil {
 		return capability.Errorf(capability.CodeInvalidInput, "audit.open", "the audit needs its segments")
@@ -155,7 +154,7 @@ type Health struct {
 	Broken  bool   `json:"broken"`          // records wait in memory
 	Cause   string `json:"cause,omitempty"` // why
 	Waiting int    `json:"waiting"`         // records in the ring
-	Lost    uint64 `json:"lost"`            // records the ring had no room for, since the log was opened
+	Lost    uint64 `json:"lost"`            // records that did not fit into the ring since the log was opened
 	Seq     uint64 `json:"seq"`             // last record in the chain
 	Hash    string `json:"hash"`            // of that record, hex
 }
@@ -174,15 +173,15 @@ type Log struct {
 	mu       sync.Mutex
 	synced   *sync.Cond // on mu: syncedSeq advanced or failures rose
 	queue    []*pending // waiting for a writer
-	spare    []*pending // the other half of the double buffer
-	writing  bool       // some goroutine owns chain
-	syncing  bool       // some goroutine is in Segments.Sync
+	spare    []*pending // second slice of the double buffer
+	writing  bool       // a goroutine owns chain
+	syncing  bool       // a goroutine is in Segments.Sync
 	open     map[string]openCall
 	dirtyTo  uint64 // last Written record
 	syncedTo uint64 // last record flushed to the disk
-	end      tail   // last record handed to the system
+	end      tail   // last record passed to the operating system
 	failures uint64 // times the log broke
-	cause    error  // why it is broken
+	cause    error  // error that broke the log
 	since    time.Time
 	ring     []*pending
 	draining int    // taken from the ring and not yet written
@@ -244,8 +243,8 @@ func unavailable(message string, cause error) error {
 		With("audit_unavailable", "see: junctor doctor; the disk may be full")
 }
 
-// Append adds r to the chain and returns when d is reached. It stops waiting when ctx
-// ends only before the record joined a batch; from then on the record is written.
+// Append adds r to the chain and returns when durability d is reached. If ctx ends before the
+// record has joined a batch, Append returns its error; from then on the record is written.
 //
 // An error means that the caller must not continue with (or, at the end of a write, must not
 // report the success of) the recorded operation: the log is broken and the mode rejects it.

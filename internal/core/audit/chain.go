@@ -17,8 +17,8 @@ import (
 
 const headerVersion = 1
 
-// header is the first line of a segment. It is not a record. It holds the end of the previous
-// segment, so that a missing or exchanged one is detected.
+// header is the first line of a segment. It is not a record. It holds the number and hash with
+// which the previous segment ends, so that a missing or exchanged segment is detected.
 type header struct {
 	Version  int    `json:"audit_segment"`
 	FirstSeq uint64 `json:"first_seq"`
@@ -53,7 +53,7 @@ type line struct {
 
 func (l line) header() bool { return l.offset == 0 }
 
-// end is the offset behind the line.
+// end returns the offset behind the line and its newline.
 func (l line) end() int64 { return l.offset + int64(len(l.data)) + 1 }
 
 var errLongLine = errors.New("line longer than the limit")
@@ -86,6 +86,8 @@ func lines(segs Segments, list []SegmentInfo, segment uint64, offset int64) iter
 	}
 }
 
+// readLines yields the lines of one segment from an offset, as described at lines. It returns false
+// if yield did, or after an error that ends the iteration.
 func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.Reader, yield func(line, error) bool) bool {
 	f, err := segs.Open(info.ID, at)
 	if err != nil {
@@ -119,7 +121,7 @@ func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.
 	}
 }
 
-// The fixed ends of a record's line.
+// The fixed parts at the end of a record's line.
 const (
 	hashKey    = `, "hash": "`
 	prevKey    = `, "prev_hash": "`
@@ -129,15 +131,15 @@ const (
 	prevMember = len(prevKey) + hexLen + len(`"`)
 )
 
-// link is the part of a record's line that describes its place.
+// link holds the members of a record's line that place it in the chain.
 type link struct {
 	seq        uint64
 	prev, hash [sha256.Size]byte
 	covered    int // bytes of the line under the hash
 }
 
-// parseLink reads the chain's members from the end of a line. It accepts only
-// the exact bytes the writer makes.
+// parseLink parses the chain's members at the end of a line. It accepts only the exact form that
+// the writer produces.
 func parseLink(data []byte) (link, bool) {
 	var k link
 	k.covered = len(data) - hashMember
@@ -165,7 +167,7 @@ func parseLink(data []byte) (link, bool) {
 
 func unhex(dst *[sha256.Size]byte, src []byte) bool {
 	for _, c := range src[:hexLen] {
-		if 'A' <= c && c <= 'F' { // one spelling only: two would hash alike after an edit
+		if 'A' <= c && c <= 'F' { // only lower case, so that a line has one valid spelling
 			return false
 		}
 	}
@@ -173,7 +175,7 @@ func unhex(dst *[sha256.Size]byte, src []byte) bool {
 	return err == nil
 }
 
-// walker follows the chain line by line.
+// walker verifies the chain line by line.
 type walker struct {
 	seq    uint64
 	prev   [sha256.Size]byte
@@ -189,11 +191,12 @@ const (
 	BadPrev       = "prev_hash_mismatch"  // the record follows another one
 	BadHash       = "hash_mismatch"       // the record was edited
 	BadCheckpoint = "checkpoint_mismatch" // the record is not the one that was logged
-	BadTail       = "tail_missing"        // records that were logged are gone from the end
-	BadStart      = "start_missing"       // the first segments are gone
+	BadTail       = "tail_missing"        // logged records are missing at the end
+	BadStart      = "start_missing"       // the first segments are missing
 )
 
-// step checks one line and moves behind it; "" is good.
+// step verifies one line and advances the walker. It returns "" for a valid line, else the reason
+// why it is bad.
 func (w *walker) step(ln line) string {
 	if ln.header() {
 		h, prev, ok := parseHeader(ln.data)

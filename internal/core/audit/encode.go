@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of one record, in bytes of escaped output. tight is used when a record
-// written with the normal ones would not fit into MaxLine; the adversarial test
-// shows that it then always fits.
+// limits bounds the fields of one record, in bytes of escaped output. The limits tight apply if a
+// record written with the normal ones would exceed MaxLine; with them every record fits.
 type limits struct{ text, errText, list int }
 
 const (
@@ -19,8 +18,8 @@ const (
 	hexDigits = "0123456789abcdef"
 )
 
-// encoder writes records. It is stateless but for the redactor, so that callers
-// encode outside every lock.
+// encoder encodes records. It has no state except the redactor, so that callers encode without
+// holding a lock.
 type encoder struct {
 	red     *redactor
 	gateway string
@@ -43,7 +42,7 @@ func (e *encoder) encode(b []byte, r *Record) []byte {
 		}
 		b = w.b[:start]
 	}
-	// Unreachable by the limits above; never emit an overlong line all the same.
+	// Not reachable with the limits above, but a line must never be too long.
 	w := writer{b: b[:start], red: e.red, lim: limits{64, 256, 2}}
 	w.record(&Record{Time: r.Time, Level: r.Level, Event: r.Event, Success: r.Success, Metadata: Metadata{RunID: r.Metadata.RunID}},
 		e.gateway, true)
@@ -57,6 +56,7 @@ type writer struct {
 	cut bool
 }
 
+// record appends all members of a record except those of the chain.
 func (w *writer) record(r *Record, gateway string, truncated bool) {
 	w.b = append(w.b, `{"timestamp": "`...)
 	w.b = r.Time.UTC().AppendFormat(w.b, timeLayout)
@@ -98,6 +98,7 @@ func (w *writer) record(r *Record, gateway string, truncated bool) {
 	}
 }
 
+// metadata appends the members of the object "metadata".
 func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 	m := &r.Metadata
 	w.b = append(w.b, `"tool": `...)
@@ -183,7 +184,7 @@ func (w *writer) metadata(r *Record, gateway string, truncated bool) {
 	}
 }
 
-// alwaysWritten are the members of every record's metadata.
+// alwaysWritten returns the names of the members that every record's metadata has.
 func alwaysWritten() []string {
 	return []string{"tool", "args_count", "work_dir", "run_id", "permissions", "decision", "sandbox", "duration_ms", "state", "truncated"}
 }
@@ -218,7 +219,7 @@ func (w *writer) node(n *Node) {
 	w.opt("module_digest", n.ModuleDigest)
 }
 
-// The member writers: null and first write the member always, opt when set.
+// The methods below write members: null and first always, opt only if the value is set.
 
 func (w *writer) key(k string) {
 	w.b = append(w.b, `, "`...)
@@ -333,8 +334,8 @@ func (w *writer) quote(s string, limit int) {
 	w.b = append(b, '"')
 }
 
-// cleanPrefix is the length of the longest prefix of s, of at most limit bytes,
-// that needs no escape and splits no character.
+// cleanPrefix returns the length of the longest prefix of s, of at most limit bytes, that needs no
+// escape and splits no character.
 func cleanPrefix(s string, limit int) int {
 	i := 0
 	for i < len(s) {

@@ -1,7 +1,6 @@
 package audit
 
-// Event is the type of a record. The bus event of the same thing has dots where the audit
-// event has underscores.
+// Event is the type of a record. The corresponding bus event has dots instead of underscores.
 type Event string
 
 // The audit events, grouped by subject.
@@ -129,7 +128,7 @@ const (
 // EventRow describes one event.
 type EventRow struct {
 	Event Event
-	// Level is used when a record names none.
+	// Level is used if a record sets none.
 	Level Level
 	// Mirrors are the files that repeat the record.
 	Mirrors Mirrors

@@ -13,12 +13,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// indexBatch is how many records go into the index in one transaction.
+// indexBatch is the number of records added to the index in one transaction.
 const indexBatch = 2000
 
 var errStale = errors.New("the audit index does not fit the segments")
 
-// catchUp adds the records logged since the last call to the index.
+// catchUp adds the records logged since the last call to the index. An index that does not match
+// the segments is emptied and filled again.
 func (l *Log) catchUp(ctx context.Context) error {
 	select {
 	case l.indexing <- struct{}{}:
@@ -48,6 +49,8 @@ func (l *Log) resetIndex(ctx context.Context) error {
 	return l.cfg.Index.Reset(ctx)
 }
 
+// fillIndex adds the records after the index's position, in batches. It returns errStale if the
+// position does not exist in the segments.
 func (l *Log) fillIndex(ctx context.Context) error {
 	pos, err := l.cfg.Index.Position(ctx)
 	if err != nil {
@@ -98,8 +101,8 @@ func (l *Log) fillIndex(ctx context.Context) error {
 	return nil
 }
 
-// stillThere reports whether the record the index ends with is where it was: the
-// segments may have been replaced by a backup.
+// stillThere reports whether the segments still hold the last indexed record at its position. They
+// may have been replaced by a backup.
 func (l *Log) stillThere(pos Position) bool {
 	// The line before Offset ends with the hash, two bytes and the newline.
 	at := pos.Offset - hexLen - 3
@@ -121,7 +124,7 @@ func (l *Log) readAt(segment uint64, offset int64, n int) ([]byte, error) {
 	return data, err
 }
 
-// snapshot lists the segments up to the last whole record of this moment.
+// snapshot returns the segments, with sizes up to the last record published so far.
 func (l *Log) snapshot() ([]SegmentInfo, error) {
 	end := l.tail()
 	list, err := l.cfg.Segments.List()
@@ -135,8 +138,7 @@ func (l *Log) snapshot() ([]SegmentInfo, error) {
 	return list, nil
 }
 
-// fetch reads the lines of entries; stale reports whether a line is not where the index has
-// it.
+// fetch reads the lines of entries. stale reports whether a line is not at its indexed position.
 func (l *Log) fetch(found []Entry) (out []json.RawMessage, stale bool, err error) {
 	out = make([]json.RawMessage, 0, len(found))
 	for _, e := range found {
@@ -155,8 +157,8 @@ func (l *Log) fetch(found []Entry) (out []json.RawMessage, stale bool, err error
 	return out, false, nil
 }
 
-// search is Query without an index: one pass over the segments that remembers
-// the last matches.
+// search implements Query without an index: it reads all segments and returns the last matches,
+// newest first.
 func (l *Log) search(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	list, err := l.snapshot()
 	if err != nil || len(list) == 0 {

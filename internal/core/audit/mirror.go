@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// mirrorHold is how many bytes wait for the next lazy write of a mirror file;
-// beyond it the writer of the chain writes them itself.
+// mirrorHold is the number of bytes buffered for a mirror file. Beyond it the writer of the chain
+// flushes the buffer itself.
 const mirrorHold = 256 << 10
 
 // mirrors collects the lines of the files under logs/.
@@ -24,6 +24,7 @@ func newMirrors(out Mirror) *mirrors { return &mirrors{out: out, busy: make(chan
 
 func mirrorFiles() [2]Mirrors { return [2]Mirrors{MirrorCapabilities, MirrorSecurity} }
 
+// add buffers the lines of a batch for their mirror files, and flushes full buffers.
 func (m *mirrors) add(batch []*pending, buf []byte, ends []int) {
 	m.mu.Lock()
 	from := 0
@@ -33,7 +34,7 @@ func (m *mirrors) add(batch []*pending, buf []byte, ends []int) {
 	}
 	m.mu.Unlock()
 	if m.full() {
-		_ = m.flush() // a copy: the next opening makes it whole again
+		_ = m.flush() // the next opening completes the copies
 	}
 }
 
@@ -52,6 +53,7 @@ func (m *mirrors) put(files Mirrors, data []byte) {
 	}
 }
 
+// flush writes the buffered lines. After an error they stay buffered, unless too many wait.
 func (m *mirrors) flush() error {
 	m.busy <- struct{}{}
 	defer func() { <-m.busy }()
@@ -80,7 +82,7 @@ func (m *mirrors) flush() error {
 	return nil
 }
 
-// last returns the number of the last record each file holds.
+// last returns the number of the last record of each file.
 func (m *mirrors) last() (seqs [2]uint64, err error) {
 	for i, f := range mirrorFiles() {
 		data, err := m.out.LastLine(f)

@@ -17,11 +17,11 @@ import (
 
 var errClosed = errors.New("the audit log is closed")
 
-// head is the document beside the segments. It only saves time at the next
-// opening and proves a cut tail; the segments are believed first.
+// head is the document beside the segments. It makes the next opening faster and reveals missing
+// records at the end. If it contradicts the segments, the segments apply.
 type head struct {
 	place
-	Open  []openCall `json:"open"` // begun and not ended at that place
+	Open  []openCall `json:"open"` // calls begun but not ended at that position
 	Floor floor      `json:"floor"`
 }
 
@@ -62,8 +62,8 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
 	for _, r := range notes {
-		// A disk that is full at the start is a broken log, not a failed start:
-		// the mode decides, and the notes wait in the ring.
+		// A full disk at the start means a broken log, not a failed start. The mode decides,
+		// and the records wait in the ring.
 		_, _ = l.Append(ctx, r, Buffered)
 	}
 	if len(notes) > 0 {
@@ -73,7 +73,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// restore positions the chain and returns the records to begin with.
+// restore reads the segments from the head's position and sets the end of the chain, the open calls
+// and the mirrors. It returns the records to append first: about damage, and the ends of
+// interrupted calls.
 func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	segs := l.cfg.Segments
 	list, err := segs.List()
@@ -125,7 +127,7 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 				notes = append(notes, trouble("chain_broken", Attr{"found", reason},
 					Attr{"segment", strconv.FormatUint(ln.segment, 10)}, Attr{"offset", strconv.FormatInt(ln.offset, 10)}))
 			}
-			whole, w.anchor = false, false // the next line that is whole in itself leads on
+			whole, w.anchor = false, false // continue with the next line that is valid by itself
 			if ln.segment == last.ID {
 				c.segment = 0 // begin a new segment
 			}
@@ -154,7 +156,8 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	return notes, nil
 }
 
-// replay restores the state of the previous process from a record behind the head.
+// replay applies a record behind the head: it updates the open calls, and copies the record to the
+// mirror files that lack it.
 func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
 	var v view
 	if jsonx.Unmarshal(ln.data, &v) != nil {
@@ -180,6 +183,7 @@ func (l *Log) replay(ln line, seq uint64, copied [2]uint64) {
 	}
 }
 
+// loadHead returns the stored head, or the zero head if it is missing or malformed.
 func loadHead(segs Segments) head {
 	var h head
 	doc, err := segs.LoadHead()
@@ -193,7 +197,7 @@ func trouble(reason string, attrs ...Attr) Record {
 	return Record{Level: Error, Logger: "audit", Event: AuditDegraded, Metadata: Metadata{Reason: reason, Attrs: attrs}}
 }
 
-// tail is the end of the chain as last published.
+// tail is the published end of the chain.
 type tail struct {
 	seq     uint64
 	hash    [sha256.Size]byte
@@ -217,7 +221,7 @@ type mark struct {
 	at  time.Time
 }
 
-// upkeep is one turn of Run.
+// upkeep does the work of one interval of Run.
 func (l *Log) upkeep(ctx context.Context) {
 	l.keeping <- struct{}{}
 	defer func() { <-l.keeping }()
@@ -226,7 +230,7 @@ func (l *Log) upkeep(ctx context.Context) {
 	dirtyTo, end, busy := l.dirtyTo, l.end.seq, l.end.seq != l.seen
 	l.seen = end
 	l.mu.Unlock()
-	_ = l.waitSynced(dirtyTo) // a failure marks the log broken, which is all there is to do
+	_ = l.waitSynced(dirtyTo) // a failure has marked the log broken
 	if l.mirror != nil {
 		if err := l.mirror.flush(); err != nil {
 			l.cfg.Logger.Warn("audit copy not written", "err", err)
@@ -249,8 +253,8 @@ func (l *Log) upkeep(ctx context.Context) {
 	}
 }
 
-// checkpoint makes the end of the chain durable and notes it twice: in the head
-// and in the index. Caller holds keeping.
+// checkpoint flushes the chain and stores its end in the head and in the index. Caller holds
+// keeping.
 func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Lock()
 	end := l.end
@@ -268,7 +272,7 @@ func (l *Log) checkpoint(ctx context.Context) error {
 	slices.SortFunc(h.Open, func(a, b openCall) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	doc, err := jsonx.Marshal(h)
 	if err == nil && l.mirror != nil {
-		err = l.mirror.flush() // the next opening completes the copies only behind the head
+		err = l.mirror.flush() // the next opening completes the copies only from the head on
 	}
 	if err == nil {
 		err = l.cfg.Segments.SaveHead(doc)
@@ -283,8 +287,8 @@ func (l *Log) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// Close flushes everything, writes a checkpoint, and closes Segments and Mirror.
-// End Run first; later appends are rejected. Closing twice is harmless.
+// Close flushes all records, writes a checkpoint, and closes Segments and Mirror. The caller must
+// end Run first. Later appends are rejected; a second Close does nothing.
 func (l *Log) Close() error {
 	l.keeping <- struct{}{}
 	defer func() { <-l.keeping }()

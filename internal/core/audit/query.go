@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Query selects records; every set field must match. Strings match whole.
+// Query selects records: every field that is set must match. Strings must be equal.
 type Query struct {
 	Extension  string
 	Event      Event
@@ -50,7 +50,7 @@ type Checkpoint struct {
 	At   time.Time
 }
 
-// Position is how far the index has read: up to record Seq with hash Hash.
+// Position is the end of the indexed part: record Seq with hash Hash.
 type Position struct {
 	Seq     uint64
 	Hash    string
@@ -58,16 +58,16 @@ type Position struct {
 	Offset  int64
 }
 
-// Index finds records. It is a copy that Reset empties and the log fills again;
-// only the checkpoints belong to it and survive Reset.
+// Index finds records. It is a copy that Reset empties and the log fills again. Checkpoints
+// survive Reset.
 type Index interface {
 	// Position returns the zero value for an empty index.
 	Position(ctx context.Context) (Position, error)
 	// Add stores entries, in rising order, and the new position in one transaction.
 	Add(ctx context.Context, entries []Entry, at Position) error
 	Reset(ctx context.Context) error
-	// Forget removes the entries and checkpoints of records before seq but keeps
-	// the checkpoint of the one right before it.
+	// Forget removes the entries and checkpoints of records before seq, except the checkpoint
+	// of record seq-1.
 	Forget(ctx context.Context, seq uint64) error
 	// Find returns at most q.Limit matches, newest first.
 	Find(ctx context.Context, q Query) ([]Entry, error)
@@ -121,8 +121,8 @@ func (q Query) Match(e Entry) bool {
 		(q.Before == 0 || e.Seq < q.Before)
 }
 
-// Query returns the lines of the matching records, newest first. The index is
-// caught up first; without an index the segments are read.
+// Query returns the lines of the matching records, newest first. It updates the index first. If
+// the log has no index, or its database is unavailable, it reads the segments.
 func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	if q.Limit <= 0 {
 		q.Limit = l.cfg.QueryLimit
@@ -136,7 +136,7 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		if err == nil {
 			found, err = l.cfg.Index.Find(ctx, q)
 		}
-		if capability.CodeOf(err) == capability.CodeUnavailable { // on another machine, which is away: the files are here
+		if capability.CodeOf(err) == capability.CodeUnavailable { // the database is unreachable, but the segments are local
 			return l.search(ctx, q)
 		}
 		if err != nil {
@@ -146,7 +146,7 @@ func (l *Log) Query(ctx context.Context, q Query) ([]json.RawMessage, error) {
 		if !stale || attempt > 0 {
 			return out, err
 		}
-		// The index does not fit the files: they were restored or replaced.
+		// The index does not match the files, which were restored or replaced.
 		if err := l.resetIndex(ctx); err != nil {
 			return nil, err
 		}

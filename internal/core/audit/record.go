@@ -6,8 +6,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// MaxLine is the longest record in bytes, including its newline. Fields that
-// would exceed it are cut, and the record has a flag for that.
+// MaxLine is the maximum size of a record in bytes, including its newline. Fields that would
+// exceed it are cut, and the record is flagged as truncated.
 const MaxLine = 16 << 10
 
 // Outcome is the success member of a record: true, false, or null for an unfinished call or
@@ -29,10 +29,9 @@ func OutcomeOf(success bool) Outcome {
 	return OutcomeFailure
 }
 
-// Record is one line of the log before it has its place in the chain. Only
-// Event is required. It intentionally lacks a member for arguments, results and environment
-// values; their keyed digests come from [Log.Digest]. The strings are redacted and, beyond
-// the limits of the encoder, cut.
+// Record is one line of the log without the members of the chain. Only Event is required. It
+// intentionally lacks members for arguments, results and environment values; [Log.Digest]
+// returns their keyed digests. Strings are redacted and, beyond the encoder's limits, cut.
 type Record struct {
 	Time      time.Time // zero: now; written in UTC with milliseconds
 	Level     Level     // "" or unknown: the level of the event's row
@@ -65,7 +64,7 @@ type Metadata struct {
 	Decision    Decision
 	Sandbox     string
 	State       string // final state of the invocation
-	Truncated   bool   // output of the call was cut; also set when this record was
+	Truncated   bool   // output of the call was cut; also set if this record was cut
 
 	CapabilityID    string
 	CanonicalAction string
@@ -114,7 +113,7 @@ type Selection struct {
 	ExplanationID string
 }
 
-// Timings are the parts of the duration spent outside the work itself and in it.
+// Timings holds parts of the duration.
 type Timings struct {
 	Queue, Consent, Provider time.Duration
 }
@@ -138,8 +137,8 @@ type Durability uint8
 
 // The durabilities, weakest first. In strict mode every append is Synced.
 const (
-	// Buffered is for begin records and debug: the operating system has the
-	// bytes, so they outlive the process; nothing hurries them to the disk.
+	// Buffered is for begin records and debug: the operating system has the bytes, so they
+	// survive the end of the process, but are not flushed to the disk.
 	Buffered Durability = iota
 	// Written is for the end of reads: as Buffered, and fsynced within 100 ms.
 	Written

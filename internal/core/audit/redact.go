@@ -7,9 +7,8 @@ import (
 
 const redacted = "[redacted]"
 
-// redactor removes secrets from free text. Almost every string is clean, so a
-// single pass looks for the beginnings of the patterns' matches, and only a
-// hit pays for them.
+// redactor removes secrets from free text. Most strings contain none, so one pass searches for
+// possible beginnings of a match, and the patterns are applied only if it finds one.
 type redactor struct {
 	home   string
 	hook   func(string) string
@@ -30,7 +29,7 @@ func newRedactor(home string, hook func(string) string) *redactor {
 	}
 }
 
-// clean returns s without secrets.
+// clean returns s with secrets replaced and the home directory written as ~.
 func (r *redactor) clean(s string) string {
 	if s == "" {
 		return s
@@ -50,8 +49,7 @@ func (r *redactor) clean(s string) string {
 	return s
 }
 
-// tilde replaces the home directory by ~ where it is a whole path, not the
-// beginning of a longer name.
+// tilde replaces the home directory by ~, except where it is only the beginning of a longer name.
 func (r *redactor) tilde(s string) string {
 	var b strings.Builder
 	for {

@@ -16,9 +16,9 @@ type floor struct {
 	PrevHash string `json:"prev_hash"`
 }
 
-// retain removes the segments all of whose records are older than the configured
-// age. First it records the new beginning in the chain, the head and the index, so that
-// [Log.Verify] distinguishes retention from tampering. Caller holds keeping.
+// retain removes the segments whose records are all older than Config.Retain. It records the new
+// beginning in the chain, the head and the index first, so that [Log.Verify] distinguishes
+// retention from tampering. Caller holds keeping.
 func (l *Log) retain(ctx context.Context) error {
 	list, err := l.cfg.Segments.List()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fail marks the log broken. Caller holds mu.
+// fail marks the log broken and wakes the callers that wait for a flush. Caller holds mu.
 func (l *Log) fail(err error) {
 	l.failures++
 	l.synced.Broadcast()
@@ -16,7 +16,8 @@ func (l *Log) fail(err error) {
 	l.broken.Store(true)
 }
 
-// shelve stores p in the ring and returns cause to its caller. Caller holds mu.
+// shelve sets the error that p's caller receives and stores a copy of p in the ring. A begin that
+// the mode refuses is not stored, and a full ring drops its oldest record. Caller holds mu.
 func (l *Log) shelve(p *pending, cause error) {
 	if cause == nil {
 		cause = errClosed
@@ -28,7 +29,7 @@ func (l *Log) shelve(p *pending, cause error) {
 	if len(l.ring)+l.draining >= l.cfg.RingRecords {
 		l.lost++
 		l.lostNow++
-		if len(l.ring) == 0 { // all the others are being written
+		if len(l.ring) == 0 { // all others are being written
 			return
 		}
 		l.ring = append(l.ring[:0], l.ring[1:]...)
@@ -38,8 +39,8 @@ func (l *Log) shelve(p *pending, cause error) {
 	l.ring = append(l.ring, &kept)
 }
 
-// recovery retries the write: first the bytes of the last failed flush, then
-// a record that describes the failure, then the ring.
+// recovery tries to repair a broken log: it writes the bytes of the last failed flush, then a
+// record that describes the failure, then the ring. It does nothing if the log is in use.
 func (l *Log) recovery() {
 	l.mu.Lock()
 	if !l.broken.Load() || l.writing || l.syncing {
@@ -56,8 +57,9 @@ func (l *Log) recovery() {
 	}
 }
 
-// drain empties the ring into the chain and, when all is on the disk, declares
-// the log well and gives the chain back.
+// drain writes the ring to the chain. When everything is on the disk, it marks the log as working
+// and releases the chain. After an error the rest stays in the ring, and the caller must
+// release the chain.
 func (l *Log) drain() error {
 	if err := l.cfg.Segments.Sync(); err != nil {
 		return err
@@ -82,7 +84,7 @@ func (l *Log) drain() error {
 		}
 		if err := l.writeBatch(batch); err != nil {
 			l.mu.Lock()
-			l.ring, l.draining = append(kept, l.ring...), 0 // the next attempt writes a note of its own
+			l.ring, l.draining = append(kept, l.ring...), 0 // the next attempt writes its own audit_degraded record
 			l.mu.Unlock()
 			return err
 		}
@@ -102,6 +104,7 @@ func (l *Log) drain() error {
 	}
 }
 
+// degraded returns an encoded audit_degraded record about a failure of the log.
 func (l *Log) degraded(lost uint64, kept int, since time.Time, cause error) *pending {
 	r := Record{
 		Time: time.Now(), Level: Error, Logger: "audit", Event: AuditDegraded,

@@ -12,7 +12,7 @@ type VerifyReport struct {
 	Segments int        `json:"segments"`            // read
 	FirstSeq uint64     `json:"first_seq"`           // number of the first stored record
 	LastSeq  uint64     `json:"last_seq"`            // number of the last good record
-	FirstBad *BadRecord `json:"first_bad,omitempty"` // nil: the chain is whole
+	FirstBad *BadRecord `json:"first_bad,omitempty"` // nil if the chain is complete
 }
 
 // BadRecord is the first place where verification fails.
@@ -44,6 +44,8 @@ func VerifySegments(ctx context.Context, segs Segments, points CheckpointSource)
 	return verify(ctx, segs, segs.List, points)
 }
 
+// verify checks the segments that snapshot returns against the chain's rules, the checkpoints and
+// the head. The first bad record ends it and is part of the report, not an error.
 func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, error), source CheckpointSource) (VerifyReport, error) {
 	var rep VerifyReport
 	var w walker
@@ -127,17 +129,18 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 	return rep, nil
 }
 
-// checkpoints pages through a source beside the chain.
+// checkpoints reads a source page by page while the chain is read.
 type checkpoints struct {
 	source CheckpointSource
 	head   Checkpoint
 	page   []Checkpoint
 	after  uint64
-	upTo   uint64 // the last one that counts
+	upTo   uint64 // number of the last one to check
 	done   bool
-	lowest uint64 // the first one there is
+	lowest uint64 // number of the first one
 }
 
+// bound sets upTo and lowest to the last and first checkpoints that exist now.
 func (c *checkpoints) bound(ctx context.Context) error {
 	for c.source != nil {
 		page, err := c.source.Checkpoints(ctx, c.upTo, checkpointPage)
@@ -157,6 +160,7 @@ func (c *checkpoints) bound(ctx context.Context) error {
 
 const checkpointPage = 500
 
+// next returns the next checkpoint without consuming it, or false after the last.
 func (c *checkpoints) next(ctx context.Context) (Checkpoint, bool, error) {
 	if len(c.page) == 0 && !c.done && c.source != nil {
 		page, err := c.source.Checkpoints(ctx, c.after, checkpointPage)

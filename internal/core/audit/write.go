@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxOpen bounds the begins that are remembered until their end.
+	// maxOpen bounds the open calls that are stored to close them after a crash.
 	maxOpen = 10_000
-	// maxRounds is how many batches one caller writes for others before it hands
-	// the work on.
+	// maxRounds is the number of batches that one caller writes before another one becomes
+	// the writer.
 	maxRounds = 8
 )
 
@@ -29,7 +29,7 @@ type pending struct {
 
 	seq  uint64
 	err  error
-	wake chan bool // true: you are the writer now; false: done
+	wake chan bool // true: the receiver becomes the writer; false: p is done
 }
 
 // openCall holds the fields needed to close a begun call after a crash.
@@ -45,8 +45,7 @@ type openCall struct {
 	Seq        uint64 `json:"seq"`
 }
 
-// place is a position in the chain: behind record Seq with hash Hash, at byte
-// Offset of Segment.
+// place is the position in the chain behind record Seq with hash Hash, at byte Offset of Segment.
 type place struct {
 	Seq     uint64 `json:"seq"`
 	Hash    string `json:"hash"`
@@ -54,7 +53,7 @@ type place struct {
 	Offset  int64  `json:"offset"`
 }
 
-// chain is the state of the writer: the tail and its scratch space.
+// chain is the state of the writer: the end of the chain and its buffers.
 type chain struct {
 	seq     uint64
 	prev    [sha256.Size]byte
@@ -65,6 +64,7 @@ type chain struct {
 	ends    []int // end of each line of the batch in buf
 }
 
+// newPending encodes a record into a pending from the pool.
 func (l *Log) newPending(r *Record, row EventRow, d Durability) *pending {
 	p, ok := l.pends.Get().(*pending)
 	if !ok {
@@ -87,13 +87,13 @@ func (l *Log) release(p *pending) {
 	l.pends.Put(p)
 }
 
-// refuses reports whether the mode lets the caller of p go on without the log.
+// refuses reports whether the mode forbids the caller of p to continue while the log is broken.
 func (l *Log) refuses(p *pending) bool {
 	return l.cfg.Mode == Strict || l.cfg.Mode == Standard && p.mutates
 }
 
-// submit returns when p is written or has failed. The caller that finds the log idle writes,
-// for itself and for concurrent callers.
+// submit returns when p is written or has failed; p.seq and p.err are set then. A caller that
+// finds the log idle becomes the writer for itself and for concurrent callers.
 func (l *Log) submit(p *pending) {
 	l.mu.Lock()
 	if l.broken.Load() || l.closed.Load() {
@@ -136,7 +136,7 @@ func (l *Log) submit(p *pending) {
 	l.mu.Unlock()
 }
 
-// quit gives the chain back. Caller holds mu.
+// quit releases the chain. Caller holds mu.
 func (l *Log) quit() {
 	l.writing = false
 	if l.closed.Load() {
@@ -144,8 +144,8 @@ func (l *Log) quit() {
 	}
 }
 
-// writeBatch numbers, hashes and writes the batch. On an error the chain is as
-// it was. Only the owner of the chain calls it.
+// writeBatch numbers, hashes and writes the batch. A full segment is rotated first. After a failed
+// write the chain's end is unchanged. Only the owner of the chain may call it.
 func (l *Log) writeBatch(batch []*pending) error {
 	c := &l.chain
 	size := 0
@@ -176,8 +176,8 @@ func (l *Log) writeBatch(batch []*pending) error {
 	return nil
 }
 
-// link appends the finished line of the next record to buf: the hash covers the
-// 32 raw bytes of the previous one and the line up to its hash member.
+// link appends the complete line of the next record to buf. Its hash covers the 32 raw bytes of
+// the previous hash and the line up to its hash member.
 func (c *chain) link(body []byte) {
 	start := len(c.buf)
 	c.buf = append(c.buf, body...)
@@ -195,6 +195,7 @@ func (c *chain) link(body []byte) {
 	c.buf = append(c.buf, "\"}\n"...)
 }
 
+// rotate begins a new segment with a header.
 func (l *Log) rotate() error {
 	c := &l.chain
 	h := header{Version: headerVersion, FirstSeq: c.seq + 1, PrevHash: hex.EncodeToString(c.prev[:]), Gateway: l.cfg.Gateway}
@@ -207,14 +208,15 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// settle publishes the result of a batch. Caller holds mu and owns the chain.
+// settle publishes a written batch and updates the open calls. After an error it marks the log
+// broken and shelves the batch and all queued records. Caller holds mu and owns the chain.
 func (l *Log) settle(batch []*pending, err error) {
 	if err != nil {
 		l.fail(err)
 		for _, p := range batch {
 			l.shelve(p, err)
 		}
-		// Records queued meanwhile must not wait for a writer that will not come.
+		// Records queued meanwhile must not wait, because no writer will follow.
 		for _, p := range l.queue {
 			l.shelve(p, err)
 			p.wake <- false
@@ -238,7 +240,8 @@ func (l *Log) settle(batch []*pending, err error) {
 	l.publish()
 }
 
-// publish makes the chain's tail visible. Caller holds mu and owns the chain.
+// publish sets l.end to the chain's end and notifies the readers of Tail. Caller holds mu and owns
+// the chain.
 func (l *Log) publish() {
 	c := &l.chain
 	l.end = tail{seq: c.seq, hash: c.prev, segment: c.segment, offset: c.offset}
@@ -250,8 +253,8 @@ func (l *Log) publish() {
 	}
 }
 
-// waitSynced returns when record seq is on the disk. One waiter at a time
-// flushes; the others are served by that flush or by the next.
+// waitSynced returns when record seq is on the disk, or with the error that broke the log. One
+// waiter at a time flushes; the others wait for that flush or the next.
 func (l *Log) waitSynced(seq uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,8 +283,9 @@ func (l *Log) waitSynced(seq uint64) error {
 	return nil
 }
 
-// Run flushes, copies, writes checkpoints and recovers until ctx ends; it returns nil then. A
-// log without Run is correct, but Written records wait for the next Synced one.
+// Run flushes records, writes copies and checkpoints, and recovers a broken log, until ctx ends;
+// then it returns nil. Without Run, Written records are flushed only with the next Synced one,
+// and a broken log does not recover.
 func (l *Log) Run(ctx context.Context) error {
 	t := time.NewTicker(l.cfg.SyncEvery)
 	defer t.Stop()
@@ -302,7 +306,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// interrupted is the record that closes a call the process did not survive.
+// interrupted returns the record that closes a call which was open when the process ended.
 func (o openCall) interrupted() Record {
 	return Record{
 		Logger: "audit", Event: CapabilityFailed, Extension: o.Extension, Action: o.Action, Runner: o.Runner,

@@ -9,13 +9,14 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// BackendRequest asks for a runtime backend of a class; ID or Selector may be "".
+// BackendRequest names the runtime backend to choose: its class and, optionally, its id or
+// one of its selectors. If both are set, ID decides.
 type BackendRequest struct{ Class, ID, Selector string }
 
-// BackendChoice is the backend to use.
+// BackendChoice is the backend that Backend chose.
 type BackendChoice struct {
 	Entry    *Entry
-	Degraded bool // nothing healthy was left
+	Degraded bool // the backend is degraded, because no healthy one was found
 }
 
 func selectorsOf(b *capability.Backend) []string {
@@ -39,6 +40,7 @@ func healthOf(e *Entry) capability.Health {
 	return capability.HealthHealthy
 }
 
+// usable reports whether a backend of that health may be chosen.
 func usable(h capability.Health) bool {
 	return h == capability.HealthHealthy || h == capability.HealthDegraded
 }
@@ -58,7 +60,7 @@ func (r *ruling) selectors(settings *Settings, supersedes func(a, b string) bool
 			if claims[key] == nil {
 				claims[key] = &wanted{}
 			}
-			if list := claims[key].members; len(list) == 0 || list[len(list)-1] != e.Runtime { // one may name a selector twice
+			if list := claims[key].members; len(list) == 0 || list[len(list)-1] != e.Runtime { // a backend may list a selector twice
 				claims[key].members = append(list, e.Runtime)
 			}
 			claims[key].exclusive = claims[key].exclusive || b.Exclusive
@@ -92,8 +94,11 @@ func (r *ruling) lostAll(e *Entry) bool {
 	return !slices.ContainsFunc(selectorsOf(b), func(s string) bool { return !r.contested[b.Class+":"+s][e.Runtime] })
 }
 
-// Backend chooses a runtime backend. An id, asked for or configured, is never
-// replaced by another backend.
+// Backend chooses a runtime backend: the one with the requested id, otherwise the one
+// configured for the class, otherwise the healthiest with the best rank among those with the
+// selector or, without a selector, of the whole class. A backend given by id is never replaced
+// by another. Errors: not_found, reason backend_not_found; slot_conflict, reason
+// backend_selector_conflict; unavailable, reason backend_unavailable.
 func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	fail := func(code capability.Code, reason, format string, args ...any) (BackendChoice, error) {
 		return BackendChoice{}, capability.Errorf(code, "catalog.backend", format, args...).With(reason,
@@ -159,6 +164,7 @@ func (s *Snapshot) Backend(req BackendRequest) (BackendChoice, error) {
 	return BackendChoice{Entry: best, Degraded: healthOf(best) == capability.HealthDegraded}, nil
 }
 
+// unhealth returns 0 for a healthy backend and 1 for any other, for sorting.
 func unhealth(e *Entry) int {
 	if healthOf(e) == capability.HealthHealthy {
 		return 0
@@ -175,15 +181,16 @@ func (s *Snapshot) Backends() []*Entry {
 	return list
 }
 
-// BlockingIssue keeps the server from starting until the operator has chosen.
+// BlockingIssue is an undecided backend class. The server does not start until the operator
+// has chosen a backend.
 type BlockingIssue struct {
 	Class       string `json:"class"`
 	Code        string `json:"code"` // backend_not_found, backend_slot_conflict
 	Remediation string `json:"remediation"`
 }
 
-// Blocking returns the exclusive backend classes that have no decided holder;
-// rank decides nothing here.
+// Blocking returns the exclusive backend classes without a decided holder. Rank does not
+// decide an exclusive class.
 func (s *Snapshot) Blocking() []BlockingIssue {
 	var out []BlockingIssue
 	for _, class := range sortedKeys(s.settings.Backends) {

@@ -1,15 +1,14 @@
-// Package catalog compiles what all providers offer into one immutable snapshot.
-// Readers load the snapshot from an atomic pointer and never wait; writers
-// replace one source's batch at a time, and what they do not touch is shared
-// with the snapshot before. The package decides what contributions are
-// admitted, what they mean, which of several claims holds, who holds a slot and
-// which backend runs; it is a pure function of contributions and settings, so
-// neither order of arrival nor history can be seen in a snapshot.
+// Package catalog compiles the contributions of all providers into one immutable snapshot.
+// Readers load the snapshot from an atomic pointer and never wait. Writers replace the
+// batches of sources; the new snapshot shares all other data with the previous one. The
+// package decides which contributions are admitted, what they mean, which of several
+// claims wins, which contribution holds a slot and which backend runs. A snapshot is a
+// pure function of contributions and settings and does not depend on the order of arrival.
 //
-// What a context is shown is sub-package compile's part, the choice among
-// providers arbitration's, names naming's; who may call is decided by package
-// policy, what is done by package invoke. It does no I/O. The canonical actions
-// live in the sub-package actions, one reviewed directory.
+// The sub-package compile builds the catalog of one context, arbitration chooses among
+// providers, naming assigns names, and actions holds the reviewed canonical actions.
+// Package policy decides who may call; package invoke makes the call. This package does
+// no I/O.
 package catalog
 
 import (
@@ -31,11 +30,11 @@ import (
 type Catalog struct {
 	current atomic.Pointer[Snapshot]
 
-	mu       sync.Mutex // serializes writers and guards what follows
+	mu       sync.Mutex // serializes writers and guards the fields below
 	settings *Settings
 	rules    *rules.Set
 	units    map[string]*unit
-	special  map[string]*module // by extension id: those with a say in the ruling
+	special  map[string]*module // by extension id: the modules that the ruling depends on
 	owner    map[string]string  // lower-case extension id → source
 	doubled  map[capability.Action][]double
 	joins    joinings
@@ -43,8 +42,8 @@ type Catalog struct {
 	touched  ring
 }
 
-// New returns an empty catalog under the settings, or states what is wrong with
-// them. Generations go on from the one given.
+// New returns an empty catalog with the settings, or an error if they are invalid. The
+// generation of the empty snapshot is from.
 func New(settings Settings, from uint64) (*Catalog, error) {
 	c := &Catalog{
 		units: make(map[string]*unit), special: make(map[string]*module), owner: make(map[string]string),
@@ -63,6 +62,8 @@ func New(settings Settings, from uint64) (*Catalog, error) {
 	return c, nil
 }
 
+// adopt checks and compiles the settings and stores them with their digest. On an error c is
+// unchanged.
 func (c *Catalog) adopt(settings Settings) error {
 	if err := settings.check(); err != nil {
 		return err
@@ -99,9 +100,9 @@ func (c *Catalog) Replace(b capability.Batch) (_ Change, changed bool, err error
 	return c.ReplaceAll([]capability.Batch{b})
 }
 
-// ReplaceAll is like Replace for batches of different sources, all of them or none. The fixed
-// costs of a change arise only once. The result is the same as that of applying them one
-// after the other.
+// ReplaceAll is like Replace for batches of different sources: it applies all of them or none.
+// The snapshot is rebuilt once, and equals that of applying the batches one after the other.
+// A batch without source, or two of the same source, is an internal error.
 func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +123,8 @@ func (c *Catalog) ReplaceAll(list []capability.Batch) (_ Change, changed bool, e
 	}, c.settings, c.rules)
 }
 
-// Configure applies other settings, and rebuilds everything.
+// Configure applies other settings and rebuilds the entries of every source. If the settings
+// are invalid, it returns an error and changes nothing.
 func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +143,9 @@ func (c *Catalog) Configure(settings Settings) (_ Change, changed bool, err erro
 	}, next.settings, next.rules)
 }
 
-// admit refuses batches of which one claims an extension id that another source
-// holds (conflict class 1: ids are never taken over) or holds one twice itself.
+// admit returns a conflict error, reason registration_conflict, if a batch contains an
+// extension id that another source holds, or contains one twice (conflict class 1: an id is
+// never taken over). Ids are compared without case.
 func (c *Catalog) admit(list []capability.Batch) error {
 	sources := make(map[string]bool, len(list))
 	seen := make(map[string]string) // source by lower-case extension id
@@ -159,6 +162,8 @@ func (c *Catalog) admit(list []capability.Batch) error {
 	return nil
 }
 
+// admitOne checks one batch against the catalog and against seen, and adds its extension
+// ids to seen.
 func (c *Catalog) admitOne(b capability.Batch, seen map[string]string) error {
 	for i := range b.Modules {
 		m := &b.Modules[i]
@@ -208,9 +213,11 @@ type mark struct {
 
 const (
 	ringMarks   = 1024
-	ringActions = 200_000 // in all marks; beyond, looking at everything is cheaper
+	ringActions = 200_000 // in all marks; beyond that, checking every action is cheaper
 )
 
+// put records the actions that a generation touched and drops the oldest marks beyond the
+// bounds. A change of very many actions is recorded as a change of all.
 func (r *ring) put(generation uint64, touched []capability.Action, all bool) {
 	if len(touched) > ringActions/4 {
 		touched, all = nil, true
@@ -225,6 +232,8 @@ func (r *ring) put(generation uint64, touched []capability.Action, all bool) {
 	r.marks = slices.Delete(r.marks, 0, drop)
 }
 
+// between returns the actions touched after generation since up to now, sorted. ok is false
+// if the ring does not reach back to since, or if the caller must check every action.
 func (r *ring) between(since, now uint64) (out []capability.Action, ok bool) {
 	if since == now {
 		return nil, true

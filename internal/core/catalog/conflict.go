@@ -73,22 +73,23 @@ type claim struct {
 	key     capability.ProviderKey
 }
 
-// ruling is what the catalog as a whole decides about contributions: everything
-// that cannot be seen in one of them alone. It is immutable.
+// ruling holds the decisions that depend on more than one contribution: withheld entries,
+// conflicts, slots, backends and route augmenters. It is immutable.
 type ruling struct {
 	withheld  map[claim]string // → reason
 	conflicts []Conflict       // without overlaps and names
 	slots     map[string][]slotClaim
 	dormant   []slotClaim                    // of modules that are not active
-	bound     map[string][]capability.Action // by slot: of what goes with its holder without claiming it
+	bound     map[string][]capability.Action // by slot: actions of entries that follow the slot's holder without a claim of their own
 	backends  []*Entry
 	contested map[string]map[string]bool // "<class>:<selector>" → runtime ids that lost it
 	augments  map[string]map[string]bool // target → route augmenters that lost it
 	odd       map[string]string
 }
 
-// rule judges all modules that declare something special, and the actions that
-// several contributions offer with one provider key.
+// rule computes the ruling over the special modules and over the doubled provider keys and
+// actions. exists reports whether an active module declares that runtime id and it was not
+// rejected.
 func rule(settings *Settings, special []*module, exists func(runtime string) bool, doubled map[capability.Action][]double) *ruling {
 	r := &ruling{
 		withheld: make(map[claim]string), slots: make(map[string][]slotClaim), bound: make(map[string][]capability.Action),
@@ -112,7 +113,7 @@ func rule(settings *Settings, special []*module, exists func(runtime string) boo
 			}
 		}
 	}
-	over := make(map[string]map[string]bool) // built where it is asked for: lists may be long
+	over := make(map[string]map[string]bool) // built on demand, because lists may be long
 	supersedes := func(a, b string) bool {
 		d := relations[a]
 		if d == nil || len(d.Supersedes) == 0 {
@@ -161,8 +162,9 @@ type double struct {
 	runtimes []string
 }
 
-// providerKeys finds claims on one target: only entries with that provider key
-// are withheld.
+// providerKeys decides provider keys and minted actions that several contributions use, and
+// withholds the losers: of a key only the entries with that key, of an action the whole
+// contribution.
 func (r *ruling) providerKeys(settings *Settings, doubled map[capability.Action][]double, supersedes func(a, b string) bool) {
 	members := make(map[capability.ProviderKey][]string)
 	for _, list := range doubled {
@@ -179,7 +181,7 @@ func (r *ruling) providerKeys(settings *Settings, doubled map[capability.Action]
 	}
 }
 
-// contest records a conflict and takes the key from all who did not win it.
+// contest records a conflict and withholds the key from every member but the winner.
 func (r *ruling) contest(c Conflict, key capability.ProviderKey) {
 	r.conflicts = append(r.conflicts, c)
 	for _, m := range c.Members {
@@ -189,7 +191,8 @@ func (r *ruling) contest(c Conflict, key capability.ProviderKey) {
 	}
 }
 
-// targets finds route augmenters that want a target for themselves.
+// targets decides the targets that several exclusive route augmenters claim, records the
+// conflicts, and stores the losers in r.augments.
 func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes func(a, b string) bool) {
 	wanted := make(map[string][]string)
 	for _, e := range augmenters {
@@ -199,7 +202,7 @@ func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes fun
 	}
 	for target, members := range wanted {
 		slices.Sort(members)
-		if members = slices.Compact(members); len(members) < 2 { // one may name a target twice
+		if members = slices.Compact(members); len(members) < 2 { // an augmenter may list a target twice
 			continue
 		}
 		c := Ladder(ClassRouteSurface, "augment:"+target, members, settings.Owners, supersedes)
@@ -214,8 +217,9 @@ func (r *ruling) targets(settings *Settings, augmenters []*Entry, supersedes fun
 	}
 }
 
-// depend withholds what requires something that is not there, transitively and
-// with whole cycles, and what says it conflicts with something that is.
+// depend withholds contributions that declare a conflict with an existing one
+// (dependency_conflict), and those of which a requirement is missing or withheld
+// (dependency_missing), transitively. A dependency cycle is withheld as a whole.
 func (r *ruling) depend(settings *Settings, relations map[string]*capability.Depends, exists func(string) bool) {
 	for id, d := range relations {
 		for _, other := range d.Conflicts {
@@ -225,9 +229,9 @@ func (r *ruling) depend(settings *Settings, relations map[string]*capability.Dep
 			}
 		}
 	}
-	// Everything starts as missing; what needs nothing more becomes good and may
-	// make others good. What is never reached stands on a gap, on something that
-	// is withheld, or in a cycle.
+	// Every contribution starts as missing. One whose requirements are all met becomes good,
+	// which may meet the requirements of others. The rest depend on a missing or withheld
+	// contribution, or on a cycle.
 	waiting := make(map[string]int)
 	needed := make(map[string][]string)
 	var good []string

@@ -36,11 +36,12 @@ func (t *transaction) doubles(next *Snapshot, lists ...[]*Entry) map[capability.
 	return out
 }
 
-// doublesOf expects the entries of one action in the catalog's order, so that
-// those of one contribution stand together.
+// doublesOf returns the provider keys that several contributions use among the entries of
+// one action. The entries must be in the catalog's order, so that those of one
+// contribution are adjacent.
 func doublesOf(entries []*Entry) (found []double) {
-	// Thousands of nodes may stand here, each with a key of its own: a list is made only
-	// for a key that is there twice.
+	// An action may have thousands of nodes, each with its own key. A list is made only for
+	// a key that occurs twice.
 	users, shared := make(map[capability.ProviderKey]string, len(entries)), make(map[capability.ProviderKey][]string)
 	minted := strings.HasPrefix(string(entries[0].Action), "ext.")
 	var tools []string
@@ -62,7 +63,8 @@ func doublesOf(entries []*Entry) (found []double) {
 			shared[e.key], users[e.key] = append(shared[e.key], e.Runtime), e.Runtime
 		}
 	}
-	// A minted action is one tool's; ids with dots can be cut in two ways.
+	// A minted action should belong to one tool, but "ext.a.b.c" can be extension a.b with
+	// contribution c, or extension a with contribution b.c.
 	if len(tools) > 1 {
 		return []double{{action: entries[0].Action, runtimes: tools}}
 	}
@@ -83,9 +85,9 @@ func actionsOf(lists ...[]*Entry) []capability.Action {
 	return slices.Compact(out)
 }
 
-// touch lists the actions that a view must look at again: those of changed
-// entries, those of entries withheld before or now, and those bound to slots when
-// a claim on a slot changed.
+// touch returns, sorted, the actions that a view must check again: those of changed entries,
+// those of entries that are newly withheld or released, and those bound to a slot if a
+// claim on it changed.
 func (t *transaction) touch(prev, next *Snapshot, remove, add []*Entry) []capability.Action {
 	out := actionsOf(remove, add)
 	for _, pair := range [][2]*Snapshot{{prev, next}, {next, prev}} {
@@ -119,6 +121,7 @@ func sameClaim(a, b slotClaim) bool {
 	return a.runtime == b.runtime && a.selector == b.selector && a.eligible == b.eligible
 }
 
+// actionsBy returns the actions of the entries that a claim covers.
 func actionsBy(s *Snapshot, held claim) (out []capability.Action) {
 	extension, _, _ := strings.Cut(held.runtime, "/")
 	m, ok := s.module(extension)
@@ -133,7 +136,8 @@ func actionsBy(s *Snapshot, held claim) (out []capability.Action) {
 	return out
 }
 
-// records are the conflict records that are new or different.
+// records returns the conflict records of next, overlaps of touched actions included, that are
+// new or differ in members, winner or resolution. They are sorted.
 func (t *transaction) records(prev, next *Snapshot, touched []capability.Action) (out []Conflict) {
 	known := make(map[string]Conflict)
 	for _, c := range prev.ruling.conflicts {
@@ -162,7 +166,8 @@ func scoped(entries []*Entry) bool {
 	return slices.ContainsFunc(entries, func(e *Entry) bool { return e.Contribution.Scope != nil })
 }
 
-// mentions collects the values that anything depends on.
+// mentions collects the workspaces, agents, sessions, accounts and conversations that scopes,
+// rules, slots and defaults name.
 func mentions(settings *Settings, set *rules.Set, units iter.Seq2[string, *unit]) *mentioned {
 	m := &mentioned{conversations: make(map[string]bool)}
 	m.workspaces, m.agents, m.accounts, m.sessions = set.Layers()

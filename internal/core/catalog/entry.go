@@ -25,7 +25,7 @@ type Entry struct {
 	Row          *actions.Row      // the registry's row; nil for unreviewed and minted actions
 	Contribution *capability.Contribution
 	Module       *capability.Module
-	Provider     capability.Provider // nil: the source published no such provider
+	Provider     capability.Provider // nil if the source published no provider with that key
 	Effect       capability.Effect
 	Runtime      string // runtime id: <extension>/<contribution>
 	key          capability.ProviderKey
@@ -37,12 +37,14 @@ type Entry struct {
 // Key returns the provider key of the entry.
 func (e *Entry) Key() capability.ProviderKey { return e.key }
 
-// Minted reports whether the entry is a single tool whose action the host made.
+// Minted reports whether the entry is a tool outside the registry, whose action id the host
+// made ("ext." or "fn.").
 func (e *Entry) Minted() bool {
 	return strings.HasPrefix(string(e.Action), "ext.") || strings.HasPrefix(string(e.Action), "fn.")
 }
 
-// Declared returns the name that a minted tool requests.
+// Declared returns the name that a minted tool requests: its function name, its tool name,
+// or else its contribution id.
 func (e *Entry) Declared() string {
 	if fn, ok := strings.CutPrefix(string(e.Action), "fn."); ok {
 		return fn
@@ -53,7 +55,8 @@ func (e *Entry) Declared() string {
 	return e.Contribution.ID
 }
 
-// Label returns the provider's short name in labels of contested names.
+// Label returns the short provider name that labels of contested names contain: "node" for a
+// function, else the module's label or the last segment of its extension id.
 func (e *Entry) Label() string {
 	if strings.HasPrefix(string(e.Action), "fn.") {
 		return "node"
@@ -66,9 +69,9 @@ func (e *Entry) Label() string {
 
 func lastSegment(ext string) string { return ext[strings.LastIndexByte(ext, '.')+1:] }
 
-// Name is what people know the entry by where no context gives it a name: its
-// canonical action, or the name its source declares. Whatever only code calls has
-// its address for a name, since the action says nothing of it.
+// Name returns a readable name that does not depend on a context: the canonical action, the
+// declared name of a minted tool, or, for an entry of an internal "runtime." action, its
+// member address.
 func (e *Entry) Name() string {
 	if strings.HasPrefix(string(e.Action), "runtime.") {
 		return e.Contribution.Member.String()
@@ -89,22 +92,22 @@ func (e *Entry) Eligible() bool {
 	return e.Contribution.Availability.Eligible() && !e.Contribution.Unsupported
 }
 
-// Approval reports whether the source asks for an approval of each call.
+// Approval reports whether the source requires an approval of each call.
 func (e *Entry) Approval() bool { return e.Contribution.Approval }
 
-// Facts returns the attributes that the operator's rules see.
+// Facts returns the attributes that the operator's rules match.
 func (e *Entry) Facts() rules.Facts {
 	return rules.Facts{
 		Action: string(e.Action), Provider: string(e.key), Extension: e.Module.Extension, Effect: e.Effect, Tags: e.Contribution.Tags,
 	}
 }
 
-// Sum returns the digest of everything published of the entry, without volatile times.
+// Sum returns the digest of the entry's published content, without volatile times.
 func (e *Entry) Sum() ordered.Sum { return e.sum }
 
-// Schema returns the compiled input schema, or nil when the contribution has
-// none. It is compiled at first use and kept; entries with equal documents
-// share it.
+// Schema returns the compiled input schema, or nil if the entry has none. It is compiled at
+// the first call and cached; entries with equal documents share it. A schema that
+// cannot be compiled is an error with code failed at every call.
 func (e *Entry) Schema() (*Schema, error) {
 	if e.schema == nil {
 		return nil, nil
@@ -116,7 +119,7 @@ func (e *Entry) Schema() (*Schema, error) {
 	return schema, nil
 }
 
-// InputSchema returns the schema document as published, or "" if the entry lacks one.
+// InputSchema returns the contribution's schema document, else the registry's, else nil.
 func (e *Entry) InputSchema() []byte {
 	if len(e.Contribution.InputSchema) > 0 {
 		return e.Contribution.InputSchema
@@ -127,7 +130,8 @@ func (e *Entry) InputSchema() []byte {
 	return nil
 }
 
-// OutputSchema returns the result's schema document, or nil if none is declared.
+// OutputSchema returns the registry's schema document of the result, else the contribution's, or
+// nil if none is declared.
 func (e *Entry) OutputSchema() []byte {
 	if e.Row != nil && len(e.Row.OutputSchema) > 0 {
 		return e.Row.OutputSchema
@@ -135,8 +139,9 @@ func (e *Entry) OutputSchema() []byte {
 	return e.Contribution.OutputSchema
 }
 
-// ContentHash returns the hash that approvals and grants bind to: the module's digest, or,
-// if the source lacks one, that of the contribution's own text.
+// ContentHash returns the hash that approvals and grants are bound to: the module's digest
+// or, if the module has none, a hash of the contribution's id, effect, description, input
+// schema, permissions and definition.
 func (e *Entry) ContentHash() string {
 	if e.Module.Digest != "" {
 		return e.Module.Digest
@@ -204,8 +209,8 @@ func (s audienceSet) has(a capability.Audience) bool {
 	return false
 }
 
-// kernelKind reports whether contributions of a kind have entries at all, and the
-// ceiling of the kind. Operator and host kinds have none: intake keeps them.
+// kernelKind returns the widest audience of a kind. known is false for an unknown kind; kernel
+// is false for operator and host kinds, which get no entries because intake stores them.
 func kernelKind(kind string) (ceiling audienceSet, known, kernel bool) {
 	switch kind {
 	case "adapter.runtime", "capability.agent-tool", "capability.memory", "capability.interaction":
@@ -220,8 +225,8 @@ func kernelKind(kind string) (ceiling audienceSet, known, kernel bool) {
 	return 0, false, false
 }
 
-// ceilingOf narrows the kind's ceiling by the family and by the declaration; no
-// factor can widen it (decision D8).
+// ceilingOf narrows the kind's audience by the family's and by the contribution's visibility.
+// Neither can widen it.
 func ceilingOf(kind audienceSet, c *capability.Contribution, family *actions.Row) audienceSet {
 	s := kind
 	switch family.Visibility {
@@ -245,7 +250,7 @@ func ceilingOf(kind audienceSet, c *capability.Contribution, family *actions.Row
 	return s
 }
 
-// familyOfKind is the internal family of a kind that lists no action.
+// familyOfKind returns the internal action of a kind whose contributions name none, or "".
 func familyOfKind(kind string) capability.Action {
 	switch kind {
 	case "capability.context-engine":
@@ -264,7 +269,8 @@ func familyOfKind(kind string) capability.Action {
 	return ""
 }
 
-// registryRow returns the row of a registered id or alias, one pointer for each.
+// registryRow returns the row of a registered id or alias, or nil. Equal rows are equal
+// pointers.
 func registryRow(id capability.Action) *actions.Row {
 	i, ok := rowIndex()[id]
 	if !ok {
@@ -273,7 +279,7 @@ func registryRow(id capability.Action) *actions.Row {
 	return i
 }
 
-// The registry is a constant that needs parsing: these are its derived views.
+// Views of the registry, which is constant. They are computed at first use.
 var (
 	rowIndex = sync.OnceValue(func() map[capability.Action]*actions.Row {
 		index := make(map[capability.Action]*actions.Row)
@@ -297,11 +303,11 @@ var (
 
 func foldOf(s string) string { return naming.Fold(s) }
 
-// Reserved reports whether a fold belongs to a canonical action, with or without
+// Reserved reports whether a folded name belongs to a canonical action, even one without
 // a provider.
 func Reserved(fold string) bool { return coreFolds()[fold] }
 
-// unreviewed is the fixed meaning of an action outside the registry.
+// unreviewed returns the synthetic row for actions of a domain outside the registry.
 func unreviewed(domain string) *actions.Row {
 	fields := []string{"kind", "instance", "extension"}
 	if domain == "fn" {
@@ -314,7 +320,7 @@ func unreviewed(domain string) *actions.Row {
 	}
 }
 
-// appendContent appends what is published of an entry.
+// appendContent appends the published content of an entry, for its digest.
 func appendContent(b []byte, e *Entry) []byte {
 	c := e.Contribution
 	b = put(b, string(e.ID), string(e.key), c.Kind, c.Tool, c.Title, c.Description, string(e.Effect), string(c.Availability.State),
@@ -341,8 +347,8 @@ func flag(on bool) byte {
 	return 0
 }
 
-// put appends the number of parts and each part with its length, so that no two
-// lists of parts run together into the same bytes.
+// put appends the number of parts and each part with its length, so that different lists of
+// parts never result in the same bytes.
 func put(b []byte, parts ...string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(parts)))
 	for _, p := range parts {
@@ -351,7 +357,7 @@ func put(b []byte, parts ...string) []byte {
 	return b
 }
 
-// splitID takes a capability id apart: <extension>/<contribution>#<action>@<instance>.
+// splitID parses a capability id: <extension>/<contribution>#<action>@<instance>.
 func splitID(id string) (extension, contribution, action string, ok bool) {
 	runtime, rest, found := strings.Cut(id, "#")
 	if !found {

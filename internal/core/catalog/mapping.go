@@ -13,14 +13,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 )
 
-// joinings is which mappable tools, by runtime id, are part of a family, and why
-// others are not.
+// joinings maps runtime ids of mappable tools to the family they joined, and those of the
+// others to the reason why they did not join.
 type joinings struct {
 	joined map[string]capability.Action
 	odd    map[string]string
 }
 
-// without returns a copy that knows nothing of the tools.
+// without returns a copy that lacks the tools.
 func (j joinings) without(tools []mappable) joinings {
 	out := joinings{make(map[string]capability.Action, len(j.joined)), make(map[string]string, len(j.odd))}
 	maps.Copy(out.joined, j.joined)
@@ -32,11 +32,11 @@ func (j joinings) without(tools []mappable) joinings {
 	return out
 }
 
-// settle decides which mappable tools form a family: those that the operator's
-// canonical map names, and functions of the same name on several nodes. Tools
-// of one family must have equal input schemas. Of mapped tools the odd ones
-// stay apart, rejected mapping_schema_mismatch; functions of nodes join only if
-// all agree.
+// settle decides which mappable tools join a family, and records the result in j. groups
+// holds the tools by action: those that the operator's canonical map names, and functions of
+// the same name on several nodes. Tools of one family must have equal input schemas. A mapped
+// tool that differs from the most common schema is rejected with mapping_schema_mismatch.
+// Functions of nodes join only if all schemas are equal.
 func (j *joinings) settle(groups map[capability.Action][]mappable) {
 	for action, list := range groups {
 		function := strings.HasPrefix(string(action), "fn.")
@@ -53,8 +53,8 @@ func (j *joinings) settle(groups map[capability.Action][]mappable) {
 	}
 }
 
-// common is the schema most of the list have; of equally common ones, that of the
-// tool whose runtime id is first.
+// common returns the most common schema. Among equally common ones it is that of the tool
+// with the lowest runtime id. It sorts list by runtime id.
 func common(list []mappable) ordered.Sum {
 	slices.SortFunc(list, func(a, b mappable) int { return cmp.Compare(a.runtime, b.runtime) })
 	count := make(map[ordered.Sum]int)
@@ -70,7 +70,8 @@ func common(list []mappable) ordered.Sum {
 	return best
 }
 
-// schemaSum is equal for schemas that differ in spelling only.
+// schemaSum returns a digest that is equal for schemas that differ only in the order of members
+// and in white space.
 func schemaSum(doc []byte) ordered.Sum {
 	if c, err := jsonx.Sorted(doc); err == nil {
 		doc = c
@@ -78,9 +79,9 @@ func schemaSum(doc []byte) ordered.Sum {
 	return sha256.Sum256(doc)
 }
 
-// serves reports whether a tool of schema doc can be called as a family whose
-// schema is base demands: it knows every field the family requires, requires
-// nothing the family does not have, and neither side's types disagree.
+// serves reports whether a tool with input schema doc accepts calls of a family with schema
+// base: it has every field the family requires, requires only fields that the family has, and
+// the types of common fields agree. An empty base is served by any tool.
 func serves(doc, base []byte) bool {
 	type object struct {
 		Type       any                        `json:"type"`

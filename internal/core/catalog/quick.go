@@ -18,24 +18,24 @@ import (
 // unsupported part of the schema or the input goes to the validator, whose error the caller
 // receives.
 type quick struct {
-	kind       string // of JSON Schema; "" is any value that has no value in it
+	kind       string // a type of JSON Schema; "" for any value except objects and arrays
 	properties map[string]*quick
-	needed     uint64 // bit i: the property with that number must be there
+	needed     uint64 // bit i: the property with number i is required
 	number     int    // of a property, from 1; 0 if it is not required
 	closed     bool   // additionalProperties: false
 	items      *quick
 	enum       []string
-	atLeast    int64 // a number, or how many characters or items
+	atLeast    int64 // of a number, or of the number of characters or items
 	atMost     int64
 }
 
-// errUnlike ends the walk over a list with an element that is looked at closer.
+// errUnlike stops the iteration over an array at an element that quick cannot accept.
 var errUnlike = errors.New("does not plainly fit")
 
-// deepest is how many schemas inside each other are followed.
+// deepest is the maximum depth of nested schemas.
 const deepest = 8
 
-// exact is where integers end that every reader of JSON reads alike.
+// exact bounds the integers that every JSON parser reads exactly.
 const exact = 1 << 53
 
 // newQuick compiles a decoded schema. It returns nil for a schema with unsupported parts.
@@ -97,6 +97,8 @@ func newQuick(schema any, depth int) *quick {
 	return q
 }
 
+// readProperties compiles the properties and the required list of an object schema. It
+// returns false if a part is unsupported.
 func (q *quick) readProperties(object map[string]any, depth int) bool {
 	properties, _ := object["properties"].(map[string]any)
 	q.properties = make(map[string]*quick, len(properties))
@@ -125,7 +127,7 @@ func (q *quick) readProperties(object map[string]any, depth int) bool {
 	return true
 }
 
-// texts are the strings of a decoded list that has nothing else in it.
+// texts returns the elements of a decoded list. ok is false unless all are strings.
 func texts(list any) (out []string, ok bool) {
 	values, ok := list.([]any)
 	for _, v := range values {
@@ -138,7 +140,7 @@ func texts(list any) (out []string, ok bool) {
 	return out, ok
 }
 
-// bound is a whole number of a decoded schema.
+// bound returns an integer of a decoded schema. ok is false for any other value.
 func bound(value any) (int64, bool) {
 	n, ok := value.(json.Number)
 	if !ok {
@@ -148,8 +150,8 @@ func bound(value any) (int64, bool) {
 	return i, err == nil && -exact < i && i < exact
 }
 
-// accepts reports whether the value fits for certain. raw is JSON or it is not: then
-// false is the answer too.
+// accepts reports whether the value certainly matches the schema. It returns false for
+// malformed JSON.
 func (q *quick) accepts(raw []byte) bool {
 	if len(raw) == 0 {
 		return false
@@ -214,8 +216,8 @@ func (q *quick) acceptsText(raw []byte) bool {
 	return q.atLeast <= n && n <= q.atMost
 }
 
-// plain reports whether a value needs no looking into: no number that could be too
-// long, nothing with values of its own.
+// plain reports whether a value of any type needs no further check: it is neither an object
+// nor an array, nor a number that may be too long.
 func plain(raw []byte) bool {
 	switch raw[0] {
 	case '"', 't', 'f', 'n':
@@ -225,7 +227,7 @@ func plain(raw []byte) bool {
 	return whole
 }
 
-// integer is a number without fraction and exponent, within 2^53.
+// integer parses a number without fraction and exponent, within ±2^53.
 func integer(raw []byte) (int64, bool) {
 	if len(raw) == 0 || len(raw) > 17 {
 		return 0, false

@@ -22,14 +22,14 @@ const maxSchemaBytes = 256 << 10
 // Schema checks inputs against one JSON Schema document.
 type Schema struct {
 	compiled *jsonschema.Schema
-	quick    *quick // nil where the schema says more than that follows
+	quick    *quick // nil if quick does not support the schema
 }
 
-// document is one schema document, compiled at first use. All entries with that
-// document have the same one.
+// document is one schema document, compiled at first use. Entries with equal documents
+// share it.
 type document struct {
 	doc      []byte
-	entries  int // that have it now; guarded by the catalog's lock
+	entries  int // number of entries that use it; guarded by the catalog's lock
 	once     sync.Once
 	compiled *Schema
 	err      error
@@ -40,10 +40,11 @@ func (d *document) compile() (*Schema, error) {
 	return d.compiled, d.err
 }
 
-// documents are the input schemas in use, by their text.
+// documents holds the input schemas in use, by their text.
 type documents map[string]*document
 
-// share gives the entry the document of its input schema.
+// share sets e.schema to the document of its input schema, which it creates if necessary, and
+// counts the use. An entry without input schema is unchanged.
 func (ds documents) share(e *Entry) {
 	doc := e.InputSchema()
 	if len(doc) == 0 {
@@ -58,7 +59,7 @@ func (ds documents) share(e *Entry) {
 	e.schema = d
 }
 
-// release forgets a document that no entry has any more.
+// release counts down the uses of the entry's document and deletes it after the last one.
 func (ds documents) release(e *Entry) {
 	if e.schema == nil {
 		return
@@ -68,9 +69,8 @@ func (ds documents) release(e *Entry) {
 	}
 }
 
-// CompileSchema reads one JSON Schema document of 256 KiB at most, draft 2020-12
-// unless it says otherwise. It never fetches a remote reference: the loader knows
-// no scheme.
+// CompileSchema compiles one JSON Schema document of at most 256 KiB, draft 2020-12 unless the
+// document states another. Remote references are never fetched; a schema with one is an error.
 func CompileSchema(doc []byte) (*Schema, error) {
 	if len(doc) > maxSchemaBytes {
 		return nil, fmt.Errorf("it has %d bytes; %d are the most", len(doc), maxSchemaBytes)
@@ -91,7 +91,7 @@ func CompileSchema(doc []byte) (*Schema, error) {
 		return nil, fmt.Errorf("it is not a valid JSON Schema: %w", err)
 	}
 	s := &Schema{compiled: compiled}
-	if q := newQuick(value, 0); q != nil && q.kind == "object" { // the walk over it finds out whether it is JSON
+	if q := newQuick(value, 0); q != nil && q.kind == "object" { // iterating over an object also detects malformed JSON
 		s.quick = q
 	}
 	return s, nil
@@ -133,9 +133,8 @@ const (
 	maxExponent    = 400 // beyond every double
 )
 
-// boundNumbers refuses numbers whose exact value would be costly: the validator
-// computes with fractions of unbounded size, and 1e1000000 alone takes it
-// milliseconds.
+// boundNumbers returns an error for a number whose exact value would be costly to compute:
+// the validator uses fractions of unbounded size, and 1e1000000 alone takes milliseconds.
 func boundNumbers(value any) error {
 	switch x := value.(type) {
 	case json.Number:
@@ -162,6 +161,7 @@ func boundNumbers(value any) error {
 	return nil
 }
 
+// collect appends one sentence "path: fault" for each leaf of a validation error.
 func collect(e *jsonschema.ValidationError, out *[]string) {
 	if len(e.Causes) > 0 {
 		for _, c := range e.Causes {
@@ -176,6 +176,7 @@ func collect(e *jsonschema.ValidationError, out *[]string) {
 	*out = append(*out, at+": "+fault(e.ErrorKind))
 }
 
+// fault describes one violated keyword in words.
 func fault(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Required:
@@ -220,7 +221,7 @@ func fault(k jsonschema.ErrorKind) string {
 	return "does not satisfy " + strings.Join(k.KeywordPath(), "/")
 }
 
-// number writes a bound as people do: the library keeps it as a fraction.
+// number writes a bound in decimal notation, because the library stores it as a fraction.
 func number(r *big.Rat) string {
 	if r.IsInt() {
 		return r.RatString()

@@ -10,8 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// Settings are the operator's words on the catalog. The zero value leaves every
-// default.
+// Settings is the operator's configuration of the catalog. The zero value means all defaults.
 type Settings struct {
 	Slots          map[string]SlotSetting         `json:"slots,omitempty"`
 	Policy         []rules.Rule                   `json:"policy,omitempty"`
@@ -20,7 +19,7 @@ type Settings struct {
 	ForcedDefaults []ForcedDefault                `json:"forcedDefaults,omitempty"`
 	CrossContext   string                         `json:"crossContext,omitempty"` // any (default), same-adapter, same-account
 	Naming         NamingSetting                  `json:"naming,omitempty"`
-	Owners         map[string]string              `json:"owners,omitempty"` // conflict key → runtime id that shall win
+	Owners         map[string]string              `json:"owners,omitempty"` // conflict key → runtime id of the winner
 	CanonicalMap   []Mapping                      `json:"canonicalMap,omitempty"`
 	Exposure       Exposure                       `json:"exposure,omitempty"`
 
@@ -50,8 +49,8 @@ type BackendSetting struct {
 	Exclusive bool   `json:"exclusive,omitempty"`
 }
 
-// ForcedDefault is a default by policy (step 5 of a selection); it restricts
-// nothing (decision D9).
+// ForcedDefault is a default provider set by policy (step 5 of a selection). It does not
+// restrict which provider a caller may name.
 type ForcedDefault struct {
 	Action    string                 `json:"action"` // glob
 	Provider  capability.ProviderKey `json:"provider"`
@@ -66,21 +65,21 @@ type NamingSetting struct {
 	ExposeAliases []string          `json:"exposeAliases,omitempty"`
 }
 
-// Mapping declares that tools which look alike mean one action.
+// Mapping assigns the tools of that name to a canonical action.
 type Mapping struct {
 	Ext    string            `json:"ext"` // glob over extension ids
 	Tool   string            `json:"tool"`
 	Action capability.Action `json:"action"`
 }
 
-// Exposure bounds what a model is shown at once; the rest is found by search.
+// Exposure bounds the tools that are listed to a model; it finds the others by search.
 type Exposure struct {
 	MaxDirect      int      `json:"maxDirect,omitempty"`      // 0: 40; negative: no limit
 	MaxSchemaBytes int      `json:"maxSchemaBytes,omitempty"` // 0: 64 KiB; negative: no limit
 	Direct         []string `json:"direct,omitempty"`         // patterns that are always shown
 }
 
-// Slots of the core; a claim on another is rejected.
+// The slots of the core. A claim on any other slot is rejected.
 const (
 	SlotMemory        = "memory"
 	SlotContextEngine = "context-engine"
@@ -91,7 +90,7 @@ const defaultSelector = "builtin"
 
 func knownSlot(slot string) bool { return slot == SlotMemory || slot == SlotContextEngine }
 
-// check names what is wrong with the settings.
+// check returns an error that names the first invalid setting, or nil.
 func (s *Settings) check() error {
 	bad := func(format string, args ...any) *capability.Error {
 		return capability.Errorf(capability.CodeInvalidInput, "catalog.settings", format, args...).With("invalid_settings", "")
@@ -132,7 +131,7 @@ func (s *Settings) check() error {
 		}
 		reason := checkAction(m.Action)
 		if root, _, _ := strings.Cut(string(m.Action), "."); root == "ext" || root == "fn" {
-			reason = "invalid_canonical_action" // the host's own
+			reason = "invalid_canonical_action" // reserved for the host
 		}
 		if reason != "" {
 			return bad("a canonical mapping to %q: %s", m.Action, strings.ReplaceAll(reason, "_", " ")).With(reason, "")

@@ -12,7 +12,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// slotClaim is a contribution that wants to hold a slot.
+// slotClaim is the claim of one contribution on a slot.
 type slotClaim struct {
 	slot, runtime, extension, selector string
 	disabled                           bool // of a dormant module: switched off by the operator
@@ -20,8 +20,8 @@ type slotClaim struct {
 	entries                            []*Entry
 }
 
-// claims collects the module's claims on slots. Several entries of one
-// contribution are one claim.
+// claims adds the module's claims on slots to r.slots, or to r.dormant if the module is not
+// active. Several entries of one contribution form one claim.
 func (r *ruling) claims(m *module) {
 	if !m.Active() {
 		for i := range m.Contributions {
@@ -55,8 +55,8 @@ func (r *ruling) claims(m *module) {
 	}
 }
 
-// admitClaims considers withheld entries: a claim whose entries are all withheld cannot hold
-// a slot.
+// admitClaims sets eligible of every claim: at least one of its entries takes calls and is not
+// withheld.
 func (r *ruling) admitClaims() {
 	for _, claims := range r.slots {
 		for i := range claims {
@@ -81,9 +81,8 @@ type SlotChoice struct {
 	winner *slotClaim
 }
 
-// SlotError is the reason why a slot lacks a holder. Another provider is never used instead,
-// for any rank and number of providers. errors.As finds it; [SlotError.Unwrap] returns its
-// capability error.
+// SlotError is the reason why a slot lacks a holder. No other provider is used instead,
+// whatever its rank. [AsSlotError] finds it in an error's chain.
 type SlotError struct {
 	Code        string   `json:"code"` // slot_ambiguous, slot_provider_unavailable, slot_provider_disabled, slot_provider_unknown
 	Slot        string   `json:"slot"`
@@ -101,7 +100,8 @@ func (e *SlotError) Error() string {
 		}[e.Code])
 }
 
-// Unwrap returns the error as surfaces show it.
+// Unwrap returns the *capability.Error that surfaces show: unavailable for
+// slot_provider_unavailable, else slot_conflict, with the slot's code as reason.
 func (e *SlotError) Unwrap() error {
 	code := capability.CodeSlotConflict
 	if e.Code == "slot_provider_unavailable" {
@@ -116,7 +116,8 @@ func AsSlotError(err error) *SlotError {
 	return e
 }
 
-// want is the provider the settings ask for.
+// want returns the provider that the settings select for a slot in a workspace and agent,
+// with the source of that choice (configured or slot_default) and the slot's mode.
 func (s *Settings) want(slot, workspace, agent string) (selected, source, mode string) {
 	set := s.Slots[slot]
 	selected, mode = set.Selected, set.Mode
@@ -151,7 +152,8 @@ func (s *Settings) want(slot, workspace, agent string) (selected, source, mode s
 	return selected, "configured", mode
 }
 
-// resolve decides a slot.
+// resolve returns the holder of a slot for a workspace and agent: the one eligible claim whose
+// selector or runtime id is the selected one. Otherwise Err states why the slot has no holder.
 func (r *ruling) resolve(settings *Settings, slot, workspace, agent string) SlotChoice {
 	choice := SlotChoice{Slot: slot, Available: []string{}}
 	choice.Requested, choice.Source, choice.Mode = settings.want(slot, workspace, agent)
@@ -206,8 +208,8 @@ func (r *ruling) resolve(settings *Settings, slot, workspace, agent string) Slot
 	return fail(code, remediation)
 }
 
-// holds reports whether an entry that is bound to the slot may be published
-// under the choice: in exclusive mode only what belongs to the winner is.
+// holds reports whether an entry that is bound to the slot may be published. In exclusive
+// mode it must belong to the winner; without a winner no entry may be.
 func (c *SlotChoice) holds(e *Entry) bool {
 	if c.Mode == "parallel" {
 		return true
@@ -232,7 +234,7 @@ func (e *Entry) SlotOf() string {
 	return e.Family.Slot
 }
 
-// singletons records the slots that several contributions claim.
+// singletons records a conflict for each exclusive slot that several contributions claim.
 func (r *ruling) singletons(settings *Settings) {
 	for _, slot := range sortedKeys(r.slots) {
 		if len(r.slots[slot]) < 2 {

@@ -129,7 +129,7 @@ func (s *Snapshot) Action(a capability.Action) []*Entry {
 func (s *Snapshot) Families(list []capability.Action, all bool) iter.Seq2[capability.Action, []*Entry] {
 	return func(yield func(capability.Action, []*Entry) bool) {
 		var run []*Entry
-		if !all && len(list) < s.entries.Len()/64 { // a search for each is cheaper than looking at every entry
+		if !all && len(list) < s.entries.Len()/64 { // a binary search for each is cheaper than scanning all entries
 			for _, a := range list {
 				run = s.entries.Range(run[:0], func(e *Entry) int { return cmp.Compare(e.Action, a) })
 				if !yield(a, run) {
@@ -177,7 +177,7 @@ func (s *Snapshot) Families(list []capability.Action, all bool) iter.Seq2[capabi
 	}
 }
 
-// Capability returns the entry with that id.
+// Capability returns the entry with that capability id.
 func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
 	extension, contribution, action, ok := splitID(string(id))
 	if !ok {
@@ -197,9 +197,9 @@ func (s *Snapshot) Capability(id capability.ID) (*Entry, bool) {
 	return nil, false
 }
 
-// Member returns the entries of module:kind:name; the module may be named by its
-// own id or by its extension id. More than one is possible only where two
-// endpoints carry a module of the same id.
+// Member returns the entries of module:kind:name. The module may be given by its own id or by
+// its extension id. There can be several modules only if two endpoints offer one of the same
+// id.
 func (s *Snapshot) Member(m capability.Member) []*Entry {
 	var out []*Entry
 	add := func(mod *module) {
@@ -252,8 +252,8 @@ func (s *Snapshot) Withheld(e *Entry) string {
 	return s.ruling.withheld[claim{e.Runtime, e.key}]
 }
 
-// LostTarget reports whether a route augmenter wanted a target for itself and is
-// not the one that has it.
+// LostTarget reports whether a route augmenter claimed a target exclusively and another
+// one won it, or the conflict is undecided.
 func (s *Snapshot) LostTarget(target, runtime string) bool { return s.ruling.augments[target][runtime] }
 
 // Slot resolves a slot for a workspace and agent.
@@ -266,7 +266,7 @@ func (s *Snapshot) Slot(slot, workspace, agent string) SlotChoice {
 	defer s.mu.Unlock()
 	choice, ok := s.slots[key]
 	if !ok {
-		if len(s.slots) >= 1024 { // of contexts long gone
+		if len(s.slots) >= 1024 { // bounds the cache, which may hold contexts no longer in use
 			s.slots = nil
 		}
 		if s.slots == nil {
@@ -278,8 +278,8 @@ func (s *Snapshot) Slot(slot, workspace, agent string) SlotChoice {
 	return choice
 }
 
-// SlotWithholds reports whether the entry is bound to a slot whose choice leaves
-// it out.
+// SlotWithholds reports whether the entry is withheld because another contribution, or none,
+// holds the slot it is bound to.
 func (s *Snapshot) SlotWithholds(e *Entry, workspace, agent string) bool {
 	slot := e.SlotOf()
 	if slot == "" {
@@ -311,8 +311,8 @@ func (s *Snapshot) Rejected() map[string]string {
 	return out
 }
 
-// Conflicts returns every record but those of planner names, which belong to a
-// context; overlaps too when they are asked for.
+// Conflicts returns the conflict records, with overlaps only if requested. Conflicts of
+// planner names are not included, because they depend on a context.
 func (s *Snapshot) Conflicts(overlaps bool) []Conflict {
 	out := slices.Clone(s.ruling.conflicts)
 	if !overlaps {
@@ -336,8 +336,8 @@ func (s *Snapshot) Conflicts(overlaps bool) []Conflict {
 	return out
 }
 
-// overlap is the record that several contributions provide one action, which is
-// what they are for.
+// overlap returns the record that several contributions provide one action. This is the normal
+// case and needs no decision. ok is false for fewer than two contributions.
 func overlap(entries []*Entry) (Conflict, bool) {
 	if len(entries) < 2 || entries[0].ceiling&toAgent == 0 {
 		return Conflict{}, false
@@ -351,8 +351,8 @@ func overlap(entries []*Entry) (Conflict, bool) {
 	return c, len(c.Members) > 1
 }
 
-// Compose returns the members of a composed kind in the order they run: priority
-// descending, extension id, contribution id; what is not available is skipped.
+// Compose returns the available members of a composed kind in the order in which they run:
+// by descending priority, extension id and contribution id.
 func (s *Snapshot) Compose(kind string) []*Entry {
 	var out []*Entry
 	for _, e := range s.Action(familyOfKind(kind)) {
@@ -373,7 +373,7 @@ func composePriority(e *Entry) int {
 	return 0
 }
 
-// seal computes the etag.
+// seal sets the etag, a digest of entries, modules, conflicts, rejections and settings.
 func (s *Snapshot) seal() {
 	h := sha256.New()
 	entries, modules := s.entries.Digest(), s.modules.Digest()
@@ -385,7 +385,7 @@ func (s *Snapshot) seal() {
 	s.Etag = hex.EncodeToString(h.Sum(nil))
 }
 
-// sortedPairs is a map as a list, the same for nil and empty.
+// sortedPairs returns the map as a sorted list, which is never nil.
 func sortedPairs(m map[string]string) [][2]string {
 	out := make([][2]string, 0, len(m))
 	for _, k := range sortedKeys(m) {
@@ -400,8 +400,8 @@ type mentioned struct {
 	workspaces, agents, sessions, accounts, conversations map[string]bool
 }
 
-// Mentions reports whether something depends on a workspace, agent, session or
-// conversation of that name.
+// Mentions reports whether a scope, rule, slot or default names that workspace, agent, session
+// or conversation. It returns true for any other dimension.
 func (s *Snapshot) Mentions(dimension, value string) bool {
 	switch dimension {
 	case "workspace":

@@ -14,11 +14,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// transaction is a build on a private copy.
+// transaction builds the next snapshot without changing the catalog until commit.
 type transaction struct {
 	c        *Catalog
 	builder  *builder
-	units    map[string]*unit // what changes; nil: withdrawn
+	units    map[string]*unit // the changed sources; nil for a withdrawn one
 	removed  []*Entry
 	added    []*Entry
 	gone     []*module
@@ -26,8 +26,8 @@ type transaction struct {
 	settings *Settings
 }
 
-// build runs a change and swaps the snapshot in only if it went through; a panic
-// is contained and leaves everything as it was.
+// build runs a change and stores the new snapshot only if it succeeded. It recovers a panic and
+// returns it as an error; the catalog is then unchanged.
 func (c *Catalog) build(change func(*transaction) error, settings *Settings, set *rules.Set) (out Change, changed bool, err error) {
 	t := &transaction{c: c, units: make(map[string]*unit), settings: settings}
 	t.builder = &builder{
@@ -54,7 +54,7 @@ func (c *Catalog) build(change func(*transaction) error, settings *Settings, set
 	return t.finish(set)
 }
 
-// replace builds what the source offers from now on.
+// replace builds the new unit of a source; nil withdraws the source.
 func (t *transaction) replace(source string, batch *capability.Batch) error {
 	var next *unit
 	if batch != nil {
@@ -67,7 +67,7 @@ func (t *transaction) replace(source string, batch *capability.Batch) error {
 	return nil
 }
 
-// unique refuses two contributions with one id (conflict class 1).
+// unique returns a conflict error if two contributions of a module have one id (conflict class 1).
 func unique(u *unit) error {
 	for _, m := range u.modules {
 		for i := 1; i < len(m.entries); i++ {
@@ -80,9 +80,9 @@ func unique(u *unit) error {
 	return nil
 }
 
-// diff notes which entries and modules came and went. A module that stays what it
-// was is kept as the same object; of one that changed all entries are new, so that
-// entries, module and snapshot always speak of one state.
+// diff records which modules and entries are added and removed. An unchanged module keeps its
+// old object in next. A changed one gets all new entries, so that an entry and its module
+// always belong to the same state.
 func (t *transaction) diff(old, next *unit) {
 	before := make(map[string]*module)
 	if old != nil {
@@ -108,7 +108,7 @@ func (t *transaction) diff(old, next *unit) {
 	}
 }
 
-// same reports whether nothing any caller could see differs.
+// same reports whether the modules do not differ in anything a caller could notice.
 func (m *module) same(o *module) bool {
 	return m.sum == o.sum && m.special == o.special && bytes.Equal(m.Manifest, o.Manifest) && len(m.Contributions) == len(o.Contributions) &&
 		maps.Equal(m.rejected, o.rejected) && slices.EqualFunc(m.entries, o.entries, func(a, b *Entry) bool {
@@ -125,7 +125,7 @@ func (t *transaction) join() error {
 	for source, u := range t.units {
 		was, is := mappables(t.c.units[source]), mappables(u)
 		if slices.Equal(was, is) {
-			continue // a node that comes, goes or says more of itself joins what it did
+			continue // same tools, so they keep their families
 		}
 		gone = append(gone, was...)
 		for _, p := range is {
@@ -170,14 +170,14 @@ func (t *transaction) join() error {
 			u = t.c.units[source]
 		}
 		batch := u.batch
-		if err := t.replace(source, &batch); err != nil { // joining changes no schema: once is enough
+		if err := t.replace(source, &batch); err != nil { // joining does not change schemas, so join need not run again
 			return err
 		}
 	}
 	return nil
 }
 
-// all yields every unit as it will be.
+// all yields every source with its unit after the change.
 func (t *transaction) all() iter.Seq2[string, *unit] {
 	return func(yield func(string, *unit) bool) {
 		for source, u := range t.c.units {
@@ -193,6 +193,7 @@ func (t *transaction) all() iter.Seq2[string, *unit] {
 	}
 }
 
+// mappables returns the mappable tools of a unit, which may be nil.
 func mappables(u *unit) (out []mappable) {
 	if u == nil {
 		return nil
@@ -203,7 +204,8 @@ func mappables(u *unit) (out []mappable) {
 	return out
 }
 
-// finish builds the snapshot, checks it, and puts it in force.
+// finish builds the next snapshot and makes it the current one. It reports false, and keeps
+// the current snapshot, if neither content nor settings changed.
 func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 	c := t.c
 	prev := c.current.Load()
@@ -234,7 +236,7 @@ func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 	touched := t.touch(prev, next, remove, add)
 	records := t.records(prev, next, touched)
 
-	// From here on nothing fails: what a panic leaves behind is what was before.
+	// Nothing below can fail. A panic above leaves the catalog unchanged.
 	old := t.commit(doubled, remove, add)
 	c.rules = set
 	if next.Etag == prev.Etag && len(remove) == 0 && len(add) == 0 && prev.settings == t.settings {
@@ -245,12 +247,12 @@ func (t *transaction) finish(set *rules.Set) (Change, bool, error) {
 	return Change{Before: prev, After: next, Old: old, Touched: touched, Conflicts: records}, true, nil
 }
 
-// commit makes what was built what the next change starts from.
+// commit stores the built units in the catalog and returns the batches that they replace.
 func (t *transaction) commit(doubled map[capability.Action][]double, remove, add []*Entry) (old map[string]capability.Batch) {
 	c := t.c
 	old = make(map[string]capability.Batch, len(t.units))
 	c.doubled, c.settings = doubled, t.settings
-	for _, e := range add { // before the others go, so that what is compiled stays compiled
+	for _, e := range add { // before release, so that a schema in both stays compiled
 		c.schemas.share(e)
 	}
 	for _, e := range remove {
@@ -285,7 +287,7 @@ func exists(s *Snapshot, runtime string) bool {
 	return ok && m.Active() && m.declares()[runtime]
 }
 
-// specials are the modules with a say in the ruling, ordered by extension id.
+// specials returns the special modules after the change, ordered by extension id.
 func (t *transaction) specials() []*module {
 	list := maps.Clone(t.c.special)
 	for source, u := range t.units {

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// unit is one source's batch, built.
+// unit is the batch of one source with the modules built from it.
 type unit struct {
 	batch   capability.Batch
 	modules []*module
@@ -26,7 +26,7 @@ type module struct {
 	*capability.Module
 	entries   []*Entry // in the catalog's order
 	rejected  map[string]string
-	special   bool     // has what the catalog as a whole must rule on
+	special   bool     // declares something that the ruling depends on
 	ruled     []*Entry // with a slot, a backend or an augmenter
 	relations []relation
 	mappable  []mappable
@@ -35,18 +35,18 @@ type module struct {
 	declares  func() map[string]bool // runtime ids that are not rejected
 }
 
-// relation is what a contribution says of others. It is settled when all it says
-// is that it needs plain contributions of its own module, which are there.
+// relation holds the dependencies that a contribution declares. It is settled if it only
+// requires plain contributions of its own module, which exist.
 type relation struct {
 	runtime string
 	*capability.Depends
 	settled bool
 }
 
-// relate collects what the catalog as a whole must look at, so that a change
-// elsewhere need not look at every entry.
+// relate sets ruled and relations, the parts of the module that the ruling depends on, so that
+// a change of another module need not scan the entries of this one.
 func (m *module) relate() {
-	plain := make(map[string]bool) // runtime ids that nothing but a contest can withhold
+	plain := make(map[string]bool) // runtime ids that only a contest can withhold
 	if slices.ContainsFunc(m.entries, func(e *Entry) bool { return e.Contribution.Depends != nil }) {
 		for _, e := range m.entries {
 			plain[e.Runtime] = e.Contribution.Depends == nil && e.Contribution.Backend == nil
@@ -64,7 +64,7 @@ func (m *module) relate() {
 	}
 }
 
-// mappable is a tool that may join a family with its look-alikes.
+// mappable is a tool that may join a family with tools of the same name.
 type mappable struct {
 	runtime string
 	action  capability.Action
@@ -72,8 +72,8 @@ type mappable struct {
 	base    bool // its schema serves the registry's family
 }
 
-// compareEntries is the order of the catalog: an action's entries stand
-// together, in the order of selection's last step.
+// compareEntries orders entries as the catalog lists them: by action, then in the order of
+// selection's last step.
 func compareEntries(a, b *Entry) int {
 	return cmp.Or(
 		cmp.Compare(a.Action, b.Action),
@@ -91,11 +91,12 @@ func entryOrder() ordered.Order[*Entry] {
 type builder struct {
 	settings *Settings
 	joined   func(runtime string) (capability.Action, bool) // the family a mappable tool joined
-	known    func(schema []byte) bool                       // an entry has this very schema, so it was looked at
+	known    func(schema []byte) bool                       // an entry has this schema document, so it was checked before
 	families map[string]*actions.Row                        // of unreviewed actions, by domain
 	scratch  []byte
 }
 
+// unit builds the modules of a batch.
 func (b *builder) unit(batch capability.Batch) *unit {
 	u := &unit{batch: batch}
 	providers := make(map[capability.ProviderKey]capability.Provider, len(batch.Providers))
@@ -108,6 +109,8 @@ func (b *builder) unit(batch capability.Batch) *unit {
 	return u
 }
 
+// module builds one module. A contribution that cannot be admitted is listed in rejected with
+// its reason and gets no entries. A module that is not active gets no entries at all.
 func (b *builder) module(in *capability.Module, providers map[capability.ProviderKey]capability.Provider) *module {
 	m := &module{Module: in}
 	sum := put(nil, in.Extension, in.ID, in.Name, in.Version, in.Endpoint, in.Digest, in.Stage, in.Origin, in.Label)
@@ -133,7 +136,7 @@ func (b *builder) module(in *capability.Module, providers map[capability.Provide
 			m.entries = append(m.entries, e)
 		}
 	}
-	if m.rejected != nil { // a contribution with one action that cannot be is rejected with all of them
+	if m.rejected != nil { // one invalid action rejects all entries of its contribution
 		m.entries = slices.DeleteFunc(m.entries, func(e *Entry) bool { return m.rejected[e.Runtime] != "" })
 		m.mappable = slices.DeleteFunc(m.mappable, func(p mappable) bool { return m.rejected[p.runtime] != "" })
 	}
@@ -160,8 +163,8 @@ func compareMembers(a, b *Entry) int {
 	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name))
 }
 
-// entry builds the entry of one contribution: nil for kinds that intake keeps, a
-// reason where the contribution is rejected.
+// entry builds the entry of one contribution. It returns nil and "" for kinds that intake
+// stores, and nil and a reason if the contribution is rejected.
 func (b *builder) entry(m *module, c *capability.Contribution, providers map[capability.ProviderKey]capability.Provider) (*Entry, string) {
 	ceiling, known, kernel := kernelKind(c.Kind)
 	switch {
@@ -181,7 +184,7 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 		Runtime: m.Extension + "/" + c.ID,
 	}
 	if strings.HasPrefix(string(c.Action), "ext.") && c.Action != mintedAction(m, c) {
-		return nil, "unknown_canonical_action" // of another tool, which cannot be joined by naming it
+		return nil, "unknown_canonical_action" // a minted action belongs to one tool
 	}
 	mapped := b.resolveAction(m, e)
 	if reason := b.family(e); reason != "" {
@@ -211,8 +214,8 @@ func (b *builder) entry(m *module, c *capability.Contribution, providers map[cap
 	return e, ""
 }
 
-// readable reports whether a schema document is absent or an object whose parts a
-// selector can be added to. What it means is found out when it is first used.
+// readable reports whether a schema document is absent, or a JSON object of at most 256 KiB to
+// which a selector can be added. It is compiled only at its first use.
 func (b *builder) readable(doc []byte) bool {
 	if len(doc) == 0 || b.known(doc) {
 		return true
@@ -224,13 +227,14 @@ func (b *builder) readable(doc []byte) bool {
 	return len(doc) <= maxSchemaBytes && bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{")) && json.Unmarshal(doc, &parts) == nil
 }
 
-// mintedAction is the id of a tool that has no reviewed one (decision D12).
+// mintedAction returns the action id of a tool that has no canonical action.
 func mintedAction(m *module, c *capability.Contribution) capability.Action {
 	return capability.Action("ext." + m.Extension + "." + c.ID)
 }
 
-// resolveAction fills in the action of a contribution that names none, and says
-// whether the operator's mapping or a merge gave it.
+// resolveAction sets e.Action: the action the contribution names, that of its kind, a family
+// it joined, or a minted one. It reports whether the tool joined a family, and adds mappable
+// tools to the module.
 func (b *builder) resolveAction(m *module, e *Entry) (mapped bool) {
 	c := e.Contribution
 	wanted := c.Action
@@ -267,7 +271,8 @@ func (b *builder) resolveAction(m *module, e *Entry) (mapped bool) {
 	return false
 }
 
-// family finds what the action means.
+// family sets the entry's registry row and family from its action, or returns the reason why
+// the action is invalid.
 func (b *builder) family(e *Entry) (reason string) {
 	if reason := checkAction(e.Action); reason != "" {
 		return reason
@@ -288,7 +293,8 @@ func (b *builder) family(e *Entry) (reason string) {
 	return ""
 }
 
-// checkArbitration holds decision D11: the registry owns modes.
+// checkArbitration returns the reason why the declared arbitration is invalid, or "". A
+// contribution may not declare another mode than the registry's.
 func checkArbitration(c *capability.Contribution, family *actions.Row) string {
 	a := c.Arbitration
 	if a == nil {
@@ -316,7 +322,7 @@ func keyOf(m *module, c *capability.Contribution, family *actions.Row, mapped bo
 			return c.Provider
 		}
 		_, kind, instance = c.Provider.Parts()
-		return capability.ProviderKey(domain + ":" + kind + ":" + instance) // its segments are escaped
+		return capability.ProviderKey(domain + ":" + kind + ":" + instance) // the segments are escaped already
 	}
 	switch {
 	case c.Backend != nil:

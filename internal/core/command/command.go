@@ -1,12 +1,12 @@
-// Package command parses slash commands: whether a message is a command, its
-// words, the action it names, its flags, and whether the arguments match the
-// action's declaration. It is pure. A [Router] is built from a table of registered
-// commands, is immutable, and is replaced as a whole when extensions change.
+// Package command parses slash commands: it decides whether a message is a command, splits it
+// into words, finds the action and its flags, and checks the arguments against the action's
+// declaration. It does no I/O. A [Router] is built from a table of registered commands, is
+// immutable, and is replaced as a whole when extensions change.
 //
-// A [Template] makes a program's arguments from a route. User input is never
-// expanded, interpreted by a shell or joined: a template is split into items before
-// any value is known, each value is inserted once, and an item is one word whatever
-// the value holds. Only an item that is {args} alone becomes one word per argument.
+// A [Template] produces a program's arguments from a route. User input is never expanded,
+// interpreted by a shell or joined: a template is split into items before values are inserted,
+// each value is inserted once, and an item stays one word whatever the value contains. Only
+// an item that consists of {args} becomes one word per argument.
 package command
 
 import (
@@ -18,11 +18,11 @@ import (
 
 const op = "command"
 
-// Table is what a router is built from.
+// Table holds the commands and the reserved names of a router.
 type Table struct {
 	Commands []Command
-	// Reserved reports whether a name is kept for junctor, so that its absence is
-	// explained better than by "unknown". nil: no name is.
+	// Reserved reports whether a name is reserved for junctor, so that the error for it is
+	// clearer than "unknown". If nil, no name is reserved.
 	Reserved func(name string) bool
 }
 
@@ -31,10 +31,10 @@ type Command struct {
 	Name          string // as registered, lower case, without the slash
 	Declared      string // as the extension declares it; "" means Name
 	Aliases       []string
-	Builtin       bool // junctor's own: wins over everybody's
+	Builtin       bool // junctor's own; takes precedence over extensions
 	Extension     string
 	ExtensionName string
-	Enabled       bool // always, for a builtin
+	Enabled       bool // always true for a builtin
 	Hidden        bool // works, but is neither listed nor suggested
 	Capability    string
 	Summary       string
@@ -44,18 +44,17 @@ type Command struct {
 	Actions       []Action
 	Permissions   []string // of command, capability and manifest together
 	Generation    string   // of the registry, or the tree hash; part of a result's cache key
-	// Usage names the extension's usage document, which callers load on demand; it is not
-	// read here.
+	// Usage is the path of the extension's usage document, which callers load on demand.
 	Usage string
 }
 
-// Example is a line to type and what it is good for.
+// Example is an example command line with its purpose.
 type Example struct {
 	Command     string `json:"command"`
 	Description string `json:"description,omitempty"`
 }
 
-// Action is one thing a command can do.
+// Action is one action of a command.
 type Action struct {
 	ID          string
 	Aliases     []string
@@ -64,7 +63,7 @@ type Action struct {
 	Args        []Arg
 	Flags       []Flag
 	Sensitive   []string // names of args and flags that are never recorded
-	Argv        []string // template, see [CompileTemplate]; nil: action, then args
+	Argv        []string // template, see [CompileTemplate]; nil means {action} and {args}
 	Template    string   // the one of the manifest's allowed_commands, for exec.shell
 	Script      string   // the file of the package that is run, for scripts and entrypoints
 	SHA256      string   // of Script, in lower-case hex
@@ -82,23 +81,23 @@ type Action struct {
 	AgentVisible bool
 }
 
-// Output states what becomes of an action's output.
+// Output declares the format and the handling of an action's output.
 type Output struct {
 	Format   string // text, json, binary
 	MaxBytes int64
 	Store    bool
 }
 
-// Arg is one positional argument, by its place in the list.
+// Arg is one positional argument. Its index in the list is its position.
 type Arg struct {
 	Name        string
 	Description string
 	Required    bool
 	Default     string
 	Choices     []string
-	Pattern     string // found anywhere in the value, as in JSON Schema
+	Pattern     string // regular expression that matches anywhere in the value, as in JSON Schema
 	Type        string // string (default), integer, number, boolean
-	AllowDash   bool   // may begin with a hyphen where it stands alone in argv
+	AllowDash   bool   // may begin with a hyphen at the beginning of a word
 }
 
 // Flag is one declared flag.
@@ -106,7 +105,7 @@ type Flag struct {
 	Arg
 	Short      string // one letter, for -x
 	TakesValue bool
-	Repeat     bool // every occurrence counts, not the last alone
+	Repeat     bool // all occurrences are used, not only the last
 }
 
 // Builtin describes a command of junctor's own.
@@ -119,14 +118,14 @@ func Builtin(name, summary string, actions ...Action) Command {
 type Route struct {
 	Command *Command
 	Action  *Action
-	// Args are the words as typed, in order, flags included.
+	// Args are the words behind the action in order, including flags.
 	Args []string
 	// Positional are the words that are neither flags nor values of flags.
 	Positional []string
-	// Flags is a view of the flags among Args, and of defaults: a string, a bool,
-	// or a []string for a flag that repeats.
+	// Flags holds the flags among Args, and defaults, by name: a string, a bool, or a
+	// []string for a flag that repeats.
 	Flags map[string]any
-	// Values has the declared args by name, defaults included.
+	// Values holds the declared args by name, including defaults.
 	Values map[string]string
 	Raw    string // the text behind command and action, as typed
 	Mode   Mode
@@ -134,8 +133,7 @@ type Route struct {
 	secret []bool // of Args
 }
 
-// Permissions is the union of what the action and all that hold it declare,
-// sorted.
+// Permissions returns the sorted union of the permissions that the action and its command declare.
 func (r *Route) Permissions() []string {
 	all := slices.Concat(r.Command.Permissions, r.Action.Permissions)
 	slices.Sort(all)
@@ -148,10 +146,10 @@ func (r *Route) Sensitive() bool { return slices.Contains(r.secret, true) }
 // SensitiveArg reports whether the i-th of Args must not be recorded.
 func (r *Route) SensitiveArg(i int) bool { return i < len(r.secret) && r.secret[i] }
 
-// Mask stands for what must not be recorded.
+// Mask replaces values that must not be recorded.
 const Mask = "•••"
 
-// RecordableArgs are the args with what is sensitive replaced by dots.
+// RecordableArgs returns the args with sensitive ones replaced by [Mask].
 func (r *Route) RecordableArgs() []string {
 	out := slices.Clone(r.Args)
 	for i := range out {
@@ -162,7 +160,7 @@ func (r *Route) RecordableArgs() []string {
 	return out
 }
 
-// compiled is what New makes of an action, so that a message costs no compiling.
+// compiled is an action prepared by New, so that routing a message does not compile patterns.
 type compiled struct {
 	*Action
 	args  []checked
@@ -170,7 +168,7 @@ type compiled struct {
 	short map[string]*checkedFlag
 }
 
-// takesMore reports whether words beyond the declared arguments go anywhere.
+// takesMore reports whether the template uses words beyond the declared arguments.
 func (a *compiled) takesMore() bool {
 	return a.Argv == nil || slices.ContainsFunc(a.Argv, func(item string) bool {
 		return strings.Contains(item, "{args}") || strings.Contains(item, "{raw_args}")

@@ -8,11 +8,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Expand fills the template. An item with a value that was not given is left out
-// (in a template of exec.shell that is invalid_input instead). A value that
-// begins with a hyphen where a word begins is invalid_input, unless a literal --
-// stands before it or the argument allows it: it could be taken for an option.
-// Argv beyond [MaxArgvWord] or [MaxArgv] are too_large, reason args_too_long.
+// Expand returns the arguments made from the template. An item with a missing value is left out;
+// in a template of exec.shell it is invalid_input. A typed value that begins with a hyphen at
+// the beginning of a word is invalid_input, because it could be taken for an option, unless a
+// literal -- precedes it or the argument allows it. Arguments beyond [MaxArgvWord] or
+// [MaxArgv] are too_large, reason args_too_long.
 func (t *Template) Expand(in TemplateInput) (Argv, error) {
 	var w Argv
 	for _, it := range t.items {
@@ -37,7 +37,7 @@ func (t *Template) Expand(in TemplateInput) (Argv, error) {
 				"the arguments are too long: %d bytes each and %d together are the most", MaxArgvWord, MaxArgv).
 				With("args_too_long", "")
 		}
-		if strings.IndexByte(word, 0) >= 0 { // of a setting: the lexer lets none pass
+		if strings.IndexByte(word, 0) >= 0 { // from a setting; the lexer rejects it in messages
 			return Argv{}, invalidTemplate("an argument holds a NUL")
 		}
 	}
@@ -49,18 +49,18 @@ func (w *Argv) add(word string, secret bool) {
 	w.secret = append(w.secret, secret)
 }
 
-// value is what a placeholder stands for.
+// templateValue is the value of a placeholder.
 type templateValue struct {
 	text   string
 	given  bool
 	secret bool
-	user   bool // typed: may try to be an option
-	dash   bool // may begin with a hyphen all the same
+	user   bool // typed by a user; could be an option
+	dash   bool // may begin with a hyphen
 	name   string
 }
 
-// fill makes one word of an item, in one pass: what a value holds is never looked
-// at again.
+// fill returns the word of an item. It inserts each value once; placeholders in values are not
+// expanded. given is false if a value is missing.
 func (it templateItem) fill(in TemplateInput) (word string, secret, given bool, err error) {
 	var b strings.Builder
 	for _, p := range it.parts {
@@ -80,6 +80,7 @@ func (it templateItem) fill(in TemplateInput) (word string, secret, given bool, 
 	return b.String(), secret, true, nil
 }
 
+// value returns the value of a literal or a placeholder.
 func (p templatePart) value(in TemplateInput) templateValue {
 	r := in.Route
 	switch p.kind {
@@ -112,6 +113,7 @@ func (p templatePart) value(in TemplateInput) templateValue {
 	return flagValue(r, p.text)
 }
 
+// positionalValue returns the n-th positional argument, or its default if it is declared.
 func positionalValue(r *Route, n int) templateValue {
 	v := templateValue{user: true, name: "the argument"}
 	if n < len(r.Action.Args) {
@@ -122,7 +124,7 @@ func positionalValue(r *Route, n int) templateValue {
 	}
 	if n < len(r.Positional) {
 		v.text, v.given = r.Positional[n], true
-		v.secret = r.Sensitive() // which of the words it was is not known here
+		v.secret = r.Sensitive() // it is unknown which of the words this is
 	}
 	return v
 }

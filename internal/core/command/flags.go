@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// flag reads the flag at Args[i] and returns how many words it takes, 0 if it is
-// none. The words stay in Args: Flags is a view.
+// flag stores the flag at Args[i] in Flags and returns the number of words it uses, or 0 if the
+// word is not a flag. The words also stay in Args.
 func (r *Route) flag(a *compiled, i int) (int, *capability.Error) {
 	arg := r.Args[i]
 	if len(arg) == 2 && arg[0] == '-' && a.short[arg[1:]] != nil {
@@ -38,12 +38,12 @@ func (r *Route) flag(a *compiled, i int) (int, *capability.Error) {
 	}
 	r.Flags[name] = true
 	if secret && i+1 < len(r.Args) {
-		r.secret[i+1] = true // it may be the value: rather one word too many than the secret
+		r.secret[i+1] = true // the next word may be the value, so it is masked too
 	}
 	return 1, nil
 }
 
-// declared reads a flag that the action knows.
+// declared stores a flag that the action declares and checks its value.
 func (r *Route) declared(f *checkedFlag, i int, value string, valued bool) (int, *capability.Error) {
 	name := f.flag.Name
 	used := 1
@@ -71,6 +71,7 @@ func (r *Route) declared(f *checkedFlag, i int, value string, valued bool) (int,
 	return used, nil
 }
 
+// set stores a value in Flags, with the type of the declared flag.
 func (r *Route) set(f *checkedFlag, value string) {
 	name := f.flag.Name
 	switch {
@@ -84,8 +85,8 @@ func (r *Route) set(f *checkedFlag, value string) {
 	}
 }
 
-// Flag returns the text of a flag: its value, the last one if it repeats, "true"
-// or "false" if it has none.
+// Flag returns the value of a flag: the last one if it repeats, and "true" or "false" for a flag
+// without value. It returns false if the flag is not set.
 func (r *Route) Flag(name string) (string, bool) {
 	switch v := r.Flags[name].(type) {
 	case string:
@@ -101,7 +102,7 @@ func (r *Route) Flag(name string) (string, bool) {
 	return "", false
 }
 
-// IsSensitive reports whether an arg or flag of that name is never recorded.
+// IsSensitive reports whether the arg or flag with that name must not be recorded.
 func (a *Action) IsSensitive(name string) bool {
 	return slices.Contains(a.Sensitive, name)
 }

@@ -14,7 +14,7 @@ const (
 	MaxToken   = 32 << 10 // bytes
 )
 
-// Mode is how a message was split into words.
+// Mode is the way in which a message was split into words.
 type Mode string
 
 const (
@@ -25,17 +25,17 @@ const (
 	modeFallback Mode = "fallback"
 )
 
-// Token is one word. Text is what it means; Start and End are the bytes of the
-// source that say so.
+// Token is one word. Text is its value without quotes; Start and End are its position in the
+// source.
 type Token struct {
 	Text       string
 	Start, End int
 }
 
-// Lex splits text into words: POSIX-style quotes and escapes, and no expansion
-// of any kind. Text with an open quote is split at whitespace instead, which the
-// mode says. It fails with invalid_input (control characters, bad UTF-8) and
-// too_large (see [MaxMessage], [MaxTokens], [MaxToken]).
+// Lex splits text into words with POSIX-style quotes and escapes, without any expansion. Text
+// with an open quote is split at whitespace instead, and the mode is modeFallback. Errors:
+// invalid_input for control characters and bad UTF-8; too_large (see [MaxMessage],
+// [MaxTokens], [MaxToken]).
 func Lex(text string) ([]Token, Mode, error) {
 	if err := checkText(text); err != nil {
 		return nil, "", err
@@ -56,8 +56,8 @@ func Lex(text string) ([]Token, Mode, error) {
 	return tokens, mode, nil
 }
 
-// LexStrict is Lex for text that people did not type in a hurry, such as the
-// template of a declaration: an open quote is invalid_input.
+// LexStrict is like Lex, but an open quote is invalid_input. It is for declared texts such as
+// templates.
 func LexStrict(text string) ([]Token, error) {
 	tokens, mode, err := Lex(text)
 	if err == nil && mode != modeWords {
@@ -69,6 +69,7 @@ func LexStrict(text string) ([]Token, error) {
 	return tokens, nil
 }
 
+// checkText checks the size, control characters and UTF-8 of a command.
 func checkText(text string) error {
 	if len(text) > MaxMessage {
 		return tooLarge("the message has %d bytes; a command may have %d", len(text), MaxMessage)
@@ -84,8 +85,7 @@ func checkText(text string) error {
 	return nil
 }
 
-// isSeparator reports whether c parts words. It is ASCII only: other spaces of
-// Unicode are part of words.
+// isSeparator reports whether c separates words. Other Unicode spaces are parts of words.
 func isSeparator(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // skipSeparators returns the index of the first byte at or after i that is not a separator.
@@ -96,8 +96,7 @@ func skipSeparators(text string, i int) int {
 	return i
 }
 
-// splitWords reports false when a quote stays open or a backslash has nothing to
-// escape.
+// splitWords splits text into words. It returns false for an open quote or a backslash at the end.
 func splitWords(text string) ([]Token, bool) {
 	var tokens []Token
 	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
@@ -111,8 +110,10 @@ func splitWords(text string) ([]Token, bool) {
 	return tokens, true
 }
 
+// oneWord parses the word at start and returns its value and its end. ok is false for an open quote
+// or a backslash at the end.
 func oneWord(text string, start int) (word string, end int, ok bool) {
-	// Most words have neither quotes nor escapes and are their own source.
+	// Most words have neither quotes nor escapes and need no copy.
 	if n := strings.IndexAny(text[start:], " \t\r\n'\"\\"); n < 0 {
 		return text[start:], len(text), true
 	} else if isSeparator(text[start+n]) {
@@ -137,7 +138,7 @@ func oneWord(text string, start int) (word string, end int, ok bool) {
 			if i+1 == len(text) {
 				return "", 0, false
 			}
-			b.WriteByte(text[i+1]) // of a longer character, the rest follows as it is
+			b.WriteByte(text[i+1]) // further bytes of a multi-byte character follow unchanged
 			i += 2
 		default:
 			b.WriteByte(c)
@@ -147,8 +148,8 @@ func oneWord(text string, start int) (word string, end int, ok bool) {
 	return b.String(), i, true
 }
 
-// doubleQuoted reads up to the closing quote; inside, a backslash escapes only a
-// quote and itself.
+// doubleQuoted appends the text up to the closing quote and returns the index behind it. A
+// backslash escapes only a quote and itself.
 func doubleQuoted(text string, i int, b *strings.Builder) (int, bool) {
 	for ; i < len(text); i++ {
 		switch c := text[i]; {
@@ -164,6 +165,7 @@ func doubleQuoted(text string, i int, b *strings.Builder) (int, bool) {
 	return 0, false
 }
 
+// splitPlain splits text at separators; quotes and backslashes are ordinary characters.
 func splitPlain(text string) []Token {
 	var tokens []Token
 	for i := skipSeparators(text, 0); i < len(text); i = skipSeparators(text, i) {
@@ -177,7 +179,7 @@ func splitPlain(text string) []Token {
 	return tokens
 }
 
-// Quote writes a word so that [Lex] reads it back.
+// Quote returns a word in a form that [Lex] parses back to it.
 func Quote(word string) string {
 	if word != "" && !strings.ContainsAny(word, " \t\r\n'\"\\") {
 		return word

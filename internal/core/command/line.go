@@ -4,27 +4,26 @@ import (
 	"strings"
 )
 
-// Line is a message that is a command, before any caller knows whether there is one
-// of that name.
+// Line is a message in the form of a command. The command may not exist.
 type Line struct {
 	Name      string // in lower case, without the slash
 	Extension string // of /name:ext.id, else ""
-	Rest      string // what follows the name, byte for byte
+	Rest      string // the text after the name, unchanged
 }
 
-// maxTyped is how long a name that extensions declare may be. Names that were
-// made longer because several extensions wanted one may have maxName bytes, and
-// are commands only where they are registered.
+// maxTyped is the maximum length of a declared name in bytes. A name that was made longer,
+// because several extensions declare it, may have maxName bytes and is a command only if it
+// is registered.
 const (
 	maxTyped     = 32
 	maxName      = 300
 	maxExtension = 128
 )
 
-// Parse reads the beginning of a message: whether it is a command, and which. A
-// suffix behind the name, as in /deploy@bot, is dropped. Everything else, a
-// pasted path for instance, is ordinary chat; so is a name beyond 32 bytes,
-// unless registered reports that there is such a command. registered may be nil.
+// Parse splits a message into command name and rest. It returns false for a message that is not a
+// command, for example a pasted path, and for a name of more than 32 bytes, unless registered
+// reports that the command exists. A suffix after the name, as in /deploy@bot, is dropped.
+// registered may be nil.
 func Parse(text string, registered func(name string) bool) (Line, bool) {
 	i := skipSeparators(text, 0)
 	if i == len(text) || text[i] != '/' {
@@ -86,7 +85,7 @@ func idByte(c byte) bool {
 	return letter(c) || digit(c) || c == '.' || c == '_' || c == '-' || c == '~'
 }
 
-// word reports whether s is a name such as actions and flags have.
+// word reports whether s has the form of an action's or flag's name.
 func word(s string) bool {
 	for i := range len(s) {
 		if !nameByte(s[i], i) {

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// maxNear is how many suggestions are made, maxSlips how many slips of the
-// finger a name may be away.
+// maxNear is the maximum number of suggestions, maxSlips the maximum edit distance of one.
 const (
 	maxNear  = 3
 	maxSlips = 2
 )
 
-// Nearest returns the names most like what was typed, best first: those at most
-// two slips away, then those that it is the beginning of.
+// Nearest returns the names most similar to typed, best first: those within edit distance two, then
+// those that begin with typed.
 func Nearest(typed string, names []string) []string {
 	typed = strings.ToLower(typed)
 	type match struct {
@@ -25,7 +24,7 @@ func Nearest(typed string, names []string) []string {
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		far := slips(typed, lower)
-		if far > maxSlips || far >= max(len(typed), len(lower)) { // two slips make any two short words of each other
+		if far > maxSlips || far >= max(len(typed), len(lower)) { // for short words, two edits prove no similarity
 			if len(typed) < 2 || !strings.HasPrefix(lower, typed) {
 				continue
 			}
@@ -43,15 +42,15 @@ func Nearest(typed string, names []string) []string {
 	return out
 }
 
-// slips is the Damerau-Levenshtein distance (adjacent swaps count once) of short
-// ASCII words; beyond maxSlips any larger number will do.
+// slips returns the Damerau-Levenshtein distance (adjacent swaps count once) of short ASCII words.
+// If it exceeds maxSlips, the result is any larger number.
 func slips(a, b string) int {
 	const longest = 64
 	if d := len(a) - len(b); d > maxSlips || d < -maxSlips || len(a) > longest || len(b) > longest {
 		return maxSlips + 1
 	}
 	var store [3][longest + 1]uint8
-	two, one, this := &store[0], &store[1], &store[2] // two above, above, this one
+	two, one, this := &store[0], &store[1], &store[2] // the row two above, the row above, the current row
 	for j := range len(b) + 1 {
 		one[j] = uint8(j)
 	}

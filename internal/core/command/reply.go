@@ -11,9 +11,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// prompt is the type of replies that offer something to do about extensions.
+// prompt is the type of replies that suggest an action on extensions.
 const prompt = "extension_prompt"
 
+// unknown returns the error for an unknown command, with similar names and a suggestion to search
+// for extensions.
 func (r *Router) unknown(name string) *capability.Error {
 	bare, _, _ := strings.Cut(name, ":")
 	err := capability.Errorf(capability.CodeUnknownCapability, op,
@@ -61,7 +63,7 @@ func ambiguous(name string, who []*entry) *capability.Error {
 	}
 	slices.Sort(names)
 	text := "several commands could be meant by /" + name
-	if len(who) == 1 { // the caller registered it under a longer name all the same
+	if len(who) == 1 { // the caller registered the command under a longer name
 		text = "/" + name + " has a longer name here"
 	}
 	return capability.Errorf(capability.CodeInvalidInput, op, "%s", text).
@@ -81,7 +83,7 @@ func Prompt(err error) (map[string]any, bool) {
 	return reply, true
 }
 
-// Entry is one command of the list that people see.
+// Entry is one command in the list for users.
 type Entry struct {
 	Name          string    `json:"name"` // with its slash
 	Source        string    `json:"source"`
@@ -93,6 +95,7 @@ type Entry struct {
 	Enabled       bool      `json:"enabled"`
 }
 
+// list builds the listing of all commands that are not hidden.
 func (r *Router) list() {
 	r.listing = []Entry{}
 	for _, name := range slices.Sorted(maps.Keys(r.names)) {
@@ -109,11 +112,11 @@ func (r *Router) list() {
 	}
 }
 
-// List returns all commands but hidden ones, enabled or not, sorted by name.
+// List returns all commands except hidden ones, enabled or not, sorted by name.
 func (r *Router) List() []Entry { return slices.Clone(r.listing) }
 
-// Help is the text of /help: junctor's commands, then those of extensions. Names
-// and texts of extensions are shown on one line each, without control characters.
+// Help returns the text of /help: junctor's commands, then those of extensions. Summaries take one
+// line each, without control characters.
 func (r *Router) Help() string {
 	var b strings.Builder
 	section := func(source, title string) {
@@ -141,9 +144,8 @@ func (r *Router) Help() string {
 	return b.String()
 }
 
-// HelpFor is the text of /help <name>: actions, arguments and examples; doc is
-// the extension's usage document, or empty. The errors are those of a route to
-// the name, except that a disabled command has its help.
+// HelpFor returns the text of /help <name>: actions, arguments and examples, followed by doc, the
+// extension's usage document or "". Errors are those of [Router.Command].
 func (r *Router) HelpFor(name, doc string) (string, error) {
 	line, is := Parse("/"+strings.TrimPrefix(name, "/"), func(n string) bool { return r.names[n] != nil })
 	if !is {
@@ -187,7 +189,8 @@ func (r *Router) HelpFor(name, doc string) (string, error) {
 	return b.String(), nil
 }
 
-// Command returns the command of a line, disabled or not.
+// Command returns the command of a line, even if it is disabled. Errors: those of [Router.Route]
+// for an unknown, reserved or ambiguous name.
 func (r *Router) Command(line Line) (*Command, error) {
 	if line.Extension == "" {
 		if e := cmp.Or(r.names[line.Name], r.aliases[line.Name]); e != nil {
@@ -206,6 +209,7 @@ func (r *Router) Command(line Line) (*Command, error) {
 	return e.Command, nil
 }
 
+// describe returns the description, choices and default of an argument for help, or "".
 func describe(a *Arg) string {
 	var parts []string
 	if a.Description != "" {
@@ -223,7 +227,7 @@ func describe(a *Arg) string {
 	return "  " + strings.Join(parts, "; ")
 }
 
-// usage is one line: how the action is typed, or the command when a is nil.
+// usage returns the usage line of an action or, if a is nil, of the command.
 func usage(c *Command, a *Action) string {
 	var b strings.Builder
 	b.WriteString("usage: /" + c.Name)

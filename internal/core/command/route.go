@@ -9,13 +9,13 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Route reads a message. is reports whether it is a command at all; if not, it
-// is chat (see [Chat]). A command that cannot run is an error for the one who
-// typed it, with code and reason:
+// Route parses a message and finds its action. is reports whether the message is a command; if
+// not, it is chat (see [Chat]). For a command that cannot run, it returns an error for the
+// user, with code and reason:
 //
 //   - unknown_capability, unknown_command: with near matches in the details
 //   - unavailable, extension_disabled: with what enables it
-//   - denied, reserved_command: the name is kept for junctor
+//   - denied, reserved_command: the name is reserved for junctor
 //   - invalid_input, ambiguous_alias: with the names to choose from
 //   - invalid_input, invalid_args (or invalid_input): with usage as the hint
 //   - too_large, args_too_long
@@ -56,6 +56,7 @@ func (r *Router) Route(text string) (route *Route, is bool, err error) {
 	return route, true, nil
 }
 
+// find returns the enabled command of a line, by name or alias.
 func (r *Router) find(line Line) (*entry, error) {
 	if line.Extension != "" {
 		return r.findOf(line)
@@ -77,8 +78,7 @@ func (r *Router) find(line Line) (*entry, error) {
 	return nil, r.unknown(line.Name)
 }
 
-// findOf finds /name:ext.id: by the name that the extension declares, or by the
-// registered one.
+// findOf returns the enabled command of /name:ext.id, by the declared or the registered name.
 func (r *Router) findOf(line Line) (*entry, error) {
 	var found []*entry
 	candidates := r.declared[line.Name]
@@ -101,8 +101,8 @@ func (r *Router) findOf(line Line) (*entry, error) {
 	return found[0], nil
 }
 
-// choose takes the action off the words: the first word, if it is one; otherwise
-// what the command does by default, with all words.
+// choose returns the action and its words: the action that the first word names, otherwise the
+// default action with all words. Without a default it returns invalid_args.
 func (e *entry) choose(tokens []Token) (*compiled, []Token, error) {
 	if len(tokens) > 0 && word(tokens[0].Text) {
 		if a := e.actions[tokens[0].Text]; a != nil {
@@ -131,12 +131,13 @@ func (e *entry) choose(tokens []Token) (*compiled, []Token, error) {
 	return nil, nil, err
 }
 
-// read fills the views of the args and judges them.
+// read sets Flags, Positional, Values and the sensitive words from Args, and checks them against
+// the declaration.
 func (r *Route) read(a *compiled) *capability.Error {
 	r.secret = make([]bool, len(r.Args))
 	r.Flags = make(map[string]any)
 	r.Values = make(map[string]string, len(a.args))
-	var places []int // of the positional words
+	var places []int // indexes of the positional words
 	for i := 0; i < len(r.Args); i++ {
 		if r.Args[i] == "--" {
 			for i++; i < len(r.Args); i++ {

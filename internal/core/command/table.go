@@ -20,8 +20,8 @@ const (
 // use: put it behind an atomic pointer and replace it when the table changes.
 type Router struct {
 	names    map[string]*entry   // registered names
-	aliases  map[string]*entry   // where no name is in the way and one command asks
-	declared map[string][]*entry // of extensions, by the name they wanted
+	aliases  map[string]*entry   // aliases that exactly one command declares and no name hides
+	declared map[string][]*entry // commands of extensions, by declared name
 	reserved func(string) bool
 	listing  []Entry
 	visible  []string // names of the listing, without the slash
@@ -31,12 +31,11 @@ type Router struct {
 type entry struct {
 	*Command
 	actions map[string]*compiled // by id and alias
-	only    *compiled            // what a message without an action means
+	only    *compiled            // the default action, or nil
 }
 
-// New builds a router. A faulty command is left out, and [Router.Problems] says
-// why; it never keeps the others from working. The table must not be changed
-// afterwards.
+// New builds a router. A faulty command is left out and listed in [Router.Problems]; the others
+// still work. The table must not be changed afterwards.
 func New(t Table) *Router {
 	r := &Router{
 		names: make(map[string]*entry), aliases: make(map[string]*entry), declared: make(map[string][]*entry),
@@ -60,7 +59,7 @@ func New(t Table) *Router {
 	twice := make(map[string]bool)
 	for i, c := range commands {
 		if !c.Builtin && i+1 < len(commands) && commands[i+1].Name == c.Name {
-			twice[c.Name] = true // names are registered by the caller, each once: a fault there must not choose a winner
+			twice[c.Name] = true // the caller registers each name once; a duplicate disables all commands with the name
 		}
 	}
 	for _, c := range commands {
@@ -87,6 +86,7 @@ func (c *Command) wanted() string {
 	return strings.ToLower(strings.TrimPrefix(c.Declared, "/"))
 }
 
+// add compiles and registers a command, or returns the reason why it is faulty.
 func (r *Router) add(c *Command, twice map[string]bool) error {
 	switch {
 	case !word(c.Name) || c.Name != strings.ToLower(c.Name) || len(c.Name) > maxName:
@@ -109,7 +109,8 @@ func (r *Router) add(c *Command, twice map[string]bool) error {
 	return nil
 }
 
-// addAliases gives an alias to the one command that asks for it.
+// addAliases registers each alias that exactly one command declares and that no name hides. An
+// alias of several commands becomes ambiguous.
 func (r *Router) addAliases() {
 	asked := make(map[string][]*entry)
 	for _, name := range slices.Sorted(maps.Keys(r.names)) {
@@ -131,6 +132,7 @@ func (r *Router) addAliases() {
 	}
 }
 
+// compile prepares the actions of a command and sets its default action.
 func (e *entry) compile() error {
 	if len(e.Actions) == 0 || len(e.Actions) > maxActions {
 		return fmt.Errorf("it has %d actions; 1 to %d are allowed", len(e.Actions), maxActions)
@@ -172,6 +174,7 @@ func (e *entry) compile() error {
 	return nil
 }
 
+// compileAction checks and prepares the args and flags of an action.
 func compileAction(a *Action) (*compiled, error) {
 	if len(a.Args) > maxParams || len(a.Flags) > maxParams {
 		return nil, fmt.Errorf("it has more than %d arguments or flags", maxParams)
@@ -209,6 +212,7 @@ func compileAction(a *Action) (*compiled, error) {
 	return c, nil
 }
 
+// check validates the declaration of an arg or flag and compiles its pattern.
 func check(a *Arg, sensitive []string) (checked, error) {
 	c := checked{Arg: a, sensitive: slices.Contains(sensitive, a.Name)}
 	if !word(a.Name) {
@@ -235,8 +239,8 @@ func check(a *Arg, sensitive []string) (checked, error) {
 	return c, nil
 }
 
-// fault states why a value is not what is declared, as the end of a sentence; ""
-// when it is. It never shows a sensitive value, and so shows none.
+// fault returns the end of a sentence that states why a value does not match its declaration, or
+// "" if it matches. It never contains the value, which may be sensitive.
 func (c *checked) fault(value string) string {
 	ok := true
 	switch c.Type {
@@ -262,5 +266,5 @@ func (c *checked) fault(value string) string {
 	return ""
 }
 
-// Problems states which commands of the table were left out, and why.
+// Problems returns a sentence for each command of the table that was left out.
 func (r *Router) Problems() []string { return slices.Clone(r.problems) }

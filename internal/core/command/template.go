@@ -13,18 +13,18 @@ const opTemplate = "argv"
 
 // Limits of templates and of the arguments made from them.
 const (
-	MaxArgvWord      = 128<<10 - 1 // bytes of one word, which is what Linux takes
+	MaxArgvWord      = 128<<10 - 1 // bytes of one word, the limit of Linux
 	MaxArgv          = 1 << 20     // bytes of all words with their terminators
 	maxTemplateItems = 256         // of a template
 )
 
-// Argv are a program's arguments, the program's name first.
+// Argv is a program's arguments, the program's name first.
 type Argv struct {
 	List   []string
 	secret []bool
 }
 
-// Recordable returns the words with what is sensitive replaced by dots.
+// Recordable returns the words with sensitive ones replaced by [Mask].
 func (w Argv) Recordable() []string {
 	out := slices.Clone(w.List)
 	for i := range out {
@@ -35,7 +35,7 @@ func (w Argv) Recordable() []string {
 	return out
 }
 
-// TemplateInput is what a template is filled with.
+// TemplateInput holds the values for the placeholders of a template.
 type TemplateInput struct {
 	Route   *Route
 	WorkDir string
@@ -69,7 +69,8 @@ type templatePart struct {
 
 type templateItem struct {
 	parts []templatePart
-	// guarded: nothing before it tells the program that options have ended.
+	// guarded is true if no literal -- precedes the item, so that the program may parse it
+	// as an option.
 	guarded bool
 }
 
@@ -96,7 +97,7 @@ func CompileTemplate(tool string, items []string) (*Template, error) {
 	return t, nil
 }
 
-// add appends an item; a bare -- before it ends the options.
+// add appends an item, which is guarded unless a literal -- precedes it.
 func (t *Template) add(parts []templatePart) {
 	ended := slices.ContainsFunc(t.items, func(i templateItem) bool {
 		return len(i.parts) == 1 && i.parts[0].kind == partLiteral && i.parts[0].text == "--"
@@ -142,8 +143,7 @@ func CompileShellTemplate(text string, a *Action) (*Template, string, error) {
 
 var (
 	shellName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
-	// placeholderForm matches what is meant as a placeholder; other braces, of JSON for
-	// instance, mean themselves.
+	// placeholderForm matches a placeholder. Other braces, for example of JSON, are literal.
 	placeholderForm = regexp.MustCompile(`\{([A-Za-z0-9_]+)(?:(:)([A-Za-z0-9._-]*))?\}`)
 )
 
@@ -152,8 +152,8 @@ func declaresName(a *Action, name string) bool {
 		slices.ContainsFunc(a.Flags, func(f Flag) bool { return f.Name == name })
 }
 
-// parse cuts an item into literals and placeholders. resolve reports false for
-// braces that mean themselves.
+// parseItem splits an item into literals and placeholders. resolve returns false for literal
+// braces.
 func parseItem(text string, resolve func(name, key string, keyed bool) (templatePart, bool, error)) ([]templatePart, error) {
 	if strings.IndexByte(text, 0) >= 0 {
 		return nil, invalidTemplate("an item of the template holds a NUL")
@@ -184,6 +184,8 @@ func parseItem(text string, resolve func(name, key string, keyed bool) (template
 	return parts, nil
 }
 
+// builtinPlaceholder resolves the placeholders of a template for a tool. Any other name is
+// invalid_input.
 func builtinPlaceholder(name, key string, keyed bool) (templatePart, bool, error) {
 	plain := map[string]partKind{"action": partAction, "args": partArgs, "raw_args": partRaw, "work_dir": partWorkDir}
 	if k, ok := plain[name]; ok && !keyed {

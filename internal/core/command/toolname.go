@@ -6,9 +6,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// ToolOf is the name of the tool that a runner such as exec.postman_cli names: what
-// follows exec., without one trailing _cli or _tool. A name that could be a path
-// is invalid_input.
+// ToolOf returns the tool name of a runner such as exec.postman_cli: the part after exec.,
+// without one trailing _cli or _tool. A name that could be a path is invalid_input.
 func ToolOf(runner string) (string, error) {
 	name, exec := strings.CutPrefix(runner, "exec.")
 	short, cut := strings.CutSuffix(name, "_cli")

@@ -1,8 +1,7 @@
-// Package intake is the way into the catalog: a source publishes a batch, the
-// batch is applied as a whole or refused as a whole, each module that came, went
-// or changed is recorded, and everybody who watches the catalog is told. It
-// supervises the sources' goroutines. Trust in the modules of an endpoint is
-// decided before its batch gets here.
+// Package intake applies the batches of sources to the catalog. It applies or rejects each batch
+// as a whole, records each module that was added, removed or changed, and reports the change to
+// the watchers of the catalog. It also runs the sources' goroutines. Whether the modules of an
+// endpoint are trusted is decided before their batch is published.
 package intake
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Config is what a Pipeline needs; all are required but Logger.
+// Config configures a [Pipeline]. All fields except Logger are required.
 type Config struct {
 	Catalog *catalog.Catalog
 	Log     *audit.Log
@@ -34,8 +33,8 @@ type Config struct {
 // Pipeline applies batches. It is safe for concurrent use.
 type Pipeline struct {
 	cfg Config
-	// order keeps records and notices in the order of the snapshots. Only sources
-	// wait for it, and what they wait for is a line of the log at most.
+	// order keeps records and notices in the order of the snapshots. Only sources wait for
+	// it.
 	order sync.Mutex
 
 	mu    sync.Mutex
@@ -50,16 +49,16 @@ func New(cfg Config) *Pipeline {
 	return &Pipeline{cfg: cfg}
 }
 
-// waiting is a batch whose source waits for its end.
+// waiting is a batch whose source waits for the result.
 type waiting struct {
 	batch capability.Batch
 	err   error
 	over  bool
 }
 
-// Publish applies b or states why nothing was changed. Batches that come while another
-// change is under way are applied together, in the order in which they came: a change
-// of the catalog costs little more for many sources than for one.
+// Publish applies b, or changes nothing and returns the reason. Batches that arrive during another
+// change are applied together afterwards, in order of arrival, because a change for many
+// sources costs little more than for one.
 func (p *Pipeline) Publish(b capability.Batch) error {
 	w := &waiting{batch: b}
 	p.mu.Lock()
@@ -67,13 +66,14 @@ func (p *Pipeline) Publish(b capability.Batch) error {
 	p.mu.Unlock()
 	p.order.Lock()
 	defer p.order.Unlock()
-	for !w.over { // else who held the lock has seen to it
+	for !w.over { // otherwise the previous holder of the lock has applied it
 		p.apply(p.next())
 	}
 	return w.err
 }
 
-// next takes from the queue what can be applied together: one batch of each source.
+// next removes from the queue the batches that can be applied together: at most one of each
+// source.
 func (p *Pipeline) next() []*waiting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *Pipeline) next() []*waiting {
 	return list
 }
 
-// apply applies batches together. Where the catalog refuses them, each half is tried
-// by itself, so that one that is refused keeps no other out.
+// apply applies batches together and sets their errors. If the catalog rejects them, it applies
+// each half separately, so that an invalid batch does not block the others.
 func (p *Pipeline) apply(list []*waiting) {
 	defer func() { // waiters are always released, even after a panic
 		for _, w := range list {
@@ -123,12 +123,11 @@ func (p *Pipeline) apply(list []*waiting) {
 	}
 }
 
-// maxTogether bounds the batches of one change: others wait for its end.
+// maxTogether is the maximum number of batches applied together.
 const maxTogether = 512
 
-// Run runs the sources until ctx ends. A source that stops earlier is logged and
-// started again after a pause that doubles to a minute; one broken source never
-// stops another.
+// Run runs the sources until ctx ends. A source that stops earlier is logged and restarted after a
+// pause, which doubles up to a minute. A failed source does not affect the others.
 func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range sources {
@@ -140,7 +139,7 @@ func (p *Pipeline) Run(ctx context.Context, sources ...capability.Source) error 
 				if ctx.Err() != nil {
 					return nil
 				}
-				if time.Since(began) > maxRetryDelay { // it was well for a while
+				if time.Since(began) > maxRetryDelay { // the source worked for a while
 					pause = firstRetryDelay
 				}
 				p.cfg.Logger.Error("source stopped; starting it again", "err", err, "in", pause)
@@ -160,7 +159,7 @@ const (
 	maxRetryDelay   = time.Minute
 )
 
-// run contains a panic of a source: it must not take the server with it.
+// run runs a source and returns a panic as an error.
 func run(ctx context.Context, s capability.Source, publish func(capability.Batch) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -170,7 +169,8 @@ func run(ctx context.Context, s capability.Source, publish func(capability.Batch
 	return s.Run(ctx, publish)
 }
 
-// contained is Publish for sources, which may publish from goroutines of their own.
+// contained is like Publish, but returns a panic as an error, because sources may call it in their
+// own goroutines.
 func (p *Pipeline) contained(b capability.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -180,7 +180,7 @@ func (p *Pipeline) contained(b capability.Batch) (err error) {
 	return p.Publish(b)
 }
 
-// record writes what became of each module of the batch's source.
+// record writes an audit record for each added, removed or changed module of the batch's source.
 func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
 	before := change.Old[b.Source].Modules
 	old := make(map[string]*capability.Module, len(before))
@@ -203,10 +203,11 @@ func (p *Pipeline) record(change catalog.Change, b capability.Batch) {
 	}
 }
 
+// recordConflicts writes an audit record for each new or changed conflict, except overlaps.
 func (p *Pipeline) recordConflicts(change catalog.Change) {
 	for _, c := range change.Conflicts {
 		if c.Class == catalog.ClassOverlap {
-			continue // what a family is for
+			continue // overlaps are normal
 		}
 		p.append(audit.Record{
 			Event: audit.CapabilityConflictDetected, Logger: "intake",

@@ -15,8 +15,10 @@ import (
 // probeTimeout bounds the probe whether a provider marked unavailable is available again.
 const probeTimeout = time.Second
 
-// arbitrate chooses one of the permitted candidates and checks the input against
-// its schema. rest holds the ones a fallback may go to.
+// arbitrate chooses one of the permitted candidates, stores it in r, and checks the input against
+// its schema. rest holds the candidates to which a fallback may go. If all are unavailable,
+// it probes them first. Errors: those of the selection and of balancing; invalid_input for a
+// composed action or a schema mismatch; unavailable without a provider; the context's end.
 func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest []*catalog.Entry, err error) {
 	candidates, err = r.balance(ctx, candidates)
 	if err != nil {
@@ -37,7 +39,7 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	if err != nil {
 		r.choose(candidates[0]) // for the record
 		if ended := r.ended(ctx); ended != nil {
-			return nil, ended // the result of the probe is useless now
+			return nil, ended // the result of the probe came too late
 		}
 		return nil, err
 	}
@@ -67,8 +69,8 @@ func (r *run) arbitrate(ctx context.Context, candidates []*catalog.Entry) (rest 
 	return sel.Rest, nil
 }
 
-// request is the question to arbitration: an action among those permitted, or
-// the entries that a capability id or a member names.
+// request returns the arbitration request: an action whose other entries are denied, or the
+// entries that a capability id or a member names.
 func request(inv *capability.Invocation, permitted []*catalog.Entry) arbitration.Request {
 	req := arbitration.Request{Selector: inv.Target.Select, Audience: inv.Audience}
 	if inv.Target.Action == "" {
@@ -115,8 +117,9 @@ func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
 	return nil
 }
 
-// choose makes e the entry of the call. A rule of the catalog or the source may require an
-// approval that the principal's rules do not; a principal that may approve is not asked.
+// choose makes e the entry of the call and sets its verdict. A rule of the catalog or the source
+// may require an approval that the principal's rules do not; a principal that may approve
+// does not need it.
 func (r *run) choose(e *catalog.Entry) {
 	r.entry = e
 	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
@@ -136,6 +139,8 @@ func (r *run) explain(sel *arbitration.Selection) {
 	}
 }
 
+// checkSchema checks the input, or the arguments that the provider extracts from it, against
+// the entry's input schema. An entry without schema accepts any input.
 func checkSchema(e *catalog.Entry, input []byte) error {
 	schema, err := e.Schema()
 	if err != nil || schema == nil {
@@ -165,12 +170,12 @@ func (r *run) mayFallBack(err error) bool {
 type Plan struct {
 	Entry     *catalog.Entry         // nil when Err is set before the choice
 	Denied    []*catalog.Entry       // empty for principals that must not see them
-	Selection *arbitration.Selection // nil when nothing was there to choose from
+	Selection *arbitration.Selection // nil if there was no candidate
 	Agent     *compile.Agent
 	Verdict   policy.Verdict
 	Err       error
 
-	inv capability.Invocation // as it passes through a generic action
+	inv capability.Invocation // as unwrapped from a generic action
 }
 
 // Plan returns the plan of an invocation, for --dry-run and catalog explain. It changes

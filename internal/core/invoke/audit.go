@@ -12,8 +12,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// finish is the last step, audit: it decides the terminal state, writes the
-// record, makes the state visible, and only then lets the caller see the result.
+// finish is the last step, audit. It decides the terminal state, writes the record, stores the
+// outcome of an idempotency key, notifies the observer, and returns the reply. If a
+// successful call cannot be recorded, the error is failed, reason audit_unavailable.
 func (r *run) finish(ctx context.Context, result capability.Result, err error) (Reply, error) {
 	e := r.engine
 	failure := toError(err)
@@ -27,7 +28,7 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	end := r.ending(failure)
 	rec := r.record()
 	r.describeEnd(&rec, end, result, failure)
-	// The caller may be gone; its record is written all the same.
+	// The record is written even if the caller has disconnected.
 	logCtx := context.WithoutCancel(ctx)
 	receipt, logErr := e.cfg.Log.Append(logCtx, rec, r.durability(failure))
 	degraded := logErr == nil && receipt.Seq == 0
@@ -52,7 +53,7 @@ func (r *run) finish(ctx context.Context, result capability.Result, err error) (
 	reply := r.reply()
 	reply.AuditDegraded = degraded
 	if err != nil && len(result.Value) <= e.cfg.MaxResult {
-		reply.Result = result.Value // its provider's own description
+		reply.Result = result.Value // the provider's description of the failure
 	}
 	if failure == nil {
 		if reply.Result = result.Value; len(reply.Result) == 0 {
@@ -105,6 +106,7 @@ func (r *run) endEvent(failure *capability.Error) Event {
 	return EventError
 }
 
+// ending returns the terminal state of the call for a failure, or Completed for nil.
 func (r *run) ending(failure *capability.Error) State {
 	if failure == nil {
 		return StateCompleted
@@ -116,6 +118,8 @@ func (r *run) ending(failure *capability.Error) State {
 	return to
 }
 
+// durability returns Synced for denials, security violations and started calls that mutate,
+// else Written.
 func (r *run) durability(failure *capability.Error) audit.Durability {
 	if failure != nil {
 		switch failure.Code {
@@ -175,6 +179,7 @@ func (r *run) record() audit.Record {
 	return rec
 }
 
+// describeEnd completes an end record with the event, the outcome, and the program that ran.
 func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result, failure *capability.Error) {
 	rec.Duration = r.engine.cfg.Now().Sub(r.began)
 	rec.Success = audit.OutcomeOf(failure == nil)
@@ -229,8 +234,9 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	}
 }
 
-// recordable returns the recorded text of a failure. An extension's message may quote its
-// program's output, and that its arguments, which are never recorded.
+// recordable returns the text of a failure for the record. A message from an extension may quote
+// its program's output and thereby its arguments, which must not be recorded; then it returns
+// only the reason and the exit code.
 func (r *run) recordable(failure *capability.Error) string {
 	quotes := failure.Code == capability.CodeFailed || failure.Code == capability.CodeInvalidInput || failure.Code == capability.CodeInternal
 	if r.entry == nil || r.entry.Module.Origin != "extension" || !quotes {
@@ -246,6 +252,7 @@ func (r *run) recordable(failure *capability.Error) string {
 	return text
 }
 
+// recordSlow adds a record of a call that took longer than Config.SlowAfter.
 func (r *run) recordSlow(ctx context.Context) {
 	rec := r.record()
 	rec.Event = audit.CapabilitySlow
@@ -255,9 +262,9 @@ func (r *run) recordSlow(ctx context.Context) {
 	}
 }
 
-// finishReplay gives out a remembered outcome, on the record.
+// finishReplay returns the stored outcome of an idempotency key, and records that.
 func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, error) {
-	if e, ok := r.agent.Snapshot().Capability(reply.Capability); ok { // it may be gone by now
+	if e, ok := r.agent.Snapshot().Capability(reply.Capability); ok { // it may no longer exist
 		r.choose(e)
 		reply.Action = e.Action
 	}
@@ -280,6 +287,7 @@ func (r *run) finishReplay(ctx context.Context, reply Reply, err error) (Reply, 
 	return reply, failure
 }
 
+// reply returns the current state of the call. The provider of a hidden entry is omitted.
 func (r *run) reply() Reply {
 	reply := Reply{
 		Invocation: r.inv.ID, State: r.machine.state, Selection: r.selection,
@@ -291,6 +299,7 @@ func (r *run) reply() Reply {
 	return reply
 }
 
+// observe notifies the Observer, if any, of the finished call.
 func (r *run) observe(reply Reply, failure *capability.Error) {
 	if r.engine.cfg.Observer == nil {
 		return

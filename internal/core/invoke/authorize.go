@@ -45,8 +45,8 @@ func (r *run) authorize(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	return nil, capability.UnknownCapability(r.inv.Target)
 }
 
-// permitted filters entries by the rules. The slice is returned as it came when
-// nothing is denied; denied is the verdict of the first one dropped.
+// permitted returns the entries that the rules permit, in the same slice if all are. denied is
+// the verdict on the first entry dropped.
 func (e *Engine) permitted(inv *capability.Invocation, entries []*catalog.Entry) (kept []*catalog.Entry, denied policy.Verdict) {
 	for i, entry := range entries {
 		v := e.authorize(inv, entry)
@@ -74,10 +74,12 @@ func (e *Engine) authorize(inv *capability.Invocation, entry *catalog.Entry) pol
 	return e.cfg.Policy.Authorize(inv.Principal, entry)
 }
 
-// ReasonScope marks calls that the principal may make and its credential may not.
+// ReasonScope is the reason of a denied call that the principal may make, but not with this
+// credential.
 const ReasonScope = "insufficient_scope"
 
-// covered drops the candidates that the credential is too narrow for.
+// covered drops the candidates whose effect the credential's scopes do not cover. If none is
+// left, the error is denied, reason [ReasonScope].
 func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	if !r.inv.Principal.Scoped {
 		return candidates, nil
@@ -97,9 +99,10 @@ func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 		With(ReasonScope, "get a token with a wider scope").Detail("effect", string(r.entry.Effect))
 }
 
-// obtainConsent belongs to authorize but needs the chosen provider: an approval
-// is bound to one capability. The approval's answer re-enters validation, so
-// that it cannot skip a check.
+// obtainConsent sets r.consent if the call requires an approval and has one. Otherwise it
+// requests one and returns consent_required. It runs after arbitration, because an approval is
+// bound to one capability. After an approval, the caller repeats the call, which passes every
+// check again.
 func (r *run) obtainConsent(ctx context.Context) error {
 	if r.inv.Resume != "" {
 		return nil // the consent was given when this call began, and the permission was checked again
@@ -141,6 +144,8 @@ const (
 	confirmAlways = "always"
 )
 
+// confirms returns the strictest confirmation that the contribution or the preview requires, or
+// "".
 func (r *run) confirms() string {
 	for _, asks := range []string{confirmAlways, confirmFirst} {
 		if r.entry.Contribution.Confirm == asks || r.preview.Confirm == asks {
@@ -153,7 +158,7 @@ func (r *run) confirms() string {
 // previewTimeout bounds the preview of a call.
 const previewTimeout = 10 * time.Second
 
-// foresee gets the preview of the call from a provider that supports previews.
+// foresee sets r.preview if the provider supports previews. It returns the provider's error.
 func (r *run) foresee(ctx context.Context) (err error) {
 	p, ok := r.entry.Provider.(capability.Previewer)
 	if !ok {
@@ -165,8 +170,8 @@ func (r *run) foresee(ctx context.Context) (err error) {
 	return err
 }
 
-// bound returns the digest that an approval is bound to: the input, and all that the
-// preview names.
+// bound returns the digest that an approval is bound to: that of the input and, if the preview
+// has one, of its binding.
 func (r *run) bound() string {
 	digest := inputDigest(r.inv.Input)
 	if r.preview.Binds != "" {
@@ -202,10 +207,9 @@ func (r *run) summary() string {
 	return fmt.Sprintf("%s asks for %s on %s %s", who, r.entry.Name(), r.entry.Key(), what)
 }
 
-// inputDigest binds an approval to the value, not to its spelling: key order and
-// white space do not matter. Numbers count digit by digit: as floats, two large
-// ids could be one. Input that has no such form (a lone surrogate) is bound byte
-// for byte.
+// inputDigest returns a digest of the JSON value, independent of key order and white space.
+// Numbers are compared digit by digit, because two large ids could be the same float. Input
+// that cannot be normalized, such as one with a lone surrogate, is digested byte for byte.
 func inputDigest(input []byte) string {
 	if c, err := jsonx.Sorted(input); err == nil {
 		input = c

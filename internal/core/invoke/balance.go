@@ -19,14 +19,15 @@ const (
 	actionInvokeFunction = capability.Action("device.function.invoke")
 	// selectAny is the value of the selector field node that requests balancing.
 	selectAny = "any"
-	// moreTries is how many other nodes a balanced call may go to when the first
-	// provably did not start.
+	// moreTries is the number of other nodes to which a balanced call may go if the first
+	// node provably did not start it.
 	moreTries = 2
 )
 
-// balance reduces the nodes that offer a function to one, if the caller requested it or if
-// the function only reads. The choice counts as the caller's own selector. Otherwise
-// arbitration decides, and requires a selector.
+// balance chooses one of the nodes that offer a function, if the caller requested it or if the
+// function only reads and no selector is given. It sets the call's selector to that node and
+// r.balanced to the nodes for a fallback. Otherwise it changes nothing, and arbitration
+// decides. It returns the candidates, or the error of Config.Balance.
 func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 	wanted := r.inv.Balance != nil || r.inv.Target.Select["node"] == selectAny
 	if r.engine.cfg.Balance == nil || !wanted && (len(candidates) < 2 || len(r.inv.Target.Select) > 0 || !harmless(candidates)) {
@@ -63,9 +64,9 @@ func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*cata
 	return candidates, nil
 }
 
-// asked returns the nodes with an approval request for this very call, those already
-// approved first. A repeated call must go to the same node, because otherwise a person would
-// be asked about one node after the other.
+// asked returns the nodes with an approval request for this call, approved ones first. A
+// repeated call must go to the same node, because otherwise a person would be asked about one
+// node after the other. It returns none if no approval is required.
 func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string, err error) {
 	if human(r.inv.Principal) || !slices.ContainsFunc(among, func(e *catalog.Entry) bool {
 		return r.engine.cfg.Policy.Authorize(r.inv.Principal, e).Consent != "" || r.agent.Frame.Approval(e)
@@ -87,8 +88,9 @@ func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string
 	return nodes, nil
 }
 
-// harmless reports whether all are the same reading function of nodes. It returns false if
-// another kind of provider offers it too, because no node may take the call from that one.
+// harmless reports whether all candidates are nodes with the same function, which only reads. It
+// returns false if another kind of provider offers the function too, because balancing must
+// not take the call from that one.
 func harmless(candidates []*catalog.Entry) bool {
 	return strings.HasPrefix(string(candidates[0].Action), "fn.") && !slices.ContainsFunc(candidates, func(e *catalog.Entry) bool {
 		_, kind, _ := e.Key().Parts()
@@ -170,8 +172,8 @@ func (r *run) unwrapFunction(candidates []*catalog.Entry) ([]*catalog.Entry, err
 	return found, nil
 }
 
-// functionsOf finds a function of a node: its own, or that of a skill installed
-// there, which is a module of the same endpoint.
+// functionsOf returns the entries of a function of a node: its own, and those of skills
+// installed there, which are modules of the same endpoint.
 func functionsOf(snap *catalog.Snapshot, node *capability.Module, function string) []*catalog.Entry {
 	member := capability.Member{Module: node.Extension, Kind: "function", Name: function}
 	if own := snap.Member(member); len(own) > 0 {

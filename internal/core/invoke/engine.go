@@ -28,10 +28,10 @@ import (
 // its default.
 type Config struct {
 	Catalog  *catalog.Catalog
-	Compiler *compile.Compiler // of Catalog; nil: one of its own
+	Compiler *compile.Compiler // of Catalog; if nil, New creates one
 	Policy   *policy.Policy
 	Log      *audit.Log
-	Outcomes OutcomeStore // nil: idempotency keys are refused
+	Outcomes OutcomeStore // if nil, calls with idempotency keys are rejected
 	// SharedOutcomes is set if other servers use the same store. A call whose key is in use
 	// on another server waits for it, 10 s at most.
 	SharedOutcomes bool
@@ -42,8 +42,8 @@ type Config struct {
 	Compiled func(*compile.Agent)
 	// Vetoed is called for each call that a route augmenter stopped. It may be nil.
 	Vetoed func(inv *capability.Invocation, e *catalog.Entry, by, reason string)
-	// Explain is called with every choice, also a failed one, and returns the id under
-	// which it can be looked up. It must not block. It may be nil.
+	// Explain is called with every choice, even a failed one, and returns the id of its
+	// explanation. It must not block. It may be nil.
 	Explain func(*capability.Invocation, *compile.Agent, *arbitration.Selection) (id string)
 
 	// Balance orders the entries of one function on several nodes, best first. Its error is
@@ -55,7 +55,7 @@ type Config struct {
 	MaxTimeout      time.Duration            // 1 h
 	MaxInput        int                      // 4 MiB
 	MaxResult       int                      // 16 MiB
-	PerProvider     int                      // calls at once: 1,024
+	PerProvider     int                      // concurrent calls: 1,024
 	SlowAfter       time.Duration            // 5 s
 	RecordReads     bool                     // begin records for reads too (audit level debug)
 }
@@ -139,7 +139,7 @@ type Selection struct {
 	ExplanationID string `json:"explanation_id,omitempty"`
 }
 
-// run is one invocation on its way.
+// run is one invocation in progress.
 type run struct {
 	engine  *Engine
 	inv     capability.Invocation
@@ -155,23 +155,23 @@ type run struct {
 	consent   policy.Consent
 	preview   capability.Preview // if the provider supports previews
 	selection Selection
-	balanced  []*catalog.Entry // nodes that a balanced call may still go to; nil: it is not balanced
+	balanced  []*catalog.Entry // further nodes for a balanced call; nil if the call is not balanced
 	narrowed  bool             // the candidates are those of one node, which the caller named
 	hidden    bool             // every candidate was denied
-	digest    string           // of target and input, when there is an idempotency key
+	digest    string           // of target and input, if there is an idempotency key
 	argsHash  string           // keyed digest of the input, for the records
 	flight    *flight          // of the idempotency key, while others may wait for it
-	claimed   bool             // the store waits for the end of the key
+	claimed   bool             // the key is claimed in the store and must be finished
 
-	within       time.Duration // the deadline that holds, for the message
+	within       time.Duration // the effective timeout, for the message
 	started      bool          // bytes may have reached the provider
 	providerTime time.Duration
 	upstream     string
 	ran          *capability.Ran
 }
 
-// Invoke runs inv and returns after its record is written. The Reply is filled in as far
-// as the call got, also with an error, which is always a *capability.Error.
+// Invoke runs inv and returns after its record is written. The error is always a
+// *capability.Error. With an error too, the Reply holds everything known up to the failure.
 func (e *Engine) Invoke(ctx context.Context, inv capability.Invocation) (Reply, error) {
 	return e.Follow(ctx, inv, nil)
 }
@@ -196,7 +196,7 @@ func (e *Engine) Follow(ctx context.Context, inv capability.Invocation, moved fu
 		defer stop()
 	}
 	defer func() {
-		if p := recover(); p != nil { // in finish, after everything that could be recorded was
+		if p := recover(); p != nil { // a panic in finish, which is not recorded
 			err = r.panicked(p)
 			r.fire(EventPanic, "panic")
 			reply = r.reply()
@@ -219,8 +219,8 @@ func (e *Engine) Cancel(id string) bool {
 	return ok
 }
 
-// guarded contains a panic of the core itself; those of providers are contained
-// in execute.
+// guarded runs walk and returns a panic of the core as an error. Panics of providers are
+// recovered in execute.
 func (r *run) guarded(ctx context.Context) (result capability.Result, replay *Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -230,13 +230,16 @@ func (r *run) guarded(ctx context.Context) (result capability.Result, replay *Re
 	return r.walk(ctx)
 }
 
+// panicked logs a panic with its stack and returns an internal error with the call's id.
 func (r *run) panicked(p any) error {
 	r.engine.cfg.Logger.Error("panic contained", "inv", r.inv.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return capability.Errorf(capability.CodeInternal, "invoke", "something broke inside junctor; the incident is %s", r.inv.ID).With("panic",
 		"")
 }
 
-// walk is the path itself.
+// walk takes the call through all steps before audit: validate, resolve, unwrap, authorize,
+// claim its idempotency key, arbitrate, obtain consent, and execute. It returns the result, or
+// the stored reply of the key.
 func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	r.fire(EventValidate, "")
 	if err := r.engine.cfg.Log.Ready(false); err != nil {
@@ -259,8 +262,8 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if candidates, err = r.covered(candidates); err != nil {
 		return capability.Result{}, nil, err
 	}
-	// Before arbitrate: a remembered outcome is given out also while the provider
-	// is away.
+	// Before arbitrate, so that a stored outcome is returned even if the provider is
+	// disconnected.
 	if r.inv.IdempotencyKey != "" {
 		replay, err := r.claim(ctx)
 		if replay != nil || err != nil {
@@ -281,12 +284,13 @@ func (r *run) walk(ctx context.Context) (capability.Result, *Reply, error) {
 	if err := r.askAugmenters(ctx); err != nil {
 		return capability.Result{}, nil, err
 	}
-	agreed := r.consent // a fallback goes on without it
+	agreed := r.consent // a fallback does not use it
 	result, err := r.execute(ctx, rest)
 	r.giveBack(ctx, agreed, err)
 	return result, nil, err
 }
 
+// checkInput replaces empty input by {} and checks its size and the timeout.
 func (r *run) checkInput() error {
 	if len(r.inv.Input) == 0 {
 		r.inv.Input = json.RawMessage("{}")
@@ -312,7 +316,7 @@ func (r *run) fire(ev Event, reason string) {
 // NewID returns a new id for an invocation whose id is needed before it begins.
 func (e *Engine) NewID() string { return newRunID(e.cfg.Now()) }
 
-// newRunID mints run_ + 24 hex, time first.
+// newRunID returns run_ and 24 hex digits, the time first.
 func newRunID(now time.Time) string {
 	return ids.Timed("run_", uint64(now.UnixMilli()), 6)
 }

@@ -25,9 +25,9 @@ const (
 // disconnected caller.
 var errDeadline = errors.New("the deadline of the call passed")
 
-// execute sends the call to the chosen provider under its deadline and limits.
-// A provider that promises it did not start (code unavailable) may be followed
-// by another one where the action allows it.
+// execute sends the call to the chosen provider with its deadline and limits. If a provider
+// reports that it did not start (code unavailable) and the action permits it, execute tries
+// the entries of rest.
 func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Result, error) {
 	if err := r.ended(ctx); err != nil {
 		return capability.Result{}, err
@@ -35,8 +35,8 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 	if err := r.engine.cfg.Log.Ready(r.entry.Effect.Mutates()); err != nil {
 		return capability.Result{}, err
 	}
-	// A provider that ignores its context may read on after Invoke has returned,
-	// when the surface uses its buffer for another request.
+	// A provider that ignores its context may read the input after Invoke has returned, when
+	// the surface reuses its buffer.
 	r.inv.Input = slices.Clone(r.inv.Input)
 	r.fire(EventValidated, "")
 	for {
@@ -55,9 +55,9 @@ func (r *run) execute(ctx context.Context, rest []*catalog.Entry) (capability.Re
 	}
 }
 
-// giveBack returns a one-time consent if the call was rejected before it started, because
-// the approver would otherwise be asked again for a call that never happened. By overloaded
-// and unavailable, a provider guarantees that it did not start.
+// giveBack restores a one-time consent if the call was rejected before it started, because the
+// approver would otherwise be asked again about a call that never happened. The codes
+// overloaded and unavailable guarantee that a provider did not start.
 func (r *run) giveBack(ctx context.Context, agreed policy.Consent, err error) {
 	if code := capability.CodeOf(err); err == nil || r.started && code != capability.CodeOverloaded && code != capability.CodeUnavailable {
 		return
@@ -74,6 +74,9 @@ func (r *run) callable(e *catalog.Entry) bool {
 	return v.Permitted && v.Consent == "" && e.Contribution.Confirm == "" && checkSchema(e, r.inv.Input) == nil
 }
 
+// attempt makes the call at r.entry: it acquires a slot, writes the begin record if required,
+// and waits for the provider. After the deadline the error is timeout, whatever the provider
+// returns. It clears r.started if the provider reports that it did not start.
 func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	e := r.engine
 	key := r.entry.Key()
@@ -117,7 +120,7 @@ func (r *run) attempt(ctx context.Context) (capability.Result, error) {
 	return result, nil
 }
 
-// call is the invocation as its provider gets it.
+// call returns the call for the provider of r.entry.
 func (r *run) call() capability.Call {
 	return capability.Call{
 		Invocation: r.inv.ID, Capability: r.entry.ID, Action: r.entry.Action, Member: r.entry.Contribution.Member,
@@ -127,10 +130,12 @@ func (r *run) call() capability.Call {
 	}
 }
 
-// carry runs the provider and releases its slot when it returns. A provider that is not
-// Prompt runs in its own goroutine, and carry stops waiting when its time is over.
+// carry runs the provider, or resumes its work, and releases its slot when it returns. A
+// provider that is not Prompt runs in its own goroutine. When ctx ends, carry waits for it at
+// most for its settle time, discards its result, and returns ctx's error. A panic of the
+// provider is returned as an error.
 func (r *run) carry(ctx context.Context, call capability.Call) (capability.Result, error) {
-	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // r belongs to the caller's goroutine
+	provider, key, resume := r.entry.Provider, r.entry.Key(), r.inv.Resume // the provider's goroutine must not use r
 	work := func() (result capability.Result, err error) {
 		defer r.engine.places.free(key)
 		defer func() {
@@ -210,8 +215,8 @@ func (r *run) ended(ctx context.Context) error {
 	return capability.Wrap(capability.CodeCancelled, "execute", "the request was cancelled", context.Cause(ctx))
 }
 
-// asFailure makes a provider's error safe: its own *capability.Error as it is, a
-// foreign one without its text.
+// asFailure returns a provider's *capability.Error unchanged. Any other error becomes the cause
+// of a failed one, whose message does not contain its text.
 func asFailure(err error) *capability.Error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
@@ -226,8 +231,8 @@ type places struct {
 	taken map[capability.ProviderKey]int
 }
 
-// take acquires one of the provider's slots, or fails at once, because waiting would only
-// move the queue into memory.
+// take acquires one of the provider's slots. If most are taken it fails with overloaded, reason
+// queue_full, without waiting.
 func (p *places) take(key capability.ProviderKey, most int) error {
 	p.mu.Lock()
 	n := p.taken[key]
@@ -252,6 +257,8 @@ func (p *places) free(key capability.ProviderKey) {
 	}
 }
 
+// recordStart writes the begin record. Without it the call must not start: the error is
+// unavailable, reason audit_unavailable, or that of the ended context.
 func (r *run) recordStart(ctx context.Context) error {
 	rec := r.record()
 	rec.Event = audit.CapabilityStarted
@@ -267,8 +274,8 @@ func (r *run) recordStart(ctx context.Context) error {
 	return nil
 }
 
-// relay hands progress to the caller, serially, increasing, and never after the
-// call has ended.
+// relay passes progress to the caller, one chunk at a time, with increasing values, and never
+// after the call has ended.
 type relay struct {
 	mu     sync.Mutex
 	to     func(capability.Chunk)
@@ -277,6 +284,8 @@ type relay struct {
 	closed bool
 }
 
+// send passes a chunk on. It drops chunks after close, and those without a stage whose progress
+// is not higher than the last.
 func (p *relay) send(c capability.Chunk) {
 	if p.to == nil {
 		return

@@ -25,7 +25,7 @@ const selectAll = "all"
 // asksAllNodes reports whether a call goes to every node that offers the function.
 func (r *run) asksAllNodes() bool { return r.inv.Target.Select["node"] == selectAll }
 
-// byNode returns the answer of each node: its result or its error.
+// byNode returns the results and errors of all nodes as one JSON result.
 func byNode(out []answered) (capability.Result, error) {
 	nodes := make(map[string]answered, len(out))
 	for _, a := range out {
@@ -139,7 +139,7 @@ func (r *run) fanOut(ctx context.Context, candidates []*catalog.Entry) (capabili
 	return capability.Result{Value: value}, err
 }
 
-// withoutAll is the input as each provider gets it.
+// withoutAll returns the input without the argument "all", as sent to each provider.
 func withoutAll(input json.RawMessage) (json.RawMessage, error) {
 	_, rest, err := jsonx.Cut(input, "all")
 	return rest, err

@@ -22,7 +22,7 @@ const (
 	elsewhereInterval = 50 * time.Millisecond // doubled up to a second
 )
 
-// flights are the keyed calls running in this process: a second call with the
+// flights holds the running calls with idempotency keys of this process. A second call with the
 // same key waits for the first one's end.
 type flights struct {
 	mu sync.Mutex
@@ -37,11 +37,13 @@ type flight struct {
 	// Set before done is closed.
 	reply Reply
 	err   error
-	kept  bool // false: the key is free again, the next one may try
+	kept  bool // if false, the key is released and the next call may use it
 }
 
-// claim makes this run the one that does the work of its idempotency key. If the
-// key is finished or running, replay is the remembered or awaited end.
+// claim reserves the idempotency key for this run and returns nil. If another call with the key
+// has finished or is running, it returns that call's outcome, for which it waits if necessary.
+// Errors: invalid_input without a store or for a long key; conflict if the key was used for
+// another call or its call was interrupted.
 func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	store := r.engine.cfg.Outcomes
 	if store == nil {
@@ -86,7 +88,8 @@ func (r *run) claim(ctx context.Context) (replay *Reply, err error) {
 	return nil, nil
 }
 
-// elsewhere waits for the end of a call that another server may be working on.
+// elsewhere polls the store for the outcome of a call that another server may be running, for at
+// most elsewhereTimeout.
 func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bool, err error) {
 	until := time.Now().Add(elsewhereTimeout)
 	for pause := elsewhereInterval; !got.State.Terminal() && got.Digest == r.digest &&
@@ -106,8 +109,8 @@ func (r *run) elsewhere(ctx context.Context, got Outcome) (_ Outcome, claimed bo
 	return got, claimed, err
 }
 
-// board returns the flight that holds the run's key, or nil and makes one. The
-// lock is not held while any caller waits.
+// board returns the flight of another run with the same key. If none exists, it registers one
+// for this run and returns nil.
 func (r *run) board() (other *flight) {
 	key := flightKey{r.inv.Principal.ID, r.inv.IdempotencyKey}
 	fs := &r.engine.flights
@@ -121,8 +124,8 @@ func (r *run) board() (other *flight) {
 	return nil
 }
 
-// land releases the calls that wait for the run's key. It must run at the end of
-// every run, after the outcome is stored.
+// land removes the run's flight and passes the outcome to the calls that wait for it. It must be
+// called at the end of every run, after the outcome is stored.
 func (r *run) land(reply Reply, err error) {
 	f := r.flight
 	if f == nil {
@@ -136,7 +139,8 @@ func (r *run) land(reply Reply, err error) {
 	close(f.done)
 }
 
-// remembered turns a stored outcome into the answer of this call.
+// remembered returns a stored outcome as the reply of this call. Errors: conflict if it belongs to
+// another call or its call was interrupted; the stored error of a failed call.
 func (r *run) remembered(got Outcome) (*Reply, error) {
 	if got.Digest != r.digest {
 		return nil, keyReused(r.inv.IdempotencyKey)
@@ -161,8 +165,8 @@ func (r *run) remembered(got Outcome) (*Reply, error) {
 	return reply, nil
 }
 
-// finishKey stores the end of a claimed key, or frees it when the work never
-// started.
+// finishKey stores the outcome of a claimed key, or releases the key if the work never started. A
+// failure is only logged.
 func (r *run) finishKey(ctx context.Context, reply Reply, failure *capability.Error) {
 	if !r.claimed {
 		return

@@ -13,7 +13,7 @@ import (
 type Outcome struct {
 	Principal  string
 	Key        string // the caller's idempotency key
-	Digest     string // of target and input: another one under the same key is a conflict
+	Digest     string // of target and input; another digest under the same key is a conflict
 	Invocation string
 	State      State
 	Result     json.RawMessage   // nil when the call failed

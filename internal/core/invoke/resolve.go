@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// resolve names the candidates of the target in the surface's catalog. A target
-// that does not exist and one this audience does not see get the same answer.
+// resolve returns the candidates of the target in the surface's catalog. A target that does not
+// exist and one that the audience may not see both result in unknown_capability.
 func (r *run) resolve() ([]*catalog.Entry, error) {
 	if r.inv.Context != nil {
 		if err := r.inv.Context.Check(); err != nil {
@@ -55,6 +55,8 @@ func ContextOf(inv *capability.Invocation) *capability.Context {
 	return &c
 }
 
+// visible returns the entries of a target that the audience may see, or unknown_capability if
+// none exists. "" means the agent audience.
 func visible(snap *catalog.Snapshot, target capability.Target, audience capability.Audience) ([]*catalog.Entry, error) {
 	if audience == "" {
 		audience = capability.AudienceAgent
@@ -64,7 +66,7 @@ func visible(snap *catalog.Snapshot, target capability.Target, audience capabili
 		if e.VisibleTo(audience) {
 			continue
 		}
-		// Rare: copy only when something has to be left out.
+		// Copy only if an entry must be left out, which is rare.
 		kept := append([]*catalog.Entry(nil), all[:i]...)
 		for _, e := range all[i+1:] {
 			if e.VisibleTo(audience) {

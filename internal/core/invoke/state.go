@@ -56,9 +56,9 @@ const (
 	EventPanic         Event = "panic"
 )
 
-// next is the whole transition table. The deadline ends an invocation in any state
-// before logging, and a cancellation too, unless its result is being processed. A panic
-// fails it in any state that is not final. ok is false for an illegal pair.
+// next implements the transition table. The deadline ends an invocation in any state before
+// logging, and a cancellation too, unless its result is being processed. A panic fails it in
+// any state that is not final. ok is false for an illegal pair.
 func next(from State, ev Event) (to State, ok bool) {
 	if from.Terminal() {
 		return from, false
@@ -159,7 +159,8 @@ func (m *machine) start(now time.Time) {
 	m.history = append(make([]Transition, 0, 6), Transition{State: StateCreated, At: now}) // a plain call has six
 }
 
-// fire applies ev; an illegal one changes nothing and returns *TransitionError.
+// fire applies ev and appends the new state to the history. An illegal event changes nothing and
+// returns a *TransitionError.
 func (m *machine) fire(ev Event, now time.Time, reason string) error {
 	to, ok := next(m.state, ev)
 	if !ok {

@@ -54,7 +54,7 @@ func (r *run) askAugmenters(ctx context.Context) error {
 	return nil
 }
 
-// augmenters are those that may veto the action, highest priority first.
+// augmenters returns the route augmenters that may veto the action, highest priority first.
 func (r *run) augmenters() []*catalog.Entry {
 	if !r.entry.Effect.Mutates() {
 		return nil
@@ -78,6 +78,8 @@ func (r *run) augmenters() []*catalog.Entry {
 	return list
 }
 
+// ask calls one route augmenter with the call's input, for at most vetoTimeout, and returns its
+// decision. reason has at most 200 bytes.
 func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 	defer cancel()
@@ -106,8 +108,8 @@ func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason stri
 	return answer.Veto, answer.Reason, nil
 }
 
-// beside runs a helper's provider without its place, state and record: it is part
-// of this call. One that ignores its context is left behind.
+// beside calls a provider as part of this call, without a slot, state or record of its own. If ctx
+// ends, beside returns without waiting for a provider that ignores it.
 func (r *run) beside(ctx context.Context, e *catalog.Entry, call capability.Call) (capability.Result, error) {
 	type answer struct {
 		result capability.Result

@@ -8,11 +8,12 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Bound returns the grant g as an administrator means it now. A grant for an installed
-// extension is bound to the extension's content, and ends with it. Its action must be one of
-// the extension's, by its catalog name or as people type it: <command>.<action>. A missing
-// module is not_found, unless g is already bound to a content, or the module belongs to an
-// endpoint, because those come and go.
+// Bound completes a grant from the catalog. If only an action is given, it sets the module of the
+// one extension that has it. A grant for an installed extension gets the extension's content
+// hash and ends when the content changes; its action must be one of the extension's, by
+// catalog name or as typed: <command>.<action>. Errors: not_found for an unknown action or
+// module, unless g already has a content hash or the module belongs to an endpoint, which
+// may connect later; conflict if the content hash is not the installed one.
 func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 	const op = "grants.create"
 	if named(g.Action) && !named(g.Module) {
@@ -59,12 +60,13 @@ func Bound(g Grant, snap *catalog.Snapshot) (Grant, error) {
 		With("", "its actions are: "+strings.Join(names[:min(most, len(names))], ", "))
 }
 
-// remote begins the names of the modules of endpoints.
+// remote is the prefix of the modules of endpoints.
 const remote = "remote."
 
 func named(s string) bool { return s != "" && s != "*" }
 
-// owner is the one extension that has an action, "*" where that is not clear.
+// owner returns the extension id of the only extension that has an action, or "*" if there is no
+// such extension, or another provider too.
 func owner(action string, snap *catalog.Snapshot) string {
 	id := "*"
 	for _, e := range snap.Action(capability.Action(action)) {
@@ -76,8 +78,8 @@ func owner(action string, snap *catalog.Snapshot) string {
 	return id
 }
 
-// typed returns the name by which people call an extension's action, <command>.<action>, for
-// its code and for its tool. It is "" for all other entries.
+// typed returns the name under which a user types an extension's action, <command>.<action>, for
+// its command and for its tool. It is "" for all other entries.
 func typed(e *catalog.Entry) string {
 	if e.Module.Origin != extensionOrigin {
 		return ""

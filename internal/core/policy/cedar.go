@@ -34,7 +34,7 @@ type rules struct {
 	names   []Name // of the catalog, as mentioned by the rules
 }
 
-// Check reports why documents cannot be used as rules, naming the file.
+// Check returns an error that names the file if the documents cannot be used as rules.
 func Check(docs []Document) error {
 	_, err := parseRules(docs)
 	return err
@@ -86,8 +86,8 @@ func parseRules(docs []Document) (*rules, error) {
 	return r, nil
 }
 
-// place returns the position and the cause of a syntax error, without the parser's own
-// wording.
+// place describes a syntax error with its line and column in words of this package. An error of
+// unknown form is returned unchanged.
 func place(err error) string {
 	if m := regexp.MustCompile(`<input>:(\d+):(\d+) "(.*?)": (.*)$`).FindStringSubmatch(err.Error()); m != nil {
 		said := m[4]
@@ -105,13 +105,13 @@ func place(err error) string {
 	return err.Error()
 }
 
-// subject is the three-entity world of one request: a principal in its role, an
-// action in its effect class, a capability in its module and provider. It is
-// small enough to be looked up by comparison, without a map.
+// subject holds the three entities of one request: a principal in its role, an action in its
+// effect class, and a capability in its module and provider.
 type subject struct {
 	principal, action, resource types.Entity
 }
 
+// Get implements types.EntityGetter.
 func (s *subject) Get(uid types.EntityUID) (types.Entity, bool) {
 	switch uid {
 	case s.principal.UID:
@@ -124,6 +124,7 @@ func (s *subject) Get(uid types.EntityUID) (types.Entity, bool) {
 	return types.Entity{}, false
 }
 
+// principalEntity returns the Cedar entity of a principal, whose parent is its role.
 func principalEntity(p capability.Principal) types.Entity {
 	labels := make([]types.Value, len(p.Labels))
 	for i, l := range p.Labels {
@@ -138,9 +139,10 @@ func principalEntity(p capability.Principal) types.Entity {
 	}
 }
 
+// entryEntities returns the Cedar entities of an entry's action and of the entry itself.
 func entryEntities(e *catalog.Entry) (action, resource types.Entity) {
-	// Where an action has the name of its class ("read") it would be its own
-	// parent; no registry row does, and minted names begin with "ext.".
+	// An action named like its effect ("read") would be its own parent. No registry row has
+	// such a name, and minted names begin with "ext.".
 	action = types.Entity{
 		UID:     types.NewEntityUID("Action", types.String(e.Action)),
 		Parents: types.NewEntityUIDSet(types.NewEntityUID("Action", types.String(e.Effect))),
@@ -172,9 +174,9 @@ func stringSet(in []string) types.Set {
 	return types.NewSet(values...)
 }
 
-// judge evaluates one request. Any evaluation error is a denial, a plain permit overrides
-// @consent, and consent of the operator overrides that of the device, which overrides that of
-// the client.
+// judge evaluates one request. Any evaluation error is a denial. If several permits apply, one
+// without @consent removes the need for consent; otherwise the channel operator takes
+// precedence over device, and device over client.
 func (r *rules) judge(s *subject) Verdict {
 	ok, diag := cedar.Authorize(r.set, s, types.Request{
 		Principal: s.principal.UID, Action: s.action.UID, Resource: s.resource.UID,

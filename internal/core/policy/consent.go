@@ -14,16 +14,16 @@ import (
 
 const (
 	operatorApprovalTTL = 24 * time.Hour   // an operator approval stays open
-	clientApprovalTTL   = 2 * time.Minute  // the caller is there to answer, or is gone
+	clientApprovalTTL   = 2 * time.Minute  // the caller answers soon or has disconnected
 	onceTTL             = 15 * time.Minute // an approved once may be used
 	timedGrantTTL       = 15 * time.Minute
-	recentDenials       = 1000 // searched before a question is asked
+	recentDenials       = 1000 // searched before an approval is opened
 )
 
 // Decision is an answer to an approval. Every decision except once and deny writes a Grant.
 type Decision string
 
-// The one set of decisions.
+// The decisions.
 const (
 	DecideOnce    Decision = "once"
 	DecideSession Decision = "session"
@@ -41,10 +41,10 @@ type Asked struct {
 	InputDigest string
 	Channel     Channel
 	Summary     string
-	// Exact accepts only grants for this very capability, because the question is about its
+	// Exact accepts only grants for exactly this capability, because the approval is about its
 	// effect and not about permissions.
 	Exact bool
-	// Once asks once: the answer is valid while the content is unchanged.
+	// Once requires one approval only, which is valid while the content is unchanged.
 	Once bool
 }
 
@@ -55,11 +55,12 @@ type Consent struct {
 	Approval string
 }
 
-// Consent looks for a live grant, then for an approved once that fits the call exactly,
-// and spends it. Otherwise it opens an approval, or finds the one already open for this very
-// call, and fails with consent_required and its id. On the client channel the calling
-// principal may answer ([Policy.Answer]); for a caller that cannot be asked, an operator
-// answers.
+// Consent returns a live grant that covers the call, or consumes an approval with decision once
+// that fits it exactly. Otherwise it opens an approval, unless one for this call is open, and
+// fails with consent_required and the approval's id. If a person has denied the same call
+// recently, the error is denied, reason confirmation_rejected, except on the client channel.
+// On that channel the calling principal may answer ([Policy.Answer]); on the others, an
+// operator answers.
 func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	now := p.now().UTC()
 	if id, ok, err := p.useGrant(ctx, a, now); err != nil || ok {
@@ -107,8 +108,8 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
 }
 
-// standing makes an approval that was given once valid while the content is the approved
-// one.
+// standing creates a grant from a consumed approval, which is valid while the content is
+// unchanged.
 func (p *Policy) standing(ctx context.Context, id string) error {
 	a, err := p.store.Approval(ctx, id)
 	if err != nil {
@@ -118,9 +119,9 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 	return err
 }
 
-// rejected fails if a person has denied this very call. The call is not asked about again
-// until the denial has the age at which a question expires, because otherwise a repeating
-// caller would ask until a person makes a mistake.
+// rejected returns denied if a person has denied the same call and the denied approval would not
+// have expired yet. Otherwise a repeating caller could open approvals until a person makes a
+// mistake.
 func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 	denied, err := p.store.Approvals(ctx, ApprovalDenied, recentDenials)
 	if err != nil {
@@ -135,9 +136,8 @@ func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
 	return nil
 }
 
-// Return restores an approved once that was spent on a call which did not start. It may be
-// spent again until it expires; after that, Return does nothing. An answer that remains valid
-// (see Asked.Once) is not changed.
+// Return restores the approval that Consent consumed for a call which did not start. It can be
+// consumed again until it expires; after that, or for a consent by grant, Return does nothing.
 func (p *Policy) Return(ctx context.Context, c Consent) error {
 	if c.Approval == "" {
 		return nil
@@ -146,8 +146,8 @@ func (p *Policy) Return(ctx context.Context, c Consent) error {
 	return err
 }
 
-// Supersede ends the open questions about a module whose content has changed, or which was
-// removed ("").
+// Supersede ends the open approvals for a module that are bound to another content than the given
+// one. "" means that the module was removed, and ends all of them.
 func (p *Policy) Supersede(ctx context.Context, module, content string) error {
 	_, err := p.store.SupersedeApprovals(ctx, module, content)
 	return err
@@ -161,9 +161,10 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) 
 	return p.store.Approvals(ctx, state, limit)
 }
 
-// Decide answers an approval. Only an operator or admin may, and on the operator channel only
-// one that did not make the call. Every decision except once and deny writes a Grant, which
-// is returned.
+// Decide answers an approval. The principal must be an operator or admin and, except on the client
+// channel, must not have made the call. Every decision except once and deny writes a Grant,
+// which is returned. Errors: invalid_input for an unknown decision, or session outside a
+// session; denied; not_found; conflict if the approval is no longer pending.
 func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
 	const op = "confirmations.decide"
 	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
@@ -208,7 +209,7 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 	return p.decide(ctx, who, a, d)
 }
 
-// decide answers an approval by a principal that may answer it.
+// decide stores and records the decision of a principal that may answer, and creates the grant.
 func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
 	if d == DecideSession && a.Session == "" {
 		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide",

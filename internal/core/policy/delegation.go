@@ -8,9 +8,9 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// delegation returns the rights that bound the principals started by the given one. A
-// principal that a task agent starts has the bound of the task agent itself: it may outlive
-// the agent, and does not have more rights.
+// delegation returns the delegation for a principal started by the given one. A principal that a
+// task agent starts gets the task agent's own delegation, so that it may outlive the agent but
+// does not have more rights. Error: unauthenticated if by does not have a live token.
 func (p *Policy) delegation(by capability.Principal) (Delegation, error) {
 	m := p.tokens.Load()
 	t, ok := m.names[by.ID]
@@ -31,8 +31,8 @@ func fromToken(id string) bool {
 	return ok && tokenName.MatchString(name)
 }
 
-// creator returns the principal on whose behalf a principal acts, in its current state; ok is
-// false if either of them is not valid any more.
+// creator returns the principal on whose behalf a principal acts, as it was when the token was
+// created. ok is false if a token of either is no longer live.
 func (p *Policy) creator(who capability.Principal) (creator capability.Principal, ok bool) {
 	m := p.tokens.Load()
 	t, ok := m.names[who.ID]
@@ -42,7 +42,8 @@ func (p *Policy) creator(who capability.Principal) (creator capability.Principal
 	return t.OnBehalfOf.By, true
 }
 
-// and returns the verdict that permits only what both verdicts permit.
+// and returns the combination of two verdicts: it permits only what both permit, with the stricter
+// consent. v must be permitted.
 func (v Verdict) and(o Verdict) Verdict {
 	if !o.Permitted {
 		return o
@@ -57,9 +58,9 @@ func (v Verdict) and(o Verdict) Verdict {
 	return v
 }
 
-// reaches reports whether a grant counts as an answer to a call on behalf of another
-// principal: a grant to this very principal does; otherwise the creator must be able to make
-// the call without an answer too.
+// reaches reports whether a grant may be used for a call on behalf of another principal. It must
+// name the acting principal, or the creator must be able to make the call without an approval
+// too. It returns true for calls not made on behalf of another.
 func (p *Policy) reaches(g *Grant, a Asked, now time.Time) bool {
 	if a.Principal.OnBehalfOf == "" || g.Principal == a.Principal.ID {
 		return true

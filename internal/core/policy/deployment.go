@@ -19,8 +19,8 @@ const (
 	RemoteExposed Deployment = "remote_exposed" // the same, for a server that others reach
 )
 
-// ParseDeployment parses a mode. "" is open if only this machine can reach the server,
-// otherwise exposed. An unknown mode is locked, and ok is false.
+// ParseDeployment parses a mode. "" means local_open if loopback (only this machine can reach the
+// server), else remote_exposed. For an unknown mode it returns local_locked and false.
 func ParseDeployment(s string, loopback bool) (mode Deployment, ok bool) {
 	switch d := Deployment(strings.TrimSpace(s)); d {
 	case "":
@@ -34,7 +34,7 @@ func ParseDeployment(s string, loopback bool) (mode Deployment, ok bool) {
 	return LocalLocked, false
 }
 
-// extensionOrigin is the origin of modules that were installed from packages.
+// extensionOrigin is the origin of modules installed from packages.
 const extensionOrigin = "extension"
 
 // lockedPermissions returns the permissions that the stricter modes withhold from extensions.
@@ -49,8 +49,8 @@ func (d Deployment) Withholds(permission string) bool {
 }
 
 // withholds returns the permissions that the mode withholds from an entry and that no grant
-// restores. Only a grant of an administrator without a number of uses does; it names the
-// permissions it gives (or "*"), and ends with the package's content like any other.
+// restores. Only a grant by an administrator that names the permission (or "*") restores it,
+// and only if it is not limited in uses or to a session.
 func (p *Policy) withholds(principal capability.Principal, e *catalog.Entry) []string {
 	if p.deployment == LocalOpen || e.Module.Origin != extensionOrigin {
 		return nil

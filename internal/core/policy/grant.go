@@ -10,8 +10,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// useGrant finds a grant that covers the call: session scope first, then user,
-// then global; an exact action before "*". It uses SQL only if uses are counted.
+// useGrant returns the id of a grant that covers the call, counts the use and records it. Session
+// scope takes precedence over user and global, and a named action over "*". It accesses the
+// store only for a grant with a maximum number of uses.
 func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, bool, error) {
 	live := *p.grants.Load()
 	for _, scope := range []string{"session", "user", "global"} {
@@ -42,14 +43,13 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 	return "", false, nil
 }
 
-// exact reports whether the grant is about this very thing that an extension does,
-// or this very capability.
+// exact reports whether the grant names a capability, or exactly this action of an extension.
 func (g *Grant) exact(e *catalog.Entry) bool {
 	return g.Capability != "" || g.Action != "*" && g.Action == typed(e) && g.Module == e.Module.Extension
 }
 
-// gives reports whether the permissions that a grant names, if it names any, include all
-// that the entry requires. A grant for a part of them does not permit a call.
+// gives reports whether the permissions of the grant include all that the entry requires. A grant
+// without permissions includes all.
 func (g *Grant) gives(e *catalog.Entry) bool {
 	if len(g.Permissions) == 0 || slices.Contains(g.Permissions, "*") {
 		return true
@@ -62,6 +62,8 @@ func (g *Grant) gives(e *catalog.Entry) bool {
 	return true
 }
 
+// covers reports whether the grant is active and matches the call's principal, module, action,
+// capability, session, content and effect. It does not check permissions.
 func (g *Grant) covers(a Asked, now time.Time) bool {
 	switch {
 	case g.state(now) != grantActive:
@@ -84,7 +86,8 @@ func (g *Grant) covers(a Asked, now time.Time) bool {
 	return true
 }
 
-// grant returns the grant that permits exactly the approved call.
+// grant returns a grant for the approved capability and content, for the calling principal and any
+// input.
 func (a *Approval) grant() Grant {
 	return Grant{
 		Principal: a.Principal, Role: "*", Module: a.Module, Action: "*", Capability: a.Capability, Permissions: a.Permissions,
@@ -92,7 +95,9 @@ func (a *Approval) grant() Grant {
 	}
 }
 
-// CreateGrant adds a standing permission; blank wildcards become "*".
+// CreateGrant validates, stores and records a standing permission. Empty names become "*", an empty
+// scope global. A grant without any restriction is invalid_input. It does not check the rights
+// of by.
 func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Grant) (Grant, error) {
 	const op = "grants.create"
 	if err := p.ready(); err != nil {
@@ -148,7 +153,7 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 
 // Grants returns every grant, including ended ones.
 func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
-	p.uses.saving.Lock() // so that none is counted twice, or not at all
+	p.uses.saving.Lock() // otherwise uses could be counted twice or not at all
 	defer p.uses.saving.Unlock()
 	all, err := p.store.Grants(ctx)
 	for i := range all {
@@ -158,7 +163,7 @@ func (p *Policy) Grants(ctx context.Context) ([]Grant, error) {
 	return all, err
 }
 
-// RevokeGrant ends a grant at once.
+// RevokeGrant ends an active grant at once and records it. It does not check the rights of by.
 func (p *Policy) RevokeGrant(ctx context.Context, by capability.Principal, id string) (Grant, error) {
 	if err := p.ready(); err != nil {
 		return Grant{}, err
@@ -175,7 +180,7 @@ func (p *Policy) RevokeGrant(ctx context.Context, by capability.Principal, id st
 	return g, nil
 }
 
-// setGrants makes all the mirror, without those that have ended.
+// setGrants replaces the mirror by those of the grants that are active.
 func (p *Policy) setGrants(all []Grant) {
 	live := make([]Grant, 0, len(all))
 	for _, g := range all {
@@ -186,10 +191,10 @@ func (p *Policy) setGrants(all []Grant) {
 	p.grants.Store(&live)
 }
 
-// changeGrants is changeTokens for grants. Caller holds mu.
+// changeGrants adds g to the mirror, or removes it if it has ended. Caller holds mu.
 func (p *Policy) changeGrants(g Grant) {
 	all := slices.DeleteFunc(slices.Clone(*p.grants.Load()), func(o Grant) bool { return o.ID == g.ID })
-	p.setGrants(append([]Grant{g}, all...)) // newest first, as the store has them
+	p.setGrants(append([]Grant{g}, all...)) // newest first, like the store
 }
 
 const grantActive = "active"
@@ -203,7 +208,7 @@ func (g *Grant) state(now time.Time) string {
 	return g.State
 }
 
-// of reports whether the grant is the principal's.
+// of reports whether the grant applies to the principal, by its id, role and user scope.
 func (g *Grant) of(p capability.Principal) bool {
 	return (g.Principal == "*" || g.Principal == p.ID) && (g.Role == "" || g.Role == "*" || g.Role == string(p.Role)) &&
 		(g.Scope != "user" || g.ScopeID == p.ID)

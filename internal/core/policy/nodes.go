@@ -14,8 +14,8 @@ import (
 // nodeOrigin is the origin of the modules of nodes.
 const nodeOrigin = "node"
 
-// kept reports whether an entry is reserved for certain users and the principal is not one of
-// them. A grant that names the module permits what it covers, and nothing else.
+// kept reports whether an entry is withheld from the principal because it is reserved for other
+// users, and no grant that names the module covers the entry.
 func (p *Policy) kept(principal capability.Principal, e *catalog.Entry) bool {
 	if isOne(principal, e.Module.Users) {
 		return false
@@ -76,7 +76,7 @@ func (p *Policy) AskedAbout(ctx context.Context, principal capability.Principal,
 	return ids, nil
 }
 
-// until is how long an approval is of use, or its question open.
+// until returns the time until which an approval can be used or, before a decision, is open.
 func (a *Approval) until() time.Time {
 	if a.UsableUntil.IsZero() {
 		return a.Expires
@@ -92,8 +92,8 @@ func (p *Policy) named(principal capability.Principal, e *catalog.Entry) bool {
 	})
 }
 
-// granted permits what the rules withhold from agents unless a grant names it: the
-// administration of a node.
+// granted returns the verdict, except that an administrative action of a node which no rule forbids
+// is permitted, with an operator's consent, if a grant names its module and action.
 func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Verdict) Verdict {
 	forbidden := len(v.Policies) > 0 || v.Fault != ""
 	if v.Permitted || forbidden || e.Module.Origin != nodeOrigin || e.Effect != capability.EffectAdmin {
@@ -105,13 +105,13 @@ func (p *Policy) granted(principal capability.Principal, e *catalog.Entry, v Ver
 	return v
 }
 
-// Token returns the live token with a value, as Authenticate does.
+// Token returns the live token with the given value. Errors are those of [Policy.Authenticate].
 func (p *Policy) Token(value string) (Token, error) {
 	if _, err := p.Authenticate(value); err != nil {
 		return Token{}, err
 	}
 	t, ok := p.tokens.Load().hashes[secret.Hash(value)]
-	if !ok { // it was revoked in this moment
+	if !ok { // revoked meanwhile
 		return Token{}, capability.Errorf(capability.CodeUnauthenticated, "authenticate",
 			"this token is not valid here: unknown, expired or revoked").With("invalid_token", "")
 	}

@@ -110,12 +110,12 @@ type Verdict struct {
 	Withheld  []string // permissions that the deployment mode withholds from the extension
 }
 
-// Authorize judges one candidate. It also decides visibility: an entry that is not Permitted
-// does not exist for that principal.
+// Authorize returns the verdict on one candidate. It also decides visibility: an entry that is
+// not Permitted does not exist for that principal.
 //
-// The deployment mode comes before the rules, and rules cannot give what it withholds.
+// The deployment mode takes precedence: rules cannot permit what it withholds.
 //
-// A principal that acts on behalf of another may do only what both may, and needs the
+// A principal that acts on behalf of another may do only what both may do, and needs the
 // stricter consent of the two.
 func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Verdict {
 	v := p.alone(principal, e)
@@ -129,7 +129,7 @@ func (p *Policy) Authorize(principal capability.Principal, e *catalog.Entry) Ver
 	return v.and(p.alone(creator, e))
 }
 
-// alone judges a principal by its own rights.
+// alone returns the verdict by the principal's own rights, without the bound of its creator.
 func (p *Policy) alone(principal capability.Principal, e *catalog.Entry) Verdict {
 	if withheld := p.withholds(principal, e); len(withheld) > 0 {
 		return p.locked(withheld)
@@ -157,8 +157,8 @@ func (p *Policy) judge(principal capability.Principal, e *catalog.Entry) Verdict
 	return v
 }
 
-// verdictCache remembers verdicts: they depend on nothing but the rules, the
-// principal as its token made it, and the immutable entry.
+// verdictCache caches verdicts, which depend only on the rules, the principal of the token, and
+// the immutable entry.
 type verdictCache struct {
 	m atomic.Pointer[sync.Map]
 	n atomic.Int64
@@ -194,6 +194,7 @@ func (c *verdictCache) get(r *rules, p capability.Principal, e *catalog.Entry) (
 	return v.(Verdict), true
 }
 
+// put stores a verdict. A full cache is emptied first.
 func (c *verdictCache) put(r *rules, p capability.Principal, e *catalog.Entry, v Verdict) {
 	m := c.m.Load()
 	if m == nil || c.n.Add(1) > maxVerdicts {
@@ -204,8 +205,8 @@ func (c *verdictCache) put(r *rules, p capability.Principal, e *catalog.Entry, v
 	m.Store(keyOf(r, p, e), v)
 }
 
-// clear drops everything: after new rules, and after a new catalog snapshot so
-// that entries of old snapshots can be collected.
+// clear drops all verdicts: after new rules, and after a new catalog snapshot, so that entries of
+// old snapshots can be collected.
 func (c *verdictCache) clear() {
 	c.m.Store(nil)
 	c.n.Store(0)
@@ -234,7 +235,7 @@ func roleList(roles []capability.Role) string {
 	return strings.Join(names, " or ")
 }
 
-// newID mints prefix + 24 hex, the first eight of them the time in seconds.
+// newID returns prefix and 24 hex digits, the first eight of which are the time in seconds.
 func newID(prefix string, now time.Time) string {
 	return ids.Timed(prefix, uint64(now.Unix()), 4)
 }

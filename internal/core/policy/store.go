@@ -36,12 +36,12 @@ type Store interface {
 	// ReturnApproval undoes the spending of an approved "once", while it is still usable; ok is
 	// false if there is nothing to undo.
 	ReturnApproval(ctx context.Context, id string, now time.Time) (ok bool, err error)
-	// SupersedeApprovals moves the pending approvals about a module that are bound to
-	// another content than the one given ("": to any) to superseded and returns how
-	// many.
+	// SupersedeApprovals moves the pending approvals for a module that are bound to another
+	// content than the given one to superseded, and returns their number. "" matches every
+	// content.
 	SupersedeApprovals(ctx context.Context, module, content string) (int, error)
-	// ExpireApprovals moves pending approvals past their time to expired and
-	// returns how many.
+	// ExpireApprovals moves pending approvals past their time to expired and returns their
+	// number.
 	ExpireApprovals(ctx context.Context, now time.Time) (int, error)
 
 	// CreateGrant adds g.
@@ -53,8 +53,8 @@ type Store interface {
 	// UseGrant checks that g is active, unexpired and under its max uses, and
 	// counts one use, in one statement; ok is false when it is not.
 	UseGrant(ctx context.Context, id string, now time.Time) (ok bool, err error)
-	// AddUses adds uses that were counted elsewhere to a grant, also to one that has
-	// ended; a grant that is not there is left alone.
+	// AddUses adds uses that were counted elsewhere to a grant, even if it has ended. A
+	// missing grant is ignored.
 	AddUses(ctx context.Context, id string, uses int) error
 }
 

@@ -74,7 +74,7 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 // Tokens returns every token, including ended ones.
 func (p *Policy) Tokens(ctx context.Context) ([]Token, error) { return p.store.Tokens(ctx) }
 
-// RevokeToken ends a token at once: the next request with it is rejected.
+// RevokeToken ends a token at once and records it: the next request with it is rejected.
 func (p *Policy) RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (Token, error) {
 	if err := p.ready(); err != nil {
 		return Token{}, err
@@ -115,14 +115,14 @@ func (p *Policy) Authenticate(token string) (capability.Principal, error) {
 	return t.Principal(), nil
 }
 
-// mirror is the tokens that have not ended. It is never changed, only replaced.
+// mirror holds the tokens that have not ended. It is immutable and replaced as a whole.
 type mirror struct {
 	hashes map[string]Token
 	ids    map[string]Token // of tokens
 	names  map[string]Token // of principals
 }
 
-// good reports whether a token is, and the one that it depends on.
+// good reports whether a token and the token of its delegation, if any, are live.
 func (m *mirror) good(t Token, now time.Time) bool {
 	if d := t.OnBehalfOf; d != nil && d.Token != "" {
 		if by, ok := m.ids[d.Token]; !ok || !by.Live(now) {
@@ -132,7 +132,7 @@ func (m *mirror) good(t Token, now time.Time) bool {
 	return t.Live(now)
 }
 
-// setTokens makes all the mirror, without those that have ended.
+// setTokens replaces the mirror by those of the tokens that are still valid as a basis for rights.
 func (p *Policy) setTokens(all []Token) {
 	m := mirror{hashes: make(map[string]Token, len(all)), ids: make(map[string]Token, len(all)), names: make(map[string]Token, len(all))}
 	for _, t := range all {

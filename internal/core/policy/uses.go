@@ -10,9 +10,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// uses counts how often grants without a number of uses were used. Nothing depends
-// on these numbers, so the path of a call does not wait for the store to have
-// them.
+// uses counts the uses of grants without a maximum number of uses. They are only informative, so
+// calls do not wait until they are stored.
 type uses struct {
 	saving sync.Mutex
 	n      sync.Map // grant id → *atomic.Int64
@@ -33,8 +32,8 @@ func (u *uses) of(id string) int {
 	return 0
 }
 
-// SaveUses writes the uses counted since the last call to the store. Uses that could not be
-// written are retried next time.
+// SaveUses adds the uses counted since the last call to the store. Those that could not be stored
+// are retried by the next call.
 func (p *Policy) SaveUses(ctx context.Context) (err error) {
 	p.uses.saving.Lock()
 	defer p.uses.saving.Unlock()

@@ -37,14 +37,14 @@ func attributes(of string) []string {
 	return nil
 }
 
-// spoken is the vocabulary of one rule.
+// spoken holds the names used by one rule.
 type spoken struct {
-	fault string // the first thing that no request has
+	fault string // the first name that no request can contain
 	names []Name
 }
 
-// speaks collects the vocabulary of a rule. A rule about entities that never occur in a
-// request would look effective, but either have no effect or deny everything.
+// speaks collects the names that a rule uses. A rule about entities that never occur in a request
+// would look effective, but either have no effect or deny everything; s.fault describes it.
 func speaks(id string, p *cedar.Policy) (spoken, error) {
 	raw, err := p.MarshalJSON()
 	if err != nil {
@@ -59,6 +59,7 @@ func speaks(id string, p *cedar.Policy) (spoken, error) {
 	return s, nil
 }
 
+// walk collects the names in a decoded JSON form of the rule.
 func (s *spoken) walk(id string, node any) {
 	switch n := node.(type) {
 	case []any:
@@ -110,7 +111,7 @@ func (s *spoken) attribute(access map[string]any) {
 	}
 }
 
-// known records the first name that is not in the list.
+// known sets s.fault if the name is not in the list, unless it is set already.
 func (s *spoken) known(what, name string, list []string) {
 	if slices.Contains(list, name) || s.fault != "" {
 		return

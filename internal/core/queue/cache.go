@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// maxCached is how many bytes of results are kept; those used longest ago go first.
+// maxCached is the maximum size of the cached results in bytes. The least recently used are
+// dropped first.
 const maxCached = 64 << 20
 
-// Cache keeps results of actions that say so. The key must name everything a
-// result depends on: package, action, arguments, user and settings. Only
-// successful results belong in it. It is safe for concurrent use.
+// Cache caches results of actions that declare it. The key must include all values that a
+// result depends on: package, action, arguments, user and settings. Callers must store only
+// successful results. It is safe for concurrent use.
 type Cache struct {
 	now func() time.Time
 
@@ -33,7 +34,7 @@ func NewCache(now func() time.Time) *Cache {
 	return &Cache{now: now, items: make(map[string]*list.Element)}
 }
 
-// Get returns a result and how old it is. The bytes must not be changed.
+// Get returns a result and its age. An expired result is dropped. The bytes must not be changed.
 func (c *Cache) Get(key string) (value []byte, age time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +52,7 @@ func (c *Cache) Get(key string) (value []byte, age time.Duration, ok bool) {
 	return item.value, now.Sub(item.stored), true
 }
 
-// Put keeps a result for ttl. One larger than a sixteenth of the cache is not kept.
+// Put stores a result for ttl. A result larger than a sixteenth of the cache is not stored.
 func (c *Cache) Put(key string, value []byte, ttl time.Duration) {
 	if ttl <= 0 || len(value) > maxCached/16 {
 		return
@@ -69,7 +70,7 @@ func (c *Cache) Put(key string, value []byte, ttl time.Duration) {
 	}
 }
 
-// Clear forgets everything: something that results depend on has changed.
+// Clear drops all results, because a value that they depend on has changed.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

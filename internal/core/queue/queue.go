@@ -1,7 +1,6 @@
-// Package queue decides when work of extensions may begin: how many runs are active at
-// once, in which order the others wait, and how often a caller may request runs. It
-// holds slots and counts; the work itself is the caller's. The defaults apply to
-// extensions only.
+// Package queue decides when runs of extensions may start: it limits the number of active runs,
+// orders the waiting ones, and limits how often a caller may request runs. The caller does the
+// work itself.
 package queue
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Priority orders those that wait.
+// Priority orders waiting runs.
 type Priority int
 
 // The priorities.
@@ -42,13 +41,13 @@ func ParsePriority(s string) (Priority, error) {
 
 // Limits bound active and waiting runs. Zero fields mean the defaults.
 type Limits struct {
-	Global       int           // runs at once; default 2, the caller states how many processors there are
+	Global       int           // active runs; default 2; callers set the number of processors
 	PerUser      int           // 4
 	PerExtension int           // 2
 	PerSession   int           // 1
-	Length       int           // waiting at once: 100
+	Length       int           // waiting runs: 100
 	Wait         time.Duration // longest wait: 60 s
-	Ageing       time.Duration // waiting that long is worth one step of priority: 30 s
+	Ageing       time.Duration // waiting time that raises the priority by one step: 30 s
 }
 
 func (l *Limits) fill() {
@@ -65,14 +64,13 @@ func (l *Limits) fill() {
 	}
 }
 
-// Job is who wants to run what. An empty User, Extension or Session is bound by
-// no limit of its kind.
+// Job identifies a run to be queued. An empty User, Extension or Session is not limited.
 type Job struct {
 	User, Extension, Session string
 	Priority                 Priority
 }
 
-// Queue gives out places. It is safe for concurrent use.
+// Queue assigns slots to jobs. It is safe for concurrent use.
 type Queue struct {
 	limits Limits
 
@@ -80,11 +78,11 @@ type Queue struct {
 	closed  bool
 	running int
 	taken   map[place]int
-	waiting []*waiter // in the order they came
+	waiting []*waiter // in order of arrival
 	idle    chan struct{}
 }
 
-// place is one thing that a limit counts.
+// place is a user, extension or session whose active runs are counted.
 type place struct {
 	kind byte // u, e, s
 	name string
@@ -93,7 +91,7 @@ type place struct {
 type waiter struct {
 	job   Job
 	since time.Time
-	ready chan error // of one: nil is a place
+	ready chan error // capacity 1; nil means that the job has a slot
 }
 
 // New returns a queue.
@@ -102,10 +100,10 @@ func New(limits Limits) *Queue {
 	return &Queue{limits: limits, taken: make(map[place]int)}
 }
 
-// Enter waits for a place and returns the function that gives it back, which must
-// be called once. It fails at once when too many wait (overloaded, queue_full),
-// after the longest wait (overloaded, queue_timeout), when ctx ends, and when the
-// queue closes.
+// Enter waits for a slot and returns a function that releases it, which the caller must call.
+// Errors: overloaded, reason queue_full, at once if too many jobs wait; overloaded, reason
+// queue_timeout, after Limits.Wait; ctx's error if it ends; unavailable once the queue is
+// closed.
 func (q *Queue) Enter(ctx context.Context, job Job) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -153,8 +151,8 @@ func stopping() error {
 	return capability.Errorf(capability.CodeUnavailable, "queue", "the server is stopping and takes no more runs").With("stopping", "")
 }
 
-// withdraw takes a waiter out; the place it may have got meanwhile counts instead
-// of the reason to give up.
+// withdraw removes a waiter and returns reason. If the waiter has got a slot or an error
+// meanwhile, it returns that result instead.
 func (q *Queue) withdraw(w *waiter, reason error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,10 +160,10 @@ func (q *Queue) withdraw(w *waiter, reason error) error {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 		return reason
 	}
-	return <-w.ready // it was decided before we could give up
+	return <-w.ready // the waiter was decided first
 }
 
-// leaver gives the place back, once.
+// leaver returns a function that releases the job's slot; further calls of it do nothing.
 func (q *Queue) leaver(job Job) func() {
 	var once sync.Once
 	return func() {
@@ -207,7 +205,7 @@ func (q *Queue) limit(kind byte) int {
 	return q.limits.PerSession
 }
 
-// free reports whether the job's limits leave room.
+// free reports whether all limits permit the job to start.
 func (q *Queue) free(job Job) bool {
 	if q.running >= q.limits.Global {
 		return false
@@ -233,8 +231,8 @@ func (q *Queue) take(job Job) {
 	}
 }
 
-// admit starts the jobs that may start now: highest priority first, which grows while
-// they wait, and first come first served among equals.
+// admit gives slots to the waiting jobs that may start: highest priority first, which rises while
+// they wait, then in order of arrival. The caller holds the lock.
 func (q *Queue) admit() {
 	now := time.Now()
 	rank := func(w *waiter) int { return int(w.job.Priority) + int(now.Sub(w.since)/q.limits.Ageing) }
@@ -252,21 +250,21 @@ func (q *Queue) admit() {
 	}
 }
 
-// Stats are what runs and what waits.
+// Stats holds the numbers of running and waiting jobs.
 type Stats struct {
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 }
 
-// Stats returns the state now.
+// Stats returns the current numbers.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return Stats{q.running, len(q.waiting)}
 }
 
-// Close takes no more jobs, sends away those that wait, and waits until those that
-// run have left or ctx ends, whose error it returns.
+// Close rejects new and waiting jobs and waits for the running ones. If ctx ends first, it returns
+// ctx's error.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true

@@ -15,8 +15,8 @@ type Rates struct {
 	Burst     int // 10
 }
 
-// maxBuckets bounds what is remembered of who asked; who has not asked for long is
-// forgotten first, which takes nothing from any caller: their buckets are full.
+// maxBuckets bounds the stored buckets. Full buckets are dropped first, which changes nothing for
+// their callers.
 const maxBuckets = 65_536
 
 // Limiter holds a token bucket for each user, each extension and each action of an
@@ -43,8 +43,9 @@ func NewLimiter(r Rates, now func() time.Time) *Limiter {
 	return &Limiter{every: rate.Limit(float64(r.PerMinute) / 60), burst: r.Burst, now: now, buckets: make(map[bucketKey]*rate.Limiter)}
 }
 
-// Take takes one token of each bucket that concerns the run, or none and states when
-// there will be one (overloaded, rate_limited).
+// Take takes one token from each bucket of the run: the user's, the extension's and the action's.
+// If one is empty it takes none and returns overloaded, reason rate_limited, with the time to
+// wait.
 func (l *Limiter) Take(user, extension, action string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (l *Limiter) bucket(k bucketKey, now time.Time) *rate.Limiter {
 				delete(l.buckets, old)
 			}
 		}
-		for old := range l.buckets { // all are in use: any of them goes
+		for old := range l.buckets { // none is full: drop any
 			if len(l.buckets) < maxBuckets {
 				break
 			}

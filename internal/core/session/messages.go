@@ -16,15 +16,15 @@ import (
 type MessagesConfig struct {
 	Store Store
 	Now   func() time.Time
-	// Keep is how long a session is kept after its last message; 0 means 30 days.
+	// Keep is how long a session is stored after its last message; 0 means 30 days.
 	Keep   time.Duration
 	Bounds Bounds // zero members mean MaxMessages and MaxSessions
 }
 
-// Messages is the history of sessions. It is safe for concurrent use.
+// Messages stores the messages of sessions. It is safe for concurrent use.
 type Messages struct{ cfg MessagesConfig }
 
-// NewMessages makes the history.
+// NewMessages returns a Messages with the given store and the defaults for zero members.
 func NewMessages(cfg MessagesConfig) *Messages {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -41,10 +41,10 @@ func NewMessages(cfg MessagesConfig) *Messages {
 	return &Messages{cfg}
 }
 
-// Append adds a message and returns it with its Seq and Time. The session begins
-// with its first message. Text beyond [MaxMessageText] of a user is too_large;
-// that of an assistant is cut. Metadata is a JSON object of at most
-// [MaxMessageMetadata] bytes; the caller leaves out what is sensitive.
+// Append adds a message and returns it with its Seq and Time. The first message creates the
+// session. Text beyond [MaxMessageText], or not UTF-8, is too_large from a user; from other
+// roles it is cut. Metadata is a JSON object of at most [MaxMessageMetadata] bytes, without
+// sensitive values. Other errors: invalid_input for a malformed id, role or metadata.
 func (s *Messages) Append(ctx context.Context, o Owner, role, text string, metadata json.RawMessage) (Message, error) {
 	if err := o.Check(); err != nil {
 		return Message{}, err
@@ -69,8 +69,8 @@ func (s *Messages) Append(ctx context.Context, o Owner, role, text string, metad
 	return m, err
 }
 
-// List returns messages after a Seq (0: from the first), oldest first. limit is
-// held to 1..[MaxPage]. A session that is not there has none.
+// List returns messages after a Seq (0: from the first), oldest first. limit is clamped to
+// 1..[MaxPage]. For a missing session it returns none.
 func (s *Messages) List(ctx context.Context, o Owner, after int64, limit int) ([]Message, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Messages) List(ctx context.Context, o Owner, after int64, limit int) ([
 	return s.cfg.Store.Messages(ctx, o, after, page(limit))
 }
 
-// Recent returns the last messages, oldest first.
+// Recent returns the last messages, oldest first. limit is clamped to 1..[MaxPage].
 func (s *Messages) Recent(ctx context.Context, o Owner, limit int) ([]Message, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Messages) Delete(ctx context.Context, o Owner) error {
 	return err
 }
 
-// Sweep drops sessions that were idle for too long and states how many.
+// Sweep deletes sessions without a message for MessagesConfig.Keep and returns their number.
 func (s *Messages) Sweep(ctx context.Context) (int, error) {
 	return s.cfg.Store.SweepSessions(ctx, s.cfg.Now().Add(-s.cfg.Keep))
 }

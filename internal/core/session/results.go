@@ -22,8 +22,8 @@ const (
 // default.
 type ResultsConfig struct {
 	Store Store
-	// Redact takes secrets out of a text before it is kept. nil keeps texts as
-	// they are.
+	// Redact removes secrets from a text before it is stored. If nil, texts are stored
+	// unchanged.
 	Redact func(string) string
 	Now    func() time.Time
 	TTL    time.Duration
@@ -31,11 +31,11 @@ type ResultsConfig struct {
 	Bounds ResultBounds // of all results; zero members mean MaxResults and MaxEntries
 }
 
-// Results is the store of last results: per session, and per session and
-// extension. It is safe for concurrent use.
+// Results stores the last result of each session, and of each extension in a session. It is safe
+// for concurrent use.
 type Results struct{ cfg ResultsConfig }
 
-// NewResults makes the store of results.
+// NewResults returns a Results with the given store and the defaults for zero members.
 func NewResults(cfg ResultsConfig) *Results {
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
@@ -59,9 +59,9 @@ func NewResults(cfg ResultsConfig) *Results {
 	return &Results{cfg}
 }
 
-// Save keeps the result of a run that succeeded; an empty text keeps nothing, so
-// that the one before stays. Secrets are taken out, and what is beyond the limit
-// is cut between two characters and marked. Save failed runs nowhere.
+// Save stores the result of a successful run. It redacts the text and cuts it at the limit, with a
+// marker. An empty text is not stored, so that the previous result stays. Callers must not
+// save failed runs.
 func (s *Results) Save(ctx context.Context, o Owner, r Result) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (s *Results) Save(ctx context.Context, o Owner, r Result) error {
 	return s.cfg.Store.PutResult(ctx, o, r, s.cfg.Bounds)
 }
 
-// Cut shortens a text to most bytes, marker included, between two characters. It
-// reports whether it did.
+// Cut returns s unchanged if it has at most most bytes. Otherwise it cuts s between two characters,
+// appends a marker within the limit, and returns true.
 func Cut(s string, most int) (string, bool) {
 	if len(s) <= most {
 		return s, false
@@ -91,18 +91,17 @@ func Cut(s string, most int) (string, bool) {
 	return text.CutBytes(s, max(most-len(truncatedMarker), 0)) + truncatedMarker, true
 }
 
-// Reader is who asks for a result.
+// Reader is the extension that requests a result.
 type Reader struct {
 	Extension string
-	// Any reports that the reader has the permission session.read: it may see
-	// what another extension left in the session.
+	// Any is true if the reader has the permission session.read: it may read results of other
+	// extensions in the session.
 	Any bool
 }
 
-// Last returns the last result for a reader: its own extension's if there is one,
-// else the session's. One of another extension is as good as none to a reader
-// without the permission: not_found, reason no_response, and the message says so.
-// It is never another principal's or session's.
+// Last returns the last result for a reader: that of its own extension, else that of the session.
+// If none exists, or the session's belongs to another extension and the reader lacks the
+// permission, the error is not_found, reason no_response.
 func (s *Results) Last(ctx context.Context, o Owner, by Reader) (Result, error) {
 	if err := o.Check(); err != nil {
 		return Result{}, err
@@ -130,14 +129,14 @@ func none(text string) error {
 	return capability.Errorf(capability.CodeNotFound, op, "%s", text).With("no_response", "run a command first, or pass text")
 }
 
-// Metadata is Last without the text.
+// Metadata is like Last, but returns the result without its text.
 func (s *Results) Metadata(ctx context.Context, o Owner, by Reader) (Result, error) {
 	r, err := s.Last(ctx, o, by)
 	r.Text = ""
 	return r, err
 }
 
-// Clear forgets the results of a session.
+// Clear deletes the results of a session.
 func (s *Results) Clear(ctx context.Context, o Owner) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -145,16 +144,16 @@ func (s *Results) Clear(ctx context.Context, o Owner) error {
 	return s.cfg.Store.ClearResults(ctx, o)
 }
 
-// ClearAll forgets all results of everybody.
+// ClearAll deletes the results of all sessions.
 func (s *Results) ClearAll(ctx context.Context) error { return s.cfg.Store.ClearAllResults(ctx) }
 
-// Sweep forgets results that are too old and states how many; call it every ten
-// minutes or so. Nothing depends on it but the space: they are not found anyway.
+// Sweep deletes expired results and returns their number. It only frees space, because Last does
+// not return expired results.
 func (s *Results) Sweep(ctx context.Context) (int, error) {
 	return s.cfg.Store.SweepResults(ctx, s.cfg.Now().Add(-s.cfg.TTL))
 }
 
-// Stats are figures for operators.
+// Stats returns figures about the stored results.
 func (s *Results) Stats(ctx context.Context) (Stats, error) {
 	n, bytes, err := s.cfg.Store.ResultStats(ctx)
 	return Stats{n, bytes, int(s.cfg.TTL.Hours()), s.cfg.Max}, err

@@ -28,13 +28,13 @@ const (
 	maxID              = 128
 )
 
-// Owner states whose session it is.
+// Owner identifies a session: its principal and its id.
 type Owner struct {
 	Principal string
 	Session   string
 }
 
-// Check returns invalid_input when the ids are not ids: a session is 1 to 128 of
+// Check returns invalid_input if an id is malformed. A session id is 1 to 128 characters of
 // [A-Za-z0-9._:@-].
 func (o Owner) Check() error {
 	if o.Principal == "" || len(o.Principal) > maxPrincipal {
@@ -51,7 +51,7 @@ func (o Owner) Check() error {
 	return nil
 }
 
-// ValidID holds an id of a session, user or extension to its grammar.
+// ValidID reports whether s has the form of an id of a session, user or extension.
 func ValidID(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -73,22 +73,22 @@ const (
 
 // Message is one message of a session.
 type Message struct {
-	Seq      int64           `json:"seq"` // from 1, growing; gaps mean nothing
+	Seq      int64           `json:"seq"` // from 1, increasing; gaps are normal
 	Role     string          `json:"role"`
 	Text     string          `json:"text"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // a JSON object, or nil
 	Time     time.Time       `json:"time"`
 }
 
-// Info is a session of a list.
+// Info is one session in a list.
 type Info struct {
 	Session  string    `json:"session"`
 	Messages int       `json:"messages"`
 	Created  time.Time `json:"created"`
-	Active   time.Time `json:"active"` // when its last message came
+	Active   time.Time `json:"active"` // time of the last message
 }
 
-// Result is what ran last: the text of it, and whence it came.
+// Result is the stored result of a run, with its source.
 type Result struct {
 	Text      string    `json:"-"`
 	Saved     time.Time `json:"timestamp"`
@@ -101,7 +101,7 @@ type Result struct {
 	Truncated bool      `json:"truncated,omitempty"`
 }
 
-// Stats are figures about the kept results.
+// Stats holds figures about the stored results.
 type Stats struct {
 	Entries int   `json:"total_entries"`
 	Bytes   int64 `json:"total_size_bytes"`
@@ -109,12 +109,11 @@ type Stats struct {
 	Max     int   `json:"max_response_size"`
 }
 
-// Store keeps messages and results. Implementations are safe for concurrent use,
-// decide nothing, and copy what they are given; sessiontest holds what they
-// promise. Times come from the caller.
+// Store stores messages and results. Implementations must be safe for concurrent use, must copy
+// their arguments, and must pass the suite in sessiontest. Times come from the caller.
 type Store interface {
-	// AppendMessage adds a message, begins the session with its first one, and
-	// drops what is beyond the bounds. It returns the message's Seq.
+	// AppendMessage adds a message, creates the session with its first one, and drops messages
+	// and sessions beyond the bounds. It returns the message's Seq.
 	AppendMessage(ctx context.Context, o Owner, m Message, b Bounds) (int64, error)
 	// Messages returns up to limit messages with a Seq beyond after, oldest first.
 	Messages(ctx context.Context, o Owner, after int64, limit int) ([]Message, error)
@@ -122,37 +121,37 @@ type Store interface {
 	RecentMessages(ctx context.Context, o Owner, limit int) ([]Message, error)
 	// Sessions returns up to limit sessions of a principal, the last active first.
 	Sessions(ctx context.Context, principal string, limit int) ([]Info, error)
-	// DeleteSession drops messages and results; false when there was nothing.
+	// DeleteSession deletes messages and results. It returns false if there were none.
 	DeleteSession(ctx context.Context, o Owner) (bool, error)
-	// SweepSessions drops sessions that were last active before a time, with
-	// their results, and states how many there were.
+	// SweepSessions deletes sessions that were last active before a time, with their results,
+	// and returns their number.
 	SweepSessions(ctx context.Context, before time.Time) (int, error)
 
-	// PutResult replaces the result of (owner, extension), then drops those that
-	// were used longest ago until at most most.Bytes of text and most.Entries are
-	// left; the new one always stays.
+	// PutResult replaces the result of (owner, extension). Then it drops the least recently
+	// used results until at most most.Bytes of text and most.Entries are left; the new one
+	// always stays.
 	PutResult(ctx context.Context, o Owner, r Result, most ResultBounds) error
-	// LastResult returns the result of the extension, or, if extension is "", the
-	// one of the owner that was saved last; those saved before a time are not
-	// there. It counts as a use at now.
+	// LastResult returns the result of the extension or, if extension is "", the owner's last
+	// saved one. Results saved before the time before are ignored. The call counts as a use
+	// at now.
 	LastResult(ctx context.Context, o Owner, extension string, before, now time.Time) (Result, bool, error)
 	// ClearResults drops the results of an owner.
 	ClearResults(ctx context.Context, o Owner) error
 	// ClearAllResults drops all results.
 	ClearAllResults(ctx context.Context) error
-	// SweepResults drops the results saved before a time and states how many.
+	// SweepResults deletes the results saved before a time and returns their number.
 	SweepResults(ctx context.Context, before time.Time) (int, error)
 	// ResultStats counts the results and their bytes of text.
 	ResultStats(ctx context.Context) (entries int, bytes int64, err error)
 }
 
-// ResultBounds are how much is kept of all results together.
+// ResultBounds bounds all stored results together.
 type ResultBounds struct {
 	Bytes   int64
 	Entries int
 }
 
-// Bounds are how much is kept of messages.
+// Bounds bounds the stored messages and sessions.
 type Bounds struct {
 	Messages int // of the session
 	Sessions int // of the principal

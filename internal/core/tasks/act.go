@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// own returns the entry of a task of the owner that has not ended, locked. An ended
-// one is a conflict, reason task_ended; one of another gateway is unavailable.
+// own returns the entry of an open task of the owner, with e.mu locked. Errors: not_found;
+// conflict, reason task_ended, for an ended task; unavailable for one of another gateway.
 func (m *Manager) own(ctx context.Context, owner, id string) (*entry, error) {
 	if e := m.entry(id); e != nil {
 		e.mu.Lock()
@@ -105,7 +105,8 @@ func (m *Manager) Answer(ctx context.Context, who capability.Principal, id, key 
 	return e.task, nil
 }
 
-// decisionOf parses the decision in the answer to a question about an approval.
+// decisionOf parses the decision in the answer to a question about an approval: deny unless the
+// action is accept, and once by default.
 func decisionOf(answer json.RawMessage) (policy.Decision, error) {
 	var a struct {
 		Action  string `json:"action"`
@@ -136,8 +137,8 @@ func (m *Manager) nudge() {
 	}
 }
 
-// Begin gives its call to a task that waits without one (see Options.Request), and appends
-// documents to the history.
+// Begin sets the call of a task that waits without one (see Options.Request), appends documents
+// to the history, and runs the call.
 func (m *Manager) Begin(ctx context.Context, id string, inv capability.Invocation, docs ...json.RawMessage) (Task, error) {
 	e, err := m.own(ctx, inv.Principal.ID, id)
 	if err != nil {
@@ -156,7 +157,8 @@ func (m *Manager) Begin(ctx context.Context, id string, inv capability.Invocatio
 	return e.task, nil
 }
 
-// Say adds documents to the history of a waiting task, and sets a new status text.
+// Say appends documents to the history of an open task of the owner. A status that is not empty
+// replaces the status text. Errors: those of own; too_large.
 func (m *Manager) Say(ctx context.Context, owner, id, status string, docs ...json.RawMessage) (Task, error) {
 	e, err := m.own(ctx, owner, id)
 	if err != nil {
@@ -171,8 +173,8 @@ func (m *Manager) Say(ctx context.Context, owner, id, status string, docs ...jso
 	return e.task, err
 }
 
-// note changes the task with more history; place is taken before and given back on
-// failure.
+// note appends documents to the history and applies f in one change. place, if not nil, acquires
+// a slot before; the slot is released if the change fails. The caller holds e.mu.
 func (m *Manager) note(ctx context.Context, e *entry, docs []json.RawMessage, f func(*Task), place func() error) error {
 	history := append(slices.Clip(e.task.History), docs...)
 	if err := checkHistory(history); err != nil {
@@ -230,7 +232,7 @@ func (m *Manager) Cancel(ctx context.Context, owner, id string) (Task, error) {
 	return e.task, nil
 }
 
-// outlast is a task as it is at its end, or when it has been waited for long enough.
+// outlast waits for the end of a task, at most for cancelTimeout, and returns its last state.
 func (m *Manager) outlast(ctx context.Context, owner, id string) (last Task, err error) {
 	waiting, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
@@ -257,7 +259,8 @@ type watcher struct {
 	some  chan struct{} // capacity 1
 }
 
-// put adds a change; false when the watcher is too far behind, which ends it.
+// put queues a change. It returns false, and ends the watcher, if the watcher is maxBehind changes
+// behind. over marks the last change.
 func (w *watcher) put(t Task, over bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -325,6 +328,8 @@ func (m *Manager) Watch(ctx context.Context, owner, id string) (iter.Seq[Task], 
 	}, nil
 }
 
+// watchStored polls the store once a second and yields each new version of a task of another
+// gateway, until it has ended.
 func (m *Manager) watchStored(ctx context.Context, owner, id string, yield func(Task) bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

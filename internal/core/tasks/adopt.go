@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 )
 
-// Running is a task whose invocation is run by a surface, which began it as a request and
-// found that it takes long. The caller of [Manager.Adopt] must call [Running.End] once.
+// Running is a task whose invocation is run by a surface: it began as a request that takes long.
+// The caller of [Manager.Adopt] must call [Running.End] once.
 type Running struct {
 	m       *Manager
 	e       *entry

@@ -24,7 +24,7 @@ const (
 	// claimTTL is the age at which a delivery counts as abandoned; it exceeds that of any call.
 	claimTTL          = 2 * time.Hour
 	heldSweepInterval = time.Minute
-	atOnce            = 16 // nodes that are delivered to
+	atOnce            = 16 // nodes with a concurrent delivery
 )
 
 // States of a held call.
@@ -57,22 +57,22 @@ type HeldCall struct {
 
 // HeldStore stores held calls.
 type HeldStore interface {
-	// HoldCall adds c unless the principal has mostOf, or the node mostFor, that wait:
-	// then ok is false.
+	// HoldCall adds c. ok is false if mostOf calls of the principal or mostFor calls for the
+	// node wait already.
 	HoldCall(ctx context.Context, c HeldCall, mostOf, mostFor int) (ok bool, err error)
 	// HeldCall returns one call; ok is false if it does not exist.
 	HeldCall(ctx context.Context, id string) (c HeldCall, ok bool, err error)
-	// HeldCalls returns at most limit of a principal ("": of all) for a node ("": for
-	// all), the newest first, without their results.
+	// HeldCalls returns at most limit calls of a principal for a node, the newest first,
+	// without their results. "" selects all principals or nodes.
 	HeldCalls(ctx context.Context, principal, node string, limit int) ([]HeldCall, error)
 	// ClaimCall claims the oldest call that waits for a node and has not expired, or whose
 	// delivery was claimed before giveUp. Each call is claimed by one caller.
 	ClaimCall(ctx context.Context, node string, now, giveUp time.Time) (c HeldCall, ok bool, err error)
-	// EndCall writes how it ended, if its state is still was.
+	// EndCall stores the outcome of c. ok is false if the stored state is not was.
 	EndCall(ctx context.Context, c HeldCall, was string) (ok bool, err error)
 	// SweepCalls expires calls that waited too long and removes calls that ended before forget.
 	SweepCalls(ctx context.Context, now, forget time.Time) error
-	// WaitingNodes are the nodes that calls wait for.
+	// WaitingNodes returns the nodes for which calls wait.
 	WaitingNodes(ctx context.Context) ([]string, error)
 }
 
@@ -93,7 +93,7 @@ type HeldKeeper struct {
 	cfg   HeldConfig
 	wake  chan struct{}
 	mu    sync.Mutex
-	ready map[string]bool // nodes to look at
+	ready map[string]bool // nodes to deliver to
 }
 
 // NewHeldKeeper returns a HeldKeeper. [HeldKeeper.Run] delivers.
@@ -206,12 +206,15 @@ func (k *HeldKeeper) Run(ctx context.Context) error {
 	}
 }
 
-// busyNodes are those that are delivered to; true: again when that is done.
+// busyNodes holds the nodes with a running delivery. The value is true if Ready was called
+// meanwhile and the delivery must be repeated.
 type busyNodes struct {
 	mu sync.Mutex
 	m  map[string]bool
 }
 
+// enter reports whether a delivery to the node may start. If one is running, it marks the node
+// for another delivery and returns false.
 func (b *busyNodes) enter(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -264,7 +267,7 @@ func (k *HeldKeeper) deliver(ctx context.Context, node string) {
 		c.Ended, c.State, c.Error = k.cfg.Now().UTC(), HeldDone, nil
 		if err != nil {
 			c.State, c.Error = HeldFailed, capability.AsError(err)
-			if away(c.Error) || ctx.Err() != nil { // it has not begun: it waits on
+			if away(c.Error) || ctx.Err() != nil { // not started: the call waits again
 				c.State, c.Ended, c.Error, c.Invocation = HeldWaiting, time.Time{}, nil, ""
 			}
 		}
@@ -278,7 +281,7 @@ func (k *HeldKeeper) deliver(ctx context.Context, node string) {
 	}
 }
 
-// away reports whether a call did not begin because its node is not there, after all.
+// away reports whether a call did not start because its node is not connected.
 func away(e *capability.Error) bool {
 	switch e.Code {
 	case capability.CodeUnavailable, capability.CodeOverloaded:

@@ -46,7 +46,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, capability.Errorf(capability.CodeInvalidInput, "tasks.list", "a page has 1 to 100 tasks, not %d", q.Limit)
 	}
 	limit := q.Limit
-	q.Limit++ // to see whether there is more
+	q.Limit++ // one more, to detect a further page
 	list, total, err := m.cfg.Store.Tasks(ctx, q, before, id)
 	if err != nil {
 		return Page{}, wrap(err)

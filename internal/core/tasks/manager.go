@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Why a run's context ends.
+// Causes of the end of a run's context.
 var (
 	errCancelled = errors.New("the task was cancelled")
 	errStopping  = capability.ErrStopping
@@ -57,10 +57,10 @@ type entry struct {
 	asked   int
 	subs    map[*watcher]struct{}
 	spoke   time.Time
-	// until is set where work of an earlier process is gone on with: by then it must
-	// have been taken up. next is when that is tried again.
+	// until is set for work of an earlier process that can be resumed: it is the latest
+	// time for that. next is the time of the next attempt.
 	until, next time.Time
-	ending      bool // it was cancelled before it was taken up
+	ending      bool // cancelled before it was resumed
 }
 
 // New returns a Manager.
@@ -86,9 +86,9 @@ func New(cfg Config) *Manager {
 	return m
 }
 
-// Open takes over the tasks of an earlier process of this gateway. Waiting tasks continue to
-// wait, and work that is under way at a far side is resumed. All other running tasks have
-// failed, reason interrupted.
+// Open loads the open tasks of an earlier process of this gateway. Waiting tasks continue to
+// wait, and work that a far side still performs is resumed by Run. All other running tasks
+// end as failed, reason interrupted.
 func (m *Manager) Open(ctx context.Context) error {
 	left, err := m.cfg.Store.OpenTasks(ctx, m.cfg.Gateway)
 	if err != nil {
@@ -114,7 +114,7 @@ func (m *Manager) Open(ctx context.Context) error {
 	return nil
 }
 
-// parked reports whether t waits without anything running for it.
+// parked reports whether t waits while no call of it runs.
 func parked(t *Task) bool {
 	if t.Kind == KindThread {
 		return false
@@ -128,7 +128,7 @@ func parked(t *Task) bool {
 	return false
 }
 
-// called reports whether the task has an invocation yet.
+// called reports whether the task has a call yet.
 func (t *Task) called() bool {
 	target := &t.Call.Target
 	return target.Capability != "" || target.Action != "" || !target.Member.IsZero()
@@ -142,6 +142,7 @@ func (t *Task) interrupt() {
 		"look at what it was to change before you start it again")
 }
 
+// adopt registers an open task of this process, without its input.
 func (m *Manager) adopt(t Task) *entry {
 	t.Input = nil
 	e := &entry{task: t, subs: make(map[*watcher]struct{}), answers: make(map[string]chan json.RawMessage)}
@@ -156,10 +157,10 @@ func NewID() string {
 	return ids.Hex("tsk_", 16)
 }
 
-// Start makes a task of the invocation and returns it as it was stored; the task runs
-// independently of the caller. inv.Ask and inv.Relay are set by the task. With
-// Options.Request, the task does not run until [Manager.Begin]. Errors: overloaded,
-// too_large; unavailable once the server stops.
+// Start creates a task for the invocation, starts it and returns the stored task, which runs
+// independently of ctx. The task replaces inv.Ask and inv.Relay. With Options.Request, the
+// task does not run until [Manager.Begin]. Errors: overloaded, too_large; unavailable once the
+// server stops.
 func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Options) (Task, error) {
 	if err := checkHistory(o.History); err != nil {
 		return Task{}, err
@@ -199,7 +200,7 @@ func (m *Manager) Start(ctx context.Context, inv capability.Invocation, o Option
 	return e.task, nil
 }
 
-// create stores a new task.
+// create stores a new task. If its owner has MaxOpenOf open tasks, the error is overloaded.
 func (m *Manager) create(ctx context.Context, t Task) error {
 	ok, err := m.cfg.Store.CreateTask(ctx, t, Bounds{Open: MaxOpenOf, Ended: MaxEndedOf, Bytes: MaxBytesOf})
 	if err == nil && !ok {
@@ -226,6 +227,7 @@ func callOf(inv *capability.Invocation) Call {
 	}
 }
 
+// checkHistory returns too_large if the documents exceed MaxHistory or MaxDocuments.
 func checkHistory(docs []json.RawMessage) error {
 	size := 0
 	for _, d := range docs {
@@ -241,7 +243,8 @@ func checkHistory(docs []json.RawMessage) error {
 	return nil
 }
 
-// enter acquires a slot for a run.
+// enter acquires a slot for a run, which leave releases. Errors: overloaded if the process or the
+// owner has no slot left; unavailable once the server stops.
 func (m *Manager) enter(owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -289,7 +292,7 @@ func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	f(&t)
 	t.Status = text.ShortenBytes(t.Status, maxStatus)
 	t.Version++
-	// Never the same moment twice: lists are ordered by it.
+	// The time must increase with every change, because lists are ordered by it.
 	t.Updated = m.cfg.Now().UTC()
 	if !t.Updated.After(e.task.Updated) {
 		t.Updated = e.task.Updated.Add(1)
@@ -313,7 +316,7 @@ func (m *Manager) change(ctx context.Context, e *entry, f func(*Task)) error {
 	return nil
 }
 
-// tell publishes the current task. The caller holds e.mu.
+// tell sends the current task to all watchers. The caller holds e.mu.
 func (m *Manager) tell(e *entry) {
 	over := e.task.State.Terminal()
 	for w := range e.subs {
@@ -328,6 +331,7 @@ func (m *Manager) tell(e *entry) {
 	}
 }
 
+// record writes an audit record about a task. A failure is only logged.
 func (m *Manager) record(ctx context.Context, ev audit.Event, id, owner, surface string, s State) {
 	if m.cfg.Log == nil {
 		return

@@ -34,7 +34,7 @@ func (k *Keeper) Keep(of capability.Kept) {
 	}
 }
 
-// keeping writes into a task where its work is.
+// keeping stores in a task where its work is performed.
 type keeping struct {
 	m *Manager
 	e *entry
@@ -50,7 +50,7 @@ func (k keeping) Keep(of capability.Kept) {
 // keep is Keep for callers that hold e.mu.
 func (k keeping) keep(of capability.Kept) {
 	if k.e.ending && k.e.cancel != nil {
-		k.e.cancel(errCancelled) // the far side has the work again, and can be notified
+		k.e.cancel(errCancelled) // the far side performs the work again and can be notified of the cancellation
 	}
 	if k.e.task.State.Terminal() || k.e.task.Call.Kept == of {
 		return
@@ -75,14 +75,14 @@ func (m *Manager) adopted(k capability.Keeper, e *entry) {
 	}
 }
 
-// resumable reports whether t is under way at a far side.
+// resumable reports whether a far side may still perform the work of t.
 func (t *Task) resumable() bool {
 	return t.Call.Kept.UpstreamCall != "" && !t.State.Terminal() && !parked(t)
 }
 
-// goesOn reports whether work that ended here continues at its far side, because the server
-// stops, or the far side cannot be reached yet. The task is not changed. The caller holds
-// e.mu.
+// goesOn reports whether work whose call ended here continues at its far side, because the server
+// stops or the far side cannot be reached yet. In the second case it sets e.next to the time
+// of the next attempt. The task is not changed. The caller holds e.mu.
 func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
 	if err == nil || !e.task.resumable() {
 		return false
@@ -100,7 +100,8 @@ func (m *Manager) goesOn(ctx context.Context, e *entry, err error) bool {
 	return now.Before(e.until) && context.Cause(ctx) == nil
 }
 
-// goOn resumes the work of an earlier process.
+// goOn resumes the work of an earlier process if it is due and its owner is present. After
+// e.until it ends the task as interrupted.
 func (m *Manager) goOn(ctx context.Context, e *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,17 +127,17 @@ func (m *Manager) goOn(ctx context.Context, e *entry) {
 	}
 	whole, ok, err := m.cfg.Store.Task(ctx, e.task.ID)
 	if err != nil || !ok || m.enter(e.task.Owner) != nil {
-		return // the next look finds it again
+		return // retried by the next look
 	}
 	inv := whole.invocation(who)
 	inv.Target, inv.Resume, inv.IdempotencyKey = capability.Target{Capability: e.task.Call.Kept.Capability}, e.task.Call.Kept.UpstreamCall, ""
 	m.launch(e, inv)
 }
 
-// seenFor is for how long a principal counts as present after it was seen.
+// seenTTL is how long a principal counts as present after it was last seen.
 const seenTTL = time.Minute
 
-// seen is a principal without a standing of its own, as it came last.
+// seen is a principal that exists only while it is connected, as of its last connection.
 type seen struct {
 	who capability.Principal
 	at  time.Time
@@ -168,7 +169,8 @@ func (m *Manager) present(who capability.Principal) {
 	}
 }
 
-// standing is a principal as it is now. Unavailable: it has to come first.
+// standing returns the current state of a principal. Errors: unauthenticated; unavailable if it
+// must connect first, in which case its next connection wakes the manager.
 func (m *Manager) standing(owner string) (capability.Principal, error) {
 	who, err := m.cfg.Standing(owner)
 	if capability.CodeOf(err) != capability.CodeUnavailable {

@@ -22,8 +22,8 @@ const progressInterval = 50 * time.Millisecond
 // approvalKey is the key of the question whether a call may be made.
 const approvalKey = "approval"
 
-// launch runs inv for e. The caller holds e.mu and has taken a place with enter,
-// which the run gives back.
+// launch runs inv for e in a goroutine. The caller holds e.mu and has acquired a slot with enter,
+// which the run releases.
 func (m *Manager) launch(e *entry, inv capability.Invocation) {
 	ctx, cancel := context.WithCancelCause(m.ctx)
 	e.cancel, e.done = cancel, make(chan struct{})
@@ -127,7 +127,7 @@ func (m *Manager) ask(ctx context.Context, e *entry, q capability.Question) (jso
 		defer e.mu.Unlock()
 		delete(e.answers, key)
 		select {
-		case a := <-answer: // it came in the same moment
+		case a := <-answer: // the answer arrived at the same time
 			return a, nil
 		default:
 		}
@@ -135,7 +135,7 @@ func (m *Manager) ask(ctx context.Context, e *entry, q capability.Question) (jso
 	}
 }
 
-// sentence returns the text of a question for people.
+// sentence returns the text of a question for users.
 func sentence(r Request) string {
 	var p struct {
 		Message string `json:"message"`
@@ -146,7 +146,8 @@ func sentence(r Request) string {
 	return "an answer to " + r.Method + " is needed"
 }
 
-// ended turns the end of an invocation into the next state.
+// ended sets the task's state after its invocation has ended. If the store fails three times, the
+// state is set in memory only, so that watchers end.
 func (m *Manager) ended(ctx context.Context, e *entry, reply invoke.Reply, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,8 +160,7 @@ func (m *Manager) ended(ctx context.Context, e *entry, reply invoke.Reply, err e
 		t.Requests, t.Provider, t.Result = nil, reply.Provider, reply.Result
 		t.outcome(ctx, err, m.cfg.Now())
 		if t.State.Waiting() && reply.Capability != "" {
-			// The approval is about this very capability. When the call is repeated, another one, which
-			// may not even be in the caller's view, must not be chosen.
+			// The approval is for this capability, so the repeated call must not choose another one.
 			t.Call.Target = capability.Target{Capability: reply.Capability}
 		}
 	}
@@ -171,14 +171,15 @@ func (m *Manager) ended(ctx context.Context, e *entry, reply invoke.Reply, err e
 		}
 		if attempt == 3 {
 			m.cfg.Logger.Error("the end of a task cannot be kept", "task", e.task.ID, "err", failed)
-			f(&e.task) // watchers must not wait for ever
+			f(&e.task) // otherwise watchers would wait forever
 			m.tell(e)
 			return
 		}
 	}
 }
 
-// outcome is the state that the end of its invocation gives a task.
+// outcome sets the state that follows from the end of the invocation. A missing approval makes the
+// task wait; a call rejected before it started ends as rejected.
 func (t *Task) outcome(ctx context.Context, err error, now time.Time) {
 	if err == nil {
 		t.State, t.Status, t.Error = Completed, "", nil
@@ -239,7 +240,8 @@ func consentForm(failure *capability.Error) json.RawMessage {
 	return form
 }
 
-// look sees to the tasks that wait: approvals that were decided, times that are over.
+// look checks the waiting tasks: it resumes those whose approval was granted, and ends those whose
+// approval was denied or whose time is over.
 func (m *Manager) look(ctx context.Context) {
 	m.mu.Lock()
 	open := slices.Collect(maps.Values(m.open))
@@ -284,14 +286,14 @@ func rejection(approval string) *capability.Error {
 		"do something else, or ask an operator for a grant")
 }
 
-// fail ends a task that waits, unless it has changed since.
+// fail ends a waiting task with a failure, unless its version is no longer version.
 func (m *Manager) fail(ctx context.Context, e *entry, version int64, failure *capability.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.end(ctx, e, version, failure)
 }
 
-// end is fail for callers that hold e.mu.
+// end is like fail, for callers that hold e.mu.
 func (m *Manager) end(ctx context.Context, e *entry, version int64, failure *capability.Error) {
 	if e.task.Version != version || e.cancel != nil || e.task.State.Terminal() {
 		return
@@ -307,14 +309,15 @@ func (m *Manager) end(ctx context.Context, e *entry, version int64, failure *cap
 	}
 }
 
-// resume makes the call of a task again, as its owner is now.
+// resume repeats the call of a waiting task with the current rights of its owner.
 func (m *Manager) resume(ctx context.Context, e *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.again(ctx, e)
 }
 
-// again is resume for callers that hold e.mu.
+// again is like resume, for callers that hold e.mu. If the owner is not present or no slot is
+// free, the task keeps waiting.
 func (m *Manager) again(ctx context.Context, e *entry) {
 	if e.cancel != nil || !parked(&e.task) {
 		return

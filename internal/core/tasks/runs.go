@@ -87,13 +87,13 @@ type Runs struct {
 	kept    int    // bytes of their results
 }
 
-// liveRun is a run under way.
+// liveRun is a run in progress.
 type liveRun struct {
 	Run
 	cancel context.CancelFunc
 }
 
-// NewRuns returns an empty Runs. Close ends it.
+// NewRuns returns an empty Runs, which the caller must close.
 func NewRuns(engine RunEngine, now func() time.Time) *Runs {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runs{engine: engine, now: now, ctx: ctx, cancel: cancel, live: make(map[string]*liveRun)}
@@ -102,16 +102,16 @@ func NewRuns(engine RunEngine, now func() time.Time) *Runs {
 // NewID returns a new id for a run whose id is needed before it begins.
 func (r *Runs) NewID() string { return r.engine.NewID() }
 
-// Do runs an invocation and waits for it.
+// Do runs an invocation, waits for it, and returns its outcome. Get returns the run meanwhile and
+// afterwards.
 func (r *Runs) Do(ctx context.Context, inv capability.Invocation, about RunLabel) (invoke.Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return r.follow(ctx, inv, r.begin(&inv, about, cancel))
 }
 
-// Start runs an invocation without waiting for it and returns its initial state. The run
-// ends with the register. Errors: overloaded, reason queue_full, beyond MaxDetachedRuns;
-// unavailable once the register is closed.
+// Start runs an invocation without waiting for it and returns its initial state. Close ends the
+// run. Errors: overloaded, reason queue_full, beyond MaxDetachedRuns; unavailable after Close.
 func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	r.mu.Lock()
 	switch {
@@ -130,7 +130,7 @@ func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	go func() {
 		defer r.wait.Done()
 		defer cancel()
-		_, _ = r.follow(ctx, inv, one) // the result is in the register
+		_, _ = r.follow(ctx, inv, one) // the result is stored in r
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.unheard--
@@ -139,6 +139,7 @@ func (r *Runs) Start(inv capability.Invocation, about RunLabel) (Run, error) {
 	return run, nil
 }
 
+// begin registers a live run, sets a missing inv.ID, and makes inv.Progress update the run.
 func (r *Runs) begin(inv *capability.Invocation, about RunLabel, cancel context.CancelFunc) *liveRun {
 	if inv.ID == "" {
 		inv.ID = r.engine.NewID()
@@ -206,6 +207,7 @@ func (one *Run) moved(s invoke.State) {
 	}
 }
 
+// end stores the outcome of a run and drops old ended runs.
 func (r *Runs) end(one *liveRun, reply invoke.Reply, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,6 +252,7 @@ func (r *Runs) Get(who capability.Principal, id string) (Run, error) {
 		With("", "junctor audit trail "+id+" tells what became of it")
 }
 
+// get returns a live or ended run of any principal.
 func (r *Runs) get(id string) (Run, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

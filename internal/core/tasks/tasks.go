@@ -2,8 +2,8 @@
 // on the one governed path, as a call of the principal that made it.
 //
 //   - A [Task] is durable: it is stored before its id is returned, it belongs to one
-//     principal, and to any other principal it does not exist. MCP's task id, A2A's task
-//     id and ours are the same. The [Manager] runs each invocation in a separate goroutine
+//     principal, and to any other principal it does not exist. MCP and A2A use its id as
+//     their task id. The [Manager] runs each invocation in a separate goroutine
 //     and turns its progress, its questions and its missing approvals into the state of
 //     the task. A waiting task survives a restart. One that was running has failed, reason
 //     interrupted, because it is unknown whether its work was done.
@@ -31,7 +31,7 @@ import (
 
 // Bounds. Exceeding one of the first four fails with code overloaded.
 const (
-	MaxRunning   = 256 // tasks at work in one process
+	MaxRunning   = 256 // running tasks of one process
 	MaxRunningOf = 32  // of one principal
 	MaxOpenOf    = 64  // of one principal that have not ended
 	MaxAsking    = 8   // of one principal that wait for an answer while they run
@@ -45,8 +45,8 @@ const (
 	// TaskTTL is how long a task is available after its last change, and how long a waiting task
 	// waits.
 	TaskTTL = 24 * time.Hour
-	// Timeout is the deadline of a task's invocation where its surface names none: the
-	// ceiling of all calls.
+	// Timeout is the timeout of a task's invocation whose surface sets none. It equals the
+	// maximum of all calls.
 	Timeout = time.Hour
 
 	maxStatus = 1 << 10
@@ -207,8 +207,8 @@ type Store interface {
 	CreateTask(ctx context.Context, t Task, b Bounds) (ok bool, err error)
 	// Task returns a complete task; ok is false if it does not exist.
 	Task(ctx context.Context, id string) (t Task, ok bool, err error)
-	// Tasks returns those that come after (before, id), which are zero at first, and how
-	// many there are in all.
+	// Tasks returns the page of q that follows the task (before, id), and the total number of
+	// matches. Zero values select the first page.
 	Tasks(ctx context.Context, q Query, before time.Time, id string) (list []Task, total int, err error)
 	// SaveTask writes t, whose Version is one higher, if the stored version is still
 	// t.Version-1. The input is not changed unless t has one, and is removed at the end.
@@ -233,7 +233,7 @@ type Config struct {
 	// does not have a live token, and unavailable if its state is known only while it is
 	// connected. See [Manager.Seen].
 	Standing func(id string) (capability.Principal, error)
-	// Approval looks one up.
+	// Approval returns an approval. The error is not_found if it does not exist.
 	Approval func(ctx context.Context, id string) (policy.Approval, error)
 	// Decide answers an approval on the caller's own channel.
 	Decide func(ctx context.Context, by capability.Principal, id string, d policy.Decision) error
@@ -244,7 +244,7 @@ type Config struct {
 	Log     *audit.Log // nil: no records
 	Logger  *slog.Logger
 	Now     func() time.Time
-	// Poll is how often approvals are looked at; 0: 500 ms.
+	// Poll is the interval at which approvals are checked; 0 means 500 ms.
 	Poll time.Duration
 }
 

@@ -99,9 +99,9 @@ func (m *Manager) OpenThreads() (list []Task) {
 	return list
 }
 
-// answerThread forwards an answer. The question is withdrawn before, so that other callers
-// never find an answered question, and one that the thread asks meanwhile is not lost with
-// it. The question is restored if the answer was not accepted.
+// answerThread forwards an answer to the thread. It removes the question first, so that no other
+// caller can answer it again, and so that a new question of the thread is not removed with it.
+// If the answer is not accepted, it restores the question.
 func (m *Manager) answerThread(ctx context.Context, who capability.Principal, e *entry, key string, answer json.RawMessage) (Task, error) {
 	before := e.task
 	r, ok := before.Request(key)

@@ -1,17 +1,16 @@
-// Package gitcmd is the one hardened way to run the git program. A repository is
-// data written by strangers, yet git executes much of what its configuration
-// says: hooks, fsmonitor, filters, textconv, external diffs, ssh commands,
-// credential helpers. None of that runs here.
+// Package gitcmd runs the git program without executing anything that a repository
+// configures. A repository is untrusted data, but git executes hooks, fsmonitor, filters,
+// textconv, external diffs, ssh commands and credential helpers from its configuration.
 //
-// Three things see to it. The environment is built from nothing: no user or
-// system configuration, no prompts, no pager, no editor. Keys with a fixed name
-// are overridden at command scope, which beats the repository's own file
-// (harden.go). Keys with a name the repository chose, such as filter.<x>.clean,
-// are listed first and overridden one by one. And the repository's directories
-// must lie inside the given root, whatever .git files and core.worktree say.
+// Three measures prevent that. The environment does not include user or system
+// configuration, prompts, pager or editor. Dangerous keys with a fixed name are overridden at
+// command scope, which takes precedence over the repository's file (harden.go); keys whose
+// name the repository chose, such as filter.<x>.clean, are listed first and overridden one
+// by one. The repository's directories must lie inside the given root, whatever .git files
+// and core.worktree contain.
 //
-// Arguments are lists, never shell lines. What arguments may say is decided by
-// the caller: this package runs any subcommand it is given.
+// Arguments are lists, never shell lines. The caller decides which arguments are permitted:
+// this package runs any subcommand.
 package gitcmd
 
 import (
@@ -31,10 +30,9 @@ import (
 type Config struct {
 	// Path of the program; "" looks "git" up.
 	Path string
-	// Protocols that git may use to reach remotes, such as "https" and "ssh";
-	// none when empty. "ext" runs commands, and "file" runs the hooks of the
-	// repository at the other end, where our overrides do not reach: New
-	// refuses both.
+	// Protocols that git may use to reach remotes, such as "https" and "ssh"; none if empty.
+	// New rejects "ext", which runs commands, and "file", which runs the hooks of the remote
+	// repository, to which the overrides do not apply.
 	Protocols []string
 	// LocalRemotes also allows remotes that are folders of this machine. It requires that they
 	// are trusted, because their hooks run on a push.
@@ -78,21 +76,21 @@ var protocolName = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
 // Command is one git command.
 type Command struct {
-	// Dir is the absolute working directory and Root the directory the
-	// repository may not reach out of; both real paths, Dir inside Root.
+	// Dir is the absolute working directory, and Root the directory that must contain the
+	// whole repository. Both are real paths, with Dir inside Root.
 	Dir, Root string
 	// Args begin with the subcommand.
 	Args []string
-	// MergeStderr puts both streams into Stdout.
+	// MergeStderr writes both streams to Stdout.
 	MergeStderr bool
-	// ReadOnly keeps git from taking optional locks, so that a status does not
-	// rewrite the index.
+	// ReadOnly prevents git from taking optional locks, so that a status does not rewrite the
+	// index.
 	ReadOnly bool
-	// Settings hold above everything the repository says, and above our own
-	// overrides: an author, a credential helper. They reach git by its
-	// environment, so they are not in the list of processes.
+	// Settings take precedence over the repository's configuration and over the overrides of
+	// this package, for example an author or a credential helper. They are passed by
+	// environment variables, so that they do not appear in the list of processes.
 	Settings []Setting
-	// LazyFetch lets git fetch objects that a partial clone left out.
+	// LazyFetch permits git to fetch objects that a partial clone lacks.
 	LazyFetch bool
 	// NeedRepository fails outside of a repository, not_found with reason not_a_repository,
 	// because some subcommands otherwise accept any file as theirs.
@@ -102,9 +100,11 @@ type Command struct {
 // Setting is one configuration value at command scope, such as user.name.
 type Setting struct{ Key, Value string }
 
-// Run runs the command and returns what came of it, whatever its exit code.
-// Errors: denied with reason security_violation for a repository that reaches
-// out of Root; timeout and cancelled when ctx ended, with the output so far.
+// Run runs the command and returns its result, with any exit code. Errors: denied, reason
+// security_violation, for a repository that reaches out of Root or configures too much;
+// not_found, reason not_a_repository, with NeedRepository; failed, reason bad_repository, for
+// an unreadable configuration; timeout and cancelled if ctx ended, with the output so far;
+// unavailable if git does not start.
 func (g *Git) Run(ctx context.Context, c Command) (sandbox.Result, error) {
 	if rel, err := filepath.Rel(c.Root, c.Dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(c.Dir) {
 		return sandbox.Result{}, outside()
@@ -116,6 +116,7 @@ func (g *Git) Run(ctx context.Context, c Command) (sandbox.Result, error) {
 	return g.run(ctx, c, overrides)
 }
 
+// run runs the command with the overrides, without checking the repository.
 func (g *Git) run(ctx context.Context, c Command, overrides []Setting) (sandbox.Result, error) {
 	result, err := sandbox.Run(ctx, sandbox.Spec{
 		Path: g.path, Args: append([]string{"--no-pager"}, c.Args...), Dir: c.Dir,
@@ -132,12 +133,13 @@ func (g *Git) run(ctx context.Context, c Command, overrides []Setting) (sandbox.
 	return result, capability.Wrap(capability.CodeUnavailable, "git.run", "git could not be started", err)
 }
 
-// MinVersion is the oldest git whose overrides we rely on (GIT_CONFIG_COUNT and
-// GIT_CONFIG_GLOBAL). Directories of other owners need git version "2.38".
+// MinVersion is the oldest git with the required overrides (GIT_CONFIG_COUNT and
+// GIT_CONFIG_GLOBAL). Directories of other owners require git version "2.38".
 const MinVersion = "2.32"
 
-// Version returns the version of the program, such as "2.39.5", and an
-// unavailable error when it is older than [MinVersion] or does not answer.
+// Version returns the version of the program, such as "2.39.5". The error is unavailable if git is
+// older than [MinVersion] (reason git_too_old, with the version), does not run, or is another
+// program.
 func (g *Git) Version(ctx context.Context) (string, error) {
 	result, err := sandbox.Run(ctx, sandbox.Spec{Path: g.path, Args: []string{"version"}, Env: g.environment(Command{}, nil)})
 	if err != nil {
@@ -155,6 +157,7 @@ func (g *Git) Version(ctx context.Context) (string, error) {
 	return fields[2], nil
 }
 
+// older reports whether a dotted version is lower than another one.
 func older(version, than string) bool {
 	have, want := strings.Split(version, "."), strings.Split(than, ".")
 	for i, w := range want {

@@ -11,15 +11,15 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// maxOverrides bounds how many keys of a repository are overridden one by one.
+// maxOverrides bounds the number of a repository's keys that are overridden one by one.
 const maxOverrides = 500
 
-// maxAncestors bounds how deep beneath the root a repository may be trusted.
+// maxAncestors bounds the number of directories from Dir up to the root that git trusts.
 const maxAncestors = 64
 
-// fixed overrides every key of a known name that names a program, a file to
-// read, or a way to reach one. "false" and "cat" are the programs that do
-// nothing and change nothing, for keys where an empty value still runs.
+// fixed returns overrides for all keys with a fixed name that configure a program, a file to read,
+// or a connection. "false" and "cat" are harmless programs for keys whose empty value still
+// runs something.
 func fixed() []Setting {
 	return []Setting{
 		{"core.hooksPath", "/dev/null"},
@@ -46,7 +46,7 @@ func fixed() []Setting {
 		{"push.gpgSign", "false"},
 		{"log.showSignature", "false"},
 		{"merge.verifySignatures", "false"},
-		{"protocol.allow", "never"}, // GIT_ALLOW_PROTOCOL decides; this is for a git that lost it
+		{"protocol.allow", "never"}, // GIT_ALLOW_PROTOCOL takes precedence; this applies to a git started without it
 		{"protocol.ext.allow", "never"},
 		{"submodule.recurse", "false"},
 		{"fetch.recurseSubmodules", "false"},
@@ -60,17 +60,19 @@ func fixed() []Setting {
 	}
 }
 
-// driver states how a key whose middle part the repository chose is disarmed.
+// driver is the override for keys whose middle part the repository chose.
 type driver struct {
-	key   *regexp.Regexp // over the listed name; section and variable are lower case there
+	key   *regexp.Regexp // matches the listed name, in which section and variable are lower case
 	value string
 }
 
+// drivers returns the overrides for keys with a name chosen by the repository. The first match
+// applies.
 func drivers() []driver {
 	return []driver{
 		{regexp.MustCompile(`(?s)^filter\..*\.(clean|smudge|process)$`), ""},
 		{regexp.MustCompile(`(?s)^filter\..*\.required$`), "false"},
-		// Set, it would break every diff, so it is overridden only where it is set.
+		// The override would break every diff, so it applies only if the key is set.
 		{regexp.MustCompile(`^diff\.external$`), "false"},
 		{regexp.MustCompile(`(?s)^diff\..*\.command$`), "false"},
 		{regexp.MustCompile(`(?s)^diff\..*\.textconv$`), "cat"},
@@ -92,13 +94,13 @@ func drivers() []driver {
 	}
 }
 
-// firstCounts are keys of which git takes the first value, the repository's, so that
-// none of ours can override it. They matter only to a Git that may reach remotes.
+// firstCounts matches keys of which git uses the first value, which is the repository's, so that
+// they cannot be overridden. They matter only to a Git that may reach remotes.
 var firstCounts = regexp.MustCompile(`(?s)^remote\..*\.(uploadpack|receivepack)$`)
 
-// neutralise returns an override for every listed key that could execute
-// something. It also names an author when the repository has none: the user's
-// own configuration, which would, is not read.
+// neutralise returns an override for every listed key that could execute a program. It adds an
+// author if the repository has none, because the user's own configuration is not read. Errors:
+// denied, reason security_violation, for a key that cannot be overridden, and for too many.
 func (g *Git) neutralise(keys [][]byte) ([]Setting, error) {
 	var out []Setting
 	rules := drivers()
@@ -128,9 +130,8 @@ func (g *Git) neutralise(keys [][]byte) ([]Setting, error) {
 	return out, nil
 }
 
-// environment is everything git sees of its surroundings. Settings travel as
-// GIT_CONFIG_* variables, not as -c options: keys chosen by a repository may
-// hold '=' and line breaks.
+// environment returns git's whole environment. Settings are passed as GIT_CONFIG_* variables and
+// not as -c options, because keys chosen by a repository may contain '=' and line breaks.
 func (g *Git) environment(c Command, overrides []Setting) []string {
 	protocols := g.cfg.Protocols
 	if g.cfg.LocalRemotes {
@@ -141,7 +142,7 @@ func (g *Git) environment(c Command, overrides []Setting) []string {
 		"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null",
 		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GCM_INTERACTIVE=never",
 		"GIT_PAGER=cat", "PAGER=cat", "GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_MERGE_AUTOEDIT=no",
-		// The environment beats core.sshCommand; no proxy command, no forwarding.
+		// Takes precedence over core.sshCommand: no proxy command, no forwarding.
 		"GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes -o ClearAllForwardings=yes", "GIT_SSH_VARIANT=ssh",
 		"GIT_ALLOW_PROTOCOL=" + strings.Join(protocols, ":"), "GIT_PROTOCOL_FROM_USER=0",
 		"LC_ALL=C", "TERM=dumb",
@@ -159,8 +160,8 @@ func (g *Git) environment(c Command, overrides []Setting) []string {
 	}
 	all := append(fixed(), overrides...)
 	if c.Root != "" {
-		// Discovery must not climb out of the root, and other owners'
-		// repositories are trusted only on the way from Dir up to it.
+		// Discovery must not leave the root, and repositories of other owners are trusted
+		// only between Dir and the root.
 		env = append(env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(c.Root))
 		for dir, n := c.Dir, 0; n < maxAncestors; dir, n = filepath.Dir(dir), n+1 {
 			all = append(all, Setting{"safe.directory", dir})

@@ -17,11 +17,12 @@ import (
 const (
 	maxConfigBytes     = 256 << 10
 	maxAlternatesBytes = 64 << 10
-	maxAlternatesDepth = 5 // git's own bound
+	maxAlternatesDepth = 5 // same bound as in git
 )
 
-// inspect lists what the repository's configuration could execute and checks
-// where the repository is. No query of it executes anything of the repository.
+// inspect returns the overrides for everything that the repository's configuration could execute,
+// and checks that the repository is inside Root. Its queries do not execute anything of the
+// repository.
 func (g *Git) inspect(ctx context.Context, c Command) ([]Setting, error) {
 	keys, err := g.keys(ctx, c, "--includes", "--list")
 	if err != nil {
@@ -39,7 +40,7 @@ func (g *Git) inspect(ctx context.Context, c Command) ([]Setting, error) {
 	return append(overrides, ignored...), err
 }
 
-// keys lists names of configuration; a source that does not exist has none.
+// keys returns the names of the configuration keys of a source, or none if it does not exist.
 func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, error) {
 	listed, err := g.query(ctx, c, append([]string{"config", "--name-only", "-z"}, source...)...)
 	if err != nil {
@@ -49,16 +50,16 @@ func (g *Git) keys(ctx context.Context, c Command, source ...string) ([][]byte, 
 		return nil, tooMany()
 	}
 	if listed.ExitCode != 0 && len(listed.Stdout.Bytes()) > 0 {
-		return nil, unreadable() // part of a list must not pass for the whole
+		return nil, unreadable() // an incomplete list must not be used
 	}
 	return bytes.Split(bytes.TrimSuffix(listed.Stdout.Bytes(), []byte{0}), []byte{0}), nil
 }
 
-// locate checks that every directory of the repository is inside the root and
-// returns its top level, "" outside a working tree.
+// locate checks that every directory of the repository, including its alternates, is inside the
+// root. It returns the top level of the working tree, or "".
 func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
-	// The answers arrive in this order and end at the first that is not available:
-	// outside a repository all are missing, in a bare one the top level.
+	// The output has this order and ends at the first value that is not available: outside a
+	// repository all are missing, in a bare one the top level.
 	found, err := g.query(ctx, c, "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects", "--show-toplevel")
 	if err != nil {
 		return "", err
@@ -87,8 +88,8 @@ func (g *Git) locate(ctx context.Context, c Command) (top string, err error) {
 	return top, nil
 }
 
-// noRepository judges a directory without one: init must not create one at the
-// far end of a link.
+// noRepository checks a directory without repository. Errors: not_found with NeedRepository; denied
+// if .git is a symbolic link, because init would create a repository at its target.
 func noRepository(c Command) error {
 	if c.NeedRepository {
 		return capability.Errorf(capability.CodeNotFound, "git.run", "there is no git repository here").
@@ -100,7 +101,7 @@ func noRepository(c Command) error {
 	return nil
 }
 
-// inside resolves a directory that git named and refuses one beyond the root.
+// inside returns the real path of a directory that git reported. One outside the root is denied.
 func inside(root, base, dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(base, dir)
@@ -115,8 +116,8 @@ func inside(root, base, dir string) (string, error) {
 	return real, nil
 }
 
-// checkAlternates follows objects/info/alternates, by which a repository reads
-// the objects of others.
+// checkAlternates checks that the object directories in objects/info/alternates, from which git also
+// reads objects, are inside the root, recursively.
 func checkAlternates(root, objects string, depth int) error {
 	if depth > maxAlternatesDepth {
 		return outside()
@@ -149,10 +150,10 @@ func checkAlternates(root, objects string, depth int) error {
 	return nil
 }
 
-// submodules returns settings that keep git from running itself inside a
-// submodule, whose own configuration inspect has not seen. What .gitmodules says
-// would beat diff.ignoreSubmodules, hence one setting per name. Git reads the
-// file, or the index's copy, or that of HEAD; the first that exists counts.
+// submodules returns settings that prevent git from running inside submodules, whose own
+// configuration inspect does not check. Values in .gitmodules take precedence over
+// diff.ignoreSubmodules, so there is one setting per name. Git uses the file, else the index's
+// copy, else that of HEAD.
 func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting, error) {
 	sources := [][]string{{"--blob", ":.gitmodules", "--list"}, {"--blob", "HEAD:.gitmodules", "--list"}}
 	if _, err := os.Lstat(filepath.Join(top, ".gitmodules")); err == nil {
@@ -182,8 +183,7 @@ func (g *Git) submodules(ctx context.Context, c Command, top string) ([]Setting,
 	return out, nil
 }
 
-// query runs a reading command with a bound on output of its own: a
-// configuration is small.
+// query runs a read-only command with a smaller output limit, because configurations are small.
 func (g *Git) query(ctx context.Context, c Command, args ...string) (sandbox.Result, error) {
 	limited := *g
 	limited.cfg.StdoutLimit = maxConfigBytes

@@ -1,11 +1,10 @@
-// Package hostfs is the little about files that each system does in its own way, and
-// that more than one package needs: the lock that makes one home one process, whose a
-// file is, and the room that is left on a disk. Where a system has no such lock, no
-// server and no node runs there, and it is said in one place: the command line alone
-// works against a server elsewhere.
+// Package hostfs implements file operations that differ between systems: the lock by which
+// only one process uses a home, the owner of a file, and the free space of a disk. On
+// systems without such a lock, servers and nodes do not run; the command line works with a
+// server on another machine.
 package hostfs
 
 import "errors"
 
-// ErrHeld is what TryLock returns for a file that another process has locked.
+// ErrHeld is the error of TryLock for a file that another process has locked.
 var ErrHeld = errors.New("another process holds the lock")

@@ -11,21 +11,21 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Supported returns nil where a server or a node can run, else the error to return
-// before anything is made.
+// Supported returns nil on systems where a server or a node can run, else an error. Callers check it
+// before they create anything.
 func Supported() error {
 	return capability.Errorf(capability.CodeFailed, "home", "junctor runs no server and no node on %s: only the commands that ask a server elsewhere", runtime.GOOS).
 		With("system_unsupported", "run it on Linux or macOS (WSL is Linux), and reach it from here with --server URL and --token TOKEN")
 }
 
-// TryLock takes no lock here.
+// TryLock always fails on this system.
 func TryLock(*os.File) error { return Supported() }
 
-// Writable is not known here.
+// Writable returns nil, because the rights are unknown on this system.
 func Writable(string) error { return nil }
 
-// Mine is not known here.
+// Mine returns true, because the owner is unknown on this system.
 func Mine(fs.FileInfo) bool { return true }
 
-// Free is not known here.
+// Free is not supported on this system.
 func Free(string) (int64, error) { return 0, errors.ErrUnsupported }

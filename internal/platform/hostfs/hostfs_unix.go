@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported returns nil where a server or a node can run, else the error to return
-// before anything is made.
+// Supported returns nil on systems where a server or a node can run, else an error. Callers check it
+// before they create anything.
 func Supported() error { return nil }
 
 // TryLock acquires the lock of an open file without waiting. Closing the file, or the end

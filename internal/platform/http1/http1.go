@@ -20,18 +20,19 @@ import (
 )
 
 const (
-	// maxBody is what is written before the answer is read. A server that answers
-	// without reading more than that could block both sides.
+	// maxBody is the maximum request body, which is written before the response is read. With
+	// more, a server that responds without reading could block both sides.
 	maxBody    = 32 << 10
-	maxInterim = 5 // answers of status 1xx before the one that counts
+	maxInterim = 5 // responses of status 1xx before the final one
 	maxIdle    = 256
 )
 
-// Transport is an [http.RoundTripper] around Rest. It dials as Rest does and keeps to
-// its MaxResponseHeaderBytes and IdleConnTimeout; 256 connections are kept per host.
-// It is safe for concurrent use and must not be copied.
+// Transport is an [http.RoundTripper] that passes the requests it does not send itself to
+// Rest. It dials with Rest's DialContext, respects its MaxResponseHeaderBytes and
+// IdleConnTimeout, and keeps up to 256 idle connections per host. It is safe for concurrent
+// use and must not be copied.
 type Transport struct {
-	// Rest has a DialContext, and no proxy.
+	// Rest must have a DialContext and no proxy.
 	Rest *http.Transport
 
 	mu    sync.Mutex
@@ -45,14 +46,14 @@ type conn struct {
 	address string
 	in      *bufio.Reader
 	out     *bufio.Writer
-	head    int64 // bytes that may still be read of the head of an answer; below 0: no head
+	head    int64 // bytes that may still be read of a response's head; below 0 while no head is read
 	since   time.Time
 }
 
-// errHead is what a server that never ends the head of its answer is cut off with.
+// errHead is the error for a response whose head exceeds the limit.
 var errHead = errors.New("http1: the head of the answer is too large")
 
-// Read counts while the head of an answer is read: net/http has no limit there.
+// Read bounds the bytes read while a response's head is read, because http.ReadResponse does not.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.head >= 0 {
 		if c.head == 0 {
@@ -67,20 +68,22 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// RoundTrip implements [http.RoundTripper]. The body of the answer must be closed; its
-// connection serves on if it was read to its end.
+// RoundTrip implements [http.RoundTripper]. The caller must close the response's body. The
+// connection is reused if the body was read to its end.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "http" || req.ContentLength < 0 || req.ContentLength > maxBody || req.Method == http.MethodConnect || !canLook ||
 		t.Rest.DialContext == nil {
 		return t.Rest.RoundTrip(req)
 	}
 	resp, err := t.roundTrip(req)
-	if req.Body != nil { // as the interface asks, however it ends
+	if req.Body != nil { // the interface requires it, even after an error
 		_ = req.Body.Close()
 	}
 	return resp, err
 }
 
+// roundTrip sends the request over an idle or new connection, which is closed when the request's
+// context ends.
 func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	if err := ctx.Err(); err != nil {
@@ -113,13 +116,13 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// exchange writes the request and reads the head of its answer.
+// exchange writes the request and reads the head of its response, skipping interim responses.
 func (c *conn) exchange(req *http.Request, limit int64) (*http.Response, error) {
 	err := req.Write(c.out)
 	if err == nil {
 		err = c.out.Flush()
 	}
-	// Who refuses a request may have answered and closed before it was all there.
+	// A server that rejects a request may respond and close before it was written completely.
 	for range maxInterim {
 		c.head = limit
 		resp, failed := http.ReadResponse(c.in, req)
@@ -138,7 +141,7 @@ func (c *conn) exchange(req *http.Request, limit int64) (*http.Response, error) 
 	return nil, errors.New("http1: the server says again and again that the answer is still to come")
 }
 
-// body gives its connection back when it was read to its end.
+// body is a response's body. Its connection becomes idle once the body was read to its end.
 type body struct {
 	io.ReadCloser
 	ctx   context.Context // of the request
@@ -163,8 +166,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection where something of the answer is left: to read it could
-// take for ever.
+// Close closes the connection if the body was not read to its end, because reading the rest could
+// take forever.
 func (b *body) Close() error {
 	if b.over == nil {
 		b.end(http.ErrBodyReadAfterClose)
@@ -172,6 +175,7 @@ func (b *body) Close() error {
 	return nil
 }
 
+// end keeps the connection if err is io.EOF and it may be reused, else closes it.
 func (b *body) end(err error) {
 	b.over = err
 	if b.stop() && errors.Is(err, io.EOF) && b.again {
@@ -181,7 +185,7 @@ func (b *body) end(err error) {
 	}
 }
 
-// take is a connection that was kept and whose server has not closed it, or a new one.
+// take returns an idle connection that its server has not closed, or dials a new one.
 func (t *Transport) take(ctx context.Context, req *http.Request) (*conn, error) {
 	address := req.URL.Host
 	if req.URL.Port() == "" {
@@ -206,6 +210,7 @@ func (t *Transport) take(ctx context.Context, req *http.Request) (*conn, error) 
 	return c, nil
 }
 
+// last removes and returns the idle connection of an address that was used last, or nil.
 func (t *Transport) last(address string) *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,8 +224,8 @@ func (t *Transport) last(address string) *conn {
 	return c
 }
 
-// keep keeps a connection for the next request, unless it has unread bytes, because then it
-// is out of step with its server.
+// keep stores a connection for further requests. It closes one with unread bytes, which do not
+// belong to any request, and one beyond maxIdle.
 func (t *Transport) keep(c *conn) {
 	if c.in.Buffered() > 0 {
 		c.Close()
@@ -242,7 +247,7 @@ func (t *Transport) keep(c *conn) {
 	}
 }
 
-// old closes what has been idle for long enough, and comes again while something is.
+// old closes connections idle for IdleConnTimeout, and schedules itself while others are idle.
 func (t *Transport) old() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -264,7 +269,7 @@ func (t *Transport) old() {
 	}
 }
 
-// CloseIdleConnections closes what no request uses.
+// CloseIdleConnections closes the connections that no request uses, including those of Rest.
 func (t *Transport) CloseIdleConnections() {
 	t.Rest.CloseIdleConnections()
 	t.mu.Lock()

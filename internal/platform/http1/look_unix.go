@@ -9,8 +9,7 @@ import (
 
 const canLook = true
 
-// quiet reports whether a kept connection is as it was left: its server has neither
-// closed it nor said anything.
+// quiet reports whether the server has neither closed an idle connection nor sent anything on it.
 func quiet(c net.Conn) bool {
 	s, ok := c.(syscall.Conn)
 	if !ok {

@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// WriteCatalog answers with a catalog under its strong etag: the SHA-256 of its content
-// without the generation. It answers a request that names the same etag without the
-// content.
+// WriteCatalog writes a catalog with a strong etag, the SHA-256 of its content without the
+// generation. For a request with the same etag it responds 304 without content.
 func WriteCatalog(w http.ResponseWriter, r *http.Request, generation uint64, body map[string]any) error {
 	content, err := jsonx.Marshal(body)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package httpapi is what all HTTP surfaces share: the bearer token of a request
-// becomes a principal, bodies are read under a limit, and errors and values are
-// written in the one JSON form of /api/v1. It decides nothing else.
+// Package httpapi holds the code shared by all HTTP surfaces: it authenticates requests by
+// their bearer token, reads bodies with a limit, and writes errors and values in the JSON
+// form of /api/v1.
 package httpapi
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
 
-// BodyLimit is the largest body of /api/v1 and of the connect API; the router,
-// MCP and A2A doors have their own.
+// BodyLimit is the maximum body size of /api/v1 and of the connect API. The router, MCP and
+// A2A have their own limits.
 const BodyLimit = 1 << 20
 
 // Door authenticates requests.
@@ -31,8 +31,8 @@ type Door struct {
 	policy *policy.Policy
 	log    *audit.Log
 	logger *slog.Logger
-	// refused bounds how many failed logins are written, so that a stranger
-	// cannot fill the disk by guessing.
+	// refused bounds the recorded failed logins, so that guessing tokens cannot fill the
+	// disk.
 	refused *rate.Limiter
 	oauth   OAuth
 	public  string
@@ -41,30 +41,30 @@ type Door struct {
 // OAuth checks the access tokens of an authorization server.
 type OAuth interface {
 	Principal(ctx context.Context, token string) (capability.Principal, error)
-	// ScopesFor are the scopes to ask for where an effect is to be allowed.
+	// ScopesFor returns the scopes that a client must request for an effect.
 	ScopesFor(e capability.Effect) []string
 }
 
-// UseOAuth makes the door take access tokens too, on the paths of agents' protocols:
-// they are made for those. public is the server's address as others see it, "" where
-// requests say it. It must be called before the first request.
+// UseOAuth enables access tokens on the paths of agents' protocols (/mcp and /a2a). public is
+// the server's public address; if "", the request's Host is used. It must be called before
+// the first request.
 func (d *Door) UseOAuth(o OAuth, public string) {
 	d.oauth, d.public = o, strings.TrimRight(public, "/")
 }
 
-// ResourceMetadata is where the metadata of the protected resource of a path are
-// (RFC 9728): below this, followed by the path.
+// ResourceMetadata is the path prefix of the protected resource metadata (RFC 9728). The
+// resource's path follows.
 const ResourceMetadata = "/.well-known/oauth-protected-resource"
 
-// Challenge is the WWW-Authenticate of a refusal at a path that takes access tokens;
-// "" where none are taken. With an effect, it asks for scopes that cover it.
+// Challenge returns the WWW-Authenticate header for a rejected request, or "" if its path does
+// not accept access tokens. With an effect, the header names scopes that cover it.
 func (d *Door) Challenge(r *http.Request, effect capability.Effect) string {
 	if d.oauth == nil || !takesTokens(r.URL.Path) {
 		return ""
 	}
 	where := d.public
 	if where == "" {
-		where = "http://" + r.Host // TLS ends at a proxy, and that has a public_url
+		where = "http://" + r.Host // with TLS at a proxy, public_url is set
 	}
 	parts := `Bearer resource_metadata="` + where + ResourceMetadata + `/mcp"`
 	if effect != "" {
@@ -78,6 +78,7 @@ func (d *Door) Challenge(r *http.Request, effect capability.Effect) string {
 	return parts
 }
 
+// takesTokens reports whether a path accepts access tokens.
 func takesTokens(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return first == "mcp" || first == "a2a"
@@ -91,11 +92,11 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 	return &Door{policy: p, log: log, logger: logger, refused: rate.NewLimiter(5, 20)}
 }
 
-// Principal states who sent r, from its Authorization header alone. A failure is
-// code unauthenticated and is recorded as login_failed, at most 5 a second.
+// Principal returns the principal of r, from its Authorization header. The error is
+// unauthenticated; failures are recorded as login_failed, at most 5 a second.
 //
-// The token of a task agent's session is taken at /mcp only: elsewhere it is denied,
-// reason task_token. What else it is good for asks [Door.Task].
+// The token of a task agent's session is accepted only at /mcp; elsewhere the error is denied,
+// reason task_token. Handlers that accept such a token call [Door.Task].
 func (d *Door) Principal(r *http.Request) (capability.Principal, error) {
 	p, err := d.bearerOf(r)
 	if err == nil && p.Role == capability.RoleTask && surfaceOf(r.URL.Path) != "mcp" {
@@ -119,6 +120,8 @@ func (d *Door) Task(r *http.Request) (session string, err error) {
 	return session, nil
 }
 
+// bearerOf authenticates the bearer token of r, as an access token or as a token of this server,
+// and records a failure.
 func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
 	token := bearer(r.Header.Get("Authorization"))
 	var p capability.Principal
@@ -142,7 +145,7 @@ func surfaceOf(path string) string {
 	return first
 }
 
-// bearer takes the token out of the header; the scheme's case does not matter.
+// bearer returns the token of a bearer header, or "". The scheme is compared without case.
 func bearer(header string) string {
 	const scheme = "bearer "
 	if len(header) > len(scheme) && strings.EqualFold(header[:len(scheme)], scheme) {
@@ -151,7 +154,8 @@ func bearer(header string) string {
 	return ""
 }
 
-// ReadBody reads the whole body, at most limit bytes; more is code too_large.
+// ReadBody reads the whole body. Errors: too_large beyond limit bytes; invalid_input if it cannot be
+// read to its end.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err == nil {
@@ -163,8 +167,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return nil, capability.Wrap(capability.CodeInvalidInput, "read", "the body could not be read to its end", err)
 }
 
-// Decode reads a strict JSON body into v: an unknown field is named, malformed
-// JSON names its offset.
+// Decode reads a body of at most BodyLimit bytes and decodes it into v. Errors: those of
+// [ReadBody]; invalid_input, which names an unknown field or the offset of malformed JSON.
 func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := ReadBody(w, r, BodyLimit)
 	if err != nil {
@@ -173,7 +177,7 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	return DecodeStrict(body, v)
 }
 
-// DecodeStrict decodes a body that was read, as [Decode] does. An empty body is {}.
+// DecodeStrict is like [Decode] for a body that was read already. An empty body means {}.
 func DecodeStrict(body []byte, v any) error {
 	if len(body) == 0 {
 		body = []byte("{}")
@@ -184,7 +188,7 @@ func DecodeStrict(body []byte, v any) error {
 	return nil
 }
 
-// BadJSON makes a decoding error an answer.
+// BadJSON returns invalid_input for a decoding error, with its offset or field.
 func BadJSON(err error) error {
 	if s, ok := errors.AsType[*jsonx.SyntaxError](err); ok {
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "%s", s.Error()).Detail("offset", s.Offset)
@@ -195,7 +199,8 @@ func BadJSON(err error) error {
 	return capability.Errorf(capability.CodeInvalidInput, "decode", "%w", err)
 }
 
-// WriteJSON answers with v.
+// WriteJSON writes a response with status and v as JSON, or an internal error if v cannot be
+// encoded.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	data, err := jsonx.Answer(v)
 	if err != nil {
@@ -208,7 +213,8 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(data)
 }
 
-// WriteError answers with the error form of /api/v1 and the status of its code.
+// WriteError writes err in the error form of /api/v1, with the HTTP status of its code and the headers
+// WWW-Authenticate and Retry-After if they apply.
 func WriteError(w http.ResponseWriter, err error) {
 	e := capability.AsError(err)
 	if e.Code == capability.CodeUnauthenticated && w.Header().Get("WWW-Authenticate") == "" {
@@ -220,11 +226,12 @@ func WriteError(w http.ResponseWriter, err error) {
 	WriteJSON(w, e.Code.Row().HTTP, map[string]any{"error": e})
 }
 
-// Handler is an HTTP handler that knows who asks and returns its failure.
+// Handler is an HTTP handler that receives the principal and returns its error. It must not write a
+// response before it returns an error.
 type Handler func(w http.ResponseWriter, r *http.Request, who capability.Principal) error
 
-// Guard makes h an http.Handler: no principal, no call; an error is written.
-// With roles given the principal must have one of them.
+// Guard returns an http.Handler that authenticates the request, requires one of the roles, if any
+// are given, and calls h. It writes any error as the response, and logs an internal one.
 func (d *Door) Guard(h Handler, roles ...capability.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := d.Principal(r)
@@ -241,7 +248,7 @@ func (d *Door) Guard(h Handler, roles ...capability.Role) http.Handler {
 	})
 }
 
-// report tells operators what an internal error hides from the caller.
+// report logs an internal error with its cause, which the client does not receive.
 func (d *Door) report(r *http.Request, err error) {
 	if e := capability.AsError(err); e.Code == capability.CodeInternal {
 		d.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err, "cause", e.Err)
@@ -252,11 +259,11 @@ func (d *Door) report(r *http.Request, err error) {
 type Stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
-	// NDJSON reports that the client asked for lines instead of events.
+	// NDJSON is true if the client requested lines instead of events.
 	NDJSON bool
 }
 
-// NewStream starts a streaming answer: NDJSON when the Accept header asks for
+// NewStream starts a streamed response: NDJSON if the Accept header contains
 // application/x-ndjson, else server-sent events.
 func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
 	s := &Stream{w: w, rc: http.NewResponseController(w), NDJSON: strings.Contains(r.Header.Get("Accept"), "ndjson")}
@@ -273,8 +280,8 @@ func NewStream(w http.ResponseWriter, r *http.Request) *Stream {
 	return s
 }
 
-// Send writes one item; data is one line of JSON. An error means the client is
-// gone.
+// Send writes one item; data must be one line of JSON. An error means that the client has
+// disconnected.
 func (s *Stream) Send(id, event string, data []byte) error {
 	var head string
 	if !s.NDJSON {
@@ -290,10 +297,11 @@ func (s *Stream) Send(id, event string, data []byte) error {
 	if s.NDJSON {
 		tail = "\n"
 	}
-	// data stays the caller's: nothing is appended to it.
+	// The caller owns data, so nothing is appended to it.
 	return s.write([]byte(head), data, []byte(tail))
 }
 
+// write writes and flushes the parts within 30 s.
 func (s *Stream) write(parts ...[]byte) error {
 	if err := s.rc.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -306,8 +314,8 @@ func (s *Stream) write(parts ...[]byte) error {
 	return s.rc.Flush()
 }
 
-// Comment writes a line that readers of server-sent events pass over; nothing where the
-// stream is NDJSON.
+// Comment writes a comment, which readers of server-sent events ignore. It writes nothing to an
+// NDJSON stream.
 func (s *Stream) Comment(text string) error {
 	if s.NDJSON {
 		return nil
@@ -315,7 +323,7 @@ func (s *Stream) Comment(text string) error {
 	return s.write([]byte(":" + text + "\n\n"))
 }
 
-// Beat keeps a quiet stream open through proxies.
+// Beat writes a comment or an empty line, so that proxies keep an idle stream open.
 func (s *Stream) Beat() error {
 	if s.NDJSON {
 		return s.write([]byte("\n"))

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	bodyTimeout = time.Minute // a request may take to send its body
-	// What is left of a refused body is read up to here before the answer goes
-	// out: a peer that is still writing would see a broken pipe instead of it.
+	bodyTimeout = time.Minute // for sending the body of a request
+	// Up to restSize bytes of a rejected body are read before the connection is closed,
+	// because a client that is still writing would get a broken pipe instead of the response.
 	restSize    = 8 << 20
 	restTimeout = 2 * time.Second
 )
 
-// Bounded gives every body a deadline and every answer nosniff. The deadline is
-// taken back when the body has been read, or it would end long calls.
+// Bounded adds a read deadline to every request body and nosniff to every response. The deadline
+// is removed when the body has been read, so that it does not end long calls.
 func Bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff") // what endpoints answer is never a page of ours
+		w.Header().Set("X-Content-Type-Options", "nosniff") // responses of endpoints must not be interpreted as pages
 		if r.ContentLength != 0 {
 			body := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
 			_ = body.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // unsupported only in tests without a connection
@@ -56,7 +56,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// LoopbackOrToken lets a scraper on this machine in without a token.
+// LoopbackOrToken requires authentication, except for requests from this machine, such as those of a
+// metrics scraper.
 func (d *Door) LoopbackOrToken(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -70,7 +71,7 @@ func (d *Door) LoopbackOrToken(h http.Handler) http.Handler {
 	})
 }
 
-// HostGuard protects a listener from web pages.
+// HostGuard protects a listener from requests of web pages.
 type HostGuard struct {
 	Loopback       bool   // only this machine can reach the listener
 	PublicURL      string // of a proxy in front, or ""
@@ -78,9 +79,9 @@ type HostGuard struct {
 	Logger         *slog.Logger
 }
 
-// Wrap refuses requests that a web page could have made behind the user's
-// back: on loopback, a Host that is not local is DNS rebinding, and a browser's
-// cross-origin request is refused wherever it goes.
+// Wrap rejects requests that a web page could have made without the user's knowledge: on loopback,
+// those with a Host that is neither local nor that of PublicURL (DNS rebinding), and
+// everywhere a browser's cross-origin requests, unless the origin is allowed.
 func (g HostGuard) Wrap(h http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	for _, origin := range g.AllowedOrigins {

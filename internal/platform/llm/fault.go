@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// transient is a failure that another attempt may repair.
+// transient is a failure that may not recur with another attempt.
 type transient struct {
 	error
 	after time.Duration
@@ -33,11 +33,11 @@ func fault(code capability.Code, message, cause, reason string) *capability.Erro
 	return capability.Wrap(code, op, message, errors.New(cause)).With(reason, "")
 }
 
-// keyLike matches what looks like a key or a header that carries one: a service
-// that echoes a request must not get another's secret into our log.
+// keyLike matches text that looks like a key or a header with one. A service that echoes a
+// request must not get a secret into the log.
 var keyLike = regexp.MustCompile(`(?i)\b(?:sk-[A-Za-z0-9_-]{8,}|bearer\s+\S+|x-api-key["':=\s]+\S+)`)
 
-// redact shortens what a service says and cuts the key out of it.
+// redact returns a service's message without the key and other key-like text, at most 500 bytes.
 func redact(message string, key secret.Value) string {
 	if !key.Empty() {
 		message = strings.ReplaceAll(message, key.Reveal(), key.String())
@@ -45,9 +45,10 @@ func redact(message string, key secret.Value) string {
 	return text.ShortenBytes(keyLike.ReplaceAllString(message, key.String()), 500)
 }
 
-// refusal names what an answer other than 200 means.
+// refusal returns the error for a response with a status other than 200. If the service requires
+// the newer member for the token limit, refusal switches to it and returns a transient error.
 func (c *Client) refusal(res *http.Response, key secret.Value) error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what came is enough for a cause
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a part of the body suffices for the cause
 	said := strconv.Itoa(res.StatusCode) + ": " + redact(string(body), key)
 	switch s := res.StatusCode; {
 	case s == http.StatusUnauthorized || s == http.StatusForbidden:
@@ -70,7 +71,7 @@ func (c *Client) refusal(res *http.Response, key secret.Value) error {
 	return fault(capability.CodeFailed, "the model service does not want the request", said, "model_refused")
 }
 
-// pause reads Retry-After in seconds; dates are rare enough to count as nothing.
+// pause parses a Retry-After header in seconds. Dates and invalid values result in 0.
 func pause(header string) time.Duration {
 	n, err := strconv.Atoi(strings.TrimSpace(header))
 	if err != nil || n < 0 || n > 86400 {
@@ -81,7 +82,9 @@ func pause(header string) time.Duration {
 
 const maxEvent = 1 << 20 // bytes of a line of a stream
 
-// readEvents hands over the data of each event of a stream until stop.
+// readEvents calls each with the data of every server-sent event until each returns stop or an
+// error. Errors: output_parse_error for an event that is too long; a transient one if the stream
+// breaks.
 func readEvents(r io.Reader, each func(data []byte) (stop bool, err error)) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 0, 4096), maxEvent)
@@ -104,7 +107,7 @@ func readEvents(r io.Reader, each func(data []byte) (stop bool, err error)) erro
 		}
 		value, is := bytes.CutPrefix(line, []byte("data:"))
 		if !is {
-			continue // the name of the event is in its data; comments keep alive
+			continue // event names repeat in the data; comments only keep the stream open
 		}
 		if len(data) > 0 {
 			data = append(data, '\n')

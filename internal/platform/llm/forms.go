@@ -24,6 +24,7 @@ type openAIAnswer struct {
 	Error jsonx.Raw `json:"error"`
 }
 
+// openAIWhole parses a response that is not streamed and returns its text.
 func (c *Client) openAIWhole(data []byte, a *answer) (string, error) {
 	var w openAIAnswer
 	if err := jsonx.Unmarshal(data, &w); err != nil {
@@ -52,6 +53,7 @@ type anthropicAnswer struct {
 	Usage   *usage `json:"usage"`
 }
 
+// anthropicWhole parses a response that is not streamed and returns its text.
 func (c *Client) anthropicWhole(data []byte, a *answer) (string, error) {
 	var w anthropicAnswer
 	if err := jsonx.Unmarshal(data, &w); err != nil {
@@ -72,7 +74,7 @@ func (c *Client) anthropicWhole(data []byte, a *answer) (string, error) {
 	return text.String(), nil
 }
 
-// event reads one event of a stream; stop means that nothing after it matters.
+// event processes one event of a stream. stop reports that further events are not needed.
 func (c *Client) event(data []byte, a *answer, key secret.Value) (stop bool, err error) {
 	if c.cfg.Kind == Anthropic {
 		return c.anthropicEvent(data, a, key)
@@ -103,7 +105,7 @@ func (c *Client) openAIEvent(data []byte, a *answer, key secret.Value) (bool, er
 	first := w.Choices[0]
 	if first.Finish != nil && *first.Finish != "" {
 		a.ended(*first.Finish)
-		a.done = true // some services end without [DONE]
+		a.done = true // some services omit [DONE]
 	}
 	if first.Delta.Content == nil {
 		return false, nil
@@ -153,5 +155,5 @@ func (c *Client) anthropicEvent(data []byte, a *answer, key secret.Value) (bool,
 		return true, &transient{fault(capability.CodeUnavailable, "the model service failed while it answered", redact(string(w.Error), key),
 			""), 0}
 	}
-	return false, nil // pings, and what is not known
+	return false, nil // pings and unknown events
 }

@@ -1,13 +1,11 @@
-// Package llm asks a language model: any service that speaks OpenAI's chat
-// completions (OpenAI, Ollama, vLLM, OpenRouter, Gemini's compatible door) or
-// Anthropic's messages. It is one client over two small wire forms. Those who use
-// a model declare a one-method interface of their own, which [Client.Complete]
-// fits, and are wired to it by the server.
+// Package llm calls a language model: any service with the API of OpenAI's chat completions
+// (OpenAI, Ollama, vLLM, OpenRouter, Gemini's compatible endpoint) or of Anthropic's
+// messages. It is one client with two small wire forms. Packages that use a model declare
+// their own one-method interface, which [Client.Complete] implements.
 //
-// Everything is bounded: prompt, answer, time, calls at once, retries. The key
-// goes into one request header, to the configured host only (redirects are not
-// followed), and is cut out of whatever the service says back before that becomes
-// an error's cause.
+// Prompt, response, time, concurrent calls and retries are bounded. The key is sent in one
+// request header, only to the configured host (redirects are not followed), and is removed
+// from the service's messages before they become an error's cause.
 package llm
 
 import (
@@ -38,43 +36,43 @@ const (
 const (
 	DefaultTimeout   = 60 * time.Second
 	DefaultMaxTokens = 2048
-	MaxPrompt        = 1 << 20 // bytes of a request's texts
+	MaxPrompt        = 1 << 20 // bytes of all texts of a request
 	DefaultMaxText   = 256 << 10
-	maxBody          = 8 << 20 // bytes of an answer with everything around its text
+	maxBody          = 8 << 20 // bytes of a whole response
 	maxErrorBody     = 16 << 10
 	maxAttempts      = 3
-	maxRetryDelay    = 20 * time.Second // a service that asks for more is asked again by the caller, if at all
+	maxRetryDelay    = 20 * time.Second // if a service requires a longer delay, the call is not retried
 )
 
-// Config states which model is asked, and how.
+// Config configures the model and its limits.
 type Config struct {
 	Kind    Kind
 	BaseURL string // with /v1 for OpenAI's form; http is for loopback only
 	Model   string
-	// Key is asked for at every call, so that a replaced one is used at once. nil
-	// sends none.
+	// Key returns the key. It is called for every call, so that a replaced key is used at
+	// once. If nil, no key is sent.
 	Key       func() (secret.Value, error)
 	MaxTokens int           // of an answer; 0 is DefaultMaxTokens
 	MaxText   int           // bytes of an answer, cut beyond; 0 is DefaultMaxText
 	Timeout   time.Duration // of a call with its retries; 0 is DefaultTimeout
-	AtOnce    int           // calls at once, others wait; 0 is 4
-	// Transport carries the requests; nil is one of our own.
+	AtOnce    int           // concurrent calls, others wait; 0 is 4
+	// Transport sends the requests; if nil, New creates one.
 	Transport http.RoundTripper
-	// Wait pauses between attempts; nil waits by the clock.
+	// Wait waits between attempts. It may be replaced in tests; nil uses a timer.
 	Wait func(ctx context.Context, d time.Duration) error
 }
 
-// Client asks one model. It is safe for concurrent use.
+// Client calls one model. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	url    string
 	http   *http.Client
 	places chan struct{}
-	// newTokens remembers that the service wants the newer name of a member.
+	// newTokens is set once the service has required max_completion_tokens.
 	newTokens atomic.Bool
 }
 
-// New checks the configuration; a fault is invalid_input.
+// New checks the configuration and returns a client. An invalid configuration is invalid_input.
 func New(cfg Config) (*Client, error) {
 	invalid := func(format string, args ...any) (*Client, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args",
@@ -149,7 +147,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Model is the configured model's name.
+// Model returns the name of the configured model.
 func (c *Client) Model() string { return c.cfg.Model }
 
 // Close ends idle connections.
@@ -161,44 +159,43 @@ const (
 	Assistant = "assistant"
 )
 
-// Turn is one message of a conversation; its parts stay apart on the wire.
+// Turn is one message of a conversation. Its parts stay separate on the wire.
 type Turn struct {
 	Role  string
 	Parts []string
 }
 
-// Request is what a model is asked.
+// Request is a prompt for a model.
 type Request struct {
 	System    string
-	Turns     []Turn // begins with a user's
-	MaxTokens int    // 0: as configured; never more than that
+	Turns     []Turn // the first is a user's
+	MaxTokens int    // 0 or a larger value means the configured maximum
 }
 
-// Reply is what it answers.
+// Reply is the model's response.
 type Reply struct {
 	Text      string
-	Model     string // as the service calls it
-	In, Out   int    // tokens, 0 where the service does not say
-	Truncated bool   // the answer ended at a limit, the service's or ours
+	Model     string // name reported by the service
+	In, Out   int    // tokens; 0 if the service does not report them
+	Truncated bool   // the text ended at a limit of the service or of the client
 }
 
-// Complete asks for one answer to a prompt of several parts, which the model sees
-// as parts of one message, and states how many tokens it cost. See [Client.Ask] for
-// the errors.
+// Complete returns the response to one user message of several parts, and the number of tokens
+// used. Errors are those of [Client.Ask].
 func (c *Client) Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error) {
 	r, err := c.Ask(ctx, Request{System: system, Turns: []Turn{{User, parts}}}, nil)
 	return r.Text, r.In + r.Out, err
 }
 
-// Ask asks the model. With emit the answer is streamed: emit gets each piece as
-// it comes, in order, and its error ends the call. An attempt that failed before
-// anything was emitted is made again, up to three times, where that can help.
+// Ask sends a request to the model and returns its response. If emit is not nil, the response is
+// streamed: emit is called with each piece in order, and its error ends the call. A transient
+// failure before the first piece is retried; there are up to three attempts.
 //
-// Errors: too_large (a prompt beyond [MaxPrompt]), overloaded (with the pause
-// that the service asks for), unavailable (unreachable, broken, or a key that is
-// not accepted), failed (reason model_refused: the service does not want the
-// request; output_parse_error: it answered something else), timeout, cancelled.
-// What the service says is in the cause alone, without the key.
+// Errors: too_large for a prompt beyond [MaxPrompt]; overloaded, with the delay that the
+// service requires; unavailable if the service is unreachable or broken, or rejects the key;
+// failed, reason model_refused if the service or the model rejects the request, or
+// output_parse_error for a malformed response; timeout; cancelled. Texts of the service appear
+// only in the cause, without the key.
 func (c *Client) Ask(ctx context.Context, req Request, emit func(piece string) error) (Reply, error) {
 	size := len(req.System)
 	for _, t := range req.Turns {

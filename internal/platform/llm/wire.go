@@ -14,21 +14,22 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// answer collects what a model says.
+// answer collects a model's response.
 type answer struct {
 	most      int
 	emit      func(string) error
 	emitted   bool
-	failed    error // emit's
+	failed    error // error returned by emit
 	text      strings.Builder
 	model     string
 	in, out   int
 	truncated bool
 	refused   bool
-	done      bool // the service said that this is the end
+	done      bool // the service reported the end
 }
 
-// add takes a piece; full means that no more is wanted.
+// add appends a piece, cut at the limit, and emits it. full reports that the limit is reached. The
+// error is emit's.
 func (a *answer) add(piece string) (full bool, _ error) {
 	if room := a.most - a.text.Len(); len(piece) > room {
 		piece, full, a.truncated = text.CutBytes(piece, room), true, true
@@ -48,7 +49,7 @@ func (a *answer) reply(model string) Reply {
 	return Reply{a.text.String(), model, a.in, a.out, a.truncated}
 }
 
-// part is a text on both wires.
+// part is a text in both wire forms.
 type part struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -59,8 +60,8 @@ type wireMessage struct {
 	Content any    `json:"content"`
 }
 
-// content is a plain string where there is one part: not every service that says
-// it is compatible knows the list.
+// content returns a plain string for one part, because not every compatible service supports a list,
+// and a list for several.
 func content(parts []string) any {
 	if len(parts) == 1 {
 		return parts[0]
@@ -93,6 +94,7 @@ type anthropicRequest struct {
 	Stream    bool          `json:"stream,omitzero"`
 }
 
+// encode returns the request's body in the configured wire form.
 func (c *Client) encode(req Request, stream bool) ([]byte, error) {
 	var messages []wireMessage
 	if c.cfg.Kind == OpenAI && req.System != "" {
@@ -116,7 +118,7 @@ func (c *Client) encode(req Request, stream bool) ([]byte, error) {
 	return jsonx.Marshal(body)
 }
 
-// attempt makes one request.
+// attempt makes one request and fills a. A failure that may not recur is a *transient.
 func (c *Client) attempt(ctx context.Context, req Request, key secret.Value, a *answer) error {
 	body, err := c.encode(req, a.emit != nil)
 	if err != nil {
@@ -162,7 +164,7 @@ func (c *Client) attempt(ctx context.Context, req Request, key secret.Value, a *
 	return err
 }
 
-// whole reads an answer that is not streamed, also where streaming was asked for.
+// whole reads a response that is not streamed, even if streaming was requested.
 func (c *Client) whole(body io.Reader, a *answer, key secret.Value) error {
 	data, err := io.ReadAll(body)
 	if err != nil {
@@ -192,7 +194,7 @@ type usage struct {
 	Output int `json:"output_tokens"`
 }
 
-// count takes the figures that are there: streams give them in pieces.
+// count records the token counts that u contains, because streams report them separately.
 func (a *answer) count(u *usage) {
 	if u != nil {
 		a.in = max(a.in, u.In, u.Input)
@@ -200,7 +202,7 @@ func (a *answer) count(u *usage) {
 	}
 }
 
-// ended notes why the model stopped.
+// ended records the reason why the model stopped.
 func (a *answer) ended(reason string) {
 	switch reason {
 	case "length", "max_tokens":

@@ -1,11 +1,11 @@
 // Package oauth verifies access tokens of an authorization server that the operator
 // trusts: junctor is an OAuth 2.1 resource server, never an authorization server. A
-// token is a JWT; its issuer, audience, times and algorithm are checked here, its
-// signature with the issuer's published keys. Its scopes bound its permissions, within the
-// rules for its principal.
+// token is a JWT. The package checks its issuer, audience, times and algorithm, and its
+// signature with the issuer's published keys. Its scopes further restrict the rights that
+// the rules give its principal.
 //
-// The keys are fetched at most once a minute, for any number of unknown ones,
-// and again every hour, so that withdrawn ones end.
+// Keys are fetched at most once a minute, whatever the number of unknown keys, and again
+// every hour, so that withdrawn keys become invalid.
 package oauth
 
 import (
@@ -39,22 +39,22 @@ const (
 // Algorithms returns the default signature algorithms of tokens.
 func Algorithms() []string { return []string{"RS256", "PS256", "ES256", "EdDSA"} }
 
-// Scope states what a scope lets its token do: calls of this effect and all lesser ones.
+// Scope permits a token calls of this effect and all weaker ones.
 type Scope struct {
 	Name   string
 	Effect capability.Effect
 }
 
-// Config is what the operator says. Issuer and Resource are required.
+// Config is the operator's configuration. Issuer and Resource are required.
 type Config struct {
-	Issuer     string // as tokens spell it
-	Resource   string // our address, which tokens must be made for
-	KeysURL    string // "": as the issuer's metadata say
+	Issuer     string // exactly as in tokens
+	Resource   string // the server's address, which must be the tokens' audience
+	KeysURL    string // "": from the issuer's metadata
 	Algorithms []string
-	Scopes     []Scope // none: a token may do what the rules permit
+	Scopes     []Scope // if empty, scopes do not restrict a token
 	Role       capability.Role
 	View       string
-	HTTP       *http.Client     // nil: one with bounds of its own
+	HTTP       *http.Client     // nil: a client with its own bounds
 	Now        func() time.Time // nil: time.Now
 }
 
@@ -68,7 +68,7 @@ type Server struct {
 	keys    *oidc.RemoteKeySet
 	made    time.Time
 	fetched time.Time
-	loaded  bool // the keys have come
+	loaded  bool // the keys were fetched
 }
 
 // New checks the configuration; it fetches nothing.
@@ -117,7 +117,8 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// floor lets a fetch through once a minute, and bounds what it reads.
+// floor is an http.RoundTripper that permits one fetch a minute and bounds the response. Further
+// fetches fail with errTooSoon.
 type floor struct {
 	s    *Server
 	next http.RoundTripper
@@ -150,7 +151,8 @@ func (f floor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// keySet returns the issuer's keys, and fetches them again when they are old.
+// keySet returns a key set for the issuer's keys, and replaces it once an hour. The keys are
+// fetched when the set is first used; the issuer's metadata are fetched here if necessary.
 func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	s.mu.Lock()
 	keys, where := s.keys, s.keysURL
@@ -159,7 +161,7 @@ func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	if fresh {
 		return keys, nil
 	}
-	// What fetches outlives the request that was first to need it.
+	// The key set outlives the request that created it.
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), s.client)
 	if where == "" {
 		p, err := oidc.NewProvider(ctx, s.cfg.Issuer)
@@ -172,7 +174,7 @@ func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 		if err := p.Claims(&meta); err != nil {
 			return nil, err
 		}
-		where = meta.Keys // they come right after the metadata
+		where = meta.Keys // fetched right after the metadata
 	}
 	keys = oidc.NewRemoteKeySet(ctx, where)
 	s.mu.Lock()
@@ -184,9 +186,9 @@ func (s *Server) keySet(ctx context.Context) (*oidc.RemoteKeySet, error) {
 	return keys, nil
 }
 
-// Principal states who a token stands for. Every fault of the token is code
-// unauthenticated and says no more than that; keys that cannot be had are code
-// unavailable.
+// Principal returns the principal of a token, whose id contains the token's subject. Errors:
+// unauthenticated for any invalid token, without details for the client; unavailable, reason
+// issuer_unavailable, if the keys cannot be fetched.
 func (s *Server) Principal(ctx context.Context, token string) (capability.Principal, error) {
 	refused := func(cause error) (capability.Principal, error) {
 		s.mu.Lock()
@@ -217,7 +219,7 @@ func (s *Server) Principal(ctx context.Context, token string) (capability.Princi
 	var claims struct {
 		NotBefore float64 `json:"nbf"`
 		Scope     string  `json:"scope"`
-		Scopes    any     `json:"scp"` // as some servers have it
+		Scopes    any     `json:"scp"` // used by some servers
 	}
 	if err := checked.Claims(&claims); err != nil {
 		return refused(err)
@@ -251,7 +253,7 @@ func list(v any) (out []string) {
 	return out
 }
 
-// most is the strongest effect that the scopes allow; "" for none.
+// most returns the strongest effect that the scopes permit, or "".
 func (s *Server) most(has []string) (most capability.Effect) {
 	for _, scope := range s.cfg.Scopes {
 		if slices.Contains(has, scope.Name) && (most == "" || scope.Effect.AtLeast(most)) {
@@ -261,7 +263,7 @@ func (s *Server) most(has []string) (most capability.Effect) {
 	return most
 }
 
-// ScopesFor are the scopes any one of which would allow the effect.
+// ScopesFor returns the name of the weakest scope that permits the effect, or an empty list.
 func (s *Server) ScopesFor(effect capability.Effect) []string {
 	var least capability.Effect
 	for _, scope := range s.cfg.Scopes {
@@ -279,7 +281,8 @@ func (s *Server) ScopesFor(effect capability.Effect) []string {
 	return out
 }
 
-// Metadata is the document of RFC 9728 that tells clients where to get a token.
+// Metadata returns the protected resource metadata of RFC 9728, which name the authorization
+// server.
 func (s *Server) Metadata() map[string]any {
 	names := []string{}
 	for _, scope := range s.cfg.Scopes {

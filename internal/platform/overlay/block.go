@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// block is text of ours between two marker lines.
+// block is a session's text between two marker lines.
 type block struct {
 	Begin string `json:"begin"`
 	End   string `json:"end"`
@@ -35,7 +35,8 @@ func (b *block) in(doc []byte) bool {
 	return false
 }
 
-// mark is a marker line as it is compared: an editor may have changed how lines end.
+// mark returns a marker line in the form that is compared, because an editor may have changed the
+// line ends.
 func mark(line []byte) string { return string(bytes.TrimSpace(line)) }
 
 func (b *block) appendTo(doc []byte) []byte {
@@ -46,7 +47,8 @@ func (b *block) appendTo(doc []byte) []byte {
 	return slices.Concat(doc, []byte(gap+b.Begin+b.Text+b.End))
 }
 
-// removeFrom takes the markers out, and of what is between them the lines that are ours.
+// removeFrom returns doc without the markers and without the block's own lines between them. Lines
+// that others added between the markers stay.
 func (b *block) removeFrom(doc []byte) []byte {
 	var out []byte
 	var own []string
@@ -71,13 +73,13 @@ func (b *block) removeFrom(doc []byte) []byte {
 	return out
 }
 
-// maxUp is how far up a repository is looked for.
+// maxUp is the number of parent folders that are searched for a repository.
 const maxUp = 64
 
-// infoFolder finds the info folder of the repository that dir lies in; "" outside of one.
-// In a worktree or a submodule .git is a file that states where the repository is. As
-// any caller can write such a file, the other side must name the folder too; where it does
-// not, nothing is found.
+// infoFolder returns the info folder of the repository that contains dir, or "" outside of
+// repositories. In a worktree or a submodule, .git is a file with the repository's path.
+// Because any program could write such a file, the repository must refer back to the folder;
+// otherwise infoFolder returns "".
 func infoFolder(root, dir string) (string, error) {
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(root) {
 		return "", outside(dir)
@@ -99,6 +101,8 @@ func infoFolder(root, dir string) (string, error) {
 	return "", nil
 }
 
+// linkedInfo returns the info folder that a .git file leads to, or "" if the repository does not
+// refer back to it.
 func linkedInfo(dotGit string) string {
 	own, ok := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
 	if !ok {

@@ -15,10 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// madeFolders is the kind of an entry that only made folders on the way to a file.
+// madeFolders is the kind of an entry that only created parent folders of a file.
 const madeFolders Kind = "folders"
 
-// entry is one line of a journal: what is about to be done.
+// entry is one line of a journal: a change that is about to be made.
 type entry struct {
 	Kind    Kind     `json:"kind"`
 	Root    string   `json:"root"` // without symbolic links
@@ -39,6 +39,7 @@ func digest(data []byte) string {
 
 type journalFile struct{ *os.File }
 
+// createJournal creates a journal. An existing one is a conflict, reason overlay_exists.
 func createJournal(path string) (*journalFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -54,7 +55,7 @@ func createJournal(path string) (*journalFile, error) {
 	return &journalFile{f}, nil
 }
 
-// add returns when the entry is on disk.
+// add appends an entry and returns when it is on disk.
 func (j *journalFile) add(e entry) error {
 	line, err := jsonx.Marshal(e)
 	if err == nil {
@@ -70,9 +71,9 @@ func (j *journalFile) add(e entry) error {
 }
 
 // Undo reverts the changes in the journal, the last first, and removes the journal. Without a
-// journal it does nothing. If a change cannot be reverted, the others are reverted all the
-// same; the journal then remains, and Undo may be called again. It does not touch things that
-// were changed since, such as a link in place of a file, or another value.
+// journal it does nothing. If a change cannot be reverted, Undo still reverts the others, keeps
+// the journal, returns the errors joined, and may be called again. It leaves things that were
+// changed since, such as a link in place of a file, or another value.
 func Undo(ctx context.Context, journal string) error {
 	data, err := os.ReadFile(journal)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +86,7 @@ func Undo(ctx context.Context, journal string) error {
 	for line := range bytes.Lines(data) {
 		var e entry
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // we died while writing it, before the change
+			break // the process ended while writing the entry, before the change
 		}
 		if err := jsonx.UnmarshalStrict(line, &e); err != nil {
 			return capability.Wrap(capability.CodeFailed, "overlay.undo", "the journal "+journal+" is damaged", err).
@@ -108,14 +109,16 @@ func Undo(ctx context.Context, journal string) error {
 	return nil
 }
 
+// undo reverts one change and removes the parent folders it created that are empty. It does nothing
+// if the file or its root no longer exists or is not the session's.
 func (e *entry) undo(ctx context.Context) error {
 	full := filepath.Join(e.Root, e.Path)
 	if _, err := os.Lstat(e.Root); errors.Is(err, fs.ErrNotExist) {
-		return nil // all of it is gone, a scratch folder for one
+		return nil // the root was removed, for example a scratch folder
 	}
-	p, err := openPlace(e.Root, full, true) // there was no link in it
+	p, err := openPlace(e.Root, full, true) // it contained no link
 	if capability.CodeOf(err) == capability.CodeDenied {
-		return nil // what is there now leads elsewhere: not ours
+		return nil // the path now leads elsewhere, so it is not the session's
 	}
 	if err != nil {
 		return err
@@ -138,11 +141,14 @@ func (e *entry) undo(ctx context.Context) error {
 		return capability.Wrap(capability.CodeFailed, "overlay.undo", full+" cannot be made what it was", err)
 	}
 	for _, dir := range slices.Backward(e.Made) {
-		_ = p.root.Remove(dir) // only an empty one goes
+		_ = p.root.Remove(dir) // removes only an empty folder
 	}
 	return nil
 }
 
+// undoShared reverts a change of a file that others write too. An unchanged file gets its previous
+// content; from a changed one only the session's own parts are removed. A file that the
+// session created is removed if nothing else is left.
 func (e *entry) undoShared(ctx context.Context, p *place) error {
 	if info, err := p.root.Lstat(p.rel); err != nil || !info.Mode().IsRegular() {
 		return err // it was removed or replaced meanwhile

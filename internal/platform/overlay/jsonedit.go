@@ -9,14 +9,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Edits change the text of a document and nothing else in it: blanks, order and the way
-// numbers are written stay. Every position here is that of a document that has been found
-// to be valid.
+// Edits change only the edited values in the text of a document: white space, order and the form
+// of numbers stay. The functions below require a valid document.
 
-// done is what undoing an edit needs.
+// done holds the data needed to revert an edit.
 type done struct {
-	Nothing bool   `json:"nothing,omitempty"` // it was so already
-	Known   int    `json:"known"`             // how many of the keys were there
+	Nothing bool   `json:"nothing,omitempty"` // the value was already present
+	Known   int    `json:"known"`             // number of the keys that existed
 	Before  []byte `json:"before,omitempty"`  // the text of the value that was replaced
 }
 
@@ -27,7 +26,7 @@ func (s span) of(doc []byte) []byte { return doc[s.from:s.to] }
 // item is a member of an object, or an element of an array, which has no key.
 type item struct{ key, value span }
 
-// items lists what is in the object or array that begins at at, and where it ends.
+// items returns the members of the object or array that begins at at, and the position behind it.
 func items(doc []byte, at int) (list []item, end int) {
 	object := doc[at] == '{'
 	at++
@@ -54,6 +53,7 @@ func skip(doc []byte, at int, what string) int {
 	return at
 }
 
+// valueEnd returns the position behind the value that begins at at.
 func valueEnd(doc []byte, at int) int {
 	for depth := 0; ; {
 		switch doc[at] {
@@ -111,7 +111,7 @@ type step struct {
 
 func (s step) value() span { return s.list[s.i].value }
 
-// cut returns doc without the item, and without the comma that it needed.
+// cut returns doc without the item and its comma.
 func (s step) cut(doc []byte) []byte {
 	from := s.list[s.i].value
 	if from.from = s.list[s.i].begin(); s.i > 0 {
@@ -135,7 +135,8 @@ func splice(doc []byte, at span, text []byte) []byte {
 	return slices.Concat(doc[:at.from], text, doc[at.to:])
 }
 
-// insert puts text, an element or a member without blanks, last into the container at at.
+// insert returns doc with a value, as a member if key is not nil, added at the end of the container
+// at at. It copies the white space between the existing items.
 func insert(doc []byte, at int, key, value []byte) []byte {
 	list, _ := items(doc, at)
 	colon, lead, where := []byte(": "), []byte(nil), at+1
@@ -155,6 +156,8 @@ func insert(doc []byte, at int, key, value []byte) []byte {
 	return splice(doc, span{where, where}, slices.Concat(lead, value))
 }
 
+// apply returns doc with the edit made, and the data to revert it. A path through a value that is not
+// an object, or Append to one that is not an array, is an error.
 func (e Edit) apply(doc []byte) ([]byte, done, error) {
 	path, ok := find(doc, e.Keys)
 	if !ok {
@@ -196,7 +199,7 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 	return insert(doc, old.from, nil, e.Value), d, nil
 }
 
-// element finds the edit's value among the elements of an array, the last one first.
+// element returns the last element of an array that equals the edit's value, or the zero step.
 func (e Edit) element(doc []byte, at int) (s step) {
 	list, end := items(doc, at)
 	for i, it := range slices.Backward(list) {
@@ -207,8 +210,8 @@ func (e Edit) element(doc []byte, at int) (s step) {
 	return step{}
 }
 
-// revert takes the edit out of a document that others may have changed: a value that is
-// no longer ours stays.
+// revert returns doc without the edit. Others may have changed the document: a value that differs
+// from the edit's stays.
 func (e Edit) revert(doc []byte, d done) []byte {
 	path, _ := find(doc, e.Keys)
 	if d.Nothing || len(path) < len(e.Keys) {
@@ -237,7 +240,7 @@ func (e Edit) revert(doc []byte, d done) []byte {
 	default:
 		doc = leaf.cut(doc)
 	}
-	for n := len(e.Keys) - 1; n > d.Known; n-- { // the objects that we made, while they are empty
+	for n := len(e.Keys) - 1; n > d.Known; n-- { // the objects that apply created, if they are empty
 		if path, _ = find(doc, e.Keys[:n]); len(path) < n || !isEmptyObject(path[n-1].value().of(doc)) {
 			break
 		}
@@ -246,7 +249,7 @@ func (e Edit) revert(doc []byte, d done) []byte {
 	return doc
 }
 
-// carryOut applies all edits to what is in a file.
+// carryOut applies all edits to the content of a file, which may be empty.
 func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 	if len(doc) == 0 {
 		doc = []byte("{}\n")
@@ -268,7 +271,7 @@ func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 	return doc, all, nil
 }
 
-// takeBack reverts all edits, the last first.
+// takeBack reverts all edits, the last first. A document that is no longer an object is an error.
 func takeBack(doc []byte, edits []Edit, all []done) ([]byte, error) {
 	if !isObject(doc) {
 		return nil, broken("it is no longer one JSON object, so nothing can be taken out of it")
@@ -288,6 +291,7 @@ func isEmptyObject(doc []byte) bool {
 	return isObject && string(bytes.TrimSpace(inner)) == "}"
 }
 
+// equal reports whether two JSON values are equal in canonical form.
 func equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

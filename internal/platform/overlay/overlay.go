@@ -51,8 +51,9 @@ const (
 // Change is one change of a file.
 type Change struct {
 	Kind Kind
-	// Path is the file, absolute. Root is the folder it must really lie in: symbolic links
-	// are followed within Root and never out of it. Folders between them are made, mode 0700.
+	// Path is the absolute path of the file. Root is the folder that must contain it:
+	// symbolic links are followed within Root and never out of it. Missing folders between
+	// them are created with mode 0700.
 	Path   string
 	Root   string
 	Text   string // Private, Block, Ignore
@@ -122,7 +123,8 @@ func apply(ctx context.Context, j *journalFile, owner string, c *Change) error {
 	return capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "there is no change of kind %q", c.Kind).With("overlay_invalid", "")
 }
 
-// applyOwn makes what is ours alone.
+// applyOwn creates a folder, file or link that belongs to the session alone. An existing one is a
+// conflict.
 func applyOwn(j *journalFile, c *Change) error {
 	p, err := openPlace(c.Root, c.Path, true)
 	if err != nil {
@@ -164,7 +166,8 @@ func applyBlock(ctx context.Context, j *journalFile, root, path string, b block)
 	})
 }
 
-// applyShared changes a file that others write too.
+// applyShared changes a file that others write too, under its lock. change returns the journal entry
+// and the new content. The entry is on disk before the file is replaced.
 func applyShared(ctx context.Context, j *journalFile, root, path string, change func(before []byte) (entry, []byte, error)) error {
 	p, err := openPlace(root, path, false)
 	if err != nil {
@@ -173,7 +176,7 @@ func applyShared(ctx context.Context, j *journalFile, root, path string, change 
 	defer p.close()
 	made := p.missing()
 	if len(made) > 0 {
-		// The folders must be there for the lock, and so in the journal before everything else.
+		// The lock needs the folders, so they are created and journaled first.
 		if err := j.add(entry{Kind: madeFolders, Root: p.rootPath, Path: p.rel, Made: made}); err != nil {
 			return err
 		}

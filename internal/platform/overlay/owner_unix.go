@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// otherOwner returns whose the file is, where it is not ours.
+// otherOwner returns the owner of a file. other is false if it is the current user, or info is nil.
 func otherOwner(info fs.FileInfo) (uid, gid int, other bool) {
 	if info == nil {
 		return 0, 0, false

@@ -15,16 +15,17 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// place is a file in a folder that nothing leads out of: all that is done to the file is
-// done through root.
+// place is a file below a folder. All access goes through root, so that no link leads out of the
+// folder.
 type place struct {
 	root     *os.Root
 	rootPath string // without symbolic links
 	rel      string // without symbolic links
 }
 
-// openPlace finds the file that path means. What is ours alone is found by its own name:
-// a link in its place or on the way to it is an error.
+// openPlace resolves path below root and opens root. With own, path must not contain symbolic links.
+// Without it, links within root are followed. Errors: denied, reason overlay_outside, for a
+// path that leads out of root; invalid_input for a relative one.
 func openPlace(root, path string, own bool) (*place, error) {
 	if !filepath.IsAbs(root) || !filepath.IsAbs(path) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply", "%q in %q: both must be absolute", path,
@@ -57,14 +58,14 @@ func openPlace(root, path string, own bool) (*place, error) {
 	return &place{root: opened, rootPath: realRoot, rel: rel}, nil
 }
 
-// follow resolves the links of the part of a path that exists.
+// follow resolves symbolic links in the existing part of a path.
 func follow(path string) (string, error) {
 	full, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		return full, nil
 	}
 	if _, there := os.Lstat(path); there == nil || filepath.Dir(path) == path {
-		return "", err // a link to nothing, or a circle
+		return "", err // a dangling or circular link
 	}
 	dir, err := follow(filepath.Dir(path))
 	return filepath.Join(dir, filepath.Base(path)), err
@@ -72,7 +73,7 @@ func follow(path string) (string, error) {
 
 func (p *place) close() { _ = p.root.Close() }
 
-// missing lists the folders on the way to the file that are not there, outermost first.
+// missing returns the parent folders of the file that do not exist, outermost first.
 func (p *place) missing() (dirs []string) {
 	for dir := filepath.Dir(p.rel); dir != "."; dir = filepath.Dir(dir) {
 		if _, err := p.root.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +93,7 @@ func (p *place) makeFolders(dirs []string) error {
 	return nil
 }
 
-// removeTree removes a folder; something else in its place is not ours.
+// removeTree removes the folder with its content. It leaves a file or link in its place.
 func (p *place) removeTree() error {
 	if info, err := p.root.Lstat(p.rel); err != nil || !info.IsDir() {
 		return err
@@ -100,16 +101,18 @@ func (p *place) removeTree() error {
 	return p.root.RemoveAll(p.rel)
 }
 
-// state is a file as it was found.
+// state is the content and the attributes of a file when it was read.
 type state struct {
 	existed bool
 	data    []byte
 	info    fs.FileInfo
 }
 
+// read returns the state of the file; a missing file is not an error. Errors: conflict, reason
+// overlay_special, if it is not a regular file; too_large beyond MaxFile.
 func (p *place) read() (s state, err error) {
 	full := filepath.Join(p.rootPath, p.rel)
-	// Without O_NONBLOCK a pipe in the file's place would hold us up for ever.
+	// Without O_NONBLOCK, opening a pipe in the file's place would block forever.
 	f, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}, nil
@@ -134,7 +137,7 @@ func (p *place) read() (s state, err error) {
 	return s, nil
 }
 
-// replace writes by rename, with the mode and the owner of what was there before.
+// replace writes the file by rename, with the previous file's mode and owner, and syncs the folder.
 func (p *place) replace(data []byte, before state) error {
 	mode := fs.FileMode(0o600)
 	if before.existed {
@@ -176,21 +179,23 @@ func syncFolder(path string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems have no such thing
+	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems do not support it
 		return err
 	}
 	return nil
 }
 
-// Of a lock: how long a holder may be silent, and how often it is checked.
+// A lock that was not refreshed for staleTimeout counts as abandoned. A held lock is checked at
+// lookInterval.
 const (
 	staleTimeout = 10 * time.Second
 	lookInterval = 20 * time.Millisecond
 )
 
-// lock locks the file in the same way as the agents' own programs, by a folder beside it:
-// Claude Code and Gemini CLI use a library that refreshes the folder while it holds the lock,
-// and takes over a lock that was not refreshed for ten seconds.
+// lock locks the file in the same way as the agents' own programs, by a folder beside it: Claude
+// Code and Gemini CLI use a library that refreshes the folder while it holds the lock, and
+// takes over a lock that was not refreshed for ten seconds. After 20 s, or when ctx ends, the
+// error is conflict, reason overlay_busy.
 func (p *place) lock(ctx context.Context) (unlock func(), err error) {
 	name := p.rel + ".lock"
 	limit, cancel := context.WithTimeout(ctx, 2*staleTimeout)

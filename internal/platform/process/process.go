@@ -28,7 +28,7 @@ import (
 // Spec describes the program to run.
 type Spec struct {
 	Argv []string // the program, absolute, and its arguments
-	Env  []string // all of it
+	Env  []string // the whole environment
 	Dir  string
 	Cols int
 	Rows int
@@ -41,9 +41,9 @@ type Spec struct {
 
 // Exit describes how a program ended.
 type Exit struct {
-	Code   int    // its status; -n where signal n ended it
-	Signal string // such as "SIGKILL"; "" where none did
-	// Left is how many other processes had to be ended after it.
+	Code   int    // exit status; -n if signal n ended it
+	Signal string // such as "SIGKILL"; "" if no signal ended it
+	// Left is the number of other processes that had to be ended after it.
 	Left int
 }
 
@@ -78,6 +78,7 @@ func Start(spec Spec) (*Process, error) { return start(spec, nil) }
 // block and is complete when Done is closed. A size is ignored.
 func StartPiped(spec Spec, words io.Writer) (*Process, error) { return start(spec, words) }
 
+// start implements Start, and StartPiped if words is not nil.
 func start(spec Spec, words io.Writer) (*Process, error) {
 	const op = "tasks.start"
 	cmd := &exec.Cmd{Path: spec.Argv[0], Args: spec.Argv, Env: append([]string{}, spec.Env...), Dir: spec.Dir}
@@ -118,7 +119,7 @@ func (p *Process) run(started chan<- error) {
 	})
 	p.exit.Code, p.exit.Signal = status(p.cmd, err)
 	_ = p.out.SetReadDeadline(time.Now().Add(lastWordsTimeout))
-	if p.heard != nil { // a process that left the tree may hold it open for ever
+	if p.heard != nil { // a process that left the tree may keep it open forever
 		_ = p.err.SetReadDeadline(time.Now().Add(lastWordsTimeout))
 		<-p.heard
 	}
@@ -140,7 +141,7 @@ func (p *Process) terminal() error {
 
 // pipes starts the program with three pipes.
 func (p *Process) pipes() error {
-	var ends [6]*os.File // of each pipe the reader's, then the writer's
+	var ends [6]*os.File // of each pipe the read end, then the write end
 	defer func() {
 		for _, f := range []*os.File{ends[0], ends[3], ends[5]} { // the program has its own
 			_ = f.Close()
@@ -205,13 +206,15 @@ func (p *Process) Exit() Exit {
 	return p.exit
 }
 
-// Ask asks the program and its group to end, by a signal.
+// Ask requests that the program and its group end, by SIGTERM, or SIGHUP with Spec.HangUp. It does
+// nothing once the program has ended.
 func (p *Process) Ask() { p.signal(func() { ask(p.cmd.Process.Pid, p.spec.HangUp) }) }
 
-// Kill kills the program and its tree.
+// Kill sends SIGKILL to the program's group. The rest of the tree is ended after the program's end.
 func (p *Process) Kill() { p.signal(func() { kill(p.cmd.Process.Pid) }) }
 
-// signal runs f unless the program is gone, so its process id is still its own.
+// signal runs f unless the program has ended, so that its process id cannot belong to another
+// process.
 func (p *Process) signal(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

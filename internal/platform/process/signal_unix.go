@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollable makes the terminal a file whose reads and writes end with a deadline or with
-// its closing, because the library leaves it in blocking mode.
+// pollable returns the terminal as a file whose reads and writes end with a deadline or when it is
+// closed, because the library leaves it in blocking mode.
 func pollable(master *os.File) (*os.File, error) {
 	defer master.Close()
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -25,6 +25,7 @@ func pollable(master *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "terminal"), nil
 }
 
+// resize sets the terminal's window size.
 func resize(master *os.File, cols, rows uint16) error {
 	raw, err := master.SyscallConn()
 	if err != nil {
@@ -40,7 +41,8 @@ func resize(master *os.File, cols, rows uint16) error {
 	return failed
 }
 
-// The group's id is the program's process id; the only errors are "gone already".
+// ask sends SIGTERM or SIGHUP to the program's group, whose id is the program's process id. The only
+// possible error is that the group has ended.
 func ask(pid int, hangUp bool) {
 	signal := unix.SIGTERM
 	if hangUp {
@@ -52,6 +54,7 @@ func ask(pid int, hangUp bool) {
 
 func kill(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
+// status returns the exit code, or -n and the name of signal n.
 func status(cmd *exec.Cmd, err error) (code int, signal string) {
 	if cmd.ProcessState == nil {
 		return -1, "unknown: " + err.Error()

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare has the program lead its own session, with its terminal, if it has one, as the
-// one that controls it, and inherit nothing but its standard files.
+// prepare configures the program to lead its own session, controlled by its terminal if it has one,
+// to die with its parent, and to inherit only its standard files.
 func prepare(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal, Pdeathsig: syscall.SIGKILL}
 	procgroup.SealDescriptors()
 }
 
-// A tree that goes on making processes while it is ended is given up after so many
-// looks; the pauses between them are a second in all.
+// A tree that keeps creating processes while it is ended is given up after maxLooks attempts, which
+// take one second in all.
 const (
 	maxLooks     = 50
 	pollInterval = 20 * time.Millisecond
@@ -41,7 +41,7 @@ func sweep(leader int, mark string) int {
 			ended[m] = true
 			m.kill()
 		}
-		time.Sleep(pollInterval) // a process is there until it has died
+		time.Sleep(pollInterval) // a killed process exists until it has died
 	}
 	return len(ended)
 }
@@ -78,7 +78,7 @@ func members(leader int, mark string) []member {
 		}
 		belongs := leader != 0 && (group == leader || session == leader)
 		if !belongs && mark != "" {
-			env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // of others it cannot be read
+			env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // cannot be read for processes of other users
 			belongs = bytes.Contains(append([]byte{0}, env...), []byte("\x00"+mark+"\x00"))
 		}
 		all = append(all, process{member{pid, start}, parent, belongs})
@@ -102,13 +102,13 @@ func members(leader int, mark string) []member {
 	return list
 }
 
-// statOf reads /proc/<pid>/stat: proc(5).
+// statOf parses /proc/<pid>/stat, see proc(5). ok is false if it cannot be read.
 func statOf(pid int) (parent, group, session int, start string, dead, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return
 	}
-	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ") // the name may hold anything
+	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ") // the name may contain any character
 	fields := strings.Fields(rest)
 	if !found || len(fields) < 20 {
 		return
@@ -119,7 +119,7 @@ func statOf(pid int) (parent, group, session int, start string, dead, ok bool) {
 	return parent, group, session, fields[19], fields[0] == "Z" || fields[0] == "X", true
 }
 
-// kill ends the process, if it is still the same.
+// kill kills the process unless its id belongs to another one now.
 func (m member) kill() {
 	fd, err := unix.PidfdOpen(m.pid, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package procgroup starts programs in a process group of their own and ends the whole group.
-// It is apart from package process so that programs that need no pseudo-terminal do not
-// link the library for it.
+// Package procgroup starts programs in their own process group and ends the whole group. It is
+// separate from package process, so that programs without a pseudo-terminal do not link its
+// library.
 package procgroup

@@ -10,9 +10,8 @@ import (
 
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// SealDescriptors keeps programs that are started later from inheriting the descriptors
-// that this process inherited. Its own descriptors are closed on exec, a parent's may
-// not be.
+// SealDescriptors prevents programs that are started later from inheriting the descriptors that
+// this process inherited, because those may lack close-on-exec.
 func SealDescriptors() { _ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) }
 
 // Reap waits for the program and calls sweep between its end and its reaping. Until then

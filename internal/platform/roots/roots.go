@@ -1,8 +1,6 @@
-// Package roots is the one answer to "which file does this path mean": every
-// built-in that touches files resolves a caller's path here, beneath a root
-// directory the operator configured. Access goes through os.Root, so that
-// neither ".." nor a symbolic link leads out, by construction and not by a
-// comparison of strings. No message names a host path.
+// Package roots resolves the paths that callers of built-in file functions send, beneath root
+// directories that the operator configured. Access goes through os.Root, so that neither ".."
+// nor a symbolic link leads out of a root. Error messages do not contain host paths.
 package roots
 
 import (
@@ -16,16 +14,16 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// NoneReason is why fs.* and git.* are unavailable without a root.
+// NoneReason is the reason why fs.* and git.* are unavailable without a root.
 const NoneReason = "no root directory is configured"
 
 // maxPath bounds a caller's path in bytes.
 const maxPath = 4096
 
-// Root is a directory that callers may reach into.
+// Root is a directory that callers may access.
 type Root struct {
-	ID       string // unique; what rootId names
-	Path     string // absolute host path; never shown to callers
+	ID       string // unique; callers send it as rootId
+	Path     string // absolute host path; not shown to callers
 	ReadOnly bool
 }
 
@@ -39,8 +37,8 @@ type opened struct {
 	dir  *os.Root
 }
 
-// Open opens every root. The result must be closed. No roots at all is valid:
-// see Empty.
+// Open opens every root. The caller must close the result. An empty list is valid, see Empty. The
+// error is invalid_input, reason invalid_root.
 func Open(list []Root) (*Set, error) {
 	s := &Set{}
 	seen := make(map[string]bool)
@@ -53,6 +51,7 @@ func Open(list []Root) (*Set, error) {
 	return s, nil
 }
 
+// open checks and opens one root and adds it to the set.
 func (s *Set) open(r Root, seen map[string]bool) error {
 	bad := func(why string, cause error) error {
 		e := capability.Wrap(capability.CodeInvalidInput, "roots.open", "root "+r.ID+" "+why, cause)
@@ -80,7 +79,7 @@ func (s *Set) open(r Root, seen map[string]bool) error {
 	return nil
 }
 
-// Close closes the directories; places of the set are unusable afterwards.
+// Close closes the directories. Places of the set cannot be used afterwards.
 func (s *Set) Close() error {
 	var errs []error
 	for _, r := range s.roots {
@@ -93,8 +92,8 @@ func (s *Set) Close() error {
 // Empty reports whether no root is configured.
 func (s *Set) Empty() bool { return s == nil || len(s.roots) == 0 }
 
-// Place is a path beneath a root. Whether something exists there, and whether a
-// symbolic link on the way leads out, shows when FS is used.
+// Place is a path beneath a root. It may not exist, or lead out through a symbolic link; FS detects
+// that when it is used.
 type Place struct {
 	ID       string   // of the root
 	ReadOnly bool     // of the root
@@ -103,11 +102,11 @@ type Place struct {
 	real     string
 }
 
-// Resolve returns the place of a caller's path: blank is the root itself, relative
-// is beneath the root that rootID names (the first when blank), absolute must lie
-// in that root, or, without rootID, in any. Errors: not_found for an unknown
-// root, denied with reason security_violation for a path that leads out,
-// invalid_input for a malformed path (NUL, over 4096 bytes).
+// Resolve returns the place of a caller's path. A blank path is the root itself. A relative path
+// is beneath the root rootID (the first if blank). An absolute host path must lie in that root or,
+// without rootID, in any. Errors: unavailable without roots; not_found for an unknown root;
+// denied, reason security_violation, for a path that leads out; invalid_input for a malformed
+// path (NUL, over 4096 bytes).
 func (s *Set) Resolve(rootID, p string) (Place, error) {
 	if s.Empty() {
 		return Place{}, capability.Errorf(capability.CodeUnavailable, "roots.resolve", NoneReason).
@@ -158,9 +157,9 @@ func (r opened) place(rel string) (Place, error) {
 	return Place{ID: r.ID, ReadOnly: r.ReadOnly, FS: r.dir, Rel: filepath.ToSlash(rel), real: r.real}, nil
 }
 
-// Directory returns the real host paths of the place and of its root, for use
-// as a working directory. The place must be a directory inside the root after
-// every symbolic link is resolved.
+// Directory returns the real host paths of the place and of its root, for use as a working
+// directory. Errors: those of [Explain]; invalid_input if it is not a directory; denied if its
+// real path is outside the root.
 func (p Place) Directory() (dir, root string, err error) {
 	info, err := p.FS.Stat(filepath.FromSlash(p.Rel))
 	if err != nil {
@@ -206,14 +205,15 @@ func (s *Set) Workdir(path string) (dir, root string, err error) {
 		With("workdir_outside_allowed", "use a workspace, or ask the operator to allow the directory")
 }
 
-// Escape is the one answer for a path that leads out of its root. It does not
-// report whether anything is there.
+// Escape returns the error for a path that leads out of its root. It does not reveal whether the
+// target exists.
 func Escape() *capability.Error {
 	return capability.Errorf(capability.CodeDenied, "roots.resolve", "the path leads out of the root").
 		With("security_violation", "use a path relative to the root, without symbolic links that leave it")
 }
 
-// Explain turns an error of the file system about rel into one for strangers.
+// Explain returns a file system error about rel as an error for callers, whose message contains no
+// host path. A *capability.Error is returned unchanged.
 func Explain(op, rel string, err error) error {
 	var e *capability.Error
 	switch {
@@ -243,8 +243,8 @@ func Explain(op, rel string, err error) error {
 	return capability.Wrap(capability.CodeFailed, op, "the file system could not work on "+rel, err)
 }
 
-// escapes recognises os.Root's refusal. The standard library does not export
-// the error, so its text is what there is; a test would see it change.
+// escapes reports whether os.Root rejected a path. It compares the text, because the standard
+// library does not export the error; a test detects a change of the text.
 func escapes(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "path escapes from parent")
 }

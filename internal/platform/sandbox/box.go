@@ -9,44 +9,43 @@ import (
 
 // Config configures a [Box]. The zero value works.
 type Config struct {
-	// Scratch is where temporary directories of tier T2 are made and removed; ""
-	// means the system's.
+	// Scratch is the directory in which the Box creates and removes temporary directories;
+	// "" means the system's.
 	Scratch string
-	// ReadOnly paths are shown to every confined program (sandbox.extra_ro).
+	// ReadOnly are paths that every confined program may read (sandbox.extra_ro).
 	ReadOnly []string
-	// Private paths are never shown to a program: the home's state, logs, audit.
+	// Private are paths that a program may never read: the home's state, logs, audit.
 	Private []string
-	// Off switches layers (see [Switchable]) off by name, with the reason that
-	// status gives.
+	// Off disables layers (see [Switchable]): name → the reason that status reports.
 	Off map[string]string
 	// CacheFile stores the self-test's result until the next boot; "" keeps it in memory only.
 	CacheFile string
-	// Spares is how many helpers of each kind in use are started ahead, so that a
-	// run need not wait for it: about 10 MiB each. A Box that has any is closed.
+	// Spares is the number of helpers of each used kind that are started in advance, so that
+	// a run need not wait for one: about 10 MiB each. If it is above 0, the owner must call
+	// Close.
 	Spares int
 	// Resolver and Dialer are the egress proxy's; nil means the system's.
 	Resolver egress.Resolver
 	Dialer   egress.Dialer
 }
 
-// Box runs programs confined. It is safe for concurrent use. Its binary must call
-// [HelperMain] first of all if [IsHelper] returns true.
+// Box runs confined programs. It is safe for concurrent use. The main function of its binary
+// must call [HelperMain] before anything else if [IsHelper] returns true.
 type Box struct {
 	cfg Config
 
 	mu    sync.Mutex
 	facts *Facts // the facts of this machine; nil before the probe
 
-	shared system // shown in every private root
+	shared system // the cached files of the machine for private roots
 	spares spares
 }
 
 // New returns a Box. It defers all probes until they are needed.
 func New(cfg Config) *Box { return &Box{cfg: cfg} }
 
-// helperName is the first argument that makes this binary the helper of one
-// confined run, in place of a command; canaryName the one that makes it try to
-// break out.
+// The first arguments with which this binary does not run a command: helperName makes it the
+// helper of one confined run, canaryName the canary of the self-test.
 const (
 	helperName = "sandbox-helper"
 	canaryName = "sandbox-canary"
@@ -58,11 +57,11 @@ func IsHelper(argv []string) bool {
 	return len(argv) > 1 && (argv[1] == helperName || argv[1] == canaryName)
 }
 
-// Facts are the machine's confinement features, found by trying them.
+// Facts are the machine's confinement features, found by trial runs.
 type Facts struct {
-	Tier     Tier              `json:"tier"` // the best that works
+	Tier     Tier              `json:"tier"` // the strongest that works
 	Layers   []string          `json:"layers"`
-	Missing  map[string]string `json:"missing,omitempty"` // layer → why it is not there
+	Missing  map[string]string `json:"missing,omitempty"` // layer → why it is not available
 	Landlock int               `json:"landlock_abi"`
 	Cgroup   string            `json:"cgroup"`                   // "v1", "v2" or ""
 	Control  []string          `json:"controllers,omitempty"`    // writable ones
@@ -108,6 +107,8 @@ func unavailable(facts Facts, tier, want Tier) *capability.Error {
 		Detail("tier", tier.String()).Detail("required", want.String()).Detail("missing", facts.Missing)
 }
 
+// placement returns the layers, network and paths of a run at the tier. It returns
+// confirmation_required if the network would be unfiltered and c does not accept that.
 func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error) {
 	p := Placement{Tier: tier, Network: c.Network, Work: c.Work, Package: c.Package, Missing: map[string]string{}}
 	if p.Network == "" {
@@ -148,7 +149,7 @@ func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error
 		p.Work, p.Package = inside(c)
 		return p, nil
 	}
-	// Below T3 a filter of system calls is all there is: sockets or none.
+	// Below T3 only the system call filter limits the network: all internet sockets or none.
 	if p.Network == NetworkProxy || p.Network == NetworkNone && tier == T1 {
 		p.Network = NetworkUnfiltered
 	}

@@ -52,7 +52,7 @@ func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	return Report{Facts: f, Tiers: []TierTest{{Tier: T3, Skipped: f.NoT3}, {Tier: T2, Skipped: f.NoT2}}, At: time.Now().UTC()}, ctx.Err()
 }
 
-// spares and system are a matter of the Linux build.
+// spares and system are used only by the Linux build.
 type (
 	spares struct{}
 	system struct{}

@@ -11,9 +11,10 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/canary"
 )
 
-// canaryMain is this binary as the hostile program: "nothing" shows that it runs
-// at all, "wait" is a victim, "all" tries to break out of wherever it is, with
-// the victims as JSON on standard input and the results on standard output.
+// canaryMain runs this binary as the hostile program, and returns its exit status. Task
+// "nothing" only prints a line; "wait" is a victim, which prints "touched" if it received
+// CONT; "all" attempts all acts, with the victims as JSON on standard input and the results
+// on standard output.
 func canaryMain(args []string) int {
 	inherited := canary.Inherited() // before anything opens more
 	task := ""

@@ -37,7 +37,7 @@ type capture struct {
 	tailMax int
 	head    []byte
 	ring    []byte
-	next    int // where the ring goes on, once it is full
+	next    int // index of the oldest byte of the ring, once it is full
 	total   int64
 
 	// flood is called once, when the output exceeds floodFactor times the limit.

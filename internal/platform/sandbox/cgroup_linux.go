@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
-// cgroups is the place for new control groups: below the server's own group, so that the
-// server's limits apply to every run as well.
+// cgroups holds the parent directories of new control groups: the server's own group, so that
+// the server's limits apply to every run as well.
 type cgroups struct {
 	version string            // "v1", "v2"; "" for none
 	dirs    map[string]string // controller → directory of the server's own group
@@ -95,7 +95,7 @@ func findCgroup() (cgroups, error) {
 
 func writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
 
-// group is the control group of one run.
+// group is the control group of one helper and the program it runs.
 type group struct {
 	version string
 	dirs    map[string]string // controller → directory; one for all in v2
@@ -180,7 +180,7 @@ func (g *group) settings(l Limits, spare int) []setting {
 // helperMemory is the memory of the group that the helper itself may use.
 const helperMemory = 32 << 20
 
-// add moves a process in.
+// add moves a process into the group.
 func (g *group) add(pid int) error {
 	for _, dir := range g.dirs {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
@@ -190,7 +190,8 @@ func (g *group) add(pid int) error {
 	return nil
 }
 
-// number reads one figure of the group: a whole file, or the line of that name in it.
+// number reads a number of the group: the content of a file, or the value of the named line
+// in it. It returns 0 if the file cannot be read.
 func (g *group) number(controller, file, line string) int64 {
 	data, err := os.ReadFile(filepath.Join(g.dirs[controller], file))
 	if err != nil {
@@ -216,7 +217,8 @@ func (g *group) killedForMemory() bool {
 	return g.number("memory", "memory.events", "oom_kill") > 0
 }
 
-// peak is the most memory the tree held, and whether a new process was refused.
+// peak returns the maximum memory use of the group in bytes, and whether the process limit
+// refused a new process.
 func (g *group) peak() (memory int64, refused bool) {
 	file := "memory.peak"
 	if g.version == "v1" {
@@ -225,17 +227,17 @@ func (g *group) peak() (memory int64, refused bool) {
 	return g.number("memory", file, ""), g.number("pids", "pids.events", "max") > 0
 }
 
-// kill is the last resort where the kernel offers it.
+// kill kills all processes of the group at once, on kernels that have cgroup.kill.
 func (g *group) kill() {
 	for _, dir := range g.dirs {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600)
 	}
 }
 
-// killTime bounds killAll: a process in an uninterruptible call cannot be killed.
+// killTimeout bounds killAll: a process in an uninterruptible call cannot be killed.
 const killTimeout = 5 * time.Second
 
-// killAll kills until the group is empty, unless the kernel can do so.
+// killAll kills the processes of the group repeatedly until it is empty or killTimeout ends.
 func (g *group) killAll() {
 	g.kill()
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

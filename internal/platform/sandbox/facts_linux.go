@@ -77,7 +77,7 @@ func (b *Box) probe() Facts {
 	return f
 }
 
-// allLayers are the walls in the order in which status lists them.
+// allLayers returns the layers in the order in which status lists them.
 func allLayers() []string {
 	return []string{
 		LayerHygiene, LayerPrivileges, LayerRlimits, LayerSeccomp, LayerLandlock, LayerCgroup,
@@ -85,8 +85,8 @@ func allLayers() []string {
 	}
 }
 
-// try launches the canary without a task at a tier and returns why it did not
-// run, or "". A /proc that cannot be mounted costs that layer, not the tier.
+// try launches the canary without a task at a tier and returns why it did not run, or "". If
+// only /proc cannot be mounted, it marks LayerProc as missing in f and tries again.
 func (b *Box) try(f *Facts, tier Tier) string {
 	for _, layer := range []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerUser} {
 		if why, off := f.Missing[layer]; off && tier == T3 {
@@ -140,7 +140,7 @@ func (b *Box) launchCanary(f Facts, tier Tier) error {
 	return nil
 }
 
-// canarySpec runs this binary as the one that tries to break out.
+// canarySpec returns a Spec that runs this binary as the canary.
 func canarySpec(args ...string) (Spec, error) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

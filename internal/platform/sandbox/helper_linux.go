@@ -17,9 +17,9 @@ import (
 
 // kind holds the parameters for starting a helper; all others are part of the job.
 type kind struct {
-	isolate bool // in namespaces of its own
-	rawNet  bool // but the machine's network
-	grouped bool // in a control group of its own
+	isolate bool // in new namespaces
+	rawNet  bool // but in the machine's network namespace
+	grouped bool // in a new control group
 	noProc  bool // without a /proc
 	bare    bool // without the system's files
 }
@@ -40,8 +40,8 @@ type helperProcess struct {
 	built   string // stamp of the private root that it has built ahead, or ""
 }
 
-// startHelper starts one. It uses little and does nothing until it is given a
-// job, and ends when its control socket does.
+// startHelper starts a helper, which waits for a job and ends when its control socket is
+// closed. The caller must call close or discard.
 func startHelper(k kind) (*helperProcess, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,9 +117,9 @@ func isolate(attr *syscall.SysProcAttr, rawNet bool) {
 	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
 }
 
-// give hands the job over, with the program's streams and the handles it names.
-// The job travels in an anonymous file: arguments and variables can be read by
-// others.
+// give sends the job to the helper, with the descriptors of the program's streams, of work
+// and tool unless they are nil, and of extra. The job is sent in an anonymous file, because
+// other processes could read arguments and variables.
 func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.File, extra []*os.File) error {
 	job.HasWork, job.ToolHandle, job.Extra = work != nil, tool != nil, len(extra)
 	file, err := anonymous(job)
@@ -149,7 +149,7 @@ func (h *helperProcess) give(job jail.Job, streams *exec.Cmd, work, tool *os.Fil
 	return err
 }
 
-// anonymous is a file without a name that holds a value as JSON.
+// anonymous returns a file in memory that contains v as JSON, positioned at its start.
 func anonymous(v any) (*os.File, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -169,8 +169,7 @@ func anonymous(v any) (*os.File, error) {
 	return file, nil
 }
 
-// build has the helper make the part of the room that every job shares, ahead of
-// its own.
+// build lets the helper build the shared part of the private root before it receives a job.
 func (h *helperProcess) build(s system) error {
 	file, err := anonymous(s.room)
 	if err != nil {

@@ -35,7 +35,8 @@ func violation(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeDenied, "sandbox.run", format, args...).With("security_violation", "")
 }
 
-// prepare judges the paths and writes the job.
+// prepare checks the paths of the run and fills r.job. It opens the work directory and at T2
+// creates the temporary one; cleanUp releases both, also after an error.
 func (r *confined) prepare() error {
 	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
 		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
@@ -108,8 +109,8 @@ func (r *confined) mayShow(dir string) error {
 	return nil
 }
 
-// openWork opens the work directory by handle, component by component, and gives
-// it to the user that the program runs as.
+// openWork opens the work directory, whose path must not contain symbolic links. If the server
+// is root, it makes the program's user the owner.
 func (r *confined) openWork() error {
 	if r.c.Work == "" {
 		if r.spec.Dir != "" {
@@ -320,7 +321,8 @@ func (r *confined) confine() error {
 	return nil
 }
 
-// environment adds the variables that depend on the private root to the caller's.
+// environment sets the job's variables: the caller's, with TMPDIR and, if the run has a proxy,
+// the proxy variables replaced.
 func (r *confined) environment(temp string) {
 	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -336,13 +338,15 @@ func (r *confined) environment(temp string) {
 	r.job.Env = env
 }
 
-// fixTool finds the program's path inside and pins the file it is.
+// fixTool sets the program's path as the program sees it and the file's identity, and permits
+// the program to be read. Errors: invalid_input for a relative path; unavailable, reason
+// tool_not_found; at T2 those of handTool.
 func (r *confined) fixTool() error {
 	if r.spec.Self && (r.p.Tier == T2 || !r.kind().noProc) {
 		r.job.Self, r.job.Args[0] = true, "junctor"
 		return nil
 	}
-	if r.spec.Self { // without /proc in there, it goes by its name
+	if r.spec.Self { // without /proc the binary must be executed by its path
 		self, err := os.Executable()
 		if err != nil {
 			return setupFailed("find our own binary", err)
@@ -386,11 +390,12 @@ func (r *confined) fixTool() error {
 	return nil
 }
 
-// handTool opens a program that is not a script, to be executed by its handle.
+// handTool opens an ELF program, to be executed by its handle. Other and unreadable programs
+// are executed by path. It fails if the file was replaced since it was verified.
 func (r *confined) handTool(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // executable and not readable: then by its path
+		return nil // not readable: executed by its path
 	}
 	var st unix.Stat_t
 	magic := make([]byte, 4)

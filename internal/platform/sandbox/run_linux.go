@@ -21,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
 )
 
-// HelperMain runs this process as a part of the sandbox, and returns its exit status. See
+// HelperMain runs this process as the helper or the canary, and returns its exit status. See
 // [IsHelper].
 func HelperMain(argv []string) int {
 	if argv[1] == canaryName {
@@ -34,8 +34,8 @@ func HelperMain(argv []string) int {
 // has: see [seccomp.ComputeOnly].
 func ComputeOnly() error { return seccomp.ComputeOnly() }
 
-// Run runs the program confined, and waits for it; paths of the [Spec] are the
-// machine's. The error is nil if the program ended by itself, and ctx's error if it was
+// Run runs the program confined, and waits for it. Paths of the [Spec] are paths outside the
+// private root. The error is nil if the program ended by itself, and ctx's error if it was
 // stopped because ctx ended. Further errors: those of [Box.Place]; denied, reason
 // security_violation, for a directory outside Work; failed, reason sandbox_setup_failed,
 // with details step and errno, if the private root could not be built; failed, reason
@@ -61,7 +61,7 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 	return b.launch(ctx, spec, c, p, b.Facts())
 }
 
-// launch is Run at T2 and T3.
+// launch implements Run at T2 and T3, for a placement that was already decided.
 func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement, f Facts) (Result, error) {
 	c.Limits = c.Limits.withDefaults()
 	if c.UID == 0 {
@@ -75,7 +75,7 @@ func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement,
 	return run.execute(ctx)
 }
 
-// confined is one run while it lasts.
+// confined is the state of one run.
 type confined struct {
 	box   *Box
 	spec  Spec
@@ -84,9 +84,9 @@ type confined struct {
 	facts Facts
 
 	job     jail.Job
-	work    *os.File      // handle of the work directory, at T2 else of the temporary one
-	tool    *os.File      // handle of the program, where it is executed by that
-	temp    string        // T2: to be removed
+	work    *os.File      // handle of the work directory; at T2 without one, of the temporary directory
+	tool    *os.File      // handle of the program if it is executed by handle
+	temp    string        // temporary directory of T2, removed by cleanUp
 	group   *group        // the helper's
 	control *net.UnixConn // the helper's
 	warm    bool          // the helper was a spare
@@ -102,6 +102,7 @@ type confined struct {
 	flooded bool
 }
 
+// cleanUp ends the proxy, closes the handles and removes the temporary directory.
 func (r *confined) cleanUp() {
 	if r.unproxy != nil {
 		r.unproxy()
@@ -143,6 +144,8 @@ func (r *confined) execute(ctx context.Context) (Result, error) {
 	return result, err
 }
 
+// attempt runs the job once in a helper: a spare one only if spare is set and one matches.
+// When it returns, the program's tree has ended.
 func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 	result := Result{Placement: r.p}
 	flood := make(chan struct{}, 2)
@@ -182,14 +185,14 @@ func (r *confined) attempt(ctx context.Context, spare bool) (Result, error) {
 		return result, setupFailed("start the helper", err)
 	}
 	r.control, r.group = h.control, h.group
-	go r.listen(ctx) // ends with the helper, which is always killed in the end
+	go r.listen(ctx) // ends with the helper, which discard always kills
 	if err = r.release(); err != nil {
 		_ = h.cmd.Process.Kill()
 	}
 	stopped := r.supervise(ctx, h.cmd, flood)
-	if r.ended == nil { // it did not see the end of the program: its own must be everybody's
+	if r.ended == nil { // the helper did not report that the tree ended, so kill the helper, which at T3 ends all
 		h.end()
-		if r.group != nil { // at T2 it is not
+		if r.group != nil { // at T2 the tree can outlive the helper
 			r.group.killAll()
 		}
 	}
@@ -223,7 +226,7 @@ func (r *confined) release() error {
 	return nil
 }
 
-// say sends a command, and ignores that the helper has ended.
+// say sends a command to the helper, and ignores errors, such as that the helper has ended.
 func (r *confined) say(command byte) { _, _ = r.control.Write([]byte{command}) }
 
 // supervise waits until the helper has reported the end of the program and its whole tree. It
@@ -251,7 +254,7 @@ func (r *confined) supervise(ctx context.Context, cmd *exec.Cmd, flood <-chan st
 		}
 	}
 	r.say(jail.CommandKill)
-	if r.p.Tier != T3 { // at T3 the helper's end is everybody's; here it must be the last to go
+	if r.p.Tier != T3 { // at T2 the helper must end last; at T3 its end kills the tree
 		timer := time.NewTimer(helperTimeout)
 		defer timer.Stop()
 		select {
@@ -303,7 +306,8 @@ func (r *confined) listen(ctx context.Context) {
 	}
 }
 
-// serveProxy serves the listener that came with a message.
+// serveProxy starts the egress proxy on the listener that a message includes. It does nothing
+// if the message does not include exactly one descriptor of a listener.
 func (r *confined) serveProxy(ctx context.Context, oob []byte) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {
@@ -320,7 +324,7 @@ func (r *confined) serveProxy(ctx context.Context, oob []byte) {
 	if err != nil {
 		return
 	}
-	proxyCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a program that is being stopped may still finish talking
+	proxyCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a stopping program may still use the network
 	r.unproxy = cancel
 	r.proxy.Go(func() { // ends in cleanUp
 		_ = egress.Serve(proxyCtx, l, egress.Config{
@@ -329,7 +333,8 @@ func (r *confined) serveProxy(ctx context.Context, oob []byte) {
 	})
 }
 
-// verdict returns the outcome of the run, from the counters of the kernel and the helper.
+// verdict completes result and returns the first error that applies: output limit, resource
+// limit, ctx's error if stopped, failed setup, helper ended without report.
 func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

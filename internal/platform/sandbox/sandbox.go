@@ -34,16 +34,16 @@ const (
 // defaultGrace is how long a group may take to end after TERM.
 const defaultGrace = 2 * time.Second
 
-// drainTimeout bounds the wait for output after everything we may kill is dead: a
-// process that left the group may still hold the pipe.
+// drainTimeout bounds the wait for output after the program's group has ended: a process
+// that left the group may still hold the pipe.
 const drainTimeout = 500 * time.Millisecond
 
 // Spec describes the program to run. Path is the resolved program; a shell is not
 // involved unless it is the program.
 type Spec struct {
 	Path string
-	// Self runs the very binary we are, in place of Path: the file that is
-	// executing, even where another has taken its name since.
+	// Self runs this process's own binary instead of Path. A confined run with /proc executes
+	// the very file, even if its name was reused.
 	Self bool
 	Args []string // without the program's name
 	Dir  string
@@ -144,8 +144,8 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	return result, nil
 }
 
-// supervise waits for the leader, stopping the group once ctx ends. It reports
-// whether it had to.
+// supervise waits for the leader. Once ctx ends it stops the group: TERM, and KILL after
+// grace. It reports whether it stopped the group.
 func supervise(ctx context.Context, cmd *exec.Cmd, exited <-chan struct{}, grace time.Duration) bool {
 	select {
 	case <-exited:
@@ -191,12 +191,14 @@ func limitDuration(d time.Duration) time.Duration {
 
 // pumps copy the program's output into the captures.
 type pumps struct {
-	readers, writers []*os.File // writers: the program's ends, its input's too
+	readers, writers []*os.File // writers: the program's ends, including that of its input
 	input            *os.File   // nil: none
 	wg               sync.WaitGroup
 	done             chan struct{}
 }
 
+// connect gives cmd pipes as its streams and starts to copy them. The caller must call
+// started and wait. Errors: too_large for Stdin or Files; otherwise a pipe failed to open.
 func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error) {
 	if len(spec.Stdin) > MaxStdin {
 		return nil, capability.Errorf(capability.CodeTooLarge, "sandbox.run", "a program's input may have %d bytes, and this has %d", MaxStdin,
@@ -234,7 +236,7 @@ func connect(cmd *exec.Cmd, stdout, stderr io.Writer, spec Spec) (*pumps, error)
 	return p, nil
 }
 
-// feed writes the program's input, for as long as it is read.
+// feed sets cmd's Stdin to a pipe and writes data to it in the background.
 func (p *pumps) feed(cmd *exec.Cmd, data []byte) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -293,9 +295,8 @@ func (p *pumps) expire(deadline time.Time) {
 	}
 }
 
-// Environment returns the allow-listed part of the server's environment: what
-// programs need to find programs, a language and a temporary directory. It never contains
-// the server's credentials.
+// Environment returns the allow-listed variables of the server's environment, such as PATH,
+// HOME, LANG and TMPDIR. The list excludes the server's credentials.
 func Environment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"} {

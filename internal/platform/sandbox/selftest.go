@@ -23,7 +23,7 @@ type Report struct {
 // TierTest is the result of one tier.
 type TierTest struct {
 	Tier    Tier            `json:"tier"`
-	Skipped string          `json:"skipped,omitempty"` // why it was not tried
+	Skipped string          `json:"skipped,omitempty"` // why the tier was not tested; "" if it was
 	Results []canary.Result `json:"results,omitempty"`
 	// Residual are acts that are expected to succeed at this tier. They are reported, and do
 	// not count as failures.
@@ -72,12 +72,14 @@ func (r Report) Held() bool {
 	return true
 }
 
-// residual are the acts Landlock and seccomp cannot stop without namespaces.
+// residual reports whether an act is expected to succeed at the tier: Landlock and seccomp
+// cannot prevent it without namespaces.
 func residual(tier Tier, act string) bool {
 	return tier == T2 && act == "connect to an outside unix socket"
 }
 
-// readReport returns the cached report, if it is of this boot and this binary.
+// readReport returns the cached report, or false if it is missing, invalid, or of another boot
+// or binary.
 func (b *Box) readReport(boot, binary string) (Report, bool) {
 	if b.cfg.CacheFile == "" {
 		return Report{}, false

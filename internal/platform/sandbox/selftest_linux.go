@@ -30,7 +30,7 @@ func (b *Box) Report(ctx context.Context) (Report, error) {
 	return b.SelfTest(ctx)
 }
 
-// bootID names this boot.
+// bootID returns the kernel's id of this boot, or "" if it cannot be read.
 func bootID() string {
 	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(data))
@@ -67,6 +67,8 @@ func (b *Box) SelfTest(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
+// testTier runs the acts at one tier. If the tier is unavailable or the canary could not run,
+// it sets Skipped to the reason.
 func (b *Box) testTier(ctx context.Context, tier Tier, f Facts) TierTest {
 	t := TierTest{Tier: tier}
 	if tier == T3 {
@@ -95,7 +97,7 @@ func (b *Box) testTier(ctx context.Context, tier Tier, f Facts) TierTest {
 	return t
 }
 
-// layerAtT2 names the wall that does a layer's work without namespaces.
+// layerAtT2 returns the layer that replaces a layer of namespaces at T2.
 func layerAtT2(layer string) string {
 	switch layer {
 	case LayerRoot, LayerProc, LayerNamespaces:
@@ -229,7 +231,7 @@ func makeVictims(ctx context.Context, base string) (v canary.Victims, process *v
 	return v, victim, release, nil
 }
 
-// victimProcess waits until its input ends.
+// victimProcess is a running process for the acts on foreign processes. It ends with its input.
 type victimProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

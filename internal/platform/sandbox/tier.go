@@ -15,7 +15,7 @@ type Tier int
 const (
 	T1 Tier = 1 // guarded: process hygiene only
 	T2 Tier = 2 // confined: Landlock, seccomp, limits, subreaper; no namespaces
-	T3 Tier = 3 // isolated: namespaces and a private root beside them
+	T3 Tier = 3 // isolated: T2's layers, namespaces and a private root
 )
 
 func (t Tier) String() string { return fmt.Sprintf("T%d", int(t)) }
@@ -53,9 +53,9 @@ const (
 // Confinement configures how a program is confined. The zero value requires T3, without
 // network and package, and with only the temporary directory writable.
 type Confinement struct {
-	// MinTier is the tier below which nothing runs; 0 means T3.
+	// MinTier is the weakest tier at which the program may run; 0 means T3.
 	MinTier Tier
-	// MaxTier is the strongest tier to use; 0 means the best there is.
+	// MaxTier is the strongest tier to use; 0 means unlimited.
 	MaxTier Tier
 
 	// Work is the run's work directory, an absolute real path, and the program's initial
@@ -63,7 +63,8 @@ type Confinement struct {
 	// it is given to UID. WorkReadOnly makes it read-only.
 	Work         string
 	WorkReadOnly bool
-	// Package is shown read-only, ReadOnly too, at the same paths.
+	// Package is a directory that the program may read, at T3 under another path
+	// ([Placement]). ReadOnly are further readable paths, at their own names.
 	Package  string
 	ReadOnly []string
 
@@ -72,7 +73,7 @@ type Confinement struct {
 	Bare bool
 
 	Network Network // "" means none
-	// Egress decides about every connection of NetworkProxy.
+	// Egress is the policy of NetworkProxy.
 	Egress egress.Policy
 	// OnEgress is called with every decision, from the proxy's goroutines. It may be nil.
 	OnEgress func(egress.Decision)
@@ -87,8 +88,8 @@ type Confinement struct {
 	UID, GID int
 }
 
-// DefaultUID is the user and group of confined programs when the server is root
-// and names no other.
+// DefaultUID is the user and group of confined programs if the server is root and the
+// Confinement does not set UID.
 const DefaultUID = 63120
 
 // Placement describes where a program would run and what it would see. Use it to build
@@ -108,10 +109,10 @@ type Placement struct {
 type Usage struct {
 	User, System time.Duration
 	MaxRSS       int64 // bytes of the largest process
-	MaxMemory    int64 // bytes of the whole tree, where a control group counts
+	MaxMemory    int64 // bytes of the whole tree; 0 without a control group
 }
 
-// The walls, as status and results name them.
+// The names of the layers in status and results.
 const (
 	LayerUser       = "user"       // a user other than the server's, or a user namespace of one user
 	LayerNamespaces = "namespaces" // mount, pid, net, ipc, uts
@@ -122,7 +123,7 @@ const (
 	LayerLandlock   = "landlock"   //
 	LayerSeccomp    = "seccomp"    //
 	LayerRlimits    = "rlimits"    //
-	LayerCgroup     = "cgroup"     // memory and processes of the whole tree held by the kernel
+	LayerCgroup     = "cgroup"     // the kernel limits memory and processes of the whole tree
 	LayerHygiene    = "hygiene"    // environment, descriptors, group kill, bounded output
 )
 
@@ -135,8 +136,7 @@ func Without(layers []string) map[string]string {
 	return why
 }
 
-// Switchable returns the layers that Config.Off can disable; the others are free of cost
-// and available on every machine.
+// Switchable returns the layers that Config.Off can disable.
 func Switchable() []string {
 	return []string{LayerNamespaces, LayerRoot, LayerNetwork, LayerProc, LayerLandlock, LayerSeccomp, LayerCgroup}
 }

@@ -16,7 +16,7 @@ func systemDirs() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
 
-// systemFiles are the parts of /etc that loaders and libraries read.
+// systemFiles returns the parts of /etc that loaders and libraries read.
 func systemFiles() []string {
 	return []string{
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/mime.types",
@@ -25,7 +25,7 @@ func systemFiles() []string {
 	}
 }
 
-// networkFiles are shown beside them to a run with the machine's own network.
+// networkFiles returns the files that a run with the machine's own network may read as well.
 func networkFiles() []string {
 	return []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"}
 }
@@ -40,7 +40,8 @@ func procFiles() []string {
 	return []string{"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems"}
 }
 
-// credentialDirs are never shown, even where an operator lists them.
+// credentialDirs returns the names that programs may never read, even if the operator lists
+// them.
 func credentialDirs() []string {
 	return []string{
 		".ssh", ".aws", ".gnupg", ".config/gcloud", ".kube", ".docker", ".mozilla", ".config/google-chrome", ".config/chromium",
@@ -52,13 +53,13 @@ func credentialDirs() []string {
 type system struct {
 	at   time.Time
 	room *jail.Room
-	// stamp names the very files: a room that was built ahead of others is of no
-	// use once they were replaced.
+	// stamp identifies the files. A spare helper whose private root has another stamp is
+	// discarded, because files were replaced since.
 	stamp string
 }
 
-// systemTime is how long a list of the machine's own files is good for: package
-// managers replace them.
+// systemTTL is how long the list of the machine's files is cached. It is short, because
+// package managers replace them.
 const systemTTL = 10 * time.Second
 
 // system returns the machine's parts of a private root. The result is cached for a short

@@ -1,7 +1,7 @@
-// Package secretstore keeps named secrets in files of their own, readable by the
-// server's account alone, and reads secrets from files that others keep.
+// Package secretstore stores each named secret in its own file, readable only by the
+// server's account, and reads secrets from files that are maintained elsewhere.
 // Configuration, extensions and upstreams refer to a secret by its name, so that
-// no configuration file ever holds one. Values leave this package only as
+// configuration files do not contain secrets. Values leave this package only as
 // secret.Value, which prints as dots.
 package secretstore
 
@@ -26,18 +26,18 @@ const MaxValue = 64 << 10
 
 var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9._-]{1,120}$`)
 
-// Store is a directory of secrets. It is safe for concurrent use, also by
-// several processes: every change is one rename.
+// Store is a directory of secrets. It is safe for concurrent use, even by several
+// processes, because every change is one rename.
 type Store struct{ dir *os.Root }
 
-// Info is what may be told about a secret.
+// Info describes a secret without its value.
 type Info struct {
 	Name    string    `json:"name"`
 	Updated time.Time `json:"updated"`
 }
 
-// Open opens dir, creating it with mode 0700; a looser mode of an existing one
-// is tightened. The result must be closed.
+// Open opens dir, or creates it with mode 0700. Other users' rights to an existing one are
+// removed. The caller must close the result.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, wrap("secrets.open", "the secrets directory cannot be created", err)
@@ -58,9 +58,9 @@ func Open(dir string) (*Store, error) {
 // Close releases the directory.
 func (s *Store) Close() error { return s.dir.Close() }
 
-// Set stores a secret under a name of 1 to 120 letters, digits, dots,
-// underscores and hyphens, replacing an earlier one. Empty and oversized values
-// (see [MaxValue]) are refused.
+// Set stores a secret under a name of 1 to 120 letters, digits, dots, underscores and hyphens,
+// and replaces an earlier value. Errors: invalid_input for a malformed name or an empty
+// value; too_large beyond [MaxValue].
 func (s *Store) Set(name string, value secret.Value) error {
 	if err := checkName("secrets.set", name); err != nil {
 		return err
@@ -79,6 +79,7 @@ func (s *Store) Set(name string, value secret.Value) error {
 	return nil
 }
 
+// replace writes a secret to a temporary file and renames it.
 func (s *Store) replace(name, text string) (err error) {
 	temp := ids.Hex("~", 8) // no secret can have such a name
 	file, err := s.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -96,7 +97,7 @@ func (s *Store) replace(name, text string) (err error) {
 		_ = s.dir.Remove(temp)
 		return err
 	}
-	if dir, err := s.dir.Open("."); err == nil { // makes the name durable where the system can
+	if dir, err := s.dir.Open("."); err == nil { // makes the name durable if the system supports it
 		_ = dir.Sync()
 		_ = dir.Close()
 	}
@@ -131,7 +132,7 @@ func (s *Store) List() ([]Info, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() || !nameGrammar.MatchString(e.Name()) {
-			continue // removed meanwhile, or not ours
+			continue // removed meanwhile, or not a secret
 		}
 		all = append(all, Info{Name: e.Name(), Updated: info.ModTime().UTC()})
 	}

@@ -1,7 +1,6 @@
-// Package telemetry sets up what operators watch: the structured log and the
-// Prometheus registry behind /metrics. Metrics carry actions and codes, never
-// inputs, principals or secrets; label values come from closed sets, or from what is
-// installed here.
+// Package telemetry sets up the structured log and the Prometheus registry behind /metrics.
+// Metrics contain actions and codes, never inputs, principals or secrets. Label values come
+// from fixed sets or are names of installed modules.
 package telemetry
 
 import (
@@ -35,17 +34,17 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, opts)), nil
 }
 
-// Metrics counts what the engine finishes. It is an invoke.Observer.
+// Metrics counts finished invocations. It implements invoke.Observer.
 type Metrics struct {
 	registry *prometheus.Registry
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	overhead *prometheus.HistogramVec
 	runs     *prometheus.HistogramVec
-	known    sync.Map // series → *meters: to look them up costs more than to count
+	known    sync.Map // series → *meters; a cache, because looking up a metric costs more than counting
 }
 
-// series is what an invocation is counted under.
+// series holds the label values that an invocation is counted under.
 type series struct {
 	surface, provider string
 	effect            capability.Effect
@@ -105,7 +104,7 @@ func (m *Metrics) Finished(e invoke.Ended) {
 	}
 }
 
-// Gauge publishes a number read at scrape time under junctor_<name>.
+// Gauge registers a gauge junctor_<name> whose value is read at scrape time.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "junctor_" + strings.TrimPrefix(name, "junctor_"), Help: help,

@@ -57,7 +57,7 @@ func Main() int {
 	if err != nil {
 		f, ok := errors.AsType[*failure](err)
 		switch {
-		case !time.Now().Before(deadline): // whatever an interrupted engine makes of it
+		case !time.Now().Before(deadline): // whatever error the interrupted engine returned
 			f = &failure{Kind: kindTimeout}
 		case !ok:
 			f = &failure{Kind: kindCode, Message: err.Error()}
@@ -139,8 +139,8 @@ func (c *conn) chunk(value jsonx.Raw) error {
 	return c.write(false, map[string]any{"chunk": value})
 }
 
-// call makes one host call and waits for its reply. An error is the host's, and is passed to
-// the code.
+// call makes one host call and waits for its reply. The error is the host's and is passed to the
+// code.
 func (c *conn) call(method string, params jsonx.Raw) (jsonx.Raw, error) {
 	if len(params) > MaxRequest {
 		return nil, fmt.Errorf("the host call has %d bytes of parameters; the limit is %d", len(params), MaxRequest)

@@ -2,7 +2,7 @@ package worker
 
 import _ "embed"
 
-// shim is what the interpreter runs: it uses the same lines as our own process.
+// shim is the program that the interpreter runs. It uses the same protocol as this binary.
 //
 //go:embed shim.py
 var shim string

@@ -15,10 +15,11 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// errDone ends a process that has answered and does not end by itself.
+// errDone is the cause for ending a process that has sent its result but does not exit.
 var errDone = errors.New("it has answered")
 
-// Run runs the code and returns when all its processes have ended. Errors are
+// Run runs the code and returns when all its processes have ended. A result that the code sent
+// counts, even if its process fails afterwards. Errors are
 // invalid_input, reasons unsupported_language and bad_code_binding; too_large,
 // reason code_too_large; timeout; cancelled; failed, reasons execution_failed
 // (the code's own error, or an end without an answer), resource_limit
@@ -50,7 +51,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	talking.Go(func() { t.run(limited) }) // ends when the other ends of the pipes are closed
 	ran, runErr := r.cfg.Walls.Run(limited, r.spec(&job, theirs), room)
 	closeAll(theirs)
-	_ = ours[1].SetWriteDeadline(time.Now()) // the reader has gone
+	_ = ours[1].SetWriteDeadline(time.Now()) // the reader has ended
 	cancel()
 	talking.Wait()
 
@@ -58,8 +59,9 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	return result, verdict(ctx, &job, t, ran, runErr, context.Cause(runCtx))
 }
 
-// verdict returns the outcome of the run. An answer of the code counts, independent of the
-// later fate of its process.
+// verdict returns the first error that applies: none if the code sent a result, cancelled, a broken
+// rule, the code's own error, a resource limit or another error of the sandbox, timeout, a
+// failed setup, and last an end without a result.
 func verdict(ctx context.Context, job *Job, t *talk, ran sandbox.Result, runErr, cause error) error {
 	failure, known := errors.AsType[*capability.Error](runErr)
 	switch {
@@ -99,7 +101,8 @@ func memoryLimit(job *Job) *capability.Error {
 	return fault.ResourceLimit("memory", strconv.FormatInt(job.Memory>>20, 10)+" MiB").Detail("kind", "memory")
 }
 
-// pipes are two: one towards the process, one back.
+// pipes creates two pipes, one to the process and one back, and returns the process's ends and the
+// server's ends.
 func pipes() (theirs, ours []*os.File, err error) {
 	in, toThem, err := os.Pipe()
 	if err != nil {
@@ -119,7 +122,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// spec is the process.
+// spec returns the program to run: the Python interpreter, or this binary as a worker.
 func (r *Runner) spec(job *Job, files []*os.File) sandbox.Spec {
 	s := sandbox.Spec{Files: files, StdoutLimit: 4 << 10, StderrLimit: 16 << 10, Grace: 100 * time.Millisecond}
 	if job.Language == Python {

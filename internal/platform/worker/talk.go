@@ -94,7 +94,7 @@ type talk struct {
 
 	value  json.RawMessage
 	failed *failure
-	broken error // the process broke a rule, and was ended for it
+	broken error // the rule that the process broke, for which it was ended
 	chunks int
 	calls  int
 	bytes  int // of all chunks
@@ -116,7 +116,7 @@ func (t *talk) run(ctx context.Context) {
 		}
 	}
 	if t.value != nil || t.failed != nil {
-		timer := time.AfterFunc(stopGrace/2, func() { t.stop(errDone) }) // mostly it ends by itself
+		timer := time.AfterFunc(stopGrace/2, func() { t.stop(errDone) }) // usually it exits by itself
 		defer timer.Stop()
 	}
 	_, _ = io.Copy(io.Discard, t.in)
@@ -148,12 +148,13 @@ func (t *talk) send() error {
 	return nil
 }
 
+// breaks records that the process broke a rule, and ends it.
 func (t *talk) breaks(err error) {
 	t.broken = err
 	t.stop(err)
 }
 
-// take handles one line; done reports that further lines are ignored.
+// take handles one line of the process. done reports that further lines are ignored.
 func (t *talk) take(ctx context.Context, data []byte) (done bool) {
 	var l line
 	if err := jsonx.Unmarshal(data, &l); err != nil {
@@ -179,6 +180,7 @@ func (t *talk) take(ctx context.Context, data []byte) (done bool) {
 	return true
 }
 
+// chunk passes one chunk to Job.Chunk. Beyond the limits it ends the process and returns true.
 func (t *talk) chunk(data jsonx.Raw) (done bool) {
 	t.chunks++
 	t.bytes += len(data)
@@ -199,7 +201,8 @@ func (t *talk) chunk(data jsonx.Raw) (done bool) {
 	return true
 }
 
-// serve handles one host call. Calls are sequential, because the code waits for its reply.
+// serve makes one host call and sends its reply. Calls are sequential, because the code waits for
+// the reply. Beyond the limits it ends the process and returns true.
 func (t *talk) serve(ctx context.Context, l *line) (done bool) {
 	t.calls++
 	switch {
@@ -240,7 +243,7 @@ func refused(method string) string {
 	return fmt.Sprintf("the host call %.40q is not allowed here: the permissions in force do not cover it, or nothing serves it", method)
 }
 
-// sentence is the part of an error that a stranger may read.
+// sentence returns the part of an error that the code may read.
 func sentence(err error) string {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e.Message

@@ -101,7 +101,7 @@ func call(ctx context.Context, rt wazero.Runtime, compiled wazero.CompiledModule
 	return number(own.ResultTypes()[0], got[0])
 }
 
-// plain takes an orderly exit for what it is, and from a trap the engine's stack.
+// plain returns nil for an exit with status 0, and the error of a trap without the engine's stack.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -130,7 +130,8 @@ func number(kind api.ValueType, v uint64) (jsonx.Raw, error) {
 	return nil, errors.New("what the function returns is not a number")
 }
 
-// hostModule is what a module imports to make host calls; see the package comment.
+// hostModule instantiates the module "junctor", whose functions make host calls; see the package
+// comment.
 func hostModule(ctx context.Context, rt wazero.Runtime, c *conn) error {
 	var last []byte // the reply that is fetched next
 	ask := func(_ context.Context, m api.Module, ptr, size uint32) int32 {
@@ -168,8 +169,7 @@ func hostModule(ctx context.Context, rt wazero.Runtime, c *conn) error {
 	return err
 }
 
-// lines takes a module's standard output: chunks go on at once, the result is
-// kept.
+// lines parses a module's standard output. Chunks are sent at once; the result is stored.
 type lines struct {
 	c      *conn
 	part   []byte
@@ -197,7 +197,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end takes what was written without the end of a line.
+// end processes the last line if it lacks a newline, and returns the first failure.
 func (l *lines) end() error {
 	if len(l.part) > 0 && l.failed == nil {
 		l.take(l.part)
@@ -208,6 +208,7 @@ func (l *lines) end() error {
 	return nil
 }
 
+// take processes one line, or records a failure for a malformed one.
 func (l *lines) take(data []byte) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return
@@ -236,7 +237,7 @@ func (l *lines) take(data []byte) {
 	}
 }
 
-// message is an error's text: a string, or the member message.
+// message returns the text of an error: a string, or its member message.
 func message(raw jsonx.Raw) string {
 	var text string
 	if jsonx.Unmarshal(raw, &text) == nil {
@@ -251,7 +252,7 @@ func message(raw jsonx.Raw) string {
 	return string(raw)
 }
 
-// head keeps the beginning of what a module writes to its standard error.
+// head stores the beginning of a module's standard error.
 type head struct{ data []byte }
 
 const maxHead = 2 << 10

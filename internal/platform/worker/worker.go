@@ -82,22 +82,22 @@ const (
 	Python     = "python"
 )
 
-// ReasonLanguage is the reason of code in a language that nothing here runs.
+// ReasonLanguage is the error reason for code in an unsupported language.
 const ReasonLanguage = "unsupported_language"
 
-// Walls runs programs confined; sandbox.Box implements it.
+// Walls runs confined programs; sandbox.Box implements it.
 type Walls interface {
 	// Place returns how a program with that confinement would run.
 	Place(c sandbox.Confinement) (sandbox.Placement, error)
-	// Run runs it and returns when no process of it is left.
+	// Run runs the program and returns when all its processes have ended.
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
 // Config configures a [Runner]. Walls is required.
 type Config struct {
 	Walls Walls
-	// Languages are those that may run; nil is javascript and wasm. python is one
-	// only where it is named.
+	// Languages are the permitted languages; nil means javascript and wasm. python must be
+	// listed explicitly.
 	Languages []string
 	// Python is the absolute path of an interpreter in a system directory, or "".
 	Python string
@@ -185,6 +185,7 @@ func (r *Runner) Languages() map[string]string {
 	return out
 }
 
+// check validates the job and sets its defaults and limits.
 func (r *Runner) check(job *Job) error {
 	name := Language(job.Language)
 	if why, known := r.Languages()[name]; !known || why != "" {

@@ -1,7 +1,6 @@
-// Package checkup looks over a home from outside of its server: what keeps a server from
-// starting, and what would keep the next one from it. What a running server knows better
-// it says itself. Each finding has a name that stays, what is wrong and why that matters,
-// and what to type. Nothing is changed.
+// Package checkup examines a home from outside of its server: it finds conditions that prevent
+// a server from starting, now or next time. A running server reports its own state itself.
+// Each finding has a stable name, a description and a remedy. Nothing is changed.
 package checkup
 
 import (
@@ -19,24 +18,24 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// Config of one look; Home is required.
+// Config configures one examination. Home is required.
 type Config struct {
 	Home string
-	// Settings are the home's, Usable whether they could be read: if not, what they
-	// decide is not looked at.
+	// Settings is the home's configuration. If Usable is false, it could not be read, and checks
+	// that depend on it are skipped.
 	Settings config.Config
 	Usable   bool
-	// Knows is how far this program's tables have come, by owner.
+	// Knows holds the schema versions of this program, by owner.
 	Knows map[string]int64
-	// Running: a server answers on the home, and says itself what it finds.
+	// Running is true if a server runs on the home, which reports its own findings.
 	Running bool
 	Now     time.Time
 }
 
-// Look returns what it found, good and bad.
+// Look returns all findings, good and bad. It returns none for a home that does not exist yet.
 func Look(ctx context.Context, c Config) []httpapi.Check {
 	if _, err := os.Stat(c.Home); err != nil {
-		return nil // the first start makes it
+		return nil // created by the first start
 	}
 	checks := []httpapi.Check{c.policies(), c.catalog()}
 	if c.Usable {
@@ -67,7 +66,7 @@ func bad(name, detail, remedy string) httpapi.Check {
 	return httpapi.Check{Name: name, Detail: detail, Remedy: remedy}
 }
 
-// policies reads the rules as a start does: a running server has them from its own.
+// policies checks the Cedar rules like a start. A running server checks them itself.
 func (c Config) policies() httpapi.Check {
 	names, err := filepath.Glob(c.path("policy", "*.cedar"))
 	if err != nil {
@@ -99,7 +98,7 @@ func (c Config) catalog() httpapi.Check {
 	return good("catalog settings", "read without a fault")
 }
 
-// said is an error for people: its cause too, where that is ours.
+// said returns the text of an error for users, with its cause if that is a *capability.Error.
 func said(err error) string {
 	if e := capability.AsError(err); e.Code != capability.CodeInternal {
 		return e.Message

@@ -42,7 +42,7 @@ func (c Config) secrets() httpapi.Check {
 	return good("secrets", "%d are named by the configuration, and are there", count)
 }
 
-// Private finds what others on this machine could read, or change, of a home.
+// Private finds parts of a home that other users of this machine could read or change.
 func Private(home string) httpapi.Check {
 	want := map[string]fs.FileMode{".": 0o700, "run": 0o700, "secrets": 0o700, "state": 0o700, "audit": 0o700}
 	for _, pattern := range []string{"run/*.token", "secrets/*", "state/*.key", "state/junctor.db*"} {
@@ -65,7 +65,8 @@ func Private(home string) httpapi.Check {
 	return good("home is private", "directories 0700, tokens and secrets 0600")
 }
 
-// lowDisk is when the doctor warns: the audit stops writes when it cannot grow.
+// lowDisk is the free space below which the doctor warns, because without space the audit log
+// rejects calls that write.
 const lowDisk = 256 << 20
 
 // Disk finds a disk that is nearly full.
@@ -92,7 +93,7 @@ func (c Config) writable() httpapi.Check {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			continue // made by the next start
+			continue // created by the next start
 		case !info.IsDir():
 			return bad("home can be written", dir+" of the home is not a directory, so the server does not start", "move "+path+" away")
 		}

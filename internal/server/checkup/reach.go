@@ -20,16 +20,16 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// answerTimeout bounds the question whether something answers.
+// answerTimeout bounds the check whether a server responds.
 const answerTimeout = 5 * time.Second
 
-// Silent states why no server answers at where, which run/server.json of the home names
-// with the process pid; 0 for none. start is the command that starts one.
+// Silent returns the finding that no server responds at where. where and pid are from run/server.json
+// of the home; pid 0 means that the file does not exist. start is the command that starts a server.
 func Silent(home, where string, pid int, start string) httpapi.Check {
 	switch {
 	case pid == 0:
 		return bad("server", "no server runs on this home", "start one with: "+start)
-	case !held(filepath.Join(home, "run", "lock")): // another process may have the number by now
+	case !held(filepath.Join(home, "run", "lock")): // another process may have the process id now
 		return bad("server", fmt.Sprintf("the server of this home was killed (process %d is gone); nothing that it answered is lost", pid),
 			"start it again: "+start)
 	}
@@ -37,8 +37,8 @@ func Silent(home, where string, pid int, start string) httpapi.Check {
 		fmt.Sprintf("look at its log; if it hangs: kill %d, then: %s", pid, start))
 }
 
-// held reports whether a server has the lock of a home. It asks for a moment only: a
-// server that starts in it would be refused.
+// held reports whether a server has the lock of a home. It acquires the lock for a moment, in which a
+// server could not start.
 func held(lock string) bool {
 	f, err := os.Open(lock)
 	if err != nil {
@@ -48,7 +48,7 @@ func held(lock string) bool {
 	return errors.Is(hostfs.TryLock(f), hostfs.ErrHeld)
 }
 
-// port finds that the address a server would listen on another process uses.
+// port finds that another process uses the address on which a server would listen.
 func (c Config) port(ctx context.Context) httpapi.Check {
 	address := c.Settings.Listen
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -61,7 +61,7 @@ func (c Config) port(ctx context.Context) httpapi.Check {
 	return good("address", "%s can be listened on", address)
 }
 
-// store asks the database that gateways share, without changing it.
+// store checks whether the shared database can be used, without changing it.
 func (c Config) store(ctx context.Context) httpapi.Check {
 	s := c.Settings.Store
 	if s.URL == "" {
@@ -71,7 +71,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	defer cancel()
 	var password secret.Value
 	if s.PasswordSecret != "" {
-		password, _, _ = secretstore.ReadFile(c.path("secrets", s.PasswordSecret)) // another check reports that it is not there
+		password, _, _ = secretstore.ReadFile(c.path("secrets", s.PasswordSecret)) // another check reports a missing secret
 	}
 	if err := store.Reach(ctx, store.Postgres{URL: s.URL, Password: password}); err != nil {
 		e := capability.AsError(err)
@@ -84,7 +84,7 @@ func (c Config) store(ctx context.Context) httpapi.Check {
 	return good("store", "the database %s answers", store.PlaceOf(s.URL))
 }
 
-// bus asks whether one of the NATS servers is there.
+// bus checks whether one of the NATS servers can be reached.
 func (c Config) bus(ctx context.Context) httpapi.Check {
 	if c.Settings.NATS.URL == "" {
 		return good("message bus", "inside the server")
@@ -112,7 +112,7 @@ func (c Config) bus(ctx context.Context) httpapi.Check {
 		"start the NATS servers, or mend the network to them; junctor config nats prints what they need")
 }
 
-// publicURL asks whether the address that others are told leads here.
+// publicURL checks whether the public address leads to this server.
 func publicURL(ctx context.Context, address string) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -21,15 +21,15 @@ import (
 	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
-// readTime bounds the reading of a whole database or log.
+// readTimeout bounds the time for reading a whole database or log.
 const readTimeout = 10 * time.Second
 
-// restoreLast is what is left where something cannot be repaired.
+// restoreLast is the remedy for damage that cannot be repaired.
 const restoreLast = "keep a copy of the home, and restore the last backup: junctor restore FILE --home DIR"
 
-// database finds one that is damaged or that a later program has written.
+// database finds a database that is damaged or was written by a later program.
 func (c Config) database(ctx context.Context) httpapi.Check {
-	if hostfs.Writable(c.path("state")) != nil { // even readers have to write beside it
+	if hostfs.Writable(c.path("state")) != nil { // SQLite writes beside the file even for reading
 		return good("database", "not looked at, or not made yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -60,14 +60,15 @@ func (c Config) database(ctx context.Context) httpapi.Check {
 	return good("database", "whole, and of this program's time or before")
 }
 
-// tooLarge is not a fault; a backup looks through the database however long it takes.
+// tooLarge returns the good finding that the database was not checked completely in time; a backup
+// checks it without time limit.
 func tooLarge(limit time.Duration) httpapi.Check {
 	return good("database", "too large to look through in %s; all of it, with the server stopped or not: junctor backup", limit)
 }
 
-// Database reports whether one that a server has open is whole, as look reports it.
+// Database returns the finding about an open database, which look checks.
 func Database(ctx context.Context, look func(context.Context) error) httpapi.Check {
-	const checkTimeout = 5 * time.Second // of those who wait for the answer
+	const checkTimeout = 5 * time.Second // because the client waits for the response
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	switch err := look(ctx); {
@@ -80,7 +81,7 @@ func Database(ctx context.Context, look func(context.Context) error) httpapi.Che
 	}
 }
 
-// chain verifies the whole log.
+// chain verifies the whole audit log.
 func (c Config) chain(ctx context.Context) httpapi.Check {
 	segments, err := segment.Open(c.path("audit"), segment.Config{ReadOnly: true})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +94,7 @@ func (c Config) chain(ctx context.Context) httpapi.Check {
 	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return audit.VerifySegments(ctx, segments, nil) })
 }
 
-// Chain reports whether a chain holds, as verify reports it.
+// Chain returns the finding about an audit chain, which verify checks.
 func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport, error)) httpapi.Check {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -110,7 +111,7 @@ func Chain(ctx context.Context, verify func(context.Context) (audit.VerifyReport
 	return good("audit chain", "holds: %d records", report.Records)
 }
 
-// auditKey finds a log whose key is gone: a start would make another one.
+// auditKey finds a log whose key is missing. A start would create another key.
 func (c Config) auditKey() httpapi.Check {
 	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
 	if info, err := os.Stat(c.path("state", "audit.key")); len(written) > 0 && (err != nil || info.Size() != 32) {
@@ -120,14 +121,14 @@ func (c Config) auditKey() httpapi.Check {
 	return good("audit key", "is there, or not needed yet")
 }
 
-// clockSlack is how far clocks may differ.
+// clockGrace is the permitted difference between clocks.
 const clockGrace = time.Minute
 
-// clock finds a clock that has gone back since the last record.
+// clock finds a clock that was set back since the last record.
 func (c Config) clock() httpapi.Check {
 	written, _ := filepath.Glob(c.path("audit", "*.jsonl"))
 	slices.Sort(written)
-	for _, path := range slices.Backward(written) { // the last one may not hold a whole record yet
+	for _, path := range slices.Backward(written) { // the last segment may not contain a whole record yet
 		at, err := lastTime(path)
 		switch {
 		case errors.Is(err, errNoRecord):
@@ -145,8 +146,7 @@ func (c Config) clock() httpapi.Check {
 
 var errNoRecord = errors.New("no whole record")
 
-// lastTime is when the last whole record of a segment was written: a kill can leave half a
-// line behind it.
+// lastTime returns the time of the last whole record of a segment, which an unfinished line may follow.
 func lastTime(path string) (time.Time, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -52,12 +52,12 @@ const (
 	ReasonDamaged  = "backup_damaged"    // the file is damaged or is not a backup
 	ReasonNewer    = "backup_newer"      // a later program made it
 	ReasonExists   = "backup_exists"     // a file of that name is there
-	ReasonOccupied = "home_not_empty"    // there is something where a home is to be made
-	ReasonMounted  = "home_mounted"      // an empty folder is there that cannot be replaced: a mount point
-	ReasonChanging = "home_changing"     // extensions were installed or removed all the while
+	ReasonOccupied = "home_not_empty"    // the place of the new home is not empty
+	ReasonMounted  = "home_mounted"      // the empty folder is a mount point and cannot be replaced
+	ReasonChanging = "home_changing"     // extensions were installed or removed during every attempt
 	ReasonInTheWay = "folder_in_the_way" // the working folder exists and is not ours
 	ReasonBusy     = "backup_running"    // another process does the same in the same folder
-	ReasonNoHome   = "home_not_found"    // nothing that a server made is there
+	ReasonNoHome   = "home_not_found"    // the folder does not contain a server's home
 	ReasonNoRoom   = "not_enough_room"   // the disk is too small for the content of the file
 )
 
@@ -79,7 +79,7 @@ const (
 	maxDepth    = 64
 )
 
-// bounds are the two that tests make smaller.
+// bounds holds the two bounds that tests reduce.
 type bounds struct {
 	files int
 	bytes int64
@@ -142,7 +142,7 @@ func keeps() []string {
 	return []string{"run/admin.token", "run/agent.token", "agents/swarm-history.jsonl"}
 }
 
-// passing are files that mean something to a running process only.
+// passing matches files that are only of use to a running process.
 var passing = regexp.MustCompile(`^state/junctor\.db((\.before-upgrade(\.tmp|\.unfinished)?)?(-wal|-shm|-journal)|\.before-upgrade\.tmp)$|^(node/)?(audit/)?(lock|head\.tmp)$|^(run/|state/|node/)?\.(tmp|state\.json|key)-|^secrets/~|^blobs/sha256/\.new-|^node/sandbox\.json$`)
 
 // belongs reports whether a path of a home is in a backup; why is the reason for an omission
@@ -182,8 +182,7 @@ func mode(p string, m fs.FileMode) fs.FileMode {
 	return m & 0o700
 }
 
-// inHome checks the path of an entry, which may come from a stranger; a folder's may end
-// in a slash, which makes no difference.
+// inHome checks the untrusted path of an entry. A folder's path may end in a slash.
 func inHome(p string) error {
 	name := strings.TrimSuffix(p, "/")
 	switch {

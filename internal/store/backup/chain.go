@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store/segment"
 )
 
-// chain is an audit log as it was at one moment, whatever its writer does.
+// chain is the state of an audit log at one moment, which later writes do not affect.
 type chain struct {
 	*segment.Segments
 	dir  string // in the home: audit, or that of the node
@@ -47,10 +47,11 @@ func freeze(home, dir string) (*chain, error) {
 	return c, err
 }
 
-// file is the path of a segment in the home.
+// file returns the path of a segment in the home.
 func (c *chain) file(id uint64) string { return fmt.Sprintf("%s/audit-%08d.jsonl", c.dir, id) }
 
-// wholeLines is where the last line ends that is whole: its writer may be writing.
+// wholeLines returns the end of the last complete line, because the log may be written at the same
+// time.
 func wholeLines(path string, size int64) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,7 +66,7 @@ func wholeLines(path string, size int64) (int64, error) {
 	if i := bytes.LastIndexByte(buf, '\n'); i >= 0 {
 		return from + int64(i) + 1, nil
 	}
-	return size, nil // no line is as long; verification reports it
+	return size, nil // a line is never that long; verification reports it
 }
 
 func (c *chain) List() ([]audit.SegmentInfo, error) { return c.list, nil }

@@ -14,13 +14,13 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-// attempts is how often a home is copied that changes meanwhile.
+// attempts is the maximum number of copies of a home that changes meanwhile.
 const attempts = 5
 
 // Options configures [Make]. Home, File and Version are required.
 type Options struct {
 	Home    string
-	File    string // where the backup goes; not in the home
+	File    string // path of the backup, outside of the home
 	Force   bool   // replace a file of that name
 	Version string // of this program
 	Shared  string // see [Manifest]
@@ -81,7 +81,7 @@ func failed(what string, err error) error {
 		"look at the disk and at who may read and write there")
 }
 
-// within reports whether dir is root or below it, whatever links lead there.
+// within reports whether dir is root or below it, after resolving symbolic links.
 func within(root, dir string) bool {
 	for _, p := range []*string{&root, &dir} {
 		if real, err := filepath.EvalSymlinks(*p); err == nil {
@@ -92,7 +92,7 @@ func within(root, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// publish makes the archive durable under its name.
+// publish renames the archive to its final name and makes that durable.
 func publish(from, to string) error {
 	f, err := os.Open(from)
 	if err != nil {

@@ -109,8 +109,8 @@ func (p *part) remove() {
 	_ = p.lock.Close()
 }
 
-// replaces checks whether an empty folder can be replaced, by moving it away and back. A
-// mount point cannot, and only the system can decide who may do it.
+// replaces checks whether an empty folder can be replaced, by moving it away and back. A mount point
+// cannot be replaced.
 func (p *part) replaces(dir string) error {
 	err := os.Rename(dir, p.path("empty"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +127,8 @@ func (p *part) replaces(dir string) error {
 	return nil
 }
 
-// become moves the result under name to its final path, where there is nothing or an empty
-// folder, which [os.Rename] would reject and the system call replaces.
+// become moves the result under name to its final path, which must be missing or an empty folder. It
+// uses the system call, because [os.Rename] rejects an existing folder.
 func (p *part) become(name, dir string) error {
 	err := syscall.Rename(p.path(name), dir)
 	for errors.Is(err, syscall.EINTR) {
@@ -140,8 +140,7 @@ func (p *part) become(name, dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// openPlain opens a file beneath a folder; links, pipes and devices are as if they were
-// not there.
+// openPlain opens a regular file or folder beneath a folder. Links, pipes and devices count as missing.
 func openPlain(dir *os.File, name string) (*os.File, error) {
 	f, err := openBeneath(dir, name)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {

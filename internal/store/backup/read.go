@@ -23,8 +23,8 @@ import (
 // until read returns without an error.
 type take func(f File, content io.Reader) error
 
-// read reads an archive to its end and returns the manifest once all of it agrees.
-// Every entry is given to each; nil looks only. Memory is that of the names.
+// read reads an archive to its end, checks it against the bounds and the manifest, and returns the
+// manifest. each, unless nil, is called for every entry. Memory is bounded by the names.
 func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest, error) {
 	var m Manifest
 	in := bufio.NewReader(from)
@@ -109,6 +109,7 @@ func read(ctx context.Context, from io.Reader, most bounds, each take) (Manifest
 	return m, agree(m, files)
 }
 
+// readManifest decodes the manifest and checks its format.
 func readManifest(r io.Reader, size int64) (m Manifest, err error) {
 	if size > maxManifest {
 		return m, damaged(fmt.Errorf("its manifest has more than %d bytes", maxManifest))
@@ -126,7 +127,7 @@ func readManifest(r io.Reader, size int64) (m Manifest, err error) {
 	return m, nil
 }
 
-// agree compares the entries with the manifest.
+// agree returns an error unless the entries match the manifest.
 func agree(m Manifest, files []File) error {
 	seen := make(map[string]bool, len(files))
 	hasDatabase := false
@@ -179,7 +180,7 @@ func failure(ctx context.Context, err error) error {
 	return damaged(err)
 }
 
-// bounded ends a stream that is longer than any backup, and at the end of its context.
+// bounded is a reader that fails beyond the maximum size of a backup, and when its context ends.
 type bounded struct {
 	from io.Reader
 	left int64

@@ -59,6 +59,7 @@ func noFile(file string, err error) error {
 	return capability.Wrap(capability.CodeNotFound, "restore", "the file "+file+" cannot be opened", err).With("", "name the file of a backup")
 }
 
+// vacant returns conflict, reason ReasonOccupied, unless home is missing or an empty folder.
 func vacant(home string) error {
 	entries, err := os.ReadDir(home)
 	if err == nil && len(entries) == 0 {
@@ -123,7 +124,7 @@ func unpack(ctx context.Context, file, dir, home string, knows map[string]int64)
 	if home == "" {
 		return m, nil
 	}
-	return m, p.become("home", home) // never a folder that holds something by now
+	return m, p.become("home", home) // fails if the folder is no longer empty
 }
 
 func known(have, knows map[string]int64, version string) error {
@@ -155,8 +156,8 @@ func room(dir string, m Manifest) error {
 	return nil
 }
 
-// extract writes the files. It reads the archive for the second time, and the archive may
-// have been replaced, so it must still agree with the manifest.
+// extract writes the files. It reads the archive a second time and checks it against the manifest
+// again, because the archive may have been replaced.
 func extract(ctx context.Context, from io.Reader, dir string, m Manifest) error {
 	in, err := os.OpenRoot(dir)
 	if err != nil {
@@ -178,7 +179,7 @@ func extract(ctx context.Context, from io.Reader, dir string, m Manifest) error 
 	if err != nil {
 		return err
 	}
-	// Folders get their modes last, the innermost first: one of them may not be written.
+	// Folders get their modes last, the innermost first, because one may be read-only.
 	for _, f := range slices.Backward(m.Files) {
 		if name, folder := strings.CutSuffix(f.Path, "/"); folder {
 			if err := errors.Join(in.Chmod(name, f.Mode|0o700), syncDir(filepath.Join(dir, name))); err != nil {

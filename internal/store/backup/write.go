@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// writer appends files to an archive and notes them in the manifest.
+// writer appends files to an archive and lists them in the manifest.
 type writer struct {
 	ctx   context.Context //nolint:containedctx // of one backup
 	tar   *tar.Writer
@@ -95,8 +95,8 @@ func write(ctx context.Context, home, file, db string, frozen []*chain, m *Manif
 	return errors.Join(err, w.tar.Close(), gz.Close())
 }
 
-// frozenBy reports whether a file is a segment: one that has come since belongs to a
-// later moment.
+// frozenBy reports whether a file is a segment of a frozen chain's folder, which the walk skips: new
+// segments belong to a later moment.
 func frozenBy(frozen []*chain, p string) bool {
 	for _, c := range frozen {
 		if strings.HasPrefix(p, c.dir+"/audit-") {
@@ -139,8 +139,8 @@ func (w *writer) entry(p string, d fs.DirEntry, done bool) error {
 	return w.copyFile(p, -1)
 }
 
-// passOver handles errors that do not fail a backup: a file removed since its folder was
-// read may be missing, and files of others may be unreadable.
+// passOver returns nil for errors that do not fail a backup: a file that was removed meanwhile, and an
+// unreadable file of another user, which is listed in the manifest as left out.
 func (w *writer) passOver(p string, d fs.DirEntry, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -169,7 +169,7 @@ func (w *writer) copyDatabase(from string) error {
 	return w.copyOf(f, database, -1)
 }
 
-// copyFile adds the first size bytes of a file of the home, all for -1.
+// copyFile adds the first size bytes of a file of the home, or all if size is -1.
 func (w *writer) copyFile(p string, size int64) error {
 	f, err := openPlain(w.home, p)
 	if err != nil {
@@ -219,7 +219,7 @@ func (w *writer) add(f File, content io.Reader) error {
 		sum := sha256.New()
 		to := io.MultiWriter(w.tar, sum)
 		n, err := io.CopyN(to, &ending{content, w.ctx}, f.Size)
-		if errors.Is(err, io.EOF) && others(f.Path) { // its size is in the archive already
+		if errors.Is(err, io.EOF) && others(f.Path) { // the archive already contains its size
 			w.leaveOut(f.Path, "its end, which is zeros: it became shorter while it was copied")
 			_, err = io.CopyN(to, &ending{zeros{}, w.ctx}, f.Size-n)
 		}

@@ -1,7 +1,7 @@
-// Package blob stores results that are too large for an answer: files by their
-// digest, each while references to it exist. A reference has an owner, a
-// run, a name and an expiry time; the caller decides who may follow it.
-// The files are <home>/blobs/sha256, the references a table.
+// Package blob stores results that are too large for a response, as files named by their
+// digest. A file exists as long as references to it. A reference has an owner, a run, a name
+// and an expiry time; the caller decides who may read it. The files are in
+// <home>/blobs/sha256, the references in a table.
 package blob
 
 import (
@@ -27,11 +27,11 @@ var migrations embed.FS
 // Owner names the package's table for [store.DB.Migrate].
 const Owner = "blob"
 
-// Migrations are the package's tables, to be brought up to date before [Open].
+// Migrations returns the package's tables, which must be migrated before [Open].
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 const (
-	// MaxTotal bounds the bytes of all references; the oldest go first.
+	// MaxTotal bounds the bytes of all references; the oldest are dropped first.
 	MaxTotal = 4 << 30
 	// idleGrace is how long a file without references is not removed, because a reference may
 	// be about to be created.
@@ -49,14 +49,14 @@ type Ref struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// Store keeps blobs. It is safe for concurrent use.
+// Store stores blobs. It is safe for concurrent use.
 type Store struct {
 	root *os.Root
 	db   *sql.DB
 	now  func() time.Time
 }
 
-// Open opens the folder, which must be there; the database stays the caller's.
+// Open opens the folder, which must exist. The caller keeps the ownership of db.
 func Open(dir string, db *sql.DB, now func() time.Time) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -65,7 +65,7 @@ func Open(dir string, db *sql.DB, now func() time.Time) (*Store, error) {
 	return &Store{root, db, now}, nil
 }
 
-// Close lets go of the folder.
+// Close closes the folder.
 func (s *Store) Close() error { return s.root.Close() }
 
 func broken(err error) error {
@@ -73,9 +73,9 @@ func broken(err error) error {
 		"look at the server's log; is the disk full?")
 }
 
-// Put keeps what from holds, at most limit bytes, under ref's owner, run and name
-// until its time; it fills in size and digest. A name that a run has already is
-// replaced. Errors: too_large; failed, reason storage_failed.
+// Put stores the content of from, at most limit bytes, under ref's owner, run and name until its
+// expiry, and returns ref with size and digest. It replaces an existing name of the run. Errors:
+// too_large; failed, reason storage_failed.
 func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (Ref, error) {
 	tmp := ".new-" + ids.Text()
 	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -92,7 +92,7 @@ func (s *Store) Put(ctx context.Context, ref Ref, from io.Reader, limit int64) (
 		return ref, capability.Errorf(capability.CodeTooLarge, "blob", "%s has more than %d bytes", ref.Name, limit)
 	}
 	ref.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	// The same content may be there; what replaces it is the same, and young.
+	// A file with the same content may exist; replacing it renews its age.
 	if err := s.root.Rename(tmp, ref.SHA256); err != nil {
 		return ref, broken(err)
 	}
@@ -130,7 +130,7 @@ func (s *Store) List(ctx context.Context, run string) ([]Ref, error) {
 	return out, nil
 }
 
-// Read opens what a reference leads to; the caller closes it.
+// Read opens the file of a reference. The caller closes it.
 func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
 	if len(ref.SHA256) != 2*sha256.Size || strings.Trim(ref.SHA256, "0123456789abcdef") != "" {
 		return nil, broken(errors.New("no digest"))
@@ -145,8 +145,8 @@ func (s *Store) Read(ref Ref) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// Sweep drops expired references, the oldest beyond MaxTotal, and files
-// without a reference for an hour. Call it every ten minutes or so.
+// Sweep removes expired references, the oldest beyond MaxTotal, and files of at least an hour
+// without a reference. Call it about every ten minutes.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM blob_refs WHERE expires <= ?1 OR id IN
 		(SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS sofar FROM blob_refs) WHERE sofar > ?2)`,

@@ -18,6 +18,7 @@ func (s *Segments) path(id uint64) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%s%08d%s", prefix, id, suffix))
 }
 
+// scan returns the segments in the directory, oldest first. Other files are ignored.
 func (s *Segments) scan() ([]audit.SegmentInfo, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *Segments) scan() ([]audit.SegmentInfo, error) {
 	return list, nil
 }
 
-// wholeLines is the length of the file up to its last newline.
+// wholeLines returns the length of the file up to and including its last newline.
 func wholeLines(path string, size int64) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

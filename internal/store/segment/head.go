@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// LoadHead returns the document of the file head, or nil.
+// LoadHead returns the content of the file head, or nil if it does not exist.
 func (s *Segments) LoadHead() ([]byte, error) {
 	doc, err := os.ReadFile(filepath.Join(s.dir, "head"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -16,11 +16,12 @@ func (s *Segments) LoadHead() ([]byte, error) {
 	return doc, err
 }
 
-// SaveHead replaces the file head; a crash leaves the old or the new one.
+// SaveHead replaces the file head atomically.
 func (s *Segments) SaveHead(doc []byte) error {
 	return replaceFile(filepath.Join(s.dir, "head"), doc)
 }
 
+// replaceFile writes and flushes a temporary file and renames it to path.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)

@@ -15,8 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// MirrorConfig of the files under logs/; the zero value is the documented
-// rotation.
+// MirrorConfig configures the files under logs/. The zero value is the documented rotation.
 type MirrorConfig struct {
 	MaxBytes int64 // a file is full beyond this; 0: 10 MiB
 	Keep     int   // full files kept of each kind; 0: 10
@@ -94,7 +93,7 @@ func (m *Mirror) log(bit audit.Mirrors) (*mirrorLog, error) {
 	return nil, fmt.Errorf("no open audit copy for %d", bit)
 }
 
-// Append adds whole lines to a file. One caller at a time.
+// Append adds whole lines to a file and rotates it if it is full. It must not be called concurrently.
 func (m *Mirror) Append(bit audit.Mirrors, lines []byte) error {
 	g, err := m.log(bit)
 	if err != nil {
@@ -128,6 +127,8 @@ func (m *Mirror) Append(bit audit.Mirrors, lines []byte) error {
 	return nil
 }
 
+// rotate renames a full file to name.1 and the older ones, removes the oldest, opens a new file, and
+// compresses name.2 in the background.
 func (m *Mirror) rotate(g *mirrorLog) error {
 	m.zips.Wait() // at most one file is being gzipped; it must not be renamed meanwhile
 	base := filepath.Join(m.dir, g.name)
@@ -172,7 +173,7 @@ func compress(path string) error {
 	if err != nil {
 		return err
 	}
-	// Speed over size: this runs beside the calls whose records it packs.
+	// Speed matters more than size, because this runs while calls are made.
 	zip, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -187,8 +188,8 @@ func compress(path string) error {
 	return os.Remove(path)
 }
 
-// LastLine returns the last whole line of a file or, if it is empty, of the
-// one before it; nil if both are empty.
+// LastLine returns the last whole line of a file or, if it is empty, of the previous file. It returns
+// nil if both are empty.
 func (m *Mirror) LastLine(bit audit.Mirrors) ([]byte, error) {
 	g, err := m.log(bit)
 	if err != nil {
@@ -204,6 +205,7 @@ func (m *Mirror) LastLine(bit audit.Mirrors) ([]byte, error) {
 	return nil, nil
 }
 
+// tailOf returns the last whole line of a file, or nil if it is missing or empty.
 func tailOf(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -228,7 +230,7 @@ func tailOf(path string) ([]byte, error) {
 	return bytes.Clone(data[bytes.LastIndexByte(data[:end], '\n')+1 : end+1]), nil
 }
 
-// Close waits for a compression at work and closes the files.
+// Close waits for a running compression and closes the files.
 func (m *Mirror) Close() error {
 	m.zips.Wait()
 	var errs []error

@@ -1,18 +1,16 @@
-// Package segment keeps the lines of the audit log in files. It knows lines and
-// bytes, not records: numbers, hashes and meaning are internal/core/audit, whose
-// Segments and Mirror it implements.
+// Package segment stores the lines of the audit log in files. It implements Segments and
+// Mirror of internal/core/audit and does not interpret the lines.
 //
-// A directory holds audit-00000001.jsonl and its successors, of which only the
-// last grows, the file head, and the file lock, which keeps a second writer out.
-// Whole lines are appended with one positioned write. Three things can go wrong
-// and each has one answer:
+// A directory contains audit-00000001.jsonl and its successors, of which only the last
+// grows, the file head, and the file lock, which prevents a second writer. Whole lines are
+// appended with one positioned write. Three failures are handled:
 //
-//   - a write ends half done: the file is cut back to the last good offset, at
-//     once or before the next write;
-//   - the process dies in a write: [Open] cuts an unfinished last line off;
-//   - a flush fails: the kernel may have dropped the pages and forgotten that
-//     they were dirty, so flushing again would lie. The bytes since the last good
-//     flush are kept in memory and written again before the next one.
+//   - A write is incomplete: the file is cut to the last good offset, at once or before the
+//     next write.
+//   - The process ends during a write: [Open] cuts off an unfinished last line.
+//   - A flush fails: the kernel may have dropped the pages and marked them clean, so that
+//     another flush would succeed without writing them. Therefore the bytes since the last
+//     good flush stay in memory and are written again before the next one.
 //
 // The copies under logs/ are [Mirror].
 package segment
@@ -34,23 +32,22 @@ const (
 	suffix   = ".jsonl"
 	dirMode  = 0o700
 	fileMode = 0o600
-	// maxUnsynced bounds the bytes kept for writing again; beyond it Append
-	// flushes by itself.
+	// maxUnsynced bounds the bytes stored for writing again. Beyond it Append flushes.
 	maxUnsynced = 8 << 20
 )
 
-// ErrLocked means that another process writes the directory.
+// ErrLocked is the error of Open if another process writes the directory.
 var ErrLocked = errors.New("another process writes this audit log")
 
-// Config of a directory of segments; the zero value opens it for writing.
+// Config configures a directory of segments. The zero value opens it for writing.
 type Config struct {
-	// ReadOnly takes no lock, changes nothing and refuses to append, so that a
-	// log can be verified beside its writer.
+	// ReadOnly acquires no lock, changes nothing and rejects appends, so that a log can be
+	// verified while another process writes it.
 	ReadOnly bool
 	create   func(path string) (file, error) // for tests that break the disk
 }
 
-// file is the part of *os.File that appending needs.
+// file is the part of *os.File used for appending.
 type file interface {
 	io.WriterAt
 	io.Closer
@@ -77,13 +74,13 @@ type Segments struct {
 	lock *os.File
 	torn int64
 
-	// flush is held during a flush or a rotation, and so across I/O: it makes
-	// them wait for one another. It is taken before mu.
+	// flush serializes flushes and rotations and is held across their I/O. It is acquired
+	// before mu.
 	flush    sync.Mutex
-	inflight []byte // bytes from synced on that the flush at work covers
+	inflight []byte // bytes from synced on that the current flush covers
 	rewrite  bool   // the last flush failed
 
-	// mu guards the rest, never across I/O.
+	// mu guards the fields below and is never held across I/O.
 	mu     sync.Mutex
 	list   []audit.SegmentInfo // the last one's size is up to date
 	out    file                // nil without a segment
@@ -94,7 +91,8 @@ type Segments struct {
 
 var _ audit.Segments = (*Segments)(nil)
 
-// Open opens a directory of segments, and creates it unless it is read only.
+// Open opens a directory of segments. Unless ReadOnly is set, it creates and locks the directory and
+// cuts off an unfinished last line. The error is [ErrLocked] if another process has the lock.
 func Open(dir string, cfg Config) (*Segments, error) {
 	if cfg.create == nil {
 		cfg.create = openFile
@@ -129,7 +127,7 @@ func (s *Segments) open() error {
 			return err
 		}
 		s.torn += last.Size - whole
-		if whole == 0 { // died while beginning the segment: not even its header is there
+		if whole == 0 { // the segment has no complete header
 			if err := os.Remove(path); err != nil {
 				return err
 			}
@@ -144,7 +142,7 @@ func (s *Segments) open() error {
 				return err
 			}
 		}
-		// What the dead process had not flushed is about to be built upon.
+		// Unflushed data of the previous process must be durable before more is appended.
 		if err := s.out.Datasync(); err != nil {
 			return err
 		}
@@ -154,11 +152,11 @@ func (s *Segments) open() error {
 	return nil
 }
 
-// Torn is how many bytes of unfinished lines Open cut off.
+// Torn returns the number of bytes of unfinished lines that Open cut off.
 func (s *Segments) Torn() int64 { return s.torn }
 
-// List returns the segments, oldest first. Beside another process's writer the
-// last size may be in the middle of a line.
+// List returns the segments, oldest first. If another process writes them, the last size may be in
+// the middle of a line.
 func (s *Segments) List() ([]audit.SegmentInfo, error) {
 	if s.cfg.ReadOnly {
 		return s.scan()
@@ -168,7 +166,7 @@ func (s *Segments) List() ([]audit.SegmentInfo, error) {
 	return slices.Clone(s.list), nil
 }
 
-// Open reads a segment from an offset; the caller closes it.
+// Open opens a segment at an offset. The caller closes it.
 func (s *Segments) Open(id uint64, offset int64) (io.ReadCloser, error) {
 	f, err := os.Open(s.path(id))
 	if err != nil {
@@ -184,7 +182,7 @@ func (s *Segments) Open(id uint64, offset int64) (io.ReadCloser, error) {
 
 var errNoSegment = errors.New("no segment has been begun")
 
-// Append adds whole lines to the last segment, all or none. One caller at a time.
+// Append adds whole lines to the last segment, all or none. It must not be called concurrently.
 func (s *Segments) Append(lines []byte) error {
 	s.mu.Lock()
 	out, ragged, full := s.out, s.ragged, len(s.fresh) > maxUnsynced
@@ -312,13 +310,14 @@ func (s *Segments) Rotate(header []byte) (uint64, error) {
 	return id, nil
 }
 
+// begin creates a segment with its header and makes both durable.
 func (s *Segments) begin(path string, header []byte) (file, error) {
 	out, err := s.cfg.create(path)
 	if err != nil {
 		return nil, err
 	}
 	var n int
-	if err = out.Truncate(0); err == nil { // a leftover of an attempt that failed
+	if err = out.Truncate(0); err == nil { // a failed attempt may have left a file
 		n, err = out.WriteAt(header, 0)
 	}
 	if err == nil && n < len(header) {
@@ -336,8 +335,7 @@ func (s *Segments) begin(path string, header []byte) (file, error) {
 	return out, nil
 }
 
-// Close flushes nothing: what was not asked to be durable need not be. It gives
-// up the lock.
+// Close closes the files and releases the lock without flushing.
 func (s *Segments) Close() error {
 	s.flush.Lock()
 	defer s.flush.Unlock()

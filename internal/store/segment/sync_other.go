@@ -4,13 +4,13 @@ package segment
 
 import "os"
 
-// datasync is a full flush where the system has no lesser one.
+// datasync flushes the whole file, because the system lacks fdatasync.
 func datasync(f *os.File) error { return f.Sync() }
 
-// syncDir does nothing: not every system can flush a directory.
+// syncDir does nothing, because not every system can flush a directory.
 func syncDir(string) error { return nil }
 
-// lockFile only marks the directory; the server's own lock keeps others out.
+// lockFile only creates the file; the server's own lock excludes other processes.
 func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 }

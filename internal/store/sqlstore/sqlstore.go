@@ -1,7 +1,6 @@
-// Package sqlstore keeps sessions in the server's database: messages and last
-// results outlive the process, and are those of every gateway that shares the
-// database. It implements session.Store and holds the suite in sessiontest; the
-// rules are package session's.
+// Package sqlstore implements session.Store in the server's database, so that messages and
+// last results survive the process and are shared by all gateways with the same database. It
+// passes the suite in sessiontest.
 package sqlstore
 
 import (
@@ -25,14 +24,14 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "session"
 
-// Migrations are the package's tables, to be brought up to date before [New].
+// Migrations returns the package's tables, which must be migrated before [New].
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Database is what the store needs of [store.DB].
+// Database is the part of [store.DB] that the store uses.
 type Database interface {
 	SQL() *sql.DB
-	// InTx runs f in a transaction that holds from its beginning what key names; f
-	// may run more than once.
+	// InTx runs f in a transaction that holds the lock of key from its beginning. f may run
+	// more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
@@ -44,10 +43,10 @@ type Store struct {
 
 var _ session.Store = (*Store)(nil)
 
-// New returns the store; the database stays the caller's.
+// New returns a store. The caller keeps the ownership of the database.
 func New(db Database) *Store { return &Store{db.SQL(), db.InTx} }
 
-// explain gives an error of the database a code; its text stays inside.
+// explain returns a database error as a *capability.Error without its text.
 func explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +54,7 @@ func explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return capability.AsError(ctx.Err())
 	}
-	if _, said := errors.AsType[*capability.Error](err); said { // by the shared database: it does not answer
+	if _, said := errors.AsType[*capability.Error](err); said { // from the shared database, which does not respond
 		return err
 	}
 	return capability.Wrap(capability.CodeFailed, "session", "the session cannot be read or written", err)
@@ -65,8 +64,7 @@ func (s *Store) inTx(ctx context.Context, key string, f func(*sql.Tx) error) err
 	return explain(ctx, s.tx(ctx, key, f))
 }
 
-// Keys of transactions: the results are counted over all owners, the sessions of
-// each principal by themselves.
+// Keys of transactions. Results are bounded over all owners, sessions per principal.
 const allResults = "session results"
 
 func sessionsOf(principal string) string { return "sessions " + principal }
@@ -103,7 +101,7 @@ func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Me
 			}
 		}
 		if count > 1 {
-			return nil // no new session, so not one too many
+			return nil // no new session, so the bound cannot be exceeded
 		}
 		return drop(ctx, tx, `id IN (SELECT id FROM session_sessions WHERE principal = ? ORDER BY last DESC LIMIT 9223372036854775807 OFFSET ?)`,
 			o.Principal, b.Sessions)
@@ -111,7 +109,7 @@ func (s *Store) AppendMessage(ctx context.Context, o session.Owner, m session.Me
 	return seq, err
 }
 
-// drop deletes the sessions of a condition with all they hold.
+// drop deletes the sessions that match a condition, with their messages and results.
 func drop(ctx context.Context, tx *sql.Tx, where string, args ...any) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM session_results WHERE (principal, session) IN (SELECT principal,
 	session FROM session_sessions WHERE `+where+`)`, args...)

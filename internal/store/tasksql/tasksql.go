@@ -28,7 +28,7 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "tasks"
 
-// Migrations are the package's tables.
+// Migrations returns the package's tables.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Store implements [tasks.Store].
@@ -36,7 +36,7 @@ type Store struct{ db store.Database }
 
 var _ tasks.Store = (*Store)(nil)
 
-// Open brings the tables up to date.
+// Open migrates the tables and returns a store.
 func Open(ctx context.Context, db store.Database) (*Store, error) {
 	if err := store.MigrateOwner(ctx, db, Owner, Migrations); err != nil {
 		return nil, fmt.Errorf("open the tasks: %w", err)
@@ -44,7 +44,7 @@ func Open(ctx context.Context, db store.Database) (*Store, error) {
 	return &Store{db: db}, nil
 }
 
-// doc is the part of a task that nothing is selected by.
+// doc holds the fields of a task that no query selects by.
 type doc struct {
 	Kind       tasks.Kind             `json:"kind"`
 	Status     string                 `json:"status,omitzero"`
@@ -89,7 +89,7 @@ func scan(row interface{ Scan(...any) error }, more ...any) (t tasks.Task, err e
 	return t, nil
 }
 
-// large puts the large documents into t.
+// large decodes the history, input and result into t.
 func large(t *tasks.Task, history, input, result []byte) error {
 	if len(input) > 0 {
 		t.Input = input
@@ -113,7 +113,7 @@ func ended(t *tasks.Task) int {
 	return 0
 }
 
-// bytesOf is never NULL.
+// bytesOf returns b, or an empty slice for nil, because the column must not be NULL.
 func bytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -121,7 +121,8 @@ func bytesOf(b []byte) []byte {
 	return b
 }
 
-// CreateTask adds t unless its owner has too many open, and makes room for it.
+// CreateTask adds t unless its owner has too many open tasks, and removes old ended ones beyond the
+// bounds.
 func (s *Store) CreateTask(ctx context.Context, t tasks.Task, b tasks.Bounds) (ok bool, err error) {
 	document, history, err := encode(&t)
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *Store) CreateTask(ctx context.Context, t tasks.Task, b tasks.Bounds) (o
 	return ok && err == nil, err
 }
 
-// Task returns one by its id.
+// Task returns a complete task by its id.
 func (s *Store) Task(ctx context.Context, id string) (tasks.Task, bool, error) {
 	var history, input, result []byte
 	t, err := scan(s.db.SQL().QueryRowContext(ctx, `SELECT `+columns+`, history, input, result FROM tasks WHERE id = ?`, id), &history,
@@ -164,7 +165,7 @@ func (s *Store) Task(ctx context.Context, id string) (tasks.Task, bool, error) {
 	return t, err == nil, err
 }
 
-// Tasks returns a page, the last changed first.
+// Tasks returns a page of tasks, the last changed first, and the total number of matches.
 func (s *Store) Tasks(ctx context.Context, q tasks.Query, before time.Time, id string) (list []tasks.Task, total int, err error) {
 	where, args := []string{"owner = ?"}, []any{q.Owner}
 	also := func(what string, value any) { where, args = append(where, what), append(args, value) }
@@ -220,7 +221,7 @@ func collect(rows *sql.Rows) (list []tasks.Task, err error) {
 	return list, rows.Err()
 }
 
-// SaveTask writes the next version.
+// SaveTask stores the next version of a task; ok is false if the stored version is another one.
 func (s *Store) SaveTask(ctx context.Context, t tasks.Task) (ok bool, err error) {
 	document, history, err := encode(&t)
 	if err != nil {
@@ -228,7 +229,7 @@ func (s *Store) SaveTask(ctx context.Context, t tasks.Task) (ok bool, err error)
 	}
 	set := `state = ?, ended = ?, updated = ?, expires = ?, version = ?, doc = ?, history = ?, result = ?`
 	args := []any{string(t.State), ended(&t), t.Updated.UnixNano(), t.Expires.UnixNano(), t.Version, document, history, bytesOf(t.Result)}
-	if t.State.Terminal() { // nothing is made again
+	if t.State.Terminal() { // an ended task is not repeated, so its input is removed
 		t.Input = []byte{}
 	}
 	if t.Input != nil {
@@ -247,7 +248,7 @@ func (s *Store) SaveTask(ctx context.Context, t tasks.Task) (ok bool, err error)
 	return ok && err == nil, err
 }
 
-// OpenTasks returns what a gateway carries.
+// OpenTasks returns the open tasks of a gateway, without their input.
 func (s *Store) OpenTasks(ctx context.Context, gateway string) ([]tasks.Task, error) {
 	rows, err := s.db.SQL().QueryContext(ctx, `SELECT `+columns+
 		`, history, result FROM tasks WHERE ended = 0 AND gateway = ? ORDER BY updated`, gateway)
@@ -257,7 +258,7 @@ func (s *Store) OpenTasks(ctx context.Context, gateway string) ([]tasks.Task, er
 	return collect(rows)
 }
 
-// SweepTasks removes what has ended and is too old.
+// SweepTasks removes expired ended tasks.
 func (s *Store) SweepTasks(ctx context.Context, now time.Time) error {
 	return s.db.InTx(ctx, "tasks", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM tasks WHERE ended = 1 AND expires <= ?`, now.UnixNano())

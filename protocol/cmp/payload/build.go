@@ -12,11 +12,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Draft is a skill that is being written. Its zero value but for Name is ready.
+// Draft builds a skill. The zero value is ready to use.
 type Draft struct {
 	Name           string // "": DefaultName
 	Namespace      string
-	GatewayAddress string // written only if there is one
+	GatewayAddress string // omitted if empty
 	SkillVersion   string
 	Description    string
 	Publisher      string
@@ -25,8 +25,7 @@ type Draft struct {
 	modules      []Module
 }
 
-// Offer is one capability of a draft, by hand. Zero values are the
-// defaults of the format.
+// Offer describes one capability of a draft. Zero values mean the defaults of the format.
 type Offer struct {
 	Alias         string
 	FunctionName  string // "": the alias
@@ -38,15 +37,15 @@ type Offer struct {
 	Codec         string
 	Languages     []string
 	Metadata      map[string]any
-	CodeExport    string // binds it to that export of the module attached last
+	CodeExport    string // export of the last attached module to bind to
 	Description   string
 	Effect        string
 
 	SampleRate, Channels int // of voices; 0: 16000 and 1
 }
 
-// Attach adds a module of code. White space around a source is removed first, so
-// that hash and source agree.
+// Attach adds a module of code. It removes white space around a source first, so that the hash
+// matches the source.
 func (d *Draft) Attach(m Module) {
 	m.Source = strings.TrimSpace(m.Source)
 	if m.SHA256 == "" && m.Source != "" {
@@ -62,8 +61,7 @@ func (d *Draft) Attach(m Module) {
 // Add adds a plain capability.
 func (d *Draft) Add(o Offer) error { return d.add(o, DefaultMediaType, false) }
 
-// AddMedia adds one that streams unless it is told otherwise; it must name its
-// media type.
+// AddMedia adds a capability that streams by default and must have a media type.
 func (d *Draft) AddMedia(o Offer) error {
 	if o.MediaType == "" {
 		return invalid("the media capability %.80q must name its media type", o.Alias)
@@ -71,7 +69,7 @@ func (d *Draft) AddMedia(o Offer) error {
 	return d.add(o, "", true)
 }
 
-// AddVoice adds one of raw audio: it always streams, in pcm16.
+// AddVoice adds a capability of raw audio, which always streams in pcm16.
 func (d *Draft) AddVoice(o Offer) error {
 	o.MediaType, o.Codec, o.Stream = "audio/raw", "pcm16", nil
 	meta := make(map[string]any, len(o.Metadata)+2)
@@ -90,6 +88,7 @@ func (d *Draft) AddVoice(o Offer) error {
 	return d.add(o, "", true)
 }
 
+// add adds a capability with a default media type. Errors: duplicate_alias; invalid_payload.
 func (d *Draft) add(o Offer, mediaType string, stream bool) error {
 	c := Capability{
 		Alias: strings.TrimSpace(o.Alias), FunctionName: d.Qualify(o), Stream: stream, MediaType: o.MediaType,
@@ -136,8 +135,8 @@ func (d *Draft) add(o Offer, mediaType string, stream bool) error {
 	return nil
 }
 
-// Qualify is the name of the function an offer stands for: with the namespace
-// before it, unless it is there.
+// Qualify returns the function name of an offer, with the draft's namespace as prefix unless it has it
+// already.
 func (d *Draft) Qualify(o Offer) string {
 	name := strings.TrimSpace(o.FunctionName)
 	if name == "" {
@@ -156,7 +155,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// written is what a writer writes.
+// written is the form of a skill that Export writes.
 type written struct {
 	Schema         string       `json:"schema"`
 	Version        string       `json:"version"`
@@ -171,8 +170,8 @@ type written struct {
 	Publisher      string       `json:"publisher,omitzero"`
 }
 
-// Export writes the skill: capabilities sorted by alias, each with all eleven
-// members. What comes out is read back before it is returned.
+// Export encodes the skill, with capabilities sorted by alias, each with all eleven members. It decodes
+// the result before it returns it, so that invalid skills are errors.
 func (d *Draft) Export(now time.Time) (json.RawMessage, error) {
 	w := written{
 		Schema: Schema, Version: Version, SkillName: d.Name, Namespace: d.Namespace, CreatedAt: cmp.Time(now),

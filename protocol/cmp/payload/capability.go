@@ -10,10 +10,10 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// DefaultMediaType is that of a capability that names none.
+// DefaultMediaType is the media type of a capability that sets none.
 const DefaultMediaType = "application/json"
 
-// maxTimeout bounds the time-out of a capability, in seconds.
+// maxTimeout bounds the timeout of a capability, in seconds.
 const maxTimeout = 3600
 
 // Capability is one entry of a skill. The first eleven members are always
@@ -39,7 +39,7 @@ type Capability struct {
 	meta metadata
 }
 
-// metadata are the keys of a capability's metadata that mean something here.
+// metadata holds the members of a capability's metadata that this package uses.
 type metadata struct {
 	DeviceAction json.RawMessage `json:"device_action"`
 	Tags         json.RawMessage `json:"tags"`
@@ -54,7 +54,7 @@ type metadata struct {
 	consent, always bool
 }
 
-// entry is a capability as it may come.
+// entry is a capability before its checks.
 type entry struct {
 	Alias          json.RawMessage `json:"alias"`
 	FunctionName   json.RawMessage `json:"function_name"`
@@ -73,6 +73,7 @@ type entry struct {
 	Effect         *string         `json:"effect"`
 }
 
+// readCapability decodes and checks one capability and sets its defaults.
 func readCapability(raw json.RawMessage) (Capability, error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return Capability{}, invalid("it is no object")
@@ -109,7 +110,7 @@ func readCapability(raw json.RawMessage) (Capability, error) {
 	return c, nil
 }
 
-// orElse is fallback for what is absent or null.
+// orElse returns raw, or fallback if raw is absent or null.
 func orElse(raw json.RawMessage, fallback string) json.RawMessage {
 	if raw != nil && string(raw) != "null" {
 		return raw
@@ -120,8 +121,7 @@ func orElse(raw json.RawMessage, fallback string) json.RawMessage {
 	return json.RawMessage(fallback)
 }
 
-// complete checks a capability and reads its metadata. languages is what was
-// declared beside it; nil is nothing.
+// complete checks a capability and parses its metadata. languages is the separate member, or nil.
 func (c *Capability) complete(languages json.RawMessage) error {
 	if err := cmp.CheckAlias(c.Alias); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (c *Capability) complete(languages json.RawMessage) error {
 		return invalid("a schema must be an object")
 	}
 	if c.Timeout != nil && *c.Timeout == 0 {
-		c.Timeout = nil // the original's language takes it for none
+		c.Timeout = nil // the original treats 0 as no timeout
 	}
 	if err := jsonx.Unmarshal(c.Metadata, &c.meta); err != nil {
 		return invalid("metadata: %w", err)
@@ -186,8 +186,8 @@ func normal(languages []string) []string {
 	return cmp.Words(out)
 }
 
-// ActionName is the device action it is bound to: metadata.device_action if that
-// is set, else the alias.
+// ActionName returns the device action that the capability is bound to: metadata.device_action if
+// set, else the alias.
 func (c *Capability) ActionName() string {
 	if name, ok := asText(c.meta.DeviceAction); ok && name != "" {
 		return name
@@ -195,25 +195,24 @@ func (c *Capability) ActionName() string {
 	return c.Alias
 }
 
-// Tags are those of its metadata, sorted, none empty.
+// Tags returns the tags of the metadata, sorted and not empty.
 func (c *Capability) Tags() []string { return c.meta.tags }
 
-// NeedsConsent reports whether the device's owner must be asked before it is
-// installed.
+// NeedsConsent reports whether the device's owner must consent before the capability is installed.
 func (c *Capability) NeedsConsent() bool { return c.meta.consent }
 
-// NeedsConsentEachCall reports whether the owner must be asked before each call.
+// NeedsConsentEachCall reports whether the owner must consent to each call.
 func (c *Capability) NeedsConsentEachCall() bool { return c.meta.always }
 
-// Code returns the binding to transferred code. bound is false where none is
-// asked for; a binding with an empty part can bind to nothing.
+// Code returns the binding to transferred code. bound is false if the metadata have none. A binding
+// with an empty part matches no module.
 func (c *Capability) Code() (b cmp.CodeBinding, bound bool) {
 	if raw := c.meta.CodeBinding; len(raw) > 0 && raw[0] == '{' {
 		var parts struct {
 			ModuleID json.RawMessage `json:"module_id"`
 			Export   json.RawMessage `json:"export"`
 		}
-		_ = jsonx.Unmarshal(raw, &parts) // it is an object, and anything fits
+		_ = jsonx.Unmarshal(raw, &parts) // raw is an object, so this cannot fail
 		b.ModuleID, _ = asText(parts.ModuleID)
 		b.Export, _ = asText(parts.Export)
 		return b, true

@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// DefaultLanguage is that of a module that names none.
+// DefaultLanguage is the language of a module that sets none.
 const DefaultLanguage = "python"
 
 // Module is a piece of transferred code. Exactly one of Source, SourceBase64
@@ -45,8 +45,7 @@ func readModule(raw json.RawMessage) (Module, error) {
 	return m, nil
 }
 
-// Source is a module whose rules have been checked. Code is nil while it is in an
-// asset still.
+// Source is a checked module. Code is nil while the code is in an asset.
 type Source struct {
 	ModuleID string
 	Language string // as it was sent, lower case
@@ -57,9 +56,8 @@ type Source struct {
 	Entry    string
 }
 
-// Sources checks the modules by the limits, of which 0 means none, and returns them.
-// Errors: invalid_payload, code_too_large, digest_mismatch. The host checks the
-// languages.
+// Sources checks the modules against the limits and returns them. A limit of 0 permits nothing.
+// Errors: invalid_payload, code_too_large, digest_mismatch. The host checks the languages.
 func (p *Payload) Sources(limits cmp.Limits) ([]Source, error) {
 	if len(p.Modules) > limits.Modules {
 		return nil, cmp.Errorf(cmp.ReasonCodeTooLarge, "there are %d modules of code; the limit is %d", len(p.Modules), limits.Modules)
@@ -88,6 +86,7 @@ func (p *Payload) Sources(limits cmp.Limits) ([]Source, error) {
 	return out, nil
 }
 
+// source checks one module, decodes its code, and verifies the digest of code that is not in an asset.
 func (m *Module) source(limit int) (Source, error) {
 	s := Source{ModuleID: m.ModuleID, Language: m.Language, SHA256: m.SHA256, Entry: m.Entry}
 	ways := 0
@@ -131,7 +130,7 @@ func (m *Module) source(limit int) (Source, error) {
 	return s, nil
 }
 
-// Fill puts in the code that was in an asset: its bytes must be the ones referred to.
+// Fill sets the code that was in an asset. The error is digest_mismatch if size or digest differ.
 func (s *Source) Fill(code []byte) error {
 	if s.Asset == nil || int64(len(code)) != s.Asset.Size {
 		return mismatch(s.ModuleID)
@@ -140,7 +139,7 @@ func (s *Source) Fill(code []byte) error {
 	return s.Verify()
 }
 
-// Verify compares the code with its digest, and sets one that is not there.
+// Verify compares the code with its digest, or sets a missing digest. The error is digest_mismatch.
 func (s *Source) Verify() error {
 	sum := sha256.Sum256(s.Code)
 	digest := hex.EncodeToString(sum[:])

@@ -1,8 +1,8 @@
 // Package payload decodes and encodes skills: payloads that name aliases and the function
 // of each, and optionally contain code. Nothing is run or bound here.
 //
-// A payload that was read keeps its own bytes (Raw): what is stored, hashed and
-// signed are they, so unknown fields survive.
+// A decoded payload keeps its original bytes (Raw), which are stored, hashed and signed, so
+// that unknown fields survive.
 package payload
 
 import (
@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// Schema is the only one there is.
+	// Schema is the only supported schema.
 	Schema = "easyremote.remote-skill-pipeline"
-	// Version is what is written; every 1.x is read.
+	// Version is the version that is written; every 1.x is accepted.
 	Version = "1.0"
-	// DefaultName is that of a skill without one.
+	// DefaultName is the name of a skill that sets none.
 	DefaultName = "remote-skill"
 	// MaxCapabilities bounds the entries of a skill.
 	MaxCapabilities = 256
@@ -50,8 +50,8 @@ type Payload struct {
 	Signature    *Signature
 }
 
-// document is the payload's outer form; members whose wrong type must be told in
-// the right order are left as they are.
+// document is the payload's outer form. Some members stay raw, so that errors about their types are
+// reported in the defined order.
 type document struct {
 	SkillName      *string         `json:"skill_name"`
 	Namespace      *string         `json:"namespace"`
@@ -69,11 +69,10 @@ type document struct {
 
 var versionGrammar = regexp.MustCompile(`^1(\.[0-9]{1,9}){1,2}$`)
 
-// Decode reads a payload of at most limit bytes: an object, a JSON text that holds
-// one, or the bytes ($bytes) of such a text. The order of the checks is fixed, and the
-// first that fails is the error: invalid_payload,
-// unsupported_schema, unsupported_version, duplicate_alias or payload_too_large.
-// The rules for code are [Payload.Sources]'s: they hold only where code is loaded.
+// Decode decodes a payload of at most limit bytes: an object, a JSON string that contains one, or the
+// bytes ($bytes) of such a text. The order of the checks is fixed, and the first failure is
+// returned: invalid_payload, unsupported_schema, unsupported_version, duplicate_alias or
+// payload_too_large. Code is only checked by [Payload.Sources].
 func Decode(data json.RawMessage, limit int) (*Payload, error) {
 	raw, err := object(data, limit)
 	if err != nil {
@@ -117,14 +116,14 @@ func Decode(data json.RawMessage, limit int) (*Payload, error) {
 	return p, nil
 }
 
-// object finds the object, however it was wrapped.
+// object returns the payload's object, unwrapped from a string or bytes.
 func object(data json.RawMessage, limit int) (json.RawMessage, error) {
 	tooLarge := func(n int) error {
 		return cmp.Errorf(cmp.ReasonTooLarge, "the payload has %d bytes; the limit is %d", n, limit).With(cmp.ReasonTooLarge,
 			"send large code by reference, as an asset")
 	}
 	data = bytes.TrimSpace(data)
-	if len(data) > 6*limit+64 { // as a text, each byte may be written as six
+	if len(data) > 6*limit+64 { // in a JSON string each byte may take six
 		return nil, tooLarge(len(data))
 	}
 	if b, ok, err := cmp.ReadBytes(data); ok {
@@ -177,7 +176,7 @@ func holdsNUL(v any) bool {
 	return false
 }
 
-// known checks what kind of payload it is, before anything else of it is read.
+// known checks schema and version before anything else is decoded.
 func known(rawSchema, rawVersion json.RawMessage) error {
 	switch schema, ok := asText(rawSchema); {
 	case !ok || schema == "":
@@ -259,7 +258,7 @@ func (p *Payload) modules(raw json.RawMessage) error {
 	return nil
 }
 
-// Capability returns the entry of an alias.
+// Capability returns the entry with an alias.
 func (p *Payload) Capability(alias string) (Capability, bool) {
 	for _, c := range p.Capabilities {
 		if c.Alias == alias {
@@ -269,7 +268,7 @@ func (p *Payload) Capability(alias string) (Capability, bool) {
 	return Capability{}, false
 }
 
-// within states where an error was met; every one becomes invalid_payload.
+// within adds the position to an error, which becomes invalid_payload.
 func within(err error, format string, args ...any) error {
 	what := err.Error()
 	if e, ok := errors.AsType[*capability.Error](err); ok {
@@ -287,7 +286,7 @@ func text(s *string) string {
 	return *s
 }
 
-// asText reads a member that must be text.
+// asText parses a member that must be a string, and trims it.
 func asText(raw json.RawMessage) (string, bool) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || jsonx.Unmarshal(raw, &s) != nil {

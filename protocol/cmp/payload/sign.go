@@ -11,18 +11,18 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Ed25519 is the only algorithm of signatures.
+// Ed25519 is the only supported signature algorithm.
 const Ed25519 = "ed25519"
 
-// Signature is over the canonical form of a payload. Value is standard base64.
+// Signature is a signature of a payload's canonical form. Value is standard base64.
 type Signature struct {
 	Alg   string `json:"alg"`
 	KeyID string `json:"key_id"`
 	Value string `json:"value"`
 }
 
-// Canonical is the form that is hashed and signed: RFC 8785, without created_at and
-// signature.
+// Canonical returns the form of a payload that is hashed and signed: RFC 8785, without created_at
+// and signature.
 func Canonical(raw json.RawMessage) ([]byte, error) {
 	for _, name := range []string{"created_at", "signature"} {
 		_, rest, err := jsonx.Cut(raw, name)
@@ -38,7 +38,7 @@ func Canonical(raw json.RawMessage) ([]byte, error) {
 	return out, nil
 }
 
-// Digest is the SHA-256 of the canonical form, in lower-case hex.
+// Digest returns the SHA-256 of the canonical form, in lower-case hex.
 func Digest(raw json.RawMessage) (string, error) {
 	form, err := Canonical(raw)
 	if err != nil {
@@ -48,8 +48,8 @@ func Digest(raw json.RawMessage) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Sign returns the payload with a signature of the key; one that was there is
-// replaced. Every other byte stays.
+// Sign returns the payload with a signature of the key, which replaces an existing one. Every other
+// byte is unchanged.
 func Sign(raw json.RawMessage, keyID string, key ed25519.PrivateKey) (json.RawMessage, error) {
 	if keyID == "" || len(keyID) > cmp.MaxName || len(key) != ed25519.PrivateKeySize {
 		return nil, invalid("signing needs an Ed25519 key and an id of 1 to %d bytes for it", cmp.MaxName)
@@ -70,9 +70,8 @@ func Sign(raw json.RawMessage, keyID string, key ed25519.PrivateKey) (json.RawMe
 	return jsonx.Marshal(members)
 }
 
-// Verify checks the payload's signature. keyOf returns the public key of an id, nil
-// for one that is not known. A payload without a signature, of an unknown key or
-// with a wrong signature is digest_mismatch.
+// Verify verifies the payload's signature. keyOf returns the public key of an id, or nil if it is
+// unknown. A missing or invalid signature and an unknown key are digest_mismatch.
 func (p *Payload) Verify(keyOf func(keyID string) ed25519.PublicKey) error {
 	s := p.Signature
 	if s == nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// message is what can be sent: it knows its own bounds.
+// message is implemented by all messages. check checks their bounds.
 type message[T any] interface {
 	*T
 	check() error
 }
 
-// Decode reads a message and holds it to its bounds. Errors: bad_encoding and
-// payload_too_large.
+// Decode decodes a message and checks its bounds. Errors: bad_encoding and payload_too_large.
 func Decode[T any, M message[T]](data []byte) (*T, error) {
 	if len(data) > MaxInline {
 		return nil, cmp.Errorf(cmp.ReasonTooLarge, "the message has %d bytes; the limit is %d", len(data), MaxInline)
@@ -42,8 +41,8 @@ func Decode[T any, M message[T]](data []byte) (*T, error) {
 	return m, nil
 }
 
-// Encode writes a message that [Decode] takes. What is too large for one message is
-// payload_too_large: it must travel as an asset.
+// Encode encodes a message and checks that [Decode] accepts it. A message that is too large is
+// payload_too_large; its content must be sent as an asset.
 func Encode[T any, M message[T]](m M) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func Encode[T any, M message[T]](m M) ([]byte, error) {
 
 func wrong(format string, args ...any) error { return cmp.Errorf(cmp.ReasonEncoding, format, args...) }
 
-// texts bounds free texts.
+// texts checks the length of free texts.
 func texts(of ...string) error {
 	for _, s := range of {
 		if len(s) > maxText {
@@ -92,7 +91,7 @@ func (j *Join) check() error {
 	return offered(&j.Labels, j.Functions)
 }
 
-// offered checks what a node says it has, and puts labels into their one form.
+// offered checks the labels and functions of a node and normalizes the labels.
 func offered(labels *[]string, functions []cmp.Function) (err error) {
 	if *labels, err = cmp.Labels(*labels); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (b *Beat) check() error {
 
 func (l *Leave) check() error { return texts(l.Reason) }
 
-// maxDeadline is the longest a call may take, in milliseconds.
+// maxDeadline is the maximum duration of a call in milliseconds.
 const maxDeadline = 3600 * 1000
 
 var traceGrammar = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
@@ -246,15 +245,14 @@ func (c *Control) check() error {
 	return texts(c.Reason)
 }
 
-// Sequence checks the frames of one call and reports when one is missing.
+// Sequence checks the order of the frames of one call and detects missing ones.
 type Sequence struct {
 	next uint64
 	over bool
 }
 
-// Take accepts the next frame. A gap is connection_failed, once sent: the bus may
-// drop, and that must be noticed. A frame after the last, and one that came before,
-// is not fresh.
+// Take accepts the next frame. A missing frame is connection_failed with code failed, because the bus
+// may drop messages. fresh is false for a repeated frame and for one after the last.
 func (s *Sequence) Take(f *Frame) (fresh bool, err error) {
 	if s.over || f.Seq < s.next {
 		return false, nil
@@ -287,8 +285,8 @@ const (
 	AudioChunk = 3200
 )
 
-// MediaFrames cuts bytes into frames of at most size bytes, 0 meaning MediaChunk;
-// the last is marked, and no bytes are one empty frame.
+// MediaFrames splits data into frames of at most size bytes; 0 means MediaChunk. The last frame is
+// marked. Empty data result in one empty frame.
 func MediaFrames(data []byte, size int, mediaType, codec string, metadata map[string]any) []Media {
 	if size <= 0 {
 		size = MediaChunk
@@ -309,7 +307,7 @@ func MediaFrames(data []byte, size int, mediaType, codec string, metadata map[st
 	}
 }
 
-// AudioFrames cuts PCM audio of 16 bits; rate 0 is 16000 Hz, channels 0 is one.
+// AudioFrames splits 16-bit PCM audio into frames. rate 0 means 16000 Hz, channels 0 means one.
 func AudioFrames(pcm []byte, rate, channels int) []Media {
 	if rate <= 0 {
 		rate = 16000

@@ -9,26 +9,26 @@ import (
 // Proto is the version of the messages.
 const Proto = 1
 
-// The bounds of messages, in bytes where nothing else is said.
+// The bounds of messages, in bytes unless stated otherwise.
 const (
 	MaxInline    = 512 << 10 // of one message
 	MaxChunk     = 128 << 10 // of one chunk's value
 	MaxFunctions = 1024      // number, of a node
 	maxText      = 1024      // of free text
 
-	// The bytes of a stream that may be on their way.
+	// The bytes of a stream that may be in transit.
 	MinWindow     = 64 << 10
 	DefaultWindow = 256 << 10
 	MaxWindow     = 4 << 20
 )
 
-// Software is what a node runs.
+// Software is the name and version of a node's program.
 type Software struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Join is a node's request to be let in: always the full truth.
+// Join is a node's request to join. It always contains the node's complete state.
 type Join struct {
 	Proto     int            `json:"proto"`
 	NodeID    string         `json:"node_id"`
@@ -40,14 +40,14 @@ type Join struct {
 	Location  string         `json:"location,omitzero"`
 	Functions []cmp.Function `json:"functions"`
 	Revision  uint64         `json:"revision"`
-	// that this process had last: who had an older one than another process has now was superseded
+	// Epoch is the last one of this process; if another process has a newer one, this one was superseded.
 	Epoch         int64           `json:"epoch,omitzero"`
 	MaxConcurrent int             `json:"max_concurrent"`
 	Accepting     bool            `json:"accepting"`
 	HostStatus    json.RawMessage `json:"host_status,omitzero"` // a cmp.Status
 }
 
-// JoinReply answers a join.
+// JoinReply is the reply to a Join.
 type JoinReply struct {
 	OK             bool           `json:"ok"`
 	Error          *cmp.WireError `json:"error,omitzero"`
@@ -61,7 +61,8 @@ type JoinReply struct {
 	Gateway        string         `json:"gateway,omitzero"` // the instance that accepted
 }
 
-// Update states what a node offers now; the gateway applies the newest revision.
+// Update holds the functions and labels that a node currently offers. The gateway applies the newest
+// revision.
 type Update struct {
 	Epoch     int64          `json:"epoch"`
 	Revision  uint64         `json:"revision"`
@@ -69,7 +70,7 @@ type Update struct {
 	Labels    []string       `json:"labels"`
 }
 
-// Ack answers an update or a leave.
+// Ack is the reply to an Update or a Leave.
 type Ack struct {
 	OK       bool           `json:"ok"`
 	Error    *cmp.WireError `json:"error,omitzero"`
@@ -89,27 +90,27 @@ type Beat struct {
 	Accepting bool    `json:"accepting"`
 }
 
-// Leave is a goodbye; Drain lets running calls finish first.
+// Leave announces that a node disconnects. With Drain, running calls finish first.
 type Leave struct {
 	Epoch  int64  `json:"epoch"`
 	Reason string `json:"reason"`
 	Drain  bool   `json:"drain"`
 }
 
-// Caller is who a call is made for.
+// Caller identifies the principal of a call.
 type Caller struct {
 	Kind    string `json:"kind"`
 	ID      string `json:"id"`
 	Display string `json:"display,omitzero"`
 }
 
-// Trace carries the W3C trace context.
+// Trace is the W3C trace context.
 type Trace struct {
 	Parent string `json:"traceparent,omitzero"`
 }
 
-// Call is one call to a node. Arguments that are too large stand in an asset, in
-// place of Args and Kwargs.
+// Call is one call to a node. If the arguments are too large, Arguments refers to an asset with them
+// instead of Args and Kwargs.
 type Call struct {
 	Epoch          int64                      `json:"epoch"`
 	CallID         string                     `json:"call_id"`
@@ -118,7 +119,7 @@ type Call struct {
 	Kwargs         map[string]json.RawMessage `json:"kwargs,omitempty"`
 	Arguments      json.RawMessage            `json:"arguments,omitzero"` // {"$asset": …}
 	Stream         bool                       `json:"stream"`
-	DeadlineMS     int64                      `json:"deadline_ms"` // what is left
+	DeadlineMS     int64                      `json:"deadline_ms"` // remaining time
 	IdempotencyKey string                     `json:"idempotency_key,omitzero"`
 	Window         int                        `json:"window,omitzero"`
 	Caller         Caller                     `json:"caller"`
@@ -128,7 +129,7 @@ type Call struct {
 
 // The types of reply frames.
 const (
-	FrameAck      = "ack"      // it is in the queue
+	FrameAck      = "ack"      // the call is queued
 	FrameChunk    = "chunk"    // Value, or an asset as a value
 	FrameProgress = "progress" // Fraction, Message
 	FrameResult   = "result"   // Value, ExecMS: the end
@@ -136,8 +137,8 @@ const (
 	FrameError    = "error"    // Error: the end
 )
 
-// Frame is one part of the answer to a call, in order: Seq counts from 0 without a
-// gap, and exactly one frame, the last, is a result, a done or an error.
+// Frame is one part of the reply to a call. Seq counts from 0 without gaps, and exactly one frame, the
+// last, is a result, a done or an error.
 type Frame struct {
 	CallID string          `json:"call_id"`
 	Epoch  int64           `json:"epoch"`
@@ -162,15 +163,15 @@ func (f *Frame) Last() bool {
 const (
 	ControlCancel     = "cancel"     // CallID, Reason
 	ControlCredit     = "credit"     // CallID, Bytes
-	ControlDrain      = "drain"      // finish what runs, take nothing new
+	ControlDrain      = "drain"      // finish running calls, accept no new ones
 	ControlRejoin     = "rejoin"     // the gateway does not know this node
 	ControlUpdate     = "update"     // the gateway has an older revision
 	ControlBeat       = "beat"       // the gateway knows this node from storage alone, and requests its announcement
 	ControlSuperseded = "superseded" // a newer session has the node's id
-	ControlShutdown   = "shutdown"   // the gateway goes
+	ControlShutdown   = "shutdown"   // the gateway stops
 )
 
-// Control is what a gateway tells a node beside calls.
+// Control is a message of a gateway to a node about a call or the session.
 type Control struct {
 	Epoch  int64  `json:"epoch"`
 	Type   string `json:"type"`

@@ -13,41 +13,40 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// ProofScheme begins the Authorization header by which a node proves itself to the
-// HTTP doors of its gateway.
+// ProofScheme is the scheme of the Authorization header with which a node authenticates its HTTP
+// requests to the gateway.
 const ProofScheme = "Node"
 
-// ProofTTL is how far the time of a proof may be from the gateway's clock, either
-// way. A node uses the time that the gateway told when it joined, so that its own
-// clock may be wrong.
+// ProofTTL is the maximum difference between the time of a proof and the gateway's clock. A node uses
+// the gateway's time from its join, so that its own clock may be wrong.
 const ProofTTL = 5 * time.Minute
 
 // maxProof bounds the header.
 const maxProof = 1 << 10
 
-// ReasonProof is the reason of every refusal of a proof.
+// ReasonProof is the reason of every error about a proof.
 const ReasonProof = "invalid_proof"
 
-// Proof is who made one HTTP request, and when.
+// Proof identifies the node that made one HTTP request, and the time.
 type Proof struct {
 	Node  string `json:"node"`
 	TS    int64  `json:"ts"`    // unix seconds
 	Nonce string `json:"nonce"` // random, 16 to 64 bytes
 
-	said string // the base64url of all that
+	said string // the base64url text of the fields
 	sig  []byte
 }
 
-// SigningBytes are what a proof signs: a line of their own so that no other
-// signature of the key fits, the method, the path as it is sent, and the first part
-// of the header, each followed by a newline.
+// SigningBytes returns the bytes that a proof signs: a constant line that no other signature of the key
+// has, the method, the path as sent, and the first part of the header, each followed by a
+// newline.
 func SigningBytes(method, path, first string) []byte {
 	return []byte("junctor-node-request-v1\n" + method + "\n" + path + "\n" + first + "\n")
 }
 
-// SignRequest returns the Authorization header of one request: "Node ", base64url
-// of the JSON of a [Proof], a dot, and base64url of the signature of its
-// [SigningBytes], both without padding. sign is that of the node's key.
+// SignRequest returns the Authorization header of one request: "Node ", base64url of the JSON of a
+// [Proof], a dot, and base64url of the signature of its [SigningBytes], both without padding.
+// sign signs with the node's key.
 func SignRequest(node, method, path string, now time.Time, sign func([]byte) ([]byte, error)) (string, error) {
 	if err := cmp.CheckNode(node); err != nil {
 		return "", err
@@ -67,8 +66,8 @@ func SignRequest(node, method, path string, now time.Time, sign func([]byte) ([]
 	return ProofScheme + " " + first + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// ReadProof reads the header, and proves nothing yet: Node states whose key [Proof.Verify]
-// is to be given. Errors are unauthenticated, reason invalid_proof.
+// ReadProof parses the header without verifying it. Node identifies the key for [Proof.Verify]. Errors
+// are unauthenticated, reason invalid_proof.
 func ReadProof(header string) (Proof, error) {
 	rest, ok := strings.CutPrefix(header, ProofScheme+" ")
 	first, last, both := strings.Cut(rest, ".")
@@ -91,9 +90,9 @@ func ReadProof(header string) (Proof, error) {
 	return p, nil
 }
 
-// Verify holds a proof to the request it came with: signed by that key, for that
-// method and path, and at most [ProofTTL] from now. A proof may come again within
-// that time; what it opens must be such that this does no harm.
+// Verify checks that a proof is signed with the key for this method and path, and that its time is at
+// most [ProofTTL] from now. It does not detect a repeated proof within that time, so requests
+// must be harmless if repeated. Errors are unauthenticated, reason invalid_proof.
 func (p *Proof) Verify(key ed25519.PublicKey, method, path string, now time.Time) error {
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, SigningBytes(method, path, p.said), p.sig) {
 		return proofError("the signature is not of this node's key, or for another request")

@@ -1,10 +1,8 @@
-// Package wire has the messages between a node and its gateway: their shapes,
-// bounds and codec, and the subjects they travel on. Moving them is the business of
-// a session on either side; nothing here does I/O.
+// Package wire declares the messages between a node and its gateway, with their bounds, codec
+// and subjects. It does no I/O; the sessions on both sides send and receive the messages.
 //
-// Messages are JSON; unknown members are ignored. Every decoder bounds what it
-// takes, and every encoder refuses what the other side would not take, before it is
-// sent.
+// Messages are JSON; unknown members are ignored. Every decoder checks bounds, and every
+// encoder rejects messages that the other side would not accept.
 package wire
 
 import (
@@ -13,41 +11,39 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// The subjects of messages. node and gateway are unescaped ids; the functions escape
-// them.
+// The subjects of messages. The functions escape the ids of nodes and gateways.
 
-// SubjectJoin is where a node asks to be let in.
+// SubjectJoin is the subject of a node's Join.
 func SubjectJoin(node string) string { return fromNode(node) + ".join" }
 
-// SubjectUpdate is where a node reports that its functions or labels are others.
+// SubjectUpdate is the subject of a node's Update.
 func SubjectUpdate(node string) string { return fromNode(node) + ".update" }
 
-// SubjectBeat is where a node reports that it lives.
+// SubjectBeat is the subject of a node's heartbeats.
 func SubjectBeat(node string) string { return fromNode(node) + ".beat" }
 
-// SubjectLeave is where a node reports that it goes.
+// SubjectLeave is the subject of a node's Leave.
 func SubjectLeave(node string) string { return fromNode(node) + ".leave" }
 
-// SubjectReply is where a node answers one call, to the gateway instance that made
-// it. A call id must be one token; [CheckCallID] states what that is.
+// SubjectReply is the subject of a node's frames for one call, to the gateway instance that made the
+// call. callID must be one token; see [CheckCallID].
 func SubjectReply(node, gateway, callID string) string {
 	return fromNode(node) + ".reply." + Escape(gateway) + "." + callID
 }
 
-// SubjectReplies is the subject on which a gateway instance receives the answers of all nodes.
+// SubjectReplies is the subject on which a gateway instance receives the frames of all nodes.
 func SubjectReplies(gateway string) string { return "v1.gw.*.reply." + Escape(gateway) + ".>" }
 
-// SubjectCall is where a gateway calls a node.
+// SubjectCall is the subject of calls to a node.
 func SubjectCall(node string) string { return "v1.host." + Escape(node) + ".call" }
 
-// SubjectControl is where a gateway tells a node what concerns calls and the
-// session.
+// SubjectControl is the subject of control messages to a node.
 func SubjectControl(node string) string { return "v1.host." + Escape(node) + ".ctl" }
 
-// SubjectUpward is where a node calls what the gateway has.
+// SubjectUpward is the subject of a node's calls to its gateway.
 func SubjectUpward(node string) string { return "v1.node." + Escape(node) + ".call" }
 
-// Permissions are all that a node may subscribe and publish to.
+// Permissions returns the subjects that a node may subscribe to and publish to.
 func Permissions(node string) (subscribe, publish []string) {
 	n := Escape(node)
 	return []string{"v1.host." + n + ".>", "_INBOX." + n + ".>"}, []string{"v1.gw." + n + ".>", "v1.node." + n + ".call"}
@@ -57,8 +53,8 @@ func fromNode(node string) string { return "v1.gw." + Escape(node) }
 
 const upperHex = "0123456789ABCDEF"
 
-// Escape makes one token of an id: each byte outside [A-Za-z0-9_-] becomes = and
-// two upper-case hex digits.
+// Escape returns an id as one token: each byte outside [A-Za-z0-9_-] becomes = and two upper-case hex
+// digits.
 func Escape(id string) string {
 	odd := 0
 	for i := range len(id) {
@@ -85,8 +81,8 @@ func bare(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
-// Unescape is the inverse of [Escape]. A token that Escape would not have written
-// is bad_encoding, so that no id has two spellings.
+// Unescape is the inverse of [Escape]. A token that Escape does not produce is bad_encoding, so that
+// every id has one token.
 func Unescape(token string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(token); i++ {
@@ -111,8 +107,8 @@ func Unescape(token string) (string, error) {
 	return "", cmp.Errorf(cmp.ReasonEncoding, "%.140q is no token of a subject", token)
 }
 
-// NodeOf is the node that a message on a subject is from or for; the server's
-// permissions make that true.
+// NodeOf returns the id of the node that sends or receives on a subject. The permissions of the NATS
+// server guarantee that it is genuine.
 func NodeOf(subject string) (string, error) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 4 || parts[0] != "v1" || parts[1] != "gw" && parts[1] != "host" && parts[1] != "node" {
@@ -125,8 +121,8 @@ func NodeOf(subject string) (string, error) {
 	return id, cmp.CheckNode(id)
 }
 
-// CheckCallID states what is wrong with the id of a call: it is 1 to 128 of
-// [A-Za-z0-9_-], one token of a subject.
+// CheckCallID returns an error unless id is a valid call id: 1 to 128 of [A-Za-z0-9_-], which is one
+// token of a subject.
 func CheckCallID(id string) error {
 	if id == "" || len(id) > cmp.MaxName || Escape(id) != id {
 		return cmp.Errorf(cmp.ReasonEncoding, "%.140q is no id of a call: it is 1 to 128 letters, digits, underscores and hyphens", id)

@@ -9,20 +9,20 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Upward is a call of a node to what its gateway has: a request on SubjectUpward
-// that is answered with an [UpwardReply]. The node is the principal.
+// Upward is a call of a node to a capability of its gateway: a request on SubjectUpward, whose reply
+// is an [UpwardReply]. The node is the principal.
 type Upward struct {
 	CallID string `json:"call_id"`
 	// Action is a canonical action or the id of one capability.
 	Action         string          `json:"action"`
 	Input          json.RawMessage `json:"input,omitzero"`  // an object; absent: {}
-	Select         string          `json:"select,omitzero"` // of several providers, which
-	DeadlineMS     int64           `json:"deadline_ms"`     // what is left; 0: the gateway's
+	Select         string          `json:"select,omitzero"` // selector among several providers
+	DeadlineMS     int64           `json:"deadline_ms"`     // remaining time; 0: the gateway's default
 	IdempotencyKey string          `json:"idempotency_key,omitzero"`
 	Trace          Trace           `json:"trace"`
 }
 
-// UpwardReply answers an [Upward].
+// UpwardReply is the reply to an [Upward].
 type UpwardReply struct {
 	OK         bool            `json:"ok"`
 	Result     json.RawMessage `json:"result,omitzero"` // or an asset
@@ -56,21 +56,21 @@ func (u *UpwardReply) check() error {
 	return texts(u.Invocation)
 }
 
-// EnrolPath is where a gateway takes an [Enrol] by POST, with the operator's node
-// token as bearer token; AssetsPath and a digest in hex is where assets are, with
-// the proof of [SignRequest].
+// EnrolPath is the path for an [Enrol] by POST, with the operator's node token as bearer token.
+// AssetsPath, followed by a digest in hex, is the path of assets, with a proof of
+// [SignRequest].
 const (
 	EnrolPath  = "/nodes/enroll"
 	AssetsPath = "/nodes/assets/"
 )
 
-// Enrol asks a gateway to know a node by its key from now on.
+// Enrol registers a node's key with a gateway.
 type Enrol struct {
 	NodeID    string `json:"node_id"`
 	PublicKey string `json:"public_key"` // NKey form, U…
 }
 
-// EnrolReply answers it: the node, and the labels that its token granted.
+// EnrolReply is the reply to an Enrol: the node's id, and the labels that its token grants.
 type EnrolReply struct {
 	NodeID string   `json:"node_id"`
 	Labels []string `json:"labels"`
@@ -92,11 +92,11 @@ func (e *EnrolReply) check() (err error) {
 	return err
 }
 
-// nodeKey is the first byte of a node's key in NKey form, which makes the letter U.
+// nodeKey is the first byte of a node's key in NKey form, which results in the letter U.
 const nodeKey = 20 << 3
 
-// PublicKey reads a node's key in NKey form: base32 of one byte for its kind, the
-// Ed25519 key, and a checksum. Any other key is bad_encoding.
+// PublicKey parses a node's key in NKey form: base32 of one byte for its kind, the Ed25519 key, and a
+// checksum. Any other text is bad_encoding.
 func PublicKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(text)
 	if len(text) > 64 || err != nil || len(raw) != 1+ed25519.PublicKeySize+2 || raw[0] != nodeKey {
@@ -109,7 +109,7 @@ func PublicKey(text string) (ed25519.PublicKey, error) {
 	return ed25519.PublicKey(body[1:]), nil
 }
 
-// crc16 is CRC-16/XMODEM.
+// crc16 returns the CRC-16/XMODEM of data.
 func crc16(data []byte) (crc uint16) {
 	for _, b := range data {
 		crc ^= uint16(b) << 8

@@ -1,12 +1,12 @@
 // Package actions is the registry of canonical actions: the provider-independent
 // verbs that several modules may implement and that planners see under one name.
-// A row fixes what no module may change about an action: how its provider is
-// chosen (mode, address, pin), what it may change (effect), who may see it, and
-// the shape of its input and output. The golden dump beside this file makes every
-// change of a row visible in review.
+// A row fixes the properties of an action that modules cannot change: how its provider
+// is chosen (mode, address, pin), its effect, its audience, and the schemas of its input
+// and output. The golden dump beside this file makes every change of a row visible in
+// review.
 //
-// Rows are Go (rows_*.go); schemas are JSON Schema 2020-12 documents
-// in schemas/, one file per root segment. Nothing else defines planner semantics.
+// Rows are Go code (rows_*.go). Schemas are JSON Schema 2020-12 documents in schemas/,
+// one file per root segment.
 package actions
 
 import (
@@ -38,11 +38,11 @@ type Address string
 // The kinds of address.
 const (
 	AddressCurrent Address = "current" // the current conversation or call
-	AddressTarget  Address = "target"  // a target it names
+	AddressTarget  Address = "target"  // a target that the call names
 	AddressNone    Address = "none"
 )
 
-// Pin reports whether a binding may be left when its provider is not available.
+// Pin states whether a call may go to another provider if the bound one is not available.
 type Pin string
 
 // The strengths of a pin.
@@ -81,13 +81,13 @@ type Row struct {
 	Since          string              `json:"since"`
 	Status         Status              `json:"status"`
 	ReplacedBy     capability.Action   `json:"replacedBy,omitempty"`
-	Aliases        []string            `json:"aliases,omitempty"` // other spellings of seeds; input only
+	Aliases        []string            `json:"aliases,omitempty"` // other accepted spellings; never written
 }
 
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// registry is built once, at first use: it is a constant that needs parsing.
+// registry builds the table at its first call. Its content is constant.
 var registry = sync.OnceValue(build)
 
 type table struct {
@@ -96,11 +96,11 @@ type table struct {
 	roots []string
 }
 
-// Rows returns every row ordered by id, in a slice of the caller's.
+// Rows returns every row, ordered by id. The caller owns the slice.
 func Rows() []Row { return slices.Clone(registry().rows) }
 
-// Lookup returns the row of an id or of one of its aliases. A deprecated id is
-// answered with its own row; following ReplacedBy is the caller's decision.
+// Lookup returns the row of an id or of one of its aliases. For a deprecated id it returns
+// the deprecated row; the caller decides whether to follow ReplacedBy.
 func Lookup(id capability.Action) (Row, bool) {
 	t := registry()
 	i, ok := t.index[string(id)]
@@ -110,11 +110,12 @@ func Lookup(id capability.Action) (Row, bool) {
 	return t.rows[i], true
 }
 
-// ReservedRoots returns the first segments that a contribution may use only
-// with a registered id, sorted: every root of the table and the four that the
-// host keeps for itself.
+// ReservedRoots returns, sorted, the first segments that a contribution may use only in a
+// registered id: every root of the table and the four that are reserved for the host.
 func ReservedRoots() []string { return slices.Clone(registry().roots) }
 
+// build assembles the table: it sorts and completes the rows, attaches their schemas, and
+// indexes ids, aliases and roots.
 func build() *table {
 	t := &table{index: make(map[string]int)}
 	t.rows = slices.Concat(conversationRows(), hostRows(), internalRows())
@@ -183,8 +184,8 @@ type schemaPair struct {
 	Output json.RawMessage `json:"output"`
 }
 
-// loadSchemas panics on a malformed file: it is compiled in, so the fault is in
-// the build and the package's own test has seen it first.
+// loadSchemas reads the embedded schema files. It panics on a malformed file, which only a
+// broken build can contain.
 func loadSchemas() map[capability.Action]schemaPair {
 	all := make(map[capability.Action]schemaPair)
 	entries, err := schemaFiles.ReadDir("schemas")
@@ -207,7 +208,7 @@ func loadSchemas() map[capability.Action]schemaPair {
 	return all
 }
 
-// compact drops the indentation that is for readers of the files only.
+// compact removes insignificant white space.
 func compact(doc json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	if err := json.Compact(&b, doc); err != nil {

@@ -2,7 +2,7 @@ package actions
 
 import "github.com/junctor-run/junctor/capability"
 
-// conversationRows are the families that reach people: messages, conversations,
+// conversationRows returns the families that reach people: messages, conversations,
 // accounts, directories, calls and forms. Their domains are route-aware.
 func conversationRows() []Row {
 	return []Row{

@@ -2,7 +2,7 @@ package actions
 
 import "github.com/junctor-run/junctor/capability"
 
-// hostRows are the families of machines, stores and agents.
+// hostRows returns the families of machines, stores and agents.
 func hostRows() []Row {
 	return []Row{
 		{

@@ -10,7 +10,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// support is step 4: who can do it at all, and the adapter at hand.
+// support is step 4. It drops entries that cannot serve now, and chooses the provider of the
+// current adapter or the only one left. Like every step, it reports whether the selection has
+// ended, with a choice or an error.
 func (c *choosing) support() bool {
 	in := len(c.left)
 	kept := c.left[:0:0]
@@ -60,6 +62,7 @@ func (c *choosing) support() bool {
 	return false
 }
 
+// whyNone describes why none of the entries can serve, by the state of the first supported one.
 func whyNone(list []*catalog.Entry) string {
 	for _, e := range list {
 		if !e.Contribution.Unsupported {
@@ -69,7 +72,7 @@ func whyNone(list []*catalog.Entry) string {
 	return "no account that is connected can do it"
 }
 
-// forced is step 5: the operator's default, most specific first.
+// forced is step 5. It chooses the provider of the operator's most specific default.
 func (c *choosing) forced() bool {
 	var best *catalog.ForcedDefault
 	score := func(f *catalog.ForcedDefault) int {
@@ -106,7 +109,8 @@ func (c *choosing) forced() bool {
 	return false
 }
 
-// ranked is step 6: the slot's holder, or the best rank.
+// ranked is step 6. It chooses the slot's holder or, without a slot, the entry with the highest
+// rank if it is the only one. Without a holder, a call without selector fails.
 func (c *choosing) ranked() bool {
 	if c.slotBacked() {
 		choice := c.f.Snapshot.Slot(c.family.Slot, c.f.Context.Workspace, c.f.Context.Agent)
@@ -145,6 +149,7 @@ func (c *choosing) ranked() bool {
 	return false
 }
 
+// noSlot ends the selection with the slot's error, because its holder cannot serve.
 func (c *choosing) noSlot(choice catalog.SlotChoice) bool {
 	code, reason, hint := capability.CodeUnavailable, "slot_provider_unavailable",
 		"name another store with a selector, or choose another default for the slot"
@@ -158,8 +163,8 @@ func (c *choosing) noSlot(choice catalog.SlotChoice) bool {
 	return true
 }
 
-// last is step 7: a fixed order, which a planner's outside action never relies on
-// (decision D2).
+// last is step 7. It chooses the first entry in a fixed order. A planner's call that is not
+// read-only and whose family is not ranked fails with selection_required instead.
 func (c *choosing) last() bool {
 	first := slices.MinFunc(c.left, compare)
 	changes := slices.ContainsFunc(c.left, func(e *catalog.Entry) bool { return e.Effect != capability.EffectRead })

@@ -21,14 +21,14 @@ type Explanation struct {
 	Generation    uint64            `json:"generation"`
 	ContextEtag   string            `json:"contextEtag"`
 	DecidedAtStep int               `json:"decidedAtStep"`
-	DecidedBy     string            `json:"decidedBy"` // "" where nothing was chosen
+	DecidedBy     string            `json:"decidedBy"` // "" if the choice failed
 	Selected      *Named            `json:"selected"`
 	Composed      []Named           `json:"composed,omitempty"` // in the order they run
 	Fallback      bool              `json:"fallback"`
 	Reasons       []FallbackReason  `json:"fallbackReasons"`
 	Steps         []ExplainedStep   `json:"steps"`
 	Error         *ExplainedError   `json:"error"`
-	Inputs        *Inputs           `json:"inputs,omitempty"` // not in what a planner sees
+	Inputs        *Inputs           `json:"inputs,omitempty"` // nil in the planner's view
 }
 
 // Named is one provider's capability.
@@ -37,8 +37,8 @@ type Named struct {
 	Provider   capability.ProviderKey `json:"providerKey"`
 }
 
-// ExplainedStep is what one step did. In and Out are absent where a step was
-// skipped or ended the choice.
+// ExplainedStep is the result of one step. In and Out are absent if the step was skipped or
+// ended the choice.
 type ExplainedStep struct {
 	Step     int               `json:"step"`
 	Name     string            `json:"name"`
@@ -49,14 +49,14 @@ type ExplainedStep struct {
 	Rejected []RejectedEntry   `json:"rejected,omitempty"`
 }
 
-// RejectedEntry is an entry that fell, with the reason and the rule that said so.
+// RejectedEntry is a rejected entry, with the reason and the rule that denied it.
 type RejectedEntry struct {
 	Named
 	Reason string `json:"reason"`
 	Rule   string `json:"ruleId,omitempty"`
 }
 
-// ExplainedError is why nothing was chosen.
+// ExplainedError is the reason why no provider was chosen.
 type ExplainedError struct {
 	Code        string   `json:"code"`
 	Cause       string   `json:"cause,omitempty"` // code of the slot error behind it
@@ -66,18 +66,18 @@ type ExplainedError struct {
 	Remediation string   `json:"remediation,omitempty"`
 }
 
-// Inputs are what the choice depended on besides the snapshot.
+// Inputs holds the values that the choice depended on besides the snapshot.
 type Inputs struct {
 	Context  *capability.Context `json:"context"`
 	Selector capability.Selector `json:"selector,omitempty"`
 	Audience capability.Audience `json:"audience"`
-	Only     []capability.ID     `json:"only,omitempty"`   // the entries asked for instead of an action
-	Denied   []capability.ID     `json:"denied,omitempty"` // that the caller may not use for reasons outside the catalog
-	Awake    []capability.ID     `json:"awake,omitempty"`  // that were tried against what their state says
+	Only     []capability.ID     `json:"only,omitempty"`   // the requested entries, if not an action
+	Denied   []capability.ID     `json:"denied,omitempty"` // entries that the caller may not use for reasons outside the catalog
+	Awake    []capability.ID     `json:"awake,omitempty"`  // entries that were tried although marked unavailable
 }
 
-// Request is the request that the record answers, on a snapshot of its
-// generation; entries that are no longer there are left out.
+// Request reconstructs the request of the record on a snapshot, which should have the
+// record's generation. Entries that no longer exist are left out.
 func (in *Inputs) Request(s *catalog.Snapshot, action capability.Action, caller Caller) Request {
 	req := Request{Action: action, Selector: in.Selector, Caller: caller, Audience: in.Audience}
 	for _, id := range in.Only {
@@ -101,9 +101,9 @@ func stepName(step int) string {
 	}[step]
 }
 
-// Explain makes the record of a selection. contextEtag is that of the agent
-// catalog the call was made against; "" where there was none. It asks
-// Request.Awake again, which must answer as it did.
+// Explain makes the record of a selection. contextEtag is the etag of the agent catalog that
+// the call was made against, or "". It calls Request.Denied and Request.Awake again, which
+// must return the same results as before.
 func Explain(s *Selection, contextEtag string) *Explanation {
 	x := &Explanation{
 		Action: s.Request.Action, Caller: s.Request.Caller, Generation: s.Frame.Snapshot.Generation, ContextEtag: contextEtag,
@@ -157,6 +157,7 @@ func explainedError(s *Selection) *ExplainedError {
 	return out
 }
 
+// inputs collects the values that reproduce the selection.
 func (s *Selection) inputs() *Inputs {
 	in := &Inputs{Context: s.Frame.Context, Selector: maps.Clone(s.Request.Selector), Audience: s.Request.Audience}
 	for _, e := range s.Request.Only {
@@ -185,7 +186,7 @@ func (s *Selection) inputs() *Inputs {
 	return in
 }
 
-// explained is a step without its rejections.
+// explained returns the record of a step without its rejections.
 func (s *Selection) explained(step int) ExplainedStep {
 	m := s.marks[step]
 	out := ExplainedStep{Step: step, Name: stepName(step), Outcome: m.outcome, Evidence: s.evidence(step)}
@@ -203,7 +204,7 @@ func (s *Selection) explained(step int) ExplainedStep {
 	}
 	in, left := m.in, m.out
 	switch {
-	case step == 0: // the mark of a failure has overwritten how many there were
+	case step == 0: // a failure has overwritten the counts in the mark
 		in, left = s.offered()
 	case out.Outcome == "skipped" || out.Outcome == "selected":
 		return out
@@ -212,7 +213,7 @@ func (s *Selection) explained(step int) ExplainedStep {
 	return out
 }
 
-// offered is how many entries the action has, and how many are candidates.
+// offered returns the number of entries of the action, and the number of candidates.
 func (s *Selection) offered() (all, candidates int) {
 	fallen := 0
 	for _, r := range s.Rejected {
@@ -227,7 +228,7 @@ func (s *Selection) offered() (all, candidates int) {
 	return all, all - fallen
 }
 
-// evidence is what a step went by.
+// evidence returns the values that decided a step, by name.
 func (s *Selection) evidence(step int) map[string]string {
 	m := s.marks[step]
 	out := make(map[string]string)
@@ -274,6 +275,7 @@ func (s *Selection) evidence(step int) map[string]string {
 	return out
 }
 
+// rankEvidence adds the evidence of step 6: the slot and its requested holder, or the rank.
 func (s *Selection) rankEvidence(out map[string]string) {
 	standing := s.Entry // one of those that had the rank
 	for i := 0; standing == nil && i < len(s.Rejected); i++ {
@@ -297,7 +299,7 @@ func (s *Selection) rankEvidence(out map[string]string) {
 	}
 }
 
-// pin is the provider that the session or the conversation promises.
+// pin returns the provider to which the session (step 2) or the conversation (step 3) is bound.
 func (s *Selection) pin(step int) capability.ProviderKey {
 	var e *catalog.Entry
 	switch {
@@ -314,9 +316,9 @@ func (s *Selection) pin(step int) capability.ProviderKey {
 	return s.Frame.RouteKey(e.Family)
 }
 
-// ForPlanner is the record without what a model must not learn: whom the filter
-// of step 0 took away, by what rule, and that there were any. Other providers
-// keep their keys and lose their ids. Its steps no longer hold every entry.
+// ForPlanner returns a copy without the information that a model must not receive: the
+// providers that step 0 rejected, their number, and the rules. Other providers keep their
+// keys and lose their ids. x is unchanged.
 func (x *Explanation) ForPlanner() *Explanation {
 	out := *x
 	out.Inputs = nil
@@ -354,7 +356,7 @@ func (x *Explanation) ForPlanner() *Explanation {
 	return &out
 }
 
-// hide takes providers out of what steps and fallbacks say.
+// hide removes providers from steps, fallbacks and the error.
 func (x *Explanation) hide(hidden map[capability.ProviderKey]bool) {
 	x.Reasons = slices.Clone(x.Reasons)
 	for i := range x.Reasons {

@@ -6,15 +6,15 @@ import (
 	"github.com/junctor-run/junctor/internal/base/ids"
 )
 
-// Bounds of what is kept; the oldest makes room.
+// Bounds of the stored records. The oldest are dropped first.
 const (
 	maxExplanations = 1024
 	maxExplained    = 1 << 18 // entries in all records, some 150 bytes each
 )
 
-// Explanations keeps the last 1,024 records by id, in memory; fewer where they have
-// more than 262,144 entries together. The zero value is empty and ready; it is safe
-// for concurrent use.
+// Explanations stores the last 1,024 records in memory, or fewer if they have more than
+// 262,144 entries together. The zero value is empty and ready to use; it is safe for
+// concurrent use.
 type Explanations struct {
 	mu    sync.Mutex
 	byID  map[string]*Explanation
@@ -22,8 +22,8 @@ type Explanations struct {
 	held  int      // entries
 }
 
-// Put keeps a record under a new id ("exp_" and 24 hex), which it returns and
-// writes into the record; the record must be the caller's own.
+// Put stores a record under a new id ("exp_" and 24 hex digits), which it returns and writes
+// into the record. The caller must own the record and must not change it afterwards.
 func (k *Explanations) Put(x *Explanation) string {
 	x.ID = ids.Hex("exp_", 12)
 	k.mu.Lock()
@@ -42,7 +42,7 @@ func (k *Explanations) Put(x *Explanation) string {
 		drop++
 	}
 	clear(k.order[:drop])
-	k.order = k.order[drop:] // append moves the rest to a new place now and then
+	k.order = k.order[drop:] // a later append frees the dropped prefix
 	return x.ID
 }
 

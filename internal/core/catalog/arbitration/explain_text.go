@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// maxListed is how many providers a sentence names before it counts the rest.
+// maxListed is the number of providers that a sentence names; further ones are counted.
 const maxListed = 8
 
-// Text tells the record to people: what was asked, one sentence for each step,
-// and the outcome. It needs nothing but the record, so that a client can tell
-// what a server explained.
+// Text describes the record in English: the request, one sentence for each step, and the
+// outcome. It uses only the record, so that a client can describe a server's explanation.
 func (x *Explanation) Text() string {
 	var b strings.Builder
 	who := ""
 	if x.Caller == Runtime {
-		who = ", asked by code" // which may be guessed for
+		who = ", asked by code" // for which a provider may be guessed
 	}
 	fmt.Fprintf(&b, "For %s%s:\n", x.Action, who)
 	for i := range x.Steps {
@@ -76,7 +75,7 @@ func (x *Explanation) fallback(r FallbackReason) string {
 	return "nothing but the alphabetical order of ids told the providers apart"
 }
 
-// sentence tells one step.
+// sentence describes one step.
 func (x *Explanation) sentence(st *ExplainedStep) string {
 	failed := st.Outcome == "failed"
 	switch st.Step {
@@ -160,7 +159,7 @@ func (x *Explanation) explicit(st *ExplainedStep) string {
 	return fmt.Sprintf("The call asks for %s, which fits %s%s.", asked, number(st.Out), tail(st.Rejected))
 }
 
-// bound tells steps 2 and 3: a promise, kept or not.
+// bound describes step 2 or 3, the binding of the session or the conversation.
 func (x *Explanation) bound(st *ExplainedStep, because, key, none string) string {
 	switch {
 	case key == "" && st.Outcome == "failed":
@@ -230,7 +229,7 @@ func number(n *int) string {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// only and without are the rejected of one reason, and all others.
+// only returns the entries rejected for one reason; without returns all others.
 func only(rejected []RejectedEntry, reason string) []RejectedEntry {
 	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason != reason })
 }
@@ -239,7 +238,7 @@ func without(rejected []RejectedEntry, reason string) []RejectedEntry {
 	return slices.DeleteFunc(slices.Clone(rejected), func(r RejectedEntry) bool { return r.Reason == reason })
 }
 
-// chosen reports that the step decided, and over whom.
+// chosen states that the step decided, and names the other providers.
 func chosen(st *ExplainedStep) string {
 	s := "chosen"
 	if over := only(st.Rejected, rejectedOutranked); len(over) > 0 {
@@ -248,7 +247,7 @@ func chosen(st *ExplainedStep) string {
 	return s + tail(without(st.Rejected, rejectedOutranked))
 }
 
-// untried names whom a failure left standing.
+// untried names the providers that were still candidates when the selection failed.
 func untried(st *ExplainedStep) string {
 	if left := only(st.Rejected, RejectedUndecided); len(left) > 0 {
 		return "; not tried: " + list(left)
@@ -256,7 +255,7 @@ func untried(st *ExplainedStep) string {
 	return tail(without(st.Rejected, RejectedUndecided))
 }
 
-// tail names the rejected with their reasons, those of one reason together.
+// tail names the rejected providers, grouped by reason.
 func tail(rejected []RejectedEntry) string {
 	if len(rejected) == 0 {
 		return ""
@@ -285,7 +284,7 @@ func tail(rejected []RejectedEntry) string {
 	return "; not " + strings.Join(parts, ", nor ")
 }
 
-// list names the first of the rejected and counts the rest.
+// list names the first rejected providers and counts the rest.
 func list(rejected []RejectedEntry) string {
 	keys := make([]string, 0, len(rejected))
 	for _, r := range rejected {
@@ -299,7 +298,7 @@ func list(rejected []RejectedEntry) string {
 	return strings.Join(keys, ", ") + more
 }
 
-// word is a reason in words; what has none is told as it is.
+// word returns a reason in words, or an unknown reason unchanged.
 func word(reason string) string {
 	if w, ok := words()[reason]; ok {
 		return w

@@ -1,10 +1,9 @@
-// Package arbitration chooses the provider of an action in a context, in seven
-// steps whose order is a promise: what the caller says, what the session
-// settled, the conversation it came from, what can do it at all, what policy
-// prefers, rank, and last a fixed order. For actions with outside effects it
-// refuses rather than sends somewhere else. Every choice can be explained: each
-// provider of the action appears once, chosen or with the step and the reason
-// it fell. The package is pure.
+// Package arbitration chooses the provider of an action in a context. After a filter (step 0)
+// it takes seven steps, whose order is guaranteed: the caller's selector, the session's
+// binding, the conversation's provider, ability to serve, the operator's default, rank, and a
+// fixed order. If a planner's call has effects and several providers remain, it fails instead
+// of guessing. Every choice can be explained: each provider of the action appears once, as
+// chosen or with the step and the reason of its rejection. The package does no I/O.
 package arbitration
 
 import (
@@ -31,12 +30,13 @@ const (
 	ReasonUnavailable  = "unavailable"
 )
 
-// Frame is a context on a snapshot: what is needed to say of any entry whether
-// it may serve. It is immutable and safe for concurrent use.
+// Frame is a context bound to a snapshot. It decides for any entry whether it may serve the
+// context. It is immutable and safe for concurrent use.
 type Frame struct {
 	Snapshot *catalog.Snapshot
 	Context  *capability.Context
-	// Unnamed reports actions whose tools are withheld for their name; nil: none.
+	// Unnamed reports whether the tools of an action are withheld because of their name. If
+	// nil, none are.
 	Unnamed func(capability.Action) bool
 
 	static, dynamic rules.Bound
@@ -47,9 +47,9 @@ func NewFrame(s *catalog.Snapshot, c *capability.Context) *Frame {
 	return &Frame{Snapshot: s, Context: c, static: s.Rules().Bind(c, rules.Static), dynamic: s.Rules().Bind(c, rules.Dynamic)}
 }
 
-// Standing is the part of the filter that depends on workspace and agent alone:
-// names are given out among what passes it (decision D5). It returns "" or the
-// reason, with the rule that denied.
+// Standing is the part of the filter that depends only on workspace and agent. Names are
+// assigned among the entries that pass it. It returns "", or the reason of the rejection and
+// the rule that denied.
 func (f *Frame) Standing(e *catalog.Entry, a capability.Audience) (reason, rule string) {
 	if reason := f.Snapshot.Withheld(e); reason != "" {
 		return reason, ""
@@ -71,8 +71,8 @@ func (f *Frame) Standing(e *catalog.Entry, a capability.Audience) (reason, rule 
 	return "", ""
 }
 
-// Candidate returns "" or why the entry cannot be chosen in the context, whatever
-// its state.
+// Candidate returns "", or the reason why the entry cannot be chosen in the context and the
+// rule that denied it. It does not check availability.
 func (f *Frame) Candidate(e *catalog.Entry, a capability.Audience) (reason, rule string) {
 	if f.Unnamed != nil && f.Unnamed(e.Action) {
 		return ReasonName, ""
@@ -83,7 +83,8 @@ func (f *Frame) Candidate(e *catalog.Entry, a capability.Audience) (reason, rule
 	return f.Passing(e)
 }
 
-// Passing is the other part of the filter, which depends on the moment.
+// Passing is the part of the filter that depends on session, adapter and conversation. It
+// returns "", or the reason of the rejection and the rule that denied.
 func (f *Frame) Passing(e *catalog.Entry) (reason, rule string) {
 	if !f.inScope(e.Contribution.Scope) {
 		return ReasonOutOfScope, ""
@@ -102,13 +103,12 @@ func (f *Frame) Passing(e *catalog.Entry) (reason, rule string) {
 	return "", ""
 }
 
-// Approval reports whether the rules or the source demand an approval of calls
-// to the entry.
+// Approval reports whether the rules or the source require an approval of calls to the entry.
 func (f *Frame) Approval(e *catalog.Entry) bool {
 	return e.Approval() || !f.static.Empty() && f.static.Judge(e.Facts()).Approval || !f.dynamic.Empty() && f.dynamic.Judge(e.Facts()).Approval
 }
 
-// Matched are the ids of the rules that matched the entry.
+// Matched returns the ids of the rules that match the entry.
 func (f *Frame) Matched(e *catalog.Entry) []string {
 	var out []string
 	for _, b := range []rules.Bound{f.static, f.dynamic} {
@@ -119,7 +119,7 @@ func (f *Frame) Matched(e *catalog.Entry) []string {
 	return out
 }
 
-// eligibility returns "" or why a candidate cannot serve now.
+// eligibility returns "" or the reason why a candidate cannot serve now.
 func eligibility(e *catalog.Entry, awake func(*catalog.Entry) bool) string {
 	switch {
 	case e.Contribution.Unsupported:
@@ -130,12 +130,14 @@ func eligibility(e *catalog.Entry, awake func(*catalog.Entry) bool) string {
 	return ""
 }
 
-// within is a scope dimension: empty or "*" admits all, else the context must
-// have a value that is listed.
+// within reports whether a scope dimension admits a value. An empty list or "*" admits every
+// value.
 func within(list []string, value string) bool {
 	return len(list) == 0 || slices.Contains(list, "*") || value != "" && slices.Contains(list, value)
 }
 
+// inScope reports whether the scope admits the context's session, adapter, conversation and
+// model provider.
 func (f *Frame) inScope(s *capability.Scope) bool {
 	if s == nil {
 		return true
@@ -152,6 +154,7 @@ func (f *Frame) inScope(s *capability.Scope) bool {
 		within(s.ConversationKind, conversationKind) && within(s.Provider, c.ModelProvider)
 }
 
+// blocked reports whether a verdict of a route augmenter blocks the action in the context.
 func (f *Frame) blocked(a capability.Action) bool {
 	for i := range f.Context.Blocks {
 		if slices.ContainsFunc(f.Context.Blocks[i].Actions, func(glob string) bool { return rules.Glob(glob, string(a)) }) {
@@ -161,8 +164,8 @@ func (f *Frame) blocked(a capability.Action) bool {
 	return false
 }
 
-// crosses reports whether the operator keeps the entry out of a conversation of
-// another adapter or account (decision D10).
+// crosses reports whether Settings.CrossContext excludes the entry, because it belongs to
+// another adapter or account than the conversation.
 func (f *Frame) crosses(e *catalog.Entry) bool {
 	limit := f.Snapshot.Settings().CrossContext
 	if limit == "" || limit == "any" || !e.Family.RouteAware {
@@ -179,14 +182,14 @@ func (f *Frame) crosses(e *catalog.Entry) bool {
 	return limit == "same-account" && through.Account != "" && instance != segment(through.Account)
 }
 
-// segment is v as it stands in a provider key.
+// segment returns v escaped as a segment of a provider key.
 func segment(v string) string {
 	_, _, s := capability.NewProviderKey("x", "x", v).Parts()
 	return s
 }
 
-// binding is the provider the session promises for an action, "" for none: that of
-// the longest glob that matches.
+// binding returns the provider that the session is bound to for an action, or "". The longest
+// matching glob decides.
 func (f *Frame) binding(a capability.Action) capability.ProviderKey {
 	best := -1
 	for i := range f.Context.Bindings {
@@ -211,7 +214,7 @@ func (f *Frame) RouteKey(family *actions.Row) capability.ProviderKey {
 	return capability.NewProviderKey(family.Domain, r.Kind, r.Account)
 }
 
-// SelectorFields are the names a selector may use.
+// SelectorFields returns the field names that a selector may use.
 func SelectorFields() []string {
 	return []string{"provider", "channel", "kind", "store", "account", "instance", "endpoint", "node", "extension", "conversation"}
 }
@@ -222,13 +225,13 @@ func Matches(e *catalog.Entry, s capability.Selector) bool {
 	return w.matches(e)
 }
 
-// want is a selector read once for many entries: what the parts of a provider key
-// must be, "" for anything.
+// want is a parsed selector: the required parts of a provider key, each "" for any value.
 type want struct {
 	key, kind, instance, extension string
 	never                          bool // two fields contradict each other, or one is not a field
 }
 
+// wantOf parses a selector. A malformed one results in a want that matches nothing.
 func wantOf(s capability.Selector) want {
 	var w want
 	need := func(part *string, v string) {
@@ -274,6 +277,8 @@ func (w *want) matches(e *catalog.Entry) bool {
 	return (w.kind == "" || kind == w.kind) && (w.instance == "" || instance == w.instance)
 }
 
+// checkSelector returns invalid_input, reason invalid_selector, for an unknown field or a blank
+// value.
 func checkSelector(s capability.Selector) *capability.Error {
 	for k, v := range s {
 		if !slices.Contains(SelectorFields(), k) {
@@ -288,6 +293,5 @@ func checkSelector(s capability.Selector) *capability.Error {
 	return nil
 }
 
-// DynamicGlobs are the actions, as globs, that rules of the account or the
-// session may hide.
+// DynamicGlobs returns globs of the actions that rules of the account or the session may hide.
 func (f *Frame) DynamicGlobs() []string { return f.dynamic.Hides() }

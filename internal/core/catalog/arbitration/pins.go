@@ -8,7 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// session is step 2, route step 3: promises of the session and the conversation.
+// session is step 2, the provider that the session is bound to; route is step 3, the provider
+// of the conversation.
 func (c *choosing) session() bool {
 	if len(c.f.Context.Bindings) == 0 {
 		c.mark(2, "skipped", len(c.left), len(c.left), "")
@@ -21,7 +22,10 @@ func (c *choosing) route() bool {
 	return c.pin(3, c.f.RouteKey(c.family), "route_binding", "route_unsatisfied", "the conversation belongs to")
 }
 
-// pin evaluates a promise of the session or the conversation.
+// pin evaluates a binding to the provider key. It chooses that provider if it is a candidate
+// and can serve. If not, the selection fails if the family's pin is strict; otherwise it
+// continues, and a provider that should have served is recorded as a fallback. A selector
+// that excludes the provider takes precedence over the binding.
 func (c *choosing) pin(step int, key capability.ProviderKey, by, unsatisfied, because string) bool {
 	if key == "" {
 		c.mark(step, "skipped", len(c.left), len(c.left), "")

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// Caller states who asks: a model, which must not be guessed for, or code.
+// Caller is the kind of caller: a model, for which a provider must not be guessed, or code.
 type Caller string
 
 // The callers.
@@ -19,7 +19,7 @@ const (
 	Runtime Caller = "runtime"
 )
 
-// Request is what is to be chosen for.
+// Request is the call for which a provider is chosen.
 type Request struct {
 	Action   capability.Action
 	Only     []*catalog.Entry // instead of Action: the entries a capability id or a member names
@@ -29,12 +29,12 @@ type Request struct {
 	// Denied reports entries that the caller may not use for reasons outside the
 	// catalog (Cedar); they are not candidates. It may be nil.
 	Denied func(*catalog.Entry) bool
-	// Awake reports whether an entry whose state says no may be tried all the same
-	// (its provider has just answered). nil: none.
+	// Awake reports whether an entry that is marked unavailable may be tried anyway, because
+	// its provider has just responded. If nil, none may.
 	Awake func(*catalog.Entry) bool
 }
 
-// Rejection is why and where an entry fell.
+// Rejection is the step and the reason of an entry's rejection.
 type Rejection struct {
 	Entry  *catalog.Entry
 	Step   int
@@ -42,7 +42,7 @@ type Rejection struct {
 	Rule   string // id of the rule that denied it
 }
 
-// Selection is a choice, or, with an error, how far it came.
+// Selection is a choice or, if Err is set, the state in which it failed.
 type Selection struct {
 	Request  Request
 	Frame    *Frame
@@ -54,22 +54,22 @@ type Selection struct {
 	DecidedBy string
 	Fallback  bool
 	Reasons   []FallbackReason
-	Rest      []*catalog.Entry // eligible in this context, in order of preference; where a ranked call may go on
+	Rest      []*catalog.Entry // eligible in this context, in order of preference: the fallbacks of a ranked call
 	Rejected  []Rejection      // every other entry of the action, in order of steps
-	Would     *catalog.Entry   // what code would have got where a planner is asked to choose
+	Would     *catalog.Entry   // the choice for code, if a planner has to choose itself
 	Err       *capability.Error
 
 	marks [8]stepMark
 }
 
-// FallbackReason is why a choice was not the one that was promised or preferred.
+// FallbackReason is the reason why the bound or preferred provider was not chosen.
 type FallbackReason struct {
 	Step     int                    `json:"step"`
 	Provider capability.ProviderKey `json:"providerKey,omitempty"`
 	Reason   string                 `json:"reason"`
 }
 
-// stepMark is what a step did.
+// stepMark is the recorded outcome of a step.
 type stepMark struct {
 	seen     bool
 	outcome  string
@@ -77,7 +77,7 @@ type stepMark struct {
 	evidence string
 }
 
-// choosing is a selection under way.
+// choosing is a selection in progress.
 type choosing struct {
 	*Selection
 	f        *Frame
@@ -87,8 +87,8 @@ type choosing struct {
 	left     []*catalog.Entry
 }
 
-// Select chooses. On failure the error states what to do, and the selection, which
-// is never nil, how far it came.
+// Select chooses the provider of the request. The selection is never nil. On failure the error
+// contains a hint and the keys of possible providers, and the selection the steps taken.
 func (f *Frame) Select(req Request) (*Selection, error) {
 	if req.Caller == "" {
 		req.Caller = Planner
@@ -111,7 +111,7 @@ func (f *Frame) Select(req Request) (*Selection, error) {
 	return c.Selection, nil
 }
 
-// Why a permitted entry was not chosen, as explanations name it.
+// Reasons why a permitted entry was not chosen, as used in explanations.
 const (
 	RejectedUndecided = "undecided" // the choice ended with an error
 	rejectedOutranked = "outranked" // another was chosen at an earlier step
@@ -127,7 +127,8 @@ func (s *Selection) mark(step int, outcome string, in, out int, evidence string)
 	s.marks[step] = stepMark{true, outcome, in, out, evidence}
 }
 
-// choose ends the selection with e; the others that still stand are outranked.
+// choose ends the selection with e, rejects the remaining entries, and sets the fallbacks of a
+// ranked family. It returns true.
 func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
 	c.mark(step, "selected", len(c.left), 1, "")
 	c.Entry, c.Step, c.DecidedBy = e, step, by
@@ -147,8 +148,8 @@ func (c *choosing) choose(e *catalog.Entry, step int, by string) bool {
 	return true
 }
 
-// rest lists where a ranked call may go when the chosen provider turns out not to
-// have started it.
+// rest sets Rest, the providers to which a ranked call may fall back if the chosen one did not
+// start it.
 func (c *choosing) rest(chosen *catalog.Entry) {
 	for _, r := range c.Rejected {
 		if r.Entry != chosen && (r.Reason == rejectedOutranked || r.Reason == rejectedLowerRank || r.Reason == rejectedTieBreak) {
@@ -167,8 +168,8 @@ func compare(a, b *catalog.Entry) int {
 	)
 }
 
-// fail ends the selection with an error of a step; candidates are whom the caller
-// may name instead.
+// fail ends the selection with an error and returns true. candidates are the providers that the
+// caller may name instead.
 func (c *choosing) fail(step int, code capability.Code, reason string, candidates []*catalog.Entry, format string, args ...any) bool {
 	c.Step = step
 	c.mark(step, reason, len(c.left), 0, "")
@@ -178,7 +179,7 @@ func (c *choosing) fail(step int, code capability.Code, reason string, candidate
 	return true
 }
 
-// Keys are the provider keys of entries, sorted, each once.
+// Keys returns the provider keys of entries, sorted and without repetitions.
 func Keys(entries []*catalog.Entry) []string {
 	out := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -198,7 +199,8 @@ func (c *choosing) target() string {
 	return "this"
 }
 
-// candidates is step 0.
+// candidates is step 0. It drops the entries that may not be used in the context, checks the
+// selector, and ends the selection for a composed family.
 func (c *choosing) candidates() bool {
 	c.all = c.Request.Only
 	if c.all == nil {
@@ -242,6 +244,7 @@ func (c *choosing) candidates() bool {
 	return false
 }
 
+// noCandidates ends the selection with no_provider and the error of the slot, if any.
 func (c *choosing) noCandidates() bool {
 	c.fail(0, capability.CodeUnavailable, "no_provider", nil, "no provider of %s can be used here", c.target())
 	if slot := c.all[0].SlotOf(); slot != "" {
@@ -261,6 +264,8 @@ func outcome(in, out int) string {
 	return "narrowed"
 }
 
+// compose ends the selection of a composed family with all entries that can serve, by
+// descending priority.
 func (c *choosing) compose() {
 	for _, e := range c.left {
 		if reason := eligibility(e, c.Request.Awake); reason != "" {
@@ -281,7 +286,8 @@ func (c *choosing) compose() {
 	c.DecidedBy, c.left = "composed", nil
 }
 
-// explicit is step 1: what the caller names.
+// explicit is step 1. It keeps the entries that match the selector, and chooses the only one
+// if it can serve. If it cannot, or none matches, the selection fails.
 func (c *choosing) explicit() bool {
 	only := c.Request.Only != nil && len(c.all) == 1
 	if len(c.Request.Selector) == 0 && !only {
@@ -318,6 +324,7 @@ func (c *choosing) explicit() bool {
 	return false
 }
 
+// unavailable ends the selection with provider_unavailable.
 func (c *choosing) unavailable(e *catalog.Entry) bool {
 	c.fail(1, capability.CodeUnavailable, "provider_unavailable", nil, "%s is not available: %s", e.Key(), stateOf(e))
 	c.Err.Hint = remedy(e)
@@ -325,7 +332,7 @@ func (c *choosing) unavailable(e *catalog.Entry) bool {
 	return true
 }
 
-// stateOf says in words why an entry takes no calls.
+// stateOf describes why an entry accepts no calls.
 func stateOf(e *catalog.Entry) string {
 	if r := e.Contribution.Availability.Reason; r != "" {
 		return r
@@ -333,7 +340,8 @@ func stateOf(e *catalog.Entry) string {
 	return "it is " + string(e.Contribution.Availability.State)
 }
 
-// remedy tells what was never set up from what is down.
+// remedy returns the hint for an entry that is not available: configure it, sign in, or list
+// the providers of its kind.
 func remedy(e *catalog.Entry) string {
 	switch e.Contribution.Availability.State {
 	case capability.StateUnconfigured:
@@ -355,6 +363,8 @@ func remedy(e *catalog.Entry) string {
 	return "see what is down with: junctor " + list + " list"
 }
 
+// noMatch ends the selection of a selector that matches no candidate: provider_denied,
+// unsupported_action, or unknown_provider.
 func (c *choosing) noMatch(before []*catalog.Entry) bool {
 	named, want := Format(c.Request.Selector), wantOf(c.Request.Selector)
 	for _, r := range c.Rejected {
@@ -390,7 +400,7 @@ func others(list []*catalog.Entry, but *catalog.Entry) []*catalog.Entry {
 	return slices.DeleteFunc(list, func(e *catalog.Entry) bool { return e == but })
 }
 
-// Format writes a selector for people.
+// Format returns a selector as readable text.
 func Format(s capability.Selector) string {
 	parts := make([]string, 0, len(s))
 	for k, v := range s {
@@ -405,5 +415,5 @@ func (c *choosing) flag(step int, key capability.ProviderKey, reason string) {
 	c.Reasons = append(c.Reasons, FallbackReason{step, key, reason})
 }
 
-// slotBacked reports whether the family is held by a slot.
+// slotBacked reports whether the family belongs to a slot.
 func (c *choosing) slotBacked() bool { return c.family.Slot != "" }

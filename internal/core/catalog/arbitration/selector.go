@@ -8,8 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// howToName states how a caller names one of the candidates: with the family's own
-// selector field where that tells them apart, else with the provider key.
+// howToName returns a hint how the caller selects one of the candidates: with a selector field
+// of the family if it distinguishes them, else with the provider key.
 func howToName(candidates []*catalog.Entry) string {
 	if len(candidates) == 0 {
 		return ""
@@ -29,8 +29,8 @@ func howToName(candidates []*catalog.Entry) string {
 	return "set selector.provider to one of: " + strings.Join(Keys(candidates), ", ")
 }
 
-// SelectorValue is what a selector field must be to match the entry; ok is false
-// for fields that cannot name it.
+// SelectorValue returns the value of a selector field that matches the entry. ok is false if
+// the field cannot identify it.
 func SelectorValue(e *catalog.Entry, field string) (value string, ok bool) {
 	_, kind, instance := e.Key().Parts()
 	switch field {

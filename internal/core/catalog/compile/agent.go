@@ -21,7 +21,7 @@ import (
 // providers, or a single tool. It is immutable.
 type Action struct {
 	Name              string            // planner name
-	Canonical         capability.Action // what it means
+	Canonical         capability.Action // the action that a call of this name makes
 	Alias             bool              // an alias the operator exposed
 	Title             string
 	Description       string
@@ -32,10 +32,10 @@ type Action struct {
 	sum               ordered.Sum
 }
 
-// Providers are the provider keys of the entries, sorted.
+// Providers returns the provider keys of the entries, sorted and without repetitions.
 func (a *Action) Providers() []string { return arbitration.Keys(a.Entries) }
 
-// Capabilities are the capability ids of the entries.
+// Capabilities returns the capability ids of the entries.
 func (a *Action) Capabilities() []capability.ID {
 	out := make([]capability.ID, len(a.Entries))
 	for i, e := range a.Entries {
@@ -44,7 +44,7 @@ func (a *Action) Capabilities() []capability.ID {
 	return out
 }
 
-// Effect is the strongest effect of the entries.
+// Effect returns the strongest effect of the entries.
 func (a *Action) Effect() capability.Effect {
 	effect := a.Entries[0].Effect
 	for _, e := range a.Entries[1:] {
@@ -69,7 +69,7 @@ func byFold() ordered.Order[*Action] {
 	}
 }
 
-// seal digests what is published of the action.
+// seal computes the fold and the digest of the action and returns it.
 func (a *Action) seal() *Action {
 	a.fold = naming.Fold(a.Name)
 	b := make([]byte, 0, 128+32*len(a.Entries))
@@ -85,37 +85,36 @@ func (a *Action) seal() *Action {
 	return a
 }
 
-// Agent is the agent catalog of one context: what it may do, under which names,
-// and the choice among providers. It is immutable and safe for concurrent use.
+// Agent is the agent catalog of one context: the actions that it may use, with their names, and
+// the choice among their providers. It is immutable and safe for concurrent use.
 type Agent struct {
 	Frame *arbitration.Frame
 	// Contests are the contested names of the context's workspace and agent.
 	Contests []naming.Contest
 
 	list  ordered.List[*Action] // by name
-	folds ordered.List[*Action] // by fold: every name of the view, listed here or not
+	folds ordered.List[*Action] // by fold: every name of the view, even if not listed here
 	etag  string
 }
 
-// Snapshot is the state the catalog was compiled from.
+// Snapshot returns the snapshot that the catalog was compiled from.
 func (a *Agent) Snapshot() *catalog.Snapshot { return a.Frame.Snapshot }
 
-// Etag is the hex SHA-256 of the content: equal for equal catalogs, however they
-// came to be.
+// Etag returns the hex SHA-256 of the content, which is equal for equal catalogs.
 func (a *Agent) Etag() string { return a.etag }
 
-// Len is the number of actions.
+// Len returns the number of actions.
 func (a *Agent) Len() int { return a.list.Len() }
 
 // Actions yields every action, ordered by name.
 func (a *Agent) Actions() iter.Seq[*Action] { return a.list.All() }
 
-// Action returns the action of a planner name.
+// Action returns the action with a planner name.
 func (a *Agent) Action(name string) (*Action, bool) {
 	return a.list.Find(func(x *Action) int { return cmp.Compare(x.Name, name) })
 }
 
-// From yields the actions whose names begin at or after name.
+// From yields, in order, the actions whose names are equal to or after name.
 func (a *Agent) From(name string) iter.Seq[*Action] {
 	return a.list.From(func(x *Action) int { return cmp.Compare(x.Name, name) })
 }
@@ -125,9 +124,8 @@ func (a *Agent) Select(req arbitration.Request) (*arbitration.Selection, error) 
 	return a.Frame.Select(req)
 }
 
-// Wire is the action's name in a dialect. limit 0 is 64. Names of unreviewed
-// families may differ only in bytes the dialect lacks; their hashes keep them
-// apart.
+// Wire returns the action's name in a dialect, of at most limit bytes (0 means 64). If names
+// differ only in bytes that the dialect lacks, a hash distinguishes them.
 func (a *Agent) Wire(x *Action, d naming.Dialect, limit int) string {
 	w := naming.Wire(x.Name, d, limit)
 	if d == naming.Dotted {
@@ -148,6 +146,7 @@ func (a *Agent) Wire(x *Action, d naming.Dialect, limit int) string {
 	return w
 }
 
+// foldRange yields the actions of the view whose name has that fold, listed here or not.
 func (a *Agent) foldRange(fold string) iter.Seq[*Action] {
 	return func(yield func(*Action) bool) {
 		for other := range a.folds.From(func(x *Action) int { return cmp.Compare(x.fold, fold) }) {
@@ -158,8 +157,9 @@ func (a *Agent) foldRange(fold string) iter.Seq[*Action] {
 	}
 }
 
-// ByWire returns the action of a wire name. It searches by what a name folds to
-// and compares encodings; it never takes the wire name apart to find a provider.
+// ByWire returns the listed action whose wire name is wire. It encodes the names with the same
+// fold or, for a shortened wire name, the same beginning, and compares them. It never decodes
+// the wire name.
 func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool) {
 	if d == naming.Dotted {
 		return a.Action(wire)
@@ -183,7 +183,7 @@ func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool)
 		return nil, false
 	}
 	head := naming.Fold(wire[:len(wire)-suffix])
-	if len(wire) < limit { // not shortened: only told apart from names of the same fold
+	if len(wire) < limit { // not shortened: the hash distinguishes names of the same fold
 		for x := range a.foldRange(head) {
 			if found, ok := match(x); ok {
 				return found, true
@@ -204,7 +204,7 @@ func (a *Agent) ByWire(wire string, d naming.Dialect, limit int) (*Action, bool)
 	return nil, false
 }
 
-// maxTried bounds the search for a shortened name among names with one beginning.
+// maxTried bounds the search for a shortened name among names with the same beginning.
 const maxTried = 100_000
 
 func etagOf(list ordered.List[*Action]) string {
@@ -212,7 +212,7 @@ func etagOf(list ordered.List[*Action]) string {
 	return hex.EncodeToString(d[:])
 }
 
-// NameConflicts are the contested names as conflict records.
+// NameConflicts returns the contested names as conflict records.
 func (a *Agent) NameConflicts() []catalog.Conflict {
 	out := make([]catalog.Conflict, 0, len(a.Contests))
 	for _, n := range a.Contests {
@@ -228,8 +228,8 @@ func (a *Agent) NameConflicts() []catalog.Conflict {
 	return out
 }
 
-// in is the catalog as that of another context which cannot differ from its own:
-// who asks and in which conversation is said right in what is recorded.
+// in returns the catalog for another context with the same cache key. It differs only in
+// Frame.Context, so that records name the right principal and conversation.
 func (a *Agent) in(ctx *capability.Context) *Agent {
 	own := a.Frame.Context
 	if own == ctx {

@@ -11,10 +11,10 @@ import (
 // selectorMember is the argument that names a provider.
 const selectorMember = "selector"
 
-// CutSelector takes the selector out of a planner's arguments and leaves every
-// other byte as it was. A tool that has an argument of that name itself keeps it,
-// and so does one that has nothing to choose. A selector that is not an object of
-// strings is invalid_selector.
+// CutSelector removes the selector from a planner's arguments, keeps every other byte, and
+// returns both. The arguments are unchanged for a single tool and for an action with an
+// argument of that name. A selector that is not an object of strings is invalid_input,
+// reason invalid_selector.
 func (a *Action) CutSelector(arguments json.RawMessage) (rest json.RawMessage, s capability.Selector, err error) {
 	if !bytes.Contains(arguments, []byte(selectorMember)) || len(a.Entries) == 1 && a.Entries[0].Minted() || a.ownsSelector() {
 		return arguments, nil, nil
@@ -30,7 +30,7 @@ func (a *Action) CutSelector(arguments json.RawMessage) (rest json.RawMessage, s
 	return rest, s, nil
 }
 
-// ownsSelector reports whether the action has an argument of that name itself.
+// ownsSelector reports whether the action's own schema has an argument named selector.
 func (a *Action) ownsSelector() bool {
 	var doc struct {
 		Properties map[string]jsonx.Raw `json:"properties"`

@@ -1,8 +1,8 @@
-// Package compile makes the agent catalog of a context: the actions it may use,
-// each under one name whatever the number of its providers, with an etag that is
-// a function of the content. Contexts of one workspace and agent share a view; a
-// conversation only changes what depends on it, so a thousand threads cost little
-// more than one. What has been compiled is kept until the catalog changes.
+// Package compile builds the agent catalog of a context: the actions that it may use, each
+// under one name whatever the number of its providers, with an etag computed from the
+// content. Contexts of one workspace and agent share a view, and only the actions that depend
+// on the conversation are computed for each context. Compiled catalogs are cached until the
+// catalog changes.
 package compile
 
 import (
@@ -22,12 +22,12 @@ import (
 type Compiler struct {
 	catalog *catalog.Catalog
 
-	mu    sync.Mutex // guards what follows; never held while a view is at work
+	mu    sync.Mutex // guards the fields below; never held while a view is updated
 	views map[[2]string]*view
 	clock uint64
 
 	cacheMu sync.RWMutex
-	cached  *catalog.Snapshot // what cache was compiled from
+	cached  *catalog.Snapshot // the snapshot that the cached catalogs were compiled from
 	cache   map[cacheKey]*Agent
 }
 
@@ -41,9 +41,9 @@ func New(c *catalog.Catalog) *Compiler {
 	return &Compiler{catalog: c, views: make(map[[2]string]*view), cache: make(map[cacheKey]*Agent)}
 }
 
-// cacheKey is everything a compiled catalog depends on besides the snapshot.
-// Values that nothing in the catalog names are left out, so that contexts which
-// cannot differ share one catalog.
+// cacheKey holds all values that a compiled catalog depends on besides the snapshot. Values
+// that the catalog does not mention are omitted, so that contexts with equal catalogs share
+// one.
 type cacheKey struct {
 	workspace, agent, session, model    string
 	kind, account, conversationKind     string
@@ -52,6 +52,7 @@ type cacheKey struct {
 	adapterKind, adapterAccount, extras string
 }
 
+// keyOf returns the cache key of a context in a snapshot.
 func keyOf(s *catalog.Snapshot, c *capability.Context) cacheKey {
 	k := cacheKey{model: c.ModelProvider}
 	named := func(dimension, value string) string {
@@ -82,17 +83,18 @@ func keyOf(s *catalog.Snapshot, c *capability.Context) cacheKey {
 	return k
 }
 
-// plain reports whether the key names nothing but workspace and agent.
+// plain reports whether the key only names a workspace, an agent and a model provider.
 func (k cacheKey) plain() bool {
 	return k == cacheKey{workspace: k.workspace, agent: k.agent, model: k.model}
 }
 
-// Compile returns the agent catalog of the context in the current snapshot. The
-// context must have passed [capability.Context.Check] and not change afterwards.
+// Compile returns the agent catalog of the context in the current snapshot, from the cache if
+// possible. The context must have passed [capability.Context.Check] and must not change
+// afterwards.
 func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	var key cacheKey
 	var a *Agent
-	for a == nil { // again where the catalog changed so that the key is another
+	for a == nil { // repeated if a change of the catalog changed the key
 		s := c.catalog.Snapshot()
 		key = keyOf(s, ctx)
 		c.cacheMu.RLock()
@@ -106,7 +108,7 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	c.cacheMu.Lock()
 	defer c.cacheMu.Unlock()
 	if now := a.Snapshot(); c.cached == nil || now.Generation > c.cached.Generation {
-		clear(c.cache) // or catalogs of contexts that never come back would keep old snapshots
+		clear(c.cache) // otherwise contexts no longer in use would keep old snapshots in memory
 		c.cached = now
 	}
 	if len(c.cache) >= maxCache {
@@ -121,8 +123,8 @@ func (c *Compiler) Compile(ctx *capability.Context) *Agent {
 	return a
 }
 
-// compile returns nil when the key is not the context's in the snapshot that the
-// view is at: who shares what would be decided by a catalog gone by.
+// compile builds the catalog of a context from its view. It returns nil if the snapshot changed
+// meanwhile and the context's key in the new one is another.
 func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
 	v := c.view(key.workspace, key.agent)
 	v.mu.RLock()
@@ -147,7 +149,8 @@ func (c *Compiler) compile(key cacheKey, ctx *capability.Context) *Agent {
 	return &Agent{Frame: frame, Contests: v.contests, list: list, folds: v.folds, etag: etagOf(list)}
 }
 
-// view returns the view of a workspace and agent, as up to date as it may be.
+// view returns the view of a workspace and agent, which may be outdated. It creates a missing
+// view and evicts the least recently used one beyond maxViews.
 func (c *Compiler) view(workspace, agent string) *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +174,7 @@ func (c *Compiler) view(workspace, agent string) *view {
 	return v
 }
 
-// refresh brings a view up to the current snapshot.
+// refresh updates a view to the current snapshot.
 func (c *Compiler) refresh(v *view) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -188,14 +191,15 @@ func (c *Compiler) refresh(v *view) {
 	done := false
 	defer func() {
 		if !done {
-			v.frame = nil // an update that did not end leaves nothing to build on
+			v.frame = nil // after a panic the view must be rebuilt
 		}
 	}()
 	v.update(s, touched, all)
 	done = true
 }
 
-// specialise is the view's list with what the context makes different.
+// specialise returns the view's list with the families replaced whose listing differs in the
+// context. The view is unchanged.
 func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
 	again := make(map[capability.Action]*family)
 	through := f.Context.Through()
@@ -235,7 +239,7 @@ func (v *view) specialise(f *arbitration.Frame) ordered.List[*Action] {
 	return update(byName(), v.list, remove, add)
 }
 
-// matching adds the families whose action the glob matches.
+// matching adds to out the families whose action matches the glob.
 func (v *view) matching(s *catalog.Snapshot, glob string, out map[capability.Action]*family) {
 	prefix := glob
 	if i := strings.IndexAny(glob, "*?"); i >= 0 {

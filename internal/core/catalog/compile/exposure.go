@@ -11,8 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// View is a named cut of the agent catalog: how much of it a model is shown at
-// once.
+// View selects how much of the agent catalog is listed to a model.
 type View string
 
 // The views. The empty one is auto.
@@ -20,10 +19,10 @@ const (
 	ViewFull   View = "full"   // everything
 	ViewSearch View = "search" // the tools to find and describe others
 	ViewHybrid View = "hybrid" // the limits of the settings
-	ViewAuto   View = "auto"   // full while that is within the limits, else hybrid
+	ViewAuto   View = "auto"   // full if that is within the limits, else hybrid
 )
 
-// Default limits of what is shown at once.
+// Default limits of the listed tools.
 const (
 	DefaultMaxDirect      = 40
 	DefaultMaxSchemaBytes = 64 << 10
@@ -37,33 +36,33 @@ const (
 	ActionCall     capability.Action = "catalog.call"
 )
 
-// Limits say what of an agent catalog is shown.
+// Limits selects the part of an agent catalog that is listed.
 type Limits struct {
 	View     View
 	Exposure catalog.Exposure
-	// ByName shows catalog.callRead and catalog.call where something is deferred:
-	// for clients that cannot call what is not listed.
+	// ByName lists catalog.callRead and catalog.call if some actions are deferred, for
+	// clients that cannot call unlisted tools.
 	ByName bool
 }
 
-// Exposure is the cut of one agent catalog: what a model is shown, and how much is
-// left to search. It is immutable.
+// Exposure is the listed part of one agent catalog, and the number of actions left to search.
+// It is immutable.
 type Exposure struct {
-	View     View      // full or hybrid where auto was asked for
+	View     View      // full or hybrid if auto was requested
 	Direct   []*Action // ordered by name
-	Deferred int       // actions that are callable and not shown
+	Deferred int       // number of actions that are callable but not listed
 }
 
-// Shows reports whether the action of that name is direct.
+// Shows reports whether Direct contains the action with that name.
 func (x *Exposure) Shows(name string) bool {
 	_, found := slices.BinarySearchFunc(x.Direct, name, func(a *Action, name string) int { return cmp.Compare(a.Name, name) })
 	return found
 }
 
-// Append returns the direct actions and, after them in the order given, those that
-// the names mean: what an in-process planner has described, in the order of first
-// use, so that the beginning of the list stays the same bytes. Names that are
-// shown already, or mean nothing now, add nothing.
+// Append returns the direct actions followed by the described ones, in the given order. An
+// in-process planner passes the names that it described, in the order of first use, so that
+// the beginning of its tool list stays unchanged. Names already listed and unknown names
+// are ignored.
 func (x *Exposure) Append(a *Agent, described []string) []*Action {
 	out := slices.Clone(x.Direct)
 	for _, name := range described {
@@ -101,7 +100,7 @@ func (a *Agent) Expose(l Limits) (*Exposure, error) {
 	return e.done(), nil
 }
 
-// callers are the names of the tools that call others.
+// callers returns the names of the tools that call other tools.
 func callers(a *Agent) map[string]bool {
 	out := make(map[string]bool, 2)
 	for _, id := range []capability.Action{ActionCallRead, ActionCall} {
@@ -116,7 +115,7 @@ type exposing struct {
 	agent   *Agent
 	limits  Limits
 	chosen  map[string]*Action
-	callers map[string]bool // shown only where something is deferred
+	callers map[string]bool // listed only if actions are deferred
 	bytes   int
 }
 
@@ -136,6 +135,8 @@ func (e *exposing) family(ids ...capability.Action) {
 	}
 }
 
+// hybrid adds registered actions, those that the operator's patterns match, and others by name
+// up to the limits.
 func (e *exposing) hybrid() error {
 	for _, row := range actions.Rows() {
 		if row.Visibility == capability.AudienceAgent {
@@ -167,7 +168,7 @@ func (e *exposing) hybrid() error {
 	return nil
 }
 
-// patterns adds what the operator wants to be always shown.
+// patterns adds the actions that the operator's patterns match.
 func (e *exposing) patterns() error {
 	var wild []string
 	for _, p := range e.limits.Exposure.Direct {
@@ -207,6 +208,7 @@ func matchesAny(patterns []rules.Pattern, f rules.Facts) bool {
 	return false
 }
 
+// done returns the exposure of the chosen actions, sorted by name.
 func (e *exposing) done() *Exposure {
 	out := &Exposure{View: e.limits.View, Deferred: e.agent.Len() - len(e.callers) - len(e.chosen)}
 	if e.limits.ByName && out.Deferred > 0 {
@@ -227,7 +229,7 @@ func (e *exposing) done() *Exposure {
 	return out
 }
 
-// schemaSize is how many bytes of schema a model reads for the action.
+// schemaSize returns the size in bytes of the action's schema for planners.
 func (a *Action) schemaSize() int {
 	if len(a.Entries) < 2 && !a.RequiresSelection {
 		return len(a.baseSchema())

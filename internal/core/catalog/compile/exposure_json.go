@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
-// ActionJSON is an action as clients are shown it.
+// ActionJSON is an action in the form sent to clients.
 type ActionJSON struct {
 	Name              string            `json:"name"`
 	CanonicalAction   capability.Action `json:"canonicalAction"`
@@ -28,8 +28,7 @@ type ActionJSON struct {
 	WireNames         map[string]string `json:"wireNames"`
 }
 
-// EntryJSON is a catalog entry with its thirteen fields, all of them always
-// there.
+// EntryJSON is a catalog entry in the form sent to clients. Every field is always present.
 type EntryJSON struct {
 	CapabilityID      capability.ID          `json:"capabilityId"`
 	Kind              string                 `json:"kind"`
@@ -62,8 +61,8 @@ type PolicyJSON struct {
 	MatchedRules []string          `json:"matchedRules"`
 }
 
-// ActionJSON writes an action of the catalog. direct is what the caller's exposure
-// says of it.
+// ActionJSON returns an action of the catalog in the form for clients. direct reports whether
+// the caller's exposure lists it. It fails if the input schema cannot be built.
 func (a *Agent) ActionJSON(x *Action, direct bool) (ActionJSON, error) {
 	input, err := x.InputSchema()
 	if err != nil {
@@ -83,8 +82,8 @@ func (a *Agent) ActionJSON(x *Action, direct bool) (ActionJSON, error) {
 	return out, nil
 }
 
-// EntryJSON writes one entry of an action as it is in the catalog's context, with
-// the action's schema and what the rules make of it.
+// EntryJSON returns one entry of an action in the form for clients, with the action's schema
+// and the effective policy in the catalog's context. It fails if the schema cannot be built.
 func (a *Agent) EntryJSON(x *Action, e *catalog.Entry) (EntryJSON, error) {
 	input, err := x.InputSchema()
 	if err != nil {
@@ -95,8 +94,8 @@ func (a *Agent) EntryJSON(x *Action, e *catalog.Entry) (EntryJSON, error) {
 	return out, nil
 }
 
-// InternalJSON writes an entry as it is in the internal catalog, where shared says
-// whether other entries have its action.
+// InternalJSON returns an entry of the internal catalog in the form for clients. shared
+// reports whether other entries have the same action.
 func InternalJSON(e *catalog.Entry, shared bool) EntryJSON {
 	out := entryJSON(e, nil)
 	out.RequiresSelection = shared
@@ -106,6 +105,8 @@ func InternalJSON(e *catalog.Entry, shared bool) EntryJSON {
 	return out
 }
 
+// entryJSON returns the fields that do not depend on the action's schema. If f is nil, the
+// policy does not include the operator's rules.
 func entryJSON(e *catalog.Entry, f *arbitration.Frame) EntryJSON {
 	c := e.Contribution
 	out := EntryJSON{
@@ -141,7 +142,7 @@ func orNull(doc []byte) json.RawMessage {
 	return doc
 }
 
-// normalScope is the scope with its lists sorted, each value once.
+// normalScope returns the scope with its lists sorted and without repetitions.
 func normalScope(s *capability.Scope) capability.Scope {
 	if s == nil {
 		return capability.Scope{}

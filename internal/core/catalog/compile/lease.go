@@ -15,15 +15,15 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/naming"
 )
 
-// LeaseKey is who was shown names: a session, or, for callers without one, a token
+// LeaseKey identifies the receiver of a listing: a session or, for callers without one, a token
 // and its view.
 type LeaseKey struct {
 	Session     string
 	Token, View string
 }
 
-// Bounds of leases. Beyond them the names shown longest ago are forgotten: calls
-// to them resolve as if they had never been shown.
+// Bounds of leases. Beyond them the oldest leases are dropped, and their names resolve as if
+// they had never been listed.
 const (
 	LeaseTTL      = 24 * time.Hour // after the last listing
 	maxLeases     = 8192
@@ -38,7 +38,7 @@ type Leases struct {
 	aliases aliases
 
 	mu    sync.Mutex
-	last  listed                    // what was shown last: most are shown the same
+	last  listed                    // the last recorded list, which most callers share
 	byKey map[LeaseKey]*lru.Element // of *lease
 	order lru.List                  // by the time of the last listing, oldest first
 	names int
@@ -50,16 +50,16 @@ type lease struct {
 	names map[string]target
 }
 
-// listed is one list of actions and what its names mean; the map never changes.
+// listed is one list of actions with the targets of its names. The map never changes.
 type listed struct {
-	first      **Action // of the list, which tells it from others
+	first      **Action // address of the first element, which identifies the list
 	count      int
 	spelling   Spelling
 	generation uint64
 	names      map[string]target
 }
 
-// target is what a name meant.
+// target is the meaning of a listed name.
 type target struct {
 	action     capability.Action
 	wanted     string // fold of the name a single tool declares; "" for a family
@@ -71,8 +71,8 @@ func NewLeases(now func() time.Time) *Leases {
 	return &Leases{now: now, byKey: make(map[LeaseKey]*lru.Element)}
 }
 
-// Record notes that the actions were shown under the names that sp writes. A name
-// shown again means what it means now.
+// Record renews the lease of key with the actions listed to it, under the names that sp writes.
+// A name listed again takes its new meaning.
 func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
 	names := l.meaning(a, sp, shown)
 	now := l.now()
@@ -95,8 +95,8 @@ func (l *Leases) Record(key LeaseKey, a *Agent, sp Spelling, shown []*Action) {
 	}
 }
 
-// meaning is what the names of a list mean. Those who are shown one list, the same
-// slice, share one answer.
+// meaning returns the targets of the names of a list, at most maxLeaseNames. Consecutive calls
+// with the same slice share one map.
 func (l *Leases) meaning(a *Agent, sp Spelling, shown []*Action) map[string]target {
 	if len(shown) == 0 {
 		return nil
@@ -125,7 +125,8 @@ func (l *Leases) meaning(a *Agent, sp Spelling, shown []*Action) map[string]targ
 	return is.names
 }
 
-// merged is what was shown now, and before: neither map changes.
+// merged returns the names of both maps, those of now first up to the limit. It changes neither
+// map.
 func merged(now, before map[string]target) map[string]target {
 	out := now
 	for name, t := range before {
@@ -143,7 +144,7 @@ func merged(now, before map[string]target) map[string]target {
 	return out
 }
 
-// Forget ends a lease, with its session.
+// Forget deletes the lease of key.
 func (l *Leases) Forget(key LeaseKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,6 +159,7 @@ func (l *Leases) drop(el *lru.Element) {
 	l.names -= len(old.names)
 }
 
+// leased returns the target of a name in the lease of key. An expired lease is dropped.
 func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,20 +176,20 @@ func (l *Leases) leased(key LeaseKey, name string) (target, bool) {
 	return t, ok
 }
 
-// Resolved is what a name means to a caller.
+// Resolved is the meaning of a name for a caller.
 type Resolved struct {
 	Canonical  capability.Action
-	Action     *Action // nil: it is known here and not listed now; a selection states why
-	Leased     bool    // by what the caller was shown, not by what the name means now
-	Generation uint64  // when it was shown, for a lease
+	Action     *Action // nil if the action exists but is not listed now; a selection returns the reason
+	Leased     bool    // resolved by the caller's lease
+	Generation uint64  // of the listing, if Leased
 }
 
-// Resolve states what a name means: by the caller's lease, else as a current name in
-// sp or as it is, else as an alias. What a lease names is never another action: if
-// that is gone the answer is capability_retracted, with the names that its
-// successors have. An alias that several tools claim, or that reads like another
-// tool's name, is ambiguous_alias. Whether the action can serve is for the
-// selection to say.
+// Resolve returns the meaning of a name: by the caller's lease, else as a current name (in sp
+// or plain), else as an alias. A leased name never resolves to another action. Errors:
+// unknown_capability, reason capability_retracted and the names of possible successors, if
+// the leased action may no longer be used; invalid_input, reason ambiguous_alias, if several
+// tools claim the alias or one has a similar name; unknown_capability for other names.
+// Resolve does not check whether the action can serve.
 func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Resolved, error) {
 	if t, ok := l.leased(key, name); ok {
 		if !a.usableAs(t.action) {
@@ -206,8 +208,8 @@ func (l *Leases) Resolve(key LeaseKey, a *Agent, sp Spelling, name string) (Reso
 	return l.alias(a, sp, name)
 }
 
-// Reader is Resolve for one caller, down to an action that is listed now. For what
-// is known and not listed it returns the error that a selection has.
+// Reader returns a function that resolves names for one caller to listed actions. For an action
+// that exists but is not listed, it returns the error of a selection.
 func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action, error) {
 	return func(a *Agent, name string) (*Action, error) {
 		r, err := l.Resolve(key, a, sp, name)
@@ -221,7 +223,7 @@ func (l *Leases) Reader(key LeaseKey, sp Spelling) func(*Agent, string) (*Action
 	}
 }
 
-// alias resolves other names of registry rows and tools.
+// alias resolves aliases of registry rows and of tools.
 func (l *Leases) alias(a *Agent, sp Spelling, name string) (Resolved, error) {
 	claims := l.aliases.find(a, name)
 	if row, ok := actions.Lookup(capability.Action(name)); ok {
@@ -267,7 +269,7 @@ func (a *Agent) usableAs(action capability.Action) bool {
 	})
 }
 
-// listed is the action as the catalog lists it now, nil when it does not.
+// listed returns the Action that the catalog lists for a canonical or minted action, or nil.
 func (a *Agent) listed(action capability.Action) *Action {
 	if x, ok := a.Action(string(action)); ok && x.Canonical == action {
 		return x
@@ -283,8 +285,8 @@ func (a *Agent) listed(action capability.Action) *Action {
 	return nil
 }
 
-// retracted is the answer to a name whose tool is gone. It names the tools that
-// want the same name now, in whose stead none is called.
+// retracted returns the error for a leased name whose action may no longer be used. It lists
+// the tools that claim the same name now; none of them is called instead.
 func retracted(a *Agent, sp Spelling, name string, t target) error {
 	var names []string
 	add := func(x *Action) {

@@ -11,11 +11,12 @@ import (
 // cached, so that an unknown name costs one look-up in each piece.
 type aliases struct {
 	mu     sync.Mutex
-	pieces map[ordered.Sum]map[string][]uint32 // alias → places; nil for pieces without
+	pieces map[ordered.Sum]map[string][]uint32 // alias → positions; nil for pieces without aliases
 }
 
 const maxAliasPieces = 1 << 14 // about two million tools
 
+// find returns the listed actions with that alias.
 func (l *aliases) find(a *Agent, name string) (out []*Action) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,6 +36,7 @@ func (l *aliases) find(a *Agent, name string) (out []*Action) {
 	return out
 }
 
+// readAliases returns the positions of the actions by alias, or nil if they have none.
 func readAliases(list []*Action) (out map[string][]uint32) {
 	for i, x := range list {
 		for _, e := range x.Entries {

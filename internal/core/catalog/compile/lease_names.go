@@ -10,14 +10,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 )
 
-// Spelling is how names are written at a door: a dialect and its limit of bytes
-// (0: 64). The zero value writes names as they are.
+// Spelling is the encoding of names in a protocol: a dialect and its limit in bytes (0 means
+// 64). The zero value writes plain names.
 type Spelling struct {
 	Dialect naming.Dialect
 	Limit   int
 }
 
-// Write is the action's name at the door.
+// Write returns the action's name in the spelling.
 func (sp Spelling) Write(a *Agent, x *Action) string {
 	if sp.Dialect == "" || sp.Dialect == naming.Dotted {
 		return x.Name
@@ -40,13 +40,14 @@ func (sp Spelling) Read(a *Agent, name string) (*Action, bool) {
 	return a.Action(name)
 }
 
+// search returns the action of the view, listed or not, whose written name is wire, or nil.
 func (sp Spelling) search(a *Agent, wire string) *Action {
 	for x := range a.foldRange(naming.Fold(wire)) {
 		if sp.Write(a, x) == wire {
 			return x
 		}
 	}
-	const suffix = 9 // '_' and eight hex digits, which a hash leaves
+	const suffix = 9 // '_' and eight hex digits of a hash
 	at := len(wire) - suffix
 	if at <= 0 || wire[at] != '_' || strings.Trim(wire[at+1:], "0123456789abcdef") != "" {
 		return nil
@@ -76,11 +77,11 @@ func (sp Spelling) search(a *Agent, wire string) *Action {
 	return nil
 }
 
-// Chunks yields the actions in pieces, by name, with a digest of each: catalogs
-// that share a piece share what was derived of it.
+// Chunks yields the actions in pieces, by name, with a digest of each. A result computed from
+// a piece is valid for every catalog with that piece.
 func (a *Agent) Chunks() iter.Seq2[ordered.Sum, []*Action] { return a.list.Chunks() }
 
-// toolOf is what the entry claims a name as.
+// toolOf returns the entry's claim on a declared name.
 func toolOf(e *catalog.Entry, declared string) *naming.Tool {
 	return &naming.Tool{
 		Capability: string(e.ID), Declared: declared, Label: e.Label(),
@@ -88,10 +89,10 @@ func toolOf(e *catalog.Entry, declared string) *naming.Tool {
 	}
 }
 
-// NameOf is the public name of an entry's action in the context's workspace and
-// agent, listed now or not, and the level of its label (0: bare). declared is the
-// name it wants: its own or an exposed alias. ok is false where it has none: it is
-// not to be seen, or withheld.
+// NameOf returns the public name of an entry's action in the context's workspace and agent, even
+// if not listed now, and the level of its label (0 for a bare name). declared is the
+// requested name: the entry's own or an exposed alias. ok is false if the action is not
+// visible or its name is withheld.
 func (a *Agent) NameOf(e *catalog.Entry, declared string) (name string, level int, ok bool) {
 	if !e.Minted() {
 		name := string(e.Action)
@@ -102,8 +103,8 @@ func (a *Agent) NameOf(e *catalog.Entry, declared string) (name string, level in
 		}
 		return "", 0, false
 	}
-	// A function that several nodes carry is labelled by the first of its entries
-	// that stands, which may be any.
+	// The label of a function on several nodes comes from the first entry that passes the
+	// standing filter, so every entry is tried.
 	for _, first := range a.Snapshot().Action(e.Action) {
 		for level, name := range toolOf(first, declared).Names() {
 			for x := range a.foldRange(naming.Fold(name)) {
@@ -116,8 +117,8 @@ func (a *Agent) NameOf(e *catalog.Entry, declared string) (name string, level in
 	return "", 0, false
 }
 
-// Wants are the names an entry wants in the context: its declared one, where it is
-// a single tool, and the aliases that the operator exposed.
+// Wants returns the names that an entry requests in the context: the declared one if it is a
+// single tool, and the aliases that the operator exposed.
 func (a *Agent) Wants(e *catalog.Entry) []string {
 	var out []string
 	if e.Minted() {

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// Finding is something an operator should look at. None of them stops anything.
+// Finding is a condition that an operator should check. It does not block any call.
 type Finding struct {
 	Code    string `json:"code"`    // pattern_unknown, pattern_known_inactive, unresolved_conflict, slot, backend, label, withheld, rejected
 	Subject string `json:"subject"` // the pattern, key, slot, name or runtime id
@@ -63,7 +63,7 @@ func (a *Agent) Lint() []Finding {
 	return out
 }
 
-// idlePatterns are the patterns of allow rules that match no entry.
+// idlePatterns returns the patterns of allow rules that match no entry.
 func (a *Agent) idlePatterns() []rules.Pattern {
 	var idle []rules.Pattern
 	for _, p := range a.Snapshot().Rules().Patterns() {
@@ -81,8 +81,8 @@ func (a *Agent) idlePatterns() []rules.Pattern {
 	return idle
 }
 
-// knownInactive reports whether the pattern matches a family without a provider,
-// or what a module that is not active declares.
+// knownInactive reports whether the pattern matches a family without a provider, or a
+// contribution of a module that is not active.
 func (a *Agent) knownInactive(p *rules.Pattern) bool {
 	for _, row := range actions.Rows() {
 		if p.Matches(rules.Facts{Action: string(row.ID), Effect: row.Effect}) {

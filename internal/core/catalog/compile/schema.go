@@ -9,7 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
-// maxEnum is the most values a selector lists; beyond, it is a plain string.
+// maxEnum is the maximum number of values that a selector field lists. A field with more
+// becomes a plain string.
 const maxEnum = 50
 
 // InputSchema returns the schema for planners: the registry's or the tool's own, with a
@@ -33,7 +34,7 @@ func (a *Action) InputSchema() (json.RawMessage, error) {
 		properties = make(map[string]json.RawMessage)
 	}
 	if _, own := properties["selector"]; own {
-		return base, nil // an argument of that name is the tool's
+		return base, nil // the tool has its own argument named selector
 	}
 	selector, err := jsonx.Marshal(a.selector())
 	if err != nil {
@@ -70,7 +71,7 @@ func (a *Action) baseSchema() json.RawMessage {
 	return json.RawMessage(`{"type":"object"}`)
 }
 
-// OutputSchema is the registry's or the tool's own; nil when none is declared.
+// OutputSchema returns the registry's or the tool's own schema, or nil if none is declared.
 func (a *Action) OutputSchema() json.RawMessage { return a.Entries[0].OutputSchema() }
 
 type property struct {
@@ -81,6 +82,8 @@ type property struct {
 	AdditionalProperties *bool               `json:"additionalProperties,omitempty"`
 }
 
+// selector returns the schema of the selector: the family's fields with their possible values,
+// or the provider keys if no field can identify a provider.
 func (a *Action) selector() property {
 	closed := false
 	p := property{

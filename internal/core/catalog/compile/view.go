@@ -13,16 +13,15 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/ordered"
 )
 
-// view is what all contexts of one workspace and agent share: the entries that
-// pass the standing part of the filter, their names, and the catalog of a context
-// with neither conversation nor bindings. It is brought up to date with a
-// snapshot by looking again at the actions that were touched; what it publishes
-// is persistent, so that catalogs compiled before are not disturbed.
+// view is the state shared by all contexts of one workspace and agent: the entries that pass
+// the standing filter, their names, and the catalog of a context without conversation and
+// bindings. An update checks only the actions that changed. Its lists are persistent, so
+// that an update does not affect catalogs compiled before.
 type view struct {
 	workspace, agent string
 	used             uint64 // guarded by the compiler
 
-	mu          sync.RWMutex // guards what follows
+	mu          sync.RWMutex // guards the fields below
 	generation  uint64
 	settings    *catalog.Settings
 	table       *naming.Table
@@ -31,24 +30,24 @@ type view struct {
 	list, folds ordered.List[*Action]
 	unnamed     map[capability.Action]bool // copied on write
 	contests    []naming.Contest
-	frame       *arbitration.Frame // nil: nothing to build on
+	frame       *arbitration.Frame // nil if the view must be rebuilt
 }
 
-// family is one action's state in a view. There is one for every tool of the
-// catalog, so it holds no more than it must.
+// family is the state of one action in a view. There is one for every tool of the catalog, so
+// it must stay small.
 type family struct {
-	entries []*catalog.Entry // standing
+	entries []*catalog.Entry // that pass the standing filter
 	tools   []*naming.Tool   // its claims on names: a minted tool's own, and exposed aliases
 	named   []*Action        // one for each public name, with all entries, listed or not
-	listed  []*Action        // what of it the neutral context is shown
+	listed  []*Action        // its actions in the catalog of the neutral context
 }
 
 func (f *family) action() capability.Action { return f.entries[0].Action }
 func (f *family) row() *actions.Row         { return f.entries[0].Family }
 
-// special is a family whose listing may depend on more than the view. Dynamic
-// ones are looked at in every context with a conversation or an adapter; those
-// with several providers only where the adapter is of a kind they have.
+// special is a family whose listing may depend on more than the view. A dynamic one is checked
+// in every context that is not plain. Others, with several providers, are checked only if
+// the adapter is of a kind that they have.
 type special struct {
 	*family
 	dynamic bool
@@ -59,14 +58,14 @@ func newView(workspace, agent string) *view {
 	return &view{workspace: workspace, agent: agent}
 }
 
-// change is an action that an update looks at, with what its family was before.
+// change is an action that an update checks, with its previous family.
 type change struct {
 	action capability.Action
 	old    *family
 }
 
-// update brings the view to the snapshot. touched are the actions to look at
-// again, sorted; all reports that everything must be.
+// update updates the view to the snapshot. touched are the actions to check, sorted; if all, the
+// view is rebuilt. The caller holds v.mu.
 func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool) {
 	v.frame = arbitration.NewFrame(s, &capability.Context{Workspace: v.workspace, Agent: v.agent})
 	if all {
@@ -95,6 +94,7 @@ func (v *view) update(s *catalog.Snapshot, touched []capability.Action, all bool
 	v.generation = s.Generation
 }
 
+// reset empties the view and adopts the settings of the snapshot.
 func (v *view) reset(s *catalog.Snapshot) {
 	set := s.Settings()
 	v.settings = set
@@ -107,8 +107,7 @@ func (v *view) reset(s *catalog.Snapshot) {
 	v.list, v.folds, v.unnamed, v.contests = ordered.List[*Action]{}, ordered.List[*Action]{}, nil, nil
 }
 
-// regroup rebuilds the family of an action and tells the names table what
-// changed.
+// regroup rebuilds the family of an action and updates the table of names.
 func (v *view) regroup(a capability.Action, entries []*catalog.Entry) {
 	old := v.families[a]
 	fam := v.familyOf(entries)
@@ -134,7 +133,7 @@ func (v *view) regroup(a capability.Action, entries []*catalog.Entry) {
 	for i, t := range fam.tools {
 		if old != nil {
 			if same := slices.IndexFunc(old.tools, t.Equal); same >= 0 {
-				fam.tools[i] = old.tools[same] // the one that the table names
+				fam.tools[i] = old.tools[same] // the object that the table owns
 				continue
 			}
 		}
@@ -146,6 +145,8 @@ func (v *view) regroup(a capability.Action, entries []*catalog.Entry) {
 	}
 }
 
+// familyOf returns the family of the entries that pass the standing filter, with its claims on
+// names, or nil if none pass.
 func (v *view) familyOf(entries []*catalog.Entry) *family {
 	standing := make([]*catalog.Entry, 0, len(entries))
 	for _, e := range entries {
@@ -175,7 +176,7 @@ func (v *view) familyOf(entries []*catalog.Entry) *family {
 	return fam
 }
 
-// specialOf returns nil for a family that is listed alike everywhere.
+// specialOf returns nil for a family whose listing is the same in every context of the view.
 func specialOf(fam *family) *special {
 	s := &special{family: fam, dynamic: fam.row().RouteAware || fam.row().Address == actions.AddressCurrent}
 	for _, e := range fam.entries {
@@ -194,7 +195,7 @@ func specialOf(fam *family) *special {
 	return s
 }
 
-// publish puts what changed into the lists.
+// publish updates the lists of the view with the changed families.
 func (v *view) publish(changes []change) {
 	var remove, add, forget, learn []*Action
 	copied := false
@@ -234,16 +235,16 @@ func (v *view) publish(changes []change) {
 	v.folds = update(byFold(), v.folds, forget, learn)
 }
 
-// update sorts what comes and goes, in place; a name that only changes hands is
-// in both.
+// update returns l without remove and with add, which it sorts in place. An action that replaces
+// another one of the same name may be in both.
 func update(o ordered.Order[*Action], l ordered.List[*Action], remove, add []*Action) ordered.List[*Action] {
 	slices.SortFunc(remove, o.Compare)
 	slices.SortFunc(add, o.Compare)
 	return o.Update(l, remove, add)
 }
 
-// named makes one action for each public name of a family: its id, or what the
-// table gave its tools; none when all are withheld.
+// named returns one action for each public name of a family: its id, and the names that the
+// table assigned to its tools. It returns none if all are withheld.
 func named(fam *family) []*Action {
 	first := fam.entries[0]
 	title, description := first.Contribution.Title, first.Contribution.Description
@@ -270,8 +271,8 @@ func named(fam *family) []*Action {
 	return out
 }
 
-// list is what a family is listed as in a frame: nothing where no entry may
-// serve, else one action for each of its names.
+// list returns the actions that a frame lists for a family: one for each of its names, or none
+// if no entry may serve.
 func list(f *arbitration.Frame, fam *family) []*Action {
 	if len(fam.named) == 0 {
 		return nil

@@ -2,7 +2,8 @@ package naming
 
 import "slices"
 
-// taken reports whether a label of group g may not have that fold.
+// taken reports whether a label of group g must not have that fold: it is reserved, declared by
+// another tool, or a label of a group that precedes g.
 func (t *Table) taken(g *group, fold string) bool {
 	if t.core(fold) || t.lone[fold] != nil {
 		return true
@@ -14,7 +15,9 @@ func (t *Table) taken(g *group, fold string) bool {
 	return given && by < g.fold
 }
 
-// allocate decides the names of a group's members.
+// allocate names the members of a contested group and sets g.contest. A member that keeps the
+// bare name, if any, is the contest's winner; other members with Exact are withheld, and the
+// rest are labelled. With Options.Reject, all are withheld.
 func (t *Table) allocate(g *group) {
 	core := t.core(g.fold)
 	g.contest = &Contest{Fold: g.fold, Resolution: Labelled}
@@ -52,8 +55,9 @@ func (t *Table) allocate(g *group) {
 	t.label(g, free)
 }
 
-// keeper is the member that keeps the bare name, and how many insist on it: the
-// only one that insists, or the one of several that the operator pinned.
+// keeper returns the member that keeps the bare name, and the number of members with Exact. It
+// is the only one with Exact, or the one of several that the operator pinned. If core, keep is
+// nil, because a canonical action has the name.
 func (t *Table) keeper(g *group, core bool) (keep *Tool, insisting int) {
 	var pinned *Tool
 	for _, m := range g.members {
@@ -75,8 +79,8 @@ func (t *Table) keeper(g *group, core bool) (keep *Tool, insisting int) {
 	return keep, insisting
 }
 
-// label gives the free members the names of the smallest level at which all
-// differ and none is taken.
+// label names the free members at the lowest level at which all names differ and none is
+// taken.
 func (t *Table) label(g *group, free []*Tool) {
 	if len(free) == 0 {
 		return
@@ -107,8 +111,8 @@ func (t *Table) label(g *group, free []*Tool) {
 	}
 }
 
-// labelled is the name of a tool at a level; from level 4 on the digest grows by
-// four digits a level.
+// labelled returns the name of a tool at a level from 1. From level 4 on it ends in a digest,
+// which grows by four digits per level.
 func labelled(m *Tool, level int) string {
 	switch level {
 	case 1:

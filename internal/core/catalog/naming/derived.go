@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxIDBytes is where derived ids are cut before their hash.
+// maxIDBytes is the length to which a long derived id is cut before its hash is appended.
 const maxIDBytes = 111
 
-// ExtensionID is a derived extension id: root and the id of its owner, in which
-// bytes outside [A-Za-z0-9._-] become ~ and two hex digits; what is longer than 120
-// bytes is cut and hashed.
+// ExtensionID returns a derived extension id: root followed by id, in which bytes outside
+// [A-Za-z0-9._-] become ~ and two hex digits. A result of more than 120 bytes is cut, and
+// ~ and the Mark of id are appended.
 func ExtensionID(root, id string) string {
 	var b strings.Builder
 	b.WriteString(root)
@@ -29,18 +29,21 @@ func ExtensionID(root, id string) string {
 	return b.String()
 }
 
-// IDByte reports whether a byte stands for itself in a derived id.
+// IDByte reports whether a derived id contains the byte unchanged: [A-Za-z0-9._-].
 func IDByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Mark is what tells derived ids apart that would be alike: eight hex digits.
+// Mark returns eight hex digits of the SHA-256 of s, which distinguish derived ids that would
+// otherwise be equal.
 func Mark(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
 }
 
-// Slug makes a contribution id of a foreign name. exact reports that the name is its own.
+// Slug turns any name into a contribution id: other bytes become '-', a first character that is
+// not a letter or digit gets an x in front, and a long name is cut and marked. exact reports
+// whether id equals name.
 func Slug(name string) (id string, exact bool) {
 	b := []byte(name)
 	for i, c := range b {
@@ -58,9 +61,9 @@ func Slug(name string) (id string, exact bool) {
 	return id, id == name
 }
 
-// ContributionIDs gives each name of a list its contribution id behind a prefix. Of
-// names that slug alike, the one that is its own slug keeps it and the others get a
-// mark, so that no id depends on the order of the list.
+// ContributionIDs maps each name to prefix and its contribution id. If several names have one
+// slug, the name that equals it keeps it and the others get a mark, so that ids do not depend
+// on the order of the list.
 func ContributionIDs(prefix string, names []string) map[string]string {
 	holders := make(map[string]int)
 	for _, name := range names {

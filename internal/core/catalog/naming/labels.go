@@ -2,8 +2,8 @@ package naming
 
 import "iter"
 
-// Names yields the public names that a tool can have with their levels, from the
-// bare name to the longest label: one of them is its own unless it is withheld.
+// Names yields the public names that a tool can have, with their levels, from the bare name
+// to the longest label. Unless the tool is withheld, one of them is its actual name.
 func (t *Tool) Names() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		if !yield(0, Plain(t.Declared)) {

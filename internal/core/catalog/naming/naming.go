@@ -11,32 +11,32 @@ import (
 	"slices"
 )
 
-// Tool is one thing that wants a public name.
+// Tool is a claim on one public name.
 type Tool struct {
 	ID           string // unique: its action, or action and alias
 	Capability   string // capability id, for the last label level
-	Declared     string // the name it wants
+	Declared     string // the requested name
 	Label        string // short label of its provider
 	Extension    string
 	Contribution string
-	Exact        bool // insists on the name as it is
+	Exact        bool // the tool accepts only its declared name
 
-	name Name // what its table gave it
+	name Name // assigned by the table
 }
 
 // Runtime is the tool's runtime id, <extension>/<contribution>.
 func (t *Tool) Runtime() string { return t.Extension + "/" + t.Contribution }
 
-// Equal reports whether both say the same of themselves, whatever they are called.
+// Equal reports whether the tools are equal except for their assigned names.
 func (t *Tool) Equal(o *Tool) bool {
 	return t.ID == o.ID && t.Capability == o.Capability && t.Declared == o.Declared && t.Label == o.Label && compareTools(t, o) == 0 &&
 		t.Exact == o.Exact
 }
 
-// Name is what the table that the tool is in calls it.
+// Name returns the name that the tool's table assigned.
 func (t *Tool) Name() Name { return t.name }
 
-// Resolution states what became of a contested name.
+// Resolution states how a contested name was resolved.
 type Resolution string
 
 // The resolutions of a contested name (conflict class 3).
@@ -46,43 +46,43 @@ const (
 	Withheld  Resolution = "withheld"
 )
 
-// Contest is one contested name: who wanted it and what was done.
+// Contest is one contested name, with its claimants and its resolution.
 type Contest struct {
 	Fold       string
-	Members    []string // runtime ids, sorted; with "core" where the name is reserved
+	Members    []string // runtime ids, sorted, and "core" if the name is reserved
 	Resolution Resolution
 	Winner     string // runtime id, for exact_kept
 }
 
-// Name is what a tool got. Public is "" for a tool that is withheld.
+// Name is the name assigned to a tool. Public is "" for a withheld tool.
 type Name struct {
 	Public string
 	Level  int // 0 bare, 1 to 4 labelled
 }
 
-// Options are the operator's words on names.
+// Options is the operator's configuration of names.
 type Options struct {
-	Pins   map[string]string // fold of a name → runtime id that shall have it
-	Reject bool              // withhold all that meet instead of labelling them
-	Size   int               // how many tools are to come, as a hint
+	Pins   map[string]string // fold of a name → runtime id of the tool that gets it
+	Reject bool              // withhold all tools with a contested name instead of labelling them
+	Size   int               // expected number of tools, as a hint
 }
 
-// Table is the names of one set of tools, kept up to date as the set changes. It
-// owns the tools that are in it. It is not safe for concurrent use.
+// Table assigns names to a changing set of tools. It owns the tools that are in it and changes
+// their names. It is not safe for concurrent use.
 //
-// Nearly all names are wanted by one tool and by nothing else; those are in lone
-// and cost nothing more. A group is a name that needs a decision.
+// Nearly all names are claimed by one tool only; those tools are in lone. A group holds the
+// claimants of a name that needs a decision.
 type Table struct {
 	opt      Options
 	reserved func(fold string) bool // never changes for one table
 	families map[string]int         // folds of unreviewed families, counted
 	lone     map[string]*Tool       // by fold of the declared name
-	groups   map[string]*group      // likewise; a fold is in one of the two at most
+	groups   map[string]*group      // by fold of the declared name; a fold is in lone or in groups, not in both
 	tested   map[string]map[string]bool
 	given    map[string]string // fold of a labelled name → fold of its group
 	dirty    map[string]bool
-	changed  []string // ids of tools named or taken out since the last Settle
-	fought   bool     // a contest changed since it was last asked
+	changed  []string // ids of tools renamed or removed since the last Settle
+	fought   bool     // a contest changed since the last Contests
 }
 
 type group struct {
@@ -106,8 +106,8 @@ func NewTable(opt Options, reserved func(fold string) bool) *Table {
 // family, and is therefore reserved.
 func (t *Table) core(fold string) bool { return t.reserved(fold) || t.families[fold] > 0 }
 
-// Add puts a tool in; Remove, with an equal tool, takes it out. Neither changes
-// the name of another tool before Settle.
+// Add adds a tool, or replaces the one with the same id, and owns it from then on. Names of
+// other tools change only in Settle.
 func (t *Table) Add(tool *Tool) {
 	fold := Fold(tool.Declared)
 	g, other := t.groups[fold], t.lone[fold]
@@ -115,7 +115,7 @@ func (t *Table) Add(tool *Tool) {
 	case other != nil && compareTools(other, tool) != 0:
 		g = t.fight(fold)
 	case g == nil && other == nil:
-		t.taint(fold) // the name counts as declared now
+		t.taint(fold) // groups may have a label with this fold
 		if t.core(fold) {
 			g = &group{fold: fold}
 			t.groups[fold] = g
@@ -134,13 +134,13 @@ func (t *Table) Add(tool *Tool) {
 	t.dirty[fold] = true
 }
 
-// alone gives a tool a name that is unique.
+// alone records a tool as the only one of its fold and assigns its declared name.
 func (t *Table) alone(fold string, tool *Tool) {
 	t.lone[fold] = tool
 	t.rename(tool, Name{Public: Plain(tool.Declared)})
 }
 
-// fight makes a group of the one who had the name for himself.
+// fight moves the lone tool of a fold into a new group, whose name is now contested.
 func (t *Table) fight(fold string) *group {
 	g := &group{fold: fold, members: []*Tool{t.lone[fold]}}
 	delete(t.lone, fold)
@@ -149,6 +149,7 @@ func (t *Table) fight(fold string) *group {
 	return g
 }
 
+// rename assigns a name to a tool and records the change, if it is one.
 func (t *Table) rename(tool *Tool, name Name) {
 	if tool.name != name {
 		tool.name = name
@@ -156,7 +157,8 @@ func (t *Table) rename(tool *Tool, name Name) {
 	}
 }
 
-// Remove takes a tool out.
+// Remove removes the tool with the ids and declared name of the given one. A missing tool is
+// ignored. Names of other tools change only in Settle.
 func (t *Table) Remove(tool *Tool) {
 	fold := Fold(tool.Declared)
 	if other := t.lone[fold]; other != nil && compareTools(other, tool) == 0 {
@@ -180,8 +182,8 @@ func (t *Table) Remove(tool *Tool) {
 	t.dirty[fold] = true
 }
 
-// Reserve counts one more (n 1) or one less (n -1) unreviewed family with that id,
-// whose name is reserved for it.
+// Reserve adds n (1 or -1) to the number of unreviewed families with that id. The name is
+// reserved while the number is positive.
 func (t *Table) Reserve(id string, n int) {
 	fold := Fold(id)
 	before := t.families[fold]
@@ -199,7 +201,7 @@ func (t *Table) Reserve(id string, n int) {
 	t.taint(fold)
 }
 
-// taint marks the groups that asked whether fold is free.
+// taint marks the groups that tested fold for a label, so that Settle names them again.
 func (t *Table) taint(fold string) {
 	for g := range t.tested[fold] {
 		t.dirty[g] = true
@@ -210,8 +212,8 @@ func compareTools(a, b *Tool) int {
 	return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Contribution, b.Contribution), cmp.Compare(a.ID, b.ID))
 }
 
-// Name is what a tool that is in the table is called; it is named by its id and
-// declared name.
+// Name returns the name of the tool in the table that has the ids and declared name of the
+// given one, or the zero Name.
 func (t *Table) Name(tool *Tool) Name {
 	fold := Fold(tool.Declared)
 	if other := t.lone[fold]; other != nil && compareTools(other, tool) == 0 {
@@ -225,8 +227,8 @@ func (t *Table) Name(tool *Tool) Name {
 	return Name{}
 }
 
-// Contests returns every contested name, sorted by fold, and whether any changed
-// since the last call.
+// Contests returns every contested name, sorted by fold, and whether any changed since the
+// last call. It resets that mark.
 func (t *Table) Contests() (list []Contest, changed bool) {
 	list = make([]Contest, 0, len(t.groups))
 	for _, fold := range slices.Sorted(maps.Keys(t.groups)) {
@@ -258,7 +260,7 @@ func (t *Table) Settle() []string {
 		}
 		before := g.given
 		t.settle(g)
-		// Later groups may have wanted a name this one took, or now may have one.
+		// A later group may have tested a name that this group has taken or released.
 		for _, name := range difference(before, g.given) {
 			for later := range t.tested[name] {
 				if later > fold && !t.dirty[later] {
@@ -273,7 +275,8 @@ func (t *Table) Settle() []string {
 	return changed
 }
 
-// settle names the members of one group.
+// settle names the members of one group again. A group without a contest is dissolved; its
+// last member becomes a lone tool.
 func (t *Table) settle(g *group) {
 	for _, name := range g.tested {
 		if delete(t.tested[name], g.fold); len(t.tested[name]) == 0 {
@@ -309,7 +312,7 @@ const (
 	lastLevel = hashLevel + 14 // the whole digest
 )
 
-// difference is what is in one of two lists of names only.
+// difference returns the names that are in exactly one of two lists.
 func difference(a, b []string) (out []string) {
 	count := make(map[string]int, len(a)+len(b))
 	for _, name := range a {

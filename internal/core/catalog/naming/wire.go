@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Dialect is an alphabet that tool names may use at a door.
+// Dialect is the alphabet of tool names in a protocol.
 type Dialect string
 
 // The dialects.
@@ -16,13 +16,13 @@ const (
 	Strict64 Dialect = "strict64" // [A-Za-z0-9_-]
 )
 
-// hashCut is what '_' and eight hex digits take from the limit.
+// hashCut is the length of '_' and eight hex digits.
 const hashCut = 9
 
-// Wire encodes a public name for a dialect: bytes outside its alphabet become
-// '_', and a name longer than limit keeps its first limit-9 bytes and gets '_'
-// and 8 hex of the whole name's SHA-256. limit 0 is 64; Dotted has none. Routing
-// never takes a wire name apart (see [Table]).
+// Wire encodes a public name for a dialect: bytes outside its alphabet become '_', and a name
+// longer than limit bytes keeps its first limit-9 bytes, followed by '_' and 8 hex digits of
+// the whole name's SHA-256. A limit of 0 means 64; Dotted has no limit. A wire name cannot be
+// decoded.
 func Wire(name string, d Dialect, limit int) string {
 	extra := "_-"
 	switch d {
@@ -41,8 +41,8 @@ func Wire(name string, d Dialect, limit int) string {
 	return w[:limit-hashCut] + "_" + hash(name, 8)
 }
 
-// Distinct is Wire for one of several names whose wire names are equal: the hash
-// of its capability id tells it from the others.
+// Distinct returns the wire name of one of several names whose wire names are equal, by adding
+// a hash of its capability id.
 func Distinct(wire string, limit int, capabilityID string) string {
 	if limit <= 0 {
 		limit = 64
@@ -58,8 +58,8 @@ func hash(s string, digits int) string {
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// Fold maps a name to what must be unique: ASCII lower case, each run of bytes
-// outside [a-z0-9] one '_', none at the ends.
+// Fold returns the form of a name that must be unique: ASCII lower case, with each run of
+// bytes outside [a-z0-9] replaced by one '_', and without '_' at the ends.
 func Fold(s string) string {
 	if folded(s) {
 		return s
@@ -84,7 +84,7 @@ func Fold(s string) string {
 	return string(b)
 }
 
-// folded reports whether Fold would leave s as it is; most names are like that.
+// folded reports whether Fold returns s unchanged, as for most names.
 func folded(s string) bool {
 	gap := true // a '_' at the beginning, or after another one
 	for i := range len(s) {
@@ -100,7 +100,7 @@ func folded(s string) bool {
 	return !gap || s == ""
 }
 
-// Plain is a declared name as a public one: bytes outside [A-Za-z0-9_.-] become '_'.
+// Plain returns the public form of a declared name: bytes outside [A-Za-z0-9_.-] become '_'.
 func Plain(s string) string { return replaceOutside(s, "_.-") }
 
 func plainLabel(s string) string { return replaceOutside(s, "-") }

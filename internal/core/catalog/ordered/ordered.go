@@ -1,9 +1,7 @@
-// Package ordered is the persistent sorted list under the catalog: an update
-// makes a new list that shares all but the chunks it touched with the old one,
-// so that a change of fifty entries among a hundred thousand costs what fifty
-// entries cost. Where a chunk ends is decided by the content of its last item,
-// never by history: two lists of equal items have equal chunks and an equal
-// digest, however they came to be.
+// Package ordered implements the persistent sorted list of the catalog. An update makes a new
+// list that shares all unchanged chunks with the old one, so that its cost depends on the
+// number of changed items. A chunk ends at an item whose digest marks a boundary, so lists
+// of equal items have equal chunks and equal digests, whatever updates led to them.
 package ordered
 
 import (
@@ -16,8 +14,8 @@ import (
 // Sum is the content digest of an item.
 type Sum [sha256.Size]byte
 
-// Order states how items of a list compare and what their content is. Compare must
-// be total: items that compare equal are the same item in two versions.
+// Order defines the order of items and the digest of their content. Compare must be a total
+// order; items that compare equal are versions of the same item.
 type Order[T any] struct {
 	Compare func(a, b T) int
 	Sum     func(T) Sum
@@ -34,16 +32,16 @@ type List[T any] struct {
 	n      int
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (l List[T]) Len() int { return l.n }
 
-// ends reports whether an item of that content is the last of its chunk: one of
-// 128 is.
+// ends reports whether an item with that digest ends a chunk, which one of 128 does.
 func ends(s Sum) bool { return s[0] == 0 || s[0] == 1 }
 
-// Update returns the list without the items that compare equal to one of remove,
-// and with add; an item of add replaces one that compares equal. Both must be
-// sorted and free of repetitions. It costs O(touched chunks + number of chunks).
+// Update returns the list without the items that compare equal to one of remove, and with the
+// items of add, each of which replaces an item that compares equal. An item in both lists is
+// added. Both must be sorted and free of repetitions. l is unchanged.
+// It costs O(touched chunks + number of chunks).
 func (o Order[T]) Update(l List[T], remove, add []T) List[T] {
 	if len(remove) == 0 && len(add) == 0 {
 		return l
@@ -73,16 +71,16 @@ func (o Order[T]) Update(l List[T], remove, add []T) List[T] {
 		}
 		merged := o.merge(c.items, remove[:r], add[:a])
 		remove, add = remove[r:], add[a:]
-		// The items before this chunk's boundary may have lost theirs.
+		// Items left over from the previous chunk may have lost their boundary.
 		open = out.append(o, open, merged, false)
 	}
 	return out
 }
 
-// append cuts the items into chunks and keeps what has no boundary yet, unless
-// it is the end of the list.
+// append appends open and items to the list in chunks, and returns the items after the last
+// boundary. If end, those become the last chunk and it returns nil.
 func (l *List[T]) append(o Order[T], open, items []T, end bool) (rest []T) {
-	// The slice must be its own: chunks keep parts of it.
+	// The slice must be newly allocated, because chunks keep parts of it.
 	all := append(slices.Clip(open), items...)
 	start := 0
 	for k := range all {
@@ -98,6 +96,7 @@ func (l *List[T]) append(o Order[T], open, items []T, end bool) (rest []T) {
 	return all[start:]
 }
 
+// add appends one chunk with the items, and their digest.
 func (l *List[T]) add(o Order[T], items []T) {
 	h := sha256.New()
 	for k := range items {
@@ -110,6 +109,8 @@ func (l *List[T]) add(o Order[T], items []T) {
 	l.n += len(items)
 }
 
+// merge returns the sorted items without remove and with add. An item of add replaces an
+// equal one, also one that is in remove.
 func (o Order[T]) merge(items, remove, add []T) []T {
 	out := make([]T, 0, len(items)+len(add))
 	for _, it := range items {
@@ -131,7 +132,7 @@ func (o Order[T]) merge(items, remove, add []T) []T {
 	return append(out, add...)
 }
 
-// Digest is a function of the items' content and order alone.
+// Digest returns a digest of the items' content and order.
 func (l List[T]) Digest() Sum {
 	h := sha256.New()
 	for _, c := range l.chunks {
@@ -155,8 +156,8 @@ func (l List[T]) All() iter.Seq[T] {
 	}
 }
 
-// From yields the items from the first one for which compare is not negative;
-// compare(item) tells how an item stands to what is sought.
+// From yields the items from the first one for which compare is not negative. compare returns
+// the position of an item relative to the sought one.
 func (l List[T]) From(compare func(T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		first := sort.Search(len(l.chunks), func(i int) bool {
@@ -177,8 +178,7 @@ func (l List[T]) From(compare func(T) int) iter.Seq[T] {
 	}
 }
 
-// Range appends to dst the items for which compare is zero. They must stand
-// together.
+// Range appends to dst the items for which compare is zero, which must be adjacent.
 func (l List[T]) Range(dst []T, compare func(T) int) []T {
 	for it := range l.From(compare) {
 		if compare(it) != 0 {

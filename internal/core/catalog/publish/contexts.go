@@ -9,9 +9,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Delays of notices. A change waits for others until there were none for a moment, but
-// no longer than maxHoldDelay. A change that is only a flap waits long enough that a return
-// within 100 ms does not cause a notice.
+// Delays of notices. A notice is delayed until no further change arrives for changeDelay, but
+// by no more than maxHoldDelay. A change of availability alone waits for flapDelay, so that
+// a provider that returns within 100 ms does not cause a notice.
 const (
 	changeDelay    = 50 * time.Millisecond
 	flapDelay      = 110 * time.Millisecond
@@ -21,7 +21,7 @@ const (
 	maxSubscribers = 10_000
 )
 
-// Notice reports that the agent catalog of a context is another than before.
+// Notice reports that the agent catalog of a context changed.
 type Notice struct {
 	Generation uint64 `json:"generation"`
 	Etag       string `json:"etag"`
@@ -37,16 +37,16 @@ type Contexts struct {
 
 	mu    sync.Mutex
 	subs  map[*subscriber]struct{}
-	first time.Time // the oldest change that was not looked at; zero: none
-	due   time.Time // when to look
+	first time.Time // time of the oldest pending change, or zero
+	due   time.Time // when the subscribers are checked
 }
 
 type subscriber struct {
 	ctx   *capability.Context
-	out   chan Notice // of one: the latest replaces what was not taken
-	sent  string      // etag last told; "" while it subscribes
+	out   chan Notice // capacity 1: a new notice replaces an unread one
+	sent  string      // etag of the last notice; "" until Subscribe returns
 	next  time.Time   // not before
-	owing bool        // it changed, and next has not come
+	owing bool        // the catalog changed, and its notice waits for next
 }
 
 // NewContexts returns a Contexts without subscribers.
@@ -54,10 +54,10 @@ func NewContexts(c *compile.Compiler) *Contexts {
 	return &Contexts{compiler: c, wake: make(chan struct{}, 1), subs: make(map[*subscriber]struct{})}
 }
 
-// Subscribe returns what the context's catalog is now, and a channel of what it
-// becomes. Who takes notices slowly is told the latest only. The channel is closed
-// when ctx ends. The context must have passed its Check and not change. More than
-// 10,000 subscribers are refused.
+// Subscribe returns the generation and etag of the context's current catalog, and a channel of
+// later notices. A subscriber that reads slowly receives only the latest notice. The channel
+// is closed when ctx ends. c must have passed its Check and must not change. With more than
+// 10,000 subscribers Subscribe fails with overloaded.
 func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice, <-chan Notice, error) {
 	s := &subscriber{ctx: c, out: make(chan Notice, 1)}
 	n.mu.Lock()
@@ -70,7 +70,7 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 	n.mu.Unlock()
 	a := n.compiler.Compile(c)
 	n.mu.Lock()
-	s.sent = a.Etag() // until here it is passed over
+	s.sent = a.Etag() // from here on notifyDue includes the subscriber
 	n.mu.Unlock()
 	if n.compiler.Compile(c).Etag() != a.Etag() {
 		n.Changed(false) // otherwise changes in between would be lost
@@ -84,8 +84,8 @@ func (n *Contexts) Subscribe(ctx context.Context, c *capability.Context) (Notice
 	return Notice{a.Snapshot().Generation, a.Etag()}, s.out, nil
 }
 
-// Changed reports that the catalog changed; flap that it did in availability alone.
-// It does not wait.
+// Changed schedules a check of all subscribers after a change of the catalog. flap means that
+// only availability changed. Changed does not block.
 func (n *Contexts) Changed(flap bool) {
 	hold := changeDelay
 	if flap {
@@ -114,7 +114,7 @@ func (n *Contexts) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next := n.tell(time.Now())
+		next := n.notifyDue(time.Now())
 		if next.IsZero() {
 			timer.Stop()
 		} else {
@@ -129,9 +129,9 @@ func (n *Contexts) Run(ctx context.Context) {
 	}
 }
 
-// tell looks at the subscribers if it is time to, and returns when it will be; zero
-// when nothing is awaited.
-func (n *Contexts) tell(now time.Time) time.Time {
+// notifyDue compiles the catalogs of the subscribers that are due, sends them their notices, and
+// returns the time of the next check, or the zero time if none is pending.
+func (n *Contexts) notifyDue(now time.Time) time.Time {
 	n.mu.Lock()
 	look := !n.first.IsZero() && !now.Before(n.due)
 	if look {
@@ -152,7 +152,7 @@ func (n *Contexts) tell(now time.Time) time.Time {
 	defer n.mu.Unlock()
 	for i, s := range list {
 		if _, there := n.subs[s]; there {
-			s.tell(now, agents[i])
+			s.notify(now, agents[i])
 		}
 	}
 	next := time.Time{}
@@ -167,12 +167,14 @@ func (n *Contexts) tell(now time.Time) time.Time {
 	return next
 }
 
-func (s *subscriber) tell(now time.Time, a *compile.Agent) {
+// notify sends a notice if the etag differs from the last one sent. Before s.next it only
+// records that a notice is owed.
+func (s *subscriber) notify(now time.Time, a *compile.Agent) {
 	if s.owing = a.Etag() != s.sent; !s.owing || now.Before(s.next) {
 		return
 	}
 	select {
-	case <-s.out: // not taken, and no longer true
+	case <-s.out: // drop the unread notice, which is outdated
 	default:
 	}
 	s.out <- Notice{a.Snapshot().Generation, a.Etag()}

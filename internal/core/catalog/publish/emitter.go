@@ -13,18 +13,17 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/arbitration"
 )
 
-// Emitter creates telemetry from changes of the catalog. Conflicts, slots and names are
-// reported when they change, and not each time they are read. It never blocks and
-// is safe for concurrent use.
+// Emitter creates telemetry events from changes of the catalog. It reports conflicts, slots and
+// names only when they change. It never blocks and is safe for concurrent use.
 type Emitter struct {
 	sinks []Sink
 	now   func() time.Time
 
 	mu    sync.Mutex
-	slots map[string]string // what was told of a slot: by slot, workspace and agent
+	slots map[string]string // last reported outcome, by slot, workspace and agent
 	views map[[2]string]*viewTold
 	vetos map[string]bool
-	told  map[string]int // contests → workspaces and agents in which they stand
+	told  map[string]int // contest → number of views (workspace and agent) that have it
 	clock uint64
 }
 
@@ -36,12 +35,13 @@ func NewEmitter(now func() time.Time, sinks ...Sink) *Emitter {
 	}
 }
 
-// Call is where an event comes from besides its context.
+// Call identifies the call that caused an event.
 type Call struct {
 	Correlation string // trace or invocation id
 	Explanation string // id of the explanation
 }
 
+// emit sends one event to all sinks. A session id that contains the conversation is hashed.
 func (m *Emitter) emit(name string, generation uint64, c *capability.Context, correlation string, payload any) {
 	e := Telemetry{
 		Event: name, Version: 1, ID: ids.Hex("evt_", 12), OccurredAt: m.now(), Generation: generation,
@@ -50,7 +50,7 @@ func (m *Emitter) emit(name string, generation uint64, c *capability.Context, co
 	if c != nil {
 		e.WorkspaceID, e.AgentID, e.SessionID = c.Workspace, c.Agent, c.Session
 		if r := c.Route; r != nil && r.Conversation != "" && strings.Contains(c.Session, r.Conversation) {
-			e.SessionID = HashRef(c.Session) // sessions may be called like their conversation
+			e.SessionID = HashRef(c.Session) // a session may be named after its conversation
 		}
 	}
 	for _, s := range m.sinks {
@@ -58,7 +58,7 @@ func (m *Emitter) emit(name string, generation uint64, c *capability.Context, co
 	}
 }
 
-// Start tells how the slots and the exclusive backend classes stand.
+// Start reports the slots, the exclusive backend classes and the conflicts of a snapshot.
 func (m *Emitter) Start(s *catalog.Snapshot) {
 	m.slotsOf(s)
 	m.backendsOf(s)
@@ -74,7 +74,7 @@ func (m *Emitter) Changed(c catalog.Change) {
 		return
 	}
 	for _, conflict := range c.Conflicts {
-		if conflict.Class != catalog.ClassOverlap { // is expected, and nothing is amiss
+		if conflict.Class != catalog.ClassOverlap { // overlaps are normal
 			m.conflict(c.After.Generation, nil, conflict)
 		}
 	}
@@ -85,8 +85,8 @@ func (m *Emitter) conflict(generation uint64, ctx *capability.Context, c catalog
 	m.emit(ConflictDetected, generation, ctx, "", ConflictPayload{c.Class, c.Key, c.Members, c.Resolution, c.Winner, c.Remediation})
 }
 
-// slotsOf tells the slots whose outcome is not what was told last, for everybody
-// and for whom the settings make an exception.
+// slotsOf reports the slots whose outcome changed, in general and for each workspace and
+// agent with an override.
 func (m *Emitter) slotsOf(s *catalog.Snapshot) {
 	for _, slot := range []string{catalog.SlotContextEngine, catalog.SlotMemory} {
 		who := []catalog.SlotOverride{{}}
@@ -107,6 +107,7 @@ func (m *Emitter) slotsOf(s *catalog.Snapshot) {
 	}
 }
 
+// backendsOf reports the exclusive backend classes whose outcome changed.
 func (m *Emitter) backendsOf(s *catalog.Snapshot) {
 	set := s.Settings().Backends
 	blocking := s.Blocking()
@@ -138,7 +139,7 @@ func (m *Emitter) backendsOf(s *catalog.Snapshot) {
 	}
 }
 
-// slot tells an outcome once.
+// slot emits a slot's outcome unless it equals the last one emitted for that slot and context.
 func (m *Emitter) slot(generation uint64, who *capability.Context, p SlotPayload) {
 	key := p.Slot
 	if who != nil {
@@ -154,8 +155,8 @@ func (m *Emitter) slot(generation uint64, who *capability.Context, p SlotPayload
 	}
 }
 
-// Selected tells a selection: whom it chose and whether that was a fallback, or
-// that it failed.
+// Selected reports a selection: the chosen provider and whether it was a fallback, or the
+// failure. A selection of a composed family, which chooses all, is not reported.
 func (m *Emitter) Selected(s *arbitration.Selection, from Call) {
 	generation, ctx := s.Frame.Snapshot.Generation, s.Frame.Context
 	if s.Err != nil {
@@ -168,7 +169,7 @@ func (m *Emitter) Selected(s *arbitration.Selection, from Call) {
 		return
 	}
 	if s.Entry == nil {
-		return // a composed family: all of them
+		return // a composed family, where all providers run
 	}
 	p := SelectedPayload{
 		Action: s.Entry.Action, CapabilityID: s.Entry.ID, ProviderKey: s.Entry.Key(), Step: s.Step, DecidedBy: s.DecidedBy,
@@ -188,7 +189,7 @@ func actionOf(s *arbitration.Selection) capability.Action {
 	return s.Request.Action
 }
 
-// candidates is how many entries passed step 0.
+// candidates returns the number of entries that passed step 0.
 func candidates(s *arbitration.Selection) int {
 	n := 0
 	if s.Entry != nil {
@@ -202,7 +203,7 @@ func candidates(s *arbitration.Selection) int {
 	return n
 }
 
-// Backend tells the choice of a runtime backend; a degraded one is a fallback.
+// Backend reports the choice of a runtime backend; a degraded one counts as a fallback.
 func (m *Emitter) Backend(s *catalog.Snapshot, class string, choice catalog.BackendChoice, from Call) {
 	e := choice.Entry
 	n := 0

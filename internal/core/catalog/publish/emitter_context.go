@@ -16,23 +16,23 @@ const (
 	maxVetosTold = 4096 // verdicts
 )
 
-// viewTold is what was told of one workspace and agent.
+// viewTold holds the names last reported for one workspace and agent.
 type viewTold struct {
-	contests   []naming.Contest // as they were seen; the slice is the compiler's
+	contests   []naming.Contest // as last seen; the compiler owns the slice
 	seen       bool
 	generation uint64
-	conflicts  map[string]map[string]string // contest → tool → what was told of its name
+	conflicts  map[string]map[string]string // contest → tool → last reported name
 	used       uint64
 }
 
-// Compiled tells what compiling a context showed: contested names that are new or
-// different and the tools that got another name for them, each once for a workspace
-// and agent, and verdicts that take actions out of the context. It costs nothing
-// when nothing is new.
+// Compiled reports the naming conflicts and route blocks of a compiled context: contested
+// names that are new or different and the tools renamed because of them, each once for a
+// workspace and agent, and verdicts that remove actions from the context. A catalog without
+// news costs a comparison.
 func (m *Emitter) Compiled(a *compile.Agent) {
 	s, ctx := a.Snapshot(), a.Frame.Context
 	m.blocked(a)
-	// Whom nothing mentions is like everybody else.
+	// Workspaces and agents that the snapshot does not mention share one key.
 	key := [2]string{}
 	if s.Mentions("workspace", ctx.Workspace) {
 		key[0] = ctx.Workspace
@@ -44,7 +44,7 @@ func (m *Emitter) Compiled(a *compile.Agent) {
 	v := m.view(key)
 	if v.seen && (s.Generation < v.generation || sameSlice(v.contests, a.Contests)) {
 		m.mu.Unlock()
-		return // also what was compiled before, and is told late
+		return // unchanged, or older than the last one reported
 	}
 	v.seen, v.contests, v.generation = true, a.Contests, s.Generation
 	var conflicts []catalog.Conflict
@@ -90,7 +90,8 @@ func sameSlice(a, b []naming.Contest) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// view returns what was told of a workspace and agent. The caller holds the lock.
+// view returns the reported names of a workspace and agent, creating them if necessary and
+// evicting the least recently used view beyond maxViewsTold. The caller holds the lock.
 func (m *Emitter) view(key [2]string) *viewTold {
 	m.clock++
 	v := m.views[key]
@@ -132,9 +133,8 @@ func conflictOf(c *naming.Contest) catalog.Conflict {
 	return out
 }
 
-// unmoved reports whether the names of a contest that stood before are what was
-// told. Those of all members but the one that keeps the bare name have one level,
-// so that one of them speaks for all.
+// unmoved reports whether the names of an earlier contest are still those reported. All members
+// but the one with the bare name have the same level, so comparing one of them suffices.
 func unmoved(a *compile.Agent, c *naming.Contest, told map[string]string) bool {
 	for tool, p := range disambiguated(a, c) {
 		return told[tool] == fmt.Sprint(p)
@@ -142,8 +142,8 @@ func unmoved(a *compile.Agent, c *naming.Contest, told map[string]string) bool {
 	return len(told) == 0
 }
 
-// disambiguated yields the tools of a contested name that are not called what they
-// declare.
+// disambiguated yields the tools of a contested name whose public name differs from their
+// declared one.
 func disambiguated(a *compile.Agent, c *naming.Contest) iter.Seq2[string, NamePayload] {
 	return func(yield func(string, NamePayload) bool) {
 		for _, runtime := range c.Members {
@@ -165,7 +165,7 @@ func disambiguated(a *compile.Agent, c *naming.Contest) iter.Seq2[string, NamePa
 	}
 }
 
-// claimant is the entry of a runtime id that wants a name.
+// claimant returns the entry of a runtime id that claims a name.
 func claimant(s *catalog.Snapshot, runtime string) *catalog.Entry {
 	extension, contribution, _ := strings.Cut(runtime, "/")
 	if list := s.Action(capability.Action("ext." + extension + "." + contribution)); len(list) > 0 {
@@ -189,9 +189,8 @@ func claimant(s *catalog.Snapshot, runtime string) *catalog.Entry {
 	return nil
 }
 
-// Vetoed tells that a route augmenter cancelled a call (phase invoke). By and
-// ReasonCode are the augmenter's; a reason in words is not for telemetry. A
-// conversation in p is hashed.
+// Vetoed reports that a route augmenter cancelled a call (phase invoke). It hashes the
+// conversation in p, and drops a ReasonCode that is a text instead of a code.
 func (m *Emitter) Vetoed(generation uint64, ctx *capability.Context, p VetoPayload, from Call) {
 	if p.Conversation != "" {
 		p.Conversation = HashRef(p.Conversation)
@@ -200,7 +199,8 @@ func (m *Emitter) Vetoed(generation uint64, ctx *capability.Context, p VetoPaylo
 	m.emit(RouteVetoed, generation, ctx, from.Correlation, p)
 }
 
-// code is a reason as telemetry may have it: one word of small letters, or none.
+// code returns reason if it is a lower-case code of at most 64 bytes, else "other". Free text is
+// not sent to telemetry.
 func code(reason string) string {
 	if len(reason) > 64 || strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz0123456789_.-") != "" {
 		return "other"
@@ -208,7 +208,7 @@ func code(reason string) string {
 	return reason
 }
 
-// blocked tells the verdicts of the context, each once.
+// blocked reports the verdicts of the context, each once.
 func (m *Emitter) blocked(a *compile.Agent) {
 	ctx := a.Frame.Context
 	for i := range ctx.Blocks {

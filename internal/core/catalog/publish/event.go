@@ -35,7 +35,7 @@ type Telemetry struct {
 	Payload       any       `json:"payload"` // one of the payload types, by value
 }
 
-// ConflictPayload is that of [ConflictDetected].
+// ConflictPayload is the payload of [ConflictDetected].
 type ConflictPayload struct {
 	Class       string   `json:"class"`
 	Key         string   `json:"key"`
@@ -45,7 +45,7 @@ type ConflictPayload struct {
 	Remediation string   `json:"remediation,omitempty"`
 }
 
-// SelectedPayload is that of [ProviderSelected], and with Reasons that of
+// SelectedPayload is the payload of [ProviderSelected] and, with Reasons, of
 // [FallbackSelected].
 type SelectedPayload struct {
 	Action        capability.Action            `json:"action"`
@@ -59,7 +59,7 @@ type SelectedPayload struct {
 	Reasons       []arbitration.FallbackReason `json:"reasons,omitempty"`
 }
 
-// NamePayload is that of [NameDisambiguated].
+// NamePayload is the payload of [NameDisambiguated].
 type NamePayload struct {
 	DeclaredName string   `json:"declaredName"`
 	PublicName   string   `json:"publicName,omitempty"` // "": withheld
@@ -68,9 +68,9 @@ type NamePayload struct {
 	Resolution   string   `json:"resolution"`
 }
 
-// VetoPayload is that of [RouteVetoed].
+// VetoPayload is the payload of [RouteVetoed].
 type VetoPayload struct {
-	Action       string                 `json:"action"` // a glob where a context was compiled
+	Action       string                 `json:"action"` // a glob in phase compile
 	ProviderKey  capability.ProviderKey `json:"providerKey,omitempty"`
 	By           string                 `json:"by"` // runtime id
 	ReasonCode   string                 `json:"reasonCode"`
@@ -78,7 +78,7 @@ type VetoPayload struct {
 	Conversation string                 `json:"conversation,omitempty"` // hashed
 }
 
-// SlotPayload is that of [SlotSelected]; for an exclusive backend class the slot is
+// SlotPayload is the payload of [SlotSelected]; for an exclusive backend class the slot is
 // "backend:<class>".
 type SlotPayload struct {
 	Slot      string   `json:"slot"`
@@ -90,7 +90,7 @@ type SlotPayload struct {
 	Losers    []string `json:"losers"`
 }
 
-// FailedPayload is that of [SelectionFailed].
+// FailedPayload is the payload of [SelectionFailed].
 type FailedPayload struct {
 	Action     capability.Action `json:"action"`
 	Step       int               `json:"step"`
@@ -98,7 +98,7 @@ type FailedPayload struct {
 	Candidates int               `json:"candidates"`
 }
 
-// HashRef is a conversation as telemetry names it: 16 hex of its SHA-256.
+// HashRef returns the pseudonym of a conversation in telemetry: 16 hex digits of its SHA-256.
 func HashRef(ref string) string {
 	sum := sha256.Sum256([]byte(ref))
 	return hex.EncodeToString(sum[:8])

@@ -1,7 +1,7 @@
-// Package publish tells what the catalog does: the feed of its changes, notices to
-// those whose context changed, and telemetry. Nothing in it slows the catalog
-// down: rings are bounded, slow listeners are told the latest and miss what was
-// between, slow sinks lose events and count them.
+// Package publish distributes changes of the catalog: the feed of changes, notices to
+// subscribers whose context changed, and telemetry. It never slows the catalog down: rings
+// are bounded, slow subscribers receive only the latest notice, and a full queue in front of
+// a slow sink drops events and counts them.
 package publish
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Op is what happened to an entry.
+// Op is the kind of change of an entry.
 type Op string
 
 // The operations.
@@ -26,16 +26,17 @@ const (
 	Changed Op = "changed"
 )
 
-// EntryChange is what one generation did to one entry of the internal catalog.
+// EntryChange is the change of one entry of the internal catalog in one generation.
 type EntryChange struct {
 	Op              Op                `json:"op"`
 	CapabilityID    capability.ID     `json:"capabilityId"`
 	CanonicalAction capability.Action `json:"canonicalAction"`
-	Fields          []string          `json:"fields"` // of changed ones: those of the 13 fields that differ
+	Fields          []string          `json:"fields"` // of a changed entry: the published fields that differ
 }
 
-// Event is one generation of the feed. With Reset it stands for everything since
-// what the reader knew, and says only where the catalog is.
+// Event is one generation of the feed. With Reset, the changes since the reader's generation
+// are not available; the event only holds the current generation and etag, and the reader
+// must read the catalog again.
 type Event struct {
 	Generation uint64        `json:"generation"`
 	Etag       string        `json:"etag"`
@@ -43,8 +44,7 @@ type Event struct {
 	Changes    []EntryChange `json:"changes,omitzero"` // nil with Reset
 }
 
-// Bounds of the feed. A generation that touches more actions than it may hold is
-// a reset.
+// Bounds of the feed. A generation that touches more than maxTouched actions becomes a reset.
 const (
 	maxGenerations = 1024
 	maxTouched     = 10_000
@@ -65,10 +65,9 @@ func NewFeed(s *catalog.Snapshot) *Feed {
 	return &Feed{last: Event{Generation: s.Generation, Etag: s.Etag}, more: make(chan struct{})}
 }
 
-// Add puts a change into the feed and returns its event. Changes come in the order
-// of their generations; one that does not follow the last leaves only resets to
-// readers from before, and one from before is ignored, as is one that changed
-// nothing (ok is false).
+// Add appends a change to the feed and returns its event. ok is false for a change that is
+// ignored: one that changed nothing, or whose generation is not later than the last. After a
+// gap in the generations, readers of an earlier generation receive a reset.
 func (f *Feed) Add(c catalog.Change) (event Event, ok bool) {
 	if c.Before == c.After {
 		return Event{}, false
@@ -101,13 +100,14 @@ func (f *Feed) Add(c catalog.Change) (event Event, ok bool) {
 	return event, true
 }
 
-// Since returns the events after a generation, none when it is the last, and one
-// reset when the feed does not reach back to it.
+// Since returns the events after a generation, an empty list if it is the last, or one reset
+// if the feed does not reach back to it.
 func (f *Feed) Since(generation uint64) []Event {
 	events, _ := f.since(generation)
 	return events
 }
 
+// since is like Since, and also returns a channel that is closed at the next event.
 func (f *Feed) since(generation uint64) ([]Event, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +123,8 @@ func (f *Feed) since(generation uint64) ([]Event, <-chan struct{}) {
 	return slices.Clone(f.events[i:]), f.more
 }
 
-// Wait is Since, but waits while there is nothing. It ends with its context.
+// Wait is like Since, but waits until there is at least one event. If ctx ends first, it
+// returns ctx's error.
 func (f *Feed) Wait(ctx context.Context, generation uint64) ([]Event, error) {
 	for {
 		events, more := f.since(generation)
@@ -167,8 +168,8 @@ func changes(c catalog.Change) []EntryChange {
 	return out
 }
 
-// differences returns the published fields that differ, in a fixed order, without
-// times.
+// differences returns the names of the published fields that differ, in a fixed order. Times
+// are not compared.
 func differences(was, is *catalog.Entry, shared, sharing bool) (out []string) {
 	if was == is && shared == sharing {
 		return nil
@@ -197,7 +198,7 @@ func differences(was, is *catalog.Entry, shared, sharing bool) (out []string) {
 	return out
 }
 
-// Flap reports whether the event is about nothing but availability.
+// Flap reports whether the event only changes availability.
 func (e Event) Flap() bool {
 	return !e.Reset && len(e.Changes) > 0 && !slices.ContainsFunc(e.Changes, func(c EntryChange) bool {
 		return c.Op != Changed || len(c.Fields) != 1 || c.Fields[0] != "availability"

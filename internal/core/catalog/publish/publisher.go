@@ -7,16 +7,15 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Publisher hands every change of one catalog to the feed, the subscribers and
-// telemetry.
+// Publisher passes every change of one catalog to the feed, the subscribers and telemetry.
 type Publisher struct {
 	Feed      *Feed
 	Contexts  *Contexts
 	Telemetry *Emitter
 }
 
-// New returns the publisher of a catalog whose contexts c compiles, beginning at a
-// snapshot, and tells telemetry how that stands.
+// New returns a publisher that starts at snapshot s, and reports the state of s to telemetry.
+// c must compile the contexts of the same catalog.
 func New(s *catalog.Snapshot, c *compile.Compiler, e *Emitter) *Publisher {
 	e.Start(s)
 	return &Publisher{Feed: NewFeed(s), Contexts: NewContexts(c), Telemetry: e}

@@ -6,20 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// Sink takes telemetry. Put must not block and is called from many goroutines.
+// Sink receives telemetry. Put must not block and may be called concurrently.
 type Sink interface{ Put(Telemetry) }
 
-// Recent is a sink that keeps the last 1,024 events, for the API. The zero value is
-// ready.
+// Recent is a sink that stores the last 1,024 events, for the API. The zero value is ready
+// to use.
 type Recent struct {
 	mu     sync.Mutex
 	events [maxRecent]Telemetry
-	n      uint64 // ever put
+	n      uint64 // number of events ever stored
 }
 
 const maxRecent = 1024
 
-// Put keeps the event.
+// Put stores the event and drops the oldest if the ring is full.
 func (r *Recent) Put(e Telemetry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,7 +27,7 @@ func (r *Recent) Put(e Telemetry) {
 	r.n++
 }
 
-// List returns the events of a name, oldest first; "" is all.
+// List returns the stored events with that name, oldest first. If name is "", it returns all.
 func (r *Recent) List(name string) []Telemetry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,8 @@ func (r *Recent) List(name string) []Telemetry {
 	return out
 }
 
-// Queue is a sink in front of a slow one: what does not fit is dropped and counted.
+// Queue is a bounded buffer in front of a slow consumer. Events that do not fit are dropped
+// and counted.
 type Queue struct {
 	events  chan Telemetry
 	dropped atomic.Uint64
@@ -49,7 +50,7 @@ type Queue struct {
 // NewQueue returns a queue of at most size events. The caller must run [Queue.Run].
 func NewQueue(size int) *Queue { return &Queue{events: make(chan Telemetry, size)} }
 
-// Put queues the event, or drops it.
+// Put queues the event, or drops it if the queue is full.
 func (q *Queue) Put(e Telemetry) {
 	select {
 	case q.events <- e:
@@ -58,10 +59,10 @@ func (q *Queue) Put(e Telemetry) {
 	}
 }
 
-// Dropped is how many events did not fit.
+// Dropped returns the number of dropped events.
 func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
 
-// Run hands the events to out, one after the other, until ctx ends.
+// Run calls out with each event, one after the other, until ctx ends.
 func (q *Queue) Run(ctx context.Context, out func(Telemetry)) {
 	for {
 		select {

@@ -1,7 +1,7 @@
-// Package rules holds the operator's standing rules on what a context
-// publishes: deny, allow and approve, in layers that are intersected, so that a
-// lower layer can only narrow. The rules know no principal; who may call is
-// Cedar's part.
+// Package rules implements the operator's rules on which actions a context publishes: deny,
+// allow and approve, in layers that are intersected, so that a lower layer can only narrow.
+// Rules do not depend on the principal; whether a principal may call is decided by Cedar
+// policies.
 package rules
 
 import (
@@ -26,7 +26,7 @@ type Rule struct {
 	Match     []string `json:"match"`
 }
 
-// Facts are what rules see of an entry.
+// Facts holds the attributes of an entry that rules match.
 type Facts struct {
 	Action    string
 	Provider  string
@@ -35,7 +35,7 @@ type Facts struct {
 	Tags      []string
 }
 
-// Verdict is what the rules say of an entry in a context.
+// Verdict is the result of the rules for an entry in a context.
 type Verdict struct {
 	Denied   bool
 	Approval bool
@@ -43,7 +43,7 @@ type Verdict struct {
 	Matched  []string // ids of the rules that matched, sorted
 }
 
-// Set is compiled rules. It is immutable and safe for concurrent use.
+// Set is a compiled list of rules. It is immutable and safe for concurrent use.
 type Set struct {
 	rules []compiled
 	known []Pattern
@@ -57,7 +57,7 @@ type compiled struct {
 
 type matcher struct{ field, glob string }
 
-// Pattern is one pattern as the operator wrote it, with the rule it stands in.
+// Pattern is one pattern as the operator wrote it, with the rule that contains it.
 type Pattern struct {
 	Rule, Text string
 	Allow      bool
@@ -69,8 +69,9 @@ const (
 	maxMatches = 256
 )
 
-// Compile checks the rules: at most 1,024 of at most 256 patterns, known layers,
-// effects, groups and profiles, and the value a layer needs.
+// Compile checks and compiles the rules. It returns an error that names the rule if there are
+// more than 1,024 rules or 256 patterns in one, if a layer, effect, prefix, group or profile
+// is unknown, or if a layer's value is missing.
 func Compile(rules []Rule) (*Set, error) {
 	if len(rules) > maxRules {
 		return nil, bad("there are %d catalog rules; the limit is %d", len(rules), maxRules)
@@ -114,6 +115,8 @@ func bad(format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "catalog.rules", format, args...).With("invalid_rule", "")
 }
 
+// expand parses a pattern and replaces groups and profiles by their patterns, up to three
+// levels deep.
 func expand(text string, depth int) ([]matcher, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -144,6 +147,7 @@ func expand(text string, depth int) ([]matcher, error) {
 	return nil, fmt.Errorf("%q has an unknown prefix; use one of provider:, ext:, tag:, effect:, group: and profile: in front", text)
 }
 
+// groups returns the patterns of each group and profile.
 func groups() map[string][]string {
 	return map[string][]string{
 		"group:messaging":   {"message.*", "conversation.*"},
@@ -162,6 +166,7 @@ func groups() map[string][]string {
 	}
 }
 
+// matches reports whether the glob matches the field of the matcher, or one of the tags.
 func (m matcher) matches(f Facts) bool {
 	switch m.field {
 	case "action":
@@ -200,8 +205,9 @@ func Glob(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// Part selects which layers are judged: the static ones depend on workspace and
-// agent alone and take part in naming (decision D5), the others on the moment.
+// Part selects layers. Static layers (global, workspace, agent) depend only on workspace and
+// agent, and names are assigned among the entries that they allow. Dynamic layers
+// (account, session) depend on the call's context.
 type Part int
 
 // The parts.
@@ -243,8 +249,8 @@ func (s *Set) Bind(c *capability.Context, part Part) Bound {
 	return b
 }
 
-// Hides are the actions, as globs, that the bound rules may hide: all of them
-// where a layer has an allow-list, or a rule looks at more than the action.
+// Hides returns globs of the actions that the bound rules may hide: "*" if there is an allow
+// rule, or a deny rule that matches more than the action.
 func (b Bound) Hides() []string {
 	var globs []string
 	for _, r := range b.rules {
@@ -261,8 +267,8 @@ func (b Bound) Hides() []string {
 	return globs
 }
 
-// Judge states what the bound rules make of an entry: any deny denies; each layer
-// that has an allow must allow; approve asks for an approval and hides nothing.
+// Judge applies the bound rules to an entry. It is denied if a deny rule matches, or if a layer
+// has allow rules and none of them matches. Approval is set if an approve rule matches.
 func (b Bound) Judge(f Facts) Verdict {
 	var v Verdict
 	if len(b.rules) == 0 {
@@ -306,8 +312,8 @@ func (b Bound) Judge(f Facts) Verdict {
 	return v
 }
 
-// Layers reports which values of a layer the rules name; contexts that differ
-// only in values no rule names are judged alike.
+// Layers returns the workspaces, agents, accounts and sessions that the rules name. Contexts
+// that differ only in other values get the same verdicts.
 func (s *Set) Layers() (workspaces, agents, accounts, sessions map[string]bool) {
 	workspaces, agents, accounts, sessions = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range s.rules {

@@ -7,25 +7,25 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// piece is what is derived of one piece of a catalog. It is immutable but for
-// used, which its index guards; it refers to actions by place only, so that it
-// keeps no snapshot alive.
+// piece is the inverted index of one chunk of a catalog. It is immutable except for used,
+// which its Index guards. It refers to actions by position, so that it does not keep a
+// snapshot in memory.
 type piece struct {
 	terms   map[string]uint32 // → number of the term
-	starts  []uint32          // by number: where its posts begin; one more at the end
+	starts  []uint32          // by number of the term: index of its first post; one more at the end
 	list    []post
-	lengths []float32 // weighted words of each action
+	lengths []float32 // weighted word count of each action
 	length  float64
 	used    uint64
 }
 
-// post is a term in an action: how often, weighted by the fields.
+// post is the weighted number of occurrences of a term in one action.
 type post struct {
 	doc    uint32
 	weight float32
 }
 
-// posts are the term's places, in the order of actions.
+// posts returns the posts of a term, in the order of actions.
 func (p *piece) posts(term string) []post {
 	n, ok := p.terms[term]
 	if !ok {
@@ -34,7 +34,7 @@ func (p *piece) posts(term string) []post {
 	return p.list[p.starts[n]:p.starts[n+1]]
 }
 
-// read derives a piece.
+// read indexes the words of the actions.
 func read(actions []*compile.Action) *piece {
 	type place struct {
 		term uint32
@@ -46,7 +46,7 @@ func read(actions []*compile.Action) *piece {
 		places []place
 		counts []uint32  // by term
 		weight []float32 // by term, in the action at hand
-		here   []uint32  // terms of the action at hand
+		here   []uint32  // terms of the current action
 	)
 	for i, x := range actions {
 		r.words, here = r.words[:0], here[:0]
@@ -55,7 +55,7 @@ func read(actions []*compile.Action) *piece {
 			n, known := p.terms[w.text]
 			if !known {
 				n = uint32(len(p.terms))
-				p.terms[strings.Clone(w.text)] = n // or the whole description would stay
+				p.terms[strings.Clone(w.text)] = n // otherwise the whole description would stay in memory
 				counts, weight = append(counts, 0), append(weight, 0)
 			}
 			if weight[n] == 0 {
@@ -96,7 +96,7 @@ type word struct {
 
 const (
 	maxDescription = 4096 // bytes of it that are read
-	maxEntries     = 16   // providers whose words are read; a family's are alike
+	maxEntries     = 16   // providers whose words are read, since those of one family are similar
 )
 
 func (r *reader) text(s string, weight float32) {
@@ -106,6 +106,8 @@ func (r *reader) text(s string, weight float32) {
 	}
 }
 
+// action adds the weighted words of an action to r.words: its name, title, description and
+// argument names, and the aliases, labels and tags of its first maxEntries providers.
 func (r *reader) action(x *compile.Action) {
 	r.text(x.Name, weightName)
 	r.text(x.Title, weightTitle)
@@ -141,8 +143,8 @@ func (r *reader) action(x *compile.Action) {
 	r.arguments(x.Entries[0].InputSchema())
 }
 
-// arguments reads the names of the input's members: those of the object under
-// "properties" at the top. The result is undefined for malformed JSON.
+// arguments adds the argument names: the members of "properties" at the top level of the
+// schema. The result is undefined for malformed JSON.
 func (r *reader) arguments(schema []byte) {
 	depth, within, key := 0, false, true // key: a string here is a member's name
 	for i := 0; i < len(schema); i++ {
@@ -179,8 +181,7 @@ func (r *reader) arguments(schema []byte) {
 	}
 }
 
-// tokens appends the segments of s's fold, and the parts that camel case shows
-// where they are not the segment itself.
+// tokens appends the segments of the fold of s, and the words within a camel-case segment.
 func tokens(out []string, s string) []string {
 	for i := 0; i < len(s); {
 		if !wordByte(s[i]) {
@@ -211,7 +212,8 @@ func wordByte(c byte) bool { return lower(c) || upper(c) || '0' <= c && c <= '9'
 func lower(c byte) bool    { return 'a' <= c && c <= 'z' }
 func upper(c byte) bool    { return 'A' <= c && c <= 'Z' }
 
-// boundary reports whether camel case begins a word at k: readText, HTTPServer.
+// boundary reports whether a camel-case word begins at k, such as Text in readText and Server
+// in HTTPServer.
 func boundary(s string, k int) bool {
 	return upper(s[k]) && (!upper(s[k-1]) || k+1 < len(s) && lower(s[k+1]))
 }

@@ -1,9 +1,8 @@
 // Package search finds actions by words: BM25 over their names, aliases, titles,
-// argument names, provider labels, descriptions and tags. It searches one compiled
-// agent catalog and nothing else, so it cannot find what the context may not use.
-// What it derives of a piece of a catalog is shared by all catalogs that have the
-// piece, so that a change of fifty tools among a hundred thousand costs what fifty
-// tools cost.
+// argument names, provider labels, descriptions and tags. It searches only one compiled
+// agent catalog, so it cannot find an action that the context may not use. The index of a
+// chunk is shared by all catalogs with that chunk, so that the cost of a change depends on
+// the number of changed tools and not on the size of the catalog.
 package search
 
 import (
@@ -25,14 +24,14 @@ const (
 	k1 = 1.2
 	b  = 0.75
 
-	// MaxResults is the most a search returns; DefaultResults is what it returns
-	// when the caller does not say.
+	// MaxResults is the maximum number of results; DefaultResults applies if the caller does
+	// not set a limit.
 	MaxResults     = 20
 	DefaultResults = 10
 
 	maxTerms = 32      // of one query; further words are ignored
-	maxDocs  = 400_000 // actions whose derived pieces are kept, some 600 bytes each
-	maxBooks = 64      // catalogs whose list of pieces is kept
+	maxDocs  = 400_000 // actions in cached pieces, about 600 bytes each
+	maxBooks = 64      // catalogs whose list of pieces is cached
 )
 
 // Weights of the fields.
@@ -46,9 +45,9 @@ const (
 	weightTag         = 1
 )
 
-// Index searches agent catalogs. The zero value is ready; it is safe for
-// concurrent use. It keeps pieces of at most 400,000 actions, those used least
-// recently making room.
+// Index searches agent catalogs. The zero value is ready to use; it is safe for concurrent
+// use. It caches pieces of at most 400,000 actions and evicts the least recently used
+// catalogs first.
 type Index struct {
 	mu     sync.Mutex
 	clock  uint64
@@ -57,7 +56,7 @@ type Index struct {
 	books  map[string]*book // by etag
 }
 
-// book is a catalog's pieces with what depends on all of them.
+// book holds the pieces of one catalog and the values computed over all of them.
 type book struct {
 	pieces  []*piece
 	docs    int
@@ -71,10 +70,10 @@ type Hit struct {
 	Score  float64 // 0 for select:
 }
 
-// Search returns the actions that fit the query best, at most limit (0: 10; never
-// more than 20), ties in the order of names. "select:name1,name2" returns exactly
-// those that are there, in the order given, each once. If among is not nil, only
-// actions for which it returns true are considered.
+// Search returns the actions that match the query best, at most limit (0 means 10; the maximum
+// is 20). Equal scores are ordered by name. The query "select:name1,name2" returns the
+// existing ones of these names instead, in the given order, each once. If among is not nil,
+// only actions for which it returns true are considered.
 func (ix *Index) Search(a *compile.Agent, query string, limit int, sp compile.Spelling, among func(*compile.Action) bool) []Hit {
 	if limit <= 0 {
 		limit = DefaultResults
@@ -108,8 +107,7 @@ func pick(a *compile.Agent, names string, limit int, sp compile.Spelling, among 
 	return out
 }
 
-// book returns the catalog's book, made of the pieces that are known and those
-// that are new.
+// book returns the book of a catalog, from the cache or made of cached and newly read pieces.
 func (ix *Index) book(a *compile.Agent) *book {
 	ix.mu.Lock()
 	ix.clock++
@@ -181,8 +179,8 @@ func (ix *Index) book(a *compile.Agent) *book {
 	return out
 }
 
-// evict makes room. The pieces of a book that is forgotten are kept while there
-// is room for them; a book keeps its own.
+// evict removes the least recently used books until the bounds hold, but never the last one.
+// Pieces that only a removed book used stay cached as long as maxDocs permits.
 func (ix *Index) evict() {
 	for len(ix.books) > 1 && (len(ix.books) > maxBooks || ix.docs > maxDocs) {
 		oldest := ""
@@ -210,10 +208,9 @@ func (ix *Index) evict() {
 	}
 }
 
-// search scores the actions that have any of the terms. The rarest come first:
-// once the best so far cannot be reached by the common words alone, those are only
-// looked up where an action with a rare one may still get among the best. The
-// result is that of scoring all.
+// search returns the best actions that contain any of the terms. It processes rare terms first.
+// Once common terms alone cannot reach the best results so far, they are only looked up for
+// actions that also contain a rare term. The result equals that of scoring every action.
 func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*compile.Action) bool) []Hit {
 	list := bk.wanted(terms)
 	best := &hits{}
@@ -221,12 +218,12 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*
 	at := -1
 	for _, actions := range a.Chunks() {
 		at++
-		floor := 0.0 // what is below does not count
+		floor := 0.0 // lower scores are ignored
 		leading := len(list)
 		if len(*best) == limit {
 			floor = (*best)[0].Score
 			for leading > 0 && list[leading-1].most < floor {
-				leading-- // the terms from here on are not enough by themselves
+				leading-- // the terms from here on cannot reach the floor by themselves
 			}
 		}
 		if scores = bk.score(scores, at, len(actions), list, leading, floor); len(scores) == 0 {
@@ -242,8 +239,8 @@ func (bk *book) search(a *compile.Agent, terms []string, limit int, among func(*
 	return best.sorted()
 }
 
-// score adds up the terms in one piece of n actions; nothing when none of them can
-// reach the floor.
+// score returns the score of each of the n actions of a piece, or an empty slice if none can
+// reach floor. It reuses scores.
 func (bk *book) score(scores []float64, at, n int, list []wanted, leading int, floor float64) []float64 {
 	scores = scores[:0]
 	lengths := bk.pieces[at].lengths
@@ -274,11 +271,11 @@ func (bk *book) score(scores []float64, at, n int, list []wanted, leading int, f
 // wanted is one term of a query.
 type wanted struct {
 	weight float64  // inverse document frequency
-	most   float64  // more than it and all after it can add to a score
+	most   float64  // upper bound of what this and all later terms can add to a score
 	posts  [][]post // by piece
 }
 
-// wanted finds the terms, the rarest first.
+// wanted returns the terms that occur in the catalog, the rarest first.
 func (bk *book) wanted(terms []string) []wanted {
 	list := make([]wanted, 0, len(terms))
 	for _, term := range terms {
@@ -307,10 +304,10 @@ func (bk *book) wanted(terms []string) []wanted {
 	return list
 }
 
-// hits is a heap of the best, the worst of them on top.
+// hits is a heap of the best results, with the worst of them on top.
 type hits []Hit
 
-// worse orders hits: by score, then names, which come first in the order of bytes.
+// worse orders hits from worst to best: by score, then by descending name.
 func worse(x, y Hit) int {
 	return cmp.Or(cmp.Compare(x.Score, y.Score), cmp.Compare(y.Action.Name, x.Action.Name))
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 )
 
-// Tools are the answers of catalog.search and catalog.describe in one agent
-// catalog, and the judgement of catalog.callRead and catalog.call. They only
-// compute: who registers them carries out and audits.
+// Tools computes the results of catalog.search and catalog.describe in one agent catalog, and
+// the target of catalog.callRead and catalog.call. It does not make or audit calls.
 type Tools struct {
 	Index *Index
-	// Spelling is how names are written to the caller; names are understood in it
-	// and as they are.
+	// Spelling encodes the names written to the caller. Names from the caller are accepted
+	// in this spelling and as plain public names.
 	Spelling compile.Spelling
-	// Resolve reads names instead, where callers have leases (see
-	// [compile.Leases.Reader]); nil: names mean what they mean now.
+	// Resolve resolves names by the caller's lease (see [compile.Leases.Reader]). If nil,
+	// names have their current meaning.
 	Resolve func(a *compile.Agent, name string) (*compile.Action, error)
 	// Shown is called with the names that were returned, so that they can be leased. It may
 	// be nil.
@@ -51,7 +50,7 @@ type Found struct {
 type FoundAction struct {
 	Name        string            `json:"name"`
 	Title       string            `json:"title,omitempty"`
-	Description string            `json:"description,omitempty"` // its first 300 bytes
+	Description string            `json:"description,omitempty"` // at most 300 bytes of it and "…"
 	Effect      capability.Effect `json:"effect"`
 }
 
@@ -68,9 +67,9 @@ type Described struct {
 
 const maxFoundDescription = 300
 
-// SearchAmong is catalog.search: limit 0 is 10, more than 20 is 20. An action for
-// which among returns false takes no place in the result; among is called only with
-// actions that would be in it. If among is nil, every action may be seen.
+// SearchAmong implements catalog.search and calls t.Shown with the results. A limit of 0 means
+// 10; the maximum is 20. Actions for which among returns false are left out and do not count
+// against the limit. If among is nil, every action may be returned.
 func (t Tools) SearchAmong(a *compile.Agent, query string, limit int, among func(*compile.Action) bool) Found {
 	out := Found{Actions: []FoundAction{}}
 	var shown []*compile.Action
@@ -91,7 +90,8 @@ func cut(s string) string {
 	return strings.TrimSpace(text.CutBytes(s, maxFoundDescription)) + "…"
 }
 
-// DescribeAction describes an action of the catalog.
+// DescribeAction implements catalog.describe for one action and calls t.Shown with it. It
+// fails if the input schema cannot be built.
 func (t Tools) DescribeAction(a *compile.Agent, x *compile.Action) (Described, error) {
 	schema, err := x.InputSchema()
 	if err != nil {
@@ -104,9 +104,10 @@ func (t Tools) DescribeAction(a *compile.Agent, x *compile.Action) (Described, e
 	}, nil
 }
 
-// Inner is the action that catalog.call, or with read catalog.callRead, shall
-// call: the call is judged as that action's. callRead takes actions of effect read
-// only, and neither calls itself or the other.
+// Inner returns the action that catalog.call or, if read, catalog.callRead names; the caller
+// must judge the call as one of that action. It fails with invalid_input, reason
+// unsupported_action, for catalog.call and catalog.callRead themselves and, if read, for an
+// action whose effect is more than read.
 func (t Tools) Inner(a *compile.Agent, name string, read bool) (*compile.Action, error) {
 	x, err := t.read(a, name)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package fault makes the errors of running an extension's action, each with its code,
+// Package fault creates the errors of running an extension's action, each with its code,
 // reason and details. Callers must not pass host paths, environment values or secrets,
 // because users read these errors.
 package fault
@@ -16,75 +16,76 @@ import (
 
 const op = "command"
 
-// InvalidArgs states what is wrong with the arguments; usage becomes the hint.
+// InvalidArgs is the error for arguments that do not match; usage becomes the hint.
 func InvalidArgs(usage, format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, op, format, args...).With("invalid_args", usage)
 }
 
-// UnsupportedRunner names the runner and the families there are.
+// UnsupportedRunner is the error for an unknown runner; it lists the supported families.
 func UnsupportedRunner(runner string, families []string) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, op, "nothing here runs %q; what runs is %s", excerpt(runner, 100),
 		strings.Join(families, ", ")).
 		With("unsupported_runner", "correct the runner in the extension's commands.yaml").Detail("families", families)
 }
 
-// ToolNotFound names the tool that is not on this machine.
+// ToolNotFound is the error for a tool that is not installed on this machine.
 func ToolNotFound(tool string) *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, op, "the tool %q is not installed on this machine", excerpt(tool, 100)).
 		With("tool_not_found", "install the extension again, or run its install plan again").Detail("tool", tool)
 }
 
-// PermissionDenied names the permission and why it is not there.
+// PermissionDenied is the error for a missing permission; why is the reason.
 func PermissionDenied(permission, why string) *capability.Error {
 	return capability.Errorf(capability.CodeDenied, op, "the permission %s is missing: %s", permission, why).
 		With("permission_denied", "an extension declares it in its manifest; what the deployment mode keeps, an administrator grants: junctor grants create --module ID --permission "+permission).Detail("permission", permission)
 }
 
-// SecurityViolation reports that policy forbids it, and nothing of the inside.
+// SecurityViolation is the error for an attempt that security policy forbids. It does not reveal
+// details.
 func SecurityViolation(what string) *capability.Error {
 	return capability.Errorf(capability.CodeDenied, op, "the security policy forbids it: %s", what).
 		With("security_violation", "check the command and its working directory")
 }
 
-// SandboxUnavailable names the tier that is wanted and the one there is.
+// SandboxUnavailable is the error for a required sandbox tier that this machine lacks.
 func SandboxUnavailable(wanted, available string) *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, op, "it needs sandbox tier %s; this machine has %s", wanted, available).
 		With("sandbox_unavailable", "junctor sandbox status says what is missing").
 		Detail("wanted", wanted).Detail("available", available)
 }
 
-// SandboxSetupFailed reports that the sandbox could not be built; the cause is for
+// SandboxSetupFailed is the error for a sandbox that could not be set up. The cause is for
 // operators.
 func SandboxSetupFailed(tier string, cause error) *capability.Error {
 	return capability.Wrap(capability.CodeFailed, op, "the sandbox of tier "+tier+" could not be set up, so nothing was run", cause).
 		With("sandbox_setup_failed", "junctor sandbox status says what is missing").Detail("wanted", tier)
 }
 
-// TimedOut says after how long it was ended.
+// TimedOut is the error for a program that was ended after a timeout.
 func TimedOut(after time.Duration) *capability.Error {
 	return capability.Errorf(capability.CodeTimeout, op, "it was ended after %g seconds", math.Round(after.Seconds()*10)/10).
 		With("timeout", "raise the timeout, or ask for less")
 }
 
-// Cancelled reports that the one who asked, or a shutdown, ended it.
+// Cancelled is the error for a run that its caller or a shutdown ended.
 func Cancelled() *capability.Error {
 	return capability.Errorf(capability.CodeCancelled, op, "it was cancelled")
 }
 
-// ResourceLimit names the limit and its value: "memory", "512 MiB".
+// ResourceLimit is the error for an exceeded limit, for example "memory" and "512 MiB".
 func ResourceLimit(limit, value string) *capability.Error {
 	return capability.Errorf(capability.CodeFailed, op, "it was ended at its limit of %s: %s", limit, value).
 		With("resource_limit", "an operator can raise the extension's limits").Detail("limit", limit).Detail("value", value)
 }
 
-// OutputLimit names the bytes of output that were exceeded.
+// OutputLimit is the error for a program with more output than bytes.
 func OutputLimit(bytes int64) *capability.Error {
 	return capability.Errorf(capability.CodeFailed, op, "it wrote more than the %d bytes it may", bytes).
 		With("output_limit", "ask for less, or raise the limit of the action").Detail("value", bytes)
 }
 
-// ExecutionFailed names the exit code and the last line of what the tool said,
-// which the caller has redacted; at most 500 characters of it are shown.
+// ExecutionFailed is the error for a tool that failed. It contains the exit code and at most 500
+// characters of the last line of stderr, which the caller must have redacted.
 func ExecutionFailed(exit int, stderr string) *capability.Error {
 	text := strings.TrimSpace(stderr)
 	text = excerpt(text[strings.LastIndexByte(text, '\n')+1:], 500)
@@ -95,7 +96,7 @@ func ExecutionFailed(exit int, stderr string) *capability.Error {
 		With("execution_failed", "").Detail("exit_code", exit)
 }
 
-// QueueFull reports that as many wait as may.
+// QueueFull is the error for a full queue of the given length; the caller may retry after a while.
 func QueueFull(length int, after time.Duration) *capability.Error {
 	return overloaded("queue_full", "the queue is full", after).Detail("length", length)
 }
@@ -107,8 +108,8 @@ func overloaded(reason, text string, after time.Duration) *capability.Error {
 	return err
 }
 
-// Text is the error as chat shows it: message, blank line, hint. home is the
-// directory that is shown as ~; "" leaves texts as they are.
+// Text returns the text of an error for chat: message, blank line and hint. The directory home is
+// replaced by ~ unless it is "".
 func Text(err error, home string) string {
 	e := capability.AsError(err)
 	if e == nil {
@@ -124,8 +125,8 @@ func Text(err error, home string) string {
 	return text
 }
 
-// tilde replaces home where it is a whole beginning of a path: /home/al is not
-// the beginning of /home/alice.
+// tilde replaces home by ~, except where it is only the beginning of a longer name: /home/al is
+// not replaced in /home/alice.
 func tilde(text, home string) string {
 	var b strings.Builder
 	for {
@@ -144,8 +145,8 @@ func tilde(text, home string) string {
 	}
 }
 
-// Clean drops control characters and those that reorder text, which would let an
-// extension's texts forge what the reader sees.
+// Clean removes control characters except newline and tab, and characters that reorder text, with
+// which an extension's text could deceive the reader.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || bidi(r) || r == utf8.RuneError {
@@ -159,7 +160,7 @@ func bidi(r rune) bool {
 	return 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 || r == 0x200E || r == 0x200F
 }
 
-// OneLine is Clean with every run of white space made one space.
+// OneLine is like Clean and also replaces every run of white space by one space.
 func OneLine(s string) string { return text.OneLine(Clean(s)) }
 
 func excerpt(s string, most int) string { return text.ShortenRunes(OneLine(s), most) }

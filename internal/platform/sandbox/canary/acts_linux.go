@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// round is one go through the acts.
+// round collects the results of one pass through all acts.
 type round struct {
 	v       Victims
 	results []Result
 }
 
-// Run tries everything. inherited are the descriptors beyond the standard three
-// that were open when the process began.
+// Run attempts all acts and returns their results. inherited are the descriptors beyond the
+// standard three that were open when the process began.
 func Run(v Victims, inherited []int) []Result {
 	r := &round{v: v}
 	r.process(inherited)
@@ -34,14 +34,14 @@ func Run(v Victims, inherited []int) []Result {
 	r.privileges()
 	r.calls()
 	r.foreign()
-	if v.File != "" { // last: where it succeeds there is nothing left to try
+	if v.File != "" { // last, because the other acts need the file
 		r.try("root", "remove an outside file", os.Remove(v.File))
 	}
 	return r.results
 }
 
-// Inherited lists the descriptors that came to us from who started us. What is
-// closed on exec cannot have: the runtime opened that itself.
+// Inherited returns the descriptors that this process inherited. Those marked close-on-exec
+// are omitted, because the runtime opened them itself.
 func Inherited() []int {
 	var open []int
 	for fd := 3; fd < 1024; fd++ {
@@ -52,7 +52,7 @@ func Inherited() []int {
 	return open
 }
 
-// try records an act that succeeded when err is nil.
+// try records the result of an act: Broken if err is nil, because the act succeeded, else Held.
 func (r *round) try(layer, act string, err error) {
 	result := Result{Act: act, Layer: layer, Outcome: Broken}
 	if err != nil {
@@ -75,7 +75,7 @@ func cause(err error) string {
 
 var errUnchanged = errors.New("nothing changed")
 
-// reads reports success when the secret came out.
+// reads returns nil if it could read Secret from the file.
 func reads(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func reads(path string) error {
 	return nil
 }
 
-// opens reports success when a file could be read at all.
+// opens returns nil if it could read a byte of the file.
 func opens(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *round) files() {
 	r.try("root", "write it by a relative path", writes(up+r.v.File, os.O_RDWR))
 	r.try("root", "make a file outside", writes(filepath.Join(r.v.Dir, "made"), os.O_CREATE|os.O_WRONLY))
 	r.try("root", "list an outside directory", list(r.v.Dir))
-	// Handles by number are the oldest way around a root directory.
+	// A file handle leads out of a root directory.
 	handle := unix.NewFileHandle(1, []byte{2, 0, 0, 0, 0, 0, 0, 0})
 	_, err = unix.OpenByHandleAt(unix.AT_FDCWD, handle, unix.O_RDONLY)
 	r.try("seccomp", "open a file by its number", err)
@@ -183,7 +183,8 @@ func (r *round) links() {
 	r.try("root", "move a file out", os.Rename(spare("mine"), filepath.Join(r.v.Dir, "moved")))
 }
 
-// attributes verifies by what changed: some calls report success and do nothing.
+// attributes compares the file before and after each call, because some filtered calls report
+// success and do nothing.
 func (r *round) attributes() {
 	if r.v.File == "" {
 		return
@@ -238,7 +239,8 @@ func (r *round) proc() {
 	r.try("proc", "list another process's descriptors", readsLink("/proc/"+victim+"/fd/0", victim))
 }
 
-// readsLink looks at a descriptor of the victim, unless the number is our own.
+// readsLink returns nil if it could read the link of a victim's descriptor. It fails if the
+// victim's number means this process in its pid namespace.
 func readsLink(path, victim string) error {
 	if victim == strconv.Itoa(os.Getpid()) {
 		return errors.New("that is a process of our own")
@@ -290,7 +292,7 @@ func (r *round) network() {
 		if err == nil {
 			_ = c.SetDeadline(time.Now().Add(connectTimeout))
 			_, err = c.Write([]byte(Secret))
-			if err == nil { // sent is not arrived: the victim echoes
+			if err == nil { // the victim's echo shows that the datagram arrived
 				_, err = c.Read(make([]byte, 8))
 			}
 			c.Close()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are system calls no program needs and escapes do.
+// calls attempts system calls that programs do not need but escapes use.
 func (r *round) calls() {
 	var space [256]byte
 	at := uintptr(unsafe.Pointer(&space[0]))
@@ -50,14 +50,14 @@ func (r *round) calls() {
 		r.try("seccomp", c.name, rawCall(c.nr, c.args...))
 	}
 	runtime.KeepAlive(&space)
-	// The flags of clone are looked at one by one: a child in a new namespace.
+	// The filter permits clone, but not with the flag of a new namespace.
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
 	r.try("seccomp", "clone into a user namespace", fail(cmd.Run(), "clone"))
 }
 
-// foreign runs programs that call the kernel under another ABI, where the
-// filter's numbers would mean something else.
+// foreign runs programs that call the kernel under another ABI, where the call numbers of
+// the filter have another meaning.
 func (r *round) foreign() {
 	if runtime.GOARCH != "amd64" {
 		r.skip("seccomp", "call by the 32-bit ABI", "only amd64 has one that is easily reached")
@@ -91,7 +91,7 @@ func (r *round) foreign() {
 	}
 }
 
-// program wraps code into the smallest executable file there is.
+// program returns a minimal ELF executable for amd64 that consists of code.
 func program(code []byte) []byte {
 	const base, header = 0x400000, 64 + 56
 	le := binary.LittleEndian

@@ -8,8 +8,8 @@ import (
 
 // Dial connects to target, which is host:port, by the rules of a proxy but without a proxy:
 // the name is resolved once, each of its addresses is checked, and one of those is dialled.
-// The caller must bound rate and number of connections. An error for which [Denied] is true
-// comes from the policy; others do not reveal anything about the network.
+// The caller must bound rate and number of connections. The policy denied the target if
+// [Denied] is true of the error; other errors come from cfg, the resolver or the dialer.
 func Dial(ctx context.Context, target string, cfg Config) (net.Conn, error) {
 	f, err := compile(cfg.Policy)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// limited shares the run's rate among its connections and gives up on silence.
+// limited is a connection that keeps to the rate shared by the run's connections. A read
+// fails after idleTimeout without data.
 type limited struct {
 	net.Conn
 	p *proxy
@@ -49,6 +50,7 @@ func (c *limited) CloseWrite() error {
 	return c.Close()
 }
 
+// wait waits until the rate permits n bytes, or returns an error once the proxy ends.
 func (p *proxy) wait(n int) error {
 	if p.limiter == nil || n <= 0 {
 		return nil

@@ -1,7 +1,7 @@
-// Package egress is the only way out of a confined program's empty network: an
-// HTTP proxy (CONNECT, and plain forwarding) that permits the hosts of a
+// Package egress connects a confined program, which has an empty network, to permitted
+// hosts: an HTTP proxy (CONNECT, and plain forwarding) that permits the hosts of a
 // policy, at a bounded rate (capability-runner). A name is resolved once, each of its
-// addresses is checked, and the checked address is dialled, so that a different answer to a
+// addresses is checked, and a checked address is dialled, so that a different answer to a
 // second lookup has no effect.
 package egress
 
@@ -19,31 +19,31 @@ import (
 // Policy lists the destinations that a run may connect to. The zero value permits none.
 type Policy struct {
 	// Allow and Deny are host patterns: "api.example.com", "*.example.org" (every
-	// name below, not itself), an address, or "*"; ":PORT" behind it admits that
-	// port in place of 80 and 443. Deny wins.
+	// name below it, but not itself), an address, or "*". An entry of Allow permits ports 80
+	// and 443, or only PORT if ":PORT" follows; an entry of Deny without a port covers every
+	// port. Deny takes precedence.
 	Allow, Deny []string
-	// Addresses are loopback, private, link-local or otherwise special ranges
-	// that may be dialled all the same; metadata services only when listed here
-	// with their exact address.
+	// Addresses are the loopback, private, link-local or otherwise reserved ranges that may
+	// be dialled. A metadata service must be listed with its exact address.
 	Addresses []netip.Prefix
 	// BytesPerSecond bounds both directions together; 0 means 4 MiB/s, a negative
-	// number no bound.
+	// number means unlimited.
 	BytesPerSecond int
-	// Connections is how many may be open at once; 0 means 64.
+	// Connections is the maximum number of requests and tunnels at once; 0 means 64.
 	Connections int
 }
 
-// Decision is one decision, for the audit: event egress_allowed or egress_denied.
+// Decision is the proxy's decision on one connection, for the audit log.
 type Decision struct {
 	Allowed bool
 	Host    string // normalised; if that failed, the requested host, cut at 256 bytes
 	Port    int
-	Address string // that was dialled or refused; "" when it did not come to that
+	Address string // the address that was dialled or denied; "" if the denial came before that
 	Reason  string // why it was denied
 	At      time.Time
 }
 
-// Event returns the audit event of the decision.
+// Event returns the audit event of the decision: egress_allowed or egress_denied.
 func (d Decision) Event() string {
 	if d.Allowed {
 		return "egress_allowed"
@@ -65,11 +65,11 @@ type Dialer interface {
 type pattern struct {
 	host string // "" for every host
 	sub  bool   // names below host only
-	port int    // 0: the usual ones
+	port int    // 0: 80 and 443 to allow, every port to deny
 }
 
-// parse reads a pattern; one that cannot be read is an error, since skipping a
-// denial would be an admission.
+// parse parses a pattern. An invalid one is an error, because a skipped entry of Deny would
+// permit its hosts.
 func parse(text string) (pattern, error) {
 	var p pattern
 	host := text
@@ -94,6 +94,7 @@ func parse(text string) (pattern, error) {
 	return p, nil
 }
 
+// matches reports whether the pattern, as an entry of Allow, permits a normalised host and port.
 func (p pattern) matches(host string, port int) bool {
 	switch {
 	case p.port != 0 && p.port != port, p.port == 0 && port != 80 && port != 443:
@@ -106,7 +107,7 @@ func (p pattern) matches(host string, port int) bool {
 	return host == p.host
 }
 
-// covers is matches for denials, which without a port mean all of them.
+// covers is matches for an entry of Deny, which covers every port if it has none.
 func (p pattern) covers(host string, port int) bool {
 	if p.port == 0 {
 		p.port = port
@@ -114,10 +115,10 @@ func (p pattern) covers(host string, port int) bool {
 	return p.matches(host, port)
 }
 
-// normalise is the one spelling of a host that patterns are compared with: lower
-// case, no trailing dot, no brackets; addresses in their shortest form. Names
-// are ASCII: an international one is written as it is on the wire (xn--…), and a
-// spelling that only becomes ASCII by folding is refused, not guessed.
+// normalise returns the spelling of a host that patterns are compared with: lower
+// case, without trailing dot and brackets; addresses in their shortest form. It rejects
+// names that are not ASCII (international names must be written as xn--…), addresses with
+// a zone, and names whose last label begins with a digit.
 func normalise(host string) (string, error) {
 	h := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if addr, err := netip.ParseAddr(h); err == nil {
@@ -140,7 +141,7 @@ func normalise(host string) (string, error) {
 				return "", fmt.Errorf("%.64q is not a host name: write international names as xn--…", host)
 			}
 		}
-		numeric = label[0] >= '0' && label[0] <= '9' // of the last label, in the end
+		numeric = label[0] >= '0' && label[0] <= '9' // after the loop: of the last label
 	}
 	if numeric { // 127.1, 0x7f000001, 2130706433: old spellings of addresses
 		return "", fmt.Errorf("%.64q is not a host name, and no address as it is written today", host)
@@ -148,7 +149,7 @@ func normalise(host string) (string, error) {
 	return h, nil
 }
 
-// filter is a policy made ready.
+// filter is a parsed policy.
 type filter struct {
 	allow, deny []pattern
 	addresses   []netip.Prefix
@@ -191,7 +192,7 @@ func (p Policy) Admits(host string, port int) string {
 	return f.host(name, port)
 }
 
-// host judges a normalised name; "" permits.
+// host returns why a normalised host and port are denied, or "" if they are permitted.
 func (f *filter) host(host string, port int) string {
 	if slices.ContainsFunc(f.deny, func(p pattern) bool { return p.covers(host, port) }) {
 		return "the host is on the deny list"
@@ -202,7 +203,7 @@ func (f *filter) host(host string, port int) string {
 	return ""
 }
 
-// special are ranges that lead back to the machine, its network or its cloud.
+// special returns the reserved ranges, which lead to the machine itself, its network or its cloud.
 func special() []netip.Prefix {
 	var list []netip.Prefix
 	for _, s := range []string{
@@ -226,7 +227,7 @@ func metadata(a netip.Addr) bool {
 	return false
 }
 
-// address checks a resolved address; "" permits it.
+// address returns why a resolved address is denied, or "" if it may be dialled.
 func (f *filter) address(a netip.Addr, ranges []netip.Prefix) string {
 	a = a.Unmap()
 	listed := slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Contains(a) })

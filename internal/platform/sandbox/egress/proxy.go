@@ -94,9 +94,8 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 	return nil
 }
 
-// bounded accepts so many connections at once and no more, whether they say
-// something or not: each is a descriptor of the server's. The others wait in the
-// kernel's queue.
+// bounded is a listener that limits the number of open connections, including idle ones,
+// because each uses a descriptor of the server. Further ones wait in the kernel's queue.
 type bounded struct {
 	net.Listener
 	ctx    context.Context
@@ -118,7 +117,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-b.places })}, nil
 }
 
-// placed gives its place back when it is closed.
+// placed is an accepted connection that occupies a place of bounded until it is closed.
 type placed struct {
 	net.Conn
 	leave func()
@@ -138,6 +137,7 @@ func (c *placed) CloseWrite() error {
 	return c.Close()
 }
 
+// ServeHTTP serves one request or tunnel; it answers 429 at the limit of Policy.Connections.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.places <- struct{}{}:
@@ -153,14 +153,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.pass(w, r)
 }
 
-// refusal is a denial on its way to the client.
+// refusal is the error of a target that the policy denies.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// judge resolves a target and returns the addresses that may be dialled. Every
-// address of the name must be permitted: a name that leads to one that is not is
-// either a mistake or an attack.
+// judge resolves a target, whose port defaults to usual, and returns the addresses to dial.
+// If the policy denies the host or any address of it, the error is a *refusal. d is filled
+// as far as judge came; it sets neither Allowed nor Reason.
 func (p *proxy) judge(ctx context.Context, target string, usual int) (addrs []netip.Addr, d Decision, err error) {
 	d = Decision{Host: cut(target), Port: usual, At: time.Now()}
 	host, port := target, ""
@@ -204,7 +204,7 @@ func (p *proxy) judge(ctx context.Context, target string, usual int) (addrs []ne
 	return addrs, d, nil
 }
 
-// open is dial at the run's rate.
+// open calls dial and limits the connection to the run's rate.
 func (p *proxy) open(ctx context.Context, target string, usual int) (net.Conn, error) {
 	conn, err := p.dial(ctx, target, usual)
 	if err != nil {
@@ -213,7 +213,8 @@ func (p *proxy) open(ctx context.Context, target string, usual int) (net.Conn, e
 	return &limited{Conn: conn, p: p}, nil
 }
 
-// dial judges and dials, and reports the decision.
+// dial connects to the first of at most addressesTried permitted addresses that answers. It
+// reports a denial or a connection to OnDecision, but not a failed lookup or dial.
 func (p *proxy) dial(ctx context.Context, target string, usual int) (net.Conn, error) {
 	addrs, d, err := p.judge(ctx, target, usual)
 	if r, denied := errors.AsType[*refusal](err); denied {

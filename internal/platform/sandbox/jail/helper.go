@@ -112,9 +112,9 @@ func (h *helper) life() error {
 	return h.wait(pid)
 }
 
-// receive waits for the job; what comes before it is built at once. Descriptors
-// keep the numbers they come with, since the runtime may have taken any other;
-// only the streams are moved.
+// receive handles one command before the program starts: CommandRoom builds the shared part
+// of the private root; CommandJob stores the job, and ready is true. Apart from the streams,
+// descriptors keep their numbers, because the runtime may use any other number.
 func (h *helper) receive() (ready bool, err error) {
 	what, fds, err := message()
 	if err != nil {
@@ -133,7 +133,7 @@ func (h *helper) receive() (ready bool, err error) {
 	return true, at("read the job", h.take(fds))
 }
 
-// message reads a command with its descriptors.
+// message receives a command and its descriptors.
 func message() (what byte, fds []int, err error) {
 	buf, oob := make([]byte, 16), make([]byte, 256)
 	n, oobn, _, _, err := unix.Recvmsg(ControlFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -164,7 +164,9 @@ func readJSON(fd int, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// take makes the descriptors of a job its own.
+// take stores the descriptors of CommandJob: it makes the first three the standard streams,
+// reads the job from the fourth, and assigns the rest to work, tool and extra. A number of
+// descriptors that contradicts the job is io.ErrUnexpectedEOF.
 func (h *helper) take(fds []int) (err error) {
 	for i, fd := range fds[:3] {
 		if err := unix.Dup3(fd, i, 0); err != nil {
@@ -193,8 +195,8 @@ func (h *helper) take(fds []int) (err error) {
 	}
 	h.extra = rest
 	if h.job.ToolHandle && len(h.extra) > 0 {
-		// In the child, descriptors from 3 on are moved about: the program's handle
-		// stays out of their way.
+		// ForkExec moves the descriptors from 3 on in the child, so the program's handle gets
+		// a higher number.
 		if h.tool, err = unix.FcntlInt(uintptr(h.tool), unix.F_DUPFD_CLOEXEC, toolFD); err != nil {
 			return err
 		}
@@ -202,11 +204,11 @@ func (h *helper) take(fds []int) (err error) {
 	return nil
 }
 
-// toolFD is above every number that a descriptor has in a helper or is moved to
-// in its child.
+// toolFD is higher than every descriptor number of a helper and of its child.
 const toolFD = 100
 
-// begin builds the room and starts the program.
+// begin builds the private root, or at T2 becomes the subreaper, waits for CommandGo and
+// starts the program.
 func (h *helper) begin() (pid int, err error) {
 	syscall.Umask(0o022) // of the room; the program's is set after it
 	if h.job.Isolate {
@@ -230,8 +232,8 @@ func (h *helper) begin() (pid int, err error) {
 	if err != nil {
 		return 0, at("enter the work directory", err)
 	}
-	// Until we are told to go on we are not yet in our control group: the kernel
-	// takes its time for that, and the room was built meanwhile.
+	// The server adds this process to its control group and then sends CommandGo. The
+	// private root is built meanwhile, because adding takes the kernel milliseconds.
 	if c, err := h.command(); err != nil || c != CommandGo {
 		return 0, at("wait to begin", errors.Join(err, io.ErrUnexpectedEOF))
 	}
@@ -263,8 +265,8 @@ func (h *helper) listen() error {
 	return unix.Sendmsg(ControlFD, data, unix.UnixRights(int(f.Fd())), nil, 0)
 }
 
-// letGoOfStreams drops our copies of the program's streams: the reader must see
-// their end when the program's side closes them.
+// letGoOfStreams closes the helper's copies of the program's descriptors and replaces its
+// streams by /dev/null, so that the server's reads end when the program closes its own.
 func (h *helper) letGoOfStreams() {
 	for _, fd := range h.extra {
 		_ = unix.Close(fd)

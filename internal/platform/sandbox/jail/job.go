@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package jail is the inside of the sandbox: the code that runs when the server's binary is
+// Package jail is the sandbox's helper: the code that runs when the server's binary is
 // started again as the helper of one run (capability-runner). The helper builds
 // the private root and an empty network, starts the program in it with
 // every layer of the job, watches its limits, reaps its children and reports
-// over a socket. At tier T3 it is process 1 of its own pid namespace, so that
-// its end terminates all of them; at T2 it is the subreaper of the tree, and ends last.
+// over a socket. At tier T3 it is process 1 of its own pid namespace, so that the kernel
+// kills all processes when it ends; at T2 it is the subreaper of the tree, and ends last.
 //
 // The layers are applied on one locked thread, from which the program is then
 // started, so that the program inherits them and the helper's other threads keep the rights
@@ -14,16 +14,16 @@ package jail
 
 import "time"
 
-// Where things are in the private root of tier T3.
+// Paths in the private root of tier T3.
 const (
 	WorkDir    = "/job"      // the run's work directory
 	PackageDir = "/ext"      // the extension's package, read-only
-	TempDir    = "/tmp"      // private, gone with the run
+	TempDir    = "/tmp"      // private, removed with the run
 	ToolDir    = "/run/tool" // a program from elsewhere
 )
 
-// ProxyPort is where the egress proxy listens on the loopback address of the
-// run's own network namespace; nothing else is in there, so it is always free.
+// ProxyPort is the port of the egress proxy on the loopback address of the run's own network
+// namespace, where it is always free.
 const ProxyPort = 3128
 
 // ControlFD is the only descriptor of the helper at its start besides the standard
@@ -32,7 +32,8 @@ const ProxyPort = 3128
 // listed by the job, in the order of their fields.
 const ControlFD = 3
 
-// Mount is one part of the machine that is shown in the private root.
+// Mount is a file or directory of the machine that is mounted in the private root, read-only
+// unless Write or Device is set.
 type Mount struct {
 	Source string `json:"s"` // real path: no symbolic links in it
 	Target string `json:"t"`
@@ -51,11 +52,12 @@ type Room struct {
 	SkipProc bool              `json:"skip_proc,omitempty"`
 }
 
-// Rule permits something beneath a path (Landlock).
+// Rule permits access to a path and everything beneath it (Landlock): by default reading and
+// executing.
 type Rule struct {
 	Path   string `json:"p"`
 	Write  bool   `json:"w,omitempty"`
-	Device bool   `json:"v,omitempty"` // read and write, make nothing
+	Device bool   `json:"v,omitempty"` // reading and writing, but not creating files
 }
 
 // Limits bound one run; zero means unlimited.
@@ -80,15 +82,16 @@ type Job struct {
 	ToolDev uint64 `json:"tool_dev,omitempty"`
 	ToolIno uint64 `json:"tool_ino,omitempty"`
 
-	// HasWork: the work directory's handle comes along (at T2 without one, the
-	// temporary directory's).
+	// HasWork is true if the message includes the work directory's handle (at T2 without a
+	// work directory, the temporary directory's).
 	HasWork bool `json:"has_work,omitempty"`
-	// ToolHandle executes the handle that comes along in place of Path: below T3 another user may not be
-	// able to walk to it. Not for scripts, whose interpreter opens them again.
+	// ToolHandle executes the program's handle in the message instead of Path, which the
+	// program's user may not be able to reach below T3. It does not work for scripts, whose
+	// interpreter opens them again.
 	ToolHandle bool `json:"tool_handle,omitempty"`
 	// Self executes the helper's own binary in place of Path.
 	Self bool `json:"self,omitempty"`
-	// Extra is how many handles come along that are the program's descriptors 3, 4, ….
+	// Extra is the number of handles in the message that become the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
 
 	// TempDir is the temporary directory if it is not part of a private root.
@@ -99,21 +102,21 @@ type Job struct {
 	// before the job arrived (CommandRoom).
 	Room   *Room             `json:"room,omitempty"`
 	Mounts []Mount           `json:"mounts,omitempty"`
-	Files  map[string]string `json:"files,omitempty"` // small files of its own
+	Files  map[string]string `json:"files,omitempty"` // small files to create: path → content
 
 	// Drop changes to UID and GID, without supplementary groups.
 	Drop bool `json:"drop,omitempty"`
 	UID  int  `json:"uid,omitempty"`
 	GID  int  `json:"gid,omitempty"`
 
-	Filter   bool   `json:"filter"` // system calls
+	Filter   bool   `json:"filter"` // install the system call filter
 	Internet bool   `json:"internet,omitempty"`
 	Landlock int    `json:"landlock,omitempty"` // the interface version to use; 0 for none
 	Rules    []Rule `json:"rules,omitempty"`
 	// OpenTCP leaves TCP to the other layers. Otherwise Landlock permits only ProxyPort, or
 	// nothing without a proxy.
 	OpenTCP bool `json:"open_tcp,omitempty"`
-	Proxy   bool `json:"proxy,omitempty"` // make the proxy's listener and hand it out
+	Proxy   bool `json:"proxy,omitempty"` // create the proxy's listener and send it to the server
 
 	Limits Limits `json:"limits"`
 	// ExtraProcesses is added to the process limit: the processes that already run as the
@@ -123,18 +126,18 @@ type Job struct {
 
 // Kinds of events.
 const (
-	EventListener = "listener" // the proxy's listener comes with it
+	EventListener = "listener" // the message includes the proxy's listener
 	EventStarted  = "started"
-	EventFailed   = "failed" // the room could not be built: Step, Errno
+	EventFailed   = "failed" // the program could not be started or watched: Step, Errno, Detail
 	EventLimit    = "limit"  // a limit was exceeded and the tree is being killed: Limit
 	EventEnded    = "ended"  // the program ended: Code, Signal, Usage
 )
 
 // Commands to the helper, one byte each. The end of the socket means CommandKill.
 const (
-	CommandRoom = 'r' // a Room comes with it, as JSON in an anonymous file: build it ahead
-	CommandJob  = 'j' // descriptors come with it
-	CommandGo   = 'g' // the helper has been put where it belongs
+	CommandRoom = 'r' // build the shared part in advance; includes a Room, as JSON in an anonymous file
+	CommandJob  = 'j' // run the job; includes descriptors, see ControlFD
+	CommandGo   = 'g' // start the program: the helper is in its control group
 	CommandTerm = 't'
 	CommandKill = 'k'
 )

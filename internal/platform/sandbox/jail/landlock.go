@@ -26,7 +26,7 @@ func LandlockABI() (int, error) {
 	return int(v), nil
 }
 
-// ruleNetPort is LANDLOCK_RULE_NET_PORT, which x/sys does not name yet.
+// ruleNetPort is LANDLOCK_RULE_NET_PORT, which x/sys does not define yet.
 const ruleNetPort = 2
 
 // Groups of rights.
@@ -38,7 +38,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 
-	// fileRights are those that make sense on something that is not a directory.
+	// fileRights are the rights that apply to objects other than directories.
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 
@@ -46,8 +46,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// handled are all the file system rights an interface version knows: what is
-// handled and not granted is refused.
+// handled returns all file system rights that an interface version supports. The kernel
+// refuses each of them where no rule grants it.
 func handled(abi int) uint64 {
 	rights := uint64(readRights | writeRights)
 	if abi < 2 {
@@ -62,12 +62,12 @@ func handled(abi int) uint64 {
 	return rights
 }
 
-// rulesetAttr is struct landlock_ruleset_attr with all its members; kernels that
-// know fewer accept the rest as zero.
+// rulesetAttr is struct landlock_ruleset_attr with all its members. For older kernels only
+// the members that they support are passed.
 type rulesetAttr struct{ fs, net, scoped uint64 }
 
-// ruleset makes the Landlock rules of the job and returns their descriptor, or
-// -1 where the job has none. A path that does not exist is left out.
+// ruleset creates the Landlock rules of the job and returns their descriptor, which the
+// caller closes, or -1 if the job does not use Landlock. It omits paths that do not exist.
 func (h *helper) ruleset() (int, error) {
 	abi := h.job.Landlock
 	if abi <= 0 {
@@ -145,7 +145,7 @@ func addPath(ruleset int, all uint64, r Rule) error {
 	return nil
 }
 
-// restrict puts the calling thread behind the rules, for good.
+// restrict permanently applies the rules to the calling thread. A negative ruleset does nothing.
 func restrict(ruleset int) error {
 	if ruleset < 0 {
 		return nil

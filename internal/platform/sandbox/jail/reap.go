@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminate asks the program to end; at T3 everything in the namespace is asked.
+// terminate sends TERM: at T3 to every process of the namespace, else to the program's group.
 func (h *helper) terminate() {
 	h.mu.Lock()
 	pid := h.pid
@@ -22,8 +22,8 @@ func (h *helper) terminate() {
 	}
 }
 
-// killAll kills what we started. At T3 signalling -1 from process 1 reaches the
-// whole namespace at once; at T2 the tree is walked by wait until it is empty.
+// killAll sends KILL once to every process of the run. At T3 that reaches the whole namespace;
+// at T2 a process may start another meanwhile, so callers repeat it until the tree is empty.
 func (h *helper) killAll() {
 	if h.job.Isolate {
 		_ = unix.Kill(-1, unix.SIGKILL)
@@ -34,8 +34,8 @@ func (h *helper) killAll() {
 	}
 }
 
-// killUntilNone is killAll again and again: at T2 a process may start another
-// between two looks. Who was killed is reaped by wait, meanwhile.
+// killUntilNone repeats killAll until the tree is empty, for at most 5 s; at T3 it calls it
+// once. The goroutine in wait must reap the killed processes meanwhile.
 func (h *helper) killUntilNone() {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		h.killAll()
@@ -59,7 +59,8 @@ func (h *helper) exceed(kind string) {
 	h.killAll()
 }
 
-// wait reaps until the program has ended, reports it, and ends what is left.
+// wait reaps children until the program has ended, kills the remaining processes, and then
+// reports EventEnded.
 func (h *helper) wait(program int) error {
 	for {
 		var ws unix.WaitStatus
@@ -70,7 +71,7 @@ func (h *helper) wait(program int) error {
 		case err != nil:
 			return at("wait for the program", err)
 		case pid != program:
-			continue // an orphan that came to us
+			continue // an orphan, reparented to this process
 		}
 		e := Event{Kind: EventEnded, Code: ws.ExitStatus()}
 		if ws.Signaled() {

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room builds the private root by an allow-list and moves into it. Everything
-// the job shows is taken by handle first, checked to be the file that was
-// judged, and only then is the old root covered; nothing is looked up twice.
-// Where the part that all jobs share was built ahead, the job's own is taken from
-// the old root beside it: what that covers fails the check.
+// room builds the private root from the job's mounts and enters it. First it opens and
+// verifies every file of the job, and only then mounts over the old root, so that no path is
+// resolved twice. If the shared part was built in advance, a file of the job that its mount
+// point covers fails the verification.
 func (h *helper) room() error {
 	if h.base == "" {
 		if err := privateMounts(); err != nil {
@@ -57,8 +56,8 @@ func (h *helper) room() error {
 	return nil
 }
 
-// ahead builds the shared part of a room before there is a job, on a directory
-// where no job's own files are likely to be.
+// ahead builds the shared part of the private root before the job is known, on a directory
+// that is unlikely to contain files of a job.
 func (h *helper) ahead(r *Room) error {
 	if err := privateMounts(); err != nil {
 		return err
@@ -82,8 +81,8 @@ func takeAll(mounts []Mount) ([]int, error) {
 	return trees, nil
 }
 
-// build makes the shared part on the first of the directories that exists; what
-// it holds is covered only in here.
+// build builds the shared part on the first of points that is a directory, and sets base. It
+// covers that directory only in this mount namespace.
 func (h *helper) build(r *Room, points ...string) error {
 	trees, err := takeAll(r.Mounts)
 	if err != nil {
@@ -128,12 +127,12 @@ func (h *helper) build(r *Room, points ...string) error {
 			return at("link "+from, err)
 		}
 	}
-	_ = unix.Sethostname([]byte("sandbox")) // the machine's name is its own affair
+	_ = unix.Sethostname([]byte("sandbox")) // hides the machine's name
 	h.base = base
 	return nil
 }
 
-// placeAll puts trees where they are to be seen.
+// placeAll moves each tree to its mount's target below base, and closes its descriptor.
 func placeAll(base string, mounts []Mount, trees []int) error {
 	for i, m := range mounts {
 		if err := place(base+m.Target, m.File || m.Device); err != nil {
@@ -147,8 +146,9 @@ func placeAll(base string, mounts []Mount, trees []int) error {
 	return nil
 }
 
-// take clones one mount of the old root, with nothing in it that could lead out
-// or be written, unless the job says so.
+// take returns a detached clone of one mount's source, without set-user-id, and read-only and
+// without devices unless the mount has Write or Device. It fails if Source contains a
+// symbolic link or is not the file of Dev and Ino.
 func take(m Mount) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
@@ -186,7 +186,7 @@ func take(m Mount) (int, error) {
 	return tree, nil
 }
 
-// furnish adds what is the job's own.
+// furnish adds the job's temporary directory, mounts and files to the private root at base.
 func (h *helper) furnish(base string, trees []int) error {
 	size := h.job.Limits.Temp
 	if size <= 0 {
@@ -208,7 +208,7 @@ func (h *helper) furnish(base string, trees []int) error {
 	return nil
 }
 
-// place makes what a mount is put on.
+// place creates the mount point of a mount: an empty file, or a directory.
 func place(target string, file bool) error {
 	if !file {
 		return makeDir(target)
@@ -216,8 +216,8 @@ func place(target string, file bool) error {
 	return write(target, "")
 }
 
-// makeDir makes a directory and those above it. Plain calls here and below: the
-// room is ours alone, and every call counts.
+// makeDir creates a directory and its parents. Plain system calls suffice here and below,
+// because no other process uses the private root yet, and they take less time.
 func makeDir(dir string) error {
 	err := unix.Mkdir(dir, 0o755)
 	if errors.Is(err, unix.ENOENT) {
@@ -231,7 +231,7 @@ func makeDir(dir string) error {
 	return err
 }
 
-// write makes a small file.
+// write creates a small file, and its directory if that is missing.
 func write(name, text string) error {
 	const flags = unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC
 	fd, err := unix.Open(name, flags, 0o644)
@@ -249,7 +249,7 @@ func write(name, text string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// loopbackUp starts the only interface of the network namespace.
+// loopbackUp enables the loopback interface of the network namespace.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

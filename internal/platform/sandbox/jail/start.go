@@ -13,9 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/seccomp"
 )
 
-// start puts up the walls on a thread of its own and starts the program from
-// there. The thread is never used for anything else: its goroutine ends locked,
-// and the runtime ends the thread with it.
+// start applies the layers to a new thread, starts the program from there, and returns its
+// process id. The thread ends afterwards; the helper's other threads are not restricted.
 func (h *helper) start() (pid int, err error) {
 	ruleset, err := h.ruleset()
 	if err != nil {
@@ -47,7 +46,7 @@ func (h *helper) start() (pid int, err error) {
 		}
 		path := h.job.Path
 		if h.job.ToolHandle {
-			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // still open in the child until it has executed it
+			path = "/proc/self/fd/" + strconv.Itoa(h.tool) // open in the child until exec
 		}
 		if h.job.Self {
 			path = selfPath
@@ -68,7 +67,7 @@ func (h *helper) start() (pid int, err error) {
 	return pid, err
 }
 
-// selfPath is the file this process executes, whatever has become of its name.
+// selfPath is the file that this process executes, even if its name was reused.
 const selfPath = "/proc/self/exe"
 
 // own reports whether a limit may be final for the helper as well, so that it can be made
@@ -77,7 +76,8 @@ func own(resource int) bool {
 	return resource == unix.RLIMIT_FSIZE || resource == unix.RLIMIT_CORE || resource == unix.RLIMIT_MEMLOCK || resource == unix.RLIMIT_NOFILE
 }
 
-// sameTool checks that the program is still the file that was judged.
+// sameTool fails if Path is not the file that the server verified. It skips a program that is
+// executed by handle.
 func (h *helper) sameTool() error {
 	if h.job.ToolIno == 0 || h.job.ToolHandle || h.job.Self {
 		return nil
@@ -92,11 +92,11 @@ func (h *helper) sameTool() error {
 	return nil
 }
 
-// walls restricts the calling thread: privileges first, since the later walls
-// refuse what dropping them needs.
+// walls applies the layers to the calling thread: privileges first, because the later layers
+// prevent the calls that drop them.
 func (h *helper) walls(ruleset int, filter []seccomp.Instruction) error {
 	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
-		// EINVAL: the kernel does not know it; EPERM: we hold nothing to drop.
+		// EINVAL: the kernel lacks this capability; EPERM: the helper may not drop it.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -124,8 +124,8 @@ func (h *helper) walls(ruleset int, filter []seccomp.Instruction) error {
 	return nil
 }
 
-// dropUser makes the calling thread another user's. Raw calls: the library's would
-// change every thread.
+// dropUser changes user and group of the calling thread, without supplementary groups. It
+// uses raw calls, because those of the library change every thread.
 func dropUser(uid, gid int) error {
 	for _, call := range []struct{ nr, a, b, c uintptr }{
 		{unix.SYS_SETGROUPS, 0, 0, 0},
@@ -167,11 +167,10 @@ func (h *helper) bounds() []bound {
 	return list
 }
 
-// lowerLimits lowers our own limits, so that the program is born with them. Those
-// that we can live with ourselves are lowered for good; of the others only the
-// soft ones, and restore takes that back. Their hard limits follow by
-// [helper.fixLimits]: ours must stay, and the program can raise its own soft limit
-// only in the moment between.
+// lowerLimits lowers the helper's own limits, which the program inherits. Limits that suit
+// the helper (see own) stay lowered; of the others it lowers only the soft limit, which
+// restore resets. [helper.fixLimits] then lowers the program's hard limits; until then the
+// program could raise its soft limits.
 func (h *helper) lowerLimits() (restore func(), err error) {
 	type saved struct {
 		resource int
@@ -194,9 +193,9 @@ func (h *helper) lowerLimits() (restore func(), err error) {
 		}
 		next := unix.Rlimit{Cur: min(b.value, old.Max), Max: old.Max}
 		if b.resource == unix.RLIMIT_NOFILE {
-			next.Cur = max(next.Cur, 32) // our own few stay usable
+			next.Cur = max(next.Cur, 32) // enough for the helper's own
 			if len(h.extra) > 0 {
-				next.Cur = max(next.Cur, toolFD) // and have room to be moved about
+				next.Cur = max(next.Cur, toolFD) // ForkExec moves them to higher numbers
 			}
 			next.Cur = min(next.Cur, old.Max)
 		}
@@ -214,9 +213,9 @@ func (h *helper) lowerLimits() (restore func(), err error) {
 	return restore, nil
 }
 
-// fixLimits makes the program's limits final. A program that is gone already
-// needs none. Root without the capability for it may not change another user's,
-// so that it is done as that user, on a thread that ends with it.
+// fixLimits lowers the hard limits of the started program, and ignores errors, such as that
+// the program has ended. With Drop it does so as the program's user, on a thread that ends
+// afterwards, because root may lack the capability to change another user's limits.
 func (h *helper) fixLimits(pid int) {
 	if !h.job.Drop {
 		h.setLimits(pid)

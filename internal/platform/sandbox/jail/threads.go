@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadsHad is how many threads haveThreads leaves for later.
+// threadsHad is the number of threads that haveThreads starts.
 const threadsHad = 8
 
-// haveThreads makes the runtime start the threads that it may come to need: a
-// program at its process limit leaves it none, and a runtime that gets none ends
-// the process, which at T2 would leave the program's tree to itself.
+// haveThreads makes the runtime start threads in advance. Otherwise a program that uses up
+// the process limit would prevent the runtime from starting one, which ends the helper, and
+// at T2 the program's tree would continue without it.
 func haveThreads() {
 	var locked, all sync.WaitGroup
 	locked.Add(threadsHad)
 	for range threadsHad {
-		all.Go(func() { // ends when all of them are there
+		all.Go(func() { // ends when all have started
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			locked.Done()
@@ -29,10 +29,9 @@ func haveThreads() {
 	all.Wait()
 }
 
-// onThread runs f on a thread that is used for nothing else and ends with it, and
-// returns when f has. It is never the first thread: that one's user and domain are
-// what others take for the process's, so that a program behind the same walls could
-// signal us.
+// onThread runs f on a separate thread, which ends with it, and waits for f. It never uses
+// the first thread, whose user and Landlock domain count as the process's: a program with
+// the same ones could signal the helper.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -40,7 +39,7 @@ func onThread(f func()) {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()
-			onThread(f) // on another one, since this is taken
+			onThread(f) // runs f on another thread, because this one stays locked
 			return
 		}
 		f()

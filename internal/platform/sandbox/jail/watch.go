@@ -11,24 +11,25 @@ import (
 	"time"
 )
 
-// How often limits the kernel does not hold for a whole tree are looked at.
+// Intervals of checking the limits that the kernel does not enforce for a whole tree.
 const (
 	watchTreeInterval = 100 * time.Millisecond
 	watchDiskInterval = time.Second
 )
 
-// tick is the unit of CPU time in /proc: USER_HZ, 100 on every Linux we run on.
+// tickInterval is the unit of CPU time in /proc: 1/USER_HZ, which is 100 on supported systems.
 const tickInterval = time.Second / 100
 
 // process is one member of the tree.
 type process struct {
 	pid, parent int
-	cpu         time.Duration // its own and its reaped children's
+	cpu         time.Duration // of the process and its reaped children
 	resident    int64         // bytes
 }
 
-// watch looks at memory and CPU time of the tree and at the disk it uses, and
-// kills the tree when it is over. It ends with the process.
+// watch checks the tree's memory, CPU time and disk usage at intervals, and kills the tree
+// when it exceeds a limit. It ends with the process, or at once without limits on memory and
+// CPU time; the disk has goroutines of its own.
 func (h *helper) watch() {
 	l := h.job.Limits
 	if l.Disk > 0 {
@@ -61,8 +62,8 @@ func (h *helper) watch() {
 	}
 }
 
-// watchDisk adds up what the files of a directory occupy. The tree is hostile: it
-// is walked through a handle that cannot be led out of.
+// watchDisk calls exceed while the files of a directory occupy more than limit bytes. It
+// walks through an os.Root, because the program may place links that lead outside.
 func (h *helper) watchDisk(dir string, limit int64) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -83,9 +84,9 @@ const minEntry = 1 << 10
 // and the walk must finish in time.
 const deepest = 128
 
-// diskUsage counts allocated bytes below root until they are more than enough,
-// which folders nested too deeply are as well. A file with several names counts
-// several times: that errs on the safe side.
+// diskUsage returns the allocated bytes below root, and stops counting above enough. Folders
+// nested deeper than deepest return more than enough. A file with several names counts
+// several times.
 func diskUsage(root *os.Root, enough int64) int64 {
 	var used int64
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -94,14 +95,14 @@ func diskUsage(root *os.Root, enough int64) int64 {
 			return fs.SkipAll
 		}
 		if err != nil {
-			return nil // it vanished, or is closed to us: count what can be seen
+			return nil // it was removed or is not readable: count the rest
 		}
 		info, err := d.Info()
 		if err != nil {
 			return nil
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			used += max(st.Blocks<<9, minEntry) // units of 512 bytes, whatever the file system's are
+			used += max(st.Blocks<<9, minEntry) // units of 512 bytes on every file system
 		}
 		if used > enough {
 			return fs.SkipAll
@@ -111,8 +112,8 @@ func diskUsage(root *os.Root, enough int64) int64 {
 	return used
 }
 
-// tree lists the living processes of the run without the helper: at T3 all in
-// the namespace, at T2 our descendants.
+// tree returns the processes of the run without the helper: at T3 all of the namespace, at T2
+// the helper's descendants.
 func (h *helper) tree() []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -140,7 +141,7 @@ func (h *helper) tree() []process {
 	return descendants(all, self)
 }
 
-// descendants keeps those that lead back to root.
+// descendants returns the processes of all that descend from root.
 func descendants(all []process, root int) []process {
 	children := make(map[int][]process, len(all))
 	for _, p := range all {

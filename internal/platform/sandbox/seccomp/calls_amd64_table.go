@@ -1,6 +1,6 @@
 package seccomp
 
-// numbersAMD64 are the system calls of linux/amd64 that the filter names.
+// numbersAMD64 returns the numbers on linux/amd64 of the calls that the filter names.
 func numbersAMD64() map[string]uint32 {
 	return map[string]uint32{
 		"shmget":             29,

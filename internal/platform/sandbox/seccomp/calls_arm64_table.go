@@ -1,6 +1,6 @@
 package seccomp
 
-// numbersARM64 are the system calls of linux/arm64 that the filter names.
+// numbersARM64 returns the numbers on linux/arm64 of the calls that the filter names.
 func numbersARM64() map[string]uint32 {
 	return map[string]uint32{
 		"shmget":             194,

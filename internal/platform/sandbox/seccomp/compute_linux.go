@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cloneThread marks a clone that makes a thread and no process.
+// cloneThread is the clone flag that creates a thread instead of a process.
 const cloneThread = 0x00010000
 
-// computing are the calls of a program of ours that only computes and talks over
-// the descriptors it has: memory, threads, clocks, signals to itself.
+// computing returns the calls of a Go program that only computes and uses the descriptors it
+// has: memory, threads, clocks, timers.
 func computing() []uint32 {
 	return []uint32{
 		unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_FCNTL,
@@ -29,9 +29,8 @@ func computing() []uint32 {
 	}
 }
 
-// compute writes a filter that permits calls and refuses every other with EPERM:
-// with no call that opens, connects, starts or signals, there is nothing for what
-// is not on the list to act upon. pid is the only process that signals may go to.
+// compute returns a filter that permits the calls, clone for threads, and tgkill to the
+// process pid. It refuses all others with EPERM, and clone3 with ENOSYS.
 func compute(t table, calls []uint32, clone, clone3, tgkill, pid uint32) []Instruction {
 	a := &assembler{t: t}
 	a.emit(opLoad, offArch)

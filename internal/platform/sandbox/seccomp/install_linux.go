@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Install filters the calling thread and everything it starts from then on, for
-// good. The caller has locked its goroutine to the thread and set no_new_privs.
+// Install permanently filters the calling thread and everything it starts from then on. The
+// caller must have locked its goroutine to the thread and set no_new_privs.
 func Install(prog []Instruction) error {
 	fprog := struct {
 		Len    uint16
@@ -23,7 +23,7 @@ func Install(prog []Instruction) error {
 	return nil
 }
 
-// Available returns nil where the kernel filters system calls, else why not.
+// Available returns nil if the kernel and this build support the filter, else the reason.
 func Available() error {
 	if _, ok := native(); !ok {
 		return fmt.Errorf("there is no system call filter for %s", runtime.GOARCH)

@@ -2,7 +2,7 @@ package seccomp
 
 import "runtime"
 
-// tables are the architectures we have numbers for.
+// tables returns the supported architectures by their Go names.
 func tables() map[string]table {
 	return map[string]table{
 		"amd64": {arch: 0xc000003e, x32: true, numbers: numbersAMD64()},

@@ -1,35 +1,29 @@
-// Package seccomp builds and installs the system call filter of sandboxed
-// programs (capability-runner): what a program never needs and an escape does is
-// refused with EPERM, everything else is allowed. A call made under another
-// architecture or ABI than the program's own kills it, because its numbers mean
-// something else.
+// Package seccomp builds and installs the system call filter of sandboxed programs
+// (capability-runner): it refuses calls that programs do not need but escapes use, most of
+// them with EPERM, and allows all others. A call under another architecture or ABI than the
+// program's own kills it, because the numbers have another meaning there.
 //
-// The filter is classic BPF, written here by hand: about 150 instructions, most
-// of which the kernel never runs, since it remembers which calls are always
-// allowed.
+// The filter is classic BPF, written here by hand: about 150 instructions. The kernel skips
+// them for calls that it has found to be always allowed.
 package seccomp
 
 import "fmt"
 
 // Options choose between the variants of the filter.
 type Options struct {
-	// Internet permits IPv4 and IPv6 stream and datagram sockets beside local ones.
+	// Internet permits IPv4 and IPv6 stream and datagram sockets in addition to local ones.
 	Internet bool
-	// Processes refuses what, without a pid namespace, reaches other processes of
-	// the same user and files that are writable to everybody, and Landlock does not
-	// cover: priorities, affinity, foreign limits; attributes of files by path,
-	// which report success and do nothing, because installers insist on them.
-	//
-	// Without an IPC namespace, System V objects and message queues would outlive
-	// every process: they are refused as well.
+	// Processes is for programs without pid and IPC namespaces. It refuses calls that affect
+	// other processes of the same user (priorities, affinity, limits), and System V objects
+	// and message queues, which would outlive the program. Calls that set extended attributes
+	// of files by path report success and do nothing, because installers require them.
 	Processes bool
-	// Uncounted refuses memory that no process's size shows, where a watcher adds up
-	// sizes in place of a control group: anonymous files and shared segments, as if
-	// the kernel had none.
+	// Uncounted refuses, with ENOSYS, anonymous files and shared segments: memory that is not
+	// part of the size of a process, which is watched where a control group is missing.
 	Uncounted bool
-	// Files refuses, where the program has the server's own user, what Landlock
-	// does not cover of its files: path-based chmod, chown and utime calls. Changes
-	// of owners report success.
+	// Files is for programs that run as the server's own user. It refuses the calls on files
+	// that Landlock does not cover: path-based chmod and utime. Path-based chown reports
+	// success and does nothing.
 	Files bool
 }
 
@@ -40,7 +34,7 @@ type Instruction struct {
 	K      uint32
 }
 
-// What a filter answers.
+// The return values of a filter.
 const (
 	retKill  = 0x80000000 // SECCOMP_RET_KILL_PROCESS
 	retErrno = 0x00050000 // SECCOMP_RET_ERRNO; the low 16 bits are the errno
@@ -48,7 +42,7 @@ const (
 
 	errPerm  = 1
 	errNoSys = 38
-	errNone  = 0 // success without doing it
+	errNone  = 0 // the call reports success and does nothing
 )
 
 // Opcodes used.
@@ -61,7 +55,7 @@ const (
 	opRet   = 0x06
 )
 
-// Offsets in seccomp_data; arguments are 64 bits, low word first on what we run on.
+// Offsets in seccomp_data; arguments are 64 bits, low word first on supported architectures.
 const (
 	offNr   = 0
 	offArch = 4
@@ -93,18 +87,18 @@ const (
 	tioclinux = 0x541c
 )
 
-// personalityQuery asks and does not set.
+// personalityQuery is the argument of personality that reads it without a change.
 const personalityQuery = 0xffffffff
 
-// table is what differs between architectures: an audit number and the numbers
-// of the calls by name. A call the architecture does not have is absent.
+// table holds the values of one architecture: its audit number and the numbers of its calls
+// by name.
 type table struct {
 	arch    uint32
 	x32     bool // numbers from 0x40000000 on are a second ABI
 	numbers map[string]uint32
 }
 
-// denied are the calls refused whatever their arguments.
+// denied returns the calls that are refused with every argument.
 func denied() []string {
 	return []string{
 		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
@@ -120,8 +114,8 @@ func denied() []string {
 	}
 }
 
-// processDenied are refused beside them by Options.Processes, processIgnored
-// report success.
+// processDenied returns the calls that Options.Processes refuses; those of processIgnored
+// report success and do nothing.
 func processDenied() []string {
 	return []string{
 		"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
@@ -129,14 +123,15 @@ func processDenied() []string {
 	}
 }
 
-// uncounted are refused by Options.Uncounted.
+// uncounted returns the calls that Options.Uncounted refuses.
 func uncounted() []string { return []string{"memfd_create", "memfd_secret", "shmget"} }
 
 func processIgnored() []string {
 	return []string{"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"}
 }
 
-// fileDenied are refused by Options.Files, fileIgnored report success.
+// fileDenied returns the calls that Options.Files refuses; those of fileIgnored report success
+// and do nothing.
 func fileDenied() []string {
 	return []string{"chmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "file_setattr"}
 }
@@ -158,8 +153,8 @@ func (a *assembler) jump(code uint16, k uint32, jt, jf uint8) {
 }
 func (a *assembler) errno(n uint32) { a.emit(opRet, retErrno|n) }
 
-// when runs body for one call. The body must end in a return on every path. If the
-// architecture lacks the call, the body is omitted.
+// when emits the instructions of body for one call. They must end in a return on every path.
+// If the architecture lacks the call, they are omitted.
 func (a *assembler) when(name string, body func(b *assembler)) {
 	nr, ok := a.t.numbers[name]
 	if !ok {
@@ -177,7 +172,7 @@ func (a *assembler) refuse(errno uint32, names ...string) {
 	}
 }
 
-// build writes the filter for one architecture.
+// build returns the filter for one architecture.
 func build(t table, o Options) []Instruction {
 	a := &assembler{t: t}
 	a.emit(opLoad, offArch)
@@ -227,8 +222,8 @@ func build(t table, o Options) []Instruction {
 	return a.prog
 }
 
-// socket permits families and types by list; every other one is refused when it
-// is made, so there is nothing to connect with.
+// socket permits sockets of local and, with internet, IP families and of the listed types,
+// and refuses the creation of all others.
 func (a *assembler) socket(internet bool, types ...uint32) {
 	a.emit(opLoad, argLow(0))
 	if internet {
@@ -262,7 +257,7 @@ func (a *assembler) files() {
 func (a *assembler) processes() {
 	a.refuse(errPerm, processDenied()...)
 	a.refuse(errNone, processIgnored()...)
-	a.when("prlimit64", func(b *assembler) { // of others one may ask, not set
+	a.when("prlimit64", func(b *assembler) { // the limits of other processes may be read, but not set
 		b.emit(opLoad, argLow(0))
 		b.jump(opEqual, 0, 5, 0)
 		b.emit(opLoad, argLow(2))
