@@ -270,6 +270,8 @@ func TestWithoutAServer(t *testing.T) {
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
 		"grants revoke": "grt_1", "held cancel": "c", "held show": "c",
 		"invoke": "fs.list", "modules route": "m GET /x", "modules show": "m", "nodes drain": "n", "nodes remove": "n", "nodes show": "n",
+		"policy allow": "f/x", "policy ask": "f/x", "policy check": file, "policy deny": "f/x", "policy reset": "f/x",
+		"policy set": "f strict", "policy test": "f/x --as agent:x",
 		"report write": "e2b --url http://127.0.0.1:1 --dir " + t.TempDir(),
 		"run":          "/x", "runs artifacts": "r", "runs cancel": "r", "runs show": "r", "secrets remove": "s", "secrets set": "s",
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",

@@ -15,6 +15,7 @@ func (s *Server) Doctor(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{
 		s.checkAudit(s.cfg.Audit.Mode), s.checkDatabase(ctx), checkup.Chain(ctx, s.log.Verify), s.checkShared(ctx),
 		checkup.Disk(s.home.Dir), checkRoots(s.cfg.FS.Roots), checkup.Private(s.home.Dir), s.checkGit(ctx), s.checkCatalog(),
+		s.checkPolicies(),
 	}
 	for _, w := range s.wings() {
 		checks = append(checks, w.Checks(ctx)...)

@@ -17,24 +17,27 @@ import (
 	"github.com/junctor-run/junctor/internal/core/invoke"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/policyfiles"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
 )
 
 // plane is the core that every wing and surface uses: catalog, policy, engine and audit log.
 type plane struct {
-	logger     *slog.Logger
-	log        *audit.Log
-	policy     *policy.Policy
-	deployment policy.Deployment
-	catalog    *catalog.Catalog
-	compiler   *compile.Compiler
-	intake     *intake.Pipeline
-	engine     *invoke.Engine
-	choices    arbitration.Explanations
-	notices    *publish.Publisher
-	recent     publish.Recent // telemetry for the API
-	told       *publish.Queue // telemetry for the records
-	metrics    *telemetry.Metrics
+	logger *slog.Logger
+	log    *audit.Log
+	policy *policy.Policy
+	// policyFiles is the folder that the rules of policy come from.
+	policyFiles *policyfiles.Files
+	deployment  policy.Deployment
+	catalog     *catalog.Catalog
+	compiler    *compile.Compiler
+	intake      *intake.Pipeline
+	engine      *invoke.Engine
+	choices     arbitration.Explanations
+	notices     *publish.Publisher
+	recent      publish.Recent // telemetry for the API
+	told        *publish.Queue // telemetry for the records
+	metrics     *telemetry.Metrics
 }
 
 // explain stores the explanation of a choice and returns its id.
@@ -116,6 +119,32 @@ func (p *plane) checkAudit(mode string) httpapi.Check {
 		c.Remedy = "free space or fix the permissions of the home's audit folder; writing resumes by itself"
 	}
 	return c
+}
+
+// checkPolicies reports whether the policy files are in force and name only what exists.
+func (p *plane) checkPolicies() httpapi.Check {
+	c := httpapi.Check{Name: "policy rules", OK: true, Detail: fmt.Sprintf("%d rules", len(p.policy.Rules()))}
+	if err := p.policyFiles.Fault(); err != nil {
+		c.OK, c.Detail = false, "the files in the policy folder cannot be used, so the previous rules stay in force: "+err.Error()
+		c.Remedy = "correct the file, which is then loaded at once; junctor policy check FILE finds the place"
+		return c
+	}
+	if unknown := p.policy.Unknown(p.catalog.Snapshot()); len(unknown) > 0 {
+		n := unknown[0]
+		c.OK, c.Detail = false, fmt.Sprintf("the rule %s names %s::%q, which does not exist here", n.Rule, n.Type, n.ID)
+		c.Remedy = "correct the name, unless its provider is only disconnected; junctor policy list shows the file and line"
+		if len(n.Near) > 0 {
+			c.Remedy = "did you mean " + strings.Join(n.Near, " or ") + "? " + c.Remedy
+		}
+	}
+	return c
+}
+
+// warnUnknownNames logs the names in rules that do not exist, after the start.
+func (p *plane) warnUnknownNames() {
+	for _, n := range p.policy.Unknown(p.catalog.Snapshot()) {
+		p.logger.Warn("policy rule names something that does not exist", "rule", n.Rule, "type", n.Type, "name", n.ID, "near", n.Near)
+	}
 }
 
 // saveUsesInterval is how often the use counts of grants are stored. A crash loses the counts since,

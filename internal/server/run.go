@@ -62,6 +62,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 		parts.Go(func() error { return w.Run(partsCtx) })
 	}
 	parts.Go(func() error { return s.saveUses(partsCtx) })
+	parts.Go(func() error { s.policyFiles.Run(partsCtx, s.policy); return nil })
 	parts.Go(func() error { return s.watchShared(partsCtx) })
 	parts.Go(func() error { return s.intake.Run(partsCtx, s.sources()...) })
 	parts.Go(func() error {
@@ -72,6 +73,7 @@ func (s *Server) Run(ctx context.Context, onReady func(ReadyLine) error) error {
 	})
 	s.event(ctx, audit.ServerStarted)
 	s.settle(partsCtx)
+	s.warnUnknownNames()
 	if err := s.announce(onReady); err != nil {
 		cancelCalls()
 		web.Close()

@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -34,6 +31,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/oauth"
+	"github.com/junctor-run/junctor/internal/platform/policyfiles"
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/platform/telemetry"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
@@ -233,13 +231,13 @@ func (s *Server) openPlane() error {
 	return nil
 }
 
-// openPolicy reads the Cedar files, writes the default one into an empty folder, and creates the two
-// tokens that every home has.
+// openPolicy loads the policy files and creates the two tokens that every home has.
 func (s *Server) openPolicy(ctx context.Context) error {
-	docs, err := readPolicies(s.home.Path("policy"))
+	files, docs, err := policyfiles.Open(s.home.Path("policy"), s.logger)
 	if err != nil {
 		return err
 	}
+	s.policyFiles = files
 	mode, known := policy.ParseDeployment(s.cfg.DeploymentMode, s.loopback())
 	s.deployment = mode
 	if !known {
@@ -289,32 +287,6 @@ func (s *Server) ensureToken(ctx context.Context, file string, role capability.R
 func (s *Server) loopback() bool {
 	host, _, _ := net.SplitHostPort(s.listener.Addr().String())
 	return net.ParseIP(host).IsLoopback()
-}
-
-// readPolicies returns the Cedar files of a folder, sorted. It writes the default one into an empty
-// folder.
-func readPolicies(dir string) ([]policy.Document, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.cedar"))
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 {
-		name := filepath.Join(dir, "default.cedar")
-		if err := writeFile(name, []byte(policy.DefaultRules())); err != nil {
-			return nil, err
-		}
-		names = []string{name}
-	}
-	slices.Sort(names)
-	var docs []policy.Document
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
-	}
-	return docs, nil
 }
 
 func (s *Server) catalogChanged(change catalog.Change) {

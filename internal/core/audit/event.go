@@ -32,6 +32,7 @@ const (
 	GrantCreated          Event = "grant_created"
 	GrantUsed             Event = "grant_used"
 	GrantRevoked          Event = "grant_revoked"
+	PolicyChanged         Event = "policy_changed"
 	ConfirmationRequested Event = "confirmation_requested"
 	ConfirmationAnswered  Event = "confirmation_answered"
 
@@ -169,6 +170,7 @@ func EventTable() []EventRow {
 		{GrantCreated, Info, s, false},
 		{GrantUsed, Info, s, false},
 		{GrantRevoked, Warning, s, false},
+		{PolicyChanged, Warning, s, false},
 		{ConfirmationRequested, Info, s, false},
 		{ConfirmationAnswered, Info, s, false},
 

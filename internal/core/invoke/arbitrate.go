@@ -123,7 +123,8 @@ func wake(ctx context.Context, candidates []*catalog.Entry) *catalog.Entry {
 func (r *run) choose(e *catalog.Entry) {
 	r.entry = e
 	r.verdict = r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
-	if r.verdict.Permitted && r.verdict.Consent == "" && !human(r.inv.Principal) && r.agent.Frame.Approval(e) {
+	if r.verdict.Permitted && r.verdict.Consent == "" && !human(r.inv.Principal) &&
+		r.agent.Frame.Approval(e, r.verdict.Waives) {
 		r.verdict.Consent = policy.ChannelOperator
 	}
 }

@@ -69,7 +69,8 @@ func (r *run) balance(ctx context.Context, candidates []*catalog.Entry) ([]*cata
 // node after the other. It returns none if no approval is required.
 func (r *run) asked(ctx context.Context, among []*catalog.Entry) (nodes []string, err error) {
 	if human(r.inv.Principal) || !slices.ContainsFunc(among, func(e *catalog.Entry) bool {
-		return r.engine.cfg.Policy.Authorize(r.inv.Principal, e).Consent != "" || r.agent.Frame.Approval(e)
+		v := r.engine.cfg.Policy.Authorize(r.inv.Principal, e)
+		return v.Consent != "" || r.agent.Frame.Approval(e, v.Waives)
 	}) {
 		return nil, nil
 	}

@@ -27,11 +27,27 @@ type Document struct {
 	Text []byte
 }
 
-// rules is a parsed policy set with the @consent of each permit.
+// Rule is one rule as written in a policy file.
+type Rule struct {
+	ID     string `json:"id"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Effect string `json:"effect"` // permit or forbid
+	// Approval is the person who may lift a forbid or must confirm a permit; "" if none.
+	Approval Channel `json:"approval,omitempty"`
+	Text     string  `json:"text"`
+}
+
+// rules is a parsed policy set.
 type rules struct {
-	set     *cedar.PolicySet
-	consent map[cedar.PolicyID]Channel
-	names   []Name // of the catalog, as mentioned by the rules
+	// set has all rules except asking; asking has the forbids with @approval, as permits, so
+	// that those that match can be listed.
+	set, asking *cedar.PolicySet
+	consent     map[cedar.PolicyID]Channel
+	waives      map[cedar.PolicyID]bool // permits that lift the approval of destructive tools
+	tool        map[cedar.PolicyID]bool // rules that name one tool in their head
+	names       []Name                  // of the catalog, as mentioned by the rules
+	list        []Rule                  // in the order of the files
 }
 
 // Check returns an error that names the file if the documents cannot be used as rules.
@@ -43,7 +59,10 @@ func Check(docs []Document) error {
 // parseRules parses every document, or fails naming the file, because an unreadable policy
 // must never look like an empty one.
 func parseRules(docs []Document) (*rules, error) {
-	r := &rules{set: cedar.NewPolicySet(), consent: make(map[cedar.PolicyID]Channel)}
+	r := &rules{
+		set: cedar.NewPolicySet(), asking: cedar.NewPolicySet(),
+		consent: make(map[cedar.PolicyID]Channel), waives: make(map[cedar.PolicyID]bool), tool: make(map[cedar.PolicyID]bool),
+	}
 	for _, d := range docs {
 		list, err := cedar.NewPolicyListFromBytes(d.Name, d.Text)
 		if err != nil {
@@ -51,39 +70,74 @@ func parseRules(docs []Document) (*rules, error) {
 				"correct the file in the policy folder of the home, or remove it")
 		}
 		for i, p := range list {
-			id := cedar.PolicyID(fmt.Sprintf("%s#%d", strings.TrimSuffix(d.Name, ".cedar"), i))
-			notes := p.Annotations()
-			if name, ok := notes["id"]; ok {
-				id = cedar.PolicyID(name)
-			}
-			if c, ok := notes["consent"]; ok {
-				switch Channel(c) {
-				case ChannelClient, ChannelOperator, ChannelDevice:
-					r.consent[id] = Channel(c)
-				default:
-					return nil, capability.Errorf(capability.CodeInvalidInput, "policy",
-						`%s: policy %s: @consent(%q) must be "client", "operator" or "device"`, d.Name, id, string(c))
-				}
-				if p.Effect() == cedar.Forbid {
-					return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: policy %s: @consent belongs on a permit", d.Name, id)
-				}
-			}
-			s, err := speaks(string(id), p)
-			if err == nil && s.fault != "" {
-				err = errors.New(s.fault)
-			}
-			if err != nil {
-				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the rule %s at line %d cannot work: %w", d.Name, id,
-					p.Position().Line, err).
+			if err := r.add(d, i, p); err != nil {
+				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: %w", d.Name, err).
 					With("", "correct the file in the policy folder of the home, or remove it")
 			}
-			r.names = append(r.names, s.names...)
-			if !r.set.Add(id, p) {
-				return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "%s: the policy id %s is used twice", d.Name, id)
-			}
+			r.list[len(r.list)-1].Text = ruleText(d.Text[p.Position().Offset:])
 		}
 	}
 	return r, nil
+}
+
+// add adds one rule of a document and appends its row to list, without the text.
+func (r *rules) add(d Document, index int, p *cedar.Policy) error {
+	id := cedar.PolicyID(fmt.Sprintf("%s#%d", strings.TrimSuffix(d.Name, ".cedar"), index))
+	notes := p.Annotations()
+	if name, ok := notes["id"]; ok {
+		id = cedar.PolicyID(name)
+	}
+	channel, err := approvalOf(notes)
+	if err != nil {
+		return fmt.Errorf("policy %s: %w", id, err)
+	}
+	_, approval := notes["approval"]
+	if channel != "" && p.Effect() == cedar.Forbid && !approval {
+		return fmt.Errorf("policy %s: @consent belongs on a permit", id)
+	}
+	s, err := vocabularyOf(string(id), p)
+	if err == nil && s.fault != "" {
+		err = errors.New(s.fault)
+	}
+	if err != nil {
+		return fmt.Errorf("the rule %s at line %d cannot work: %w", id, p.Position().Line, err)
+	}
+	r.names = append(r.names, s.names...)
+	row := Rule{ID: string(id), File: d.Name, Line: p.Position().Line, Effect: "permit", Approval: channel}
+	set := r.set
+	if p.Effect() == cedar.Forbid {
+		row.Effect = "forbid"
+		if channel != "" {
+			set = r.asking
+		}
+	}
+	if set.Get(id) != nil || r.asking.Get(id) != nil || r.set.Get(id) != nil {
+		return fmt.Errorf("the policy id %s is used twice", id)
+	}
+	set.Add(id, s.policy)
+	if channel != "" {
+		r.consent[id] = channel
+	}
+	r.waives[id] = row.Effect == "permit" && channel == "" && (s.tool || notes["destructive"] == "allowed")
+	r.tool[id] = s.tool
+	r.list = append(r.list, row)
+	return nil
+}
+
+// approvalOf returns the channel of @approval, or of its older name @consent.
+func approvalOf(notes map[types.AnnotationKey]types.String) (Channel, error) {
+	for _, name := range []types.AnnotationKey{"approval", "consent"} {
+		c, ok := notes[name]
+		if !ok {
+			continue
+		}
+		switch Channel(c) {
+		case ChannelClient, ChannelOperator, ChannelDevice:
+			return Channel(c), nil
+		}
+		return "", fmt.Errorf(`@%s(%q) must be "client", "operator" or "device"`, name, string(c))
+	}
+	return "", nil
 }
 
 // place describes a syntax error with its line and column in words of this package. An error of
@@ -147,12 +201,19 @@ func entryEntities(e *catalog.Entry) (action, resource types.Entity) {
 		UID:     types.NewEntityUID("Action", types.String(e.Action)),
 		Parents: types.NewEntityUIDSet(types.NewEntityUID("Action", types.String(e.Effect))),
 	}
+	parents := []types.EntityUID{
+		types.NewEntityUID("Module", types.String(e.Module.Extension)),
+		types.NewEntityUID("Provider", types.String(e.Key())),
+	}
+	if server := ServerOf(e); server != "" {
+		parents = append(parents, types.NewEntityUID("Server", types.String(server)))
+		if tool := ToolOf(e); tool != "" {
+			parents = append(parents, types.NewEntityUID("Tool", types.String(tool)))
+		}
+	}
 	resource = types.Entity{
-		UID: types.NewEntityUID("Capability", types.String(e.ID)),
-		Parents: types.NewEntityUIDSet(
-			types.NewEntityUID("Module", types.String(e.Module.Extension)),
-			types.NewEntityUID("Provider", types.String(e.Key())),
-		),
+		UID:     types.NewEntityUID("Capability", types.String(e.ID)),
+		Parents: types.NewEntityUIDSet(parents...),
 		Attributes: types.NewRecord(types.RecordMap{
 			"action":      types.String(e.Action),
 			"effect":      types.String(e.Effect),
@@ -174,39 +235,68 @@ func stringSet(in []string) types.Set {
 	return types.NewSet(values...)
 }
 
-// judge evaluates one request. Any evaluation error is a denial. If several permits apply, one
-// without @consent removes the need for consent; otherwise the channel operator takes
-// precedence over device, and device over client.
+// judge evaluates one request. An evaluation error is a denial. A plain permit overrides a
+// permit with @approval, a forbid overrides both, and a forbid with @approval turns the result
+// into a question, unless a plain permit names the tool and the forbid does not. The
+// operator's approval overrides that of the device, which overrides that of the client.
 func (r *rules) judge(s *subject) Verdict {
-	ok, diag := cedar.Authorize(r.set, s, types.Request{
-		Principal: s.principal.UID, Action: s.action.UID, Resource: s.resource.UID,
-	})
-	v := Verdict{}
-	for _, reason := range diag.Reasons {
-		v.Policies = append(v.Policies, string(reason.PolicyID))
+	request := types.Request{Principal: s.principal.UID, Action: s.action.UID, Resource: s.resource.UID}
+	ok, diag := cedar.Authorize(r.set, s, request)
+	v := verdictOf(diag)
+	if v.Fault != "" || !ok {
+		return v
 	}
-	slices.Sort(v.Policies)
+	v.Permitted = true
+	plain, allowed := false, false // allowed: by a plain permit that names the tool
+	for _, reason := range diag.Reasons {
+		channel, needs := r.consent[reason.PolicyID]
+		plain = plain || !needs
+		allowed = allowed || !needs && r.tool[reason.PolicyID]
+		v.Waives = v.Waives || r.waives[reason.PolicyID]
+		v.Consent = stricter(v.Consent, channel)
+	}
+	if plain {
+		v.Consent = ""
+	}
+	_, diag = cedar.Authorize(r.asking, s, request)
+	asking := verdictOf(diag)
+	if asking.Fault != "" {
+		return asking
+	}
+	var asks Channel
+	for _, reason := range diag.Reasons {
+		if !allowed || r.tool[reason.PolicyID] { // a rule about one tool overrides one about many
+			asks = stricter(asks, r.consent[reason.PolicyID])
+		}
+	}
+	if asks != "" {
+		v.Policies, v.Waives, v.Consent = asking.Policies, false, stricter(v.Consent, asks) // the rules that ask have decided
+	}
+	return v
+}
+
+// verdictOf returns a denial with the ids of the rules that matched, or of those that failed.
+func verdictOf(diag types.Diagnostic) Verdict {
+	var v Verdict
 	if len(diag.Errors) > 0 {
-		v.Policies = nil
 		for _, e := range diag.Errors {
 			v.Policies = append(v.Policies, string(e.PolicyID))
 		}
 		v.Fault = diag.Errors[0].Message
 		return v
 	}
-	if !ok {
-		return v
-	}
-	v.Permitted = true
 	for _, reason := range diag.Reasons {
-		channel, needs := r.consent[reason.PolicyID]
-		switch {
-		case !needs:
-			v.Consent = ""
-			return v
-		case v.Consent == "" || channel == ChannelOperator || (channel == ChannelDevice && v.Consent == ChannelClient):
-			v.Consent = channel
-		}
+		v.Policies = append(v.Policies, string(reason.PolicyID))
 	}
+	slices.Sort(v.Policies)
 	return v
+}
+
+// stricter returns the channel whose approval counts for more.
+func stricter(a, b Channel) Channel {
+	order := []Channel{"", ChannelClient, ChannelDevice, ChannelOperator}
+	if slices.Index(order, b) > slices.Index(order, a) {
+		return b
+	}
+	return a
 }

@@ -48,10 +48,8 @@ func (v Verdict) and(o Verdict) Verdict {
 	if !o.Permitted {
 		return o
 	}
-	order := []Channel{"", ChannelClient, ChannelDevice, ChannelOperator}
-	if slices.Index(order, o.Consent) > slices.Index(order, v.Consent) {
-		v.Consent = o.Consent
-	}
+	v.Consent = stricter(v.Consent, o.Consent)
+	v.Waives = v.Waives && o.Waives
 	v.Policies = slices.Concat(v.Policies, o.Policies)
 	slices.Sort(v.Policies)
 	v.Policies = slices.Compact(v.Policies)

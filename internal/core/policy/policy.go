@@ -101,6 +101,25 @@ func (p *Policy) SetRules(docs []Document) error {
 	return nil
 }
 
+// RecordRules records that the rules in force have changed: by whom and in which files.
+func (p *Policy) RecordRules(ctx context.Context, by capability.Principal, attrs ...audit.Attr) {
+	p.record(ctx, audit.PolicyChanged, by, true, audit.Synced, attrs...)
+}
+
+// Find returns the principal with this id as its newest valid token makes it. ok is false if
+// it has none.
+func (p *Policy) Find(id string) (who capability.Principal, ok bool) {
+	m := p.tokens.Load()
+	t, ok := m.names[id]
+	if !ok || !m.good(t, p.now()) {
+		return capability.Principal{}, false
+	}
+	return t.Principal(), true
+}
+
+// Rules returns all rules in force, in the order of their files.
+func (p *Policy) Rules() []Rule { return slices.Clone(p.rules.Load().list) }
+
 // Verdict is the result of the rules for one principal and one entry.
 type Verdict struct {
 	Permitted bool
@@ -108,6 +127,9 @@ type Verdict struct {
 	Policies  []string // ids of the policies that decided
 	Fault     string   // evaluation error, for operators; a fault is a denial
 	Withheld  []string // permissions that the deployment mode withholds from the extension
+	// Waives reports that a plain permit names this tool, so that the approval that the tool
+	// itself requests is not needed.
+	Waives bool
 }
 
 // Authorize returns the verdict on one candidate. It also decides visibility: an entry that is

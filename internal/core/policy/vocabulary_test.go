@@ -45,7 +45,7 @@ func TestARuleAboutWhatNoRequestHasIsRefused(t *testing.T) {
 func TestNamesThatNobodyHas(t *testing.T) {
 	t.Parallel()
 	p := open(t, `@id("a") forbid (principal, action in [Action::"fs.writeTxt", Action::"fs.writeText", Action::"write"], resource in Module::"mcp.away");`)
-	want := []policy.Name{{Rule: "a", Type: "Action", ID: "fs.writeTxt"}, {Rule: "a", Type: "Module", ID: "mcp.away"}}
+	want := []policy.Name{{Rule: "a", Type: "Action", ID: "fs.writeTxt", Near: []string{"fs.writeText"}}, {Rule: "a", Type: "Module", ID: "mcp.away", Near: []string{}}}
 	c, err := catalog.New(catalog.Settings{}, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -98,6 +98,10 @@ type Config struct {
 	Feed      *publish.Feed
 	Contexts  *publish.Contexts
 	Telemetry func(name string) []publish.Telemetry
+	// PolicyFiles edits the policy folder. Listed yields the names of the tools that tools/list
+	// shows a principal, with the entries behind each.
+	PolicyFiles PolicyFiles
+	Listed      func(who capability.Principal) iter.Seq2[string, []*catalog.Entry]
 }
 
 // Surface serves /api/v1.
@@ -142,6 +146,11 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/grants", operator(s.grants))
 	mux.Handle("POST /api/v1/grants", operator(s.createGrant))
 	mux.Handle("DELETE /api/v1/grants/{id}", operator(s.revokeGrant))
+	mux.Handle("GET /api/v1/policy", operator(s.policyRules))
+	mux.Handle("POST /api/v1/policy/check", operator(s.checkPolicy))
+	mux.Handle("POST /api/v1/policy/test", operator(s.testPolicy))
+	mux.Handle("POST /api/v1/policy/changes", admin(s.changePolicy))
+	mux.Handle("GET /api/v1/tools", operator(s.tools))
 	mux.Handle("GET /api/v1/secrets", admin(s.secrets))
 	mux.Handle("PUT /api/v1/secrets/{name}", admin(s.setSecret))
 	mux.Handle("DELETE /api/v1/secrets/{name}", admin(s.removeSecret))

@@ -73,10 +73,12 @@ func (c Config) policies() httpapi.Check {
 		return bad("policies", "the folder policy cannot be read: "+err.Error(), "chmod 700 "+c.path("policy"))
 	}
 	slices.Sort(names)
+	var docs []policy.Document
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err == nil {
-			err = policy.Check([]policy.Document{{Name: filepath.Base(name), Text: text}})
+			docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
+			err = policy.Check(docs)
 		}
 		if err != nil {
 			return bad("policies", "a rule cannot be read, so the server does not start: "+said(err), "correct "+name+", or move it away")

@@ -103,9 +103,11 @@ func (f *Frame) Passing(e *catalog.Entry) (reason, rule string) {
 	return "", ""
 }
 
-// Approval reports whether the rules or the source require an approval of calls to the entry.
-func (f *Frame) Approval(e *catalog.Entry) bool {
-	return e.Approval() || !f.static.Empty() && f.static.Judge(e.Facts()).Approval || !f.dynamic.Empty() && f.dynamic.Judge(e.Facts()).Approval
+// Approval reports whether the rules of the catalog or the source require an approval of calls
+// to the entry. If waived, the requirement of the source does not count.
+func (f *Frame) Approval(e *catalog.Entry, waived bool) bool {
+	return e.Approval() && !waived || !f.static.Empty() && f.static.Judge(e.Facts()).Approval ||
+		!f.dynamic.Empty() && f.dynamic.Judge(e.Facts()).Approval
 }
 
 // Matched returns the ids of the rules that match the entry.

@@ -120,7 +120,7 @@ func entryJSON(e *catalog.Entry, f *arbitration.Frame) EntryJSON {
 	}
 	approval := e.Approval()
 	if f != nil {
-		approval = f.Approval(e)
+		approval = f.Approval(e, false)
 		if matched := f.Matched(e); len(matched) > 0 {
 			slices.Sort(matched)
 			out.Policy.MatchedRules = slices.Compact(matched)

@@ -1,0 +1,233 @@
+// Package policyfiles holds the folder of policy files: it reads them, reads them again when
+// they change, and edits the one that "junctor policy" manages. Rules that cannot be used
+// never replace those in force.
+package policyfiles
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+const (
+	// scanInterval is how often the folder is compared with the rules in force.
+	scanInterval = time.Second
+	// maxFiles and maxBytes bound what is read of the folder.
+	maxFiles = 1000
+	maxBytes = 8 << 20
+)
+
+// ReasonFault is the reason of an error about files that cannot be used.
+const ReasonFault = "policy_fault"
+
+// Policy is the part of the policy that the files are loaded into.
+type Policy interface {
+	SetRules(docs []policy.Document) error
+	RecordRules(ctx context.Context, by capability.Principal, attrs ...audit.Attr)
+}
+
+// Files is the folder of policy files of one home.
+type Files struct {
+	dir    string
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	policy Policy
+	sum    [sha256.Size]byte // of the documents that were read last
+	fault  error             // why they are not in force; nil if they are
+}
+
+// Open returns the folder dir and its documents. If it has none, Open first writes
+// default.cedar with the default rules.
+func Open(dir string, logger *slog.Logger) (*Files, []policy.Document, error) {
+	f := &Files{dir: dir, logger: logger}
+	docs, err := f.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(docs) == 0 {
+		if err := f.write("default.cedar", []byte(policy.DefaultRules())); err != nil {
+			return nil, nil, err
+		}
+		if docs, err = f.read(); err != nil {
+			return nil, nil, err
+		}
+	}
+	f.sum = sumOf(docs)
+	return f, docs, nil
+}
+
+// Run loads changed files into p until ctx ends. If they cannot be used, the rules in force
+// stay, and Fault reports the reason.
+func (f *Files) Run(ctx context.Context, p Policy) {
+	f.Use(p)
+	ticker := time.NewTicker(scanInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f.Reload(ctx, capability.Principal{ID: "server", Role: capability.RoleAdmin})
+		}
+	}
+}
+
+// Use sets the policy into which changed files are loaded.
+func (f *Files) Use(p Policy) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.policy = p
+}
+
+// Fault returns why the files on disk are not in force, or nil if they are.
+func (f *Files) Fault() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fault
+}
+
+// Reload loads the files if they differ from those that were read last. by is recorded as the
+// author of the change.
+func (f *Files) Reload(ctx context.Context, by capability.Principal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	docs, err := f.read()
+	if err == nil && len(docs) == 0 {
+		err = capability.Errorf(capability.CodeInvalidInput, "policy", "the folder %s has no policy file", f.dir).
+			With(ReasonFault, "restore a file, or restart the server: it writes the default rules into an empty folder")
+	}
+	if err != nil {
+		f.failed(err)
+		return
+	}
+	if sum := sumOf(docs); sum != f.sum {
+		f.sum = sum
+		f.load(ctx, docs, by, "files")
+	}
+}
+
+// load puts documents into force, or notes why it cannot. Caller holds mu.
+func (f *Files) load(ctx context.Context, docs []policy.Document, by capability.Principal, what string) {
+	if f.policy == nil {
+		return
+	}
+	if err := f.policy.SetRules(docs); err != nil {
+		f.failed(err)
+		return
+	}
+	f.fault = nil
+	f.logger.Info("policy files loaded", "files", len(docs))
+	f.policy.RecordRules(ctx, by, audit.Attr{Key: "change", Value: what}, audit.Attr{Key: "files", Value: fmt.Sprint(len(docs))})
+}
+
+func (f *Files) failed(err error) {
+	if f.fault == nil || f.fault.Error() != err.Error() {
+		f.logger.Error("policy files cannot be used, so the previous rules stay in force", "err", err)
+	}
+	f.fault = err
+}
+
+// Changed is the result of one change.
+type Changed struct {
+	File   string `json:"file"`
+	Before string `json:"before"` // the whole file; "" if it did not exist
+	After  string `json:"after"`
+	Rule   string `json:"rule"` // the rule that was written; "" if one was removed
+}
+
+// Change makes one change in the managed file and loads it. With dry, it only returns what it
+// would write. Errors: invalid_input if the files would not be valid afterwards, or are not
+// valid now; then nothing is written.
+func (f *Files) Change(ctx context.Context, by capability.Principal, c policy.Change, dry bool) (Changed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	docs, err := f.read()
+	if err != nil {
+		return Changed{}, err
+	}
+	at := slices.IndexFunc(docs, func(d policy.Document) bool { return d.Name == policy.ManagedFile })
+	if at < 0 {
+		docs, at = append(docs, policy.Document{Name: policy.ManagedFile}), len(docs)
+	}
+	done := Changed{File: policy.ManagedFile, Before: string(docs[at].Text), Rule: c.Rule()}
+	if docs[at].Text, err = c.Apply(docs[at].Text); err != nil {
+		return Changed{}, err
+	}
+	done.After = string(docs[at].Text)
+	if err := policy.Check(docs); err != nil {
+		return Changed{}, err
+	}
+	if dry || done.After == done.Before {
+		return done, nil
+	}
+	if err := f.write(policy.ManagedFile, docs[at].Text); err != nil {
+		return Changed{}, capability.Wrap(capability.CodeFailed, "policy.change", "the policy file cannot be written", err)
+	}
+	f.sum = sumOf(docs)
+	f.load(ctx, docs, by, string(c.Setting)+" "+c.ID())
+	return done, f.fault
+}
+
+// read returns the documents of the folder in the order of their names.
+func (f *Files) read() ([]policy.Document, error) {
+	names, err := filepath.Glob(filepath.Join(f.dir, "*.cedar"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) > maxFiles {
+		return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the folder %s has more than %d policy files", f.dir, maxFiles).
+			With(ReasonFault, "put the rules into fewer files")
+	}
+	slices.Sort(names)
+	docs, size := make([]policy.Document, 0, len(names)), int64(0)
+	for _, name := range names {
+		if info, err := os.Stat(name); err != nil {
+			return nil, err
+		} else if size += info.Size(); size > maxBytes {
+			return nil, capability.Errorf(capability.CodeInvalidInput, "policy", "the policy files have more than %d bytes", maxBytes).
+				With(ReasonFault, "remove rules that are not needed")
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
+	}
+	return docs, nil
+}
+
+// write replaces a file atomically.
+func (f *Files) write(name string, text []byte) error {
+	tmp, err := os.CreateTemp(f.dir, ".policy-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // already gone after the rename
+	_, err = tmp.Write(text)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), filepath.Join(f.dir, name))
+}
+
+func sumOf(docs []policy.Document) [sha256.Size]byte {
+	var b bytes.Buffer
+	for _, d := range docs {
+		fmt.Fprintf(&b, "%q %d\n", d.Name, len(d.Text))
+		b.Write(d.Text)
+	}
+	return sha256.Sum256(b.Bytes())
+}

@@ -1,0 +1,225 @@
+package restserve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/policyfiles"
+)
+
+// PolicyFiles is the folder of policy files.
+type PolicyFiles interface {
+	Change(ctx context.Context, by capability.Principal, c policy.Change, dry bool) (policyfiles.Changed, error)
+	Fault() error
+}
+
+// maxPolicyBytes bounds the text of one policy file in a request.
+const maxPolicyBytes = 1 << 20
+
+// ruling is the decision of the rules about one principal and one capability.
+type ruling struct {
+	Decision string        `json:"decision"` // allow, ask or deny
+	Rules    []policy.Rule `json:"rules"`    // those that decided; the text is left out
+	// Because explains a decision that no rule made.
+	Because string `json:"because,omitempty"`
+}
+
+// policyRules handles GET /api/v1/policy.
+func (s *Surface) policyRules(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	body := struct {
+		Rules   []policy.Rule     `json:"rules"`
+		Fault   *capability.Error `json:"fault,omitempty"` // why the files on disk are not in force
+		Unknown []policy.Name     `json:"unknown"`
+	}{Rules: append([]policy.Rule{}, s.Policy.Rules()...), Unknown: append([]policy.Name{}, s.Policy.Unknown(s.Catalog.Snapshot())...)}
+	if err := s.PolicyFiles.Fault(); err != nil {
+		body.Fault = capability.AsError(err)
+	}
+	httpapi.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+// checkPolicy handles POST /api/v1/policy/check: it reports what is wrong with one file,
+// without using it. A rule about a name that the catalog does not have is an error too.
+func (s *Surface) checkPolicy(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	var req struct {
+		Name string `json:"name"`
+		Text string `json:"text"`
+	}
+	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if len(req.Text) > maxPolicyBytes {
+		return capability.Errorf(capability.CodeTooLarge, "policy.check", "the policy has more than %d bytes", maxPolicyBytes)
+	}
+	rules, err := policy.CheckAgainst(policy.Document{Name: req.Name, Text: []byte(req.Text)}, s.Catalog.Snapshot())
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "rules": rules})
+	return nil
+}
+
+// testPolicy handles POST /api/v1/policy/test: the decision about one call that is not made.
+func (s *Surface) testPolicy(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	var req struct {
+		As     string          `json:"as"`
+		Target string          `json:"target"`
+		Input  json.RawMessage `json:"input,omitempty"`
+	}
+	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	who, err := s.principal(req.As)
+	if err != nil {
+		return err
+	}
+	entries, err := s.targets(req.Target)
+	if err != nil {
+		return err
+	}
+	type tested struct {
+		Capability capability.ID          `json:"capability"`
+		Tool       string                 `json:"tool"`
+		Provider   capability.ProviderKey `json:"provider"`
+		ruling
+		InputError string `json:"input_error,omitempty"`
+	}
+	out := []tested{}
+	for _, e := range entries {
+		one := tested{Capability: e.ID, Tool: nameInRules(e), Provider: e.Key(), ruling: s.rule(who, e)}
+		if schema, err := e.Schema(); err == nil && schema != nil && len(req.Input) > 0 {
+			if err := schema.Check(req.Input); err != nil {
+				one.InputError = capability.AsError(err).Message
+			}
+		}
+		out = append(out, one)
+	}
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "results": out})
+	return nil
+}
+
+// changePolicy handles POST /api/v1/policy/changes. With dry_run nothing is written.
+func (s *Surface) changePolicy(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req struct {
+		policy.Change
+		DryRun bool `json:"dry_run,omitempty"`
+	}
+	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	if err := req.Check(s.Catalog.Snapshot()); err != nil {
+		return err
+	}
+	done, err := s.PolicyFiles.Change(r.Context(), who, req.Change, req.DryRun)
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusOK, done)
+	return nil
+}
+
+// tools handles GET /api/v1/tools?as=PRINCIPAL: every tool of the catalog, whether and under
+// which name tools/list shows it to the principal, and the decision about a call of it.
+func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	if as := r.URL.Query().Get("as"); as != "" {
+		var err error
+		if who, err = s.principal(as); err != nil {
+			return err
+		}
+	}
+	type tool struct {
+		Name     string                 `json:"name"` // as the principal's clients see it; "" if it is not listed
+		Tool     string                 `json:"tool"` // as policies name it
+		Provider capability.ProviderKey `json:"provider"`
+		Effect   capability.Effect      `json:"effect"`
+		State    capability.State       `json:"state"`
+		ruling
+	}
+	names, listed := make(map[capability.ID]string), 0
+	for name, entries := range s.Listed(who) {
+		listed++
+		for _, e := range entries {
+			names[e.ID] = name
+		}
+	}
+	out := []tool{}
+	for e := range s.Catalog.Snapshot().Entries() {
+		if !e.VisibleTo(capability.AudienceAgent) {
+			continue
+		}
+		out = append(out, tool{names[e.ID], nameInRules(e), e.Key(), e.Effect, e.Contribution.Availability.State, s.rule(who, e)})
+	}
+	slices.SortStableFunc(out, func(a, b tool) int { return strings.Compare(a.Tool, b.Tool) })
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "listed": listed, "tools": out})
+	return nil
+}
+
+// nameInRules returns the name by which "junctor policy" refers to an entry.
+func nameInRules(e *catalog.Entry) string {
+	if tool := policy.ToolOf(e); tool != "" {
+		return tool
+	}
+	return string(e.Action)
+}
+
+// principal returns the principal with this id. Error: not_found if no token makes it.
+func (s *Surface) principal(id string) (capability.Principal, error) {
+	who, ok := s.Policy.Find(id)
+	if !ok {
+		return capability.Principal{}, capability.Errorf(capability.CodeNotFound, "policy", "no valid token has the principal %q", id).
+			With("principal_not_found", "see the names with: junctor tokens list")
+	}
+	return who, nil
+}
+
+// targets returns the entries that a name of a tool, an action or a capability means.
+func (s *Surface) targets(name string) ([]*catalog.Entry, error) {
+	snap := s.Catalog.Snapshot()
+	var out []*catalog.Entry
+	for e := range snap.Entries() {
+		if policy.ToolOf(e) == name || string(e.Action) == name || string(e.ID) == name || e.Contribution.Member.String() == name {
+			out = append(out, e)
+		}
+	}
+	if len(out) == 0 {
+		return nil, policy.UnknownTarget("policy.test", name, snap)
+	}
+	return out, nil
+}
+
+// rule returns the decision about calls of an entry by a principal, as the path of a call
+// makes it.
+func (s *Surface) rule(who capability.Principal, e *catalog.Entry) ruling {
+	v := s.Policy.Authorize(who, e)
+	out := ruling{Decision: "deny", Rules: []policy.Rule{}}
+	for _, rule := range s.Policy.Rules() {
+		if slices.Contains(v.Policies, rule.ID) {
+			rule.Text = ""
+			out.Rules = append(out.Rules, rule)
+		}
+	}
+	person := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
+	switch {
+	case v.Fault != "":
+		out.Because = "the rule cannot be evaluated: " + v.Fault
+	case len(v.Withheld) > 0:
+		out.Because = "the deployment mode withholds a permission of the extension"
+	case !v.Permitted && len(v.Policies) == 0:
+		out.Because = "no rule permits it"
+	case !v.Permitted:
+	case v.Consent != "":
+		out.Decision = "ask"
+	case e.Approval() && !v.Waives && !person:
+		out.Decision, out.Because = "ask", "the tool declares that it is destructive"
+	default:
+		out.Decision = "allow"
+	}
+	return out
+}
