@@ -17,7 +17,7 @@ type published struct {
 	more                 chan struct{} // closed when finished increases; nil if no caller waits
 }
 
-// publishTime bounds the wait for the catalog: the change itself is done.
+// publishTimeout limits the wait for the catalog. The change itself is already stored.
 const publishTimeout = 5 * time.Second
 
 // change counts a change. The returned function waits until the catalog has received

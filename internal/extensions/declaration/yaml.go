@@ -32,7 +32,7 @@ func YAMLToJSON(data []byte, reason string) (doc []byte, err error) {
 	if len(data) > MaxYAMLBytes {
 		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxYAMLBytes).With(reason, "")
 	}
-	// A defect of the YAML library must not stop the server.
+	// A panic in the YAML library must not end the server.
 	defer func() {
 		if p := recover(); p != nil {
 			doc, err = nil, w.errorf(nil, "it cannot be read")

@@ -55,8 +55,8 @@ type ScreenBinary struct {
 	SHA256 string `json:"sha256,omitempty"` // "" for one of the machine
 }
 
-// ScreenSecret is a stored value that a program gets in its environment, or that an
-// action reaches its database with.
+// ScreenSecret is a stored value that a program receives in its environment, or with
+// which an action accesses its database.
 type ScreenSecret struct {
 	Variable string `json:"variable"`
 	From     string `json:"from"`

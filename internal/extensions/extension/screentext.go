@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// Text renders the screen for a terminal. Text of the package cannot imitate ours:
-// its line breaks are indented and its control characters removed.
+// Text renders the screen for a terminal. Text of the package cannot imitate text of the
+// server: its line breaks are indented and its control characters removed.
 func (s *Screen) Text() string {
 	var w screenWriter
 	w.line("%s %s (%s)", safe(s.Name), s.Version, s.ID)
