@@ -45,14 +45,14 @@ type Config struct {
 	Push   *push.Sender // nil: no push notifications
 	// Key signs cards: ECDSA on P-256.
 	Key *ecdsa.PrivateKey
-	// URL is where others reach this server, without a path.
+	// URL is the public base URL of this server, without a path.
 	URL     string
 	Version string // of junctor
 	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
 	MaxBody  int64
 	Exposure compile.View // how much of the catalog the extended card lists; "" is auto
 	Logger   *slog.Logger
-	// Beat is how often a quiet stream gets a comment; 0 means 15 s.
+	// Beat is the interval of comments on a quiet stream; 0 means 15 s.
 	Beat time.Duration
 }
 
@@ -62,7 +62,7 @@ type Surface struct {
 	leases *compile.Leases
 	card   func() (signed, error) // once
 
-	open  context.Context // ends when streams and waits must
+	open  context.Context // ends when streams and waits must end
 	drain context.CancelFunc
 }
 

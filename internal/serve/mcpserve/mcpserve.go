@@ -265,7 +265,7 @@ type caller struct {
 	session string // digest of the session id, "" in the modern protocol
 
 	abilities abilities
-	// pinned is the capability that this round of a call goes on with.
+	// pinned is the capability with which this round of a call continues.
 	pinned capability.ID
 }
 

@@ -28,7 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-// Bounds.
+// Limits.
 const (
 	MaxPerTask = 16
 	MaxURL     = 2048
@@ -36,7 +36,7 @@ const (
 	Attempts   = 5
 	Timeout    = 15 * time.Second
 
-	maxQueue      = 256 // changes of one task that wait
+	maxQueue      = 256 // pending changes of one task
 	atOnce        = 16  // tasks that are delivered concurrently
 	sweepInterval = 10 * time.Minute
 )
@@ -66,9 +66,9 @@ type Options struct {
 	// Bodies returns the documents that describe a change; before is nil for a receiver that
 	// has not been notified yet.
 	Bodies func(before, now *tasks.Task, legacy bool) [][]byte
-	// Task returns one, of any caller.
+	// Task returns a task of any owner.
 	Task func(ctx context.Context, id string) (tasks.Task, bool, error)
-	// Addresses are special ranges that may be notified all the same, also by plain http.
+	// Addresses are ranges outside the public ones that may be notified, also by plain http.
 	Addresses []netip.Prefix
 	Logger    *slog.Logger
 	// Pause waits before the n-th retry, from 1; nil: 1 s, 4 s, 16 s, 64 s.

@@ -38,8 +38,8 @@ const (
 type Outcome struct {
 	Result []byte
 	Fault  *mcpwire.Fault
-	Silent bool // the client withdrew it: nothing more is sent
-	// Narrow is the effect that the access token is too narrow for, if the fault is due to it.
+	Silent bool // the client cancelled the call: nothing more is sent
+	// Narrow is the effect that the access token does not cover, if that caused the fault.
 	Narrow capability.Effect
 }
 
@@ -52,8 +52,8 @@ type Exchange struct {
 	id       json.RawMessage
 	Era      mcpwire.Era
 	Streams  bool            // the client accepts events
-	token    json.RawMessage // of progress, nil: none is wanted
-	Logs     bool            // the provider's log is wanted,
+	token    json.RawMessage // of progress; nil if the client has not requested it
+	Logs     bool            // the client requests the provider's log,
 	Severity int             // from this severity on
 	Ask      capability.Asker
 	Relay    *capability.Relay
@@ -181,6 +181,7 @@ func (x *Exchange) rouse() {
 	}
 }
 
+// write sends the queued messages until the exchange is over; it is the writer goroutine.
 func (x *Exchange) write() {
 	defer close(x.writer)
 	written := 0
