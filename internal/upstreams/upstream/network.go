@@ -42,7 +42,7 @@ func newHTTP(rec *record.Record) (*http.Client, error) {
 	}}, nil
 }
 
-// guarded dials to one host and port, or to any where only is "".
+// guarded returns a transport that dials one host and port, or any if only is "".
 func guarded(rec *record.Record, only string) (*http.Transport, error) {
 	policy := egress.Policy{Allow: []string{only}, BytesPerSecond: -1}
 	if rec.PrivateNetwork {
@@ -59,7 +59,7 @@ func guarded(rec *record.Record, only string) (*http.Transport, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
 			policy := policy
-			if only == "" { // what the address is counts all the same
+			if only == "" { // the address itself is still checked
 				policy.Allow = []string{address}
 			}
 			c, err := egress.Dial(ctx, address, egress.Config{Policy: policy})
