@@ -106,7 +106,7 @@ func (s *Service) Restored(ctx context.Context) (func() bool, error) {
 	}, nil
 }
 
-// Trust returns the trust decision for a module of an endpoint, or nil if there is none.
+// Trust returns the trust decision for a module of an endpoint, or nil without one.
 func (s *Service) Trust(endpoint, module string) *router.TrustDecision {
 	status, err := s.registry.Show(endpoint)
 	if err != nil {

@@ -20,7 +20,7 @@ type Configured struct {
 	TrustPolicy    []byte        // JSON; empty: none
 }
 
-// fromConfig creates the configured endpoints for which there is no saved one. An endpoint
+// fromConfig creates the configured endpoints that no saved one replaces. An endpoint
 // whose policy cannot be read is listed with all its modules denied.
 func (r *Registry) fromConfig(saved []*Endpoint) (list []*Endpoint) {
 	for _, c := range r.cfg.Configured {

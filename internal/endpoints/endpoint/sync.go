@@ -24,7 +24,7 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Durati
 	o, err := ep.ask(askCtx)
 	cancel()
 	if err != nil {
-		// A cancelled caller is no evidence about the endpoint.
+		// A cancelled caller shows nothing about the endpoint.
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			r.down(ep, err)
 		}

@@ -66,7 +66,7 @@ type install struct {
 
 	sha     string
 	hash    string
-	old     *Extension // the installed version; nil if there is none
+	old     *Extension // the installed version; nil if not installed
 	had     bool       // a row of an install that failed exists
 	new     Extension
 	pkg     *extension.Package

@@ -283,7 +283,7 @@ func (p *provider) availability(a *action) capability.Availability {
 }
 
 // executor returns the executor of a runner: registered under its name or else under its
-// longest prefix before a dot, and supporting it; nil if there is none.
+// longest prefix before a dot, and supporting it; nil if not found.
 func (p *provider) executor(runner string) Executor {
 	for key := runner; ; {
 		if x := p.cfg.Executors[key]; x != nil && x.Supports(runner) {

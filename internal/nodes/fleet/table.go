@@ -404,7 +404,7 @@ type Due struct {
 
 // Expire returns the nodes that must be removed, by id, which the caller passes to Drop; the
 // events of nodes that became suspect because their lease expired; and the time of the next
-// deadline, zero if there is none.
+// deadline, zero without any.
 func (t *Table) Expire() (due []Due, events []Event, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -205,7 +205,7 @@ func (s *Source) offer(id string, publish func(capability.Batch) error) {
 }
 
 // UsersOf returns the users named by the labels that a node was granted, to whom the node is
-// restricted. If there are none, the node is for all users.
+// restricted. Without any, the node is for all users.
 func UsersOf(granted []string) (users []string) {
 	for _, l := range granted {
 		if user, is := strings.CutPrefix(l, "user:"); is {

@@ -54,7 +54,7 @@ func (f *Files) path(name string) string {
 	return filepath.Join(f.dir, hex.EncodeToString(sum[:])+ending)
 }
 
-// All reads every skill. It renames a file that is no valid skill, so that one bad file does
+// All reads every skill. It renames a file that is not a valid skill, so that one bad file does
 // not prevent the others from loading.
 func (f *Files) All(ctx context.Context) ([]Stored, error) {
 	f.mu.Lock()

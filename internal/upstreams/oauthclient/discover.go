@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// challenge is what an upstream said when it refused a request.
+// challenge is the bearer challenge of an upstream that refused a request.
 type challenge struct {
 	metadata string
 	scopes   []string
@@ -215,7 +215,7 @@ func (s *Source) silent(format string, args ...any) error {
 	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(reasonSilent, "try again later")
 }
 
-// permitted reports whether an address that a stranger named may be used.
+// permitted reports whether an address from a metadata document may be used.
 func (s *Source) permitted(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && len(address) <= maxAddress && u.Host != "" && u.User == nil && u.Fragment == "" &&

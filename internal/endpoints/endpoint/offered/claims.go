@@ -41,7 +41,7 @@ type Claimant struct {
 func (c *Claimant) String() string { return fmt.Sprintf("module %s (%s)", c.Module, c.Source) }
 
 // Collide returns the first collision of incoming modules with themselves, each other, or
-// existing modules as an error; nil if there is none.
+// existing modules as an error; nil without any.
 func Collide(incoming, existing []Claimant) error {
 	taken := make(map[claim][]*Claimant)
 	for i := range existing {

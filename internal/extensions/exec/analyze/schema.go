@@ -135,7 +135,7 @@ func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
 }
 
 // judge finds JSON in a text, validates it and adds the outcome to meta. It returns the
-// JSON, nil if there is none, and the faults, none if the JSON is valid.
+// JSON, nil if not found, and the faults, nil if the JSON is valid.
 func judge(s string, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
 	found, strategy, index := find(s)
 	meta["parse_ok"], meta["parse_strategy"], meta["candidate_index"] = found != nil, strategy, index

@@ -62,7 +62,7 @@ func cacheKey(req Request, u *url.URL) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// get returns a copy of the entry and marks it as used; nil if there is none. The entry
+// get returns a copy of the entry and marks it as used; nil if not found. The entry
 // may be stale.
 func (c *cache) get(key string) *stored {
 	c.mu.Lock()

@@ -275,7 +275,7 @@ func (b *Browsers) instance(ctx context.Context, k key, s *slot, req Request) (*
 	b.mu.Unlock()
 	if x != nil {
 		if x.idle.Stop() && x.digest == req.Digest && x.alive() {
-			x.hear(req.OnEgress)
+			x.setHeard(req.OnEgress)
 			return x, nil
 		}
 		x.stop()
@@ -293,8 +293,8 @@ func (b *Browsers) instance(ctx context.Context, k key, s *slot, req Request) (*
 	return x, nil
 }
 
-// hear sets the callback that receives the egress decisions from now on.
-func (x *instance) hear(heard func(egress.Decision)) {
+// setHeard sets the callback that receives the egress decisions from now on.
+func (x *instance) setHeard(heard func(egress.Decision)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.heard = heard

@@ -139,7 +139,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool),
 		ready: make(chan struct{}), loads: make(chan struct{}, 1),
 	}
-	x.hear(req.OnEgress)
+	x.setHeard(req.OnEgress)
 	x.pipe = newPipe(toBrowser, stop, x.event)
 	if !b.begin() {
 		stop()
