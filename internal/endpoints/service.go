@@ -65,8 +65,7 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run has nothing to do: endpoints are watched as long as the catalog runs
-// [Service.Source].
+// Run has nothing to do: endpoints are watched as long as the catalog runs [Service.Source].
 func (s *Service) Run(context.Context) error { return nil }
 
 // Close has nothing to release.

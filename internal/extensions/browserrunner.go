@@ -74,8 +74,7 @@ func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability
 	return err
 }
 
-// retainBrowsers stops the browsers of extensions that were disabled, removed or
-// changed.
+// retainBrowsers stops the browsers of extensions that were disabled, removed or changed.
 func (x *Service) retainBrowsers() {
 	view := x.manager.View()
 	x.browsers.Retain(func(id, digest string) bool {

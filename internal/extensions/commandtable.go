@@ -1,10 +1,9 @@
 package extensions
 
-// This file turns the installed extensions into the table that the
-// command router is built from: the declarations of commands.yaml under the names
-// that the operator catalog registered, enabled or not, so that the error for a
-// command of a disabled extension explains how to enable it. It has no side effects;
-// Service.changed builds a new table after each change.
+// This file turns the installed extensions into the table that the command router is built from:
+// the declarations of commands.yaml under the names that the operator catalog registered, enabled
+// or not, so that the error for a command of a disabled extension explains how to enable it. It has
+// no side effects; Service.changed builds a new table after each change.
 
 import (
 	"slices"
@@ -19,10 +18,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
-// commandTable returns the commands of all readable extensions under their registered
-// names, and the names that several enabled extensions declare. A disabled extension's
-// command whose name is taken becomes <extension>-<name>, or is left out if that is
-// taken too.
+// commandTable returns the commands of all readable extensions under their registered names, and
+// the names that several enabled extensions declare. A disabled extension's command whose name is
+// taken becomes <extension>-<name>, or is left out if that is taken too.
 func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	var active []declaration.Extension
 	for i := range v.Extensions {

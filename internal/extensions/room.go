@@ -30,9 +30,8 @@ func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 // operator's sandbox.min_tier if set, else wish.
 func (x *Service) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
 
-// room returns the confinement of an extension's programs: the package read-only, the
-// working folder (writable with filesystem.write), and with network the proxy under the
-// manifest's policy.
+// room returns the confinement of an extension's programs: the package read-only, the working
+// folder (writable with filesystem.write), and with network the proxy under the manifest's policy.
 func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier,
 	permissions []string,
 ) sandbox.Confinement {
@@ -108,8 +107,7 @@ func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // the log reports its own failures
 }
 
-// walls returns the metadata of a result about the sandbox: tier, layers, network and
-// limits.
+// walls returns the metadata of a result about the sandbox: tier, layers, network and limits.
 func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 	d := sandbox.DefaultLimits()
 	return map[string]any{

@@ -46,8 +46,7 @@ func systemPython() string {
 	return ""
 }
 
-// scriptRunner runs script.js, script.wasm, exec.script and the handlers of runtime
-// python.
+// scriptRunner runs script.js, script.wasm, exec.script and the handlers of runtime python.
 type scriptRunner struct{ *Service }
 
 // scriptRunners returns the runner names that scriptRunner supports.

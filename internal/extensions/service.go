@@ -1,8 +1,7 @@
-// Package extensions is the runtime of installed extensions: their files and rows,
-// their commands, the executors of their runners, and the sandbox of their programs. It
-// connects the packages below it that install packages, run actions, publish them to the
-// catalog and serve the API; these do not import each other. The list of executors is in
-// toolrunner.go.
+// Package extensions is the runtime of installed extensions: their files and rows, their commands,
+// the executors of their runners, and the sandbox of their programs. It connects the packages below
+// it that install packages, run actions, publish them to the catalog and serve the API; these do
+// not import each other. The list of executors is in toolrunner.go.
 package extensions
 
 import (

@@ -64,9 +64,8 @@ func runnerFlags(name string) []command.Flag {
 	return nil
 }
 
-// withFlags adds the flags of the runners to the actions of commands, in place, so that
-// the parser treats the word after a flag as its value. An action's own flag or short
-// letter takes precedence.
+// withFlags adds the flags of the runners to the actions of commands, in place, so that the parser
+// treats the word after a flag as its value. An action's own flag or short letter takes precedence.
 func withFlags(commands []command.Command) []command.Command {
 	for i := range commands {
 		for j := range commands[i].Actions {
@@ -119,10 +118,9 @@ type prepared struct {
 	unfiltered error
 }
 
-// prepare builds the whole request of a run: sandbox, words, own tools, secrets and
-// limits. It starts nothing. Errors are those of installed, settings, the sandbox and
-// the template; unavailable, reason tool_not_found, for an entry point that is not
-// executable.
+// prepare builds the whole request of a run: sandbox, words, own tools, secrets and limits. It
+// starts nothing. Errors are those of installed, settings, the sandbox and the template;
+// unavailable, reason tool_not_found, for an entry point that is not executable.
 func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err error) {
 	x, err := t.installed(r)
 	if err != nil {
@@ -307,9 +305,8 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 // artifactTTL is how long the artifacts of a run are stored.
 const artifactTTL = 24 * time.Hour
 
-// artifacts records the present artifacts of the working folder. The returned function,
-// called after the run, stores the new and changed ones for artifactTTL, also if its
-// context has ended.
+// artifacts records the present artifacts of the working folder. The returned function, called
+// after the run, stores the new and changed ones for artifactTTL, also if its context has ended.
 func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
 	before := runner.LookAtArtifacts(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {

@@ -126,8 +126,7 @@ func (s *assetStore) Get(ctx context.Context, digest string) (data io.ReadSeekCl
 	return data, ref.MIME, err
 }
 
-// Fetch returns the value of a node's reference. It fails if the size differs from the
-// reference.
+// Fetch returns the value of a node's reference. It fails if the size differs from the reference.
 func (s *assetStore) Fetch(ctx context.Context, a cmp.Asset) ([]byte, error) {
 	file, _, err := s.Get(ctx, strings.TrimPrefix(a.Digest, "sha256:"))
 	if err != nil {

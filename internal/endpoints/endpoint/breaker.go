@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// breakAfter is the number of consecutive calls with a lost connection that opens the
-	// breaker.
+	// breakAfter is the number of consecutive calls with a lost connection that opens the breaker.
 	breakAfter = 5
 	// minOpenDelay is the first time that a breaker stays open, maxOpenDelay the longest.
 	minOpenDelay = time.Second

@@ -76,10 +76,9 @@ func (c *change) reloading() map[string]bool {
 	return out
 }
 
-// run calls the hooks: first dispose of the old modules in reverse order, then init and
-// applyConfig in the order of the manifest. If strict, run returns at the first failure;
-// otherwise it leaves out the failing module and continues. A module whose init failed is
-// disposed.
+// run calls the hooks: first dispose of the old modules in reverse order, then init and applyConfig
+// in the order of the manifest. If strict, run returns at the first failure; otherwise it leaves
+// out the failing module and continues. A module whose init failed is disposed.
 func (c *change) run(ctx context.Context, strict bool) error {
 	var old []live
 	for _, t := range c.work {
@@ -139,9 +138,8 @@ func (c *change) undo(ctx context.Context) (lost []string) {
 	return lost
 }
 
-// stopped replaces undo for a server whose new manifests are already in force: no old
-// module can be started again there, so stopped stops all touched modules and returns
-// them as lost.
+// stopped replaces undo for a server whose new manifests are already in force: no old module can be
+// started again there, so stopped stops all touched modules and returns them as lost.
 func (c *change) stopped(ctx context.Context) (lost []string) {
 	var list []live
 	for _, t := range c.done {

@@ -237,8 +237,7 @@ func (d answer) inner(name string) (out answer) {
 	return out
 }
 
-// result returns the job's result, inside or outside of data, or the job itself if it has
-// none.
+// result returns the job's result, inside or outside of data, or the job itself if it has none.
 func (d answer) result() answer {
 	for _, doc := range []answer{d.inner("data").inner("result"), d.inner("result")} {
 		if doc != nil {

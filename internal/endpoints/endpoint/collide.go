@@ -7,8 +7,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// claimants returns the claims of modules, with this endpoint as their source and with its
-// policy.
+// claimants returns the claims of modules, with this endpoint as their source and with its policy.
 func (ep *Endpoint) claimants(modules []router.Module) []offered.Claimant {
 	out := make([]offered.Claimant, len(modules))
 	for i := range modules {

@@ -59,8 +59,7 @@ func connectors() []string {
 // cloudProvider is the provider of an endpoint created by ConnectCloud.
 const cloudProvider = "cloud"
 
-// connectFailed adds the endpoint's id, its URL and a hint to err, and keeps its code and
-// reason.
+// connectFailed adds the endpoint's id, its URL and a hint to err, and keeps its code and reason.
 func connectFailed(ep *Endpoint, err error) error {
 	e := capability.AsError(err)
 	out := capability.Errorf(e.Code, "endpoints.connect", "endpoint %s at %s: %s", ep.id, ep.baseURL, e.Message)

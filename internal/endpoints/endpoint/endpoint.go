@@ -49,8 +49,7 @@ type Endpoint struct {
 	dead     chan struct{}   // closed when the watcher has ended
 }
 
-// offering is the availability and the modules that an endpoint reported, after the trust
-// check.
+// offering is the availability and the modules that an endpoint reported, after the trust check.
 type offering struct {
 	availability router.Availability
 	modules      []router.Module
@@ -88,10 +87,9 @@ func domains() []string { return []string{"ext", "fs", "pty", "git", "model"} }
 
 func (ep *Endpoint) source() string { return "endpoint/" + ep.id }
 
-// batch returns the endpoint's current offer as modules of the catalog: its own
-// primitives (fs, git, …) as one module, and each remote module with every surface it
-// declares. It also stores the bindings that map calls to the wire, so that no published
-// entry lacks one.
+// batch returns the endpoint's current offer as modules of the catalog: its own primitives (fs,
+// git, …) as one module, and each remote module with every surface it declares. It also stores the
+// bindings that map calls to the wire, so that no published entry lacks one.
 func (ep *Endpoint) batch() capability.Batch {
 	o := ep.offer.Load()
 	b := capability.Batch{Source: ep.source()}

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// gates serialise starting and stopping of modules at one server, identified by its URL:
-// two endpoints may briefly be the same server, whose modules do not distinguish their
-// ids. A gate is taken before Registry.changing and held while hooks run; no goroutine
-// holds two.
+// gates serialise starting and stopping of modules at one server, identified by its URL: two
+// endpoints may briefly be the same server, whose modules do not distinguish their ids. A gate is
+// taken before Registry.changing and held while hooks run; no goroutine holds two.
 type gates struct {
 	mu sync.Mutex
 	m  map[string]*gate

@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// modelInvoke is the canonical action that runs the model of a type with the highest
-// priority.
+// modelInvoke is the canonical action that runs the model of a type with the highest priority.
 const modelInvoke = capability.Action("model.invoke")
 
 // modelsID is the id of the module that offers modelInvoke. Its first contribution chooses

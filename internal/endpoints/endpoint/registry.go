@@ -32,8 +32,7 @@ type Config struct {
 	Timeout      time.Duration     // of one call, by default; 0: 60 s
 	SyncInterval time.Duration     // 0: 5 min
 	Primary      string            // id of the primary endpoint
-	// Local lists this machine's own modules, whose names no endpoint may claim. It may be
-	// nil.
+	// Local lists this machine's own modules, whose names no endpoint may claim. It may be nil.
 	Local func() []capability.Module
 	// Configured lists the endpoints of the configuration.
 	Configured []Configured

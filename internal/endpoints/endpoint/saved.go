@@ -74,8 +74,7 @@ func (ep *Endpoint) seen() *SavedOffer {
 	return s
 }
 
-// saveOffer stores the endpoint's current offer in its saved record. The caller holds
-// changing.
+// saveOffer stores the endpoint's current offer in its saved record. The caller holds changing.
 func (r *Registry) saveOffer(ctx context.Context, ep *Endpoint) error {
 	ep.record.Seen = ep.seen()
 	return r.cfg.Store.SaveOffer(ctx, ep.record)
@@ -139,9 +138,8 @@ func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 	return ep, true
 }
 
-// comeBack publishes the last saved offer of an endpoint, judged again by its policy and
-// marked as not ready yet. Modules that cannot be published wait for its answer. The caller
-// holds changing.
+// comeBack publishes the last saved offer of an endpoint, judged again by its policy and marked as
+// not ready yet. Modules that cannot be published wait for its answer. The caller holds changing.
 func (r *Registry) comeBack(ep *Endpoint, publish func(capability.Batch) error) {
 	if now, ok := r.get(ep.id); !ok || now != ep || ep.record.Seen == nil {
 		return

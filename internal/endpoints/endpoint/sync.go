@@ -153,9 +153,8 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 	return s.synced, nil
 }
 
-// current returns the function that publishes ep's batches. It fails if ep was
-// disconnected or replaced meanwhile, so that no goroutine publishes it again. The caller
-// holds changing.
+// current returns the function that publishes ep's batches. It fails if ep was disconnected or
+// replaced meanwhile, so that no goroutine publishes it again. The caller holds changing.
 func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
 	if now, ok := r.get(ep.id); !ok || now != ep {
 		return nil, noEndpoint(ep.id)

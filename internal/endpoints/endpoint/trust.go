@@ -182,10 +182,9 @@ func refused(decisions []router.TrustDecision) error {
 	return nil
 }
 
-// judge removes from o the modules that the endpoint's policy refuses and returns the
-// changes from before, which may be nil. With keep, modules that the endpoint no longer
-// lists stay if the policy still accepts them. Decisions list the accepted modules
-// first. judge itself applies nothing.
+// judge removes from o the modules that the endpoint's policy refuses and returns the changes from
+// before, which may be nil. With keep, modules that the endpoint no longer lists stay if the policy
+// still accepts them. Decisions list the accepted modules first. judge itself applies nothing.
 func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
 	s := Synced{
 		Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{},

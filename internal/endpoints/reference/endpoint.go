@@ -31,8 +31,7 @@ const BundlePath = "/assets/field-notes.js"
 
 // Config configures an endpoint.
 type Config struct {
-	// Root is the directory of the fs family; empty means the family is not
-	// offered.
+	// Root is the directory of the fs family; empty means the family is not offered.
 	Root string
 	// BundleFile replaces the embedded view bundle; it is read once.
 	BundleFile string
@@ -49,8 +48,7 @@ type Endpoint struct {
 
 var _ router.Backend = (*Endpoint)(nil)
 
-// handlerKey addresses one item; module and target are empty where a method has
-// none.
+// handlerKey addresses one item; module and target are empty where a method has none.
 type handlerKey struct{ method, module, target string }
 
 type handler func(ctx context.Context, params json.RawMessage) (any, error)

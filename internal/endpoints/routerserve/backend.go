@@ -1,8 +1,7 @@
-// Package routerserve makes this server an endpoint of the capability-router protocol, which
-// offers its own capabilities and re-exports those of its endpoints and nodes. Each wire
-// method becomes an invocation on the engine, addressed by module and member, with the
-// bytes of the parameters unchanged. The package also serves the connect API, the files of
-// views, and module routes.
+// Package routerserve makes this server an endpoint of the capability-router protocol, which offers
+// its own capabilities and re-exports those of its endpoints and nodes. Each wire method becomes an
+// invocation on the engine, addressed by module and member, with the bytes of the parameters
+// unchanged. The package also serves the connect API, the files of views, and module routes.
 package routerserve
 
 import (
@@ -63,9 +62,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	s.connectRoutes(mux)
 }
 
-// Uncleaned serves requests for assets and module routes itself and passes all others to
-// next. A http.ServeMux would redirect paths with empty or dot segments, which must be
-// refused here.
+// Uncleaned serves requests for assets and module routes itself and passes all others to next. A
+// http.ServeMux would redirect paths with empty or dot segments, which must be refused here.
 func (s *Surface) Uncleaned(next http.Handler) http.Handler {
 	assets, routes, public := s.guardAs(s.asset), s.Door.Guard(s.dispatch), s.withoutToken()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -57,9 +57,8 @@ func (s *Surface) isPublic(r *http.Request) bool {
 	return plan.Err == nil && plan.Verdict.Permitted && plan.Verdict.Consent == ""
 }
 
-// openRoutes are those of s.Public that a module of the endpoint declares public
-// now. Without a reason, and for what writes without saying so, the declaration
-// does not count.
+// openRoutes are those of s.Public that a module of the endpoint declares public now. Without a
+// reason, and for what writes without saying so, the declaration does not count.
 func (s *Surface) openRoutes(modules []*capability.Module) map[capability.Member]bool {
 	out := make(map[capability.Member]bool)
 	for _, m := range modules {

@@ -72,8 +72,7 @@ func (t *Tree) find(name string) (*Member, bool) {
 	return &t.members[i], true
 }
 
-// ReadFile returns one file; not_found if it does not exist, too_large beyond limit
-// bytes.
+// ReadFile returns one file; not_found if it does not exist, too_large beyond limit bytes.
 func (t *Tree) ReadFile(name string, limit int64) ([]byte, error) {
 	m, ok := t.find(name)
 	if !ok {
@@ -94,9 +93,8 @@ func (t *Tree) ReadFile(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Extract writes every file to the directory and returns the tree's hash. A file that
-// exists is an error. On an error, the files written so far stay; the caller removes the
-// directory.
+// Extract writes every file to the directory and returns the tree's hash. A file that exists is an
+// error. On an error, the files written so far stay; the caller removes the directory.
 func (t *Tree) Extract(ctx context.Context, to *os.Root) (hash string, err error) {
 	w := writer{ctx: ctx, to: to, sum: newTreeHash()}
 	for i := range t.members {
@@ -197,9 +195,8 @@ func (t *Tree) Unpack(ctx context.Context, to *os.Root) error {
 	return nil
 }
 
-// Package returns the tree as a package, without its single top folder if it has one. It
-// refuses a tree without manifest.json, and one with a program where only documents are
-// allowed.
+// Package returns the tree as a package, without its single top folder if it has one. It refuses a
+// tree without manifest.json, and one with a program where only documents are allowed.
 func (t *Tree) Package() (*Tree, error) {
 	out := &Tree{members: slices.Clone(t.members)}
 	if !t.Has("manifest.json") {

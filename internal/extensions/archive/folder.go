@@ -79,9 +79,8 @@ func OpenRegular(root *os.Root, p string) (*os.File, error) {
 // OpenPackage reads an installed package as a tree, without WorkDir and MadeDir.
 func OpenPackage(root *os.Root) (*Tree, error) { return readDir(root, WorkDir, MadeDir) }
 
-// TreeHash returns the hash of an installed package as it is on disk: the SHA-256, in
-// lower-case hex, over path, mode and SHA-256 of each file, sorted by path, without
-// WorkDir and MadeDir.
+// TreeHash returns the hash of an installed package as it is on disk: the SHA-256, in lower-case
+// hex, over path, mode and SHA-256 of each file, sorted by path, without WorkDir and MadeDir.
 func TreeHash(ctx context.Context, root *os.Root) (string, error) {
 	t, err := OpenPackage(root)
 	if err != nil {

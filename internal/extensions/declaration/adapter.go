@@ -21,8 +21,7 @@ type Adapter struct {
 	GatewayFeatures    []string `json:"gatewayFeatures,omitempty"`
 }
 
-// Reload lists the prefixes of configuration keys that restart an adapter, and those that
-// do not.
+// Reload lists the prefixes of configuration keys that restart an adapter, and those that do not.
 type Reload struct {
 	ConfigPrefixes []string `json:"configPrefixes,omitempty"`
 	NoopPrefixes   []string `json:"noopPrefixes,omitempty"`
@@ -55,9 +54,8 @@ type Import struct {
 	Args   map[string]any
 }
 
-// ActionOf translates a word of the adapters' vocabulary. known is false for words that
-// are not in the table. Those, and four known words whose Action is "", become single
-// tools.
+// ActionOf translates a word of the adapters' vocabulary. known is false for words that are not in
+// the table. Those, and four known words whose Action is "", become single tools.
 func ActionOf(word string) (_ Import, known bool) {
 	for _, row := range importTable() {
 		if slices.Contains(strings.Fields(row.words), word) {
@@ -169,9 +167,8 @@ func (c *Contribution) loose(x *Extension, base capability.Contribution, word st
 	return base
 }
 
-// supports reports whether the account supports an action or, if word is set, the tool of
-// that adapter word. Its list may use canonical ids or adapter words; if nil, it supports
-// all.
+// supports reports whether the account supports an action or, if word is set, the tool of that
+// adapter word. Its list may use canonical ids or adapter words; if nil, it supports all.
 func (in *Instance) supports(action capability.Action, word string) bool {
 	if in.Actions == nil || action == "" && word == "" {
 		return true

@@ -177,8 +177,7 @@ func (x *Extension) stage() string {
 	return x.Stage
 }
 
-// Module converts the extension for the catalog: one contribution for each action of each
-// instance.
+// Module converts the extension for the catalog: one contribution for each action of each instance.
 func (x *Extension) Module() capability.Module {
 	m := capability.Module{
 		Extension: x.ID, ID: x.ID, Name: Clean(x.Name, maxTitle), Label: Clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(),
@@ -290,8 +289,7 @@ func (c *Contribution) depends() *capability.Depends {
 	return &d
 }
 
-// health returns the declared health; otherwise unknown if the backend has a probe, else
-// healthy.
+// health returns the declared health; otherwise unknown if the backend has a probe, else healthy.
 func (b *Backend) health() capability.Health {
 	switch {
 	case b.Health != "":

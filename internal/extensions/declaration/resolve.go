@@ -67,9 +67,8 @@ func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 	return r
 }
 
-// standing returns the packages that the host has not refused before, or all if there is
-// no other. Otherwise a restart would make the running package fail together with the
-// refused one.
+// standing returns the packages that the host has not refused before, or all if it refused every one.
+// Otherwise a restart would make the running package fail together with the refused one.
 func (r *Resolved) standing(list []*Extension) []*Extension {
 	refused := func(x *Extension) bool { return x.DisabledReason != "" }
 	rest := slices.DeleteFunc(slices.Clone(list), refused)

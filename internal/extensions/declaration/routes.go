@@ -65,8 +65,7 @@ func (r *Resolved) surfaces(owners map[string]string) {
 	}
 }
 
-// contest records one overlap. Equal routes are decided by package catalog's rules and
-// owners.
+// contest records one overlap. Equal routes are decided by package catalog's rules and owners.
 func (r *Resolved) contest(key, way string, members []surface, owners map[string]string) {
 	var ids []string
 	for _, m := range members {

@@ -60,9 +60,8 @@ func normal(v any) any {
 	return out
 }
 
-// matches compares an answer with the expected value: objects are subsets, arrays match
-// in length and order, a missing key equals null, $contains and $lacks test
-// membership.
+// matches compares an answer with the expected value: objects are subsets, arrays match in length
+// and order, a missing key equals null, $contains and $lacks test membership.
 func matches(want, got any) bool {
 	switch want := want.(type) {
 	case map[string]any:

@@ -107,9 +107,8 @@ type Argument struct {
 	AllowDash   bool     `json:"allow_dash,omitempty"`
 }
 
-// ParseCommands parses commands.yaml. warnings name unknown members. Errors are
-// invalid_input (too_large beyond 500 KiB), reason invalid_commands or
-// unsupported_runner, and name the command.
+// ParseCommands parses commands.yaml. warnings name unknown members. Errors are invalid_input
+// (too_large beyond 500 KiB), reason invalid_commands or unsupported_runner, and name the command.
 func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
 	doc, err := declaration.YAMLToJSON(data, ReasonCommands)
 	if err != nil {

@@ -43,8 +43,7 @@ func finish(x declaration.Extension, r *report) (declaration.Extension, []string
 	return x, r.take(), nil
 }
 
-// validName reports whether name is 1 to 128 bytes of UTF-8 that can be displayed
-// unchanged.
+// validName reports whether name is 1 to 128 bytes of UTF-8 that can be displayed unchanged.
 func validName(name string) bool {
 	if name == "" || len(name) > maxArgName || !utf8.ValidString(name) || strings.TrimSpace(name) != name {
 		return false
@@ -92,12 +91,11 @@ func stageOf(status string, enabled bool) (stage string, ok bool) {
 	return "", false
 }
 
-// Extension converts the package to a declaration for the catalog: each slash command to
-// a control command, and each action that agents may see to a tool <command>.<action>.
-// status is INSTALLED, INSTALLING, FAILED or UNINSTALLED; an uninstalled package has no
-// contributions. agentVisible names the actions, as <command>.<action> or "all", that the
-// operator showed to agents. A command or action without a usable name is dropped, with
-// a diagnostic.
+// Extension converts the package to a declaration for the catalog: each slash command to a control
+// command, and each action that agents may see to a tool <command>.<action>. status is INSTALLED,
+// INSTALLING, FAILED or UNINSTALLED; an uninstalled package has no contributions. agentVisible
+// names the actions, as <command>.<action> or "all", that the operator showed to agents. A command
+// or action without a usable name is dropped, with a diagnostic.
 func (p *Package) Extension(status string, enabled bool, agentVisible []string) (declaration.Extension, []string, error) {
 	var r report
 	m := &p.Manifest

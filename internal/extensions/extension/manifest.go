@@ -20,8 +20,7 @@ import (
 // MaxManifest is the largest size of manifest.json in bytes.
 const MaxManifest = 100 << 10
 
-// The reasons of this package's errors; those of commands and plans have their
-// own.
+// The reasons of this package's errors; those of commands and plans have their own.
 const (
 	ReasonManifest = "invalid_manifest"
 	ReasonReserved = "reserved_command"
@@ -122,8 +121,7 @@ type Network struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-// Limits of one execution. 0 is the operator's default; the operator's maximum always
-// applies.
+// Limits of one execution. 0 is the operator's default; the operator's maximum always applies.
 type Limits struct {
 	TimeoutSec     int   `json:"timeout_sec,omitempty"`
 	MaxOutputBytes int64 `json:"max_output_bytes,omitempty"`
@@ -140,9 +138,8 @@ type Env struct {
 	Secrets map[string]string `json:"secrets,omitempty"` // variable → name of a setting or secret
 }
 
-// ParseManifest parses and validates manifest.json. A repeated member is an error, an
-// unknown one a warning. Errors are invalid_input (too_large beyond 100 KiB), reason
-// invalid_manifest.
+// ParseManifest parses and validates manifest.json. A repeated member is an error, an unknown one a
+// warning. Errors are invalid_input (too_large beyond 100 KiB), reason invalid_manifest.
 func ParseManifest(data []byte) (m *Manifest, warnings []string, err error) {
 	if len(data) > MaxManifest {
 		return nil, nil, capability.Errorf(capability.CodeTooLarge, "extension", "manifest.json has more than %d bytes",
@@ -204,9 +201,8 @@ func (k *checker) warn(format string, args ...any) {
 	}
 }
 
-// ValidID reports whether an id is valid: at most 120 letters, digits, dots, underscores
-// and hyphens with at least one dot between others, and no root that belongs to the
-// server.
+// ValidID reports whether an id is valid: at most 120 letters, digits, dots, underscores and
+// hyphens with at least one dot between others, and no root that belongs to the server.
 func ValidID(id string) bool {
 	if !dottedName(id, 120) || !strings.Contains(id, ".") || strings.Contains(id, "..") {
 		return false
@@ -272,8 +268,7 @@ func (m *Manifest) check(k *checker) {
 	k.hold(m.MinAgentVersion == "" || ValidVersion(m.MinAgentVersion), "min_agent_version is not a version")
 }
 
-// asks validates permissions, hosts, limits and environment, and canonicalises the
-// permissions.
+// asks validates permissions, hosts, limits and environment, and canonicalises the permissions.
 func (m *Manifest) asks(k *checker) {
 	list, unknown := declaration.CanonicalPermissions(m.PermissionsRequired)
 	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, declaration.PermissionNames())
@@ -317,8 +312,7 @@ func (m *Manifest) asks(k *checker) {
 	}
 }
 
-// runs validates runtime, programs, tools, icon and settings schema, and sets the
-// default runtime.
+// runs validates runtime, programs, tools, icon and settings schema, and sets the default runtime.
 func (m *Manifest) runs(k *checker) {
 	if m.Runtime == "" {
 		m.Runtime = "declarative"

@@ -124,8 +124,7 @@ func quoted(s string) string {
 	return "“" + strings.NewReplacer("“", "'", "”", "'").Replace(safe(s)) + "”"
 }
 
-// block returns s without control characters, each further line behind the indent and
-// a bar.
+// block returns s without control characters, each further line behind the indent and a bar.
 func block(s, indent string) string {
 	lines := strings.Split(strings.TrimSpace(declaration.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
 	return strings.Join(lines, "\n"+indent+"| ")

@@ -26,11 +26,10 @@ type Finding struct {
 	Broken bool `json:"broken"`
 }
 
-// Doctor returns the inconsistencies of the installed extensions: rows without files,
-// files without rows, changed files, packages that are no longer valid, missing programs
-// and tiers, commands that several extensions declare, interrupted changes, and
-// leftovers. It changes nothing. has reports whether an extension would find a program.
-// Findings are ordered by extension and code.
+// Doctor returns the inconsistencies of the installed extensions: rows without files, files without
+// rows, changed files, packages that are no longer valid, missing programs and tiers, commands that
+// several extensions declare, interrupted changes, and leftovers. It changes nothing. has reports
+// whether an extension would find a program. Findings are ordered by extension and code.
 func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, extension, program string) (bool, error)) ([]Finding, error) {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -235,10 +234,9 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string
 	return replaceConfig(work, public)
 }
 
-// replaceConfig writes the copy to config.json. The extension may have put a link, a
-// pipe or anything else there, so the existing entry is replaced without being opened.
-// Only the extension's user can enter the folder, so the file's mode protects nothing
-// further.
+// replaceConfig writes the copy to config.json. The extension may have put a link, a pipe or
+// anything else there, so the existing entry is replaced without being opened. Only the extension's
+// user can enter the folder, so the file's mode protects nothing further.
 func replaceConfig(work *os.Root, public []byte) error {
 	const name = "config.json"
 	next := "." + name + "-" + rand.Text()

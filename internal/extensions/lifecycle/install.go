@@ -315,9 +315,8 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	return nil
 }
 
-// extract writes the package to staging and reads it again from there, because the
-// source may have changed since it was read. It sets in.same if the identical package
-// is installed and intact.
+// extract writes the package to staging and reads it again from there, because the source may have
+// changed since it was read. It sets in.same if the identical package is installed and intact.
 func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extension.Rules) error {
 	if err := in.m.root.Mkdir(in.staging(), 0o755); err != nil {
 		return broken("the package could not be stored", err)

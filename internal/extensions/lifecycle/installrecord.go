@@ -49,8 +49,7 @@ func putRecord(ctx context.Context, db execer, rec *Record) error {
 	return nil
 }
 
-// SaveRecord adds or replaces a record. It deletes the oldest ended records beyond
-// maxRecords.
+// SaveRecord adds or replaces a record. It deletes the oldest ended records beyond maxRecords.
 func (r *Registry) SaveRecord(ctx context.Context, rec Record) error {
 	if err := putRecord(ctx, r.db, &rec); err != nil {
 		return err

@@ -2,10 +2,9 @@
 // extensions: package archive writes the files, extension reads and checks them, plan
 // executes the steps, and a [Registry] stores the result.
 //
-// Every change is atomic. The new version is complete in .staging before the old one
-// moves to .trash, and one transaction of the registry makes the change. The install
-// records are the journal from which [Open], after a crash, undoes an install and
-// finishes a removal.
+// Every change is atomic. The new version is complete in .staging before the old one moves to
+// .trash, and one transaction of the registry makes the change. The install records are the journal
+// from which [Open], after a crash, undoes an install and finishes a removal.
 package lifecycle
 
 import (
@@ -78,8 +77,7 @@ type Config struct {
 	// Permit returns an error if the deployment mode forbids a permission to steps of
 	// plans. If nil, all are allowed.
 	Permit func(permission string) error
-	// Settings validates settings against an extension's schema. If nil, they are
-	// not validated.
+	// Settings validates settings against an extension's schema. If nil, they are not validated.
 	Settings func(schema, doc []byte) error
 	// Executions are stopped before a package is replaced or removed; may be nil.
 	Executions Executions
@@ -105,8 +103,7 @@ type Manager struct {
 
 	mu   sync.Mutex
 	busy map[string]bool // folded ids that are being changed
-	// order serializes new views and calls of Changed, so that a view cannot replace a
-	// newer one.
+	// order serializes new views and calls of Changed, so that a view cannot replace a newer one.
 	order sync.Mutex
 }
 

@@ -110,8 +110,7 @@ type Record struct {
 // one transaction. It is safe for concurrent use.
 type Registry struct{ db *sql.DB }
 
-// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes
-// db.
+// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes db.
 func NewRegistry(db *sql.DB) *Registry { return &Registry{db} }
 
 const extensionColumns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
@@ -175,8 +174,7 @@ func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
 	return list, rows.Err()
 }
 
-// Get returns an extension by its id, ignoring case, or not_found, reason
-// extension_not_found.
+// Get returns an extension by its id, ignoring case, or not_found, reason extension_not_found.
 func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
 	x, err := scanExtension(r.db.QueryRowContext(ctx, `SELECT `+extensionColumns+` FROM extensions WHERE folded = ?`, fold(id)))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -318,8 +316,7 @@ func (r *Registry) SetConfig(ctx context.Context, id string, doc json.RawMessage
 	return putConfig(ctx, r.db, id, doc, at)
 }
 
-// Users is the number of operating system users for extensions; further extensions
-// share them.
+// Users is the number of operating system users for extensions; further extensions share them.
 const Users = 2048
 
 // User returns the number, below Users, of the user that runs the programs of an

@@ -14,8 +14,7 @@ import (
 
 // Removal holds the options of Uninstall.
 type Removal struct {
-	// KeepWork moves its working folder to .trash/<id>-<install id>.work, where
-	// nothing removes it.
+	// KeepWork moves its working folder to .trash/<id>-<install id>.work, where nothing removes it.
 	KeepWork bool
 	// Strict aborts the removal if a step of the uninstall plan fails.
 	Strict bool
@@ -70,8 +69,7 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 	return rec, nil
 }
 
-// uninstall performs the removal of a reserved extension; the caller undoes it on an
-// error.
+// uninstall performs the removal of a reserved extension; the caller undoes it on an error.
 func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *Extension, rec *Record, how Removal) error {
 	off := *row
 	off.Enabled = false
@@ -106,9 +104,8 @@ func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *E
 	return m.remove(ctx, rec)
 }
 
-// cleanup runs the uninstall steps if the package is intact. failed is an error of the
-// package or a step, which does not have to stop the removal; err is an error of the
-// server or ctx, which does.
+// cleanup runs the uninstall steps if the package is intact. failed is an error of the package or a
+// step, which does not have to stop the removal; err is an error of the server or ctx, which does.
 func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *Extension, rec *Record) (failed *capability.Error, err error) {
 	if row.Status != Installed || !m.exists(row.ID) {
 		return nil, nil

@@ -69,9 +69,8 @@ func source(x *Extension) string {
 	return x.Source
 }
 
-// plan runs the steps in a working folder in staging. For an upgrade, that is a copy of
-// the present one, so that a failed step has changed nothing; the extension's runs are
-// stopped first.
+// plan runs the steps in a working folder in staging. For an upgrade, that is a copy of the present
+// one, so that a failed step has changed nothing; the extension's runs are stopped first.
 func (in *install) plan(ctx context.Context) error {
 	m := in.m
 	if err := m.permitted(in.pkg.Plan.Steps); err != nil {

@@ -89,8 +89,7 @@ func (m *Manager) installed(ctx context.Context, row *Extension) (*extension.Pac
 type Answer struct {
 	// TreeHash is that of the shown screen; "" if the operator has not consented.
 	TreeHash string
-	// AgentVisible are the actions to show to agents, as for Screen; nil keeps the
-	// earlier choice.
+	// AgentVisible are the actions to show to agents, as for Screen; nil keeps the earlier choice.
 	AgentVisible []string
 }
 
@@ -159,8 +158,7 @@ func list(l []string) string {
 	return string(data)
 }
 
-// hold reserves an extension for a change and returns its row and the function that
-// releases it.
+// hold reserves an extension for a change and returns its row and the function that releases it.
 func (m *Manager) hold(ctx context.Context, id string) (Extension, func(), error) {
 	release, err := m.take(id)
 	if err != nil {

@@ -167,9 +167,8 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 	return nil
 }
 
-// repair undoes or completes the changes that a crash interrupted, and removes
-// leftovers. An extension that cannot be repaired is logged and keeps its record; the
-// others are still repaired.
+// repair undoes or completes the changes that a crash interrupted, and removes leftovers. An
+// extension that cannot be repaired is logged and keeps its record; the others are still repaired.
 func (m *Manager) repair(ctx context.Context) error {
 	open, err := m.cfg.Registry.Open(ctx)
 	if err != nil {
@@ -244,9 +243,8 @@ func (m *Manager) sweep(dir string, stuck map[string]bool) error {
 	return nil
 }
 
-// copyWork copies the working folder from one package to another. The extension may
-// still be writing, so links are copied and not followed, and only files, folders and
-// links are copied.
+// copyWork copies the working folder from one package to another. The extension may still be
+// writing, so links are copied and not followed, and only files, folders and links are copied.
 func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 	if !m.exists(path.Join(from, archive.WorkDir)) {
 		return nil

@@ -41,10 +41,9 @@ func validCommand(name string) bool {
 	return name != ""
 }
 
-// register assigns names to the commands. If several declare one name, none receives it;
-// each is registered under a longer one: <label>-<name>, with the full extension id if
-// that is not unique, then with the contribution's. The result does not depend on the
-// order of the list.
+// register assigns names to the commands. If several declare one name, none receives it; each is
+// registered under a longer one: <label>-<name>, with the full extension id if that is not unique,
+// then with the contribution's. The result does not depend on the order of the list.
 func (c *Catalog) register(list []*command) {
 	wanted := make(map[string][]*command)
 	for _, cmd := range list {

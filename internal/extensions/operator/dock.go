@@ -17,8 +17,7 @@ func (c *StaticCatalogs) Dock(adapter string) (Dock, bool) {
 	return Dock{d}, ok
 }
 
-// PromptHints returns the sentences about messages of this channel for a planner's
-// prompt.
+// PromptHints returns the sentences about messages of this channel for a planner's prompt.
 func (d Dock) PromptHints() []string {
 	return slices.Clone(d.AgentPrompt.MessageToolHints)
 }
@@ -51,8 +50,7 @@ func (d Dock) AllowFrom(entries []string) []string {
 // maxPattern is the longest pattern of a dock in bytes. Matching takes linear time.
 const maxPattern = 512
 
-// StripMentions removes the channel's mentions from a text. An invalid pattern is
-// skipped.
+// StripMentions removes the channel's mentions from a text. An invalid pattern is skipped.
 func (d Dock) StripMentions(text string) string {
 	for _, p := range d.Mentions.StripPatterns {
 		if len(p) > maxPattern {

@@ -1,10 +1,9 @@
-// Package operator builds what operators see of extensions, from manifests alone; it
-// activates nothing. A [Catalog] holds the rows of active extensions: control commands
-// and the lines of text that match them, provider integrations and their sign-in
-// methods, and setup, command-line, configuration and status surfaces.
-// [StaticCatalogs] hold what can be installed, set up and chosen as a channel. A
-// [StaticBuilder] reads them from manifest files and never opens an extension's code,
-// so that an extension that cannot be loaded is listed too.
+// Package operator builds what operators see of extensions, from manifests alone; it activates
+// nothing. A [Catalog] holds the rows of active extensions: control commands and the lines of text
+// that match them, provider integrations and their sign-in methods, and setup, command-line,
+// configuration and status surfaces. [StaticCatalogs] hold what can be installed, set up and chosen
+// as a channel. A [StaticBuilder] reads them from manifest files and never opens an extension's
+// code, so that an extension that cannot be loaded is listed too.
 package operator
 
 import (

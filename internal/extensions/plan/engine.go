@@ -45,9 +45,8 @@ type Outcome struct {
 	Output   string
 }
 
-// Programs runs the scripts of plans. Run returns when all processes of the script have
-// ended; an error means that the script could not be run as requested. A non-zero exit
-// code is not an error.
+// Programs runs the scripts of plans. Run returns when all processes of the script have ended; an
+// error means that the script could not be run as requested. A non-zero exit code is not an error.
 type Programs interface {
 	Run(ctx context.Context, p Program) (Outcome, error)
 	// Exists reports whether the extension would find a program of that name.

@@ -203,8 +203,7 @@ func (c *HTTPFetcher) get(ctx context.Context, address string) (*http.Response, 
 		"check the address and the network")
 }
 
-// Check reports whether the address answers with 2xx or 3xx. Reason
-// verification_failed.
+// Check reports whether the address answers with 2xx or 3xx. Reason verification_failed.
 func (c *HTTPFetcher) Check(ctx context.Context, address string) error {
 	res, err := c.get(ctx, address)
 	if err != nil {

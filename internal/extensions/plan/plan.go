@@ -213,8 +213,7 @@ func (c *checker) all(list []wire) ([]Step, error) {
 	return out, nil
 }
 
-// step validates and converts one step. A permission that the manifest does not declare
-// is denied.
+// step validates and converts one step. A permission that the manifest does not declare is denied.
 func (c *checker) step(w *wire) (s Step, err error) {
 	if !declaration.ValidName(w.ID, 64, "._-") {
 		return s, bad(ReasonPlan, "%.80q is not a step's id: letters, digits, '.', '_' and '-', at most 64", w.ID)

@@ -114,8 +114,7 @@ func (p *provider) asRun(a *action, route *command.Route, c capability.Call) Run
 	}
 }
 
-// meant returns the action of a call, by its entry or its tool, and the words of its
-// input.
+// meant returns the action of a call, by its entry or its tool, and the words of its input.
 func (p *provider) meant(c capability.Call) (*action, Words, error) {
 	if a := p.actions[c.Member.Name]; a != nil && c.Member.Kind == Kind {
 		words, err := wordsOf(c.Input)

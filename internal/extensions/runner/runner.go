@@ -1,8 +1,7 @@
-// Package runner publishes installed extensions as providers: one module for each, with
-// an entry for each action and a tool for each action that agents may call. A call
-// passes the extension's rate limit, the cache of results and the queue, and reaches the
-// executor of its action's runner. The policy decision was made before, in package
-// invoke.
+// Package runner publishes installed extensions as providers: one module for each, with an entry
+// for each action and a tool for each action that agents may call. A call passes the extension's
+// rate limit, the cache of results and the queue, and reaches the executor of its action's runner.
+// The policy decision was made before, in package invoke.
 package runner
 
 import (
@@ -77,8 +76,7 @@ type Previewer interface {
 	Preview(ctx context.Context, r Run, p *capability.Preview) error
 }
 
-// Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and
-// Effect are required.
+// Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and Effect are required.
 type Config struct {
 	// Executors holds executors by runner ("analyze.response") or by prefix ("exec").
 	Executors map[string]Executor

@@ -68,8 +68,7 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 			out = append(out, "--"+f.Name)
 		}
 	}
-	// Arguments are positional, so one before the last given argument needs a value or
-	// a default.
+	// Arguments are positional, so one before the last given argument needs a value or a default.
 	last := -1
 	for i := range a.Args {
 		if _, ok := given[a.Args[i].Name]; ok {
@@ -99,8 +98,7 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 	return append(out, positional...), nil
 }
 
-// scalar returns a string, bool or number as a user would type it; other values are
-// invalid_input.
+// scalar returns a string, bool or number as a user would type it; other values are invalid_input.
 func scalar(name string, raw json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -296,8 +296,7 @@ func (a *Admission) TokenNode(ctx context.Context, token, node string) error {
 // List returns all admitted nodes.
 func (a *Admission) List(ctx context.Context) ([]Node, error) { return a.store.Nodes(ctx) }
 
-// Remove deletes a node's row, after which the node must enrol again. A missing node is
-// not_found.
+// Remove deletes a node's row, after which the node must enrol again. A missing node is not_found.
 func (a *Admission) Remove(ctx context.Context, node string) error {
 	was, err := a.store.RemoveNode(ctx, node)
 	if err == nil && !was {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Database is the part of the server's database that a SQLStore uses. It has the table
-// of nodes.
+// Database is the part of the server's database that a SQLStore uses. It has the table of nodes.
 type Database interface {
 	SQL() *sql.DB
 	// InTx runs f in a transaction that holds the lock named key from its beginning; f may run

@@ -109,8 +109,7 @@ func (n *Node) Offers(function string) bool { return n.offers[function] != nil }
 // Function returns the node's function of that name, or nil.
 func (n *Node) Function(name string) *Function { return n.offers[name] }
 
-// New reports whether the node joined less than two seconds ago and has sent no heartbeat
-// since.
+// New reports whether the node joined less than two seconds ago and has sent no heartbeat since.
 func (n *Node) New() bool { return n.gap == 0 && time.Since(n.LastBeat) < 2*time.Second }
 
 // LoadFactor returns the CPU share as 0 to 1, the form of the original API.

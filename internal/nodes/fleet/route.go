@@ -19,8 +19,7 @@ const (
 	Random        Strategy = "random"
 )
 
-// ParseStrategy parses a name or alias. For an unknown name it returns ResourceAware and
-// false.
+// ParseStrategy parses a name or alias. For an unknown name it returns ResourceAware and false.
 func ParseStrategy(name string) (s Strategy, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "round_robin", "rr":

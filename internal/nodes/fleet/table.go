@@ -229,10 +229,9 @@ func (t *Table) withdraw(n *Node) {
 	}
 }
 
-// Revise returns the record of a node with new labels and functions. changed is false if
-// the revision is not newer than the table's. The table changes only when Take receives the
-// record. Errors: those of Propose; conflict, reason superseded, for an older epoch;
-// not_found.
+// Revise returns the record of a node with new labels and functions. changed is false if the
+// revision is not newer than the table's. The table changes only when Take receives the record.
+// Errors: those of Propose; conflict, reason superseded, for an older epoch; not_found.
 func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string,
 	functions []Function,
 ) (r Record, changed bool, err error) {

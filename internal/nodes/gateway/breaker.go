@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// BreakerConfig configures when a node is excluded for a function. Zero values mean the
-// defaults.
+// BreakerConfig configures when a node is excluded for a function. Zero values mean the defaults.
 type BreakerConfig struct {
 	Failures int           // consecutive failures that open the circuit; 0: 5
 	Open     time.Duration // time without calls; 0: 60 s

@@ -103,8 +103,7 @@ func (g *Gateway) attempt(ctx context.Context, n *fleet.Node, r Request) (result
 	return result, reached, err
 }
 
-// enlist registers a call so that it receives its frames. The id is unique across
-// gateways.
+// enlist registers a call so that it receives its frames. The id is unique across gateways.
 func (g *Gateway) enlist(n *fleet.Node, stream bool, window int) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,8 +178,7 @@ func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Req
 	return wire.Encode(out)
 }
 
-// interrupted returns the error of a call whose caller's context ended: timeout or
-// cancelled.
+// interrupted returns the error of a call whose caller's context ended: timeout or cancelled.
 func interrupted(ctx context.Context, c *call) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return cmp.Errorf(cmp.ReasonTimeout, "the node %s did not answer in time", c.node)
@@ -188,9 +186,8 @@ func interrupted(ctx context.Context, c *call) error {
 	return cmp.Errorf(cmp.ReasonCancelled, "the call was cancelled")
 }
 
-// await handles the frames of a call until the last one or the end of the call.
-// noSubscriber is true if the message had no subscriber. reached is false if the first frame
-// was a refusal.
+// await handles the frames of a call until the last one or the end of the call. noSubscriber is
+// true if the message had no subscriber. reached is false if the first frame was a refusal.
 func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (result Result, noSubscriber, reached bool, err error) {
 	f := follower{g: g, c: c, r: r, credit: credit{window: window}}
 	for {

@@ -13,14 +13,13 @@ import (
 // repeats is how often a call with an idempotency key is sent again to its node.
 const repeats = 2
 
-// Do selects a node for a call and sends the call to it. Function and node are those of r,
-// or else of where. If the call provably did not start (the node has no session, is
-// overloaded, or was not reached), Do tries the next of at most three nodes that Pick
-// returns; a named node is the only one. A call that may have reached a node is not sent
-// again, unless it has an idempotency key: then it may be sent again to the same process of
-// the same node, which remembers the outcome. Nodes whose circuit is open for the function
-// are excluded. Errors are those of fleet.Table.Pick and of Call; Result.Node is the last
-// node that was tried.
+// Do selects a node for a call and sends the call to it. Function and node are those of r, or else
+// of where. If the call provably did not start (the node has no session, is overloaded, or was not
+// reached), Do tries the next of at most three nodes that Pick returns; a named node is the only
+// one. A call that may have reached a node is not sent again, unless it has an idempotency key:
+// then it may be sent again to the same process of the same node, which remembers the outcome.
+// Nodes whose circuit is open for the function are excluded. Errors are those of fleet.Table.Pick
+// and of Call; Result.Node is the last node that was tried.
 func (g *Gateway) Do(ctx context.Context, where fleet.Request, r Request) (Result, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()

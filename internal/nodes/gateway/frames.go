@@ -82,8 +82,7 @@ func (c *call) push(data []byte) {
 	c.signal()
 }
 
-// fail ends a call with an error, after the frames received before. Only the first error
-// counts.
+// fail ends a call with an error, after the frames received before. Only the first error counts.
 func (c *call) fail(err *capability.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,12 +3,11 @@
 // deadlines, cancellation and flow control of streams. Package fleet selects the node of a
 // call; the engine decides whether a call is allowed.
 //
-// Several gateways share a bucket with an entry for each node, which the gateway that
-// receives a change writes and all watch. An entry can be changed only with its current
-// revision, so that two gateways which admit the same node agree on the newer session.
-// Every gateway receives heartbeats and session events, because every gateway routes
-// calls. The bucket is not the only copy of anything: it can be restored from the tables of
-// the gateways and by nodes that join again.
+// Several gateways share a bucket with an entry for each node, which the gateway that receives a
+// change writes and all watch. An entry can be changed only with its current revision, so that two
+// gateways which admit the same node agree on the newer session. Every gateway receives heartbeats
+// and session events, because every gateway routes calls. The bucket is not the only copy of
+// anything: it can be restored from the tables of the gateways and by nodes that join again.
 package gateway
 
 import (

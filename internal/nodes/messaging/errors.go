@@ -54,8 +54,7 @@ func ErrClosed(op string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus."+op, "the session with the message bus is closed").With(ReasonClosed, "")
 }
 
-// ErrLost means that a subscription dropped n messages because they were not read
-// in time.
+// ErrLost means that a subscription dropped n messages because they were not read in time.
 func ErrLost(pattern string, n int) error {
 	return capability.Errorf(capability.CodeOverloaded, "bus.next", "%d messages on %s were dropped because they were not read in time", n,
 		pattern).

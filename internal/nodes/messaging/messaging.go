@@ -19,8 +19,7 @@ import (
 const (
 	// MaxInline is the largest value inside a message; larger values are sent as assets.
 	MaxInline = 512 << 10
-	// MaxPayload is the largest Data of a message: an inline value and the
-	// envelope around it.
+	// MaxPayload is the largest Data of a message: an inline value and the envelope around it.
 	MaxPayload = MaxInline + 64<<10
 	// MaxHeader is the largest sum of a message's header names and values.
 	MaxHeader = 8 << 10
@@ -52,10 +51,9 @@ type Message struct {
 
 // Conn is one session with the bus. All methods are safe for concurrent use.
 //
-// Errors are capability errors: see the functions of errors.go for the reasons.
-// While the session is broken, Publish, Request and Subscribe fail at once and keep nothing
-// for later. Until it is closed, the session reconnects by itself and restores its
-// subscriptions.
+// Errors are capability errors: see the functions of errors.go for the reasons. While the session
+// is broken, Publish, Request and Subscribe fail at once and keep nothing for later. Until it is
+// closed, the session reconnects by itself and restores its subscriptions.
 type Conn interface {
 	// Publish sends m without waiting for a receiver. If this session may not publish to the
 	// subject, an event of kind Refused reports it. A message above the limits or with an
@@ -68,8 +66,7 @@ type Conn interface {
 	// may have acted), and with the error of ctx if that ends. It ignores m.Reply.
 	Request(ctx context.Context, m Message) (Message, error)
 	// Subscribe returns a subscription to the subjects that match a pattern, once the bus has
-	// confirmed it. A pattern that this session may not subscribe to fails with
-	// subject_denied.
+	// confirmed it. A pattern that this session may not subscribe to fails with subject_denied.
 	Subscribe(ctx context.Context, o SubscribeOptions) (Subscription, error)
 	// Flush returns once the bus has processed everything published before.
 	Flush(ctx context.Context) error
@@ -137,8 +134,7 @@ type Credential struct {
 // Identity is the id of a session's owner and the subjects that it may use.
 type Identity struct {
 	ID string // of one node or principal; 1 to 128 bytes
-	// Publish and Subscribe are the patterns this session may use; all other subjects are
-	// refused.
+	// Publish and Subscribe are the patterns this session may use; all other subjects are refused.
 	Publish, Subscribe []string
 }
 
@@ -197,10 +193,9 @@ type BucketOptions struct {
 	TTL time.Duration
 }
 
-// Bucket is a small table that gateways share. It may be empty at any start, so its owners
-// must be able to write all entries again. Keys are tokens of
-// [A-Za-z0-9_=-] joined by dots (see [Escape]), values at most MaxValue bytes.
-// Revisions grow with every change in the bucket.
+// Bucket is a small table that gateways share. It may be empty at any start, so its owners must be
+// able to write all entries again. Keys are tokens of [A-Za-z0-9_=-] joined by dots (see [Escape]),
+// values at most MaxValue bytes. Revisions grow with every change in the bucket.
 type Bucket interface {
 	// Get fails with not_found.
 	Get(ctx context.Context, key string) (Entry, error)
@@ -214,10 +209,9 @@ type Bucket interface {
 	// has a different one. Deleting a missing key is not an error.
 	Delete(ctx context.Context, key string, revision uint64) error
 	// Watch yields a complete snapshot (Reset, the entries, Synced) and then every change. It
-	// yields another snapshot after its session was broken, or if it may have missed changes.
-	// Keys that do not occur between Reset and Synced no longer exist. A slow watcher may see
-	// only the last of several changes of a key. Watch ends with the error of ctx, or
-	// bus_closed.
+	// yields another snapshot after its session was broken, or if it may have missed changes. Keys
+	// that do not occur between Reset and Synced no longer exist. A slow watcher may see only the
+	// last of several changes of a key. Watch ends with the error of ctx, or bus_closed.
 	Watch(ctx context.Context) iter.Seq2[Change, error]
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Escape converts any text to one token of a subject or key: each byte outside
-// [A-Za-z0-9_-] becomes = and two upper-case hex digits. Different texts have different
-// tokens.
+// Escape converts any text to one token of a subject or key: each byte outside [A-Za-z0-9_-]
+// becomes = and two upper-case hex digits. Different texts have different tokens.
 func Escape(text string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -1,7 +1,6 @@
-// Package node implements a node's side of the node protocol: one session with a
-// gateway, from joining to leaving. It announces the node's functions and load, handles
-// calls, sends their answers within the window of each stream, and reconnects after a
-// failure of the network.
+// Package node implements a node's side of the node protocol: one session with a gateway, from
+// joining to leaving. It announces the node's functions and load, handles calls, sends their
+// answers within the window of each stream, and reconnects after a failure of the network.
 //
 // Package functions holds the table of functions and runs them, in goroutines other than
 // the session's. The caller supplies the node's identity and the connection to its gateway.
@@ -78,8 +77,7 @@ type Config struct {
 	Heartbeat                   time.Duration // maximum; 0: the gateway's interval
 	ReconnectWait, ReconnectMax time.Duration // 0: those of messaging.DialOptions
 
-	// Figures returns the machine's CPU, memory and GPU use, 0 to 100; nil: those of the
-	// system.
+	// Figures returns the machine's CPU, memory and GPU use, 0 to 100; nil: those of the system.
 	Figures func() (cpu, mem, gpu float64)
 	// Changed receives every change of the status, in order; it must not block.
 	Changed func(Status)

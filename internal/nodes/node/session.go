@@ -260,8 +260,7 @@ func (s *session) goodbye(ctx context.Context, err error) {
 	s.leave(ctx, wire.Leave{Epoch: epoch, Reason: "leave"})
 }
 
-// subscribe subscribes to the gateway's messages, once; the subscription survives
-// reconnects.
+// subscribe subscribes to the gateway's messages, once; the subscription survives reconnects.
 func (s *session) subscribe(ctx context.Context, parts *sync.WaitGroup) error {
 	if s.subscribed {
 		return nil

@@ -1,7 +1,6 @@
-// Package nodeserve serves the HTTP paths for nodes and their operators: enrolment, the
-// WebSocket through which nodes use the bus, large values, and the part of /api/v1 that
-// lists and removes nodes. It also receives the calls of nodes from the bus and invokes them
-// on the engine.
+// Package nodeserve serves the HTTP paths for nodes and their operators: enrolment, the WebSocket
+// through which nodes use the bus, large values, and the part of /api/v1 that lists and removes
+// nodes. It also receives the calls of nodes from the bus and invokes them on the engine.
 package nodeserve
 
 import (
@@ -45,8 +44,7 @@ type Gateway interface {
 
 // Assets keeps large values by digest.
 type Assets interface {
-	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be
-	// digest (hex).
+	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be digest (hex).
 	Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error)
 	// Get opens what is kept; not_found when there is nothing. The caller closes it.
 	Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error)
@@ -224,8 +222,7 @@ const (
 	listNodes = "list them with: junctor nodes list"
 )
 
-// list returns the nodes that match the filters. Nodes without a session are shown to
-// people only.
+// list returns the nodes that match the filters. Nodes without a session are shown to people only.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
 	limit := defaultPage

@@ -136,9 +136,8 @@ func (s *Source) Settled(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// Run implements capability.Source. A node whose declaration is refused does not affect
-// other nodes; it is tried again whenever another node changes, because that may have freed
-// its ids.
+// Run implements capability.Source. A node whose declaration is refused does not affect other
+// nodes; it is tried again whenever another node changes, because that may have freed its ids.
 func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	for _, n := range s.cfg.Fleet.List(fleet.Filter{Suspect: true}) {
 		s.Changed(n.ID)

@@ -69,12 +69,10 @@ type Answer struct {
 	By       string
 }
 
-// ErrNobody is returned by an Owner if no user can be asked now; the caller may ask again
-// later.
+// ErrNobody is returned by an Owner if no user can be asked now; the caller may ask again later.
 var ErrNobody = errors.New("nobody can be asked now")
 
-// Owner asks the device's owner. If it is set, its answer takes precedence over the
-// configuration.
+// Owner asks the device's owner. If it is set, its answer takes precedence over the configuration.
 type Owner interface {
 	// Ask waits for the answer until ctx ends.
 	Ask(ctx context.Context, q Question) (Answer, error)

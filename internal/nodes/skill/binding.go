@@ -142,9 +142,8 @@ func NeedsCode(of []*Binding) bool {
 	return slices.ContainsFunc(of, func(b *Binding) bool { return b.Mode == wire.BoundToCode })
 }
 
-// Load fetches and loads the code that is planned for, and resolves each export. It
-// returns nil if the skill has no such binding. code is what came by reference, which is added to
-// kept.
+// Load fetches and loads the code that is planned for, and resolves each export. It returns nil if
+// the skill has no such binding. code is what came by reference, which is added to kept.
 func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Source,
 	kept map[string][]byte,
 ) (Program, []wire.Warning, error) {

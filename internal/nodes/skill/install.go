@@ -144,8 +144,7 @@ func (w *work) works(alias string) bool {
 	return there && r.Error == nil
 }
 
-// carryOut asks for consent, loads the code, stores the skill and makes it callable, in that
-// order.
+// carryOut asks for consent, loads the code, stores the skill and makes it callable, in that order.
 func (h *Host) carryOut(ctx context.Context, w *work) (err error) {
 	if err := h.agree(ctx, w); err != nil {
 		return err

@@ -1,8 +1,7 @@
-// Package skill installs skills on this device while it runs. A [Host] reads a payload,
-// decides what each of its capabilities is bound to (an action of this device, or code in
-// the payload), asks the device's owner if consent is required, loads the code, and then
-// makes all capabilities callable at once, or none. Installed skills are stored and bound
-// again at start.
+// Package skill installs skills on this device while it runs. A [Host] reads a payload, decides
+// what each of its capabilities is bound to (an action of this device, or code in the payload),
+// asks the device's owner if consent is required, loads the code, and then makes all capabilities
+// callable at once, or none. Installed skills are stored and bound again at start.
 //
 // The host executes no calls and uses no network: package functions runs registered
 // functions, and a session notifies the gateway.
@@ -137,8 +136,7 @@ func (h *Host) asked(ctx context.Context, q Question, outcome, caller string) {
 	h.cfg.Event(ctx, e)
 }
 
-// lock waits for the exclusive right to change skills; it fails after lockTimeout
-// or when ctx ends.
+// lock waits for the exclusive right to change skills; it fails after lockTimeout or when ctx ends.
 func (h *Host) lock(ctx context.Context) (unlock func(), err error) {
 	timer := time.NewTimer(lockTimeout)
 	defer timer.Stop()

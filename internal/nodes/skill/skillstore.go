@@ -1,8 +1,7 @@
 package skill
 
-// This file stores the installed skills of a device as one JSON file each. A file is
-// written under a temporary name and then renamed, so that a crash leaves the old or the new
-// version.
+// This file stores the installed skills of a device as one JSON file each. A file is written under
+// a temporary name and then renamed, so that a crash leaves the old or the new version.
 
 import (
 	"context"
@@ -19,8 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxFile limits one file, in bytes: the payloads of all layers and the code fetched by
-// reference.
+// maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
 const maxFile = 64 << 20
 
 const (

@@ -11,9 +11,8 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Uninstall removes a skill and the functions that it registered. With leave they stay
-// callable, without an owner until the skill is installed again. A missing skill is not an
-// error.
+// Uninstall removes a skill and the functions that it registered. With leave they stay callable,
+// without an owner until the skill is installed again. A missing skill is not an error.
 func (h *Host) Uninstall(ctx context.Context, skill string, leave bool, caller string) (*wire.Uninstalled, error) {
 	if skill = strings.TrimSpace(skill); skill == "" {
 		return nil, wire.Errorf(wire.ReasonParams, "the name of a skill is needed")

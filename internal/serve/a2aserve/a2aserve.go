@@ -7,11 +7,10 @@
 // signed. Internally there is one set of operations on the documents of v1.0; v0.3 is
 // translated at the edge (legacy.go).
 //
-// A message becomes a task ([tasks]), which runs one call on the governed path. A message
-// names its capability by skill id; a message without one creates a task that asks for it.
-// Questions of providers, and approvals that the caller may give, are input-required;
-// approvals of an operator are auth-required, and the caller cannot change those. The result
-// is one artifact.
+// A message becomes a task ([tasks]), which runs one call on the governed path. A message names its
+// capability by skill id; a message without one creates a task that asks for it. Questions of
+// providers, and approvals that the caller may give, are input-required; approvals of an operator
+// are auth-required, and the caller cannot change those. The result is one artifact.
 //
 // The surface decodes and encodes. The engine decides who may call a capability, and the
 // task store who may see a task. The SDK provides the types of cards and the names of errors

@@ -169,10 +169,9 @@ func wantedBy(p *a2awire.SendParams) (w wanted, ok bool, f *fault) {
 	return w, false, nil
 }
 
-// answerIn builds the answer to an open question from a message: a data part that is the
-// result of the question's method, or the content of an accepted form; for people,
-// text: yes or no, or the one string that a form requests. ok is false if the message does
-// not answer the question.
+// answerIn builds the answer to an open question from a message: a data part that is the result of
+// the question's method, or the content of an accepted form; for people, text: yes or no, or the
+// one string that a form requests. ok is false if the message does not answer the question.
 func answerIn(m *a2awire.Message, r *tasks.Request) (answer json.RawMessage, ok bool) {
 	for i := range m.Parts {
 		d := m.Parts[i].Data

@@ -248,8 +248,7 @@ func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *a2awire.SendP
 	return s.follow(ctx, c, t.ID, want, settled)
 }
 
-// subscribe implements SubscribeToTask: it yields the task, then its changes until it has
-// ended.
+// subscribe implements SubscribeToTask: it yields the task, then its changes until it has ended.
 func (s *Surface) subscribe(ctx context.Context, c *caller, p *a2awire.TaskParams) (iter.Seq[a2awire.Event], error) {
 	t, err := s.find(ctx, c, p)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// surfaceName is the name of this surface. Tasks of other surfaces have histories in
-// another form.
+// surfaceName is the name of this surface. Tasks of other surfaces have histories in another form.
 const surfaceName = "a2a"
 
 // maxInline is the largest result in bytes that an artifact contains.
@@ -27,8 +26,7 @@ type shown struct {
 	artifacts bool
 }
 
-// contextOf returns the context id of a task. A task of another surface has its own id as
-// context.
+// contextOf returns the context id of a task. A task of another surface has its own id as context.
 func contextOf(t *tasks.Task) string {
 	if t.Context == "" || t.Surface != surfaceName {
 		return t.ID

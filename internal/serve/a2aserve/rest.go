@@ -211,8 +211,7 @@ func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[a2
 	}
 }
 
-// pull runs seq in a goroutine and returns its events. stop ends the goroutine and waits
-// for it.
+// pull runs seq in a goroutine and returns its events. stop ends the goroutine and waits for it.
 func pull(ctx context.Context, seq iter.Seq[a2awire.Event]) (next <-chan a2awire.Event, stop func()) {
 	events, gone, over := make(chan a2awire.Event), make(chan struct{}), make(chan struct{})
 	go func() {

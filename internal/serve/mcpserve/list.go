@@ -203,8 +203,7 @@ func plainName(name string) string {
 	return name
 }
 
-// ownName returns the action of an upstream's name in a view that shows these names, or
-// nil.
+// ownName returns the action of an upstream's name in a view that shows these names, or nil.
 func (s *Surface) ownName(c caller, name string) *compile.Action {
 	if !c.view.OwnNames {
 		return nil

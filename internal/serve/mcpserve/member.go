@@ -123,10 +123,9 @@ const (
 	maxExpanded = 32
 )
 
-// matcher returns a function that reports whether a template matches an address, or nil if
-// the template is malformed. Lengths that the upstream's template sets for its variables
-// are removed, because the library expands them; the upstream itself rejects an address
-// that is too long.
+// matcher returns a function that reports whether a template matches an address, or nil if the
+// template is malformed. Lengths that the upstream's template sets for its variables are removed,
+// because the library expands them; the upstream itself rejects an address that is too long.
 func matcher(text string) func(string) bool {
 	never := func(string) bool { return false }
 	start, _, _ := strings.Cut(text, "{")
@@ -333,8 +332,7 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 // is outside the range that JSON-RPC and MCP reserve.
 const codeRefused = -31000
 
-// upstreamFault returns the protocol error of an upstream if it is one that clients act
-// on.
+// upstreamFault returns the protocol error of an upstream if it is one that clients act on.
 func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	failure := capability.AsError(err)
 	code, ok := failure.Details["code"].(int64)

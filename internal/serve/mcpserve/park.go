@@ -35,9 +35,8 @@ type voice struct {
 	ended func(invoke.Reply, error)
 }
 
-// parked is a call that continues while its modern client is between two requests. The
-// answer to the first request was the provider's question, and the next request brings
-// the client's answer.
+// parked is a call that continues while its modern client is between two requests. The answer to
+// the first request was the provider's question, and the next request brings the client's answer.
 type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc
@@ -176,9 +175,8 @@ func (p *parked) asks(c *caller) capability.Asker {
 	}
 }
 
-// await waits until the call ends, its provider asks a question, which ends this round of
-// the call, or it has run for TaskAfter and becomes a task. If the request ends first, it
-// cancels the call.
+// await waits until the call ends, its provider asks a question, which ends this round of the call,
+// or it has run for TaskAfter and becomes a task. If the request ends first, it cancels the call.
 func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchange) exchange.Outcome {
 	p.attach(x)
 	defer p.attach(nil)
@@ -225,9 +223,8 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 	}
 }
 
-// becomes reports whether a call that has ended must still become a task, because its tool
-// always runs as a task, or because it waits for an approval, after which it can continue
-// as one.
+// becomes reports whether a call that has ended must still become a task, because its tool always
+// runs as a task, or because it waits for an approval, after which it can continue as one.
 func (p *parked) becomes() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -339,8 +336,7 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	return answer
 }
 
-// checkResponses rejects malformed answers: each must be the result of a request, an
-// object.
+// checkResponses rejects malformed answers: each must be the result of a request, an object.
 func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	if responses == nil {
 		return nil

@@ -35,8 +35,7 @@ var errWithdrawn = errors.New("the client withdrew the request")
 // question that was not answered in time.
 var errUnanswered = errors.New("the provider's question was not answered")
 
-// session is a legacy session: its id, its viewer and its running calls. The SDK holds
-// its streams.
+// session is a legacy session: its id, its viewer and its running calls. The SDK holds its streams.
 type session struct {
 	id, digest string
 	viewer     *viewer
@@ -326,8 +325,7 @@ func (sess *session) withdraw(key string) bool {
 	return ok
 }
 
-// serveSessionless serves the only request of a legacy client that has no session:
-// initialize.
+// serveSessionless serves the only request of a legacy client that has no session: initialize.
 func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method != "initialize" || m.ID == nil {
 		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request",

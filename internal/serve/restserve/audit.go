@@ -40,8 +40,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	return nil
 }
 
-// parseQuery parses the query parameters of an audit query. An unknown one is
-// invalid_input.
+// parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
 func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 	bad := func(key, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "audit.query", "%s: %q is not %s", key, v.Get(key), want)

@@ -113,8 +113,7 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 	return inv, nil
 }
 
-// validSession reports whether s is a session id: at most 128 ASCII letters, digits and
-// "._:@-".
+// validSession reports whether s is a session id: at most 128 ASCII letters, digits and "._:@-".
 func validSession(s string) bool {
 	if len(s) > 128 {
 		return false

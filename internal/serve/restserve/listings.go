@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// listings serves the views, widgets, navigation tabs and apps of all modules for a front
-// end.
+// listings serves the views, widgets, navigation tabs and apps of all modules for a front end.
 type listings struct {
 	*Surface
 

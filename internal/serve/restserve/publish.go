@@ -70,8 +70,7 @@ func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capab
 	return nil
 }
 
-// listeners returns the modules that declare the event, ordered by id, with the target of
-// each.
+// listeners returns the modules that declare the event, ordered by id, with the target of each.
 func (s *Surface) listeners(event string) ([]delivery, []capability.Target) {
 	results, targets := []delivery{}, []capability.Target{}
 	seen := make(map[delivery]bool)

@@ -93,8 +93,7 @@ type Config struct {
 	Trust func(endpoint, module string) *router.TrustDecision
 	// Explanation returns the record of a selection by its id.
 	Explanation func(id string) (*arbitration.Explanation, bool)
-	// Feed holds the catalog's last changes, Telemetry its last events of a name (""
-	// for all).
+	// Feed holds the catalog's last changes, Telemetry its last events of a name ("" for all).
 	Feed      *publish.Feed
 	Contexts  *publish.Contexts
 	Telemetry func(name string) []publish.Telemetry

@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// The codes of the bridge's own errors are outside the range that JSON-RPC and MCP
-// reserve.
+// The codes of the bridge's own errors are outside the range that JSON-RPC and MCP reserve.
 const (
 	codeUnauthenticated = 401
 	codeTooLarge        = 413

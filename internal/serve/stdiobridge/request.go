@@ -48,8 +48,7 @@ func (b *bridge) start(ctx context.Context, m *message) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// A response does not count as running: the calls that wait for it may use all
-	// slots.
+	// A response does not count as running: the calls that wait for it may use all slots.
 	f := &flight{modern: m.modern, endless: m.response || m.method == "subscriptions/listen", cancel: cancel, written: make(chan struct{})}
 	id := key(m.id)
 	if m.id != nil {
@@ -81,9 +80,8 @@ func (b *bridge) start(ctx context.Context, m *message) {
 	})
 }
 
-// withdraw cancels the request that a notification names: a modern one by closing it, as
-// that protocol requires; a legacy one by forwarding the notification after the request
-// was sent.
+// withdraw cancels the request that a notification names: a modern one by closing it, as that
+// protocol requires; a legacy one by forwarding the notification after the request was sent.
 func (b *bridge) withdraw(ctx context.Context, m *message) {
 	b.mu.Lock()
 	f := b.flights[key(m.cancels)]

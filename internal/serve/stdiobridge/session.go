@@ -96,8 +96,7 @@ func (s *session) adopt(resp *http.Response, m *message) ([]byte, error) {
 	return answer, nil
 }
 
-// ready forwards notifications/initialized and, the first time, opens the stream of
-// notifications.
+// ready forwards notifications/initialized and, the first time, opens the stream of notifications.
 func (s *session) ready(ctx context.Context, m *message) {
 	at := s.current()
 	if at.id == "" {
@@ -228,8 +227,7 @@ func (s *session) end(ctx context.Context) {
 	}
 }
 
-// events calls each with the data of every server-sent event. The data is valid until
-// each returns.
+// events calls each with the data of every server-sent event. The data is valid until each returns.
 func events(r io.Reader, each func(data []byte)) error {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var data, text []byte

@@ -2,11 +2,10 @@
 // running server: newline-delimited JSON-RPC on one side, the streamable HTTP transport
 // on the other. It makes no decisions and starts no server.
 //
-// It supports both protocols. For a legacy client it stores the session's id and version,
-// keeps the stream of notifications open, and opens the session again after a restart of
-// the server, transparently for the client. For a modern client, whose requests are
-// independent, it sets the headers that repeat parts of the body. Bodies are forwarded
-// unchanged.
+// It supports both protocols. For a legacy client it stores the session's id and version, keeps the
+// stream of notifications open, and opens the session again after a restart of the server,
+// transparently for the client. For a modern client, whose requests are independent, it sets the
+// headers that repeat parts of the body. Bodies are forwarded unchanged.
 package stdiobridge
 
 import (
@@ -43,8 +42,7 @@ type Config struct {
 	In  io.Reader // one JSON-RPC message a line
 	Out io.Writer // MCP messages and nothing else
 	Err io.Writer // messages for people; may be nil
-	// URL is the address of the server, "http://127.0.0.1:7777"; the bridge adds
-	// /mcp and the view.
+	// URL is the address of the server, "http://127.0.0.1:7777"; the bridge adds /mcp and the view.
 	URL   string
 	Token secret.Value
 	View  string // "": the token's default view
@@ -78,11 +76,10 @@ type flight struct {
 	withdrawn bool          // guarded by bridge.mu
 }
 
-// Run forwards messages until In or ctx ends. When In ends, running requests have ten
-// seconds to finish before Run ends the session. When ctx ends, Run stops at once and
-// returns ctx's error. The goroutine that reads In ends with In and not with ctx, because
-// a read cannot be interrupted. Errors of single requests are sent to the client and do
-// not end Run.
+// Run forwards messages until In or ctx ends. When In ends, running requests have ten seconds to
+// finish before Run ends the session. When ctx ends, Run stops at once and returns ctx's error. The
+// goroutine that reads In ends with In and not with ctx, because a read cannot be interrupted.
+// Errors of single requests are sent to the client and do not end Run.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.In == nil || cfg.Out == nil || cfg.URL == "" {
 		return errors.New("the bridge needs an input, an output and the server's address")

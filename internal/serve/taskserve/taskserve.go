@@ -1,6 +1,5 @@
-// Package taskserve is the part of /api/v1 with which owners list, read, answer and
-// cancel their tasks, whichever surface these were started on. Tasks of other owners are
-// not found.
+// Package taskserve is the part of /api/v1 with which owners list, read, answer and cancel their
+// tasks, whichever surface these were started on. Tasks of other owners are not found.
 package taskserve
 
 import (

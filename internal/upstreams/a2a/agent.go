@@ -7,10 +7,9 @@
 // that of a card changed later. Package upstream pins definitions, holds changed ones and
 // manages the connection, as for MCP servers.
 //
-// The agent is not trusted. Its card and answers are limited in size, its addresses are
-// checked when they are dialled, and credentials are sent to the card's own origin only.
-// Answers are passed on unchanged; progress, questions and the end of the task become those
-// of the call.
+// The agent is not trusted. Its card and answers are limited in size, its addresses are checked
+// when they are dialled, and credentials are sent to the card's own origin only. Answers are passed
+// on unchanged; progress, questions and the end of the task become those of the call.
 package a2a
 
 import (

@@ -71,8 +71,7 @@ const (
 )
 
 // Connect fetches the card. Errors: unavailable, with the reasons connection_failed,
-// address_denied, unauthenticated, unsupported_version, other_origin and
-// signature_invalid.
+// address_denied, unauthenticated, unsupported_version, other_origin and signature_invalid.
 func (a *Agent) Connect(ctx context.Context) (Card, error) {
 	got, err := a.fetch(ctx, nil)
 	if err != nil {

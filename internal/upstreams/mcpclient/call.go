@@ -18,9 +18,8 @@ import (
 // isError is part of it. It does not connect: the owner calls Connect before the first
 // call and after Config.Down.
 //
-// If a modern server asks questions first, Ask answers them, in at most eight rounds. With
-// Relay, or without Ask, Call returns the result together with
-// [capability.InputRequired].
+// If a modern server asks questions first, Ask answers them, in at most eight rounds. With Relay,
+// or without Ask, Call returns the result together with [capability.InputRequired].
 //
 // Errors: failed (upstream_error with the detail code; connection_failed if the answer was
 // lost), invalid_input (upstream_invalid_params), unavailable (connection_failed,
@@ -144,9 +143,8 @@ func uriOf(params []byte) string {
 	return uri
 }
 
-// exchange sends the request once, waits for its answer and meanwhile forwards progress
-// and log messages. An error ends the call; sent reports whether the server may have
-// received the request.
+// exchange sends the request once, waits for its answer and meanwhile forwards progress and log
+// messages. An error ends the call; sent reports whether the server may have received the request.
 func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, state json.RawMessage) (a answer, sent bool, err error) {
 	k := lk.shared()
 	ex := newExchange(ctx, c.ids.Add(1), outgoing{method: r.Method, name: r.Name, header: r.Headers}, r)

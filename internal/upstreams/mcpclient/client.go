@@ -76,8 +76,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// spawn runs f in a goroutine that Close waits for. After Close it returns false without
-// running f.
+// spawn runs f in a goroutine that Close waits for. After Close it returns false without running f.
 func (c *Client) spawn(f func()) bool {
 	c.running.Lock()
 	defer c.running.Unlock()
@@ -87,10 +86,9 @@ func (c *Client) spawn(f func()) bool {
 	return !c.closed
 }
 
-// Connect connects unless the client is connected. Concurrent callers share one attempt,
-// which takes 10 s at most and continues if the context of one of them ends. Errors:
-// unavailable (reasons connection_failed, unauthenticated, unsupported_version), and those
-// of ctx.
+// Connect connects unless the client is connected. Concurrent callers share one attempt, which
+// takes 10 s at most and continues if the context of one of them ends. Errors: unavailable (reasons
+// connection_failed, unauthenticated, unsupported_version), and those of ctx.
 func (c *Client) Connect(ctx context.Context) (Server, error) {
 	c.mu.Lock()
 	if lk := c.link; lk != nil && lk.shared().flight.alive() {
@@ -222,10 +220,9 @@ func (c *Client) connected(ctx context.Context) (link, error) {
 	return lk, nil
 }
 
-// Close ends the connection: all calls fail, a session is deleted (2 s at most), and a
-// process is stopped with its whole group: its input is closed, after 2 s it receives
-// SIGTERM, after 3 s more it is killed. Close waits for all of that. Further calls do
-// nothing.
+// Close ends the connection: all calls fail, a session is deleted (2 s at most), and a process is
+// stopped with its whole group: its input is closed, after 2 s it receives SIGTERM, after 3 s more
+// it is killed. Close waits for all of that. Further calls do nothing.
 func (c *Client) Close() error {
 	c.running.Lock()
 	was := c.closed

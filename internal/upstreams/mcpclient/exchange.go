@@ -156,8 +156,7 @@ func (f *flight) sole() *exchange {
 	return nil
 }
 
-// kill ends all exchanges, and later ones, with err. It returns false if it was called
-// before.
+// kill ends all exchanges, and later ones, with err. It returns false if it was called before.
 func (f *flight) kill(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -316,8 +316,7 @@ func (l *httpLink) readError(err error) error {
 	return err
 }
 
-// drain reads a little of the rest of a body and closes it, so that its connection can be
-// reused.
+// drain reads a little of the rest of a body and closes it, so that its connection can be reused.
 func (l *httpLink) drain(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
 	resp.Body.Close()

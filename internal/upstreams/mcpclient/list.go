@@ -82,8 +82,7 @@ func (c *Client) List(ctx context.Context, l List, each func(definition json.Raw
 	}
 }
 
-// page reads one page. It also returns the link, which is a new one if the session was
-// renewed.
+// page reads one page. It also returns the link, which is a new one if the session was renewed.
 func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessage) (json.RawMessage, link, error) {
 	for renewed := false; ; renewed = true {
 		k := lk.shared()

@@ -13,9 +13,8 @@
 //   - Everything the server sends is bounded in size, count and time, so that a hostile
 //     or silent server affects its own calls only.
 //
-// The package does not reconnect. The owner of the connection, which Config.Down
-// notifies of a loss, decides when to connect again. Only a session that an HTTP server
-// forgot is renewed here.
+// The package does not reconnect. The owner of the connection, which Config.Down notifies of a
+// loss, decides when to connect again. Only a session that an HTTP server forgot is renewed here.
 package mcpclient
 
 import (
@@ -128,9 +127,8 @@ func (s Server) Has(feature string) bool {
 
 // Page describes how a list was read.
 type Page struct {
-	// Truncated names the limit that ended it early: "pages" (200), "items" (5,000),
-	// "bytes" (16 MiB), "time" (30 s) or "cursor" (a repeated one). "" means that the list
-	// is complete.
+	// Truncated names the limit that ended it early: "pages" (200), "items" (5,000), "bytes" (16
+	// MiB), "time" (30 s) or "cursor" (a repeated one). "" means that the list is complete.
 	Truncated string
 	TTL       time.Duration // the shortest TTL of its pages; 0 if the server sends none
 }

@@ -80,8 +80,7 @@ func parse(raw []byte) (message, error) {
 	return m, nil
 }
 
-// readFault decodes an error, however malformed. Without a code it gets that of internal
-// errors.
+// readFault decodes an error, however malformed. Without a code it gets that of internal errors.
 func readFault(raw []byte) *fault {
 	f := &fault{code: jsonrpc.CodeInternal}
 	if raw[0] != '{' {

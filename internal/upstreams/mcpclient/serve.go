@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// receive handles a message that arrived on the stream of ex, or on a shared stream if ex
-// is nil.
+// receive handles a message that arrived on the stream of ex, or on a shared stream if ex is nil.
 func receive(lk link, ex *exchange, m message) {
 	k := lk.shared()
 	switch {
@@ -29,9 +28,8 @@ func receive(lk link, ex *exchange, m message) {
 	}
 }
 
-// answered ends the exchange that a response belongs to. On its own stream an exchange
-// accepts only its own response, or an error without an id, with which a server reports an
-// unreadable request.
+// answered ends the exchange that a response belongs to. On its own stream an exchange accepts only
+// its own response, or an error without an id, with which a server reports an unreadable request.
 func (k *conn) answered(ex *exchange, m message) {
 	id, err := strconv.ParseInt(string(m.id), 10, 64)
 	if ex == nil {
@@ -93,9 +91,8 @@ func (k *conn) notified(ex *exchange, m message) {
 	}
 }
 
-// serve answers a request of the server in a goroutine, so that the stream is read
-// meanwhile. ex is the call that it belongs to, or nil. Beyond maxQuestions open requests
-// it sends no answer.
+// serve answers a request of the server in a goroutine, so that the stream is read meanwhile. ex is
+// the call that it belongs to, or nil. Beyond maxQuestions open requests it sends no answer.
 func serve(lk link, ex *exchange, m message) {
 	k := lk.shared()
 	ctx, cancel := context.WithCancel(k.ctx)
@@ -128,8 +125,7 @@ func (k *conn) reply(lk link, body []byte) {
 	}
 }
 
-// question records an open request of the server; false if the id is in use or there are
-// too many.
+// question records an open request of the server; false if the id is in use or there are too many.
 func (k *conn) question(id json.RawMessage, cancel context.CancelFunc) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,8 +22,7 @@ type challenge struct {
 	code     string // insufficient_scope, invalid_token, …
 }
 
-// readChallenge takes the bearer challenge from an answer; an unreadable one is
-// none.
+// readChallenge returns the bearer challenge of an answer, empty if absent or unreadable.
 func readChallenge(h http.Header) (ch challenge) {
 	list, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
 	if err != nil {
@@ -54,9 +53,8 @@ type servers struct {
 	oauthex.AuthServerMeta
 }
 
-// discover finds the authorization server of the upstream: by the metadata it names,
-// at the two well-known places (RFC 9728), or, for servers of 2025-03-26, at its own
-// origin.
+// discover finds the authorization server of the upstream: by the metadata it names, at the two
+// well-known places (RFC 9728), or, for servers of 2025-03-26, at its own origin.
 func (s *Source) discover(ctx context.Context, ch *challenge) (*servers, error) {
 	var places []string
 	if ch != nil && ch.metadata != "" {

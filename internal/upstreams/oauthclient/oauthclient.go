@@ -317,8 +317,7 @@ func (s *Source) loginRequired() *capability.Error {
 		With(ReasonLogin, "an operator runs: junctor upstreams login "+s.cfg.Name)
 }
 
-// isRefusal reports whether an error is the word of an authorization server, not the
-// lack of one.
+// isRefusal reports whether an error is the word of an authorization server, not the lack of one.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*capability.Error](err)
 	return ok && e.Reason == ReasonRefused

@@ -77,8 +77,7 @@ func (u *upstream) environment(owner string) ([]string, error) {
 	return env, nil
 }
 
-// ownerOf returns the principal whose own credentials a connection uses, or "" for the
-// record's.
+// ownerOf returns the principal whose own credentials a connection uses, or "" for the record's.
 func (u *upstream) ownerOf(key string) string {
 	if parts := strings.Split(key, "\x00"); u.record.OwnCredentials && len(parts) > 1 {
 		return parts[1]

@@ -14,11 +14,10 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// newHTTP returns the client for an upstream's URL. It connects to that host and port
-// only, and to public addresses only, which are checked when they are dialled. With
-// private_network it may also connect to this machine and its network, but not to a
-// metadata service. It follows redirects within the same origin only, so that no other
-// one receives a credential.
+// newHTTP returns the client for an upstream's URL. It connects to that host and port only, and to
+// public addresses only, which are checked when they are dialled. With private_network it may also
+// connect to this machine and its network, but not to a metadata service. It follows redirects
+// within the same origin only, so that no other one receives a credential.
 func newHTTP(rec *record.Record) (*http.Client, error) {
 	u, err := url.Parse(rec.URL)
 	if err != nil {

@@ -46,9 +46,8 @@ func (u *upstream) refresh(ctx context.Context, c *conn, kinds []ingest.Kind) {
 	}
 }
 
-// reader reads lists while a connection is up: tools synchronously, because agents wait
-// for them, and the other kinds in the background, so that a slow list does not delay
-// tools.
+// reader reads lists while a connection is up: tools synchronously, because agents wait for them,
+// and the other kinds in the background, so that a slow list does not delay tools.
 type reader struct {
 	u     *upstream
 	conn  *conn
@@ -87,8 +86,7 @@ func (u *upstream) mark(kinds []ingest.Kind) {
 	}
 }
 
-// list reads one list, within listTimeout. It is empty if the server does not have the
-// feature.
+// list reads one list, within listTimeout. It is empty if the server does not have the feature.
 func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest.Listing, error) {
 	u.changing.Lock()
 	collector := ingest.NewCollector(kind, u.listings[kind])
@@ -121,8 +119,7 @@ func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest
 // notThere is the JSON-RPC code for an unknown method, as in the details of errors.
 const notThere int64 = -32601
 
-// takeIn reconciles lists with the pins, stores and records the changes, and publishes the
-// module.
+// takeIn reconciles lists with the pins, stores and records the changes, and publishes the module.
 func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Listing) {
 	u.changing.Lock()
 	defer u.changing.Unlock()

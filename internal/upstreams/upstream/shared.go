@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// restore returns the stored upstreams. One that cannot be restored is logged and left
-// out.
+// restore returns the stored upstreams. One that cannot be restored is logged and left out.
 func (r *Registry) restore(ctx context.Context) (list []*upstream, err error) {
 	if r.cfg.Store == nil {
 		return nil, nil
@@ -74,8 +73,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// adopt applies approvals that another server stored, if they are for the pin that waits
-// here.
+// adopt applies approvals that another server stored, if they are for the pin that waits here.
 func (u *upstream) adopt(approved []ingest.Pin) {
 	u.changing.Lock()
 	defer u.changing.Unlock()

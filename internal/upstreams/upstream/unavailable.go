@@ -32,8 +32,7 @@ func (u *upstream) unreachable(err error) error {
 	return capability.Wrap(capability.CodeUnavailable, "upstreams", "the connection failed", err).With("connection_failed", "")
 }
 
-// unavailable returns the error of calls that were not sent because there is no
-// connection.
+// unavailable returns the error of calls that were not sent for lack of a connection.
 func (u *upstream) unavailable() *capability.Error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -2,11 +2,10 @@
 // their records, manages the connections to them, publishes their definitions as modules
 // of the catalog, and forwards calls to them.
 //
-// A record holds the operator's settings: the address of the server, the owner of its
-// connections, its trust. A connection is a process or an HTTP session; its loss affects
-// the calls on it only. A pin is the digest of a definition as agents see it, so that a
-// changed definition can be held until the operator approves it. Package ingest checks
-// the definitions.
+// A record holds the operator's settings: the address of the server, the owner of its connections,
+// its trust. A connection is a process or an HTTP session; its loss affects the calls on it only. A
+// pin is the digest of a definition as agents see it, so that a changed definition can be held
+// until the operator approves it. Package ingest checks the definitions.
 //
 // An unreachable upstream delays only the calls to it: the server starts without a
 // connection, and the catalog lists its pinned definitions.
@@ -140,8 +139,7 @@ const (
 	awaitTimeout       = 5 * time.Second // how long a call waits for a connection
 )
 
-// Registry holds the upstreams. It is a capability.Source: calls fail before Run and after
-// its end.
+// Registry holds the upstreams. It is a capability.Source: calls fail before Run and after its end.
 type Registry struct {
 	cfg   Config
 	total places

@@ -244,8 +244,7 @@ func (u *upstream) restarted() bool {
 	return was
 }
 
-// up records that the main connection is up, releases waiting calls and renews
-// subscriptions.
+// up records that the main connection is up, releases waiting calls and renews subscriptions.
 func (u *upstream) up(ctx context.Context, c *conn) {
 	u.mu.Lock()
 	again := u.failures > 0

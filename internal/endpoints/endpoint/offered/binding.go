@@ -21,11 +21,9 @@ const (
 	spread shape = iota
 	// whole puts the input under one key, with which the head ends.
 	whole
-	// action puts the input under "content", and its member $options under
-	// "options".
+	// action puts the input under "content", and its member $options under "options".
 	action
-	// route is spread with a path, which comes from the input if the declared path has
-	// parameters.
+	// route is spread with a path, which comes from the input if the declared path has parameters.
 	route
 )
 

@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// claim is one name that a module claims: its kind, and the key that no other module may
-// claim.
+// claim is one name that a module claims: its kind, and the key that no other module may claim.
 type claim struct{ kind, key string }
 
 // The kinds of claims whose names are not always exclusive.

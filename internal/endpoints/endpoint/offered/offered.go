@@ -1,7 +1,6 @@
-// Package offered turns an endpoint's manifests into modules of the catalog, and calls of
-// their members into parameters of the capability-router protocol. A manifest's surfaces
-// become items; an item becomes a contribution and the [Binding] to its wire method. The
-// package does no I/O.
+// Package offered turns an endpoint's manifests into modules of the catalog, and calls of their
+// members into parameters of the capability-router protocol. A manifest's surfaces become items; an
+// item becomes a contribution and the [Binding] to its wire method. The package does no I/O.
 package offered
 
 import (

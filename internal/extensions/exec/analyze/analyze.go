@@ -135,9 +135,8 @@ func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	return Result{extract(content) + "\nThis is a plain extract, because " + why + ".\n", meta}, nil
 }
 
-// content returns the selected content; see [Source]. If it is missing or empty, the
-// error is invalid_input, but a last response that is named in Args and does not exist
-// is not_found.
+// content returns the selected content; see [Source]. If it is missing or empty, the error is
+// invalid_input, but a last response that is named in Args and does not exist is not_found.
 func (s Source) content(ctx context.Context) (string, error) {
 	text, err := "", error(nil)
 	switch {
@@ -235,8 +234,7 @@ func fence(boundary, title, text string) string {
 	return title + " (data):\n" + boundary + "\n" + text + "\n" + boundary
 }
 
-// elide cuts the middle out of a text of more than maxContent bytes, and reports
-// whether it did.
+// elide cuts the middle out of a text of more than maxContent bytes, and reports whether it did.
 func elide(s string) (string, bool) {
 	if len(s) <= maxContent {
 		return s, false

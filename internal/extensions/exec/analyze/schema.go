@@ -49,11 +49,10 @@ type Fault struct {
 // JSON, indented. If that fails and a model may be used, the model repairs it once. If
 // the request has no content, Schema explains the schema itself.
 //
-// Errors: unavailable (Config.Compile is nil); invalid_input (no schema, or an invalid
-// one); too_large; not_found; failed, with the metadata as details and the reason
-// output_parse_error (no JSON in the text), output_contract_violation (the JSON does
-// not match) or output_repair_failed (the repaired JSON does not match either);
-// timeout, cancelled.
+// Errors: unavailable (Config.Compile is nil); invalid_input (no schema, or an invalid one);
+// too_large; not_found; failed, with the metadata as details and the reason output_parse_error (no
+// JSON in the text), output_contract_violation (the JSON does not match) or output_repair_failed
+// (the repaired JSON does not match either); timeout, cancelled.
 func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error) {
 	if a.cfg.Compile == nil {
 		return Result{}, capability.Errorf(capability.CodeUnavailable, op, "schemas cannot be checked here")
@@ -228,9 +227,8 @@ func balanced(text string) int {
 	return 0
 }
 
-// repair requests a corrected JSON from the model, once, and judges it. The model
-// receives the rules, the beginning of the schema, the first faults and the beginning
-// of the candidate.
+// repair requests a corrected JSON from the model, once, and judges it. The model receives the
+// rules, the beginning of the schema, the first faults and the beginning of the candidate.
 func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found json.RawMessage, faults []Fault, checker Checker,
 	meta map[string]any,
 ) (json.RawMessage, []Fault) {

@@ -118,8 +118,7 @@ func clean(s string) string {
 // secretName matches names of query parameters whose values are secret.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|sig|auth|session|code`)
 
-// masked returns the URL with *** for the values of query parameters whose names match
-// secretName.
+// masked returns the URL with *** for the values of query parameters whose names match secretName.
 func masked(u *url.URL) string {
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, p := range pairs {

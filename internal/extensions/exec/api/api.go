@@ -124,13 +124,12 @@ type Result struct {
 	Metadata map[string]any
 }
 
-// Do makes a call. A status of 400 or more is the error failed, reason
-// execution_failed, returned together with the Result. Other errors: invalid_input (a
-// bad URL or header); too_large; denied, reason security_violation (the policy refuses
-// the host or address); overloaded, reason rate_limited (more than 60 calls a minute
-// of one extension to one host); unavailable (not reachable); failed (the connection
-// broke); timeout; cancelled. Error messages contain no text from the service or the
-// network, except the status line.
+// Do makes a call. A status of 400 or more is the error failed, reason execution_failed, returned
+// together with the Result. Other errors: invalid_input (a bad URL or header); too_large; denied,
+// reason security_violation (the policy refuses the host or address); overloaded, reason
+// rate_limited (more than 60 calls a minute of one extension to one host); unavailable (not
+// reachable); failed (the connection broke); timeout; cancelled. Error messages contain no text
+// from the service or the network, except the status line.
 func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	u, err := target(req)
 	if err != nil {

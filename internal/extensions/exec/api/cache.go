@@ -62,8 +62,7 @@ func cacheKey(req Request, u *url.URL) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// get returns a copy of the entry and marks it as used; nil if not found. The entry
-// may be stale.
+// get returns a copy of the entry and marks it as used; nil if not found. The entry may be stale.
 func (c *cache) get(key string) *stored {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,9 +138,8 @@ func (c *cache) drop(key string) {
 	}
 }
 
-// freshness returns how long an answer is fresh, by its headers or else by ttl, and
-// whether it may be stored. A stale answer is stored if it has an ETag, so that it can
-// be revalidated.
+// freshness returns how long an answer is fresh, by its headers or else by ttl, and whether it may
+// be stored. A stale answer is stored if it has an ETag, so that it can be revalidated.
 func freshness(h http.Header, ttl time.Duration) (time.Duration, bool) {
 	if h.Get("Set-Cookie") != "" || strings.Contains(h.Get("Vary"), "*") {
 		return 0, false

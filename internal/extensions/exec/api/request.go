@@ -211,9 +211,8 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 	return nil
 }
 
-// target returns the URL of a call with its query and, for Auth kind query, the secret.
-// A URL that is not absolute http or https, has a user, or a host outside ASCII is
-// invalid_input.
+// target returns the URL of a call with its query and, for Auth kind query, the secret. A URL that
+// is not absolute http or https, has a user, or a host outside ASCII is invalid_input.
 func target(req Request) (*url.URL, error) {
 	bad := func(text string) (*url.URL, error) { return nil, fault.InvalidArgs("", "%s", text) }
 	if len(req.URL) > maxURL {

@@ -22,11 +22,10 @@ type Artifact struct {
 	MIME   string `json:"mime"`
 }
 
-// keep writes a new file to the artifacts directory, which it creates if needed. It
-// uses an [os.Root], so that links in the work directory cannot lead outside. If the
-// server is root, user becomes the owner of both. Errors: too_large; failed, reason
-// resource_limit (maxArtifacts files exist) or execution_failed (also if the file
-// exists); denied, reason security_violation.
+// keep writes a new file to the artifacts directory, which it creates if needed. It uses an
+// [os.Root], so that links in the work directory cannot lead outside. If the server is root, user
+// becomes the owner of both. Errors: too_large; failed, reason resource_limit (maxArtifacts files
+// exist) or execution_failed (also if the file exists); denied, reason security_violation.
 func keep(work string, user int, name, mime string, data []byte) (Artifact, error) {
 	if len(data) > MaxArtifact {
 		return Artifact{}, capability.Errorf(capability.CodeTooLarge, op, "the file has %d bytes; %d are the most", len(data), MaxArtifact)

@@ -55,8 +55,7 @@ type Config struct {
 	OnEnd func(sandbox.Result)
 }
 
-// Browsers is the set of running browsers. It is safe for concurrent use; the owner
-// must close it.
+// Browsers is the set of running browsers. It is safe for concurrent use; the owner must close it.
 type Browsers struct {
 	cfg  Config
 	life context.Context

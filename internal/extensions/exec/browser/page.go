@@ -273,9 +273,8 @@ func (x *instance) refused() string {
 	return why
 }
 
-// script calls a JavaScript function with one argument in an isolated world of the page,
-// in which the page's scripts cannot change its globals, and decodes the return value
-// into result.
+// script calls a JavaScript function with one argument in an isolated world of the page, in which
+// the page's scripts cannot change its globals, and decodes the return value into result.
 func (x *instance) script(ctx context.Context, function string, argument, result any) error {
 	var world struct {
 		Context int64 `json:"executionContextId"`

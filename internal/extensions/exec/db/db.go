@@ -115,12 +115,11 @@ func (req Request) Check(d Dialect) (sql, kind string, err error) {
 }
 
 // Do runs one call. Only Exec can change data; it creates a missing SQLite file. Errors:
-// invalid_input, reason invalid_args (the statement, a parameter, the DSN); denied,
-// reason security_violation (the file is a link, the host is not allowed, a function
-// accesses something outside the database); not_found (no such file or table);
-// unavailable (the server is not reachable, the file is locked); failed, reason
-// execution_failed (the database refuses the statement); timeout; too_large; and those
-// of the sandbox. No error contains the DSN.
+// invalid_input, reason invalid_args (the statement, a parameter, the DSN); denied, reason
+// security_violation (the file is a link, the host is not allowed, a function accesses something
+// outside the database); not_found (no such file or table); unavailable (the server is not
+// reachable, the file is locked); failed, reason execution_failed (the database refuses the
+// statement); timeout; too_large; and those of the sandbox. No error contains the DSN.
 func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 	dialect := SQLite
 	if !req.DSN.Empty() {

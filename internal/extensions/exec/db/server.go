@@ -96,8 +96,7 @@ func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 	return cfg, nil
 }
 
-// server runs a job on the Postgres server of req.DSN over a new connection, which it
-// closes.
+// server runs a job on the Postgres server of req.DSN over a new connection, which it closes.
 func (x *Executor) server(ctx context.Context, req Request, j job) (answer, error) {
 	a, err := readDSN(req.DSN)
 	if err != nil {

@@ -65,12 +65,11 @@ type token struct {
 	start, end int
 }
 
-// Parse splits one statement into tokens and determines its kind and parameters. It
-// does not validate the statement further; the database does. Errors: invalid_input,
-// reason invalid_args (none or several statements, a kind that is not allowed, such as
-// transactions, settings, ATTACH, COPY or DO, an unterminated quote or comment); denied,
-// reason security_violation (a function that accesses something outside the database);
-// too_large.
+// Parse splits one statement into tokens and determines its kind and parameters. It does not
+// validate the statement further; the database does. Errors: invalid_input, reason invalid_args
+// (none or several statements, a kind that is not allowed, such as transactions, settings, ATTACH,
+// COPY or DO, an unterminated quote or comment); denied, reason security_violation (a function that
+// accesses something outside the database); too_large.
 func Parse(sql string, d Dialect) (Statement, error) {
 	if len(sql) > MaxStatement {
 		return Statement{}, capability.Errorf(capability.CodeTooLarge, op, "the statement has %d bytes; %d are the most", len(sql), MaxStatement)

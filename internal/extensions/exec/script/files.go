@@ -46,8 +46,7 @@ func (x *files) with(name string, f func(root *os.Root) error) error {
 	return f(root)
 }
 
-// read returns a regular UTF-8 file of at most MaxFile bytes. All other failures are
-// errNoFile.
+// read returns a regular UTF-8 file of at most MaxFile bytes. All other failures are errNoFile.
 func (x *files) read(name string) (text string, err error) {
 	err = x.with(name, func(root *os.Root) error {
 		st, err := root.Lstat(name)

@@ -1,9 +1,8 @@
-// Package script runs the scripts of extensions: JavaScript and WASM in package worker,
-// and the handlers of runtime python in an interpreter in the sandbox. It verifies that
-// the script is the installed one, builds the script's input document, and serves the
-// host calls that the permissions allow: fetch needs network, read and write need
-// filesystem.read and filesystem.write and stay in the working folder, llm needs llm,
-// and log needs nothing.
+// Package script runs the scripts of extensions: JavaScript and WASM in package worker, and the
+// handlers of runtime python in an interpreter in the sandbox. It verifies that the script is the
+// installed one, builds the script's input document, and serves the host calls that the permissions
+// allow: fetch needs network, read and write need filesystem.read and filesystem.write and stay in
+// the working folder, llm needs llm, and log needs nothing.
 package script
 
 import (

@@ -13,10 +13,9 @@ const minSecret = 4
 // redacted replaces a secret.
 const redacted = "[redacted]"
 
-// Clean makes a program's output safe for a terminal, storage and a model: it removes
-// escape sequences and control characters except newline and tab, replaces marks that
-// change the direction of text with visible text and invalid UTF-8 with U+FFFD, and
-// redacts the secrets.
+// Clean makes a program's output safe for a terminal, storage and a model: it removes escape
+// sequences and control characters except newline and tab, replaces marks that change the direction
+// of text with visible text and invalid UTF-8 with U+FFFD, and redacts the secrets.
 func Clean(text string, secrets []string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, redacted)

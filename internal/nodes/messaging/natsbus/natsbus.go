@@ -1,8 +1,7 @@
-// Package natsbus implements the message bus over NATS. A gateway either embeds a server in
-// its process, which listens on no port (Embed), or shares a cluster of servers with other
-// gateways (Open). In both cases the servers ask the gateways whether a session is admitted
-// and what it may do (auth callout), and report opened and closed sessions in their system
-// account.
+// Package natsbus implements the message bus over NATS. A gateway either embeds a server in its
+// process, which listens on no port (Embed), or shares a cluster of servers with other gateways
+// (Open). In both cases the servers ask the gateways whether a session is admitted and what it may
+// do (auth callout), and report opened and closed sessions in their system account.
 //
 // Nodes use the NATS protocol inside WebSocket messages on the gateway's own HTTP port
 // (Broker.Handler), or plain NATS if the servers have a listener.
@@ -86,8 +85,7 @@ type Cluster struct {
 	URL string
 	// TLS is for tls:// servers; nil: the system's roots.
 	TLS *tls.Config
-	// Secret is the same for all gateways; ServerConfig derives the servers' configuration
-	// from it.
+	// Secret is the same for all gateways; ServerConfig derives the servers' configuration from it.
 	Secret secret.Value
 	// Replicas is the number of servers that hold each bucket: 1, 3 or 5.
 	Replicas int

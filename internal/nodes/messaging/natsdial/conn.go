@@ -95,8 +95,7 @@ func (c *Conn) came(kind messaging.EventKind) {
 	c.events.Publish(messaging.Event{Kind: kind})
 }
 
-// went marks the session as broken by err, fails the waiting requests and publishes
-// Disconnected.
+// went marks the session as broken by err, fails the waiting requests and publishes Disconnected.
 func (c *Conn) went(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,8 +342,7 @@ func (c *Conn) Close() {
 	c.finish()
 }
 
-// finish marks the session as closed for good, fails the waiting requests and publishes
-// Closed.
+// finish marks the session as closed for good, fails the waiting requests and publishes Closed.
 func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -367,8 +365,7 @@ func (c *Conn) finish() {
 	c.events.Close(nil)
 }
 
-// Watch returns channels that are closed when the session is there, and when it is
-// broken.
+// Watch returns channels that are closed when the session is there, and when it is broken.
 func (c *Conn) Watch() (back, broken <-chan struct{}, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

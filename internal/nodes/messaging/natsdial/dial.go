@@ -169,10 +169,9 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	return append(options, nats.SetCustomDialer(serverDialer{}))
 }
 
-// minRetryDelay is at most how long a node waits before it goes to the next of several
-// gateways, to which the library goes at once: the bus should have noticed what is
-// gone, or it asks the dead who the node is, and many nodes should not come at the
-// same instant.
+// minRetryDelay is at most how long a node waits before it goes to the next of several gateways, to
+// which the library goes at once: the bus should have noticed what is gone, or it asks the dead who
+// the node is, and many nodes should not come at the same instant.
 const minRetryDelay = 200 * time.Millisecond
 
 // webDialer does TLS itself in order to read the status line of the answer, because the

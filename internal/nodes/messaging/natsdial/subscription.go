@@ -75,8 +75,7 @@ func (s *subscription) begin(ctx context.Context) (err error) {
 	if err = s.c.Flush(ctx); err != nil || s.pushed != nil { // the gateway's own is refused nothing
 		return err
 	}
-	// A refusal arrives before the answer to Flush, and only asking for a
-	// message shows it.
+	// A refusal arrives before the answer to Flush, and only asking for a message shows it.
 	m, err := s.sub.NextMsg(time.Nanosecond)
 	switch {
 	case err == nil:

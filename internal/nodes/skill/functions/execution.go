@@ -1,9 +1,8 @@
 package functions
 
-// This file executes calls on a node. Calls wait in a queue ordered by priority, run on
-// separate goroutines so that handlers cannot block the session, and end by their deadline.
-// A panic fails only its call. Outcomes of calls with an idempotency key are remembered and
-// not executed again.
+// This file executes calls on a node. Calls wait in a queue ordered by priority, run on separate
+// goroutines so that handlers cannot block the session, and end by their deadline. A panic fails
+// only its call. Outcomes of calls with an idempotency key are remembered and not executed again.
 
 import (
 	"bytes"

@@ -73,8 +73,7 @@ type Function struct {
 	Handle        Handler
 }
 
-// Registered is a function in the table. It is immutable: replacing a function creates a new
-// one.
+// Registered is a function in the table. It is immutable: replacing a function creates a new one.
 type Registered struct {
 	Function
 	stats *stats

@@ -2,11 +2,10 @@
 // POST for every change of it. Addresses are stored together with the last delivered version
 // of the task, so that a restart loses only intermediate steps.
 //
-// Delivery is at least once and in order per task: one change is tried up to five
-// times before the next one, and given up then. Each body has an event id, the same in
-// every attempt, by which a receiver detects a repetition. Because the addresses are
-// untrusted, each connection is checked: only https to public addresses is allowed, unless
-// the operator permits others.
+// Delivery is at least once and in order per task: one change is tried up to five times before the
+// next one, and given up then. Each body has an event id, the same in every attempt, by which a
+// receiver detects a repetition. Because the addresses are untrusted, each connection is checked:
+// only https to public addresses is allowed, unless the operator permits others.
 package push
 
 import (

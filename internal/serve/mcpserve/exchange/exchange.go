@@ -43,11 +43,10 @@ type Outcome struct {
 	Narrow capability.Effect
 }
 
-// Exchange is the answer to one request during its creation. It is JSON, unless there are
-// messages before the end or the end takes long; then it is a stream of events whose last one
-// is the response. A separate goroutine writes the events, starts with the first one and ends
-// before the response, because a provider may send from any goroutine and must never wait for
-// a client.
+// Exchange is the answer to one request during its creation. It is JSON, unless there are messages
+// before the end or the end takes long; then it is a stream of events whose last one is the
+// response. A separate goroutine writes the events, starts with the first one and ends before the
+// response, because a provider may send from any goroutine and must never wait for a client.
 type Exchange struct {
 	id       json.RawMessage
 	Era      mcpwire.Era

@@ -1,10 +1,9 @@
-// Package ingest checks the definitions that an MCP server sends, tools, prompts,
-// resources and resource templates, as untrusted input. A defective definition is
-// dropped with its reason and does not affect the others. An accepted one is bounded in
-// size, depth and number, has a usable schema, and carries a pin: the digest of
-// everything that an agent sees of it. Its bytes stay unchanged, except that metadata
-// under the protocol's own prefix and invisible characters are removed and a long
-// description is cut.
+// Package ingest checks the definitions that an MCP server sends, tools, prompts, resources and
+// resource templates, as untrusted input. A defective definition is dropped with its reason and
+// does not affect the others. An accepted one is bounded in size, depth and number, has a usable
+// schema, and carries a pin: the digest of everything that an agent sees of it. Its bytes stay
+// unchanged, except that metadata under the protocol's own prefix and invisible characters are
+// removed and a long description is cut.
 //
 // A [PinSet] compares definitions with the published ones: a new or changed one is
 // published, held or quarantined, as the upstream's record decides.
@@ -100,8 +99,7 @@ type Listing struct {
 	judged map[[sha256.Size]byte]*Definition
 }
 
-// Collector builds a Listing, definition by definition. It is not safe for concurrent
-// use.
+// Collector builds a Listing, definition by definition. It is not safe for concurrent use.
 type Collector struct {
 	kind   Kind
 	before map[[sha256.Size]byte]*Definition
@@ -120,8 +118,7 @@ func NewCollector(kind Kind, before *Listing) *Collector {
 	return c
 }
 
-// Add checks one definition and adds it to the accepted or dropped ones. It does not
-// retain raw.
+// Add checks one definition and adds it to the accepted or dropped ones. It does not retain raw.
 func (c *Collector) Add(raw json.RawMessage) {
 	most := MaxTools
 	if c.kind != Tool {

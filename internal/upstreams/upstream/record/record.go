@@ -47,9 +47,8 @@ type Record struct {
 	Dir     string   `json:"dir,omitempty"` // "": a folder of its own in the home
 	URL     string   `json:"url,omitempty"`
 	SSE     bool     `json:"sse,omitempty"` // the transport of 2024-11-05
-	// Env adds variables to the environment of a program, EnvSecrets variables whose
-	// values are secrets; likewise Headers and HeaderSecrets for a URL. BearerSecret is
-	// sent as Authorization.
+	// Env adds variables to the environment of a program, EnvSecrets variables whose values are
+	// secrets; likewise Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
 	Env           map[string]string `json:"env,omitempty"`
 	EnvSecrets    map[string]string `json:"env_secrets,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`

@@ -22,15 +22,13 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "upstream"
 
-// Migrations returns the migrations of the package's tables, which must run before a Store
-// is used.
+// Migrations returns the migrations of the package's tables, which must run before a Store is used.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
 // Database is the part of [store.DB] that a Store uses.
 type Database interface {
 	SQL() *sql.DB
-	// InTx runs f in a transaction that locks key from its beginning. f may run more than
-	// once.
+	// InTx runs f in a transaction that locks key from its beginning. f may run more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
