@@ -13,7 +13,7 @@ import (
 // connector implements [routerserve.Registry].
 type connector struct{ *endpoint.Registry }
 
-// Connect reads the trust options, which surfaces pass on as they came.
+// Connect parses the trust options of a request and connects its endpoint.
 func (e connector) Connect(ctx context.Context, who capability.Principal,
 	in routerserve.ConnectRequest,
 ) (out routerserve.Connected, err error) {

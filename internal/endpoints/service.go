@@ -1,6 +1,6 @@
-// Package endpoints connects this server to the endpoints of the capability-router
-// protocol and is one itself. Service opens their registry, which is a source of the
-// catalog, and the wire with its connect API.
+// Package endpoints connects this server to endpoints of the capability-router protocol, and
+// serves the protocol itself. Service opens the registry of endpoints, which is a source of
+// the catalog, and the HTTP surface with its connect API.
 package endpoints
 
 import (
@@ -24,12 +24,12 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Config is what a Service needs. All fields are required.
+// Config configures a Service. All fields are required.
 type Config struct {
 	Router  config.Router
 	Eliza   config.Eliza
 	Limits  config.Limits
-	Store   *store.DB // the one that gateways share
+	Store   *store.DB // shared by gateways
 	Secrets *secretstore.Store
 	Log     *audit.Log
 	Catalog *catalog.Catalog
@@ -46,7 +46,7 @@ type Service struct {
 	surface  *routerserve.Surface
 }
 
-// New makes the registry. No endpoint is called before the catalog runs
+// New creates the registry and the surface. No endpoint is called before the catalog runs
 // [Service.Source].
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, saved: endpoint.NewSQLStore(cfg.Store.SQL())}
@@ -65,8 +65,7 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run has nothing to do: endpoints are watched as long as the catalog runs
-// [Service.Source].
+// Run has nothing to do: endpoints are watched as long as the catalog runs [Service.Source].
 func (s *Service) Run(context.Context) error { return nil }
 
 // Close has nothing to release.
@@ -75,7 +74,7 @@ func (s *Service) Close() error { return nil }
 // Routes adds the wire and the connect API to mux.
 func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
 
-// Uncleaned routes the paths that a [http.ServeMux] would clean past next.
+// Uncleaned serves paths that a [http.ServeMux] would clean itself, and passes others to next.
 func (s *Service) Uncleaned(next http.Handler) http.Handler { return s.surface.Uncleaned(next) }
 
 // Source returns the source of the catalog.
@@ -84,11 +83,11 @@ func (s *Service) Source() capability.Source { return s.registry }
 // Running reports whether the source runs.
 func (s *Service) Running() bool { return s.registry.Running() }
 
-// Refresh takes over what other gateways have changed.
+// Refresh applies the changes that other gateways made to the shared store.
 func (s *Service) Refresh(ctx context.Context) error { return s.registry.Refresh(ctx) }
 
-// Restored returns a function that reports whether every endpoint that was there before
-// this process has been asked once.
+// Restored returns a function that reports whether every saved or configured endpoint has
+// been asked once since the start.
 func (s *Service) Restored(ctx context.Context) (func() bool, error) {
 	saved, err := s.saved.Endpoints(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Service) Restored(ctx context.Context) (func() bool, error) {
 	}, nil
 }
 
-// Trust returns the decision that let a module of an endpoint in, or nil if it has none.
+// Trust returns the trust decision for a module of an endpoint, or nil without one.
 func (s *Service) Trust(endpoint, module string) *router.TrustDecision {
 	status, err := s.registry.Show(endpoint)
 	if err != nil {
@@ -136,13 +135,13 @@ func (s *Service) Checks(context.Context) (checks []httpapi.Check) {
 	return checks
 }
 
-// callInner is the path for a call inside a call: the engine judges it by itself.
+// callInner invokes a call inside another call, which the engine authorizes separately.
 func (s *Service) callInner(ctx context.Context, inv capability.Invocation) (capability.Result, error) {
 	reply, err := s.cfg.Engine.Invoke(ctx, inv)
 	return capability.Result{Value: reply.Result, UpstreamCall: reply.Invocation}, err
 }
 
-// localModules are those of this machine, whose names no endpoint may take.
+// localModules returns this machine's modules, whose names no endpoint may claim.
 func (s *Service) localModules() (list []capability.Module) {
 	for m := range s.cfg.Catalog.Snapshot().Modules() {
 		if m.Origin == "local" {
@@ -152,7 +151,7 @@ func (s *Service) localModules() (list []capability.Module) {
 	return list
 }
 
-// configured are the endpoints of the environment.
+// configured returns the endpoints of the configuration.
 func configured(eliza config.Eliza) (list []endpoint.Configured) {
 	for _, e := range eliza.Endpoints {
 		list = append(list, endpoint.Configured(e))
@@ -160,7 +159,7 @@ func configured(eliza config.Eliza) (list []endpoint.Configured) {
 	return list
 }
 
-// publicRoutes are the routes that the operator lets any caller call.
+// publicRoutes returns the routes that the operator has opened to callers without a token.
 func publicRoutes(cfg config.Router) (list []routerserve.PublicRoute) {
 	for _, p := range cfg.PublicRoutes {
 		list = append(list, routerserve.PublicRoute(p))
@@ -168,7 +167,7 @@ func publicRoutes(cfg config.Router) (list []routerserve.PublicRoute) {
 	return list
 }
 
-// savedEndpoints are those that come back after a restart, for an export.
+// savedEndpoints returns the saved endpoints, for an export.
 func (s *Service) savedEndpoints(ctx context.Context) (list []routerserve.SavedEndpoint, err error) {
 	saved, err := s.saved.Endpoints(ctx)
 	for _, e := range saved {

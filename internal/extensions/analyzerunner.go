@@ -19,8 +19,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/roots"
 )
 
-// newAnalyzer holds JSON to schemas by the compiler of the catalog, and asks the
-// model, if there is one.
+// newAnalyzer returns an Analyzer that compiles schemas as the catalog does and uses the
+// model unless it is nil.
 func newAnalyzer(model *llm.Client) *analyze.Analyzer {
 	cfg := analyze.Config{Compile: func(schema []byte) (analyze.Checker, error) { return catalog.CompileSchema(schema) }}
 	if model != nil {
@@ -29,7 +29,7 @@ func newAnalyzer(model *llm.Client) *analyze.Analyzer {
 	return analyze.New(cfg)
 }
 
-// analyzeRunner explains results and holds them to schemas.
+// analyzeRunner runs the analyze actions.
 type analyzeRunner struct{ *Service }
 
 // Supports implements runner.Executor.
@@ -72,8 +72,8 @@ func (a *analyzeRunner) Execute(ctx context.Context, r runner.Run) (runner.Outco
 	return runner.Outcome{Output: got.Output, Metadata: got.Metadata}, err
 }
 
-// schemaOf finds a schema by its id: a file of the package, schemas/ID.json, or
-// else the input of the canonical action of that name.
+// schemaOf returns the schema of an id: the file schemas/ID.json of the package, or else
+// the input schema of the canonical action of that name. Otherwise not_found.
 func schemaOf(dir, id string) ([]byte, error) {
 	if len(id) <= 200 && filepath.Base(id) == id {
 		if doc, err := readBelow(dir, "schemas/"+id+".json"); capability.CodeOf(err) != capability.CodeNotFound {
@@ -87,8 +87,9 @@ func schemaOf(dir, id string) ([]byte, error) {
 		"there is no schema %.100q: neither schemas/ID.json in the package nor a canonical action", id).With("not_found", "")
 }
 
-// readBelow reads a file beneath a folder that its owner may change meanwhile:
-// through a handle that nothing leads out of, and a plain file with one name only.
+// readBelow reads a file in a folder that an untrusted program may change at the same
+// time. It refuses paths that leave the folder, links, files with several hard links
+// (denied), and more than analyze.MaxInput bytes (too_large).
 func readBelow(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

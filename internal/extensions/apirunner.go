@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
-// apiRunner carries out api.get and the other calls of HTTP services.
+// apiRunner runs api.get and the other api actions.
 type apiRunner struct{ *Service }
 
 // Supports implements runner.Executor.
@@ -56,8 +56,8 @@ func (a *apiRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, 
 	return runner.Outcome{Output: got.Output, Stored: got.Body, Metadata: got.Metadata, Kept: got.Output != ""}, nil
 }
 
-// auth is how a call shows who it is, by a setting of the extension or a stored
-// secret that its manifest names.
+// auth parses the flag --auth and sets its secret from a setting of the extension or
+// from a stored secret that its manifest names. If neither exists: invalid_input.
 func (a *apiRunner) auth(ctx context.Context, x *lifecycle.Loaded, text string) (*api.Auth, error) {
 	auth, name, err := api.ParseAuth(text)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// browserRunner carries out browser.navigate and what else is done with pages.
+// browserRunner runs browser.navigate and the other browser actions.
 type browserRunner struct{ *Service }
 
 // Supports implements runner.Executor.
@@ -74,7 +74,7 @@ func (b *browserRunner) Preview(_ context.Context, r runner.Run, out *capability
 	return err
 }
 
-// retainBrowsers ends those of extensions that are not enabled as they were.
+// retainBrowsers stops the browsers of extensions that were disabled, removed or changed.
 func (x *Service) retainBrowsers() {
 	view := x.manager.View()
 	x.browsers.Retain(func(id, digest string) bool {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileNow is the time that a file would be born at now: the kernel stamps files with a
-// clock that lags behind time.Now by a tick.
+// fileNow returns the current time of the kernel's clock for files, which lags behind
+// time.Now by up to a tick.
 func fileNow() time.Time {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
@@ -18,10 +18,10 @@ func fileNow() time.Time {
 	return time.Unix(t.Unix())
 }
 
-// clean removes from a working folder what was born there since, a [fileNow]: what a run wrote
-// that was ended for writing too much would end every later one. Files that were
-// there before stay, however they have grown. The folder is a stranger's: nothing is
-// followed out of it.
+// clean deletes the files of a working folder that were created at or after since, a
+// result of [fileNow]. It is called after a run that exceeded the disk limit, because
+// its files would make every later run fail. Older files stay, even if they have grown.
+// Links are not followed, because the folder is untrusted.
 func clean(work string, since time.Time) {
 	root, err := os.OpenRoot(work)
 	if err != nil {
@@ -36,7 +36,7 @@ func clean(work string, since time.Time) {
 	var born []string
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // what cannot be read is left
+			return nil //nolint:nilerr // unreadable entries stay
 		}
 		var st unix.Statx_t
 		err = unix.Statx(int(dir.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
@@ -46,6 +46,6 @@ func clean(work string, since time.Time) {
 		return nil
 	})
 	for _, name := range born {
-		_ = root.Remove(name) // beneath the root, whatever has become of the name
+		_ = root.Remove(name) // never leaves the root, even if the name was replaced
 	}
 }

@@ -6,5 +6,5 @@ import "time"
 
 func fileNow() time.Time { return time.Now() }
 
-// clean does nothing where nothing tells when a file was made.
+// clean does nothing: this system does not report when a file was created.
 func clean(string, time.Time) {}

@@ -1,10 +1,9 @@
 package extensions
 
-// This file turns the installed extensions into the table that the
-// command router is built from: the declarations of commands.yaml under the names
-// that the operator catalog registered, enabled or not, so that a command of a
-// disabled extension is answered with how to enable it. It is pure; the code that
-// watches the extensions builds a new table after each change.
+// This file turns the installed extensions into the table that the command router is built from:
+// the declarations of commands.yaml under the names that the operator catalog registered, enabled
+// or not, so that the error for a command of a disabled extension explains how to enable it. It has
+// no side effects; Service.changed builds a new table after each change.
 
 import (
 	"slices"
@@ -19,8 +18,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/operator"
 )
 
-// commandTable returns the commands of all extensions that can be read, and the names that
-// several enabled ones wanted (to be recorded as command_conflict).
+// commandTable returns the commands of all readable extensions under their registered names, and
+// the names that several enabled extensions declare. A disabled extension's command whose name is
+// taken becomes <extension>-<name>, or is left out if that is taken too.
 func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	var active []declaration.Extension
 	for i := range v.Extensions {
@@ -44,9 +44,9 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		taken[name] = true
 	}
 	for _, c := range registered.Conflicts() {
-		taken[c.Key] = true // none has it, and none gets it when another is disabled
+		taken[c.Key] = true // no extension gets a name in conflict, so disabled ones do not either
 	}
-	idle := make(map[string]int) // how many disabled ones want a name
+	idle := make(map[string]int) // number of disabled extensions that declare a name
 	eachCommand(v, func(x *lifecycle.Loaded, c *extension.Command) {
 		if !x.Enabled {
 			idle[bareName(c.Name)]++
@@ -58,7 +58,7 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 		if x.Enabled {
 			runtime := x.ID + "/command." + one.Declared
 			if one.Name = names[runtime]; one.Name == "" {
-				return // the catalog refused it, and states why
+				return // the catalog refused it and reports the reason
 			}
 			for _, alias := range c.Aliases {
 				if name := names[runtime+"."+bareName(alias)]; name != "" {
@@ -77,6 +77,7 @@ func commandTable(v *lifecycle.View) ([]command.Command, []catalog.Conflict) {
 	return out, registered.Conflicts()
 }
 
+// eachCommand calls f for every command of every readable extension.
 func eachCommand(v *lifecycle.View, f func(*lifecycle.Loaded, *extension.Command)) {
 	for i := range v.Extensions {
 		if x := &v.Extensions[i]; x.Package != nil {
@@ -89,7 +90,7 @@ func eachCommand(v *lifecycle.View, f func(*lifecycle.Loaded, *extension.Command
 
 func bareName(name string) string { return strings.TrimPrefix(name, "/") }
 
-// labelOf makes the beginning of a command's name of an id.
+// labelOf converts an extension's id to the first part of a command name.
 func labelOf(id string) string {
 	out := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '_' {
@@ -98,12 +99,12 @@ func labelOf(id string) string {
 		return '-'
 	}, strings.ToLower(id))
 	if out[0] < 'a' || out[0] > 'z' {
-		return "x" + out // a name begins with a letter
+		return "x" + out // a name must begin with a letter
 	}
 	return out
 }
 
-// commandOf maps one command; its name is the caller's to set.
+// commandOf converts one command. The caller sets its Name and Aliases.
 func commandOf(x *lifecycle.Loaded, c *extension.Command) command.Command {
 	out := command.Command{
 		Declared: bareName(c.Name), Extension: x.ID, ExtensionName: x.Name, Enabled: x.Enabled, Hidden: c.Hidden,
@@ -121,6 +122,8 @@ func commandOf(x *lifecycle.Loaded, c *extension.Command) command.Command {
 	return out
 }
 
+// capabilityOf returns the capability of a command: the declared one, its own name if a
+// capability of the manifest refers to it, or else the extension's id.
 func capabilityOf(p *extension.Package, c *extension.Command) string {
 	if c.Capability != "" {
 		return c.Capability
@@ -133,6 +136,8 @@ func capabilityOf(p *extension.Package, c *extension.Command) string {
 	return p.Manifest.ID
 }
 
+// actionOf converts one action. Confirm defaults to the command's, Timeout to the
+// package's limit; visible lists the actions (command.action) that agents may call.
 func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, visible []string) command.Action {
 	out := command.Action{
 		ID: a.ID, Aliases: a.Aliases, Runner: a.Runner, Description: a.Description, Sensitive: a.Sensitive, Argv: a.Argv, Template: a.Command,
@@ -147,7 +152,7 @@ func actionOf(p *extension.Package, c *extension.Command, a *extension.Action, v
 	if out.Confirm == "" {
 		out.Confirm = c.Confirm
 	}
-	if out.Timeout == 0 { // the call's own comes first, and is the engine's to know
+	if out.Timeout == 0 { // a timeout of the call takes precedence; the engine applies it
 		out.Timeout = seconds(p.Manifest.Limits.TimeoutSec)
 	}
 	for i := range a.Args {

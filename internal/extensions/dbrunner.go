@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// openDatabases makes the executor of databases, whose worker is this binary.
+// openDatabases returns the executor of db actions, which starts this binary as worker.
 func (x *Service) openDatabases() (*db.Executor, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -32,7 +32,7 @@ func (x *Service) openDatabases() (*db.Executor, error) {
 	}}), nil
 }
 
-// dbRunner carries out db.query and the other calls of databases.
+// dbRunner runs db.query and the other db actions.
 type dbRunner struct{ *Service }
 
 // Supports implements runner.Executor.
@@ -40,7 +40,7 @@ func (*dbRunner) Supports(name string) bool {
 	return slices.Contains(strings.Fields("db.query db.schema db.explain db.exec"), name)
 }
 
-// Needs implements runner.Executor: a server is reached over the network.
+// Needs implements runner.Executor. An action with a DSN needs network.
 func (*dbRunner) Needs(a *command.Action) []string {
 	return declaration.NeededPermissions(a.Runner, a.DSNRef != "")
 }
@@ -62,7 +62,7 @@ func (d *dbRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, e
 		req.Policy = d.egress(&x.Package.Manifest)
 	} else {
 		req.Room = d.room(ctx, &x.Package.Manifest, filepath.Join(d.dir, x.ID), d.floor(x), r.Permissions)
-		req.Room.Package = "" // the engine needs nothing of it
+		req.Room.Package = "" // the worker needs no file of the package
 	}
 	got, err := d.databases.Do(ctx, req)
 	out := runner.Outcome{Output: got.Output, Metadata: got.Metadata, Kept: got.Output != ""}
@@ -72,7 +72,8 @@ func (d *dbRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome, e
 	return out, err
 }
 
-// Preview implements runner.Previewer: what cannot be run is not asked about.
+// Preview implements runner.Previewer. It fails for a statement that cannot be run, so
+// that no approval is requested for it.
 func (*dbRunner) Preview(_ context.Context, r runner.Run, out *capability.Preview) error {
 	req, err := db.FromRoute(r.Route)
 	if err != nil {
@@ -90,8 +91,8 @@ func (*dbRunner) Preview(_ context.Context, r runner.Run, out *capability.Previe
 	return err
 }
 
-// dsn is the address that an action names: a setting of its extension, or else a
-// stored secret.
+// dsn returns the database address that an action names: a setting of its extension, or
+// else a stored secret. If neither is set: invalid_input.
 func (d *dbRunner) dsn(ctx context.Context, x *lifecycle.Loaded, ref string) (secret.Value, error) {
 	settings, err := d.settings(ctx, x)
 	if err != nil {

@@ -17,13 +17,13 @@ type management struct {
 	x *Service
 }
 
-// SetConfig also forgets what was kept of runs: it may depend on the settings.
+// SetConfig also empties the cache of results, because they may depend on the settings.
 func (m management) SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error) {
 	defer m.x.cache.Clear()
 	return m.Manager.SetConfig(ctx, by, id, doc)
 }
 
-// Sandbox is what holds programs here; fresh tries it now.
+// Sandbox returns the sandbox's last report; if fresh, it runs the self-test first.
 func (m management) Sandbox(ctx context.Context, fresh bool) (sandbox.Report, error) {
 	report, err := m.x.box.Report(ctx)
 	if fresh {
@@ -35,7 +35,7 @@ func (m management) Sandbox(ctx context.Context, fresh bool) (sandbox.Report, er
 	return report, nil
 }
 
-// Logs are the records of an extension, newest first.
+// Logs returns the audit records of an extension, newest first.
 func (m management) Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error) {
 	if _, err := m.Show(ctx, id); err != nil {
 		return nil, err
@@ -44,13 +44,14 @@ func (m management) Logs(ctx context.Context, id string, limit, offset int) ([]j
 	return list[min(offset, len(list)):], err
 }
 
-// Findings lists what is wrong or odd with the installed extensions.
+// Findings returns the problems and warnings of the installed extensions.
 func (m management) Findings(ctx context.Context) ([]lifecycle.Finding, error) {
 	return m.Doctor(ctx, programs{m.x}.Exists)
 }
 
-// Checks finds a sandbox that was asked for and cannot be had, and lists what is broken
-// of the installed extensions; what is only odd is for: junctor extensions doctor.
+// Checks returns the results for "junctor doctor": whether the sandbox reaches the tier
+// that the operator requires, and each broken extension. Warnings are left out;
+// "junctor extensions doctor" lists them.
 func (x *Service) Checks(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{x.checkSandbox()}
 	found, err := management{x.manager, x}.Findings(ctx)
@@ -71,6 +72,7 @@ func (x *Service) Checks(ctx context.Context) []httpapi.Check {
 	return checks
 }
 
+// checkSandbox fails if this machine's tier is below sandbox.min_tier.
 func (x *Service) checkSandbox() httpapi.Check {
 	tier := x.Tier()
 	c := httpapi.Check{Name: "sandbox", OK: true, Detail: "programs can be held at tier " + tier.String()}

@@ -6,5 +6,5 @@ import "io/fs"
 
 const nonBlocking = 0
 
-// linked reports whether a file has further names, where that can be told.
+// linked reports false: the number of hard links is not available on this system.
 func linked(fs.FileInfo) bool { return false }

@@ -18,8 +18,8 @@ import (
 // programs implements [plan.Programs].
 type programs struct{ *Service }
 
-// Run carries out a script of an install plan, in the room of the extension's own
-// programs with its working folder to write.
+// Run runs a shell script of an install plan in the sandbox of the extension's programs,
+// with the working folder writable. A PowerShell script is tool_not_found.
 func (x programs) Run(ctx context.Context, p plan.Program) (plan.Outcome, error) {
 	shell, args := "/bin/sh", []string{"-c", p.Script}
 	if p.PowerShell {
@@ -48,7 +48,7 @@ func (x programs) Run(ctx context.Context, p plan.Program) (plan.Outcome, error)
 	return plan.Outcome{ExitCode: got.ExitCode, Output: tool.Clean(got.Stdout.Text(), nil)}, err
 }
 
-// manifestIn reads the manifest of a package that is not installed yet.
+// manifestIn reads the manifest of a package directory that is not installed yet.
 func manifestIn(dir string) (*extension.Manifest, error) {
 	data, err := os.ReadFile(filepath.Join(dir, extension.ManifestFile))
 	if err != nil {
@@ -58,7 +58,8 @@ func manifestIn(dir string) (*extension.Manifest, error) {
 	return m, err
 }
 
-// Exists reports whether the extension would find a program.
+// Exists reports whether the extension's tools or the shared tool directories contain an
+// executable of that name.
 func (x programs) Exists(_ context.Context, id, name string) (bool, error) {
 	for _, dir := range append([]string{filepath.Join(x.dir, id, "tools")}, x.toolDirs...) {
 		if info, err := os.Stat(filepath.Join(dir, filepath.Base(name))); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {

@@ -9,18 +9,19 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/runner"
 )
 
-// published counts the changes that the catalog has, so that its author can
-// wait for it.
+// published counts the changes of extensions that the catalog has received, so that the
+// author of a change can wait for it.
 type published struct {
 	mu                   sync.Mutex
 	made, read, finished uint64
-	more                 chan struct{} // closed when finished rises; nil: no caller waits
+	more                 chan struct{} // closed when finished increases; nil if no caller waits
 }
 
-// publishTime bounds the wait for the catalog: the change itself is done.
+// publishTimeout limits the wait for the catalog. The change itself is already stored.
 const publishTimeout = 5 * time.Second
 
-// change counts one, and returns how to wait until the catalog has it.
+// change counts a change. The returned function waits until the catalog has received
+// it, ctx ends or publishTimeout passes.
 func (p *published) change() (wait func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,14 +50,15 @@ func (p *published) change() (wait func(context.Context)) {
 	}
 }
 
-// reading reports that what was changed until now is being read.
+// reading records that all changes until now are part of the batch being built.
 func (p *published) reading() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = p.made
 }
 
-// done reports that the catalog has what was read.
+// done records that the catalog has received the batch of the last reading, and wakes
+// the waiting callers.
 func (p *published) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +69,7 @@ func (p *published) done() {
 	}
 }
 
-// extensionSource feeds the catalog.
+// extensionSource is the catalog's source of extensions.
 type extensionSource struct {
 	*runner.Source
 	published *published
@@ -76,7 +78,7 @@ type extensionSource struct {
 // Run implements capability.Source.
 func (s extensionSource) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	return s.Source.Run(ctx, func(b capability.Batch) error {
-		defer s.published.done() // a batch that is refused is over as well
+		defer s.published.done() // also after a refused batch
 		return publish(b)
 	})
 }

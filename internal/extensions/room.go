@@ -17,8 +17,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// wish is the weakest sandbox that an extension's programs call for: the strongest
-// for programs that came from an address. The operator may set another floor.
+// wish returns the weakest tier that an extension's programs should have: T3 if the
+// package came from a URL and runs programs, else T2. The operator may set another.
 func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 	if l.SourceURL != "" && slices.Contains(l.Permissions, "exec") {
 		return sandbox.T3
@@ -26,12 +26,12 @@ func (x *Service) wish(l *lifecycle.Loaded) sandbox.Tier {
 	return sandbox.T2
 }
 
-// floor is the weakest sandbox that an extension's programs may run in.
+// floor returns the weakest tier in which an extension's programs may run: the
+// operator's sandbox.min_tier if set, else wish.
 func (x *Service) floor(l *lifecycle.Loaded) sandbox.Tier { return cmp.Or(x.minTier, x.wish(l)) }
 
-// room is what an extension's programs are put behind: the package to read, the
-// working folder to write with the permission, the network through the proxy with
-// another.
+// room returns the confinement of an extension's programs: the package read-only, the working
+// folder (writable with filesystem.write), and with network the proxy under the manifest's policy.
 func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, floor sandbox.Tier,
 	permissions []string,
 ) sandbox.Confinement {
@@ -55,28 +55,29 @@ func (x *Service) room(ctx context.Context, m *extension.Manifest, dir string, f
 	return c
 }
 
-// user is the one that an extension's programs run as where the server is root:
-// no two share one, or they could reach each other's files and, at tier T2,
-// processes.
+// user returns the uid of an extension's programs if the server is root. No two
+// extensions share one, because they could then access each other's files and, at tier
+// T2, processes. If the registry fails, it is a uid that no extension owns.
 func (x *Service) user(ctx context.Context, id string) int {
 	if known, ok := x.users.Load(id); ok {
 		return known.(int)
 	}
 	n, err := x.registry.User(context.WithoutCancel(ctx), id)
 	if err != nil {
-		return sandbox.DefaultUID - 1 // it belongs to no run; the next run asks again
+		return sandbox.DefaultUID - 1 // not stored: the next run tries again
 	}
 	x.users.Store(id, sandbox.DefaultUID+n)
 	return sandbox.DefaultUID + n
 }
 
-// egress is where an extension may connect to.
+// egress returns the network policy of an extension: the manifest's hosts and the
+// operator's addresses.
 func (x *Service) egress(m *extension.Manifest) egress.Policy {
 	return egress.Policy{Allow: m.Network.Allow, Deny: m.Network.Deny, Addresses: x.addresses}
 }
 
-// egressRecords records where a run connected to and where it was not let. A
-// program that tries more often than any caller reads is not recorded further.
+// egressRecords returns a callback that writes the allowed and refused connections of a
+// run to the audit log, at most maxEgressRecords of them.
 func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	var n atomic.Int32
 	return func(d egress.Decision) {
@@ -89,9 +90,10 @@ func (x *Service) egressRecords(r runner.Run) func(egress.Decision) {
 	}
 }
 
-// maxEgressRecords bounds what one run adds to the audit.
+// maxEgressRecords limits the audit records of one run's connections.
 const maxEgressRecords = 100
 
+// decided adds an egress decision to rec and appends it to the audit log.
 func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	rec.Logger, rec.Event, rec.Success = "sandbox", audit.Event(d.Event()), audit.OutcomeOf(d.Allowed)
 	rec.Metadata.Attrs = []audit.Attr{
@@ -102,10 +104,10 @@ func (x *Service) decided(rec audit.Record, d egress.Decision) {
 	if d.Reason != "" {
 		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "why", Value: d.Reason})
 	}
-	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // a broken log says so itself
+	_, _ = x.log.Append(context.Background(), rec, audit.Buffered) // the log reports its own failures
 }
 
-// walls is what a result says of where its program ran.
+// walls returns the metadata of a result about the sandbox: tier, layers, network and limits.
 func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 	d := sandbox.DefaultLimits()
 	return map[string]any{
@@ -117,10 +119,10 @@ func walls(p sandbox.Placement, l sandbox.Limits) map[string]any {
 	}
 }
 
-// degraded records that a program runs behind weaker walls than its package calls
-// for, because the operator lets it.
+// degraded writes to the audit log that a program runs at a weaker tier than wish,
+// because the operator allows it.
 func (x *Service) degraded(r runner.Run, wished, got sandbox.Tier) {
-	_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
+	_, _ = x.log.Append(context.Background(), audit.Record{ // the log reports its own failures
 		Logger: "sandbox", Event: audit.SandboxDegraded, Extension: r.Extension, Session: r.Owner.Session, User: r.Owner.Principal,
 		Metadata: audit.Metadata{RunID: r.ID, Sandbox: got.String(), Attrs: []audit.Attr{{Key: "wished", Value: wished.String()}}},
 	}, audit.Buffered)

@@ -23,15 +23,16 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
-// newScripts runs the scripts of extensions. python is listed: it runs the
-// handlers of packages that say so themselves, and nothing else comes this way.
+// newScripts returns the executor of scripts. Python is enabled because only packages
+// with runtime python reach it.
 func newScripts(box *sandbox.Box) *script.Executor {
 	return script.New(worker.New(worker.Config{
 		Walls: box, Languages: []string{worker.JavaScript, worker.WASM, worker.Python}, Python: systemPython(),
 	}))
 }
 
-// systemPython is an interpreter that the sandbox shows, or "".
+// systemPython returns the path of a Python interpreter below /usr, which programs in
+// the sandbox can see, or "".
 func systemPython() string {
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin"} {
 		path, err := filepath.EvalSymlinks(filepath.Join(dir, "python3"))
@@ -45,16 +46,15 @@ func systemPython() string {
 	return ""
 }
 
-// scriptRunner carries out script.js, script.wasm, exec.script and the handlers of
-// runtime python.
+// scriptRunner runs script.js, script.wasm, exec.script and the handlers of runtime python.
 type scriptRunner struct{ *Service }
 
-// scriptRunners are the names it goes by.
+// scriptRunners returns the runner names that scriptRunner supports.
 func scriptRunners() []string {
 	return []string{"script.js", "script.wasm", "exec.script", "builtin", "default", "exec.python_handler"}
 }
 
-// withScripts adds it to the families of runners.
+// withScripts adds scriptRunner to families under each of its names.
 func (x *Service) withScripts(families map[string]runner.Executor) map[string]runner.Executor {
 	for _, name := range scriptRunners() {
 		families[name] = &scriptRunner{x}
@@ -114,7 +114,8 @@ func (s *scriptRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcom
 	return out, nil
 }
 
-// request is what a script is run with.
+// request returns the script's request: settings without secrets, usage guide, limits,
+// host calls and, if the action reads it, the last response.
 func (s *scriptRunner) request(ctx context.Context, x *lifecycle.Loaded, r runner.Run) (script.Request, error) {
 	m := &x.Package.Manifest
 	settings, err := s.settings(ctx, x)
@@ -158,7 +159,8 @@ func (s *scriptRunner) request(ctx context.Context, x *lifecycle.Loaded, r runne
 	return req, nil
 }
 
-// fetch carries out one host call as api.* would.
+// fetch performs the host call fetch with the client of api.*. A status of 400 or more
+// is not an error.
 func (s *scriptRunner) fetch(ctx context.Context, x *lifecycle.Loaded, r runner.Run, f script.Fetch) (script.Fetched, error) {
 	header := http.Header{}
 	for name, value := range f.Header {

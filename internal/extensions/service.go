@@ -1,7 +1,7 @@
-// Package extensions is the runtime of installed extensions: their files and rows,
-// their commands, the executors of their runners, and the room that their programs
-// run in. It wires the packages that do the work, of intake, exec, provider and
-// surface, which never meet elsewhere; the list of executors is in toolrunner.go.
+// Package extensions is the runtime of installed extensions: their files and rows, their commands,
+// the executors of their runners, and the sandbox of their programs. It connects the packages below
+// it that install packages, run actions, publish them to the catalog and serve the API; these do
+// not import each other. The list of executors is in toolrunner.go.
 package extensions
 
 import (
@@ -53,19 +53,19 @@ import (
 	"github.com/junctor-run/junctor/internal/store/sqlstore"
 )
 
-// Config is what a Service needs; all but Model are required.
+// Config holds the dependencies and settings of a Service. All but Model are required.
 type Config struct {
-	// Home is a path below the home directory.
+	// Home returns a path below the home directory.
 	Home func(elem ...string) string
-	DB   *store.DB // this machine's own: what is installed and its blobs
+	DB   *store.DB // this machine's database: installed extensions and blobs
 	// Sessions holds the last results of sessions.
 	Sessions *store.DB
 	Log      *audit.Log
 	Logger   *slog.Logger
 	Secrets  *secretstore.Store
 	Model    *llm.Client // nil if not configured
-	Version  string      // the server's
-	// Builtins are the commands that other parts of the server answer. They take
+	Version  string      // of the server
+	// Builtins are the commands that other parts of the server implement. They take
 	// precedence over commands of extensions.
 	Builtins []command.Command
 	Mode     policy.Deployment
@@ -80,14 +80,13 @@ type Config struct {
 	Metrics *telemetry.Metrics
 }
 
-// Service joins what runs installed extensions: their files and rows, their
-// commands, and the room their programs run in.
+// Service is the runtime of installed extensions. The owner runs Run and calls Close.
 type Service struct {
 	dir       string
 	toolDirs  []string
-	minTier   sandbox.Tier // the operator's; 0: each extension's own
+	minTier   sandbox.Tier // sandbox.min_tier; 0: each extension's own
 	addresses []netip.Prefix
-	patterns  []*regexp.Regexp // of command lines that the operator wants to be asked about
+	patterns  []*regexp.Regexp // of command lines that need an approval
 	secrets   *secretstore.Store
 	log       *audit.Log
 	results   *session.Results
@@ -96,7 +95,7 @@ type Service struct {
 	box       *sandbox.Box
 	tools     *tool.Executor
 	scripts   *script.Executor
-	model     *llm.Client // nil: none is configured
+	model     *llm.Client // nil if no model is configured
 	calls     *api.Client
 	databases *db.Executor
 	browsers  *browser.Browsers
@@ -109,16 +108,17 @@ type Service struct {
 	registry  *lifecycle.Registry
 	surface   *extensionserve.Surface
 	logger    *slog.Logger
-	users     sync.Map // by extension: the user of its programs
+	users     sync.Map // by extension: the uid of its programs
 	news      chan struct{}
 	router    atomic.Pointer[command.Router]
 	published published
 
 	mu        sync.Mutex
-	conflicts map[string]bool // names that several want, and who
+	conflicts map[string]bool // recorded conflicts: a name and the extensions that declare it
 }
 
-// New repairs what a crash left and loads what is installed.
+// New migrates the tables, repairs changes that a crash interrupted, and loads the
+// installed extensions. On an error, everything opened is closed again.
 func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	for _, t := range []struct {
 		db    *store.DB
@@ -153,7 +153,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = x.Close() // the first error is the one to tell
+			_ = x.Close() // New returns the first error
 		}
 	}()
 	if x.blobs, err = blob.Open(cfg.Home("blobs", "sha256"), cfg.DB.SQL(), time.Now); err != nil {
@@ -171,7 +171,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		x.patterns = append(x.patterns, regexp.MustCompile(text)) // the configuration was checked
 	}
 	scratch := cfg.Home("run")
-	if os.Geteuid() == 0 { // programs run as a user who cannot enter it
+	if os.Geteuid() == 0 { // programs run as a user without access to it
 		scratch = ""
 	}
 	x.box = sandbox.New(sandbox.Config{
@@ -204,7 +204,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 			}
 			return nil
 		},
-		Changed: func(ctx context.Context) { // a caller may use its change at once
+		Changed: func(ctx context.Context) { // waits, so that callers can use their change at once
 			wait := x.published.change()
 			if x.changed(); x.manager != nil {
 				wait(ctx)
@@ -232,7 +232,8 @@ func (x *Service) gauges(m *telemetry.Metrics) {
 	m.Gauge("sandbox_tier", "Strongest tier that programs can be put in here: 1 to 3.", func() float64 { return float64(x.Tier()) })
 }
 
-// reaches reports whether programs that need a tier can run here at all.
+// reaches returns sandbox_unavailable if this machine's sandbox is below the operator's
+// tier or, if that is not set, below the given one.
 func (x *Service) reaches(tier string) error {
 	need := x.minTier
 	if need == 0 {
@@ -246,10 +247,11 @@ func (x *Service) reaches(tier string) error {
 	return nil
 }
 
-// changed rebuilds the commands and notifies the catalog's source.
+// changed stops outdated browsers, rebuilds the command router, records new conflicts
+// and notifies the catalog's source.
 func (x *Service) changed() {
 	if x.manager == nil {
-		return // it is being opened
+		return // New is still running and calls changed at its end
 	}
 	x.retainBrowsers()
 	commands, conflicts := commandTable(x.manager.View())
@@ -260,12 +262,12 @@ func (x *Service) changed() {
 	x.conflicted(conflicts)
 	select {
 	case x.news <- struct{}{}:
-	default: // it knows already
+	default: // a notification is already pending
 	}
 }
 
-// conflicted records the names that several extensions want, once for as long as
-// they do.
+// conflicted writes each name that several extensions declare to the audit log, once as
+// long as the conflict lasts.
 func (x *Service) conflicted(now []catalog.Conflict) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -278,15 +280,15 @@ func (x *Service) conflicted(now []catalog.Conflict) {
 		if known[key] {
 			continue
 		}
-		_, _ = x.log.Append(context.Background(), audit.Record{ // a broken log says so itself
+		_, _ = x.log.Append(context.Background(), audit.Record{ // the log reports its own failures
 			Logger: "extensions", Event: audit.CommandConflict, Command: "/" + c.Key,
 			Metadata: audit.Metadata{Attrs: []audit.Attr{{Key: "wanted_by", Value: members}, {Key: "resolution", Value: c.Remediation}}},
 		}, audit.Written)
 	}
 }
 
-// List are the extensions as the catalog takes them: their commands under their
-// own names, which other extensions do not see.
+// List returns the enabled extensions for the catalog, with their commands under the
+// names that the package declares.
 func (x *Service) List() (out []runner.Extension) {
 	x.published.reading()
 	view := x.manager.View()
@@ -306,7 +308,7 @@ func (x *Service) List() (out []runner.Extension) {
 	return out
 }
 
-// Source feeds the catalog.
+// Source returns the catalog's source of extensions.
 func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
@@ -314,7 +316,7 @@ func (x *Service) Source() capability.Source {
 	}, x.List, x.news)}
 }
 
-// Close ends what runs and lets go of the folder.
+// Close stops browsers and sandboxes and releases the extensions directory.
 func (x *Service) Close() error {
 	if x.browsers != nil {
 		x.browsers.Close()
@@ -323,7 +325,7 @@ func (x *Service) Close() error {
 		x.box.Close()
 	}
 	if x.blobs != nil {
-		_ = x.blobs.Close() // a folder that was read
+		_ = x.blobs.Close() // nothing is buffered, so no data can be lost
 	}
 	if x.manager == nil {
 		return nil
@@ -331,22 +333,22 @@ func (x *Service) Close() error {
 	return x.manager.Close()
 }
 
-// Results are the last results of sessions, which commands speak of.
+// Results returns the store of the last results of sessions.
 func (x *Service) Results() *session.Results { return x.results }
 
-// Blobs keep what runs made for others.
+// Blobs returns the store of artifacts.
 func (x *Service) Blobs() *blob.Store { return x.blobs }
 
-// Usage is the usage document of an extension.
+// Usage returns the usage document of an extension.
 func (x *Service) Usage(id string) (string, error) { return x.manager.Usage(id) }
 
-// Tier is the strongest sandbox that works here.
+// Tier returns the strongest sandbox tier that works on this machine.
 func (x *Service) Tier() sandbox.Tier { return x.box.Facts().Tier }
 
-// Refresh rebuilds the commands.
+// Refresh rebuilds the commands and publishes the extensions again.
 func (x *Service) Refresh() { x.changed() }
 
-// Commands are those that can be typed now.
+// Commands returns the current command router.
 func (x *Service) Commands() *command.Router { return x.router.Load() }
 
 func schemaFault(doc []byte) error {
@@ -357,13 +359,14 @@ func schemaFault(doc []byte) error {
 func fitsSchema(schema, doc []byte) error {
 	compiled, err := catalog.CompileSchema(schema)
 	if err != nil {
-		return capability.Wrap(capability.CodeInternal, "settings", "the schema of the settings cannot be read", err) // it was at the install
+		return capability.Wrap(capability.CodeInternal, "settings", "the schema of the settings cannot be read", err) // valid when installed
 	}
 	return compiled.Check(doc)
 }
 
-// Run runs the self-test, once a boot and binary, as soon as an extension is
-// enabled: what would hold its programs is known before they run.
+// Run waits until an enabled extension may run programs, obtains the sandbox's report
+// (which tests the sandbox once per boot and binary), logs an error if it did not hold,
+// and returns. It looks once a minute and returns nil also when ctx ends.
 func (x *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -376,7 +379,7 @@ func (x *Service) Run(ctx context.Context) error {
 			if err == nil && !report.Held() {
 				x.logger.Error("a wall of the sandbox gave way to the self-test; see junctor sandbox status")
 			}
-			return nil // the error is that the server stops
+			return nil // an error here means that the server stops
 		}
 		select {
 		case <-tick.C:

@@ -15,14 +15,16 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// settings are an extension's, by name.
+// settings holds the settings of one extension and its access to stored secrets.
 type settings struct {
 	values map[string]json.RawMessage
 	stored func(name string) (secret.Value, error)
-	// declared are those that the manifest uses as secrets.
+	// declared are the names that the manifest uses as secrets.
 	declared []string
 }
 
+// settings reads the settings of an extension. Its stored returns permission_denied for
+// a secret that the package does not declare.
 func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, error) {
 	s := settings{stored: func(name string) (secret.Value, error) {
 		if !declared(l.Package, name) { // the extension has no consent for it
@@ -41,8 +43,8 @@ func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, 
 	return s, nil
 }
 
-// declared reports whether a package reports that it uses a stored secret: for a
-// variable, or for the database of an action. The consent screen shows both.
+// declared reports whether a package declares the use of a stored secret, for a
+// variable or for the database of an action. The consent screen shows both.
 func declared(p *extension.Package, name string) bool {
 	for _, from := range p.Manifest.Env.Secrets {
 		if from == name {
@@ -54,8 +56,8 @@ func declared(p *extension.Package, name string) bool {
 	})
 }
 
-// plain is a setting for a word of a command: no secret, because others on the
-// machine see a program's words.
+// plain returns a setting for use in a command line. It reports false for secrets,
+// because other users of the machine can see the arguments of a program.
 func (s settings) plain(name string) (string, bool) {
 	if s.secret(name) {
 		return "", false
@@ -63,6 +65,7 @@ func (s settings) plain(name string) (string, bool) {
 	return s.text(name)
 }
 
+// text returns a setting as text: a string unquoted, anything else as JSON.
 func (s settings) text(name string) (string, bool) {
 	raw, ok := s.values[name]
 	if !ok {
@@ -75,8 +78,8 @@ func (s settings) text(name string) (string, bool) {
 	return string(raw), true
 }
 
-// secrets are the variables that the manifest asks values for: settings of the
-// extension, or else stored secrets of that name. Unset ones are left out.
+// secrets returns the values for wanted (variable to name): the setting of that name, or
+// else the stored secret. Variables without a value are left out.
 func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	out := make(map[string]secret.Value, len(wanted))
 	for variable, name := range wanted {
@@ -89,8 +92,8 @@ func (s settings) secrets(wanted map[string]string) map[string]secret.Value {
 	return out
 }
 
-// secret reports whether a setting is not to be seen: its name says so, or the
-// manifest uses it as a secret.
+// secret reports whether a setting must not be shown, because its name suggests a secret
+// or the manifest uses it as one.
 func (s settings) secret(name string) bool {
 	return secretName(name) || slices.Contains(s.declared, name)
 }

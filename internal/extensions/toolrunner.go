@@ -33,15 +33,14 @@ import (
 	"github.com/junctor-run/junctor/internal/store/blob"
 )
 
-// shellRunner is the runner whose words come from a line of the manifest.
+// shellRunner is the runner whose arguments come from a shell-like line of the manifest.
 const shellRunner = "exec.shell"
 
-// entryRunner is the runner of a program of the package that the action names: a
-// tool by another way, and like the package's tools one that needs exec alone,
-// whatever its first line says runs it.
+// entryRunner is the runner of a program file of the package. Like the package's tools
+// it needs only the permission exec, even if its first line names an interpreter.
 const entryRunner = "exec.entrypoint"
 
-// executors are the families of runners. A new one is one line here.
+// executors returns the executors by family of runners. Add new families here.
 func (x *Service) executors() map[string]runner.Executor {
 	return x.withScripts(map[string]runner.Executor{
 		"exec": &toolRunner{x}, "api": &apiRunner{x}, "analyze": &analyzeRunner{x},
@@ -49,7 +48,7 @@ func (x *Service) executors() map[string]runner.Executor {
 	})
 }
 
-// runnerFlags are the flags that a runner's actions understand beside their own.
+// runnerFlags returns the flags that a runner's actions accept beside their own.
 func runnerFlags(name string) []command.Flag {
 	family, _, _ := strings.Cut(name, ".")
 	switch family {
@@ -65,8 +64,8 @@ func runnerFlags(name string) []command.Flag {
 	return nil
 }
 
-// withFlags declares the flags of the runners, so that what follows one as a word
-// is its value. An action's own flag of a name wins, and so does its own letter.
+// withFlags adds the flags of the runners to the actions of commands, in place, so that the parser
+// treats the word after a flag as its value. An action's own flag or short letter takes precedence.
 func withFlags(commands []command.Command) []command.Command {
 	for i := range commands {
 		for j := range commands[i].Actions {
@@ -88,7 +87,7 @@ func withFlags(commands []command.Command) []command.Command {
 	return commands
 }
 
-// toolRunner carries out exec.<tool>, exec.shell and exec.entrypoint.
+// toolRunner runs exec.<tool>, exec.shell and exec.entrypoint.
 type toolRunner struct{ *Service }
 
 // Supports implements runner.Executor.
@@ -105,20 +104,23 @@ func (*toolRunner) Needs(a *command.Action) []string {
 	return declaration.NeededPermissions(a.Runner, false)
 }
 
-// prepared is a program as it would be run.
+// prepared describes how a program would run.
 type prepared struct {
 	request  tool.Request
-	display  []string // its words, with dots for what must not be seen
+	display  []string // its words, with dots in place of sensitive values
 	words    []string
-	secret   []string // names of the secrets that it gets
+	secret   []string // names of the variables that hold secrets
 	wished   sandbox.Tier
 	placed   sandbox.Placement
 	manifest *extension.Manifest
-	// unfiltered is why its network needs an approval; nil: it does not.
+	// unfiltered is the error with which the sandbox requires an approval for
+	// unfiltered network access, or nil.
 	unfiltered error
 }
 
-// prepare finds out what a run is, down to its words.
+// prepare builds the whole request of a run: sandbox, words, own tools, secrets and limits. It
+// starts nothing. Errors are those of installed, settings, the sandbox and the template;
+// unavailable, reason tool_not_found, for an entry point that is not executable.
 func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err error) {
 	x, err := t.installed(r)
 	if err != nil {
@@ -172,8 +174,8 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 	return p, nil
 }
 
-// binds is a digest of what a yes holds for: the words, the names of variables, the
-// folder and the permissions. The package is bound by its own hash.
+// binds returns a digest of what an approval covers: the words, names of variables,
+// working folder, permissions, tier and network. The package has its own hash.
 func (p *prepared) binds() (string, error) {
 	data, err := jsonx.Marshal([]any{
 		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions,
@@ -221,7 +223,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 		return runner.Outcome{}, capability.Wrap(capability.CodeConflict, "runner", "what would run is no longer what was agreed to",
 			err).With("extension_changed", "try again")
 	}
-	if p.unfiltered != nil && r.Agreed == "" { // no user can have been asked
+	if p.unfiltered != nil && r.Agreed == "" { // no user has approved it
 		return runner.Outcome{}, p.unfiltered
 	}
 	p.request.Confinement.OnEgress = t.egressRecords(r)
@@ -255,7 +257,7 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	if got.Placement.Tier != 0 {
 		out.Ran.ExitCode, out.Ran.Sandbox, out.Ran.Truncated, out.Ran.Output = &got.ExitCode, got.Placement.Tier.String(), got.Truncated,
 			got.Stdout
-		if err != nil { // what it said is worth having
+		if err != nil { // the output may explain the failure
 			e := *capability.AsError(err)
 			return out, e.Detail("output", got.Output).Detail("exit_code", got.ExitCode).Detail("signal", got.Signal)
 		}
@@ -263,10 +265,10 @@ func (t *toolRunner) Execute(ctx context.Context, r runner.Run) (runner.Outcome,
 	return out, err
 }
 
-// maxToolOutput is the ceiling of what is kept of a program's output.
+// maxToolOutput limits the stored output of a program, in bytes.
 const maxToolOutput = 16 << 20
 
-// words are the tool of an action and the template of its arguments.
+// words returns the name of an action's tool and the compiled template of its arguments.
 func words(a *command.Action) (name string, t *command.Template, err error) {
 	if a.Runner == shellRunner {
 		t, name, err = command.CompileShellTemplate(a.Template, a)
@@ -281,7 +283,9 @@ func words(a *command.Action) (name string, t *command.Template, err error) {
 	return name, t, err
 }
 
-// installed is the extension of a run, as long as it is the one that was published.
+// installed returns the extension of a run. Errors: unavailable, reason extension_busy
+// (it is being changed) or extension_disabled (also if it is missing); conflict, reason
+// extension_changed (its files differ from those of the published digest).
 func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	got, ok := x.manager.View().Find(r.Extension)
 	switch {
@@ -298,15 +302,15 @@ func (x *Service) installed(r runner.Run) (*lifecycle.Loaded, error) {
 	return got, nil
 }
 
-// artifactTTL is how long a run's artifacts are kept.
+// artifactTTL is how long the artifacts of a run are stored.
 const artifactTTL = 24 * time.Hour
 
-// artifacts watches the working folder for what a run makes for others, and keeps
-// it for a day.
+// artifacts records the present artifacts of the working folder. The returned function, called
+// after the run, stores the new and changed ones for artifactTTL, also if its context has ended.
 func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runner.Artifact, []string, error) {
 	before := runner.LookAtArtifacts(filepath.Join(x.dir, id, "work"))
 	return func(ctx context.Context, r runner.Run) (kept []runner.Artifact, omitted []string, err error) {
-		ctx = context.WithoutCancel(ctx) // also of a run that came too late
+		ctx = context.WithoutCancel(ctx) // store them also after a timeout
 		expires := time.Now().Add(artifactTTL)
 		omitted, err = before.Each(func(f runner.ArtifactFile) error {
 			ref, err := x.blobs.Put(ctx, blob.Ref{Principal: r.Owner.Principal, Run: r.ID, Name: f.Name, MIME: f.MIME, Expires: expires}, f,
@@ -320,7 +324,8 @@ func (x *Service) artifacts(id string) func(context.Context, runner.Run) ([]runn
 	}
 }
 
-// last is the last response that a run may see.
+// last returns the last response of the run's session that the extension may see.
+// Outside a session the error is invalid_input.
 func (x *Service) last(ctx context.Context, r runner.Run) (session.Result, error) {
 	if r.Owner.Session == "" {
 		return session.Result{}, fault.InvalidArgs("run both commands with the same --session NAME",
@@ -329,7 +334,8 @@ func (x *Service) last(ctx context.Context, r runner.Run) (session.Result, error
 	return x.results.Last(ctx, r.Owner, session.Reader{Extension: r.Extension, Any: slices.Contains(r.Permissions, "session.read")})
 }
 
-// input is what an action's program reads.
+// input returns the standard input of an action's program: the typed text, the last
+// response or nothing. A last response beyond the sandbox's limit is too_large.
 func (x *Service) input(ctx context.Context, r runner.Run) ([]byte, error) {
 	switch r.Route.Action.Stdin {
 	case "args":

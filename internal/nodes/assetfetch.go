@@ -22,7 +22,7 @@ const (
 	assetSubject = "v1.gateways.asset"
 	// assetPieceSize is the size in bytes of a piece of a value in one message.
 	assetPieceSize = 256 << 10
-	// maxAssetFetches and maxAssetAnswers bound concurrent transfers between gateways.
+	// maxAssetFetches and maxAssetAnswers limit concurrent transfers between gateways.
 	maxAssetFetches, maxAssetAnswers = 4, 16
 	// locateTimeout is how long to wait for a gateway that has the value: the others do
 	// not reply. pieceTimeout is for each piece, requested pieceTries times, and
@@ -38,7 +38,7 @@ type assetQuery struct {
 	From   string `json:"from"` // the requesting gateway, which does not reply to itself
 }
 
-// The headers of an answer, whose data is a piece.
+// The headers of an answer; its data is one piece.
 const (
 	headerGateway, headerSize, headerType = "Gateway", "Size", "Media-Type"
 )
@@ -61,7 +61,7 @@ func (s *assetStore) Run(ctx context.Context) error {
 			for {
 				m, err := sub.Next(ctx)
 				switch {
-				case messaging.Is(err, messaging.ReasonLost): // they ask again
+				case messaging.Is(err, messaging.ReasonLost): // the other gateways repeat their requests
 				case err != nil:
 					return err
 				default:
@@ -77,7 +77,7 @@ func (s *assetStore) Run(ctx context.Context) error {
 	return err
 }
 
-// answer sends a piece of a value that is here.
+// answer sends the requested piece if this gateway has the value; otherwise it sends nothing.
 func (s *assetStore) answer(ctx context.Context, m messaging.Message) {
 	var q assetQuery
 	if m.Reply == "" || jsonx.Unmarshal(m.Data, &q) != nil || q.From == s.name {
@@ -102,7 +102,7 @@ func (s *assetStore) answer(ctx context.Context, m messaging.Message) {
 	}
 }
 
-// fromOthers fetches a value that another gateway has, and keeps it here.
+// fromOthers fetches a value from another gateway and stores it on this one.
 func (s *assetStore) fromOthers(ctx context.Context, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, assetFetchTimeout)
 	defer cancel()
@@ -144,7 +144,7 @@ type assetReader struct {
 	at, digest string
 	size, read int64
 	next       []byte
-	err        error // of asking
+	err        error // of the last request
 }
 
 func (p *assetReader) Read(to []byte) (int, error) {
@@ -171,7 +171,7 @@ func brokenAsset(digest string) error {
 		With("asset_broken", "try again; if it goes on, look for a fault of the disk under that gateway's home")
 }
 
-// piece asks one gateway, again where an answer was lost.
+// piece requests a piece from one gateway, and repeats the request if an answer was lost.
 func (s *assetStore) piece(ctx context.Context, at string, q assetQuery) (m messaging.Message, err error) {
 	for range pieceTries {
 		m, err = s.ask(ctx, assetSubject+"."+messaging.Escape(at), q, pieceTimeout)

@@ -9,9 +9,9 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging/natsbus"
 )
 
-// openBus opens the bus over which gateways and nodes talk: the cluster that
-// is configured, else a server inside this process, which keeps in Dir nothing that
-// could not be made again. authorize decides which sessions come in.
+// openBus opens the bus between gateways and nodes: the configured cluster, or else a server
+// in this process, whose data in Dir can all be created again. authorize decides which
+// sessions are admitted.
 func openBus(ctx context.Context, cfg Config, authorize messaging.Authorizer) (*natsbus.Broker, error) {
 	c := natsbus.Config{Authorize: authorize, Logger: cfg.Logger}
 	if cfg.NATS.URL == "" {

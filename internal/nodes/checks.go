@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// busTimeout bounds the question how the session with the bus is.
+	// busTimeout limits the check of the session with the bus.
 	busTimeout = time.Second
-	// tokenExpiryGrace is when the doctor warns of a token that a node rests on.
+	// tokenExpiryGrace is how long before its expiry the doctor warns of a node's token.
 	tokenExpiryGrace = 72 * time.Hour
 )
 
@@ -30,12 +30,12 @@ func (s *Service) busOpen(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	for e, err := range s.bus.Conn().Events(ctx) {
-		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first states how it is
+		return err == nil && (e.Kind == messaging.Connected || e.Kind == messaging.Reconnected) // the first event is the current state
 	}
 	return false
 }
 
-// busName states which bus it is; credentials in an address are not part of it.
+// busName returns a name of the bus without the credentials in its addresses.
 func busName(addresses string) string {
 	if addresses == "" {
 		return "inside this process"
@@ -49,7 +49,7 @@ func busName(addresses string) string {
 	return "the cluster at " + strings.Join(hosts, ", ")
 }
 
-// Checks reports on the bus, the gateway and the devices that joined.
+// Checks reports the state of the bus, the gateway and the enrolled devices.
 func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	checks := []httpapi.Check{{Name: "message bus", OK: true, Detail: "open, " + busName(s.cfg.NATS.URL)}}
 	if !s.busOpen(ctx) {
@@ -77,8 +77,8 @@ func (s *Service) Checks(ctx context.Context) []httpapi.Check {
 	return append(checks, s.checkTokens(ctx)...)
 }
 
-// checkTokens finds nodes that show a token each time and will soon be shut out.
-// One with a key stays when its token has expired.
+// checkTokens reports nodes that authenticate with a token that expires soon. Nodes with a
+// key are not affected by the expiry of their token.
 func (s *Service) checkTokens(ctx context.Context) (checks []httpapi.Check) {
 	rows, err := s.admission.List(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) checkTokens(ctx context.Context) (checks []httpapi.Check) {
 	return checks
 }
 
-// gauges shows the fleet to a scraper, without a name.
+// gauges registers metrics of the fleet, without names of nodes.
 func (s *Service) gauges() {
 	with := func(count func(n *fleet.Node) int) func() float64 {
 		return func() (sum float64) {

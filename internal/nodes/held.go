@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/nodesource"
 )
 
-// openHeldCalls keeps calls for nodes that are away.
+// openHeldCalls sets up the calls that are held for nodes without a session.
 func (s *Service) openHeldCalls() {
 	s.held = tasks.NewHeldKeeper(tasks.HeldConfig{
 		Store: s.cfg.Store, Logger: s.cfg.Logger, Invoke: s.invokeHeld,
@@ -22,8 +22,8 @@ func (s *Service) openHeldCalls() {
 	})
 }
 
-// invokeHeld is one delivery: an invocation like any other, judged now. Its key makes
-// it run once, independent of the gateway that delivers it.
+// invokeHeld delivers one held call as an ordinary invocation, which is authorized now. Its
+// idempotency key makes it run only once, whichever gateway delivers it.
 func (s *Service) invokeHeld(ctx context.Context, c tasks.HeldCall) (json.RawMessage, string, error) {
 	who, err := s.cfg.Policy.Standing(c.Principal)
 	if err != nil {
@@ -63,8 +63,8 @@ func (d heldCalls) List(ctx context.Context, principal, node string, limit int) 
 	return d.HeldCalls(ctx, principal, node, limit)
 }
 
-// mayHold reports whether a principal may leave a call for a node: one that was let in,
-// and is not kept for others.
+// mayHold reports whether a principal may leave a call for a node: the node must be enrolled
+// and not be restricted to other users.
 func (s *Service) mayHold(ctx context.Context, who capability.Principal, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

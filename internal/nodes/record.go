@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/fleet"
 )
 
-// nodeChanged records what became of a node and publishes it.
+// nodeChanged audits and publishes a change of a node.
 func (s *Service) nodeChanged(e fleet.Event) {
 	s.source.Changed(e.Node)
 	switch e.Kind {
@@ -18,7 +18,7 @@ func (s *Service) nodeChanged(e fleet.Event) {
 		s.held.Ready(e.Node)
 	}
 	s.cfg.Publish(e.Kind, nodeNews(e))
-	if !e.Ours { // another gateway writes it
+	if !e.Ours { // another gateway audits it
 		return
 	}
 	rec := audit.Record{
@@ -33,7 +33,7 @@ func (s *Service) nodeChanged(e fleet.Event) {
 	}
 }
 
-// onNode records what became of a skill, or of a call, on a node.
+// onNode audits and publishes a change of a skill, or a lost call, on a node.
 func (s *Service) onNode(kind string, ran *capability.NodeRan) {
 	rec := audit.Record{
 		Logger: "nodes", Event: audit.Event(strings.ReplaceAll(kind, ".", "_")),
@@ -56,7 +56,7 @@ func nodeNews(e fleet.Event) map[string]any {
 	return data
 }
 
-// revokes ends the sessions of nodes whose credential has ended, soon after it did.
+// revokes periodically ends the sessions of nodes whose credential is no longer valid.
 func (s *Service) revokes(ctx context.Context) error {
 	tick := time.NewTicker(revokeInterval)
 	defer tick.Stop()
@@ -70,7 +70,7 @@ func (s *Service) revokes(ctx context.Context) error {
 		if len(joined) == 0 {
 			continue
 		}
-		ended, err := s.admission.Ended(ctx) // after the list: who joins has a row before
+		ended, err := s.admission.Ended(ctx) // after the list, because a node has a row before it joins
 		if err != nil {
 			s.cfg.Logger.Debug("nobody can tell which credentials have ended", "err", err)
 			continue
@@ -88,7 +88,7 @@ func (s *Service) revokes(ctx context.Context) error {
 	}
 }
 
-// revokeInterval is how long a node may stay when its token has ended by itself.
+// revokeInterval is the time between two checks for nodes whose token has expired.
 const revokeInterval = time.Second
 
 func (s *Service) appendNode(ev audit.Event, node string) {

@@ -1,6 +1,5 @@
-// Package nodes lets devices join this gateway and offers their functions and skills.
-// Service opens the message bus, the gateway with its fleet, and the API of nodes; the
-// fleet is a source of the catalog.
+// Package nodes lets devices join this gateway and offers their functions and skills in the
+// catalog. Service opens the message bus, the gateway with its fleet, and the API for nodes.
 package nodes
 
 import (
@@ -72,7 +71,7 @@ func New(ctx context.Context, cfg Config) (_ *Service, err error) {
 		return nil, err
 	}
 	assets := assetConfig{Blobs: cfg.Blobs, Logger: cfg.Logger}
-	if cfg.NATS.URL != "" { // there may be other gateways
+	if cfg.NATS.URL != "" { // other gateways may use the same cluster
 		assets.Bus = s.bus.Conn()
 	}
 	s.assets = newAssetStore(assets)

@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// dial makes the client that a record's kind needs.
+// dial returns a client for the record's kind, MCP or A2A. It does not connect.
 func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
 	if cfg.Kind != record.KindA2A {
 		return upstream.DialMCP(cfg)
@@ -28,7 +28,7 @@ func dial(cfg upstream.ClientConfig) (upstream.Client, error) {
 	return &agentClient{agent}, nil
 }
 
-// agentClient is an A2A agent in the words of package upstream: its skills are tools.
+// agentClient adapts an A2A agent to upstream.Client. Its skills are tools.
 type agentClient struct{ *a2a.Agent }
 
 // Connect implements upstream.Client.

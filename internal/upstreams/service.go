@@ -1,6 +1,6 @@
-// Package upstreams offers the tools, resources and prompts of MCP servers and the skills
-// of A2A agents that an operator added. Service opens their registry and its API; the
-// registry is a source of the catalog.
+// Package upstreams publishes the tools, resources and prompts of MCP servers and the
+// skills of A2A agents that an operator added. Service opens their registry and its API;
+// the registry is a source of the catalog.
 package upstreams
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstreamserve"
 )
 
-// Config is what a Service needs. All fields are required.
+// Config holds the dependencies of a Service. All fields are required.
 type Config struct {
-	Dir     string    // where programs keep files
-	Store   *store.DB // the one that gateways share
+	Dir     string    // parent of the working folders of programs
+	Store   *store.DB // the database that gateways share
 	Secrets *secretstore.Store
 	Log     *audit.Log
 	Door    *httpapi.Door
@@ -37,8 +37,7 @@ type Service struct {
 	surface  *upstreamserve.Surface
 }
 
-// New brings the tables up to date. Nothing is connected before the catalog runs
-// [Service.Source].
+// New migrates the tables. Connections start when the catalog runs [Service.Source].
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	tables, err := upstreamsql.Migrations()
 	if err != nil {
@@ -54,10 +53,10 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
 }
 
-// Run has nothing to do: connections live as long as the catalog runs [Service.Source].
+// Run returns at once, because the catalog runs [Service.Source].
 func (s *Service) Run(context.Context) error { return nil }
 
-// Close has nothing to release.
+// Close does nothing.
 func (s *Service) Close() error { return nil }
 
 // Routes adds the API of upstreams to mux.
@@ -69,7 +68,7 @@ func (s *Service) Source() capability.Source { return s.registry }
 // Running reports whether the source runs.
 func (s *Service) Running() bool { return s.registry.Running() }
 
-// Refresh takes over what other gateways have changed.
+// Refresh applies the changes that other gateways have stored.
 func (s *Service) Refresh(ctx context.Context) error { return s.registry.Refresh(ctx) }
 
 // Subscribe calls updated when a resource of a module changes, until stop is called.
@@ -77,8 +76,8 @@ func (s *Service) Subscribe(ctx context.Context, module, uri string, updated fun
 	return s.registry.Subscribe(ctx, strings.TrimPrefix(module, "mcp."), uri, updated) // modules are named after their upstreams
 }
 
-// Checks finds upstreams that were given up, cannot be reached, or have definitions that
-// wait for an approval.
+// Checks reports upstreams that failed permanently, cannot be reached, or have definitions
+// that wait for an approval.
 func (s *Service) Checks(context.Context) []httpapi.Check {
 	list := s.registry.List()
 	var checks []httpapi.Check

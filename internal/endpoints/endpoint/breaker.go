@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// breakAfter calls in a row that lost their connection open the breaker.
+	// breakAfter is the number of consecutive calls with a lost connection that opens the breaker.
 	breakAfter = 5
-	// minOpenDelay is how long it stays open at first, maxOpenDelay at most.
+	// minOpenDelay is the first time that a breaker stays open, maxOpenDelay the longest.
 	minOpenDelay = time.Second
 	maxOpenDelay = time.Minute
 )
 
-// reasonOpen is the reason of a call that an open breaker refuses.
+// reasonOpen is the reason in the error of a call that an open breaker refuses.
 const reasonOpen = "circuit_open"
 
-// limits are those of a breaker for an endpoint that answers when it is asked what it
-// offers, and breaks when it is called. One that does not answer at all needs none: its
-// watcher marks it unavailable. Open, the endpoint is unavailable and is not
-// asked; after a while it is asked again, and the first call that gets an answer
-// closes the breaker, while the first that is lost opens it for twice as long.
-// Each endpoint has its own.
+// limits returns the configuration of an endpoint's breaker. The breaker is for endpoints
+// that answer requests for their manifests but lose the connection of calls; an endpoint
+// that answers nothing is marked unavailable by its watcher. While the breaker is open,
+// the endpoint is unavailable and gets no request. After the delay it is tried again: the
+// first answered call closes the breaker, and the first lost call opens it for twice as
+// long. Each endpoint has its own breaker.
 func limits() breaker.Config {
 	return breaker.Config{Failures: breakAfter, Open: minOpenDelay, MaxOpen: maxOpenDelay}
 }
 
-// shut is how long the breaker is open still.
+// shut returns how long the breaker will still be open.
 func (ep *Endpoint) shut(now time.Time) time.Duration {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return ep.breaker.Wait(now)
 }
 
-// circuit is the error of an open breaker; nil when it is closed.
+// circuit returns an error with [reasonOpen] while the breaker is open, else nil.
 func (ep *Endpoint) circuit() error {
 	now := ep.registry.cfg.Now()
 	left := ep.shut(now)
@@ -52,10 +52,11 @@ func (ep *Endpoint) circuit() error {
 	return e
 }
 
-// recordEnd reports a call's end to the breaker, and to the catalog when that opens it.
+// recordEnd reports a call's outcome to the breaker, and tells the catalog if that opens
+// the breaker.
 func (ep *Endpoint) recordEnd(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
-		return // the caller left, or its time was up: says nothing
+		return // cancelled or timed out by the caller: no evidence about the endpoint
 	}
 	r := ep.registry
 	ep.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// change leads from the modules that are started at a server to those that an
-// endpoint offers now. The plan is made first, then run without a lock, then
-// kept or undone: what is in the catalog follows it and never goes ahead of it.
+// change is the transition from the modules started at a server to those that its
+// endpoint offers now. It is planned first, then run without a lock, then kept or undone.
+// The catalog is updated only after it.
 type change struct {
 	r      *Registry
 	ep     *Endpoint // to which the modules belong afterwards
@@ -24,16 +24,16 @@ type change struct {
 	failed []HookFailure
 }
 
-// task is what a module needs: old is nil for a new one; apply hands it its new
-// configuration, else old is disposed and the module initialised.
+// task is the work for one module. old is nil for a new module. With apply, the module
+// gets its new configuration; without, old is disposed and the module initialised.
 type task struct {
 	old   *live
 	to    live
 	apply bool
 }
 
-// plan compares what was started with what the endpoint offers. A server that
-// was away may have forgotten everything, so its modules are then all new.
+// plan compares the started modules with those the endpoint offers. A server that was
+// unreachable may have lost its state, so all its modules then count as new.
 func (r *Registry) plan(ep *Endpoint, before []live, o *offering) *change {
 	c := &change{r: r, ep: ep, before: before}
 	for i := range o.modules {
@@ -58,14 +58,14 @@ func (r *Registry) plan(ep *Endpoint, before []live, o *offering) *change {
 	return c
 }
 
-// calls reports whether running the change means asking the server.
+// calls reports whether running the change sends requests to the server.
 func (c *change) calls() bool {
 	return slices.ContainsFunc(c.work, func(t task) bool {
 		return t.apply || declares(&t.to.m, hookInit) || t.old != nil && declares(&t.old.m, hookDispose)
 	})
 }
 
-// reloading are the modules that are stopped before they are started again.
+// reloading returns the modules that are stopped before they are started again.
 func (c *change) reloading() map[string]bool {
 	out := make(map[string]bool)
 	for _, t := range c.work {
@@ -76,10 +76,9 @@ func (c *change) reloading() map[string]bool {
 	return out
 }
 
-// run calls the hooks: first those that dispose of old modules, the last one
-// first, then init and applyConfig in the order of the manifest. When all is
-// strict the first failure ends it, else a module that fails is left out and the
-// others go on. A module whose init failed is disposed of.
+// run calls the hooks: first dispose of the old modules in reverse order, then init and applyConfig
+// in the order of the manifest. If strict, run returns at the first failure; otherwise it leaves
+// out the failing module and continues. A module whose init failed is disposed.
 func (c *change) run(ctx context.Context, strict bool) error {
 	var old []live
 	for _, t := range c.work {
@@ -99,7 +98,7 @@ func (c *change) run(ctx context.Context, strict bool) error {
 			continue
 		}
 		if strict {
-			// What was stopped to make place is started again with the rest.
+			// Modules that were stopped to make room are started again with the rest.
 			for _, rest := range c.work[i+1:] {
 				if rest.old != nil && !rest.apply {
 					c.done = append(c.done, task{old: rest.old})
@@ -116,8 +115,8 @@ func (c *change) run(ctx context.Context, strict bool) error {
 	return nil
 }
 
-// undo takes back what run did, the last first, and returns the modules of
-// before that could not be started again: they must go from the catalog.
+// undo reverts the work of run in reverse order. It returns the previous modules that
+// could not be started again, which the caller must remove from the catalog.
 func (c *change) undo(ctx context.Context) (lost []string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, t := range slices.Backward(c.done) {
@@ -139,8 +138,8 @@ func (c *change) undo(ctx context.Context) (lost []string) {
 	return lost
 }
 
-// stopped is undo for a server whose new manifests are in force already: nothing
-// old can be started again there, so whatever was touched is stopped, and lost.
+// stopped replaces undo for a server whose new manifests are already in force: no old module can be
+// started again there, so stopped stops all touched modules and returns them as lost.
 func (c *change) stopped(ctx context.Context) (lost []string) {
 	var list []live
 	for _, t := range c.done {
@@ -162,9 +161,8 @@ func (c *change) stopped(ctx context.Context) (lost []string) {
 	return lost
 }
 
-// keep states which modules are started now, and takes those that failed out of
-// what is offered. A module that did not take its new configuration stays as it
-// was.
+// keep stores which modules are started now and removes failed ones from o. A module that
+// rejected its new configuration keeps its previous manifest.
 func (c *change) keep(o *offering, before *offering, s *Synced) {
 	for _, f := range c.failed {
 		at := slices.IndexFunc(o.modules, func(m router.Module) bool { return m.ID == f.ModuleID })
@@ -189,7 +187,7 @@ func (c *change) keep(o *offering, before *offering, s *Synced) {
 	}
 }
 
-// err is the first failure of a module, in words for the endpoint's state.
+// err returns the first failure of a module, with text for the endpoint's state.
 func (c *change) err() error {
 	if len(c.failed) == 0 {
 		return nil
@@ -202,7 +200,7 @@ func without(list []string, name string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == name })
 }
 
-// lose is an offering without the modules of these ids.
+// lose returns a copy of the offering without the modules of these ids.
 func (o *offering) lose(ids []string) *offering {
 	if len(ids) == 0 {
 		return o

@@ -16,12 +16,12 @@ type CloudRequest struct {
 	AuthToken    secret.Value
 	Name         string
 	Bio          []string
-	Token        secret.Value  // of the endpoint, when it is known before
+	Token        secret.Value  // of the endpoint, if known in advance
 	Timeout      time.Duration // of the whole provisioning; 0: 2 min
 	PollInterval time.Duration // the first pause; 0: 2 s
 }
 
-// Provisioned names what the cloud made.
+// Provisioned names the agent and job that the cloud created.
 type Provisioned struct{ AgentID, JobID string }
 
 const (
@@ -30,8 +30,8 @@ const (
 	cleanupTimeout = 10 * time.Second
 )
 
-// ConnectCloud has the cloud make an agent, waits until its endpoint serves
-// plugins, and connects it. Whatever fails on the way removes the agent again.
+// ConnectCloud lets the cloud create an agent, waits until the agent's endpoint serves
+// plugins, and connects the endpoint. If any step fails, it removes the agent again.
 func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Request) (Status, Synced, Provisioned, error) {
 	if _, err := r.running(); err != nil {
 		return Status{}, Synced{}, Provisioned{}, err
@@ -77,8 +77,8 @@ func (r *Registry) ConnectCloud(ctx context.Context, cloud CloudRequest, req Req
 	return status, synced, made, err
 }
 
-// awaitPlugins waits until the endpoint answers and serves plugins: an agent
-// that has just been made is not up at once.
+// awaitPlugins waits until the endpoint answers and serves plugins, because a new agent
+// needs some time to start.
 func (r *Registry) awaitPlugins(ctx context.Context, c *CloudClient, req Request) error {
 	client, err := router.NewClient(router.ClientConfig{
 		BaseURL: req.BaseURL, Token: req.Token, Transport: r.cfg.Transport, Timeout: probeTimeout,

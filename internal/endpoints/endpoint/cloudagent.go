@@ -1,8 +1,7 @@
 package endpoint
 
-// This file has a cloud make an agent that serves an endpoint, waits for it, and
-// removes it again. It uses the cloud's API and knows nothing of what is connected
-// afterwards.
+// This file creates, awaits and removes cloud agents that serve an endpoint. It only uses
+// the cloud's API and does not depend on the registry.
 
 import (
 	"bytes"
@@ -26,17 +25,17 @@ const (
 	maxAnswer           = 1 << 20
 )
 
-// CloudConfig states where the cloud is, and which agent is wanted.
+// CloudConfig describes the cloud's API and the agent to create.
 type CloudConfig struct {
 	Base      string // the URL of its API, with or without /api/v1
 	Token     secret.Value
 	Name      string
 	Bio       []string
-	Poll      time.Duration     // the first pause between two questions; 0: 2 s
+	Poll      time.Duration     // the first pause between two requests; 0: 2 s
 	Transport http.RoundTripper // nil: the default
 }
 
-// CloudClient speaks to one cloud about one agent.
+// CloudClient calls the API of one cloud for one agent.
 type CloudClient struct {
 	cfg  CloudConfig
 	base string
@@ -56,7 +55,7 @@ func NewCloudClient(cfg CloudConfig) (*CloudClient, error) {
 		u.Host = "api.elizacloud.ai"
 	}
 	cfg.Poll = cmp.Or(cfg.Poll, defaultPollInterval)
-	// The calls' paths begin with /api/v1; a base that has it already means the same.
+	// The calls' paths begin with /api/v1, so it is removed from a base that ends with it.
 	base := u.Scheme + "://" + u.Host + strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), "/api/v1")
 	return &CloudClient{
 		cfg: cfg, base: base,
@@ -72,7 +71,7 @@ func badInput(message string) error {
 
 func agentPath(id string) string { return "/api/v1/eliza/agents/" + url.PathEscape(id) }
 
-// Create makes the agent and returns its id.
+// Create creates the agent and returns its id.
 func (c *CloudClient) Create(ctx context.Context) (string, error) {
 	body := map[string]any{"agentName": c.cfg.Name, "statefulRuntime": true}
 	if len(c.cfg.Bio) > 0 {
@@ -94,14 +93,14 @@ func (c *CloudClient) Remove(ctx context.Context, agent string) error {
 	return err
 }
 
-// CloudAgent is where an agent's endpoint is. Token may be empty.
+// CloudAgent is the address of an agent's endpoint. Token may be empty.
 type CloudAgent struct {
 	URL   string
 	Token secret.Value
 }
 
-// Provision has the agent serve an endpoint, and waits for the cloud's job where there is
-// one; job names it, also where it failed.
+// Provision lets the agent serve an endpoint and waits for the cloud's job, if there is
+// one. job is its id, which is returned also if the job failed.
 func (c *CloudClient) Provision(ctx context.Context, agent string) (at CloudAgent, job string, err error) {
 	doc, err := c.call(ctx, http.MethodPost, agentPath(agent)+"/provision", nil)
 	if err != nil {
@@ -132,17 +131,17 @@ func (c *CloudClient) Provision(ctx context.Context, agent string) (at CloudAgen
 	return at, job, err
 }
 
-// RetryLater is a failure that may pass: [CloudClient.Until] asks once more.
+// RetryLater is a temporary failure, after which [CloudClient.Until] tries again.
 type RetryLater struct{ Err error }
 
-// Error is what failed.
+// Error returns the text of Err.
 func (e RetryLater) Error() string { return e.Err.Error() }
 
-// Unwrap returns the failure itself.
+// Unwrap returns Err.
 func (e RetryLater) Unwrap() error { return e.Err }
 
-// Until asks with growing pauses until done, an error that is not [RetryLater], or the end of
-// ctx, which is a timeout that states what was waited for.
+// Until calls done with growing pauses until it returns true, returns an error other than
+// [RetryLater], or ctx ends. The end of ctx is a timeout error whose text contains what.
 func (c *CloudClient) Until(ctx context.Context, what string, done func() (bool, error)) error {
 	var last error
 	for pause := c.cfg.Poll; ; pause = min(pause+pause/2, 8*c.cfg.Poll) {
@@ -171,8 +170,8 @@ func failed(message string) error {
 		"look at the agent in the cloud's console")
 }
 
-// call is one request. What the caller did wrong (4xx) is final; that the cloud
-// is busy or broken may pass when a caller waits.
+// call sends one request. Client errors (4xx) are final; an error of a busy or broken
+// cloud is a [RetryLater] if passing allows it.
 func (c *CloudClient) call(ctx context.Context, method, path string, body any) (answer, error) {
 	var reader io.Reader
 	if body != nil {
@@ -211,8 +210,8 @@ func (c *CloudClient) call(ctx context.Context, method, path string, body any) (
 	return doc, nil
 }
 
-// passing marks a failed poll as one to try again; making something is not
-// repeated, it could be made twice.
+// passing wraps the error of a failed poll in [RetryLater]. Requests that create something
+// are not repeated, because they could create it twice.
 func passing(method string, err error) error {
 	if method == http.MethodGet {
 		return RetryLater{err}
@@ -238,7 +237,7 @@ func (d answer) inner(name string) (out answer) {
 	return out
 }
 
-// result is what a job made: its result, in data or not, or the job itself.
+// result returns the job's result, inside or outside of data, or the job itself if it has none.
 func (d answer) result() answer {
 	for _, doc := range []answer{d.inner("data").inner("result"), d.inner("result")} {
 		if doc != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// claimants are modules as this endpoint's.
+// claimants returns the claims of modules, with this endpoint as their source and with its policy.
 func (ep *Endpoint) claimants(modules []router.Module) []offered.Claimant {
 	out := make([]offered.Claimant, len(modules))
 	for i := range modules {
@@ -17,8 +17,8 @@ func (ep *Endpoint) claimants(modules []router.Module) []offered.Claimant {
 	return out
 }
 
-// collides checks the modules that ep is about to offer against all other
-// endpoints, less those it replaces, and this machine's own modules.
+// collides returns the first collision of the modules that ep is about to offer with this
+// machine's own modules or those of all other endpoints except replaced.
 func (r *Registry) collides(ep *Endpoint, modules []router.Module, replaced ...*Endpoint) error {
 	var existing []offered.Claimant
 	for _, other := range r.all() {

@@ -20,8 +20,8 @@ type Configured struct {
 	TrustPolicy    []byte        // JSON; empty: none
 }
 
-// fromConfig makes the configured endpoints that nothing saved stands for. One
-// whose policy cannot be read is there with all of it denied.
+// fromConfig creates the configured endpoints that no saved one replaces. An endpoint
+// whose policy cannot be read is listed with all its modules denied.
 func (r *Registry) fromConfig(saved []*Endpoint) (list []*Endpoint) {
 	for _, c := range r.cfg.Configured {
 		req := Request{ID: c.ID, BaseURL: c.BaseURL, Provider: "direct", Token: c.Token, AllowedModules: c.AllowedModules, Timeout: c.Timeout}
@@ -55,5 +55,6 @@ func (r *Registry) fromConfig(saved []*Endpoint) (list []*Endpoint) {
 	return list
 }
 
-// notAsked is the reason of an endpoint that was there before this process.
+// notAsked is the state's reason for an endpoint that was saved or configured before this
+// process started.
 const notAsked = "not asked yet since the start"

@@ -27,38 +27,39 @@ type Request struct {
 	Persist        bool
 	// KeepMissing keeps modules that the endpoint no longer lists, now and at later
 	// syncs, until the endpoint is disconnected or connected again without it. It is
-	// unloadMissing:false in JSON. Modules that the trust policy refuses are unloaded.
+	// unloadMissing:false in JSON. Modules that the trust policy refuses are still unloaded.
 	KeepMissing bool
 	By          capability.Principal
 
-	made bool // by ConnectCloud
+	made bool // created by ConnectCloud
 }
 
-// Synced is what a connect or sync did; the lists hold module names.
+// Synced is the result of a connect or sync; the lists hold module names.
 type Synced struct {
 	Registered     []string               `json:"registered"`
 	Reloaded       []string               `json:"reloaded"`
 	Unloaded       []string               `json:"unloaded"`
 	Skipped        []string               `json:"skipped"`
 	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
-	// Failed are modules that a sync left out because they could not be started;
-	// a connect has none, it fails as a whole.
+	// Failed lists modules that a sync left out because they could not be started. It is
+	// empty after a connect, which fails as a whole.
 	Failed []HookFailure `json:"failed,omitempty"`
 }
 
-// changed reports whether the endpoint offers something else than before.
+// changed reports whether the endpoint's modules differ from before.
 func (s *Synced) changed() bool { return len(s.Registered)+len(s.Reloaded)+len(s.Unloaded) > 0 }
 
 var endpointID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,120}$`)
 
-// connectors are the ways to obtain an endpoint by its URL.
+// connectors lists the providers that a connect by URL may name.
 func connectors() []string {
 	return []string{"direct", "e2b", "home-machine", "mobile-companion", "desktop-companion"}
 }
 
-// cloudProvider is what an endpoint made by ConnectCloud says it came from.
+// cloudProvider is the provider of an endpoint created by ConnectCloud.
 const cloudProvider = "cloud"
 
+// connectFailed adds the endpoint's id, its URL and a hint to err, and keeps its code and reason.
 func connectFailed(ep *Endpoint, err error) error {
 	e := capability.AsError(err)
 	out := capability.Errorf(e.Code, "endpoints.connect", "endpoint %s at %s: %s", ep.id, ep.baseURL, e.Message)
@@ -73,6 +74,8 @@ func connectFailed(ep *Endpoint, err error) error {
 	return out.With(e.Reason, hint)
 }
 
+// normalise checks req, puts its URL in canonical form and sets the default provider and
+// id. Its errors are invalid_input, except those of the client for the URL.
 func (r *Registry) normalise(req *Request) error {
 	const op = "endpoints.connect"
 	if req.Provider == "" {
@@ -107,8 +110,8 @@ func (r *Registry) normalise(req *Request) error {
 	return nil
 }
 
-// freeID defaults the id to the connector's name, "default" for direct, and
-// numbers it when another URL has it.
+// freeID returns the default id: the connector's name, or "default" for direct, with a
+// number if an endpoint with another URL uses it.
 func (r *Registry) freeID(provider, url string) string {
 	base := provider
 	switch provider {
@@ -128,7 +131,8 @@ func (r *Registry) freeID(provider, url string) string {
 	}
 }
 
-// replaced finds the endpoint with ep's id, and another one with its URL.
+// replaced returns the endpoint with ep's id as old, and one with another id but ep's URL
+// as moved; nil for none.
 func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 	for _, other := range r.all() {
 		switch {
@@ -141,9 +145,8 @@ func (r *Registry) replaced(ep *Endpoint) (old, moved *Endpoint) {
 	return old, moved
 }
 
-// SyncReport is the outcome for one endpoint; Error is set when it did not
-// answer or offers what cannot be taken in, and says nothing about the others.
-// Modules that could not be started are in Sync.Failed.
+// SyncReport is the outcome for one endpoint. Error is set if this endpoint did not answer
+// or if its offer was refused. Modules that could not be started are in Sync.Failed.
 type SyncReport struct {
 	ID    string            `json:"id"`
 	Sync  *Synced           `json:"sync,omitempty"`

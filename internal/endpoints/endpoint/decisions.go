@@ -16,7 +16,7 @@ const (
 	trustRecords = 50
 	// statusRecords is the number of records in an endpoint's status.
 	statusRecords = 5
-	// modeSync marks a record of a sync; the others have the mode of the connect.
+	// modeSync is the mode of a sync's record; other records have the mode of the connect.
 	modeSync = "sync"
 )
 
@@ -37,10 +37,10 @@ type TrustRecord struct {
 	Reloaded  []string          `json:"reloaded,omitempty"`
 	Failed    []HookFailure     `json:"failed,omitempty"`
 	Collision *Collision        `json:"collision,omitempty"`
-	Error     *capability.Error `json:"error,omitempty"` // why nothing was taken in, or not all
+	Error     *capability.Error `json:"error,omitempty"` // why no module, or not every one, was loaded
 }
 
-// TrustedEndpoint names the endpoint of a TrustRecord; never its token.
+// TrustedEndpoint names the endpoint of a TrustRecord, without its token.
 type TrustedEndpoint struct {
 	ID       string `json:"id"`
 	BaseURL  string `json:"baseUrl"`
@@ -55,7 +55,7 @@ type Collision struct {
 	Message string   `json:"message"`
 }
 
-// mode returns the word of elizaOS for the way an endpoint was connected.
+// mode returns elizaOS's name for the way the endpoint was connected.
 func (req *Request) mode() string {
 	if req.Provider == "" || req.Provider == "direct" {
 		return "endpoint"
@@ -63,11 +63,12 @@ func (req *Request) mode() string {
 	return req.Provider
 }
 
-// TrustAudit returns the last 50 attempts of all endpoints, oldest first,
-// rejected connects among them.
+// TrustAudit returns the last 50 attempts of all endpoints, oldest first, including
+// rejected connects.
 func (r *Registry) TrustAudit() []TrustRecord { return r.trust.of("", trustRecords) }
 
-// trustRecord tells of an attempt that ended with err, nil for success.
+// trustRecord stores and returns the record of an attempt that ended with err, which is
+// nil for success.
 func (r *Registry) trustRecord(ep *Endpoint, mode string, s Synced, err error) TrustRecord {
 	list := func(in []string) []string { return append([]string{}, in...) }
 	rec := TrustRecord{
@@ -82,7 +83,7 @@ func (r *Registry) trustRecord(ep *Endpoint, mode string, s Synced, err error) T
 	}
 	e := capability.AsError(err)
 	rec.Error = e
-	if len(s.Failed) == 0 { // then nothing of it came in
+	if len(s.Failed) == 0 { // then no module was loaded
 		rec.Registered, rec.Unloaded, rec.Reloaded = []string{}, []string{}, nil
 	}
 	kind, _ := e.Details["kind"].(string)
@@ -93,17 +94,19 @@ func (r *Registry) trustRecord(ep *Endpoint, mode string, s Synced, err error) T
 	return rec
 }
 
-// trustAudit keeps the last records.
+// trustAudit holds the last records.
 type trustAudit struct {
 	mu   sync.Mutex
 	list []TrustRecord
 }
 
+// add appends rec and drops the oldest records beyond trustRecords. If rec repeats the
+// last failure, add only updates that record's time.
 func (t *trustAudit) add(rec TrustRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.list); n > 0 && rec.Error != nil && rec.again(&t.list[n-1]) {
-		t.list[n-1].RecordedAt = rec.RecordedAt // a watcher that fails over and over
+		t.list[n-1].RecordedAt = rec.RecordedAt // a watcher that fails repeatedly
 		return
 	}
 	if t.list = append(t.list, rec); len(t.list) > trustRecords {
@@ -111,13 +114,13 @@ func (t *trustAudit) add(rec TrustRecord) {
 	}
 }
 
-// again reports whether the record says the same as the one before.
+// again reports whether the record has the same content as was.
 func (rec *TrustRecord) again(was *TrustRecord) bool {
 	return was.Error != nil && was.Error.Message == rec.Error.Message && was.Mode == rec.Mode && was.Endpoint == rec.Endpoint &&
 		slices.Equal(was.TrustDecisions, rec.TrustDecisions)
 }
 
-// of returns the last most records of an endpoint, or of all with id "".
+// of returns at most the last most records of an endpoint, or of all if id is "".
 func (t *trustAudit) of(id string, most int) []TrustRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,8 +134,7 @@ func (t *trustAudit) of(id string, most int) []TrustRecord {
 	return out
 }
 
-// seed loads the history that another product recorded. A defective record does not
-// affect the others.
+// seed loads the history that an elizaOS agent recorded. It skips defective records.
 func (t *trustAudit) seed(doc []byte, log *slog.Logger) {
 	if len(doc) == 0 {
 		return
@@ -148,7 +150,7 @@ func (t *trustAudit) seed(doc []byte, log *slog.Logger) {
 			log.Warn("a record of the trust audit of the environment cannot be read; it is left out", "record", i+1)
 			continue
 		}
-		rec.Error, rec.Collision, rec.Failed = nil, nil, nil // not theirs to say
+		rec.Error, rec.Collision, rec.Failed = nil, nil, nil // members that elizaOS does not have
 		t.list = append(t.list, rec)
 	}
 	t.list = t.list[max(0, len(t.list)-trustRecords):]

@@ -23,14 +23,14 @@ type Endpoint struct {
 	id, baseURL, provider string
 	client                *router.Client
 	hasToken, primary     bool
-	timeout, ownTimeout   time.Duration       // of one call; what the request said, 0: nothing
+	timeout, ownTimeout   time.Duration       // of one call; as requested, 0 if not
 	policy                *router.TrustPolicy // never nil: the endpoint's own, with its allow-list
-	distrust              string              // why the saved policy cannot be read: nothing is let in
-	keepMissing           bool                // what it no longer lists stays
-	saved, unsaved        bool                // unsaved: its offer was, but could not be
-	record                Saved               // what is saved of it; changed under Registry.changing
+	distrust              string              // why the saved policy cannot be read: no module is let in
+	keepMissing           bool                // modules it no longer lists stay
+	saved, unsaved        bool                // unsaved: saving its last offer failed
+	record                Saved               // its saved record; changed under Registry.changing
 	secret                string              // name of the saved token
-	tokenless             bool                // this machine does not have that token: nothing is asked
+	tokenless             bool                // this machine does not have that token: no request is sent
 	registry              *Registry
 	providers             map[string]*providerOf // by domain; fixed, so that their identity is stable
 
@@ -40,16 +40,16 @@ type Endpoint struct {
 	mu       sync.Mutex
 	state    capability.Availability
 	synced   time.Time
-	live     []live          // what was started there; changed under the URL's gate
+	live     []live          // the started modules; changed under the URL's gate
 	draining map[string]bool // modules that are being reloaded, by id
 	hooks    []HookOutcome   // the last ones
 	breaker  breaker.Breaker
 	cancel   context.CancelFunc
-	kick     chan chan error // asks the watcher to look now
+	kick     chan chan error // asks the watcher to probe now
 	dead     chan struct{}   // closed when the watcher has ended
 }
 
-// offering is what an endpoint said it has, after the trust check.
+// offering is the availability and the modules that an endpoint reported, after the trust check.
 type offering struct {
 	availability router.Availability
 	modules      []router.Module
@@ -57,6 +57,8 @@ type offering struct {
 	decisions    []router.TrustDecision
 }
 
+// newEndpoint creates the endpoint of req and its client, without asking or registering
+// it. The error is that of the client for the URL or the token.
 func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	timeout := cmp.Or(req.Timeout, r.cfg.Timeout)
 	client, err := router.NewClient(router.ClientConfig{
@@ -80,15 +82,14 @@ func (r *Registry) newEndpoint(req Request) (*Endpoint, error) {
 	return ep, nil
 }
 
-// domains of the provider keys an endpoint can have: modules and primitives.
+// domains lists the domains of an endpoint's provider keys: modules ("ext") and primitives.
 func domains() []string { return []string{"ext", "fs", "pty", "git", "model"} }
 
 func (ep *Endpoint) source() string { return "endpoint/" + ep.id }
 
-// batch is what the endpoint offers now, as modules of the catalog: its own
-// primitives (fs, git, …) as one module, and each remote module with every
-// surface it declares. The bindings that lead a call back to the wire are built
-// beside it and swapped in first, so that no published entry lacks one.
+// batch returns the endpoint's current offer as modules of the catalog: its own primitives (fs,
+// git, …) as one module, and each remote module with every surface it declares. It also stores the
+// bindings that map calls to the wire, so that no published entry lacks one.
 func (ep *Endpoint) batch() capability.Batch {
 	o := ep.offer.Load()
 	b := capability.Batch{Source: ep.source()}
@@ -111,7 +112,7 @@ func (ep *Endpoint) batch() capability.Batch {
 	return b
 }
 
-// ask reads availability and manifests.
+// ask requests the endpoint's availability and manifests.
 func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
 	availability, err := ep.client.Availability(ctx)
 	if err != nil {
@@ -130,7 +131,7 @@ func (ep *Endpoint) ask(ctx context.Context) (*offering, error) {
 	return o, nil
 }
 
-// digest computes what tells a changed manifest from an unchanged one.
+// digest computes the digest of each module's manifest, by which changes are detected.
 func (o *offering) digest() error {
 	for _, m := range o.modules {
 		canonical, err := jsonx.Canonical(m.Raw)
@@ -143,11 +144,12 @@ func (o *offering) digest() error {
 	return nil
 }
 
-// reasonToken marks an endpoint that refused our token.
+// reasonToken is the reason for an endpoint that refused the token junctor sent.
 const reasonToken = "invalid_credentials"
 
-// asCapability is the failure in our words. That an endpoint did not accept our
-// token is its failure and not the caller's, who is who it says.
+// asCapability converts an error of the router client to a capability error. If an endpoint
+// refuses the token that junctor sent, that is a failure of the endpoint and not of the
+// caller's authentication.
 func asCapability(err error, op string) error {
 	e, ok := errors.AsType[*router.Error](err)
 	if !ok {
@@ -199,7 +201,7 @@ func (ep *Endpoint) status() Status {
 	return s
 }
 
-// providerOf is the endpoint under one of its provider keys.
+// providerOf is an endpoint as the provider with one of its provider keys.
 type providerOf struct {
 	ep  *Endpoint
 	key capability.ProviderKey
@@ -207,13 +209,12 @@ type providerOf struct {
 
 func (p *providerOf) Key() capability.ProviderKey { return p.key }
 
-// ReturnsPromptly: what a call waits for is the network, and its requests end
-// with the context.
+// ReturnsPromptly marks the provider: calls wait only for network requests, which end with
+// the context.
 func (p *providerOf) ReturnsPromptly() {}
 
-// Invoke sends the call. A read that was lost with its connection is sent once
-// more: after a restart of the endpoint the pool holds connections that no call
-// serves any longer.
+// Invoke sends the call. A read-only call whose connection broke is sent once more,
+// because after a restart of the endpoint the pool holds dead connections.
 func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	b, ok := (*p.ep.bindings.Load())[c.Member]
 	if !ok {
@@ -242,7 +243,7 @@ func (p *providerOf) Invoke(ctx context.Context, c capability.Call) (capability.
 		result, err = p.ep.send(ctx, b.Method, params)
 	}
 	if ctx.Err() == nil && lost(err) {
-		p.ep.wake() // one broken call need not be the endpoint's end: let the watcher look
+		p.ep.wake() // one broken call does not prove the endpoint down: let the watcher probe it
 	}
 	p.ep.recordEnd(ctx, err)
 	if err == nil && b.SoftFails {
@@ -262,14 +263,14 @@ func (ep *Endpoint) send(ctx context.Context, method string, params []byte) ([]b
 	return result, nil
 }
 
-// lost reports whether the connection was refused or broke: news about the
-// endpoint, not about the call.
+// lost reports whether err means that the connection was refused or broke, which concerns
+// the endpoint and not the call.
 func lost(err error) bool {
 	return err != nil && capability.AsError(err).Reason == capability.ReasonConnectionFailed
 }
 
-// Probe asks the endpoint now; concurrent callers share one attempt. One whose
-// breaker is open is not asked.
+// Probe checks the endpoint now; concurrent callers share one attempt. If the breaker is
+// open, Probe sends no request.
 func (p *providerOf) Probe(ctx context.Context) error {
 	if err := p.ep.circuit(); err != nil {
 		return err

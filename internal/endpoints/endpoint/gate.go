@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// gates serialise what is started and stopped at one server, which is known by
-// its URL: two endpoints of ours may be the same server for a moment, and its
-// modules know nothing of our ids. A gate is taken before Registry.changing and
-// held while hooks run; no goroutine holds two.
+// gates serialise starting and stopping of modules at one server, identified by its URL: two
+// endpoints may briefly be the same server, whose modules do not distinguish their ids. A gate is
+// taken before Registry.changing and held while hooks run; no goroutine holds two.
 type gates struct {
 	mu sync.Mutex
 	m  map[string]*gate
@@ -19,7 +18,7 @@ type gate struct {
 	users int
 }
 
-// lock waits for the gate of key, or for the end of ctx.
+// lock waits for the gate of key; it fails if ctx ends first.
 func (g *gates) lock(ctx context.Context, key string) (unlock func(), err error) {
 	g.mu.Lock()
 	if g.m == nil {

@@ -8,13 +8,12 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Connect asks the endpoint for what it offers, starts its modules, publishes
-// them, and only then keeps it. An endpoint of the same id or URL is replaced,
-// the old one staying until the new one is in. Whatever fails leaves everything
-// as it was, a module's init included: those that were started are stopped
-// again, the last one first, and those that were stopped to make place are
-// started again. The endpoint is asked without a lock: a silent one holds up
-// no one else.
+// Connect reads the endpoint's offer, starts its modules, publishes them and then stores
+// the endpoint. It replaces an endpoint of the same id or URL, which stays in force until
+// the new one is published. A failure, also that of a module's init, restores the previous
+// state: started modules are stopped in reverse order, and modules that were stopped to
+// make room are started again. The endpoint is asked without holding a lock, so that a
+// silent one does not block other callers.
 func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, error) {
 	if _, err := r.running(); err != nil {
 		return Status{}, Synced{}, err
@@ -46,7 +45,7 @@ func (r *Registry) Connect(ctx context.Context, req Request) (Status, Synced, er
 	return in.ep.status(), in.synced, nil
 }
 
-// installing is one connect between the answer of the endpoint and its end.
+// installing is the state of one connect after the endpoint has answered.
 type installing struct {
 	r      *Registry
 	ep     *Endpoint
@@ -54,11 +53,11 @@ type installing struct {
 	req    Request
 	synced Synced
 
-	old, moved *Endpoint // of the same id; of another id, but the same URL
+	old, moved *Endpoint // with the same id; with another id, but the same URL
 	change     *change
 }
 
-// run holds the URL's gate from the judgement to the last hook.
+// run calls install while it holds the gate of the endpoint's URL.
 func (in *installing) run(ctx context.Context, anonymous bool) error {
 	r := in.r
 	unlock, err := r.gates.lock(ctx, in.ep.baseURL)
@@ -73,6 +72,9 @@ func (in *installing) run(ctx context.Context, anonymous bool) error {
 	return nil
 }
 
+// install judges the endpoint, calls the hooks without holding changing, and commits. If
+// that fails, it undoes the hooks and restores the previous state. If anonymous, the id was
+// chosen by default and is chosen again if it has been used meanwhile.
 func (in *installing) install(ctx context.Context, anonymous bool) error {
 	r := in.r
 	r.changing.Lock()
@@ -97,7 +99,7 @@ func (in *installing) install(ctx context.Context, anonymous bool) error {
 		same.setDraining(in.change.reloading())
 		defer same.setDraining(nil)
 		if publish, err := r.running(); err == nil {
-			_ = publish(same.batch()) // at worst a call goes to a module that is stopped
+			_ = publish(same.batch()) // if it fails, calls may reach a stopped module
 		}
 	}
 	r.changing.Unlock()
@@ -112,7 +114,7 @@ func (in *installing) install(ctx context.Context, anonymous bool) error {
 	if err == nil {
 		return nil
 	}
-	r.changing.Unlock() // nothing of ours is asked with the lock held
+	r.changing.Unlock() // no request is sent with the lock held
 	lost := in.change.undo(ctx)
 	r.changing.Lock()
 	if same == nil {
@@ -132,7 +134,7 @@ func (in *installing) install(ctx context.Context, anonymous bool) error {
 	return err
 }
 
-// sameServer is the endpoint that is replaced and is the same server.
+// sameServer returns the replaced endpoint if it has the same URL, else nil.
 func (in *installing) sameServer() *Endpoint {
 	switch {
 	case in.old != nil && in.old.baseURL == in.ep.baseURL:
@@ -143,8 +145,8 @@ func (in *installing) sameServer() *Endpoint {
 	return nil
 }
 
-// judge decides whether the endpoint may come in, and plans what that takes.
-// Caller holds changing.
+// judge decides whether the endpoint may be connected, and plans the change. The caller
+// holds changing.
 func (in *installing) judge(ctx context.Context) error {
 	r := in.r
 	if _, err := r.running(); err != nil {
@@ -156,7 +158,7 @@ func (in *installing) judge(ctx context.Context) error {
 	switch {
 	case in.old != nil:
 		before = in.old.offer.Load()
-	case same != nil && in.req.KeepMissing: // moved to another id, with what it had
+	case same != nil && in.req.KeepMissing: // moved to another id together with its modules
 		before = same.offer.Load()
 	}
 	in.synced = in.ep.judge(in.next, before, in.req.KeepMissing && same != nil)
@@ -177,7 +179,7 @@ func (in *installing) judge(ctx context.Context) error {
 	return nil
 }
 
-// again judges what may have changed while the modules were started.
+// again repeats the checks whose outcome may have changed while the modules were started.
 func (in *installing) again() error {
 	r := in.r
 	if old, moved := r.replaced(in.ep); old != in.old || moved != in.moved {
@@ -188,7 +190,7 @@ func (in *installing) again() error {
 	return r.collides(in.ep, in.next.modules, in.old, in.moved)
 }
 
-// commit publishes and keeps ep in place of those with its id or URL. Caller
+// commit publishes and stores ep in place of the endpoints with its id or URL. The caller
 // holds changing.
 func (in *installing) commit(ctx context.Context) error {
 	r, ep, old, moved := in.r, in.ep, in.old, in.moved
@@ -196,7 +198,7 @@ func (in *installing) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	restore := func() { // what was there was accepted once, and is again
+	restore := func() { // the catalog accepted the previous batches before
 		back := capability.Batch{Source: ep.source()}
 		if old != nil {
 			back = old.batch()
@@ -210,7 +212,7 @@ func (in *installing) commit(ctx context.Context) error {
 	ep.setStarted(in.change.after)
 	ep.markUp(r.cfg.Now(), nil)
 	if moved != nil {
-		// It goes first, or its modules would collide with their own copies.
+		// moved is withdrawn first, because its modules would collide with their copies.
 		if err := publish(capability.Batch{Source: moved.source()}); err != nil {
 			return err
 		}
@@ -250,8 +252,8 @@ func (in *installing) commit(ctx context.Context) error {
 	return nil
 }
 
-// elsewhere are the replaced endpoints that are other servers than the new one:
-// their modules are still started there.
+// elsewhere returns the replaced endpoints whose URL differs from the new one's: their
+// modules are still started there.
 func (in *installing) elsewhere() (list []*Endpoint) {
 	for _, gone := range []*Endpoint{in.old, in.moved} {
 		if gone != nil && gone.baseURL != in.ep.baseURL {
@@ -261,8 +263,8 @@ func (in *installing) elsewhere() (list []*Endpoint) {
 	return list
 }
 
-// disposeElsewhere stops the modules of an endpoint that is no longer connected,
-// unless the same server has come back meanwhile. One that is down is not asked.
+// disposeElsewhere stops the modules of an endpoint that is no longer connected, unless
+// the same server was connected again meanwhile. An unavailable server gets no request.
 func (r *Registry) disposeElsewhere(ctx context.Context, gone *Endpoint) {
 	if state := gone.availability().State; state == capability.StateUnavailable || state == capability.StateStarting {
 		return
@@ -280,8 +282,8 @@ func (r *Registry) disposeElsewhere(ctx context.Context, gone *Endpoint) {
 	r.dispose(ctx, gone.started())
 }
 
-// Disconnect withdraws everything the endpoint offers, forgets it, and stops its
-// modules. A failure to stop them does not prevent the removal.
+// Disconnect withdraws the endpoint's offer, deletes its record and stops its modules. A
+// failure to stop them does not prevent the removal.
 func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id string) error {
 	ep, err := r.withdraw(ctx, by, id)
 	if err != nil {
@@ -291,6 +293,9 @@ func (r *Registry) Disconnect(ctx context.Context, by capability.Principal, id s
 	return nil
 }
 
+// withdraw removes the endpoint from store, registry and catalog, stops its watcher,
+// records the removal and returns it. It leaves the endpoint's modules started. It fails
+// if the registry is not running, has no such endpoint, or the store fails.
 func (r *Registry) withdraw(ctx context.Context, by capability.Principal, id string) (*Endpoint, error) {
 	publish, err := r.running()
 	if err != nil {

@@ -20,14 +20,14 @@ const (
 	hookApply   = "applyConfig"
 )
 
-// disposeTimeout bounds all dispose calls of one change together: a module that
-// goes must not keep any caller waiting.
+// disposeTimeout limits all dispose calls of one change together, so that a module that is
+// removed delays no caller for long.
 const disposeTimeout = 5 * time.Second
 
-// maxHookOutcomes bounds what a Status tells of hooks.
+// maxHookOutcomes limits the hooks in a Status.
 const maxHookOutcomes = 32
 
-// HookOutcome is what became of one lifecycle hook that we called.
+// HookOutcome is the outcome of one lifecycle hook that junctor called.
 type HookOutcome struct {
 	ModuleID string    `json:"moduleId"`
 	Hook     string    `json:"hook"`
@@ -44,9 +44,8 @@ type HookFailure struct {
 	Error    *capability.Error `json:"error"`
 }
 
-// live is a module that was started: its manifest as it was then, and the
-// endpoint of ours it was told to belong to. A module that declares no hooks is
-// started by being let in.
+// live is a started module: its manifest at that time, and the endpoint id that its hooks
+// were called with. A module without hooks counts as started once it is accepted.
 type live struct {
 	m      router.Module
 	digest string
@@ -69,13 +68,12 @@ func declares(m *router.Module, hook string) bool {
 	return m.Lifecycle != nil && slices.Contains(m.Lifecycle.Hooks, hook)
 }
 
-// hookConfig is the module's configuration as hooks get it: every value that is
-// not null as text, and the reserved keys, which nothing in the manifest
-// overrides.
+// hookConfig returns the module's configuration for hooks: every value except null as
+// text, and the reserved keys, which the manifest cannot override.
 func hookConfig(m *router.Module, endpoint string) (map[string]string, error) {
 	out := make(map[string]string)
 	if len(m.Config) > 0 {
-		canonical, err := jsonx.Canonical(m.Config) // its numbers are JavaScript's
+		canonical, err := jsonx.Canonical(m.Config) // it writes numbers as JavaScript does
 		if err != nil {
 			return nil, err
 		}
@@ -106,9 +104,9 @@ func hookConfig(m *router.Module, endpoint string) (map[string]string, error) {
 	return out, nil
 }
 
-// callHook calls a hook that the module declares; one it does not declare has
-// succeeded. An answer of ok:false is a failure. Every call is on record, and
-// the endpoint's status tells the last ones.
+// callHook calls a hook that the module declares; a hook that it does not declare counts
+// as successful. The answer ok:false is a failure. Every call is audited, and the last
+// ones are in the endpoint's status.
 func (r *Registry) callHook(ctx context.Context, ep *Endpoint, m *router.Module, hook string) error {
 	if !declares(m, hook) {
 		return nil
@@ -138,6 +136,8 @@ func (r *Registry) callHook(ctx context.Context, ep *Endpoint, m *router.Module,
 	return err
 }
 
+// lifecycle sends one plugin.lifecycle.call within the endpoint's timeout. Its errors have
+// the code failed and the reason lifecycle_failed.
 func (ep *Endpoint) lifecycle(ctx context.Context, m *router.Module, hook string) error {
 	params := struct {
 		ModuleID   string            `json:"moduleId"`
@@ -173,8 +173,8 @@ func (ep *Endpoint) lifecycle(ctx context.Context, m *router.Module, hook string
 	return nil
 }
 
-// dispose stops modules in reverse order of their start. It is done on a best
-// effort, within disposeTimeout: a failure is on record and changes nothing.
+// dispose stops modules in reverse order of their start, within disposeTimeout. Failures
+// are audited and otherwise ignored.
 func (r *Registry) dispose(ctx context.Context, list []live) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disposeTimeout)
 	defer cancel()
@@ -183,7 +183,7 @@ func (r *Registry) dispose(ctx context.Context, list []live) {
 	}
 }
 
-// onlyConfig reports whether two manifests differ in nothing but config.
+// onlyConfig reports whether two manifests differ only in config.
 func onlyConfig(a, b *router.Module) bool {
 	bare := func(m *router.Module) string {
 		var members map[string]jsonx.Raw

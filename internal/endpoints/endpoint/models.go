@@ -12,26 +12,25 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// modelInvoke is the canonical action behind which models of a type are stacked
-// by priority.
+// modelInvoke is the canonical action that runs the model of a type with the highest priority.
 const modelInvoke = capability.Action("model.invoke")
 
-// modelsID is the module that offers it. Its first contribution is the stack of
-// all endpoints, under this machine's key; each endpoint with models has one
-// more, so that a selector can name it.
+// modelsID is the id of the module that offers modelInvoke. Its first contribution chooses
+// among the models of all endpoints, under this machine's key; each endpoint with models
+// has one more, so that a selector can name it.
 const modelsID = "core.models"
 
-// stackRank puts the stack of all before those of single endpoints.
+// stackRank ranks the contribution for all endpoints before those of single endpoints.
 const stackRank = 50
 
-// modelStack is what was published of model.invoke; guarded by changing.
+// modelStack is the published state of model.invoke; guarded by changing.
 type modelStack struct {
 	providers map[string]*modelProvider // by endpoint id, "" for all
-	shown     []capability.Contribution // nil: nothing is
+	shown     []capability.Contribution // nil: none published
 }
 
-// publishModels brings model.invoke in line with the models there are. A failure
-// leaves it as it was: nothing else depends on it. Caller holds changing.
+// publishModels publishes model.invoke for the current models, if they changed. If
+// publishing fails, the previous contributions stay. The caller holds changing.
 func (r *Registry) publishModels(publish func(capability.Batch) error) {
 	if r.cfg.Call == nil {
 		return
@@ -67,7 +66,7 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 		return a.ID == b.ID && a.Provider == b.Provider && a.Availability == b.Availability
 	}
 	if slices.EqualFunc(m.Contributions, r.stack.shown, same) {
-		return // most changes are of other things, and a snapshot is not free
+		return // avoids a catalog snapshot for changes that do not concern models
 	}
 	if len(m.Contributions) > 0 {
 		b.Modules = []capability.Module{m}
@@ -81,26 +80,25 @@ func (r *Registry) publishModels(publish func(capability.Batch) error) {
 	r.stack.shown = m.Contributions
 }
 
-// modelProvider carries out model.invoke with the models of one endpoint, or of
-// all. It decides between models as arbitration decides between providers, and
-// hands the choice to the engine as a call of its own: authorized, limited and
-// recorded as the model it is.
+// modelProvider executes model.invoke with the models of one endpoint, or of all. It
+// chooses between models as arbitration chooses between providers, and runs the chosen one
+// through the engine as a separate invocation, which is authorized, limited and recorded
+// as a call of that model.
 type modelProvider struct {
 	r        *Registry
 	key      capability.ProviderKey
 	endpoint string // "": all
 }
 
-// Key is the endpoint's own, or this machine's for the stack of all.
+// Key returns the endpoint's key, or this machine's for all endpoints.
 func (p *modelProvider) Key() capability.ProviderKey { return p.key }
 
-// ReturnsPromptly: what a call waits for is the inner call, which ends with the
-// context.
+// ReturnsPromptly marks the provider: a call waits only for the inner call, which ends with
+// the context.
 func (p *modelProvider) ReturnsPromptly() {}
 
-// Invoke runs the model of that type with the highest priority among those that
-// are ready and permitted; when none is ready the highest is asked all the same,
-// for it may be back.
+// Invoke runs the model of the type with the highest priority among those that are ready
+// and permitted. If none is ready, it tries the highest one, which may be available again.
 func (p *modelProvider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	var in struct {
 		ModelType string    `json:"modelType"`
@@ -130,7 +128,7 @@ func (p *modelProvider) Invoke(ctx context.Context, c capability.Call) (capabili
 			return result, nil
 		}
 		last = err
-		// What this principal may not use is not there for it: the next one is.
+		// Continue with the next model if the principal may not use this one.
 		if code := capability.CodeOf(err); code != capability.CodeUnknownCapability && code != capability.CodeDenied {
 			break
 		}
@@ -145,14 +143,15 @@ func paramsOrNone(params jsonx.Raw) []byte {
 	return params
 }
 
-// stacked is a model of a module.
+// stacked is one model with the module and endpoint that offer it.
 type stacked struct {
 	ep       *Endpoint
 	module   string
 	priority int
 }
 
-// models are those of a type, in the order in which they are chosen.
+// models returns the models of a type in the order in which they are chosen; endpoint ""
+// stands for all.
 func (r *Registry) models(modelType, endpoint string) []stacked {
 	var out []stacked
 	for _, ep := range r.all() {
@@ -180,6 +179,7 @@ func (r *Registry) models(modelType, endpoint string) []stacked {
 	return out
 }
 
+// modelTypes returns the sorted model types of an endpoint, or of all if endpoint is "".
 func (r *Registry) modelTypes(endpoint string) []string {
 	out := []string{}
 	for _, ep := range r.all() {

@@ -1,8 +1,8 @@
-// Package endpoint is the connecting side of the capability-router protocol: it
-// keeps the remote endpoints of this server, turns their manifests into modules
-// of the catalog, carries calls to them, and watches them. Connecting is all or
-// nothing. A dead endpoint's entries stay in the catalog, marked unavailable;
-// it is asked again with growing pauses, and at once when a client calls it.
+// Package endpoint is the client side of the capability-router protocol: it manages the
+// remote endpoints of this server, turns their manifests into modules of the catalog,
+// sends calls to them, and watches them. Connecting is all or nothing. The entries of an
+// endpoint that is down stay in the catalog, marked unavailable; it is tried again with
+// growing pauses, and at once when a client calls it.
 package endpoint
 
 import (
@@ -29,27 +29,26 @@ type Config struct {
 	Logger       *slog.Logger
 	Transport    http.RoundTripper // nil: router.DefaultTransport()
 	MaxAnswer    int64             // bytes; 0: 32 MiB
-	Timeout      time.Duration     // of one call by default; 0 means 60 s
+	Timeout      time.Duration     // of one call, by default; 0: 60 s
 	SyncInterval time.Duration     // 0: 5 min
 	Primary      string            // id of the primary endpoint
-	// Local lists this machine's own modules, whose names no endpoint may take;
-	// It may be nil.
+	// Local lists this machine's own modules, whose names no endpoint may claim. It may be nil.
 	Local func() []capability.Module
-	// Configured are the endpoints that the configuration names.
+	// Configured lists the endpoints of the configuration.
 	Configured []Configured
 	// TrustAudit is the history of trust decisions that an elizaOS agent kept in
-	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list; empty: none. It is where
-	// [Registry.TrustAudit] begins. Unlike a policy it restricts nothing, so what
-	// cannot be read of it is logged and left out.
+	// ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT, a JSON list; empty: none. It becomes the start of
+	// [Registry.TrustAudit]. It restricts nothing, unlike a policy, so unreadable records
+	// are logged and skipped.
 	TrustAudit []byte
-	// Call runs an invocation of a principal on the engine, so that model.invoke is
-	// authorized as a call of the model it chose. If nil, model.invoke is not offered.
+	// Call runs an invocation on the engine, so that model.invoke is authorized as a call of
+	// the model that it chose. If nil, model.invoke is not offered.
 	Call func(context.Context, capability.Invocation) (capability.Result, error)
 	Now  func() time.Time
 }
 
-// Registry holds the endpoints. It is a capability.Source: nothing is reachable
-// before Run and after its end.
+// Registry holds the endpoints. It is a capability.Source: endpoints are in the catalog
+// only while Run runs.
 type Registry struct {
 	cfg Config
 
@@ -58,8 +57,8 @@ type Registry struct {
 	trust trustAudit
 	stack modelStack
 
-	// changing makes a change of the endpoints and its publication one step; it is
-	// taken before mu, and never while an endpoint is asked.
+	// changing makes a change of the endpoints and its publication one step. It is taken
+	// before mu, and never held during a request to an endpoint.
 	changing sync.Mutex
 
 	mu        sync.Mutex
@@ -91,8 +90,8 @@ func NewRegistry(cfg Config) *Registry {
 	return r
 }
 
-// Run brings back the saved endpoints, each on its own and without waiting for
-// them, and watches all endpoints until ctx ends.
+// Run restores the saved and configured endpoints without waiting for their answers, and
+// watches all endpoints until ctx ends.
 func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	saved, err := r.restore(ctx)
 	if err != nil {
@@ -100,7 +99,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	}
 	saved = append(saved, r.fromConfig(saved)...)
 	group, ctx := errgroup.WithContext(ctx)
-	r.changing.Lock() // no answer is taken in before what was known is shown
+	r.changing.Lock() // the saved offers are published before any answer is processed
 	r.mu.Lock()
 	r.publish, r.ctx, r.group = publish, ctx, group
 	for _, ep := range saved { // at once, so that no caller connects one of them in between
@@ -129,7 +128,8 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	return err
 }
 
-// running returns where batches go; it fails while Run has not begun or has ended.
+// running returns the function that publishes batches. It fails before Run has begun and
+// after it has ended.
 func (r *Registry) running() (func(capability.Batch) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *Registry) all() []*Endpoint {
 	return list
 }
 
-// Status is what is known of one endpoint. The token is never in it.
+// Status describes one endpoint. It never contains the token.
 type Status struct {
 	ID        string           `json:"id"`
 	BaseURL   string           `json:"baseUrl"`
@@ -176,15 +176,15 @@ type Status struct {
 	Families  []string         `json:"families"`
 	Synced    time.Time        `json:"synced,omitzero"`
 	Persisted bool             `json:"persisted"`
-	// AllowedModules and TrustPolicy are what decides, TrustDecisions what was
-	// decided of the last manifest.
+	// AllowedModules and TrustPolicy are the rules, TrustDecisions the decisions for the
+	// last manifest.
 	AllowedModules []string               `json:"allowedModuleIds,omitempty"`
 	TrustPolicy    *router.TrustPolicy    `json:"trustPolicy,omitempty"`
 	TrustDecisions []router.TrustDecision `json:"trustDecisions"`
-	// KeepMissing: modules it no longer lists stay (unloadMissing: false).
+	// KeepMissing keeps modules that the endpoint no longer lists (unloadMissing: false).
 	KeepMissing bool `json:"keepMissing,omitempty"`
-	// Lifecycle are the last hooks called, History the last attempts to take its
-	// modules in, with what was accepted, rejected or collided, oldest first.
+	// Lifecycle lists the last hooks called. History lists the last attempts to load its
+	// modules with the accepted, rejected and colliding ones, oldest first.
 	Lifecycle []HookOutcome `json:"lifecycle,omitempty"`
 	History   []TrustRecord `json:"history,omitempty"`
 }

@@ -1,7 +1,6 @@
 package endpoint
 
-// Running reports whether endpoints can be connected: Run has begun and has not
-// ended.
+// Running reports whether Run has begun and not ended, so that endpoints can be connected.
 func (r *Registry) Running() bool {
 	_, err := r.running()
 	return err == nil

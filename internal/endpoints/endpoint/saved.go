@@ -13,12 +13,12 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Store keeps what must survive a restart, and what several servers share. Tokens
-// are in it as names of secrets.
+// Store keeps the endpoints that must survive a restart and that several servers share.
+// It holds tokens only as names of secrets.
 type Store interface {
 	SaveEndpoint(ctx context.Context, s Saved) error
-	// SaveOffer replaces what is saved of an endpoint, unless it was forgotten or
-	// connected again since s.Connected: then nothing happens.
+	// SaveOffer replaces the record of an endpoint. It does nothing if the endpoint was
+	// deleted or connected again since s.Connected.
 	SaveOffer(ctx context.Context, s Saved) error
 	Endpoints(ctx context.Context) ([]Saved, error)
 	DeleteEndpoint(ctx context.Context, id string) error
@@ -31,7 +31,7 @@ type Secrets interface {
 	Remove(name string) error
 }
 
-// Saved is one endpoint at rest.
+// Saved is the stored record of one endpoint.
 type Saved struct {
 	ID             string          `json:"id"`
 	BaseURL        string          `json:"base_url"`
@@ -42,10 +42,10 @@ type Saved struct {
 	Timeout        time.Duration   `json:"timeout,omitempty"`
 	KeepMissing    bool            `json:"keep_missing,omitempty"`
 	Connected      time.Time       `json:"connected"`
-	// Seen is what it offered last, so that it can be listed while it is down.
+	// Seen is its last offer, so that its modules can be listed while it is down.
 	Seen *SavedOffer `json:"seen,omitempty"`
-	// Damaged states what of the record could not be read; such an endpoint comes
-	// back with everything denied.
+	// Damaged states which part of the record could not be read. Such an endpoint is
+	// restored with all its modules denied.
 	Damaged string `json:"-"`
 }
 
@@ -56,10 +56,11 @@ type SavedOffer struct {
 	Modules      []json.RawMessage   `json:"modules"`
 }
 
-// maxSeen bounds the manifests kept of one endpoint; of one that offers more
-// nothing is known until it answers again.
+// maxSeen limits the size of an endpoint's saved manifests. If they are larger, none is
+// saved, and after a restart its modules are listed only once it answers.
 const maxSeen = 4 << 20
 
+// seen returns the current offer for the store, or nil if its manifests exceed maxSeen.
 func (ep *Endpoint) seen() *SavedOffer {
 	o := ep.offer.Load()
 	s := &SavedOffer{Environment: o.availability.Environment, Capabilities: o.availability.Capabilities, Modules: []json.RawMessage{}}
@@ -73,15 +74,14 @@ func (ep *Endpoint) seen() *SavedOffer {
 	return s
 }
 
-// saveOffer notes what the endpoint offers now beside what is saved of it.
-// Caller holds changing.
+// saveOffer stores the endpoint's current offer in its saved record. The caller holds changing.
 func (r *Registry) saveOffer(ctx context.Context, ep *Endpoint) error {
 	ep.record.Seen = ep.seen()
 	return r.cfg.Store.SaveOffer(ctx, ep.record)
 }
 
-// restore makes endpoints of those that were saved; one that cannot be made does
-// not keep the others away.
+// restore creates the saved endpoints. It skips those that cannot be created, and fails
+// only if the store cannot be read.
 func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 	if r.cfg.Store == nil {
 		return nil, nil
@@ -95,9 +95,9 @@ func (r *Registry) restore(ctx context.Context) (list []*Endpoint, err error) {
 	return list, err
 }
 
-// restoreOne makes an endpoint of what was saved of it. Its token is in the secret
-// store of the machine it was connected on: where that is another one, the
-// endpoint is there and asked nothing.
+// restoreOne creates an endpoint from its saved record. The token is in the secret store
+// of the machine on which it was connected; on another machine the endpoint is listed but
+// gets no requests.
 func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 	req := Request{
 		ID: s.ID, BaseURL: s.BaseURL, Provider: s.Provider, AllowedModules: s.AllowedModules, Timeout: s.Timeout,
@@ -109,7 +109,7 @@ func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 		var err error
 		if req.TrustPolicy, unknown, err = ParseTrustPolicy(s.TrustPolicy); err != nil {
 			distrust = capability.AsError(err).Message
-		} else if len(unknown) > 0 { // a restriction we do not know is one we would not keep
+		} else if len(unknown) > 0 { // an unknown restriction could not be enforced
 			distrust = strings.Join(unknown, "; ")
 		}
 	}
@@ -138,9 +138,8 @@ func (r *Registry) restoreOne(s Saved) (*Endpoint, bool) {
 	return ep, true
 }
 
-// comeBack shows what a saved endpoint offered before the stop, as not ready
-// yet, once more judged by its policy. What cannot be shown waits for its answer.
-// Caller holds changing.
+// comeBack publishes the last saved offer of an endpoint, judged again by its policy and marked as
+// not ready yet. Modules that cannot be published wait for its answer. The caller holds changing.
 func (r *Registry) comeBack(ep *Endpoint, publish func(capability.Batch) error) {
 	if now, ok := r.get(ep.id); !ok || now != ep || ep.record.Seen == nil {
 		return
@@ -172,8 +171,8 @@ func (r *Registry) comeBack(ep *Endpoint, publish func(capability.Batch) error) 
 	}
 }
 
-// forgetReplaced removes what must not come back at the next start: the replaced
-// endpoint, or, where ep is saved in its place, a token that ep does not have.
+// forgetReplaced removes the saved record of the replaced endpoint gone, or, if ep is
+// saved in its place, a token that ep does not use.
 func (r *Registry) forgetReplaced(ctx context.Context, gone, ep *Endpoint) error {
 	switch {
 	case gone == nil || !gone.saved:
@@ -186,8 +185,8 @@ func (r *Registry) forgetReplaced(ctx context.Context, gone, ep *Endpoint) error
 	return nil
 }
 
-// save keeps ep for the next start. The token comes first: a saved endpoint
-// without its token would be of no use.
+// save stores ep for the next start. It stores the token first, because a saved endpoint
+// without its token would be useless.
 func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) error {
 	if r.cfg.Store == nil {
 		return nil
@@ -218,15 +217,14 @@ func (r *Registry) save(ctx context.Context, ep, old *Endpoint, req Request) err
 	return nil
 }
 
-// tokenName names the secret of an endpoint. It holds id and URL, so that a token
-// given for one server is never sent to another, whatever fails between saving
-// the one and the other. Names of secrets are shorter than ids may be, and hold
-// no ':'.
+// tokenName returns the name of an endpoint's secret. It depends on id and URL, so that a
+// token for one server is never sent to another, even if saving stops half-way. Names of
+// secrets are shorter than ids may be and contain no ':'.
 func tokenName(id, url string) string {
 	return "endpoint." + strings.ReplaceAll(id[:min(len(id), 80)], ":", ".") + "." + offered.ShortSum(id+" "+url) + ".token"
 }
 
-// forget removes what is saved of ep.
+// forget removes ep's saved record and token.
 func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
 	if err := r.cfg.Store.DeleteEndpoint(ctx, ep.id); err != nil {
 		return err
@@ -240,7 +238,7 @@ func (r *Registry) forget(ctx context.Context, ep *Endpoint) error {
 func (r *Registry) removeToken(ep *Endpoint) error {
 	err := r.cfg.Secrets.Remove(ep.secret)
 	if capability.CodeOf(err) == capability.CodeNotFound {
-		return nil // another goroutine was faster
+		return nil // already removed by another goroutine
 	}
 	return err
 }

@@ -7,18 +7,17 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// Refresh takes over what another server has connected, connected again or
-// disconnected in the store that both use: a new endpoint is there at once as it
-// was seen last, and asked by its watcher. Endpoints that are not saved are this
-// server's own and stay. Nothing is stopped at the far side: the server that
-// disconnected has done so. It fails when the store cannot be read, and then
-// changes nothing; before Run has begun and after its end it does nothing, since
-// Run reads the store itself.
+// Refresh applies the changes that other servers made to the shared store: endpoints
+// connected, connected again or disconnected. A new endpoint is published at once with its
+// last saved offer, and its watcher asks it. Endpoints that are not saved belong to this
+// server and stay. Refresh stops no remote modules, because the server that disconnected
+// the endpoint has done so. It fails without a change if the store cannot be read. Before
+// Run has begun and after its end it does nothing.
 func (r *Registry) Refresh(ctx context.Context) error {
 	if r.cfg.Store == nil {
 		return nil
 	}
-	r.changing.Lock() // a connect of ours is saved and known in one step
+	r.changing.Lock() // a connect saves and registers its endpoint in one step
 	defer r.changing.Unlock()
 	publish, err := r.running()
 	if err != nil {
@@ -32,7 +31,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	for _, s := range list {
 		saved[s.ID] = true
 	}
-	for _, ep := range r.all() { // first, since an endpoint may have got another id
+	for _, ep := range r.all() { // first, because an endpoint may have been saved with another id
 		if ep.saved && !saved[ep.id] {
 			r.leave(ep, publish)
 		}
@@ -54,15 +53,14 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// take puts a saved endpoint in the place of old, which may be nil. Caller holds
-// changing.
+// take puts a saved endpoint in place of old, which may be nil. The caller holds changing.
 func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error) {
 	r.mu.Lock()
 	r.endpoints[ep.id] = ep
 	r.mu.Unlock()
 	if old != nil {
 		old.stop()
-		if ep.record.Seen == nil { // nothing is shown until it answers
+		if ep.record.Seen == nil { // nothing is published until it answers
 			r.withdrawBatch(ep, publish)
 		}
 	}
@@ -72,7 +70,7 @@ func (r *Registry) take(ep, old *Endpoint, publish func(capability.Batch) error)
 	}
 }
 
-// leave forgets an endpoint that another server disconnected. Caller holds changing.
+// leave removes an endpoint that another server disconnected. The caller holds changing.
 func (r *Registry) leave(ep *Endpoint, publish func(capability.Batch) error) {
 	ep.stop()
 	r.mu.Lock()
@@ -93,7 +91,7 @@ func (r *Registry) withdrawBatch(ep *Endpoint, publish func(capability.Batch) er
 	}
 }
 
-// noToken is the reason of an endpoint whose token another machine has.
+// noToken returns the state's reason for an endpoint whose token is on another machine.
 func noToken(secret string) string {
 	return "its token is not in the secret store of this machine; store it here, too: junctor secrets set " + secret
 }
@@ -103,8 +101,8 @@ func (ep *Endpoint) withoutToken() error {
 		With(reasonToken, "junctor secrets set "+ep.secret)
 }
 
-// redeem puts the endpoint in force once more when its token has come into the
-// secret store, and returns it; until then that is its error.
+// redeem replaces a tokenless endpoint by one with its token, and returns that, if the
+// secret store has the token by now; otherwise it fails.
 func (r *Registry) redeem(ep *Endpoint) (*Endpoint, error) {
 	if value, err := r.cfg.Secrets.Get(ep.secret); err != nil || value.Empty() {
 		return nil, ep.withoutToken()

@@ -7,17 +7,16 @@ import (
 	"fmt"
 )
 
-// SQLStore is Store on the server's database; its table is made by the store's
-// migrations.
+// SQLStore implements Store on the server's database, whose migrations create its table.
 type SQLStore struct{ db *sql.DB }
 
-// sortable is a time whose text sorts as the time does: every digit is written.
+// sortable is a time format with all digits, whose texts sort in order of time.
 const sortable = "2006-01-02T15:04:05.000000000Z07:00"
 
-// NewSQLStore uses db, which stays the caller's.
+// NewSQLStore returns a store on db, which the caller continues to own.
 func NewSQLStore(db *sql.DB) *SQLStore { return &SQLStore{db} }
 
-// SaveEndpoint adds or replaces.
+// SaveEndpoint inserts or replaces the record of e.ID.
 func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
 	doc, err := json.Marshal(e)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *SQLStore) SaveEndpoint(ctx context.Context, e Saved) error {
 	return nil
 }
 
-// SaveOffer replaces the document of the same connect.
+// SaveOffer implements Store.
 func (s *SQLStore) SaveOffer(ctx context.Context, e Saved) error {
 	doc, err := json.Marshal(e)
 	if err != nil {
@@ -46,7 +45,7 @@ func (s *SQLStore) SaveOffer(ctx context.Context, e Saved) error {
 	return nil
 }
 
-// Endpoints returns all, in the order they were connected.
+// Endpoints returns all endpoints in the order in which they were connected.
 func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id, doc FROM endpoints ORDER BY connected, id`)
 	if err != nil {
@@ -64,9 +63,8 @@ func (s *SQLStore) Endpoints(ctx context.Context) ([]Saved, error) {
 	return out, rows.Err()
 }
 
-// readSaved reads one record. Of a damaged one it takes what is needed to list
-// the endpoint; neither may it hide the others, nor its own restrictions be
-// taken for absent.
+// readSaved decodes one record. For a damaged record it returns the data needed to list
+// the endpoint and sets Damaged, so that its restrictions are not taken for absent.
 func readSaved(id string, doc []byte) Saved {
 	var e Saved
 	err := json.Unmarshal(doc, &e)
@@ -78,11 +76,11 @@ func readSaved(id string, doc []byte) Saved {
 		Provider  string `json:"provider"`
 		TokenName string `json:"token_name"`
 	}
-	_ = json.Unmarshal(doc, &rest) // what is left of it
+	_ = json.Unmarshal(doc, &rest) // the members that can be read
 	return Saved{ID: id, BaseURL: rest.BaseURL, Provider: rest.Provider, TokenName: rest.TokenName, Damaged: err.Error()}
 }
 
-// DeleteEndpoint forgets one; an absent one is not an error.
+// DeleteEndpoint deletes the record of an endpoint. A missing one is not an error.
 func (s *SQLStore) DeleteEndpoint(ctx context.Context, id string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM endpoints WHERE id = ?`, id)
 	return err

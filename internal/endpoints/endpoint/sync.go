@@ -9,10 +9,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/audit"
 )
 
-// refresh asks again, within the given time, and puts in force what changed. A
-// collision or a refusal of the catalog leaves what the endpoint had. A module
-// that cannot be started is left out, old and new: the others go on, the
-// endpoint is degraded and the module is tried again with growing pauses.
+// refresh reads the endpoint's offer again, within the given time, and applies the
+// changes. After a collision or a refusal by the catalog the previous offer stays. A module
+// that cannot be started is left out in both its old and new form; the endpoint is then
+// degraded, and the module is tried again with growing pauses.
 func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Duration) (Synced, error) {
 	if ep.tokenless {
 		var err error
@@ -24,7 +24,7 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Durati
 	o, err := ep.ask(askCtx)
 	cancel()
 	if err != nil {
-		// A caller that went away says nothing about the endpoint.
+		// A cancelled caller shows nothing about the endpoint.
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			r.down(ep, err)
 		}
@@ -43,7 +43,7 @@ func (r *Registry) refresh(ctx context.Context, ep *Endpoint, within time.Durati
 	return synced, err
 }
 
-// syncing is one refresh between the answer of the endpoint and its end.
+// syncing is the state of one refresh after the endpoint has answered.
 type syncing struct {
 	r       *Registry
 	ep      *Endpoint
@@ -54,8 +54,8 @@ type syncing struct {
 	inForce bool
 }
 
-// apply runs in one step when no hook has to be called, else in three: judge,
-// call, and judge once more, for the world went on meanwhile.
+// apply takes one step if no hook has to be called. Otherwise it takes three: judge, call
+// the hooks without the lock, and judge again, because endpoints may have changed meanwhile.
 func (s *syncing) apply(ctx context.Context) (Synced, error) {
 	r, ep := s.r, s.ep
 	r.changing.Lock()
@@ -71,7 +71,7 @@ func (s *syncing) apply(ctx context.Context) (Synced, error) {
 	}
 	began := ep.started()
 	if was := ep.availability().State; was == capability.StateUnavailable || was == capability.StateStarting {
-		began = nil // it may have been started again, and know nothing of what we told it
+		began = nil // the server may have restarted and lost all module state
 	}
 	s.change = r.plan(ep, began, s.next)
 	if s.change.calls() {
@@ -84,7 +84,7 @@ func (s *syncing) apply(ctx context.Context) (Synced, error) {
 		_ = s.change.run(ctx, false)
 		r.changing.Lock()
 		ep.setDraining(nil)
-		if publish, err = r.current(ep); err != nil { // the goroutine that took its place stopped what was started before
+		if publish, err = r.current(ep); err != nil { // the goroutine that replaced it stopped the modules started before
 			s.change.stopped(ctx)
 			return Synced{}, err
 		}
@@ -96,12 +96,13 @@ func (s *syncing) apply(ctx context.Context) (Synced, error) {
 	return s.commit(ctx, publish)
 }
 
-// refuse leaves in force what was, less what had to be stopped on the way.
+// refuse keeps the previous offer, without the modules that had to be stopped, and returns
+// the error.
 func (s *syncing) refuse(ctx context.Context, publish func(capability.Batch) error, cause error) error {
 	r, ep := s.r, s.ep
 	before := s.before
 	if s.change != nil {
-		r.changing.Unlock() // nothing of ours is asked with the lock held
+		r.changing.Unlock() // no request is sent with the lock held
 		lost := s.change.stopped(ctx)
 		r.changing.Lock()
 		var err error
@@ -121,7 +122,7 @@ func (s *syncing) refuse(ctx context.Context, publish func(capability.Batch) err
 	return cause
 }
 
-// commit publishes what is offered now.
+// commit publishes the new offer and stores it if the endpoint is saved.
 func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) error) (Synced, error) {
 	r, ep := s.r, s.ep
 	was := ep.availability().State
@@ -134,7 +135,7 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 	ep.setStarted(s.change.after)
 	s.inForce = true
 	if ep.saved && ep.distrust == "" && (s.synced.changed() || ep.unsaved) {
-		// Only what is shown of it while it is down depends on this.
+		// The saved offer only determines the listing while the endpoint is down.
 		err := r.saveOffer(ctx, ep)
 		if ep.unsaved = err != nil; err != nil {
 			r.cfg.Logger.Error("the manifest of an endpoint could not be saved", "endpoint", ep.id, "err", err)
@@ -144,7 +145,7 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 		r.record(ctx, audit.EndpointUp, ep.id, capability.Principal{}, "")
 	}
 	if len(s.synced.Failed) > 0 {
-		ep.wake() // a sync that a caller asked for: the watcher goes on from here
+		ep.wake() // a sync requested by a caller: the watcher restarts its interval
 	}
 	if s.synced.changed() || len(s.synced.Failed) > 0 {
 		r.trust.add(r.trustRecord(ep, modeSync, s.synced, s.change.err()))
@@ -152,8 +153,8 @@ func (s *syncing) commit(ctx context.Context, publish func(capability.Batch) err
 	return s.synced, nil
 }
 
-// current returns where ep's batches go, unless it was disconnected or replaced
-// meanwhile: no goroutine may bring it back. Caller holds changing.
+// current returns the function that publishes ep's batches. It fails if ep was disconnected or
+// replaced meanwhile, so that no goroutine publishes it again. The caller holds changing.
 func (r *Registry) current(ep *Endpoint) (func(capability.Batch) error, error) {
 	if now, ok := r.get(ep.id); !ok || now != ep {
 		return nil, noEndpoint(ep.id)
@@ -178,8 +179,8 @@ func (r *Registry) down(ep *Endpoint, cause error) {
 	r.publishModels(publish)
 }
 
-// markUp notes that the endpoint answered: ready, or degraded by what failed.
-// That it answers does not close its breaker.
+// markUp sets the state of an endpoint that answered: ready, or degraded if failed is not
+// nil. It does not close the breaker.
 func (ep *Endpoint) markUp(now time.Time, failed error) {
 	ep.mu.Lock()
 	ep.synced = now
@@ -196,7 +197,7 @@ func (ep *Endpoint) markUp(now time.Time, failed error) {
 	}
 }
 
-// settle sets the state; the time stays that since when it is so.
+// settle sets the state and reason. The time is only set if the state changes.
 func (ep *Endpoint) settle(state capability.State, reason string, now time.Time) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -209,7 +210,7 @@ func (ep *Endpoint) settle(state capability.State, reason string, now time.Time)
 	ep.state = capability.Availability{State: state, Reason: reason, Since: now}
 }
 
-// mark notes that the endpoint is not well, and has the watcher look again soon.
+// mark sets a bad state and wakes the watcher, and reports whether the state changed.
 func (ep *Endpoint) mark(state capability.State, reason string, now time.Time) (changed bool) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

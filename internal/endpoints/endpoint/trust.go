@@ -16,13 +16,13 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// TrustUnreadable is the reason of a module whose endpoint has a saved policy
-// that cannot be decoded. Ignoring the policy would let the module in.
+// TrustUnreadable is the reason why a module is refused whose endpoint has a saved policy
+// that cannot be decoded. Ignoring the policy would admit the module.
 const TrustUnreadable = "unreadable-policy"
 
-// ParseTrustPolicy reads a policy as it stands in a request, a file or the store.
-// Every field has its type or is an error naming it; null counts as missing. Unknown fields
-// are named in warnings: the wire ignores them, the store must not.
+// ParseTrustPolicy decodes a policy from a request, a file or the store. A field of the
+// wrong type is an error that names it; null counts as missing. Unknown fields are listed in
+// warnings: requests may ignore them, but a saved policy with unknown fields must not be used.
 func ParseTrustPolicy(raw []byte) (p *router.TrustPolicy, warnings []string, err error) {
 	var members map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(raw, &members); err != nil || members == nil {
@@ -62,8 +62,8 @@ func ParseTrustPolicy(raw []byte) (p *router.TrustPolicy, warnings []string, err
 	return p, warnings, nil
 }
 
-// ParseNames reads a list of names: strings, trimmed, each once. One that names
-// nothing is refused, because no operator means "let nothing in" by it.
+// ParseNames decodes a JSON list of strings, trims them and removes duplicates. It refuses
+// a list without any name, because an operator hardly means "admit nothing" by it.
 func ParseNames(what string, raw []byte) ([]string, error) {
 	var list []*string
 	if err := jsonx.Unmarshal(raw, &list); err != nil || list == nil || slices.Contains(list, nil) {
@@ -81,6 +81,8 @@ func ParseNames(what string, raw []byte) ([]string, error) {
 	return out, nil
 }
 
+// parseKeys decodes the public keys by issuer. It refuses empty issuers and keys, and keys
+// that checkKey refuses.
 func parseKeys(raw []byte) (map[string]string, error) {
 	var keys map[string]*string
 	if err := jsonx.Unmarshal(raw, &keys); err != nil || keys == nil {
@@ -100,9 +102,8 @@ func parseKeys(raw []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// checkKey reports why a PEM text is not one Ed25519 public key. A key that can
-// verify nothing is refused where the policy is given, not discovered when the
-// first module is judged by it.
+// checkKey fails if text is not exactly one Ed25519 public key in PEM form, so that an
+// unusable key is refused with the policy and not found at the first module.
 func checkKey(text string) error {
 	block, rest := pem.Decode([]byte(strings.TrimSpace(text)))
 	switch {
@@ -121,7 +122,7 @@ func checkKey(text string) error {
 	return nil
 }
 
-// checkPolicy refuses a policy whose keys cannot be used.
+// checkPolicy fails if one of the policy's keys cannot be used.
 func checkPolicy(p *router.TrustPolicy) error {
 	if p == nil {
 		return nil
@@ -138,8 +139,8 @@ func badPolicy(format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "endpoints.connect", format, args...)
 }
 
-// effectivePolicy is what decides for one endpoint and no other: its own
-// options, its allow-list, and that a module comes from it.
+// effectivePolicy returns the policy for one endpoint: the request's policy with its
+// allow-list, restricted to modules of this endpoint.
 func effectivePolicy(req Request) *router.TrustPolicy {
 	var p router.TrustPolicy
 	if req.TrustPolicy != nil {
@@ -164,8 +165,8 @@ func (ep *Endpoint) decide(m *router.Module) router.TrustDecision {
 	return d
 }
 
-// refused is the first decision that must fail a connect: anything but the
-// allow-list, which only leaves modules out.
+// refused returns the first decision that fails a connect as an error. Modules outside the
+// allow-list do not fail it; they are only left out.
 func refused(decisions []router.TrustDecision) error {
 	for _, d := range decisions {
 		if d.Trusted || d.Reason == router.TrustModule {
@@ -181,10 +182,9 @@ func refused(decisions []router.TrustDecision) error {
 	return nil
 }
 
-// judge removes from o the modules that the endpoint's policy refuses and returns the
-// changes from before, which may be nil. With keep, modules that the endpoint no longer
-// lists stay if the policy still accepts them. Decisions list the accepted modules
-// first. judge itself applies nothing.
+// judge removes from o the modules that the endpoint's policy refuses and returns the changes from
+// before, which may be nil. With keep, modules that the endpoint no longer lists stay if the policy
+// still accepts them. Decisions list the accepted modules first. judge itself applies nothing.
 func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
 	s := Synced{
 		Registered: []string{}, Reloaded: []string{}, Unloaded: []string{}, Skipped: []string{},
@@ -207,7 +207,7 @@ func (ep *Endpoint) judge(o, before *offering, keep bool) Synced {
 		d := ep.decide(&m)
 		if !d.Trusted {
 			rejected = append(rejected, d)
-			delete(o.digests, m.ID) // so that it is new when it is let in later
+			delete(o.digests, m.ID) // so that it counts as new if it is accepted later
 			continue
 		}
 		s.TrustDecisions = append(s.TrustDecisions, d)

@@ -12,13 +12,13 @@ import (
 const (
 	minRetryDelay = 50 * time.Millisecond
 	maxRetryDelay = 15 * time.Second
-	// probeTimeout bounds one question to an endpoint that is down, so that a silent
-	// host does not hold its watcher for the whole call timeout.
+	// probeTimeout limits one request to an endpoint that is down, so that a silent host does
+	// not block its watcher for the whole call timeout.
 	probeTimeout = 5 * time.Second
 )
 
-// watch starts the endpoint's watcher, which ends with the registry or the
-// endpoint; false when the registry has ended.
+// watch starts the endpoint's watcher, which ends with the registry or the endpoint. It
+// returns false if the registry has ended.
 func (r *Registry) watch(ep *Endpoint) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,10 +39,10 @@ func (r *Registry) watch(ep *Endpoint) bool {
 	return true
 }
 
-// watching reads the manifest again every SyncInterval while the endpoint is up,
-// and asks with growing pauses while it is down. A kick makes it ask at once.
-// That the endpoint is there is news to everybody who waits; that it is not, only
-// to those who waited when the question was put: the others get one of their own.
+// watching syncs the endpoint every SyncInterval while it is up, and tries it with growing
+// pauses while it is down. A kick makes it try at once. A success answers all waiting
+// callers. A failure answers only the callers that waited when the request was sent; for
+// the others it sends another request.
 func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 	pause := minRetryDelay
 	var waiting []chan error
@@ -61,7 +61,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			case answer := <-ep.kick:
 				waiting = append(waiting, answer)
 			case <-timer.C:
-				pause = min(2*pause, maxRetryDelay) // callers who ask do not make it slower
+				pause = min(2*pause, maxRetryDelay) // kicks of callers do not increase the pause
 			}
 			timer.Stop()
 		}
@@ -69,7 +69,7 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 			return // the waiting callers see that it is dead
 		}
 		waiting = append(waiting, ep.kicks()...)
-		err := ep.circuit() // asking would close what is to stay open
+		err := ep.circuit() // while the breaker is open, no request is sent
 		if err == nil {
 			before := ep.offer.Load().decisions
 			var synced Synced
@@ -84,15 +84,16 @@ func (r *Registry) watching(ctx context.Context, ep *Endpoint) {
 		}
 		for _, answer := range waiting {
 			if answer != nil {
-				answer <- err // buffered by the one who asked
+				answer <- err // the caller's channel is buffered
 			}
 		}
-		// What woke the watcher meanwhile is most often its own failure.
+		// A wake without a caller is dropped: mostly it was caused by this failure itself.
 		waiting = slices.DeleteFunc(late, func(answer chan error) bool { return answer == nil })
 	}
 }
 
-// kicks are those that are there now; nil for a wake, which no caller waits for.
+// kicks returns the pending kicks without waiting. A nil element is a wake, for which no
+// caller waits.
 func (ep *Endpoint) kicks() (list []chan error) {
 	for {
 		select {
@@ -104,10 +105,10 @@ func (ep *Endpoint) kicks() (list []chan error) {
 	}
 }
 
-// wake asks the watcher to look without waiting for it.
+// wake makes the watcher try the endpoint, without waiting for it.
 func (ep *Endpoint) wake() {
 	select {
 	case ep.kick <- nil:
-	default: // another goroutine has asked already
+	default: // a kick is already pending
 	}
 }

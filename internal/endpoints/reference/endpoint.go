@@ -1,10 +1,8 @@
-// Package reference is an endpoint that offers every surface of the
-// capability-router protocol with real behaviour. Its two modules, device-tools
-// and field-notes, are what conformance runs, demos and examples talk to: what
-// they answer depends on what they were told before, so that a client that
-// mixes up calls, loses parameters or caches too much is found out. State lives
-// in memory for the life of the Endpoint. The package is also the shortest
-// complete example of a router.Backend.
+// Package reference is an endpoint that offers every surface of the capability-router
+// protocol with real behaviour, for conformance runs, demos and examples. The answers of its
+// two modules, device-tools and field-notes, depend on previous calls, which reveals clients
+// that mix up calls, lose parameters or cache too much. State is in memory for the life of
+// the Endpoint. The package is also the shortest complete example of a router.Backend.
 package reference
 
 import (
@@ -31,10 +29,9 @@ var notesBundle []byte
 // BundlePath is the asset path of the one view bundle.
 const BundlePath = "/assets/field-notes.js"
 
-// Config states what an endpoint may use.
+// Config configures an endpoint.
 type Config struct {
-	// Root is the directory of the fs family; empty means the family is not
-	// offered.
+	// Root is the directory of the fs family; empty means the family is not offered.
 	Root string
 	// BundleFile replaces the embedded view bundle; it is read once.
 	BundleFile string
@@ -51,8 +48,7 @@ type Endpoint struct {
 
 var _ router.Backend = (*Endpoint)(nil)
 
-// handlerKey addresses one item; module and target are empty where a method has
-// none.
+// handlerKey addresses one item; module and target are empty where a method has none.
 type handlerKey struct{ method, module, target string }
 
 type handler func(ctx context.Context, params json.RawMessage) (any, error)

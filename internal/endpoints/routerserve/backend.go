@@ -1,8 +1,7 @@
-// Package routerserve makes the server an endpoint of the capability-router
-// protocol: what it offers itself and, re-exported, everything it reaches. Each
-// wire method becomes an invocation of the one path, addressed by module and
-// member, with the parameters' bytes passed on as they came. The agent side's
-// HTTP is here too: the connect API, the files of views, and module routes.
+// Package routerserve makes this server an endpoint of the capability-router protocol, which offers
+// its own capabilities and re-exports those of its endpoints and nodes. Each wire method becomes an
+// invocation on the engine, addressed by module and member, with the bytes of the parameters
+// unchanged. The package also serves the connect API, the files of views, and module routes.
 package routerserve
 
 import (
@@ -23,24 +22,23 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// Config is what the surface needs; what has no other default is required.
+// Config configures the surface; fields without a stated default are required.
 type Config struct {
 	Door     *httpapi.Door
 	Engine   *invoke.Engine
 	Catalog  *catalog.Catalog
 	Registry Registry
 	MaxBody  int64
-	// Environment is what the availability answer says we run in; "" is server.
+	// Environment is the environment stated in availability answers; "" is server.
 	Environment string
-	// WithheldFromRemotes and WithheldFromCallers name headers that routes do not
-	// pass on, besides those that never are; one that ends in * names all that
-	// begin so.
+	// WithheldFromRemotes and WithheldFromCallers name headers that routes do not forward, in
+	// addition to those that are never forwarded; a name ending in * is a prefix.
 	WithheldFromRemotes, WithheldFromCallers []string
 	// Public are the routes that may be called without a token. nil: none.
 	Public []PublicRoute
-	// Saved lists the endpoints that are remembered.
+	// Saved lists the saved endpoints.
 	Saved func(ctx context.Context) ([]SavedEndpoint, error)
-	// Decisions are the last attempts to take modules in, oldest first.
+	// Decisions returns the last attempts to load modules, oldest first.
 	Decisions func() []endpoint.TrustRecord
 }
 
@@ -64,9 +62,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	s.connectRoutes(mux)
 }
 
-// Uncleaned takes the requests for assets and module routes past next. A
-// http.ServeMux would answer an empty or dot segment in them with a redirect to
-// another path, where they must be refused.
+// Uncleaned serves requests for assets and module routes itself and passes all others to next. A
+// http.ServeMux would redirect paths with empty or dot segments, which must be refused here.
 func (s *Surface) Uncleaned(next http.Handler) http.Handler {
 	assets, routes, public := s.guardAs(s.asset), s.Door.Guard(s.dispatch), s.withoutToken()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +80,7 @@ func (s *Surface) Uncleaned(next http.Handler) http.Handler {
 	})
 }
 
-// backend is one authenticated caller's view.
+// backend authenticates the request and returns the backend for its caller.
 func (s *Surface) backend(r *http.Request) (router.Backend, error) {
 	who, err := s.Door.Principal(r)
 	if err != nil {
@@ -168,7 +165,7 @@ func (b *backend) Invoke(ctx context.Context, method string, params json.RawMess
 	return reply.Result, nil
 }
 
-// ofDevice reports whether what is listed as an action is the function of a node.
+// ofDevice reports whether a member that is listed as an action is a function of a node.
 func (b *backend) ofDevice(m capability.Member) bool {
 	m.Kind = "function"
 	return slices.ContainsFunc(b.Catalog.Snapshot().Member(m), func(e *catalog.Entry) bool {
@@ -176,7 +173,7 @@ func (b *backend) ofDevice(m capability.Member) bool {
 	})
 }
 
-// actionResult is the result of a function in the form of an action's.
+// actionResult converts a function's result to the form of an action's result.
 func actionResult(value json.RawMessage) (json.RawMessage, error) {
 	data := jsonx.Raw(value)
 	if len(value) == 0 || value[0] != '{' {
@@ -189,13 +186,12 @@ func actionResult(value json.RawMessage) (json.RawMessage, error) {
 	return jsonx.Marshal(map[string]any{"text": "", "data": data})
 }
 
-// primaryRank is what an endpoint that was configured as the primary offers its
-// low-level calls with.
+// primaryRank is the rank of the low-level calls of the configured primary endpoint.
 const primaryRank = 100
 
-// unrouted states where a low-level call without an endpointId goes: to the
-// configured primary, else to this machine. No other endpoint takes one, even if
-// it is the only one there is: connecting it must not redirect anything.
+// unrouted selects the target of a low-level call without an endpointId: the configured
+// primary, else this machine. It never selects another endpoint, so that connecting one does
+// not redirect calls.
 func (b *backend) unrouted(action capability.Action) (capability.Selector, error) {
 	var local capability.Selector
 	entries := b.Catalog.Snapshot().Action(action)
@@ -216,8 +212,8 @@ func (b *backend) unrouted(action capability.Action) (capability.Selector, error
 	return local, nil
 }
 
-// selectorOf reads the wire's endpointId; nodes answer to "node:<id>" and
-// "local" is this machine.
+// selectorOf converts the wire's endpointId to a selector; "node:<id>" is a node and "local"
+// this machine.
 func selectorOf(endpoint string) capability.Selector {
 	if node, ok := strings.CutPrefix(endpoint, "node:"); ok {
 		return capability.Selector{"node": node}
@@ -228,8 +224,8 @@ func selectorOf(endpoint string) capability.Selector {
 	return capability.Selector{"endpoint": endpoint}
 }
 
-// member addresses the item of a module and takes its input out of the
-// parameters: the inverse of what the endpoint provider does.
+// member sets the member and the input of inv from the wire parameters, the inverse of
+// [offered.Binding].
 func (b *backend) member(inv *capability.Invocation, m router.Method, p params) error {
 	t := capability.Member{Module: p.text("moduleId"), Kind: m.Surface}
 	operation := m.Name[strings.LastIndexByte(m.Name, '.')+1:]

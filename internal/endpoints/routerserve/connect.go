@@ -26,8 +26,8 @@ type Registry interface {
 	Sync(ctx context.Context, who capability.Principal, id string) ([]endpoint.SyncReport, error)
 }
 
-// ConnectRequest is POST /api/capability-router/connect. AllowedModuleIDs and
-// TrustPolicy are as they came; nil is absent.
+// ConnectRequest is the request of POST /api/capability-router/connect. AllowedModuleIDs and
+// TrustPolicy are unparsed JSON; nil is absent.
 type ConnectRequest struct {
 	ID, BaseURL, Provider         string
 	Token                         secret.Value
@@ -38,7 +38,7 @@ type ConnectRequest struct {
 	Cloud                         *CloudRequest // then BaseURL and Token come from there
 }
 
-// CloudRequest asks a cloud to make the endpoint.
+// CloudRequest is a request to let a cloud create the endpoint.
 type CloudRequest struct {
 	APIBase, Name         string
 	AuthToken             secret.Value
@@ -46,7 +46,7 @@ type CloudRequest struct {
 	Timeout, PollInterval time.Duration
 }
 
-// Connected is what a connect did.
+// Connected is the result of a connect.
 type Connected struct {
 	ID, BaseURL    string
 	HasToken       bool

@@ -30,9 +30,9 @@ type request struct {
 	body    json.RawMessage // nil: none
 }
 
-// dispatch answers with a declared route of the module, or with the app bridge's
-// handleAppRoutes when no route fits. Every caller has a token, also on routes
-// that the module calls public, unless the operator has said so, too.
+// dispatch calls the declared route of the module that matches, or the app bridge's
+// handleAppRoutes if none does. Callers need a token even for routes that the module
+// declares public, unless the operator has opened them too.
 func (s *Surface) dispatch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	if !slices.Contains(routeVerbs(), r.Method) {
 		refuseMethod(w, r, routeVerbs())
@@ -117,7 +117,7 @@ func refuseMethod(w http.ResponseWriter, r *http.Request, verbs []string) {
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
-// bridge asks the app bridge.
+// bridge calls the app bridge's handleAppRoutes and answers with its result.
 func (s *Surface) bridge(w http.ResponseWriter, r *http.Request, inv capability.Invocation, in request) (err error) {
 	if inv.Input, err = in.context(); err != nil {
 		return err
@@ -143,8 +143,7 @@ func (s *Surface) bridge(w http.ResponseWriter, r *http.Request, inv capability.
 	return s.write(w, r, inv.Target.Member.Module, done)
 }
 
-// read takes the request apart, without anything of it that is not the module's
-// business.
+// read returns the parts of the HTTP request that the module may see.
 func (s *Surface) read(w http.ResponseWriter, r *http.Request, path string) (in request, err error) {
 	if err := router.CheckLocalPath(path); err != nil {
 		return in, capability.Errorf(capability.CodeInvalidInput, opRoute, "the path of the route %s", err.Error())

@@ -8,9 +8,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// SavedEndpoint is one endpoint as it is remembered over restarts, which is what
-// an export moves. TokenSecret is the name of the secret that holds its token:
-// the token itself leaves by no API.
+// SavedEndpoint is the saved record of one endpoint, for exports. TokenSecret is the name of
+// the secret that holds its token; no API returns the token itself.
 type SavedEndpoint struct {
 	ID               string    `json:"id"`
 	BaseURL          string    `json:"baseUrl"`

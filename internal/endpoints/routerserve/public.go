@@ -9,12 +9,12 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// PublicRoute is a route that may be called without a token: of this endpoint,
-// this module, and declared like this.
+// PublicRoute identifies a route that may be called without a token by its endpoint, module,
+// method and declared path.
 type PublicRoute struct{ Endpoint, Module, Method, Path string }
 
-// publicID is the principal of who calls without a token. It cannot be that of a
-// token, whose principals all hold a colon.
+// publicID is the principal of callers without a token. Principals of tokens contain a
+// colon, so none has this id.
 const publicID = "public"
 
 // stranger is the caller of a public route: at most what an agent may do of
@@ -23,7 +23,7 @@ func stranger() capability.Principal {
 	return capability.Principal{ID: publicID, Role: capability.RoleAgent}
 }
 
-// withoutToken answers a public route.
+// withoutToken returns the handler for requests without a token to public routes.
 func (s *Surface) withoutToken() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.dispatch(w, r, stranger()); err != nil {
@@ -57,9 +57,8 @@ func (s *Surface) isPublic(r *http.Request) bool {
 	return plan.Err == nil && plan.Verdict.Permitted && plan.Verdict.Consent == ""
 }
 
-// openRoutes are those of s.Public that a module of the endpoint declares public
-// now. Without a reason, and for what writes without saying so, the declaration
-// does not count.
+// openRoutes are those of s.Public that a module of the endpoint declares public now. Without a
+// reason, and for what writes without saying so, the declaration does not count.
 func (s *Surface) openRoutes(modules []*capability.Module) map[capability.Member]bool {
 	out := make(map[capability.Member]bool)
 	for _, m := range modules {

@@ -1,9 +1,8 @@
-// Package archive reads what an extension is delivered in, a zip file or a
-// folder, and puts it on disk. Nothing a header says is believed: names are
-// checked against every way in which two of them could mean one file, and bytes
-// are counted as they come out of the decompressor. What is written goes through
-// a directory handle that cannot be left, and the tree's hash is taken of what
-// was written, so a zip and the folder it was made of give the same hash.
+// Package archive reads an extension package, a zip file or a folder, and writes it to
+// disk. Headers are not trusted: names are checked for every way in which two of them
+// could mean one file, and bytes are counted as they are decompressed. Files are written
+// through an [os.Root]. The tree's hash covers what was written, so a zip file and the
+// folder that it was made from have the same hash.
 package archive
 
 import (
@@ -30,31 +29,28 @@ const (
 	MaxEntries  = 10_000    // members, directories among them
 	MaxDepth    = 16        // components of a name
 	MaxName     = 240       // bytes of a name
-	MaxRatio    = 200       // of a member beyond ratioFrom
+	MaxRatio    = 200       // compression ratio of a member larger than ratioFrom
 	ratioFrom   = 1 << 20
 )
 
-// WorkDir is the only folder an extension may write in. It is not part of the
-// package: nothing is delivered in it, and no hash covers it.
+// WorkDir is the only folder that an extension may write to. It is not part of the
+// package: a package cannot contain it, and no hash covers it.
 const WorkDir = "work"
 
-// MadeDir holds the programs that a package's install plan made and its manifest
-// names with their hashes. Nothing of it can be delivered, and it is not part of
-// the package's own hash.
+// MadeDir contains the programs that the install plan produced, whose hashes are in the
+// manifest. A package cannot contain it, and the package's hash does not cover it.
 const MadeDir = ".made"
 
-// Member is one file of a tree. Only the difference between 0755 and 0644
-// survives of its mode.
+// Member is one file of a tree. Its mode becomes 0755 if executable, else 0644.
 type Member struct {
 	Path       string // relative, '/' between components
 	Executable bool
 
 	open   func() (io.ReadCloser, error)
-	packed int64 // bytes in the zip; -1 where nothing is packed
+	packed int64 // bytes in the zip; -1 for a folder
 }
 
-// Tree is a set of files that was checked and can be written out. It is not safe
-// for concurrent use.
+// Tree is a checked set of files. It is not safe for concurrent use.
 type Tree struct {
 	members []Member // sorted by path
 }
@@ -76,8 +72,7 @@ func (t *Tree) find(name string) (*Member, bool) {
 	return &t.members[i], true
 }
 
-// ReadFile returns one file of at most limit bytes: not_found when it is not
-// there, too_large when it is longer.
+// ReadFile returns one file; not_found if it does not exist, too_large beyond limit bytes.
 func (t *Tree) ReadFile(name string, limit int64) ([]byte, error) {
 	m, ok := t.find(name)
 	if !ok {
@@ -98,9 +93,8 @@ func (t *Tree) ReadFile(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Extract writes every file beneath the directory, which holds none of them yet,
-// and returns the tree's hash. On an error what was written so far stays; the
-// caller removes the directory.
+// Extract writes every file to the directory and returns the tree's hash. A file that exists is an
+// error. On an error, the files written so far stay; the caller removes the directory.
 func (t *Tree) Extract(ctx context.Context, to *os.Root) (hash string, err error) {
 	w := writer{ctx: ctx, to: to, sum: newTreeHash()}
 	for i := range t.members {
@@ -116,7 +110,7 @@ type writer struct {
 	to       *os.Root
 	sum      *treeHash
 	inflated int64
-	over     bool // files that are there are replaced
+	over     bool // replace existing files
 }
 
 func (w *writer) write(m *Member) error {
@@ -140,7 +134,7 @@ func (w *writer) write(m *Member) error {
 	sum := sha256.New()
 	err = w.inflate(m, io.MultiWriter(f, sum))
 	if err == nil {
-		err = f.Chmod(modeOf(m.Executable)) // not the one given at creation: that is cut by the umask
+		err = f.Chmod(modeOf(m.Executable)) // the umask restricts the mode at creation
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		if _, ours := errors.AsType[*capability.Error](err); ours {
@@ -152,8 +146,8 @@ func (w *writer) write(m *Member) error {
 	return nil
 }
 
-// inflate copies a member and stops as soon as a bound is passed, by what came
-// out and not by what the header promised.
+// inflate copies a member and stops as soon as the decompressed bytes exceed a limit,
+// whatever the header declares.
 func (w *writer) inflate(m *Member, to io.Writer) error {
 	r, err := m.open()
 	if err != nil {
@@ -189,8 +183,8 @@ func (w *writer) inflate(m *Member, to io.Writer) error {
 	}
 }
 
-// Unpack writes a tree that is not a package (an install plan's extract.zip) beneath
-// a folder and replaces files that are there.
+// Unpack writes a tree that is not a package (an install plan's extract.zip) to a folder
+// and replaces existing files.
 func (t *Tree) Unpack(ctx context.Context, to *os.Root) error {
 	w := writer{ctx: ctx, to: to, sum: newTreeHash(), over: true}
 	for i := range t.members {
@@ -201,9 +195,8 @@ func (t *Tree) Unpack(ctx context.Context, to *os.Root) error {
 	return nil
 }
 
-// Package gives the tree the shape of a package: with its one top folder taken
-// off, if it has one, and without a program where only documents belong. It
-// refuses a tree that holds no manifest.json.
+// Package returns the tree as a package, without its single top folder if it has one. It refuses a
+// tree without manifest.json, and one with a program where only documents are allowed.
 func (t *Tree) Package() (*Tree, error) {
 	out := &Tree{members: slices.Clone(t.members)}
 	if !t.Has("manifest.json") {
@@ -245,7 +238,7 @@ func modeOf(executable bool) os.FileMode {
 	return 0o644
 }
 
-// Digest is the SHA-256 of a stream of at most MaxBytes, in lower-case hex.
+// Digest returns the SHA-256 of a stream of at most MaxBytes, in lower-case hex.
 func Digest(r io.Reader) (string, error) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(r, MaxBytes+1))
@@ -258,14 +251,14 @@ func Digest(r io.Reader) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// The reasons of this package's errors; what is too long is too_large.
+// The reasons of this package's errors; exceeded limits are too_large.
 const (
-	ReasonInvalid   = "invalid_archive"    // it is not what it should be
-	ReasonViolation = "security_violation" // it tries what no honest one does
+	ReasonInvalid   = "invalid_archive"    // malformed or unsupported
+	ReasonViolation = "security_violation" // an attempt to write elsewhere, or to mislead
 	ReasonTooLarge  = "archive_too_large"
 )
 
-// because gives an error its cause, unless that is one of ours already.
+// because returns err if it is a *capability.Error already, else e with err as cause.
 func because(e *capability.Error, err error) error {
 	if own, ok := errors.AsType[*capability.Error](err); ok {
 		return own
@@ -297,8 +290,8 @@ func unwritten(name string, err error) error {
 
 func shown(name string) string { return fmt.Sprintf("%.120q", name) }
 
-// Sum is the SHA-256 of one file of at most limit bytes, in lower-case hex; errors
-// are those of [Tree.ReadFile].
+// Sum returns the SHA-256 of one file of at most limit bytes, in lower-case hex. Its
+// errors are those of [Tree.ReadFile].
 func (t *Tree) Sum(name string, limit int64) (string, error) {
 	m, ok := t.find(name)
 	if !ok {

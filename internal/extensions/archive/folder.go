@@ -13,8 +13,7 @@ import (
 	"slices"
 )
 
-// ReadDir reads a folder as ReadZip reads an archive, by the same rules. A
-// version control folder .git at the top is left out: it is never packed. The root
+// ReadDir reads a folder by the rules of ReadZip, without a top folder .git. The root
 // must stay open as long as the tree is used.
 func ReadDir(root *os.Root) (*Tree, error) { return readDir(root, ".git") }
 
@@ -54,9 +53,8 @@ func readDir(root *os.Root, without ...string) (*Tree, error) {
 	return t, nil
 }
 
-// OpenRegular opens a regular file in a folder that another process may be writing
-// in: one that has become something else since it was listed is an error, and a
-// fifo does not hold the caller.
+// OpenRegular opens a regular file in a folder that another process may be changing. It
+// fails if the file is or becomes anything else, and does not block on a FIFO.
 func OpenRegular(root *os.Root, p string) (*os.File, error) {
 	before, err := root.Lstat(p)
 	if err != nil {
@@ -78,13 +76,11 @@ func OpenRegular(root *os.Root, p string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenPackage reads an installed package as a tree, without what its plan made and
-// what the extension has written since.
+// OpenPackage reads an installed package as a tree, without WorkDir and MadeDir.
 func OpenPackage(root *os.Root) (*Tree, error) { return readDir(root, WorkDir, MadeDir) }
 
-// TreeHash is the hash of an installed package as it is on disk now: SHA-256, in
-// lower-case hex, over path, mode and SHA-256 of each file, sorted by path. What
-// was made there is left out.
+// TreeHash returns the hash of an installed package as it is on disk: the SHA-256, in lower-case
+// hex, over path, mode and SHA-256 of each file, sorted by path, without WorkDir and MadeDir.
 func TreeHash(ctx context.Context, root *os.Root) (string, error) {
 	t, err := OpenPackage(root)
 	if err != nil {
@@ -101,13 +97,13 @@ func TreeHash(ctx context.Context, root *os.Root) (string, error) {
 	return all.hex(), nil
 }
 
-// treeHash takes the files in the order of their paths.
+// treeHash computes a tree's hash; files must be added in the order of their paths.
 type treeHash struct{ sum hash.Hash }
 
 func newTreeHash() *treeHash { return &treeHash{sha256.New()} }
 
 func (t *treeHash) add(p string, executable bool, sum []byte) {
-	// No name holds a NUL or a newline, so no two lists are written alike.
+	// Names contain neither NUL nor newline, so different lists give different texts.
 	fmt.Fprintf(t.sum, "%s\x00%04o\x00%x\n", p, modeOf(executable), sum)
 }
 

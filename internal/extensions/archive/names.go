@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// names finds members that could be one file on some file system: equal after
-// normalisation and case folding, or a file where another name has a folder.
+// names detects members that could be one file on some file system: names that are equal
+// after normalisation and case folding, or a file where another name has a folder.
 type names struct {
 	fold cases.Caser
 	seen map[string]name // by folded path
@@ -23,8 +23,8 @@ type name struct {
 
 func newNames() *names { return &names{fold: cases.Fold(), seen: make(map[string]name)} }
 
-// check holds the grammar of a member's name, without the slash at a directory's
-// end, and that no member before it means the same place.
+// check returns an error if a member's name, without the trailing slash of a directory,
+// is invalid or could mean the same file as an earlier one. It records the name.
 func (n *names) check(p string, file bool) error {
 	if err := checkPath(p); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (n *names) enter(p string, file bool) error {
 	return nil
 }
 
-// checkPath holds what every name must be: relative, of valid UTF-8, without
-// what some file system or terminal reads as more than a character of a name.
+// checkPath returns an error unless a name is relative, valid UTF-8, and without
+// characters that have a special meaning for a file system or terminal.
 func checkPath(p string) error {
 	switch {
 	case p == "":

@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// UnpackTar writes a tar file packed with gzip beneath a folder, by the rules of a
-// zip file and of the same size at most, and replaces files that are there. It
-// reads r once; size is that of the packed file. On an error what was written so
-// far stays.
+// UnpackTar writes the files of a gzipped tar file to a folder, with the rules and limits
+// of a zip file, and replaces existing files. It reads r once; size is that of the packed
+// file. On an error, the files written so far stay.
 func UnpackTar(ctx context.Context, r io.Reader, size int64, to *os.Root) error {
 	if size > MaxBytes {
 		return large("the archive has more than %d bytes", MaxBytes)
@@ -23,7 +22,7 @@ func UnpackTar(ctx context.Context, r io.Reader, size int64, to *os.Root) error 
 		return because(broken("this is not a tar file packed with gzip"), err)
 	}
 	defer gz.Close()
-	// Headers count too: there is room for them, but not for any number.
+	// The limit includes the headers, for which there are 32 MiB more.
 	tr := tar.NewReader(io.LimitReader(gz, MaxInflated+32<<20))
 	seen, w := newNames(), writer{ctx: ctx, to: to, sum: newTreeHash(), over: true}
 	for entries := 0; ; entries++ {
@@ -38,7 +37,7 @@ func UnpackTar(ctx context.Context, r io.Reader, size int64, to *os.Root) error 
 			return large("the archive has more than %d members", MaxEntries)
 		}
 		p, file := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/"), h.Typeflag == tar.TypeReg
-		if p == "" && !file || p == "." && !file { // the folder that was packed
+		if p == "" && !file || p == "." && !file { // the packed folder itself
 			continue
 		}
 		if !file && h.Typeflag != tar.TypeDir {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// ReadZip reads the directory of a zip file of the given size and checks every
-// name. Nothing is inflated yet. r must stay readable as long as the tree is used.
+// ReadZip reads the directory of a zip file of the given size and checks every name. It
+// decompresses nothing. r must stay readable as long as the tree is used.
 func ReadZip(r io.ReaderAt, size int64) (*Tree, error) {
 	if size > MaxBytes {
 		return nil, large("the archive has more than %d bytes", MaxBytes)
@@ -36,7 +36,7 @@ func ReadZip(r io.ReaderAt, size int64) (*Tree, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Members that share their packed bytes are how a small file becomes a huge one.
+		// Members that share their packed bytes would make a small file huge.
 		if packed += f.CompressedSize64; f.CompressedSize64 > uint64(size) || packed > uint64(size) {
 			return nil, refused("members of the archive overlap")
 		}
@@ -73,10 +73,9 @@ const (
 	headerLength = 46
 )
 
-// survey counts the entries of the directory before anything is allocated for
-// them, and holds that the file is what it seems: one directory, right before the
-// end record, with as many entries as that says. So no reader, ours or another,
-// can find other members in it.
+// survey counts the entries of the directory before memory is allocated for them. It
+// refuses a file unless it has one directory, directly before the end record, with the
+// declared number of entries, so that every zip reader finds the same members.
 func survey(r io.ReaderAt, size int64) (entries int, err error) {
 	tail := make([]byte, min(size, endLength+1<<16))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && size > 0 && !errors.Is(err, io.EOF) {

@@ -9,10 +9,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog/actions"
 )
 
-// Adapter is what a chat adapter says of itself. Actions are canonical ids or
-// words of the adapters' own vocabulary, which the import table translates
-// ([ActionOf]). GatewayFeatures advertise only: callable methods are
-// contributions of kind capability.rpc.
+// Adapter is the declaration of a chat adapter. Actions are canonical ids or words of the
+// adapters' vocabulary, which [ActionOf] translates. GatewayFeatures are informational;
+// callable methods are contributions of kind capability.rpc.
 type Adapter struct {
 	ConversationKinds  []string `json:"conversationKinds,omitempty"` // dm, group, channel, thread, call, cli
 	Actions            []string `json:"actions,omitempty"`
@@ -22,15 +21,15 @@ type Adapter struct {
 	GatewayFeatures    []string `json:"gatewayFeatures,omitempty"`
 }
 
-// Reload states which configuration keys restart an adapter and which never do.
+// Reload lists the prefixes of configuration keys that restart an adapter, and those that do not.
 type Reload struct {
 	ConfigPrefixes []string `json:"configPrefixes,omitempty"`
 	NoopPrefixes   []string `json:"noopPrefixes,omitempty"`
 }
 
-// Needed reports whether a change of the configuration key restarts the adapter:
-// the longest prefix that matches says so, and where both are equally long it
-// does, because a stale adapter is worse than a restart.
+// Needed reports whether a change of the configuration key restarts the adapter. The
+// longest matching prefix decides; if both lists match equally, the adapter restarts,
+// because a stale adapter is worse than a restart.
 func (r *Reload) Needed(key string) bool {
 	longest := func(list []string) int {
 		n := -1
@@ -48,16 +47,15 @@ func (r *Reload) Needed(key string) bool {
 	return config >= 0 && config >= longest(r.NoopPrefixes)
 }
 
-// Import is what a word of the adapters' vocabulary means: the family, and the
-// arguments that say which part of it ("op", "type", "remove").
+// Import is the translation of an adapter word: the canonical action and, if the word
+// selects a part of it, the argument that does ("op", "type", "remove").
 type Import struct {
 	Action capability.Action
 	Args   map[string]any
 }
 
-// ActionOf translates a word of the adapters' vocabulary. known is false for
-// words the table lacks: they are reported and stay single tools, as do the
-// four that have no family yet, whose Action is "".
+// ActionOf translates a word of the adapters' vocabulary. known is false for words that are not in
+// the table. Those, and four known words whose Action is "", become single tools.
 func ActionOf(word string) (_ Import, known bool) {
 	for _, row := range importTable() {
 		if slices.Contains(strings.Fields(row.words), word) {
@@ -128,8 +126,8 @@ func importTable() []importRow {
 	}
 }
 
-// families are the canonical actions of a contribution, and the words of its
-// adapter block that have no family: they become single tools.
+// families returns the canonical actions of a contribution, and the adapter words without
+// one, which become single tools.
 func (c *Contribution) families() (list []capability.Action, tools []string) {
 	list = c.Actions
 	if c.Adapter == nil {
@@ -148,7 +146,7 @@ func (c *Contribution) families() (list []capability.Action, tools []string) {
 	return list, tools
 }
 
-// wordAction is the family of a canonical id or an adapter's word, "" for none.
+// wordAction returns the canonical action of an id or adapter word, or "".
 func wordAction(word string) capability.Action {
 	if strings.Contains(word, ".") {
 		if row, ok := actions.Lookup(capability.Action(word)); ok {
@@ -160,7 +158,7 @@ func wordAction(word string) capability.Action {
 	return in.Action
 }
 
-// loose is the single tool that an adapter's word without a family becomes.
+// loose returns the tool contribution of an adapter word without a canonical action.
 func (c *Contribution) loose(x *Extension, base capability.Contribution, word string) capability.Contribution {
 	base.ID, base.Kind, base.Tool, base.Title = c.ID+"."+word, "capability.agent-tool", word, cmp.Or(base.Title, c.ID)+": "+word
 	base.Title = Clean(base.Title, maxTitle)
@@ -169,9 +167,8 @@ func (c *Contribution) loose(x *Extension, base capability.Contribution, word st
 	return base
 }
 
-// supports reports whether the account can do what the contribution is for: an
-// action, or the adapter's word that stayed a tool. Its own list may use either
-// vocabulary.
+// supports reports whether the account supports an action or, if word is set, the tool of that
+// adapter word. Its list may use canonical ids or adapter words; if nil, it supports all.
 func (in *Instance) supports(action capability.Action, word string) bool {
 	if in.Actions == nil || action == "" && word == "" {
 		return true
@@ -184,9 +181,9 @@ func (in *Instance) supports(action capability.Action, word string) bool {
 	})
 }
 
-// identify turns a scope that names accounts or one channel into the provider it
-// means: an adapter's accounts are who it is, not where it may be used. It
-// reports whether it changed anything.
+// identify converts a scope of an adapter that names accounts or one channel to provider
+// instances, because an adapter's accounts identify it and do not restrict its use. It
+// reports whether it changed the contribution.
 func (c *Contribution) identify() bool {
 	if c.Kind != "adapter.runtime" || c.Scope == nil || c.Provider != nil && len(c.Provider.Instances) > 0 {
 		return false
@@ -213,7 +210,7 @@ func (c *Contribution) identify() bool {
 	return true
 }
 
-// normal sorts the lists of a scope and drops what is said twice.
+// normal returns a copy of a scope with sorted lists without duplicates.
 func normal(s *capability.Scope) *capability.Scope {
 	if s == nil {
 		return nil

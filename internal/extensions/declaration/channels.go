@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// noOrder is where a channel without an order stands in the picker.
+// noOrder is the order of a channel that declares none.
 const noOrder = 999
 
 // Channels returns the channels of all packages for the picker, ordered by order, label

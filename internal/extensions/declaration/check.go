@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Limits of one extension. Those without a number there are ours, so that a
-// single manifest cannot fill the catalog.
+// Limits of one extension, so that a single manifest cannot fill the catalog.
 const (
 	MaxBytes         = 4 << 20 // of a manifest
 	maxContributions = 4096
@@ -33,10 +32,9 @@ const (
 	maxSchema        = 256 << 10
 )
 
-// Parse reads one extension of at most 4 MiB. diagnostics names, by path, the
-// fields that are not known and what was read differently from how it is written;
-// an error means that nothing of the manifest counts. Member names are
-// case-sensitive and may not be given twice.
+// Parse decodes and checks one extension of at most 4 MiB. diagnostics names, by path,
+// unknown fields and values that were changed. Member names are case-sensitive and must
+// not be repeated. On an error the whole manifest must be rejected.
 func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 	if len(data) > MaxBytes {
 		return ext, nil, capability.Errorf(capability.CodeTooLarge, "manifest", "the manifest has %d bytes; the limit is %d", len(data), MaxBytes)
@@ -71,7 +69,7 @@ func Parse(data []byte) (ext Extension, diagnostics []string, err error) {
 	return ext, diagnostics, ext.Check()
 }
 
-// checker keeps the first thing that is wrong.
+// checker stores the first error.
 type checker struct {
 	where string
 	err   error
@@ -90,7 +88,7 @@ func (k *checker) most(what string, n, limit int) {
 	}
 }
 
-// one holds that a value, unless empty, is among the words.
+// one adds an error unless value is empty or one of the words.
 func (k *checker) one(what, value, words string) {
 	if value != "" && !slices.Contains(strings.Fields(words), value) {
 		k.bad("%s is %q, which is none of: %s", what, Clean(value, maxValue), words)
@@ -107,7 +105,7 @@ func (k *checker) list(what string, values []string, words string) {
 	}
 }
 
-// text holds that short strings are short and hold no control characters.
+// text adds an error for a value that is too long or has control characters.
 func (k *checker) text(what string, values ...string) {
 	for _, v := range values {
 		if len(v) > maxName || Clean(v, maxName) != v {
@@ -116,10 +114,9 @@ func (k *checker) text(what string, values ...string) {
 	}
 }
 
-// Check holds the grammar of ids, the closed sets and the limits. What the
-// catalog decides for each contribution on its own (kinds, actions, arbitration
-// modes, slots) is left to it, so that one contribution's fault does not take the
-// others along.
+// Check validates ids, enumerations and limits and returns the first error. Kinds,
+// actions, arbitration modes and slots are not checked: the catalog checks these for each
+// contribution, so that an error in one does not affect the others.
 func (x *Extension) Check() error {
 	k := &checker{where: "extension " + Clean(x.ID, maxName)}
 	if !validID(x.ID) {
@@ -273,7 +270,8 @@ func (k *checker) tool(t *Tool) {
 	k.schema("output", t.OutputSchema)
 }
 
-// schema holds the outer shape; that it is a schema is seen when it is compiled.
+// schema adds an error unless doc is empty or a JSON object within the size limit. The
+// catalog compiles it later.
 func (k *checker) schema(which string, doc json.RawMessage) {
 	k.most("bytes of the "+which+" schema", len(doc), maxSchema)
 	if doc = bytes.TrimSpace(doc); len(doc) > 0 && doc[0] != '{' {

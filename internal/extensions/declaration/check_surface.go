@@ -54,9 +54,8 @@ func (k *checker) surfaces(c *Contribution) {
 	}
 }
 
-// Clean removes what cannot be seen or turns text around (control characters but
-// tab and newline, zero-width and bidirectional marks, bytes that are not UTF-8)
-// and cuts to a number of characters.
+// Clean removes invisible and misleading characters (control characters except tab and newline,
+// zero-width and bidirectional marks, bytes that are not UTF-8) and cuts to most characters.
 func Clean(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -1,9 +1,8 @@
 // Package declaration decodes the declarations of extensions: one JSON form for every
 // source, whether a file, a mapping of another protocol, or a scenario. Decoding is
 // bounded and strict about types; unknown fields are reported. [YAMLToJSON] converts
-// the documents that authors write in YAML. Package catalog decides what a declaration
-// means for calls, and the packages beside this one what it means for operators.
-// [Permissions] lists the permissions that a declaration may name.
+// documents in YAML. Package catalog applies declarations to calls, package operator to
+// what operators see. [Permissions] lists the permissions that a declaration may name.
 package declaration
 
 import (
@@ -25,11 +24,11 @@ type Extension struct {
 	Origin  string `json:"origin,omitempty"` // config, workspace, global, bundled (default), remote, catalog-file
 	Stage   string `json:"stage,omitempty"`  // default activated
 	Enabled *bool  `json:"enabled,omitempty"`
-	// DisabledReason is why the host refused to activate the package, kept so that
-	// a restart refuses it again.
+	// DisabledReason is why the host refused to activate the package. It is stored so
+	// that a restart refuses it again.
 	DisabledReason string `json:"disabledReason,omitempty"`
-	// Entries names the files that hold the code. They are listed for installers;
-	// nothing in intake opens them.
+	// Entries names the files that contain the code, for installers. This package does
+	// not open them.
 	Entries       []string          `json:"entries,omitempty"`
 	Provenance    map[string]string `json:"provenance,omitempty"` // where the package came from, as recorded at install
 	Install       *Install          `json:"install,omitempty"`
@@ -37,7 +36,7 @@ type Extension struct {
 	Contributions []Contribution    `json:"contributions,omitempty"`
 }
 
-// Install states where an extension can be had.
+// Install describes where an extension can be obtained.
 type Install struct {
 	PackageSpec   string `json:"packageSpec,omitempty"`
 	LocalPath     string `json:"localPath,omitempty"`
@@ -88,7 +87,7 @@ type Tool struct {
 	Approval     bool              `json:"approval,omitempty"`
 }
 
-// Provider is who carries out a contribution: one or several accounts.
+// Provider describes who executes a contribution: one or several accounts.
 type Provider struct {
 	Kind      string     `json:"kind,omitempty"`
 	Instances []Instance `json:"instances,omitempty"`
@@ -103,7 +102,7 @@ type Instance struct {
 	Availability Availability        `json:"availability,omitzero"`
 }
 
-// Arbitration is what a contribution says about how it is chosen.
+// Arbitration is how a contribution is chosen among others.
 type Arbitration struct {
 	capability.Arbitration
 	Rank int `json:"rank,omitempty"`
@@ -140,7 +139,7 @@ type Augment struct {
 // Availability is a state, or a state with its reason.
 type Availability struct{ capability.Availability }
 
-// UnmarshalJSON takes {"state","reason"} or the bare state.
+// UnmarshalJSON accepts {"state","reason"} or the state as a string.
 func (a *Availability) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, &a.State)
@@ -151,7 +150,7 @@ func (a *Availability) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes the full form.
 func (a Availability) MarshalJSON() ([]byte, error) { return json.Marshal(a.Availability) }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether neither state nor reason is set.
 func (a Availability) IsZero() bool { return a.State == "" && a.Reason == "" }
 
 func validID(id string) bool { return ValidName(id, 128, "._-~") }
@@ -169,7 +168,8 @@ func ValidName(name string, maxBytes int, punctuation string) bool {
 	return name != "" && len(name) <= maxBytes
 }
 
-// stage is the stage that counts: an extension that is switched off is disabled.
+// stage returns the effective stage: disabled if the extension is switched off or was
+// refused, else Stage.
 func (x *Extension) stage() string {
 	if x.Enabled != nil && !*x.Enabled || x.DisabledReason != "" {
 		return capability.StageDisabled
@@ -177,8 +177,7 @@ func (x *Extension) stage() string {
 	return x.Stage
 }
 
-// Module turns the extension into what the catalog takes: one contribution for
-// each action of each instance.
+// Module converts the extension for the catalog: one contribution for each action of each instance.
 func (x *Extension) Module() capability.Module {
 	m := capability.Module{
 		Extension: x.ID, ID: x.ID, Name: Clean(x.Name, maxTitle), Label: Clean(x.Label, maxTitle), Version: x.Version, Origin: x.origin(),
@@ -242,11 +241,11 @@ func (c *Contribution) flatten(x *Extension) []capability.Contribution {
 	return out
 }
 
-// instances gives a contribution its provider keys.
+// instances returns the contribution once for each instance, with its provider key.
 func (c *Contribution) instances(x *Extension, one capability.Contribution, word string) []capability.Contribution {
 	p := c.Provider
 	if p == nil || p.Kind == "" && len(p.Instances) == 0 {
-		return []capability.Contribution{one} // the catalog knows the default key
+		return []capability.Contribution{one} // the catalog sets the default key
 	}
 	domain := "ext"
 	if one.Action != "" {
@@ -290,8 +289,7 @@ func (c *Contribution) depends() *capability.Depends {
 	return &d
 }
 
-// health of a backend without a word on it: healthy where there is nothing to
-// probe, unknown until it is probed.
+// health returns the declared health; otherwise unknown if the backend has a probe, else healthy.
 func (b *Backend) health() capability.Health {
 	switch {
 	case b.Health != "":
@@ -309,8 +307,8 @@ func (x *Extension) origin() string {
 	return x.Origin
 }
 
-// originStrength orders origins: of packages with one id the strongest is kept.
-// 0 is invalid.
+// originStrength returns the precedence of an origin among packages with one id; 0 for an
+// invalid origin.
 func originStrength(origin string) int {
 	return 1 + slices.Index([]string{"catalog-file", "remote", "bundled", "global", "workspace", "config"}, origin)
 }

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// maxDiagnostics bounds how many unknown fields are named.
+// maxDiagnostics limits the number of unknown fields that are reported.
 const maxDiagnostics = 100
 
-// unknown names every member of a document that a Go type has no field for, by
-// its RFC 6901 path, sorted. What follows a type's own reading (raw JSON, free
-// values) is not looked into.
+// unknown returns the RFC 6901 paths of members for which a Go type has no field, sorted.
+// Raw JSON and types with their own decoder are not inspected.
 func unknown(data []byte, t reflect.Type) []string {
 	w := walker{}
 	w.walk(data, t, "")
@@ -55,7 +54,7 @@ func (w *walker) object(data []byte, t reflect.Type, path string) {
 	fields := make(map[string]reflect.Type)
 	fieldsOf(t, fields)
 	if len(fields) == 0 {
-		return // such as a time: it reads itself
+		return // a type with its own decoder, such as time.Time
 	}
 	for name, value := range members {
 		at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(Clean(name, 64))
@@ -80,7 +79,7 @@ func fieldsOf(t reflect.Type, out map[string]reflect.Type) {
 	}
 }
 
-// plain types have no members.
+// plain reports whether values of a type have no members.
 func plain(t reflect.Type) bool {
 	return t.Kind() != reflect.Struct && t.Kind() != reflect.Pointer && t.Kind() != reflect.Slice
 }

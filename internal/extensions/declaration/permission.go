@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Risk is how much is at stake, as the consent screen shows it.
+// Risk is the risk of a permission, as the consent screen shows it.
 type Risk string
 
 // The risks, least first.
@@ -51,8 +51,7 @@ func Permissions() []Permission {
 	}
 }
 
-// LookupPermission finds a permission by its name or one of its other spellings. Spelling
-// is exact.
+// LookupPermission returns a permission by its exact name or alias.
 func LookupPermission(name string) (Permission, bool) {
 	table := Permissions()
 	i := slices.IndexFunc(table, func(r Permission) bool { return r.Name == name || slices.Contains(r.Aliases, name) })
@@ -71,8 +70,8 @@ func PermissionNames() string {
 	return strings.Join(names, ", ")
 }
 
-// PermissionsEffect is the highest effect among permissions; an unknown one is
-// external, and none at all is read.
+// PermissionsEffect returns the highest effect among permissions. An unknown one counts
+// as external; an empty list is read.
 func PermissionsEffect(names []string) capability.Effect {
 	effect := capability.EffectRead
 	for _, name := range names {
@@ -87,8 +86,8 @@ func PermissionsEffect(names []string) capability.Effect {
 	return effect
 }
 
-// CanonicalPermissions replaces other spellings by the names, drops repetitions and sorts in
-// the order of the table. unknown is the first that is not a permission, "" if all are.
+// CanonicalPermissions replaces aliases with names, removes duplicates and sorts in the
+// order of the table. unknown is the first name that is not a permission, or "".
 func CanonicalPermissions(names []string) (list []string, unknown string) {
 	for _, name := range names {
 		if _, ok := LookupPermission(name); !ok {

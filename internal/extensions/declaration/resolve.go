@@ -8,17 +8,19 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// Resolved is a set of extensions as the host admits them.
+// Resolved is the result of [Resolve].
 type Resolved struct {
-	Extensions []*Extension       // that are kept, ordered by id; failed ones without contributions
+	Extensions []*Extension       // one per id, ordered by id; failed ones have no contributions
 	Failed     map[string]string  // extension id → failure class
-	Shadowed   []*Extension       // packages of a weaker origin with an id that is taken
-	Refused    []*Extension       // packages whose activation was refused while another ran, and stays refused
+	Shadowed   []*Extension       // packages hidden by one of a stronger origin with the same id
+	Refused    []*Extension       // packages refused earlier in favour of another with the same id
 	Conflicts  []catalog.Conflict // of runtime ids and HTTP surfaces
 }
 
-// Resolve finds what cannot stand together (conflict class 1 and the HTTP part of
-// class 5). The outcome does not depend on the order of the extensions.
+// Resolve selects one package per id and records conflicts of ids and HTTP routes
+// (conflict class 1 and the HTTP part of class 5). Packages with the same id and origin
+// fail, as does one that declares a contribution twice. owners holds the operator's
+// choices for contested routes. The result does not depend on the order of extensions.
 func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 	r := &Resolved{Failed: make(map[string]string)}
 	byID := make(map[string][]*Extension)
@@ -65,9 +67,8 @@ func Resolve(extensions []Extension, owners map[string]string) *Resolved {
 	return r
 }
 
-// standing leaves out the packages that the host refused before, unless they are
-// all there is: a restart must not turn a refusal into a draw that takes the
-// running package down too.
+// standing returns the packages that the host has not refused before, or all if it refused every one.
+// Otherwise a restart would make the running package fail together with the refused one.
 func (r *Resolved) standing(list []*Extension) []*Extension {
 	refused := func(x *Extension) bool { return x.DisabledReason != "" }
 	rest := slices.DeleteFunc(slices.Clone(list), refused)
@@ -82,8 +83,8 @@ func (r *Resolved) standing(list []*Extension) []*Extension {
 	return rest
 }
 
-// ReasonConflict is the failure class of packages that claim one id, and the
-// DisabledReason of a package that was refused for it.
+// ReasonConflict is the failure class of packages with the same id, and the
+// DisabledReason of a package that was refused for that.
 const ReasonConflict = "registration-conflict"
 
 func failed(x *Extension) *Extension {
@@ -92,7 +93,7 @@ func failed(x *Extension) *Extension {
 	return &y
 }
 
-// duplicates fails an extension that declares a contribution twice.
+// duplicates returns x, or a failed copy if it declares a contribution twice.
 func (r *Resolved) duplicates(x *Extension) *Extension {
 	seen := make(map[string]bool, len(x.Contributions))
 	fatal := false

@@ -18,16 +18,16 @@ type surface struct {
 	depends *capability.Depends
 }
 
-// The ways in which two routes can meet.
+// The ways in which two routes can overlap.
 const (
 	meetNested   = "longest_prefix"
 	meetMismatch = "fatal_auth_mismatch"
 	meetEqual    = "equal"
 )
 
-// surfaces finds HTTP surfaces that overlap. Each way of meeting is a record of
-// its own, so that a route that is merely nested in a contested one is not
-// withheld with it.
+// surfaces records overlapping HTTP routes of active extensions as conflicts. Each way of
+// overlapping is a separate record, so that a route that is only nested in a contested
+// one is not withheld with it.
 func (r *Resolved) surfaces(owners map[string]string) {
 	var all []surface
 	for _, x := range r.Extensions {
@@ -41,7 +41,7 @@ func (r *Resolved) surfaces(owners map[string]string) {
 			}
 		}
 	}
-	// Sorted, whatever lies beneath a path follows it: no pair is looked at twice.
+	// In this order the paths below a path follow it, so each pair is compared once.
 	slices.SortFunc(all, func(a, b surface) int {
 		return cmp.Or(cmp.Compare(a.method, b.method), cmp.Compare(a.route.Path, b.route.Path), cmp.Compare(a.runtime, b.runtime),
 			cmp.Compare(a.at, b.at))
@@ -65,7 +65,7 @@ func (r *Resolved) surfaces(owners map[string]string) {
 	}
 }
 
-// contest records one clash.
+// contest records one overlap. Equal routes are decided by package catalog's rules and owners.
 func (r *Resolved) contest(key, way string, members []surface, owners map[string]string) {
 	var ids []string
 	for _, m := range members {
@@ -87,8 +87,8 @@ func (r *Resolved) contest(key, way string, members []surface, owners map[string
 	r.Conflicts = append(r.Conflicts, record)
 }
 
-// meet states how two routes of one method meet, "" when no path reaches both. a's
-// path is not the longer one of two that are nested.
+// meet returns how two routes of one method overlap, or "" if no path matches both. a's
+// path must not be longer than b's.
 func meet(a, b *Route) string {
 	equal := a.Path == b.Path
 	nested := a.Match == "prefix" && strings.HasPrefix(b.Path, strings.TrimSuffix(a.Path, "/")+"/")

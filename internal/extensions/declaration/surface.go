@@ -64,8 +64,7 @@ type Setup struct {
 	SelectionHint   string   `json:"selectionHint,omitempty"`
 }
 
-// Channel is a messaging channel the picker offers. Every field survives the way
-// from manifest to catalog.
+// Channel is a messaging channel in the picker. Every field reaches the catalog.
 type Channel struct {
 	ID                                   string   `json:"id"`
 	Label                                string   `json:"label,omitempty"`
@@ -89,8 +88,8 @@ type Channel struct {
 	Dock                                 *Dock    `json:"dock,omitempty"`
 }
 
-// Dock is what a channel tells of itself as data, so that hints and formatting
-// work while its adapter is not loaded.
+// Dock is static data about a channel, so that hints and formatting work while its
+// adapter is not loaded.
 type Dock struct {
 	AdapterID    string   `json:"adapterId"`
 	ChatTypes    []string `json:"chatTypes,omitempty"`

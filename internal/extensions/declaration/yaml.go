@@ -23,16 +23,15 @@ const (
 	maxYAMLDepth  = 32
 )
 
-// YAMLToJSON converts an untrusted YAML document to JSON. It accepts one document of
-// plain scalars, lists, and maps with unique text keys, and no custom tags. An error
-// has the code invalid_input or too_large and the given reason, and names the line if
-// it is known.
+// YAMLToJSON converts an untrusted YAML document to JSON. It accepts one document of plain scalars,
+// lists, and maps with unique text keys, and no custom tags. An error has the code invalid_input or
+// too_large and the given reason, and names the line if it is known.
 func YAMLToJSON(data []byte, reason string) (doc []byte, err error) {
 	w := yamlWriter{reason: reason}
 	if len(data) > MaxYAMLBytes {
 		return nil, capability.Errorf(capability.CodeTooLarge, "yaml", "the document has more than %d bytes", MaxYAMLBytes).With(reason, "")
 	}
-	// A defect of the YAML library must not stop the server.
+	// A panic in the YAML library must not end the server.
 	defer func() {
 		if p := recover(); p != nil {
 			doc, err = nil, w.errorf(nil, "it cannot be read")

@@ -15,6 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
+// answer evaluates one question and returns its answer as a JSON-like value. An unknown
+// context is an error; an error of the catalog is part of the answer.
 func (w *world) answer(f Fixtures, s Scenario, ask Ask) (any, error) {
 	context := func() (*capability.Context, error) {
 		c, ok := s.Contexts[ask.Ctx]

@@ -1,6 +1,6 @@
-// Package eval runs scenario files against the catalog, without network, clock or
-// activation: it is how the behaviour of the catalog is checked from outside. It
-// decides nothing itself; it asks the packages that do.
+// Package eval runs scenario files against a catalog that it builds, without network,
+// clock or activation, so that the catalog's behaviour can be tested from outside. It
+// contains no rules of its own; it calls the packages that implement them.
 package eval
 
 import (
@@ -35,7 +35,7 @@ type Scenario struct {
 	Ask        []Ask                         `json:"ask"`
 }
 
-// Ask is one question with the answer that is expected.
+// Ask is one question with the expected answer.
 type Ask struct {
 	Op       string              `json:"op"`
 	Ctx      string              `json:"ctx"`
@@ -74,8 +74,7 @@ func bad(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "catalog.eval", format, args...).With("invalid_scenario", "")
 }
 
-// ParseFixtures reads a fixture file of at most 16 MiB. Fields that are not known
-// are errors.
+// ParseFixtures parses a fixture file of at most 16 MiB. Unknown fields are errors.
 func ParseFixtures(data []byte) (Fixtures, error) {
 	var f Fixtures
 	if len(data) > maxBytes {
@@ -88,9 +87,8 @@ func ParseFixtures(data []byte) (Fixtures, error) {
 	return f, nil
 }
 
-// Parse reads a scenario file of at most 16 MiB: a JSON array. A field or an
-// operation that is not known is an error, because a misspelt question would
-// otherwise pass.
+// Parse parses a scenario file of at most 16 MiB, a JSON array. Unknown fields and
+// operations are errors, because a misspelt question would otherwise pass.
 func Parse(data []byte) ([]Scenario, error) {
 	var list []Scenario
 	if len(data) > maxBytes {
@@ -146,7 +144,8 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// checkExpect refuses comparisons that would compare nothing.
+// checkExpect refuses an unknown comparison ($…) and one whose value is not a list,
+// because these would compare nothing.
 func checkExpect(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -234,7 +233,7 @@ func Run(f Fixtures, s Scenario, report func(Outcome)) error {
 	return nil
 }
 
-// world is the catalogs of one scenario.
+// world holds the catalogs of one scenario.
 type world struct {
 	extensions []declaration.Extension
 	resolved   *declaration.Resolved
@@ -249,7 +248,7 @@ func build(extensions []declaration.Extension, settings catalog.Settings) (*worl
 	if w.catalog, err = catalog.New(settings, 0); err != nil {
 		return nil, err
 	}
-	// In the order of the file, not that of ids: the catalog must not mind.
+	// In the order of the scenario, because the result must not depend on it.
 	for i := range extensions {
 		for _, x := range w.resolved.Extensions {
 			if x.ID != extensions[i].ID || x != &extensions[i] && x.Stage != capability.StageFailed {

@@ -7,17 +7,16 @@ import (
 	"slices"
 )
 
-// File is a scenario file that was read.
+// File is the content of a scenario file.
 type File struct {
 	Name string // for errors
 	Data []byte
 }
 
-// RunFiles evaluates every scenario of the files, in their order, and writes one
-// JSON line for each question and order of extensions: {id, index, order, ok,
-// got}. ok is false when any answer is not what was expected. All files are read
-// before the first scenario runs, so that a malformed one is told before there is
-// any output; an error names file, scenario and question.
+// RunFiles evaluates every scenario of the files, in their order, and writes one JSON
+// line for each question and order of extensions: {id, index, order, ok, got}. It returns
+// false if any answer differs from the expected one. All files are parsed first, so that
+// a malformed one is reported before any output. Errors name file, scenario and question.
 func RunFiles(fixtures Fixtures, files []File, w io.Writer) (ok bool, err error) {
 	packs := make([][]Scenario, len(files))
 	for i, f := range files {
@@ -48,7 +47,7 @@ func RunFiles(fixtures Fixtures, files []File, w io.Writer) (ok bool, err error)
 	return ok, nil
 }
 
-// normal is a value as JSON reads it back.
+// normal returns v encoded to JSON and decoded again.
 func normal(v any) any {
 	doc, err := json.Marshal(v)
 	if err != nil {
@@ -61,9 +60,8 @@ func normal(v any) any {
 	return out
 }
 
-// matches compares an answer with the expected value: objects are subsets, arrays match
-// in length and order, a missing key equals null, $contains and $lacks test
-// membership.
+// matches compares an answer with the expected value: objects are subsets, arrays match in length
+// and order, a missing key equals null, $contains and $lacks test membership.
 func matches(want, got any) bool {
 	switch want := want.(type) {
 	case map[string]any:

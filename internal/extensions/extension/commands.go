@@ -1,8 +1,8 @@
 package extension
 
 // This file reads commands/commands.yaml, in its current and its older shape, into one list of
-// slash commands with their actions, and checks its limits. What a command may do is decided
-// where it is run.
+// slash commands with their actions, and checks its limits. Permissions are enforced when a
+// command runs.
 
 import (
 	"cmp"
@@ -56,7 +56,7 @@ type Example struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Action is one thing a command can do. Runner is never empty.
+// Action is one action of a command. Runner is never empty.
 type Action struct {
 	ID          string            `json:"id"`
 	Aliases     []string          `json:"aliases,omitempty"`
@@ -80,13 +80,13 @@ type Action struct {
 	Command     string            `json:"command,omitempty"`    // for exec.shell: one of the manifest's allowed_commands
 	Entrypoint  string            `json:"entrypoint,omitempty"` // for exec.entrypoint: a program of the package
 	Script      string            `json:"script,omitempty"`     // for script.js, script.wasm, exec.script and builtin: a file of the package
-	// ScriptSHA256 is the hash of what Entrypoint or Script name, in lower-case hex;
-	// it is computed, never read.
+	// ScriptSHA256 is the hash of the file of Entrypoint or Script, in lower-case hex.
+	// It is computed, never read from the file.
 	ScriptSHA256 string `json:"script_sha256,omitempty"`
 	AgentVisible bool   `json:"agent_visible,omitempty"`
 }
 
-// Output states what becomes of an action's output.
+// Output describes the format and limit of an action's output.
 type Output struct {
 	Format   string `json:"format,omitempty"` // text, json, binary
 	MaxBytes int64  `json:"max_bytes,omitempty"`
@@ -107,9 +107,8 @@ type Argument struct {
 	AllowDash   bool     `json:"allow_dash,omitempty"`
 }
 
-// ParseCommands reads a file. warnings name what was read but not understood. Errors are
-// invalid_input (too_large beyond 500 KiB), reason invalid_commands or
-// unsupported_runner, and name the command.
+// ParseCommands parses commands.yaml. warnings name unknown members. Errors are invalid_input
+// (too_large beyond 500 KiB), reason invalid_commands or unsupported_runner, and name the command.
 func ParseCommands(data []byte) (list []Command, warnings []string, err error) {
 	doc, err := declaration.YAMLToJSON(data, ReasonCommands)
 	if err != nil {
@@ -167,12 +166,12 @@ func badCommands(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "commands", format, args...).With(ReasonCommands, "")
 }
 
-// CommandName is a command's name as it is compared: lower case, with one slash.
+// CommandName normalises a command's name: lower case, with one slash.
 func CommandName(s string) string {
 	return "/" + strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "/"))
 }
 
-// ValidCommandName reports whether a normalised name is one: ^/[a-z][a-z0-9_-]{0,31}$.
+// ValidCommandName reports whether a normalised name matches ^/[a-z][a-z0-9_-]{0,31}$.
 func ValidCommandName(name string) bool {
 	if len(name) < 2 || len(name) > 33 || name[0] != '/' || name[1] < 'a' || name[1] > 'z' {
 		return false
@@ -194,8 +193,8 @@ func validAction(id string) bool {
 	return true
 }
 
-// CheckRunner holds the grammar of a runner: a family, or family.name, and for
-// exec.* a name that can be no path.
+// CheckRunner returns an error unless a runner is a known family or family.name. For
+// exec.*, the name must not be a path.
 func CheckRunner(runner string) error {
 	family, rest, dotted := strings.Cut(runner, ".")
 	ok := family != "" && len(runner) <= 80 && strings.Trim(family, "abcdefghijklmnopqrstuvwxyz_") == ""
@@ -211,8 +210,8 @@ func CheckRunner(runner string) error {
 	return nil
 }
 
-// line holds that a text is short and can be shown as it is, showable besides that it
-// may have lines.
+// line reports whether a text has at most limit characters on one line and none that
+// cannot be displayed. showable also allows line ends and tabs.
 func line(s string, limit int) bool { return showable(s, limit) && !strings.ContainsAny(s, "\n\t") }
 
 func showable(s string, limit int) bool {
@@ -221,6 +220,8 @@ func showable(s string, limit int) bool {
 	})
 }
 
+// check validates the command and its actions and returns the first error. It also
+// canonicalises permissions and sets the runner of actions that name none.
 func (c *Command) check() error {
 	if !ValidCommandName(c.Name) {
 		return badCommands("%.60q is not a command's name: a slash, a letter, then at most 31 of a-z, 0-9, _ and -", c.Name)
@@ -262,7 +263,7 @@ func cut(s string) string {
 	return s
 }
 
-// commandChecker keeps the first thing that is wrong.
+// commandChecker stores the first error.
 type commandChecker struct {
 	at  string
 	err error

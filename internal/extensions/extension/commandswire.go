@@ -9,11 +9,11 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// word is text for which a number or a truth value may be written: YAML reads
-// some words as such.
+// word is text that may be written as a number or boolean, because YAML decodes some
+// unquoted words as these.
 type word string
 
-// UnmarshalJSON takes any scalar.
+// UnmarshalJSON accepts any scalar.
 func (w *word) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && strings.IndexByte(`{["n`, data[0]) < 0 {
 		*w = word(data)
@@ -33,7 +33,7 @@ func words(list []word) []string {
 // confirmation is never, first or always; true is always, false never.
 type confirmation string
 
-// UnmarshalJSON takes the words and truth values.
+// UnmarshalJSON accepts the words and booleans.
 func (c *confirmation) UnmarshalJSON(data []byte) error {
 	switch string(data) {
 	case "true":
@@ -46,10 +46,10 @@ func (c *confirmation) UnmarshalJSON(data []byte) error {
 	return jsonx.Unmarshal(data, (*string)(c))
 }
 
-// example is a line, or a line with its description.
+// example is a command line with an optional description.
 type example Example
 
-// UnmarshalJSON takes both forms.
+// UnmarshalJSON accepts a string or an object.
 func (e *example) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return jsonx.Unmarshal(data, &e.Command)
@@ -163,7 +163,7 @@ func (w *wireAction) plain() Action {
 	return a
 }
 
-// priority reads the numbers 0 to 3 for the words of the queue.
+// priority converts the numbers 0 to 3 to the queue's words; other texts are unchanged.
 func priority(p string) string {
 	if i := slices.Index([]string{"0", "1", "2", "3"}, p); i >= 0 {
 		return []string{"low", "normal", "high", "critical"}[i]
@@ -204,8 +204,8 @@ type wireLegacy struct {
 	Examples    []example `json:"examples"`
 }
 
-// modern converts to the current form: the choices of the first argument become the
-// actions, or there is one called default. A handler becomes a script in the sandbox.
+// modern converts a legacy command to the current form: the choices of the first argument
+// become actions, or else there is one action "default". A handler becomes a script.
 func (w *wireLegacy) modern() (Command, error) {
 	if w.Description == "" {
 		return Command{}, badCommands("%.60s needs a description", CommandName(w.Name))

@@ -20,7 +20,7 @@ const (
 	maxDiagnostics = 100
 )
 
-// report gathers diagnostics, sorted when they are taken.
+// report collects diagnostics; take returns them sorted.
 type report struct{ list []string }
 
 func (r *report) add(format string, args ...any) {
@@ -34,7 +34,7 @@ func (r *report) take() []string {
 	return r.list
 }
 
-// finish holds what every mapping promises.
+// finish sorts the contributions, validates the extension and returns the diagnostics.
 func finish(x declaration.Extension, r *report) (declaration.Extension, []string, error) {
 	slices.SortFunc(x.Contributions, func(a, b declaration.Contribution) int { return cmp.Compare(a.ID, b.ID) })
 	if err := x.Check(); err != nil {
@@ -43,8 +43,7 @@ func finish(x declaration.Extension, r *report) (declaration.Extension, []string
 	return x, r.take(), nil
 }
 
-// validName reports whether name is 1 to 128 bytes of UTF-8 that can be displayed
-// unchanged.
+// validName reports whether name is 1 to 128 bytes of UTF-8 that can be displayed unchanged.
 func validName(name string) bool {
 	if name == "" || len(name) > maxArgName || !utf8.ValidString(name) || strings.TrimSpace(name) != name {
 		return false
@@ -92,12 +91,11 @@ func stageOf(status string, enabled bool) (stage string, ok bool) {
 	return "", false
 }
 
-// Extension maps the package to a manifest of the catalog: each slash command to a
-// control command, each action that agents may see to a tool <command>.<action>
-// besides. status is INSTALLED, INSTALLING, FAILED or UNINSTALLED; an uninstalled
-// package has no contributions. agentVisible names the actions, as
-// <command>.<action> or all, that the operator showed to agents. A command or an
-// action without a usable name is dropped, with a diagnostic.
+// Extension converts the package to a declaration for the catalog: each slash command to a control
+// command, and each action that agents may see to a tool <command>.<action>. status is INSTALLED,
+// INSTALLING, FAILED or UNINSTALLED; an uninstalled package has no contributions. agentVisible
+// names the actions, as <command>.<action> or "all", that the operator showed to agents. A command
+// or action without a usable name is dropped, with a diagnostic.
 func (p *Package) Extension(status string, enabled bool, agentVisible []string) (declaration.Extension, []string, error) {
 	var r report
 	m := &p.Manifest
@@ -145,7 +143,7 @@ func (p *Package) Extension(status string, enabled bool, agentVisible []string) 
 	return finish(x, &r)
 }
 
-// bare is a command's name without its slash, in lower case.
+// bare returns a command's name without its slash, in lower case.
 func bare(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(name), "/"))
 }
@@ -161,6 +159,8 @@ func commandContribution(c *Command, id, name string) declaration.Contribution {
 	}
 }
 
+// tool returns the agent tool of an action. Its effect is that of its permissions, but at
+// least external for a runner that starts a program.
 func (p *Package) tool(c *Command, a *Action, qualified string) declaration.Contribution {
 	permissions := p.Permissions
 	if len(c.Permissions) > 0 {
@@ -171,7 +171,7 @@ func (p *Package) tool(c *Command, a *Action, qualified string) declaration.Cont
 	}
 	effect := declaration.PermissionsEffect(permissions)
 	if strings.HasPrefix(cmp.Or(a.Runner, c.Runner), "exec.") && !effect.AtLeast(capability.EffectExternal) {
-		effect = capability.EffectExternal // it starts a program, whatever it says
+		effect = capability.EffectExternal // it starts a program
 	}
 	return declaration.Contribution{
 		ID: "tool." + qualified, Kind: "capability.agent-tool", Title: title(a.Summary, c.Summary, qualified),
@@ -183,7 +183,7 @@ func (p *Package) tool(c *Command, a *Action, qualified string) declaration.Cont
 	}
 }
 
-// inputOf makes the schema of an action's arguments and flags.
+// inputOf returns the JSON Schema of an action's arguments and flags.
 func inputOf(a *Action) json.RawMessage {
 	type property struct {
 		Type        string   `json:"type"`
@@ -229,7 +229,7 @@ func inputOf(a *Action) json.RawMessage {
 	}
 	slices.Sort(schema.Required)
 	doc, err := jsonx.Marshal(schema)
-	if err != nil { // only for what is not UTF-8
+	if err != nil { // only for text that is not UTF-8
 		return json.RawMessage(`{"type":"object"}`)
 	}
 	return doc

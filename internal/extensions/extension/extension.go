@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// Where the parts of a package are.
+// Paths of the parts of a package.
 const (
 	ManifestFile = "manifest.json"
 	CommandsFile = "commands/commands.yaml"
@@ -32,45 +32,45 @@ const (
 	maxTool  = 200 << 20
 )
 
-// Files is where a package is read from; archive.Tree is one.
+// Files gives access to the files of a package; archive.Tree implements it.
 type Files interface {
 	Has(name string) bool
-	// ReadFile fails with not_found, or too_large beyond limit bytes.
+	// ReadFile returns a file; not_found, or too_large beyond limit bytes.
 	ReadFile(name string, limit int64) ([]byte, error)
-	// Sum is the SHA-256 of a file of at most limit bytes, in lower-case hex.
+	// Sum returns the SHA-256 of a file of at most limit bytes, in lower-case hex.
 	Sum(name string, limit int64) (string, error)
 }
 
-// Rules are what the operator and the machine add to the format's own.
+// Rules holds the requirements of the operator and the machine, in addition to those of
+// the format. Fields with the zero value are not checked.
 type Rules struct {
-	// Strict makes errors of warnings.
+	// Strict treats warnings as errors.
 	Strict bool
-	// NoExternalBins turns the strict runtime policy on.
+	// NoExternalBins enables the strict runtime policy; see RuntimePolicy.
 	NoExternalBins bool
-	// OS is linux, darwin or win32; "" does not ask.
+	// OS is linux, darwin or win32.
 	OS string
-	// Version is the server's, for min_agent_version; "" or none does not ask.
+	// Version is the server's, for min_agent_version. An invalid version is not checked.
 	Version string
-	// Reserved reports command names that belong to the server; nil: none.
+	// Reserved reports whether a command name belongs to the server.
 	Reserved func(name string) bool
-	// Schema reports what is wrong with a JSON Schema; nil does not ask.
+	// Schema returns an error for an invalid JSON Schema.
 	Schema func(doc []byte) error
 }
 
-// Package is an extension that was read and checked.
+// Package is a parsed and validated extension package.
 type Package struct {
 	Manifest Manifest   `json:"manifest"`
 	Commands []Command  `json:"commands"`
 	Plan     *plan.Plan `json:"plan"`
-	// Permissions are all that the package asks for anywhere, canonical: what the
-	// operator consents to and the runner checks against.
+	// Permissions are all that the package requests anywhere, canonical. The operator
+	// consents to them and the runner enforces them.
 	Permissions []string `json:"permissions"`
 	// Warnings are for the author.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Read reads and checks a package. Errors carry the reason of the part that is at
-// fault.
+// Read reads and validates a package. An error has the reason of the faulty part.
 func Read(files Files, rules Rules) (*Package, error) {
 	raw, err := files.ReadFile(ManifestFile, MaxManifest)
 	if err != nil {
@@ -134,7 +134,8 @@ func (p *Package) warn(format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
-// Fits reports whether this machine and this server can run the package.
+// fits returns conflict if the package does not support this system or needs a later
+// version of the server.
 func (p *Package) fits(rules Rules) error {
 	m := &p.Manifest
 	if rules.OS != "" && !slices.Contains(m.Platforms, "all") && !slices.Contains(m.Platforms, rules.OS) {
@@ -148,6 +149,8 @@ func (p *Package) fits(rules Rules) error {
 	return nil
 }
 
+// readCommands reads the commands (from the legacy path if the current one is missing),
+// adds those of form B and finds the scripts. A reserved name is denied.
 func (p *Package) readCommands(files Files, rules Rules) error {
 	name := CommandsFile
 	if !files.Has(name) && files.Has(legacyFile) {
@@ -184,9 +187,8 @@ func (p *Package) readCommands(files Files, rules Rules) error {
 	return nil
 }
 
-// formB joins what capabilities of form B say to the commands: the permissions
-// and the time limit of one that is declared, and a command of its own for one that
-// is not.
+// formB applies capabilities of form B to the commands: a declared command receives the
+// permissions and timeout, an undeclared one is added with one action.
 func (p *Package) formB() {
 	for i := range p.Manifest.Capabilities {
 		c := &p.Manifest.Capabilities[i]
@@ -225,7 +227,7 @@ func (p *Package) formB() {
 	}
 }
 
-// asked is the union of what every part declares.
+// asked returns the union of the permissions that all parts declare.
 func (p *Package) asked() []string {
 	list := slices.Clone(p.Manifest.PermissionsRequired)
 	for i := range p.Manifest.Capabilities {
@@ -254,8 +256,8 @@ func (p *Package) readPlan(files Files) error {
 	return nil
 }
 
-// delivered holds that the files the manifest speaks of are there and what it
-// says they are.
+// delivered returns an error unless the package contains the tools with their declared
+// hashes, and the icon.
 func (p *Package) delivered(files Files) error {
 	for _, t := range p.Manifest.Tools {
 		if t.Made() {
@@ -278,17 +280,17 @@ func (p *Package) delivered(files Files) error {
 	return nil
 }
 
-// Usage reads the user's guide of a package: UTF-8, at most 256 KiB of it.
+// Usage returns at most 256 KiB of the user's guide of a package, as valid UTF-8.
 func Usage(files Files, m *Manifest) (string, error) {
-	data, err := files.ReadFile(m.Docs.Usage, 16<<20) // of which the beginning is kept
+	data, err := files.ReadFile(m.Docs.Usage, 16<<20) // only the beginning is used
 	if err != nil {
 		return "", err
 	}
 	return strings.ToValidUTF8(text.CutBytes(string(data), maxUsage), "\uFFFD"), nil
 }
 
-// needed is what an action declares: its own, its command's, or all of the
-// package's, whichever is named first and closest.
+// needed returns the permissions of an action: its own and its command's, or, if neither
+// declares any, all of the package's.
 func (p *Package) needed(c *Command, a *Action) []string {
 	if list, _ := declaration.CanonicalPermissions(slices.Concat(a.Permissions, c.Permissions)); len(list) > 0 {
 		return list
@@ -296,7 +298,7 @@ func (p *Package) needed(c *Command, a *Action) []string {
 	return p.Permissions
 }
 
-// warnOfNeeds tells of actions that can never run, for want of what their runner needs.
+// warnOfNeeds adds a warning for each action that lacks a permission its runner needs.
 func (p *Package) warnOfNeeds() {
 	for i := range p.Commands {
 		c := &p.Commands[i]
@@ -311,8 +313,8 @@ func (p *Package) warnOfNeeds() {
 	}
 }
 
-// AgentActions names the actions that become tools of agents when the package is
-// enabled: those it marks itself and those the operator names.
+// AgentActions returns the actions that become agent tools when the package is enabled:
+// those that the package marks and those in chosen ("all" selects every one).
 func (p *Package) AgentActions(chosen []string) []string {
 	var out []string
 	for i := range p.Commands {

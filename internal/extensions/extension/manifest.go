@@ -17,11 +17,10 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// MaxManifest bounds manifest.json in bytes.
+// MaxManifest is the largest size of manifest.json in bytes.
 const MaxManifest = 100 << 10
 
-// The reasons of this package's errors; those of commands and plans have their
-// own.
+// The reasons of this package's errors; those of commands and plans have their own.
 const (
 	ReasonManifest = "invalid_manifest"
 	ReasonReserved = "reserved_command"
@@ -75,7 +74,7 @@ type Capability struct {
 	EnvExtras       map[string]string `json:"env_extras,omitempty"`
 }
 
-// Install states how the package is installed.
+// Install describes how the package is installed.
 type Install struct {
 	Mode string `json:"mode,omitempty"` // agentos_managed
 	Plan string `json:"plan"`
@@ -86,29 +85,29 @@ type Docs struct {
 	Usage string `json:"usage"`
 }
 
-// Purpose is why an extension asks for a permission, and for which actions.
+// Purpose is the reason for a permission and the actions that need it.
 type Purpose struct {
 	Reason  string   `json:"reason"`
 	Actions []string `json:"actions,omitempty"`
 }
 
-// Python is what runtime python needs.
+// Python holds the requirements of runtime python.
 type Python struct {
 	Version      string   `json:"version"`
 	Dependencies []string `json:"dependencies"`
 }
 
-// Tool is a program delivered in the package, or made by its install plan.
+// Tool is a program contained in the package, or produced by its install plan.
 type Tool struct {
 	Name   string `json:"name"`
 	Path   string `json:"path"` // beneath tools/, or beneath work/
 	SHA256 string `json:"sha256"`
 }
 
-// Made reports whether the install plan makes the program.
+// Made reports whether the install plan produces the program.
 func (t *Tool) Made() bool { return strings.HasPrefix(t.Path, archive.WorkDir+"/") }
 
-// Installed is where the program lies in the installed package.
+// Installed returns the path of the program in the installed package.
 func (t *Tool) Installed() string {
 	if t.Made() {
 		return archive.MadeDir + "/" + t.Name
@@ -116,14 +115,13 @@ func (t *Tool) Installed() string {
 	return t.Path
 }
 
-// Network names the hosts an extension reaches: host, *.host, either with :port.
+// Network lists the hosts that an extension reaches: host or *.host, optionally :port.
 type Network struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 }
 
-// Limits of one execution; 0 is the operator's default, and nothing goes above
-// the operator's ceiling.
+// Limits of one execution. 0 is the operator's default; the operator's maximum always applies.
 type Limits struct {
 	TimeoutSec     int   `json:"timeout_sec,omitempty"`
 	MaxOutputBytes int64 `json:"max_output_bytes,omitempty"`
@@ -133,16 +131,15 @@ type Limits struct {
 	DiskMB         int   `json:"disk_mb,omitempty"`
 }
 
-// Env is what a program finds in its environment beside the defaults.
+// Env holds the environment variables of programs in addition to the defaults.
 type Env struct {
 	Pass    []string          `json:"pass,omitempty"`    // names copied from the server's
 	Set     map[string]string `json:"set,omitempty"`     // fixed values
 	Secrets map[string]string `json:"secrets,omitempty"` // variable → name of a setting or secret
 }
 
-// ParseManifest reads manifest.json. A member given twice is an error, one that
-// is not known a warning. Errors are invalid_input (too_large beyond 100 KiB) with
-// reason invalid_manifest.
+// ParseManifest parses and validates manifest.json. A repeated member is an error, an unknown one a
+// warning. Errors are invalid_input (too_large beyond 100 KiB), reason invalid_manifest.
 func ParseManifest(data []byte) (m *Manifest, warnings []string, err error) {
 	if len(data) > MaxManifest {
 		return nil, nil, capability.Errorf(capability.CodeTooLarge, "extension", "manifest.json has more than %d bytes",
@@ -161,8 +158,8 @@ func ParseManifest(data []byte) (m *Manifest, warnings []string, err error) {
 	return m, append(warnings, k.warnings...), k.err
 }
 
-// unknown names the members of the document that are not known, or the one
-// deeper in it that the strict reading stopped at.
+// unknown returns warnings for the top-level members that are unknown or contain
+// something unknown; if none is found, the error of the strict decoder.
 func unknown(data []byte, stopped error) (out []string) {
 	var members map[string]json.RawMessage
 	if jsonx.Unmarshal(data, &members) == nil {
@@ -186,7 +183,7 @@ func bad(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeInvalidInput, "extension", format, args...).With(ReasonManifest, "")
 }
 
-// checker keeps the first thing that is wrong.
+// checker stores the first error and all warnings.
 type checker struct {
 	warnings []string
 	err      error
@@ -204,9 +201,8 @@ func (k *checker) warn(format string, args ...any) {
 	}
 }
 
-// ValidID reports whether an id is valid: at most 120 letters, digits, dots, underscores
-// and hyphens with at least one dot between others, and no root that belongs to the
-// server.
+// ValidID reports whether an id is valid: at most 120 letters, digits, dots, underscores and
+// hyphens with at least one dot between others, and no root that belongs to the server.
 func ValidID(id string) bool {
 	if !dottedName(id, 120) || !strings.Contains(id, ".") || strings.Contains(id, "..") {
 		return false
@@ -224,8 +220,8 @@ func dottedName(name string, maxBytes int) bool {
 	return declaration.ValidName(name, maxBytes, "._-") && strings.TrimRight(name, "._-") == name
 }
 
-// shows holds that a text is short and holds nothing that changes how the rest is
-// read.
+// shows reports whether a text has at most limit characters and contains none that
+// would change how other text is displayed.
 func shows(s string, limit int, lines bool) bool {
 	return utf8.RuneCountInString(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) && (!lines || r != '\n' && r != '\t') || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
@@ -272,7 +268,7 @@ func (m *Manifest) check(k *checker) {
 	k.hold(m.MinAgentVersion == "" || ValidVersion(m.MinAgentVersion), "min_agent_version is not a version")
 }
 
-// asks holds what the extension wants to be allowed.
+// asks validates permissions, hosts, limits and environment, and canonicalises the permissions.
 func (m *Manifest) asks(k *checker) {
 	list, unknown := declaration.CanonicalPermissions(m.PermissionsRequired)
 	k.hold(unknown == "", "%.60q is not a permission; there are %s", unknown, declaration.PermissionNames())
@@ -316,7 +312,7 @@ func (m *Manifest) asks(k *checker) {
 	}
 }
 
-// runs holds what the extension brings and needs to run.
+// runs validates runtime, programs, tools, icon and settings schema, and sets the default runtime.
 func (m *Manifest) runs(k *checker) {
 	if m.Runtime == "" {
 		m.Runtime = "declarative"
@@ -390,8 +386,8 @@ func variable(name string) bool {
 		(name[0] < '0' || name[0] > '9')
 }
 
-// validHost holds the patterns the egress proxy matches, in lower case ASCII:
-// what another script would write is written in its xn-- form.
+// validHost reports whether p is a host pattern of the egress proxy, in lower-case
+// ASCII. International names must be in their xn-- form.
 func validHost(p string) bool {
 	host, port, ported := strings.Cut(p, ":")
 	if ported && (port == "" || len(port) > 5 || strings.Trim(port, "0123456789") != "") {

@@ -20,8 +20,8 @@ const (
 	policyExternalBinMember            = "external_bins"
 )
 
-// RuntimePolicy judges a manifest as it is written: it must name its runtime and
-// say, with an empty list, that it needs no program of the machine.
+// RuntimePolicy checks the text of a manifest: it must name its runtime, and declare with
+// an empty external_bins that it needs no program of the machine.
 func RuntimePolicy(manifest []byte) PolicyCode {
 	var members map[string]json.RawMessage
 	if jsonx.Unmarshal(manifest, &members) != nil || len(members[policyRuntimeMember]) == 0 || string(members[policyRuntimeMember]) == "null" {

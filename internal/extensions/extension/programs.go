@@ -7,9 +7,9 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 )
 
-// Programs are those of the machine that actions run, each once, in order: what a runner
-// exec.NAME names, and the first word of a template of exec.shell. The package's own are
-// not among them, nor what an entrypoint of the package starts.
+// Programs returns the programs of the machine that actions run, sorted, each once: the
+// NAME of a runner exec.NAME and the first word of a template of exec.shell. The package's
+// own programs, and those that an entrypoint starts, are not included.
 func (p *Package) Programs() []string {
 	var out []string
 	for i := range p.Commands {
@@ -23,7 +23,7 @@ func (p *Package) Programs() []string {
 					name = strings.Trim(words[0], `"'`)
 				}
 			default:
-				name, _ = command.ToolOf(a.Runner) // other families name none
+				name, _ = command.ToolOf(a.Runner) // other families run no tool
 			}
 			own := slices.ContainsFunc(p.Manifest.Tools, func(t Tool) bool { return t.Name == name })
 			if command.IsToolName(name) && !own {
@@ -35,8 +35,8 @@ func (p *Package) Programs() []string {
 	return slices.Compact(out)
 }
 
-// External are the programs of the machine that the package may run: those that actions
-// run, and those that the manifest names where something of the package could start them.
+// External returns the programs of the machine that the package may run: those that
+// actions run and, if the package contains programs, those in external_bins.
 func (p *Package) External() []string {
 	out := p.Programs()
 	if p.starts() {
@@ -46,7 +46,7 @@ func (p *Package) External() []string {
 	return slices.Compact(out)
 }
 
-// starts reports that the package brings programs, which may start others.
+// starts reports whether the package contains programs, which may start others.
 func (p *Package) starts() bool {
 	if len(p.Manifest.Tools) > 0 {
 		return true
@@ -61,7 +61,8 @@ func (p *Package) starts() bool {
 	return false
 }
 
-// warnOfClaims tells of what the manifest says about actions and programs and is not so.
+// warnOfClaims adds warnings for programs that the manifest lists and nothing runs, and
+// for reasons of permissions that name unknown actions.
 func (p *Package) warnOfClaims() {
 	runs := p.Programs()
 	for _, name := range p.Manifest.ExternalBins {

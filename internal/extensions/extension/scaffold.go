@@ -1,7 +1,7 @@
 package extension
 
-// This file writes the first files of a new extension for its author: a complete small example
-// under a name of the author's choice, which installs as it is.
+// This file writes a new extension for its author: a complete small example that can be
+// installed unchanged.
 
 import (
 	"embed"
@@ -19,9 +19,9 @@ import (
 var template embed.FS
 
 // Scaffold writes the folder dir/<id> and returns its path. The id is category.name; a
-// name without a dot becomes tools.name, and what follows the last dot is the
-// command. invalid_input for a name that cannot be one, conflict where the folder
-// is there; reserved reports command names that belong to the server and may be nil.
+// name without a dot becomes tools.name. The part after the last dot is the command.
+// Errors: invalid_input for an invalid name; conflict if the folder exists. reserved
+// reports command names that belong to the server; it may be nil.
 func Scaffold(dir, name string, reserved func(string) bool) (string, error) {
 	const op = "extensions.new"
 	id := name

@@ -11,9 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// Screen holds what an operator sees before an extension may run, in order of
-// importance: what the package may do and the author's reasons, what it contains, and
-// what it did during installation.
+// Screen holds what an operator sees before an extension may run, in order of importance: what the
+// package may do and the author's reasons, what it contains, and what it did during installation.
 type Screen struct {
 	ID          string             `json:"id"`
 	Name        string             `json:"name"`
@@ -48,15 +47,14 @@ type ScreenPermission struct {
 	Actions []string         `json:"actions,omitempty"`
 }
 
-// ScreenBinary is a program that the package runs: its own, by hash, or one of the
-// machine.
+// ScreenBinary is a program that the package runs: its own, by hash, or one of the machine.
 type ScreenBinary struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256,omitempty"` // "" for one of the machine
 }
 
-// ScreenSecret is a stored value that a program gets in its environment, or that an
-// action reaches its database with.
+// ScreenSecret is a stored value that a program receives in its environment, or with
+// which an action accesses its database.
 type ScreenSecret struct {
 	Variable string `json:"variable"`
 	From     string `json:"from"`
@@ -69,8 +67,7 @@ type ScreenCommand struct {
 	Actions []ScreenAction `json:"actions"`
 }
 
-// ScreenAction is one action. If AgentTool is set, agents may call it without an
-// operator.
+// ScreenAction is one action. If AgentTool is set, agents may call it without an operator.
 type ScreenAction struct {
 	ID          string `json:"id"`
 	Description string `json:"description,omitempty"`
@@ -197,8 +194,7 @@ func (s *Screen) agentTools() []string {
 	return out
 }
 
-// Consent records what an operator agreed to, so that an upgrade that asks for more is
-// noticed.
+// Consent records what an operator agreed to, so that an upgrade that asks for more is noticed.
 type Consent struct {
 	By          string    `json:"by"`
 	At          time.Time `json:"at"`

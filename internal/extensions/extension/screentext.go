@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// Text renders the screen for a terminal. Text of the package cannot imitate ours:
-// its line breaks are indented and its control characters removed.
+// Text renders the screen for a terminal. Text of the package cannot imitate text of the
+// server: its line breaks are indented and its control characters removed.
 func (s *Screen) Text() string {
 	var w screenWriter
 	w.line("%s %s (%s)", safe(s.Name), s.Version, s.ID)
@@ -124,8 +124,7 @@ func quoted(s string) string {
 	return "“" + strings.NewReplacer("“", "'", "”", "'").Replace(safe(s)) + "”"
 }
 
-// block returns s without control characters, each further line behind the indent and
-// a bar.
+// block returns s without control characters, each further line behind the indent and a bar.
 func block(s, indent string) string {
 	lines := strings.Split(strings.TrimSpace(declaration.Clean(strings.ToValidUTF8(s, "?"), 33_000)), "\n")
 	return strings.Join(lines, "\n"+indent+"| ")

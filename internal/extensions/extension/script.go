@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// maxScript bounds one script of a package; an entrypoint is a program, and has
-// the bound of one.
+// maxScript is the largest size of a script in bytes. An entrypoint has the limit of a tool.
 const maxScript = 8 << 20
 
-// handlersFile is where the handlers of runtime python are, where an action names
-// no other file.
+// handlersFile is the default file of the handlers of runtime python.
 const handlersFile = "commands/handlers.py"
 
-// script finds the file an action runs, and its hash: an action that names none
-// means scripts/<command>.js or .wasm, after its runner.
+// script sets the file that an action runs and its hash. The default is
+// scripts/<command>.js or .wasm, depending on the runner. A missing, unreadable or
+// wrongly named script is invalid_manifest.
 func (p *Package) script(files Files, c *Command, a *Action) error {
 	name, limit := a.Script, int64(maxScript)
 	own := "scripts/" + strings.TrimPrefix(c.Name, "/")

@@ -11,7 +11,7 @@ const semver = `^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-((?:0|[
 // ValidVersion reports whether v is a semantic version of at most 64 bytes.
 func ValidVersion(v string) bool { return len(v) <= 64 && regexp.MustCompile(semver).MatchString(v) }
 
-// CompareVersions orders two valid versions; builds do not count.
+// CompareVersions compares two valid versions; build metadata is ignored.
 func CompareVersions(a, b string) int {
 	x, y := regexp.MustCompile(semver).FindStringSubmatch(a), regexp.MustCompile(semver).FindStringSubmatch(b)
 	if x == nil || y == nil {
@@ -51,7 +51,7 @@ func CompareVersions(a, b string) int {
 	return cmp.Compare(len(p), len(q))
 }
 
-// number compares numbers without leading zeros of any length.
+// number compares two decimal numbers of any length without leading zeros.
 func number(a, b string) int {
 	if c := cmp.Compare(len(a), len(b)); c != 0 {
 		return c

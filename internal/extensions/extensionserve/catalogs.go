@@ -58,10 +58,10 @@ func (s *Surface) staticCatalogs(w http.ResponseWriter, r *http.Request, _ capab
 	})
 }
 
-// maxScenarios bounds the body of an evaluation.
+// maxScenarios is the largest body of an evaluation in bytes.
 const maxScenarios = 16 << 20
 
-// evaluate runs scenarios; it touches nothing of this server.
+// evaluate runs scenarios; they do not use this server's catalog.
 func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	body, err := httpapi.ReadBody(w, r, maxScenarios)
 	if err != nil {
@@ -87,9 +87,8 @@ func (s *Surface) evaluate(w http.ResponseWriter, r *http.Request, _ capability.
 	return nil
 }
 
-// operatorRows are the operator catalog on a snapshot: what the packages in the
-// home declare, and the state of what runs. A package is declared by lying there;
-// nothing of it is started.
+// operatorRows returns the operator catalog: what the packages in the home directory
+// declare, and the diagnostic rows of the snapshot. Nothing of a package is started.
 func (s *Surface) operatorRows(ctx context.Context, snap *catalog.Snapshot) ([]operator.Row, error) {
 	all, err := s.Static.Build(ctx)
 	if err != nil {

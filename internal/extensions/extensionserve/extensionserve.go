@@ -1,6 +1,5 @@
-// Package extensionserve is the part of /api/v1 that installs and shows extensions, and the catalogs of what
-// packages declare. It reads requests and writes answers; what an extension is and whether it may run is
-// decided behind Extensions and by the engine.
+// Package extensionserve is the part of /api/v1 that installs and lists extensions and serves the operator
+// and static catalogs. It decodes requests and encodes answers; Extensions and the engine decide.
 package extensionserve
 
 import (
@@ -27,10 +26,10 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// consented is the user's consent to the screen with that tree hash.
+// consented is the body with which a user consents to the screen of that tree hash.
 type consented struct {
 	TreeHash string `json:"tree_hash,omitempty"`
-	// AgentVisible are the actions to show to agents; nil keeps those chosen before.
+	// AgentVisible are the actions to show to agents; nil keeps the earlier choice.
 	AgentVisible []string `json:"agent_visible,omitempty"`
 }
 
@@ -48,13 +47,13 @@ type Extensions interface {
 	SetConfig(ctx context.Context, by capability.Principal, id string, doc json.RawMessage) (json.RawMessage, error)
 	Icon(id string) (data []byte, name string, err error)
 	Findings(ctx context.Context) ([]lifecycle.Finding, error)
-	// Sandbox is what holds programs here; fresh tries it now.
+	// Sandbox returns the sandbox's last report; if fresh, it runs the self-test first.
 	Sandbox(ctx context.Context, fresh bool) (sandbox.Report, error)
-	// Logs are at most limit records of an extension, newest first, after offset.
+	// Logs returns at most limit records of an extension, newest first, after offset.
 	Logs(ctx context.Context, id string, limit, offset int) ([]json.RawMessage, error)
 }
 
-// Config is what the surface needs; all are required.
+// Config holds the dependencies of a Surface. All are required.
 type Config struct {
 	Door       *httpapi.Door
 	Extensions Extensions
@@ -63,7 +62,7 @@ type Config struct {
 	MaxPackage int64 // bytes of an upload
 }
 
-// Surface serves the paths.
+// Surface serves the HTTP routes.
 type Surface struct{ Config }
 
 // New returns the surface.
@@ -77,7 +76,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST "+base+"/install", s.Door.Guard(s.install, capability.RoleAdmin))
 	mux.Handle("POST "+base+"/install-url", s.Door.Guard(s.installURL, capability.RoleAdmin))
 	mux.Handle("GET "+base+"/{id}", s.Door.Guard(s.show))
-	// Patterns of their own for install/{id} and {id}/icon would claim the same paths.
+	// Separate patterns for install/{id} and {id}/icon would conflict.
 	mux.Handle("GET "+base+"/{id}/{part}", s.Door.Guard(s.part))
 	mux.Handle("POST "+base+"/{id}/enable", s.Door.Guard(s.enable, capability.RoleAdmin))
 	mux.Handle("POST "+base+"/{id}/disable", s.Door.Guard(s.disable, capability.RoleAdmin))
@@ -92,7 +91,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/sandbox/selftest", s.Door.Guard(s.sandbox(true), capability.RoleAdmin, capability.RoleOperator))
 }
 
-// part is GET install/{install}, {id}/icon, {id}/screen and {id}/config.
+// part handles GET install/{install}, {id}/icon, {id}/screen and {id}/config.
 func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	id, part := r.PathValue("id"), r.PathValue("part")
 	manages := who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator
@@ -118,7 +117,7 @@ func (s *Surface) part(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return answer(w, jsonx.Raw(doc), err)
 }
 
-// maxLogs and maxOffset bound what is read of the audit for one page.
+// maxLogs and maxOffset limit the records of one page and their offset.
 const (
 	maxLogs   = 1000
 	maxOffset = 100_000
@@ -151,7 +150,7 @@ func (s *Surface) sandbox(fresh bool) httpapi.Handler {
 	}
 }
 
-// number reads a parameter of 0 to most.
+// number parses a query parameter of 0 to most; otherwise is its default.
 func number(r *http.Request, name string, otherwise, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -164,7 +163,7 @@ func number(r *http.Request, name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// answer writes a value, or hands the error on.
+// answer writes a value as JSON, or returns err if it is set.
 func answer(w http.ResponseWriter, value any, err error) error {
 	if err != nil {
 		return err
@@ -217,8 +216,8 @@ func visible(r *http.Request) []string {
 	return strings.Split(text, ",")
 }
 
-// install takes the package as the body, or as the part "file" of a multipart form,
-// and, where it is known, its sha256 as a parameter or a part.
+// install installs the package in the body, or in the part "file" of a multipart form.
+// Its sha256 may be a query parameter or a part.
 func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability.Principal) (err error) {
 	force, err := flag(r, "force")
 	if err != nil {
@@ -338,7 +337,8 @@ func (s *Surface) setConfig(w http.ResponseWriter, r *http.Request, who capabili
 	return answer(w, jsonx.Raw(doc), err)
 }
 
-// icon is an image and nothing else, whatever a browser thinks of it.
+// icon writes an icon with its image type and a Content-Security-Policy that denies
+// everything, because the file is untrusted.
 func (s *Surface) icon(w http.ResponseWriter, id string) error {
 	data, name, err := s.Extensions.Icon(id)
 	if err != nil {

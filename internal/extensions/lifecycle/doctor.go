@@ -16,20 +16,20 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
-// Finding is one thing that doctor would repair.
+// Finding is one problem or oddity of the installed extensions.
 type Finding struct {
 	Code      string `json:"code"` // lower_snake
 	Extension string `json:"extension_id,omitempty"`
 	Message   string `json:"message"`
 	Hint      string `json:"hint,omitempty"`
-	// Broken reports that something does not work because of it; else it is only odd.
+	// Broken is true if something does not work because of it.
 	Broken bool `json:"broken"`
 }
 
-// Doctor looks for what does not fit together: rows without files, files without
-// rows, changed files, packages that no longer fit, programs and tiers that are
-// missing, commands that several want, changes that are stuck, and leftovers. It
-// changes nothing. Findings are ordered by extension and code.
+// Doctor returns the inconsistencies of the installed extensions: rows without files, files without
+// rows, changed files, packages that are no longer valid, missing programs and tiers, commands that
+// several extensions declare, interrupted changes, and leftovers. It changes nothing. has reports
+// whether an extension would find a program. Findings are ordered by extension and code.
 func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, extension, program string) (bool, error)) ([]Finding, error) {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (m *Manager) Doctor(ctx context.Context, has func(ctx context.Context, exte
 	return out, nil
 }
 
-// moved reports whether an extension is being changed, or was since its row was read: what
-// was found of it then was half of one thing and half of another.
+// moved reports whether an extension is being changed or has changed since rows was
+// read. Findings about it would then mix two versions.
 func (m *Manager) moved(ctx context.Context, id string, rows []Extension) bool {
 	if m.Busy(id) {
 		return true
@@ -118,6 +118,8 @@ func (m *Manager) moved(ctx context.Context, id string, rows []Extension) bool {
 	return now.Generation != rows[at].Generation
 }
 
+// leftovers adds findings for interrupted changes, folders without a row and working
+// folders that were kept on removal.
 func (m *Manager) leftovers(ctx context.Context, known map[string]bool, add func(broken bool, code, id, message, hint string)) error {
 	open, err := m.cfg.Registry.Open(ctx)
 	if err != nil {
@@ -157,19 +159,18 @@ func (m *Manager) Config(ctx context.Context, id string) (json.RawMessage, error
 		return nil, err
 	}
 	var secrets []string
-	if pkg, err := m.read(id); err == nil { // else the names alone tell
+	if pkg, err := m.read(id); err == nil { // otherwise only the names indicate secrets
 		secrets = secretsOf(pkg)
 	}
 	return maskSettings(doc, secrets...)
 }
 
-// secretsOf are the settings that a manifest uses as secrets, whatever they are
-// called.
+// secretsOf returns the names of the settings that a manifest uses as secrets.
 func secretsOf(pkg *extension.Package) []string {
 	return slices.Collect(maps.Values(pkg.Manifest.Env.Secrets))
 }
 
-// RawConfig returns the settings as they are, for the executor of the extension.
+// RawConfig returns the settings with secrets, for the executors of the extension.
 func (m *Manager) RawConfig(ctx context.Context, id string) (json.RawMessage, error) {
 	if _, err := m.cfg.Registry.Get(ctx, id); err != nil {
 		return nil, err
@@ -177,8 +178,10 @@ func (m *Manager) RawConfig(ctx context.Context, id string) (json.RawMessage, er
 	return m.cfg.Registry.Config(ctx, id)
 }
 
-// SetConfig replaces an extension's settings; *** stands for the secret that is
-// stored. The extension finds a copy without secrets in work/config.json.
+// SetConfig replaces an extension's settings and returns them with secrets as ***. In
+// next, *** keeps the stored secret. Only an administrator may set a secret (denied).
+// Other errors: those of mergeSettings and of the manifest's schema. A copy without
+// secrets is written to work/config.json; if only that fails, a warning is logged.
 func (m *Manager) SetConfig(ctx context.Context, by capability.Principal, id string, next json.RawMessage) (json.RawMessage, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -231,10 +234,9 @@ func (m *Manager) publishConfig(id string, doc json.RawMessage, secrets []string
 	return replaceConfig(work, public)
 }
 
-// replaceConfig puts the copy where the extension finds it. What is there may be a
-// link, a pipe that blocks its reader, or anything else the extension puts
-// there at this moment: nothing that is there is opened. The folder is its
-// owner's alone, so that the mode admits only the extension.
+// replaceConfig writes the copy to config.json. The extension may have put a link, a pipe or
+// anything else there, so the existing entry is replaced without being opened. Only the extension's
+// user can enter the folder, so the file's mode protects nothing further.
 func replaceConfig(work *os.Root, public []byte) error {
 	const name = "config.json"
 	next := "." + name + "-" + rand.Text()
@@ -242,7 +244,7 @@ func replaceConfig(work *os.Root, public []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = work.Remove(next) }() // gone already when the rename has happened
+	defer func() { _ = work.Remove(next) }() // does nothing after the rename
 	_, err = f.Write(public)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err

@@ -16,47 +16,47 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
-// Source is where a package comes from; exactly one of Zip, Dir and URL is set.
+// Source is the origin of a package; exactly one of Zip, Dir and URL is set.
 type Source struct {
 	Zip  io.ReaderAt // stays open until Install returns
 	Size int64       // of Zip
 	Dir  string      // a folder of this machine
 	URL  string
-	// SHA256 is what the archive must have; "": not compared.
+	// SHA256 is the required digest of the archive; "" if it is not checked.
 	SHA256 string
 }
 
 // Options of an install.
 type Options struct {
-	// Record is the id of a record that Begin made; "": one is made.
+	// Record is the id of a record of Begin; if "", Install creates one.
 	Record string
-	// Force admits a lower version than the installed one.
+	// Force allows a lower version than the installed one.
 	Force bool
-	// Strict makes errors of the package's warnings.
+	// Strict treats the package's warnings as errors.
 	Strict bool
 }
 
-// Begin makes the record of an install, so that a caller who requests it finds it
-// before anything is known of the package.
+// Begin stores the record of a new install, so that callers can look it up before the
+// package has been read.
 func (m *Manager) Begin(ctx context.Context) (Record, error) {
 	rec := Record{ID: newInstallID(), Operation: OpInstall, Status: Running, Step: stepValidate, Started: m.cfg.Now().UTC(), Steps: []string{}}
 	return rec, m.cfg.Registry.SaveRecord(ctx, rec)
 }
 
-// The steps of a record, as the journal names them.
+// The steps of a record in the journal.
 const (
 	stepValidate = "validate"
 	stepExtract  = "extract"
 	stepRegister = "register"
 	stepPlan     = "plan"
-	stepSwap     = "swap"   // the folders may be exchanged
-	stepUndone   = "undone" // they are as they were
+	stepSwap     = "swap"   // the folders may have been exchanged
+	stepUndone   = "undone" // the exchange was reverted
 	stepDisable  = "disable"
-	stepCleanup  = "uninstall steps" // from here a removal is finished, not undone
+	stepCleanup  = "uninstall steps" // from here, an interrupted removal is completed instead of undone
 	stepRemove   = "remove"
 )
 
-// install is one install on its way.
+// install is the state of one running install.
 type install struct {
 	m    *Manager
 	by   capability.Principal
@@ -66,21 +66,23 @@ type install struct {
 
 	sha     string
 	hash    string
-	old     *Extension // what is installed under the id now; nil: nothing
-	had     bool       // a row of something that did not get so far
+	old     *Extension // the installed version; nil if not installed
+	had     bool       // a row of an install that failed exists
 	new     Extension
 	pkg     *extension.Package
 	config  map[string]json.RawMessage
 	changes *extension.ScreenChanges
-	same    bool // it is installed already
+	same    bool // this very package is already installed
 	release func()
 }
 
-// Install installs or upgrades a package and returns its record, whose error is
-// also returned. On failure the extension is what it was before.
+// Install installs or upgrades a package and returns its record. On an error, which the
+// record also holds, everything is undone and the previous version stays. A package
+// that is already installed unchanged succeeds without effect. An upgrade stops the
+// extension's runs; it stays enabled only if the earlier consent covers the new version.
 func (m *Manager) Install(ctx context.Context, by capability.Principal, src Source, opts Options) (Record, error) {
 	in := &install{m: m, by: by, opts: opts, src: src, release: func() {}}
-	defer func() { in.release() }() // not before what failed is undone
+	defer func() { in.release() }() // after a failed install was undone
 	var err error
 	if opts.Record == "" {
 		in.rec, err = m.Begin(ctx)
@@ -130,7 +132,7 @@ func (in *install) attrs() []audit.Attr {
 	return out
 }
 
-// step moves the record on.
+// step stores the current step and progress in the record.
 func (in *install) step(ctx context.Context, name string, progress int) error {
 	in.rec.Step, in.rec.Progress = name, progress
 	return in.m.cfg.Registry.SaveRecord(ctx, in.rec)
@@ -138,6 +140,8 @@ func (in *install) step(ctx context.Context, name string, progress int) error {
 
 func (in *install) staging() string { return path.Join(stagingDir, in.rec.ID) }
 
+// run performs the install up to the exchange of the folders. It reserves the extension
+// as soon as its id is known; the caller undoes it on an error.
 func (in *install) run(ctx context.Context) error {
 	m := in.m
 	tree, done, err := in.tree(ctx)
@@ -178,7 +182,7 @@ func (in *install) run(ctx context.Context) error {
 	return in.swap(ctx)
 }
 
-// tree opens the source as a checked tree. done releases what it reads from.
+// tree opens the source as a checked tree. done closes the source.
 func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), err error) {
 	done = func() {}
 	if in.src.SHA256 = strings.ToLower(in.src.SHA256); in.src.SHA256 != "" &&
@@ -214,7 +218,7 @@ func (in *install) tree(ctx context.Context) (tree *archive.Tree, done func(), e
 	return tree, done, nil
 }
 
-// plainURL is an address as it is kept and shown: its signature is left out.
+// plainURL returns an address for storage and display, without its signature.
 func plainURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -224,6 +228,7 @@ func plainURL(address string) string {
 	return u.String()
 }
 
+// zip reads an archive, and checks its size and the required digest.
 func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {
 	if size > archive.MaxBytes {
 		return nil, capability.Errorf(capability.CodeTooLarge, "extensions.install", "the archive has more than %d bytes",
@@ -241,8 +246,8 @@ func (in *install) zip(r io.ReaderAt, size int64) (*archive.Tree, error) {
 	return archive.ReadZip(r, size)
 }
 
-// fetch keeps the download in staging, without a name that could be taken for a
-// package's.
+// fetch downloads the archive to a file in staging, which the returned function closes
+// and removes. In remote mode, an address without a digest is refused.
 func (in *install) fetch(ctx context.Context) (*archive.Tree, func(), error) {
 	done := func() {}
 	if in.m.cfg.NeedDigest && in.src.SHA256 == "" {
@@ -283,7 +288,9 @@ func broken(message string, err error) error {
 		"look at the server's log; is the disk full?")
 }
 
-// compare looks at what has the id now.
+// compare looks up the installed extension of that id and decides between install and
+// upgrade. Errors: conflict, if the id differs in case only, or if the installed version
+// is newer and Force is not set.
 func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	x, err := in.m.cfg.Registry.Get(ctx, pkg.Manifest.ID)
 	if capability.CodeOf(err) == capability.CodeNotFound {
@@ -298,7 +305,7 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	}
 	if x.Status != Installed {
 		in.had = true
-		return nil // what did not succeed may be installed over
+		return nil // a failed install may be replaced
 	}
 	in.old, in.rec.Operation = &x, OpUpgrade
 	if extension.CompareVersions(pkg.Manifest.Version, x.Version) < 0 && !in.opts.Force {
@@ -308,8 +315,8 @@ func (in *install) compare(ctx context.Context, pkg *extension.Package) error {
 	return nil
 }
 
-// extract writes the package to staging and reads it again from there: what was
-// read from the source may have changed since, what is in staging is what counts.
+// extract writes the package to staging and reads it again from there, because the source may have
+// changed since it was read. It sets in.same if the identical package is installed and intact.
 func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extension.Rules) error {
 	if err := in.m.root.Mkdir(in.staging(), 0o755); err != nil {
 		return broken("the package could not be stored", err)
@@ -337,7 +344,7 @@ func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extens
 			"try again")
 	}
 	in.same = in.old != nil && (in.sha != "" && in.sha == in.old.SHA256 || in.hash == in.old.TreeHash)
-	if in.same { // but only if it is still there as it was
+	if in.same { // only if the installed files are unchanged
 		in.same = in.m.intact(ctx, in.old) == nil
 	}
 	return errors.Join(in.step(ctx, stepRegister, 20), in.m.at("extracted"))
@@ -351,13 +358,14 @@ func (in *install) nothingToDo(ctx context.Context) error {
 	return in.step(ctx, "nothing to do", 100)
 }
 
-// fail undoes what was done and says so in the record and the audit.
+// fail undoes the install, records the failure in the record and the audit log, and
+// returns cause as a *capability.Error.
 func (in *install) fail(ctx context.Context, cause error) error {
 	m := in.m
 	ctx = context.WithoutCancel(ctx)
 	e := capability.AsError(cause)
 	if err := m.undo(ctx, &in.rec, e); err != nil {
-		// The journal still states what has to be undone: the next start does it.
+		// The record stays open, so the next start undoes it.
 		m.cfg.Logger.Error("an install could not be undone", "install", in.rec.ID, "err", err)
 	}
 	event := audit.Record{

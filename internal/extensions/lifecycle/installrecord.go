@@ -49,8 +49,7 @@ func putRecord(ctx context.Context, db execer, rec *Record) error {
 	return nil
 }
 
-// SaveRecord adds or replaces a record. It deletes the oldest ended records beyond
-// maxRecords.
+// SaveRecord adds or replaces a record. It deletes the oldest ended records beyond maxRecords.
 func (r *Registry) SaveRecord(ctx context.Context, rec Record) error {
 	if err := putRecord(ctx, r.db, &rec); err != nil {
 		return err
@@ -60,7 +59,7 @@ func (r *Registry) SaveRecord(ctx context.Context, rec Record) error {
 	return err
 }
 
-// Record returns one: not_found, reason install_not_found.
+// Record returns the record of an id, or not_found, reason install_not_found.
 func (r *Registry) Record(ctx context.Context, id string) (Record, error) {
 	rec, err := scanRecord(r.db.QueryRowContext(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE install_id = ?`, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -69,14 +68,14 @@ func (r *Registry) Record(ctx context.Context, id string) (Record, error) {
 	return rec, err
 }
 
-// Records returns the newest of one extension ("" = all), at most limit.
+// Records returns the newest records of one extension ("" = all), at most limit.
 func (r *Registry) Records(ctx context.Context, extension string, limit int) ([]Record, error) {
 	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE ? = '' OR lower(extension_id) = ? ORDER BY
 	started_at DESC, install_id LIMIT ?`, extension, fold(extension), limit)
 }
 
-// Open returns the records of what did not end, newest first: what happened last
-// is undone first.
+// Open returns the records of changes that have not ended, newest first, which is the
+// order in which they must be undone.
 func (r *Registry) Open(ctx context.Context) ([]Record, error) {
 	return r.records(ctx, `SELECT `+recordColumns+` FROM extension_installs WHERE status IN (?, ?) ORDER BY started_at DESC`, string(Running),
 		string(Uninstalling))

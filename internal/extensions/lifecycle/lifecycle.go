@@ -2,10 +2,9 @@
 // extensions: package archive writes the files, extension reads and checks them, plan
 // executes the steps, and a [Registry] stores the result.
 //
-// Every change is atomic. The new version is complete in .staging before the old one
-// moves to .trash, and one transaction of the registry makes the change. The install
-// records are the journal from which [Open], after a crash, undoes an install and
-// finishes a removal.
+// Every change is atomic. The new version is complete in .staging before the old one moves to
+// .trash, and one transaction of the registry makes the change. The install records are the journal
+// from which [Open], after a crash, undoes an install and finishes a removal.
 package lifecycle
 
 import (
@@ -41,12 +40,12 @@ const (
 	ReasonState    = "wrong_state"
 	ReasonVersion  = "older_version"
 	ReasonConsent  = "confirmation_required"
-	ReasonChanged  = "security_violation" // the files are not those that were installed
+	ReasonChanged  = "security_violation" // the files differ from the installed ones
 	ReasonDigest   = plan.ReasonVerification
 	ReasonUnsealed = "digest_required"
 )
 
-// Steps carries out install plans; plan.Engine does.
+// Steps runs install plans; plan.Engine implements it.
 type Steps interface {
 	Run(ctx context.Context, j plan.Job) (plan.Result, error)
 }
@@ -56,9 +55,9 @@ type Recorder interface {
 	Append(ctx context.Context, r audit.Record, d audit.Durability) (audit.Receipt, error)
 }
 
-// Executions are the runs of extensions.
+// Executions holds the current runs of extensions.
 type Executions interface {
-	// Stop ends every run of the extension and returns when none is left.
+	// Stop ends every run of the extension and waits for their end.
 	Stop(ctx context.Context, extension string) error
 }
 
@@ -72,30 +71,31 @@ type Config struct {
 	// Rules for packages; OS is taken from Platform.
 	Rules    extension.Rules
 	Platform plan.Platform
-	// Tier reports whether the sandbox reaches a tier (T1 to T3); nil: always.
+	// Tier returns an error if the sandbox does not reach a tier (T1 to T3). If nil,
+	// it always does.
 	Tier func(tier string) error
-	// Permit reports whether the deployment mode lets steps of plans use a
-	// permission; nil: always.
+	// Permit returns an error if the deployment mode forbids a permission to steps of
+	// plans. If nil, all are allowed.
 	Permit func(permission string) error
-	// Settings holds the settings of an extension to its schema; nil: they are not checked.
+	// Settings validates settings against an extension's schema. If nil, they are not validated.
 	Settings func(schema, doc []byte) error
-	// Executions that must end before a package goes; nil: no executions run.
+	// Executions are stopped before a package is replaced or removed; may be nil.
 	Executions Executions
-	// Changed is called after each change that the catalog and the commands must
-	// learn of, one call at a time, with View up to date; nil: changes are not reported.
-	// It may ask the Manager, but change nothing through it.
+	// Changed is called after each change that affects the catalog or the commands,
+	// one call at a time, with View up to date. It may read from the Manager but must
+	// not change anything through it. It may be nil.
 	Changed func(ctx context.Context)
-	// NeedDigest refuses installs from an address without a hash (remote mode).
+	// NeedDigest refuses installs from a URL without a digest (remote mode).
 	NeedDigest bool
 	Now        func() time.Time // nil: time.Now
 	Logger     *slog.Logger     // nil: silent
 
-	// fault stands in for a crash or a failing disk at a named point; tests only.
+	// fault injects a crash or a failing disk at a named point; tests only.
 	fault func(point string) error
 }
 
-// Manager is the way to the installed extensions. It is safe for concurrent use;
-// two changes of one extension never overlap.
+// Manager manages the installed extensions. It is safe for concurrent use. Two changes
+// of one extension never overlap: the second fails with conflict.
 type Manager struct {
 	cfg  Config
 	root *os.Root // of Dir
@@ -103,14 +103,13 @@ type Manager struct {
 
 	mu   sync.Mutex
 	busy map[string]bool // folded ids that are being changed
-	// order keeps views and notices in the order of the changes: a view that is
-	// published late must not replace a newer one.
+	// order serializes new views and calls of Changed, so that a view cannot replace a newer one.
 	order sync.Mutex
 }
 
-// Open makes the folders, repairs what a crash left, checks every package against
-// its hash and loads it. A package that was changed on disk is disabled and the
-// fact is recorded. The Manager must be closed.
+// Open creates the folders, repairs changes that a crash interrupted, checks every
+// enabled package against its hash and loads all. A package whose files changed on disk
+// is disabled, which is recorded in the audit log. The caller closes the Manager.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -144,10 +143,10 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close releases the folder. Nothing may be running.
+// Close releases the folder. No change may be running.
 func (m *Manager) Close() error { return m.root.Close() }
 
-// at is a point where tests let things break.
+// at is a named point at which tests inject faults; otherwise it returns nil.
 func (m *Manager) at(point string) error {
 	if m.cfg.fault == nil {
 		return nil
@@ -155,7 +154,8 @@ func (m *Manager) at(point string) error {
 	return m.cfg.fault(point)
 }
 
-// take reserves an extension for one change.
+// take reserves an extension for one change, until the caller calls release. If it is
+// reserved already, the error is conflict.
 func (m *Manager) take(id string) (release func(), err error) {
 	key := strings.ToLower(id)
 	m.mu.Lock()
@@ -172,7 +172,7 @@ func (m *Manager) take(id string) (release func(), err error) {
 	}, nil
 }
 
-// open opens an installed package's folder, which must be one and no link.
+// open opens the folder of an installed package. A link is an error.
 func (m *Manager) open(id string) (*os.Root, error) {
 	dir, err := openDir(m.root, id)
 	if err != nil {
@@ -182,8 +182,8 @@ func (m *Manager) open(id string) (*os.Root, error) {
 	return dir, nil
 }
 
-// openWork opens the working folder of a package that is in the given folder. A
-// link there could lead to another extension's: it is an error.
+// openWork opens the working folder of the package in folder pkg. A link is an error,
+// because it could lead to the folder of another extension.
 func (m *Manager) openWork(pkg string) (*os.Root, error) {
 	dir, err := openDir(m.root, pkg)
 	if err != nil {
@@ -193,8 +193,8 @@ func (m *Manager) openWork(pkg string) (*os.Root, error) {
 	return openDir(dir, archive.WorkDir)
 }
 
-// openDir opens a folder that is one itself. The handle is held against what was
-// there before, so that no process can put a link there in between.
+// openDir opens a folder and fails for a link. It compares the open folder with what was
+// at name before, so that no process can replace it with a link in between.
 func openDir(in *os.Root, name string) (*os.Root, error) {
 	before, err := in.Lstat(name)
 	if err != nil {
@@ -211,7 +211,7 @@ func openDir(in *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// read reads an installed package by the rules that hold now.
+// read reads an installed package by the current rules, except Strict.
 func (m *Manager) read(id string) (*extension.Package, error) {
 	dir, err := m.open(id)
 	if err != nil {
@@ -223,11 +223,12 @@ func (m *Manager) read(id string) (*extension.Package, error) {
 		return nil, err
 	}
 	rules := m.cfg.Rules
-	rules.Strict = false // that is a question of installing
+	rules.Strict = false // applies to installs only
 	return extension.Read(tree, rules)
 }
 
-// intact holds that an installed package is what was installed.
+// intact returns denied, reason security_violation, if the files of an installed package
+// differ from the installed ones.
 func (m *Manager) intact(ctx context.Context, row *Extension) error {
 	dir, err := m.open(row.ID)
 	if err != nil {
@@ -245,7 +246,8 @@ func (m *Manager) intact(ctx context.Context, row *Extension) error {
 	return nil
 }
 
-// verify checks and loads everything at the start.
+// verify disables enabled packages that are not intact, with an audit record, and loads
+// the view. Open calls it.
 func (m *Manager) verify(ctx context.Context) error {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -283,7 +285,7 @@ func (m *Manager) verify(ctx context.Context) error {
 	return m.reload(ctx)
 }
 
-// record writes to the audit; a log that is broken is the log's to report.
+// record writes to the audit log, which reports its own failures.
 func (m *Manager) record(ctx context.Context, r audit.Record, d audit.Durability) {
 	r.Logger = "lifecycle"
 	if _, err := m.cfg.Log.Append(context.WithoutCancel(ctx), r, d); err != nil {
@@ -291,7 +293,8 @@ func (m *Manager) record(ctx context.Context, r audit.Record, d audit.Durability
 	}
 }
 
-// permitted holds the steps against the deployment mode before the first runs.
+// permitted returns an error, with the step as detail failed_step, if the deployment
+// mode forbids a permission that a step needs.
 func (m *Manager) permitted(steps []plan.Step) error {
 	for i := range steps {
 		for _, p := range steps[i].Needs() {
@@ -305,7 +308,7 @@ func (m *Manager) permitted(steps []plan.Step) error {
 	return nil
 }
 
-// jsonOf is for values that are always JSON.
+// jsonOf encodes a value that always encodes without error.
 func jsonOf(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

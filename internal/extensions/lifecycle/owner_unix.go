@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a copy the owner of the original: a server that runs as root
-// gives each extension a user of its own.
+// keepOwner gives a copy the owner of the original, because a server that runs as root
+// gives each extension its own user.
 func keepOwner(root *os.Root, p string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || os.Getuid() != 0 {

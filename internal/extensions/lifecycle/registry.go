@@ -58,14 +58,14 @@ type Extension struct {
 	Generation   int64           `json:"generation"` // of the registry when the row last changed
 }
 
-// Metadata is what is shown but decides nothing.
+// Metadata is information for display only.
 type Metadata struct {
 	Author    string   `json:"author,omitempty"`
 	License   string   `json:"license,omitempty"`
 	Platforms []string `json:"platforms,omitempty"`
 }
 
-// Operation is what an install record is about.
+// Operation is the kind of change that a record describes.
 type Operation string
 
 // The operations.
@@ -101,8 +101,8 @@ type Record struct {
 	Hint       string    `json:"hint,omitempty"`
 	FailedStep string    `json:"failed_step,omitempty"`
 	Steps      []string  `json:"completed_steps"`
-	WasEnabled bool      `json:"-"` // of what is removed, for the way back
-	KeepWork   bool      `json:"-"` // of what is removed
+	WasEnabled bool      `json:"-"` // before the removal; an undo restores it
+	KeepWork   bool      `json:"-"` // of a removal: keep the working folder
 }
 
 // Registry stores in SQL the installed extensions and the record of each install,
@@ -110,8 +110,7 @@ type Record struct {
 // one transaction. It is safe for concurrent use.
 type Registry struct{ db *sql.DB }
 
-// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes
-// db.
+// NewRegistry returns a registry in db, where [Migrations] have run. The caller closes db.
 func NewRegistry(db *sql.DB) *Registry { return &Registry{db} }
 
 const extensionColumns = `id, name, version, description, icon_path, installed_at, enabled, status, sha256, source, source_url,
@@ -175,8 +174,7 @@ func (r *Registry) All(ctx context.Context) (list []Extension, err error) {
 	return list, rows.Err()
 }
 
-// Get finds an extension; case does not count. not_found, reason
-// extension_not_found.
+// Get returns an extension by its id, ignoring case, or not_found, reason extension_not_found.
 func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
 	x, err := scanExtension(r.db.QueryRowContext(ctx, `SELECT `+extensionColumns+` FROM extensions WHERE folded = ?`, fold(id)))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -189,7 +187,7 @@ func (r *Registry) Get(ctx context.Context, id string) (Extension, error) {
 	return x, nil
 }
 
-// fold is enough for ids, which are ASCII.
+// fold returns the lookup key of an id. Lower case is sufficient because ids are ASCII.
 func fold(id string) string { return strings.ToLower(id) }
 
 // Generation returns a number that increases with each change of the catalog.
@@ -201,14 +199,14 @@ func (r *Registry) Generation(ctx context.Context) (n int64, err error) {
 // Change is one transaction; a nil field changes nothing.
 type Change struct {
 	Put    *Extension                 // added or replaced
-	Delete string                     // id of a row that goes, with its settings
-	Config map[string]json.RawMessage // settings of Put that are added or replaced
+	Delete string                     // id of a row to delete, with its settings
+	Config map[string]json.RawMessage // settings of Put; existing ones are not replaced
 	Record *Record                    // added or replaced
-	// Raise raises the generation and writes it into Put.
+	// Raise increases the generation and sets it in Put.
 	Raise bool
 }
 
-// Apply makes a change, whole or not at all.
+// Apply makes a change in one transaction. It sets c.Put.Generation if Raise is set.
 func (r *Registry) Apply(ctx context.Context, c Change) error {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -318,8 +316,7 @@ func (r *Registry) SetConfig(ctx context.Context, id string, doc json.RawMessage
 	return putConfig(ctx, r.db, id, doc, at)
 }
 
-// Users is the number of operating system users for extensions; further extensions
-// share them.
+// Users is the number of operating system users for extensions; further extensions share them.
 const Users = 2048
 
 // User returns the number, below Users, of the user that runs the programs of an

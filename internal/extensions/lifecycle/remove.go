@@ -12,18 +12,17 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// Removal states how an extension is removed.
+// Removal holds the options of Uninstall.
 type Removal struct {
-	// KeepWork moves its working folder to .trash/<id>-<install id>.work, where
-	// nothing removes it.
+	// KeepWork moves its working folder to .trash/<id>-<install id>.work, where nothing removes it.
 	KeepWork bool
-	// Strict gives up when a step of the uninstall plan fails.
+	// Strict aborts the removal if a step of the uninstall plan fails.
 	Strict bool
 }
 
-// Uninstall removes an extension: disabled, its runs stopped, its uninstall steps
-// taken, then files, row and settings gone. A step that fails is recorded and holds
-// nothing up unless Strict; on any other failure the extension is what it was.
+// Uninstall removes an extension: it disables it, stops its runs, runs its uninstall
+// steps, and deletes files, row and settings. A failed step is recorded and, unless
+// Strict, does not stop the removal. On any other error the removal is undone.
 func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id string, how Removal) (Record, error) {
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
@@ -34,7 +33,7 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 		return Record{}, err
 	}
 	defer release()
-	if row, err = m.cfg.Registry.Get(ctx, id); err != nil { // it may have gone during the wait
+	if row, err = m.cfg.Registry.Get(ctx, id); err != nil { // it may have been removed meanwhile
 		return Record{}, err
 	}
 	rec := Record{
@@ -70,6 +69,7 @@ func (m *Manager) Uninstall(ctx context.Context, by capability.Principal, id str
 	return rec, nil
 }
 
+// uninstall performs the removal of a reserved extension; the caller undoes it on an error.
 func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *Extension, rec *Record, how Removal) error {
 	off := *row
 	off.Enabled = false
@@ -104,9 +104,8 @@ func (m *Manager) uninstall(ctx context.Context, by capability.Principal, row *E
 	return m.remove(ctx, rec)
 }
 
-// cleanup takes the uninstall steps, of a package that is still what was installed.
-// failed is what went wrong with the package or a step, which need not hold up the
-// removal; err is what went wrong with us.
+// cleanup runs the uninstall steps if the package is intact. failed is an error of the package or a
+// step, which does not have to stop the removal; err is an error of the server or ctx, which does.
 func (m *Manager) cleanup(ctx context.Context, by capability.Principal, row *Extension, rec *Record) (failed *capability.Error, err error) {
 	if row.Status != Installed || !m.exists(row.ID) {
 		return nil, nil
@@ -153,8 +152,8 @@ func (m *Manager) kept(rec *Record) string {
 	return path.Join(trashDir, rec.Extension+"-"+rec.ID+keptSuffix)
 }
 
-// remove takes the files out of the way and then, in one transaction, the row and
-// the settings. It may be interrupted and begun again at any point.
+// remove moves the files to the trash, deletes row and settings in one transaction, and
+// empties the trash. It can be interrupted at any point and called again.
 func (m *Manager) remove(ctx context.Context, rec *Record) error {
 	ctx = context.WithoutCancel(ctx)
 	rec.Step, rec.Progress = stepRemove, 95
@@ -195,7 +194,8 @@ func (m *Manager) remove(ctx context.Context, rec *Record) error {
 	return nil
 }
 
-// undoRemoval brings back what remove took away, and enables it if it was.
+// undoRemoval restores the files, enables the extension if it was enabled, and marks the
+// record as failed with cause.
 func (m *Manager) undoRemoval(ctx context.Context, rec *Record, cause *capability.Error) error {
 	trash := path.Join(trashDir, rec.ID)
 	if m.exists(m.kept(rec)) {

@@ -1,9 +1,7 @@
 package lifecycle
 
-// This file holds the rules for an extension's own settings: what is shown
-// of them, what a change may leave untouched, and what the extension itself finds
-// of them in its working folder. A value whose name speaks of a secret is never
-// shown, and what is shown in its place never overwrites it.
+// This file masks, merges and filters the settings of an extension. A value whose name
+// suggests a secret is shown as ***, and *** in a change keeps the stored value.
 
 import (
 	"encoding/json"
@@ -14,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxSettings bounds the settings of one extension, as JSON.
+// maxSettings limits the settings of one extension, in bytes of JSON.
 const maxSettings = 64 << 10
 
 // maskedValue is shown in place of a secret value.
@@ -22,7 +20,7 @@ const maskedValue = "***"
 
 const maxSettingsDepth = 16
 
-// secretMember reports whether a member's name speaks of a secret.
+// secretMember reports whether a member's name suggests a secret.
 func secretMember(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"key", "secret", "token", "password"} {
@@ -33,14 +31,14 @@ func secretMember(name string) bool {
 	return false
 }
 
-// secretNames states which members are secrets: those whose name says so, and those that the
-// manifest declares to be.
+// secretNames holds the members that the manifest declares as secrets, in addition to
+// those of secretMember.
 type secretNames []string
 
 func (n secretNames) secret(name string) bool { return secretMember(name) || slices.Contains(n, name) }
 
-// maskSettings replaces secret values by ***, however deep they are. declared are the names
-// that the manifest uses as secrets, here and below.
+// maskSettings replaces secret values with *** at every depth. declared are the names
+// that the manifest uses as secrets, here and in the functions below.
 func maskSettings(doc json.RawMessage, declared ...string) (json.RawMessage, error) {
 	return rewriteSettings(doc, declared, func(json.RawMessage) (json.RawMessage, bool) {
 		return json.RawMessage(`"` + maskedValue + `"`),
@@ -48,14 +46,14 @@ func maskSettings(doc json.RawMessage, declared ...string) (json.RawMessage, err
 	})
 }
 
-// publicSettings leaves secret values out: it is what an extension finds in its working
-// folder.
+// publicSettings returns the settings without secret values, for the copy in the
+// extension's working folder.
 func publicSettings(doc json.RawMessage, declared ...string) (json.RawMessage, error) {
 	return rewriteSettings(doc, declared, func(json.RawMessage) (json.RawMessage, bool) { return nil, false })
 }
 
-// mergeSettings checks new settings and puts the stored value where a secret is *** in
-// them. invalid_input for a value that is not an object or holds *** where nothing is stored;
+// mergeSettings validates new settings and replaces each *** of a secret with the stored
+// value. Errors: invalid_input, if next is not an object or a *** has no stored value;
 // too_large beyond 64 KiB.
 func mergeSettings(stored, next json.RawMessage, declared ...string) (json.RawMessage, error) {
 	if len(next) > maxSettings {
@@ -71,7 +69,7 @@ func mergeSettings(stored, next json.RawMessage, declared ...string) (json.RawMe
 	return out, nil
 }
 
-// hasSecrets reports whether a change would write a secret value; *** does not.
+// hasSecrets reports whether next sets a secret to a value other than ***.
 func hasSecrets(next json.RawMessage, declared ...string) bool {
 	found := false
 	_, _ = rewriteSettings(next, declared, func(v json.RawMessage) (json.RawMessage, bool) {
@@ -85,7 +83,8 @@ func badSettings(format string, args ...any) error {
 	return capability.Errorf(capability.CodeInvalidInput, "settings", format, args...).With("invalid_settings", "")
 }
 
-// rewriteSettings passes every secret value through f, which may drop it.
+// rewriteSettings replaces every secret value with the result of f, or removes it if f
+// returns false.
 func rewriteSettings(doc json.RawMessage, is secretNames, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, error) {
 	return walkSettings(doc, is, f, 0)
 }
@@ -143,12 +142,14 @@ func kindOfSetting(doc json.RawMessage) byte {
 	return 0
 }
 
+// mergeSetting is mergeSettings for the value at a path. A list that contains *** must
+// equal the stored list as it is shown, otherwise it is refused.
 func mergeSetting(stored, next json.RawMessage, is secretNames, at string, depth int) (json.RawMessage, error) {
 	if depth > maxSettingsDepth {
 		return nil, badSettings("the settings are more than %d deep", maxSettingsDepth)
 	}
 	if kindOfSetting(next) == '[' && strings.Contains(string(next), `"`+maskedValue+`"`) {
-		// Which value of the list it stands for cannot be told.
+		// In a changed list, the stored value of a *** is ambiguous.
 		if kindOfSetting(stored) == '[' {
 			if shown, err := maskSettings(stored, is...); err == nil && sameSetting(shown, next) {
 				return stored, nil

@@ -19,8 +19,9 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/plan"
 )
 
-// register decides what the row will be, and, if no row needs protection,
-// writes that an install is under way.
+// register builds the new row, which is enabled only if no consent is needed or the
+// earlier consent covers it, and compares it with the installed version. If there is no
+// row yet, it stores one with status INSTALLING.
 func (in *install) register(ctx context.Context) error {
 	m, man := in.m, &in.pkg.Manifest
 	x := &in.new
@@ -43,7 +44,7 @@ func (in *install) register(ctx context.Context) error {
 		given.TreeHash = in.hash
 		x.Consent, x.Enabled = jsonOf(given), in.old.Enabled
 	case had:
-		x.Consent = in.old.Consent // for what it asks beyond; it counts for the old tree only
+		x.Consent = in.old.Consent // to show what it does not cover; it is valid for the old tree only
 	}
 	if in.old != nil {
 		if was, err := m.read(in.old.ID); err == nil {
@@ -51,7 +52,7 @@ func (in *install) register(ctx context.Context) error {
 			changes := extension.CompareScreens(&before, &screen)
 			in.changes = &changes
 		}
-	} else if !in.had { // a row of what failed before stays until this succeeds
+	} else if !in.had { // the row of a failed install stays until this succeeds
 		under := *x
 		under.Status, under.Enabled = Installing, false
 		if err := m.cfg.Registry.Apply(ctx, Change{Put: &under}); err != nil {
@@ -68,8 +69,8 @@ func source(x *Extension) string {
 	return x.Source
 }
 
-// plan takes the steps, in a working folder that is in staging too: of an upgrade
-// a copy of the one that is there, so that a step that fails has changed nothing.
+// plan runs the steps in a working folder in staging. For an upgrade, that is a copy of the present
+// one, so that a failed step has changed nothing; the extension's runs are stopped first.
 func (in *install) plan(ctx context.Context) error {
 	m := in.m
 	if err := m.permitted(in.pkg.Plan.Steps); err != nil {
@@ -116,9 +117,8 @@ func (in *install) plan(ctx context.Context) error {
 	return in.keepTools(dir)
 }
 
-// keepTools takes the programs that the manifest says the plan makes out of the
-// working folder, where the extension could change them, and holds each to its
-// hash.
+// keepTools copies the programs that the plan produced from the working folder, where
+// the extension could change them, to the package, and compares each with its hash.
 func (in *install) keepTools(work *os.Root) error {
 	m, made := in.m, path.Join(in.staging(), archive.MadeDir)
 	left := int64(maxWork)
@@ -144,6 +144,8 @@ func (in *install) keepTools(work *os.Root) error {
 	return m.at("tools kept")
 }
 
+// keepTool copies one program to the folder made, subtracts its size from left, and
+// returns its SHA-256.
 func (in *install) keepTool(work *os.Root, t *extension.Tool, made string, left *int64) (sum string, err error) {
 	from, err := archive.OpenRegular(work, strings.TrimPrefix(t.Path, archive.WorkDir+"/"))
 	if err != nil {
@@ -184,8 +186,9 @@ func (m *Manager) recordStep(ctx context.Context, id, installID, by string, r pl
 	m.record(ctx, rec, audit.Written)
 }
 
-// swap puts the new package in the old one's place. The journal says so before the
-// first folder moves; the transaction at the end is the moment of the change.
+// swap replaces the old package with the new one. The step is stored in the journal
+// before the first folder moves; the transaction at the end makes the change effective.
+// It fails if a step of the plan changed the package itself.
 func (in *install) swap(ctx context.Context) error {
 	m := in.m
 	dir, err := m.root.OpenRoot(in.staging())
@@ -204,7 +207,7 @@ func (in *install) swap(ctx context.Context) error {
 		return err
 	}
 	trash := path.Join(trashDir, in.rec.ID)
-	if _, err := m.root.Lstat(in.new.ID); err == nil { // an upgrade, or files that a user left there
+	if _, err := m.root.Lstat(in.new.ID); err == nil { // an upgrade, or files without a row
 		if err := m.root.Rename(in.new.ID, trash); err != nil {
 			return broken("the old version could not be moved", err)
 		}
@@ -220,7 +223,7 @@ func (in *install) swap(ctx context.Context) error {
 	}
 	done := in.rec
 	done.Status, done.Progress, done.Step, done.Ended = Completed, 100, "", m.cfg.Now().UTC()
-	// Not with the caller's context: a commit that is cut short may have happened.
+	// The caller's context is not used, because a cancelled commit may have happened.
 	ctx = context.WithoutCancel(ctx)
 	if err := m.cfg.Registry.Apply(ctx, Change{Put: &in.new, Config: in.config, Record: &done, Raise: true}); err != nil {
 		if now, e := m.cfg.Registry.Record(ctx, done.ID); e != nil || now.Status != Completed {
@@ -233,7 +236,7 @@ func (in *install) swap(ctx context.Context) error {
 			m.cfg.Logger.Warn("settings not copied to the working folder", "extension", in.new.ID)
 		}
 	}
-	// From here on it is done; what is left behind is swept at the next start.
+	// The change is complete. The next start removes what cannot be removed now.
 	if m.at("committed") == nil {
 		if err := m.clear(trash); err != nil {
 			m.cfg.Logger.Warn("the old version is still in the trash", "extension", in.new.ID, "err", err)

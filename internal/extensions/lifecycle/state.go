@@ -11,8 +11,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
-// tier is the sandbox an extension needs at least: the strongest for programs
-// that came from an address.
+// tier returns the sandbox tier that an extension needs: T3 if it came from a URL and
+// runs programs, else T2.
 func (m *Manager) tier(x *Extension) string {
 	if x.SourceURL != "" && slices.Contains(x.Permissions, "exec") {
 		return "T3"
@@ -27,9 +27,9 @@ func givenOf(x *Extension) (g extension.Consent, ok bool) {
 	return g, jsonx.Unmarshal(x.Consent, &g) == nil
 }
 
-// Screen is what is to be agreed to before the extension may run: with the actions
-// that the caller would show to agents, "all" or <command>.<action>; nil keeps
-// those chosen before.
+// Screen returns what the operator must agree to before the extension may run.
+// agentVisible are the actions to show to agents, "all" or <command>.<action>; nil keeps
+// the earlier choice. An unknown action is invalid_input.
 func (m *Manager) Screen(ctx context.Context, id string, agentVisible []string) (extension.Screen, error) {
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
@@ -66,7 +66,8 @@ func first(list []string) string {
 	return list[0]
 }
 
-// installed reads a package that is installed and what was installed.
+// installed returns an installed, intact package. Errors: conflict (not installed) and
+// those of intact, which are recorded in the audit log.
 func (m *Manager) installed(ctx context.Context, row *Extension) (*extension.Package, error) {
 	if row.Status != Installed {
 		return nil, capability.Errorf(capability.CodeConflict, "extensions", "%s is not installed: its state is %s", row.ID,
@@ -84,19 +85,18 @@ func (m *Manager) installed(ctx context.Context, row *Extension) (*extension.Pac
 	return m.read(row.ID)
 }
 
-// Answer is a yes to a screen.
+// Answer is the operator's consent to a screen.
 type Answer struct {
-	// TreeHash is that of the screen that was shown. Without it nothing is agreed to.
+	// TreeHash is that of the shown screen; "" if the operator has not consented.
 	TreeHash string
-	// AgentVisible are the actions to show to agents, as for Screen; nil keeps those
-	// chosen before.
+	// AgentVisible are the actions to show to agents, as for Screen; nil keeps the earlier choice.
 	AgentVisible []string
 }
 
-// Enable lets an extension run. What it asks for must have been agreed to, now or
-// before: else consent_required, with the screen as detail "screen". The package
-// must be what was installed, fit the machine, and the sandbox must reach the tier
-// it needs (unavailable, sandbox_unavailable, is the Tier function's to say).
+// Enable enables an extension. Errors: consent_required, with the screen as detail
+// "screen", if the operator has not consented to it now or before; conflict, if it is
+// not installed, being changed, or the consent is for another version; denied, if its
+// files were changed; and those of Config.Tier, if the sandbox is too weak.
 func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string, a Answer) (Extension, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -158,7 +158,7 @@ func list(l []string) string {
 	return string(data)
 }
 
-// hold reserves an extension for a change and reads its row.
+// hold reserves an extension for a change and returns its row and the function that releases it.
 func (m *Manager) hold(ctx context.Context, id string) (Extension, func(), error) {
 	release, err := m.take(id)
 	if err != nil {
@@ -172,7 +172,8 @@ func (m *Manager) hold(ctx context.Context, id string) (Extension, func(), error
 	return row, release, nil
 }
 
-// Disable stops later calls of an extension; with kill it stops those that run too.
+// Disable disables an extension, so that later calls fail. With kill it also stops the
+// current runs.
 func (m *Manager) Disable(ctx context.Context, by capability.Principal, id string, kill bool) (Extension, error) {
 	row, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -193,13 +194,13 @@ func (m *Manager) Disable(ctx context.Context, by capability.Principal, id strin
 	return row, nil
 }
 
-// Filter narrows a list; what is zero does not.
+// Filter restricts a list. Zero fields do not restrict it.
 type Filter struct {
 	EnabledOnly bool
 	Status      Status
 }
 
-// List returns the extensions, those being installed among them.
+// List returns the extensions, including those that are being installed or have failed.
 func (m *Manager) List(ctx context.Context, f Filter) ([]Extension, error) {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -219,7 +220,7 @@ type Detail struct {
 	Busy    bool               `json:"busy,omitempty"`
 }
 
-// Show returns one extension.
+// Show returns one extension. If its package cannot be read, Problem states why.
 func (m *Manager) Show(ctx context.Context, id string) (Detail, error) {
 	row, err := m.cfg.Registry.Get(ctx, id)
 	if err != nil {
@@ -238,7 +239,7 @@ func (m *Manager) Show(ctx context.Context, id string) (Detail, error) {
 	return d, nil
 }
 
-// Busy reports whether an extension is being changed; its calls should wait.
+// Busy reports whether an extension is being changed.
 func (m *Manager) Busy(id string) bool {
 	release, err := m.take(id)
 	if err != nil {
@@ -248,7 +249,7 @@ func (m *Manager) Busy(id string) bool {
 	return false
 }
 
-// Record returns one install record, for callers that wait for it.
+// Record returns one install record.
 func (m *Manager) Record(ctx context.Context, id string) (Record, error) {
 	return m.cfg.Registry.Record(ctx, id)
 }
@@ -258,7 +259,7 @@ func (m *Manager) Records(ctx context.Context, id string, limit int) ([]Record, 
 	return m.cfg.Registry.Records(ctx, id, min(max(limit, 1), 1000))
 }
 
-// Usage reads the user's guide of an installed extension: at most 256 KiB.
+// Usage returns at most 256 KiB of the user's guide of an installed extension.
 func (m *Manager) Usage(id string) (jsonText string, err error) {
 	err = m.file(id, func(t *archive.Tree, man *extension.Manifest) error {
 		jsonText, err = extension.Usage(t, man)
@@ -267,8 +268,8 @@ func (m *Manager) Usage(id string) (jsonText string, err error) {
 	return jsonText, err
 }
 
-// Icon reads an extension's icon; name tells its type by its ending. An SVG must
-// be served as an image only, with a policy that denies everything.
+// Icon returns an extension's icon and its file name, whose suffix is the type. An SVG
+// must be served as an image only, with a Content-Security-Policy that denies everything.
 func (m *Manager) Icon(id string) (data []byte, name string, err error) {
 	err = m.file(id, func(t *archive.Tree, man *extension.Manifest) error {
 		if name = man.Icon; name == "" {
@@ -280,6 +281,7 @@ func (m *Manager) Icon(id string) (data []byte, name string, err error) {
 	return data, name, err
 }
 
+// file calls use with the open package of an installed extension.
 func (m *Manager) file(id string, use func(*archive.Tree, *extension.Manifest) error) error {
 	x, ok := m.View().Find(id)
 	if !ok || x.Package == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 )
 
-// Bounds of a working folder that is copied for an upgrade: what the sandbox lets
-// an extension write, and room for what an operator allowed beyond.
+// Limits of a working folder that is copied for an upgrade. They exceed what the sandbox
+// allows an extension to write by default.
 const (
 	maxWork        = 2 << 30
 	maxWorkEntries = 200_000
@@ -28,9 +28,9 @@ func (m *Manager) exists(name string) bool {
 	return err == nil
 }
 
-// clear removes a folder and what is in it without following links. The folder was
-// an extension's: it may be locked, and nested deeper than we have descriptors, so
-// that what lies deep is first moved up beside it.
+// clear removes a folder with its content, without following links. An extension may
+// have removed permissions, or nested folders deeper than there are file descriptors;
+// deep folders are first moved up beside the folder.
 func (m *Manager) clear(name string) error {
 	moved := []string{name}
 	for n := 0; n < len(moved); n++ {
@@ -46,17 +46,17 @@ func (m *Manager) clear(name string) error {
 	return nil
 }
 
-// maxLevels is how many folders are open at once while a tree is removed.
+// maxLevels limits the folders that are open at once while a tree is removed.
 const maxLevels = 64
 
-// remover empties a tree, a level at a time.
+// remover removes a tree level by level.
 type remover struct {
 	m    *Manager
 	lift func(at string) error // moves a folder, named from the top, out of the tree
 }
 
-// remove takes away name in dir, whose whole path is at. At the top dir is the
-// manager's own root, and name the path.
+// remove removes the entry name of dir, whose path from the manager's root is at. A
+// folder beyond maxLevels is lifted out of the tree instead.
 func (r *remover) remove(dir *os.Root, name, at string, level int) error {
 	if level == 0 {
 		name = at
@@ -69,7 +69,7 @@ func (r *remover) remove(dir *os.Root, name, at string, level int) error {
 	if e != nil || !info.IsDir() {
 		return err
 	}
-	if info.Mode().Perm()&0o700 != 0o700 { // an extension may lock its own folders
+	if info.Mode().Perm()&0o700 != 0o700 { // an extension may remove permissions of its folders
 		_ = dir.Chmod(name, 0o700)
 	}
 	if level == maxLevels {
@@ -108,9 +108,9 @@ func (r *remover) empty(dir *os.Root, at string, level int) error {
 	}
 }
 
-// undo makes an extension what it was before the install of the record. It may be
-// interrupted and begun again at any point: what is to be done next follows from
-// the journal and from which folders there are.
+// undo restores the state before the install of a record and marks it as failed with
+// cause. It can be interrupted at any point and called again: the journal and the
+// existing folders determine the next action.
 func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error) error {
 	if rec.FailedStep == "" {
 		rec.FailedStep = rec.Step
@@ -125,7 +125,7 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 	registered := rec.Step == stepRegister || rec.Step == stepPlan || rec.Step == stepSwap || rec.Step == stepUndone
 	staging, trash := path.Join(stagingDir, rec.ID), path.Join(trashDir, rec.ID)
 	if rec.Step == stepSwap {
-		if !m.exists(staging) && m.exists(rec.Extension) { // the new one is in its place
+		if !m.exists(staging) && m.exists(rec.Extension) { // the new version has been moved in
 			if err := m.root.Rename(rec.Extension, staging); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 		if err := m.at("undo: folders back"); err != nil {
 			return err
 		}
-		// Without this line, a crash after staging is gone would make the old version
+		// Without this step, a crash after staging is removed would make the old version
 		// look like the new one.
 		rec.Step = stepUndone
 		if err := m.cfg.Registry.SaveRecord(ctx, *rec); err != nil {
@@ -167,8 +167,8 @@ func (m *Manager) undo(ctx context.Context, rec *Record, cause *capability.Error
 	return nil
 }
 
-// repair repairs what a crash left. One extension that cannot be repaired keeps
-// its journal, and stops neither the others nor the server.
+// repair undoes or completes the changes that a crash interrupted, and removes leftovers. An
+// extension that cannot be repaired is logged and keeps its record; the others are still repaired.
 func (m *Manager) repair(ctx context.Context) error {
 	open, err := m.cfg.Registry.Open(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func (m *Manager) repair(ctx context.Context) error {
 	return errors.Join(m.settle(ctx, stuck), m.sweep(stagingDir, stuck), m.sweep(trashDir, stuck))
 }
 
-// settle fails rows that say an install is under way where none is.
+// settle marks rows with status INSTALLING as failed, unless a record is stuck.
 func (m *Manager) settle(ctx context.Context, stuck map[string]bool) error {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil || len(stuck) > 0 {
@@ -226,8 +226,8 @@ func (m *Manager) settle(ctx context.Context, stuck map[string]bool) error {
 	return nil
 }
 
-// sweep empties a folder but for working folders that were kept and what a stuck
-// record still needs. What cannot be removed is doctor's to report.
+// sweep empties a folder, except for kept working folders and the folders of stuck
+// records. Doctor reports what cannot be removed.
 func (m *Manager) sweep(dir string, stuck map[string]bool) error {
 	entries, err := fs.ReadDir(m.root.FS(), dir)
 	if err != nil {
@@ -243,8 +243,8 @@ func (m *Manager) sweep(dir string, stuck map[string]bool) error {
 	return nil
 }
 
-// copyWork copies what an extension keeps, from one package to another. It wrote it itself and may be writing
-// still: nothing is followed, only files, folders and links as such are taken.
+// copyWork copies the working folder from one package to another. The extension may still be
+// writing, so links are copied and not followed, and only files, folders and links are copied.
 func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 	if !m.exists(path.Join(from, archive.WorkDir)) {
 		return nil
@@ -285,7 +285,7 @@ func (m *Manager) copyWork(ctx context.Context, from, to string) error {
 		case info.Mode().IsRegular():
 			err = copyFile(src, dst, p, info.Mode().Perm(), &left)
 		default:
-			return nil // a socket or a pipe of a program that is gone
+			return nil // a socket or pipe
 		}
 		if err == nil {
 			err = keepOwner(dst, p, info)

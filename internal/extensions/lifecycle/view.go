@@ -8,25 +8,25 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/extension"
 )
 
-// View is every extension with its package, as of one generation of the registry.
-// It is never changed.
+// View holds every extension with its package, as of one generation of the registry.
+// It is immutable.
 type View struct {
 	Generation int64
 	Extensions []Loaded // ordered by id
 }
 
-// Loaded is one extension. Package is nil, with Err, where the files cannot be
-// read; such an extension offers nothing.
+// Loaded is one extension. If its files cannot be read, Package is nil and Err is set;
+// if it is not installed, both are nil.
 type Loaded struct {
 	Extension
 	Package *extension.Package
 	Err     error
 }
 
-// View returns the current view without touching the disk.
+// View returns the current view. It does not read the disk.
 func (m *Manager) View() *View { return m.view.Load() }
 
-// Find returns one extension of the view; case does not count.
+// Find returns one extension of the view, ignoring case.
 func (v *View) Find(id string) (*Loaded, bool) {
 	for i := range v.Extensions {
 		if strings.EqualFold(v.Extensions[i].ID, id) {
@@ -36,8 +36,8 @@ func (v *View) Find(id string) (*Loaded, bool) {
 	return nil, false
 }
 
-// reload builds the view. Packages whose tree is the one that was loaded are kept.
-// The caller holds order.
+// reload builds the view. It reads only packages whose tree hash has changed. The caller
+// holds order.
 func (m *Manager) reload(ctx context.Context) error {
 	rows, err := m.cfg.Registry.All(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func find(v *View, id string) (*Loaded, bool) {
 	return v.Find(id)
 }
 
-// changed notifies all subscribers. The change itself is done; one that cannot be notified now
-// learns of it with the next one.
+// changed reloads the view and calls Config.Changed. An error of the reload is logged,
+// because the change is already stored; the next call tries again.
 func (m *Manager) changed(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	m.order.Lock()
@@ -84,8 +84,8 @@ func (m *Manager) changed(ctx context.Context) {
 	}
 }
 
-// Batch is what the catalog takes: a module for each extension, without the
-// providers that carry out its calls. Extensions that cannot be read are left out.
+// Batch returns a module for each readable extension, without providers, and diagnostics
+// for the extensions and parts that are left out.
 func (v *View) Batch() (capability.Batch, []string) {
 	b := capability.Batch{Source: "extensions"}
 	var diagnostics []string
@@ -106,7 +106,7 @@ func (v *View) Batch() (capability.Batch, []string) {
 			continue
 		}
 		module := declared.Module()
-		module.Digest = "sha256:" + x.TreeHash // grants and approvals die with it
+		module.Digest = "sha256:" + x.TreeHash // a new digest invalidates grants and approvals
 		b.Modules = append(b.Modules, module)
 	}
 	return b, diagnostics

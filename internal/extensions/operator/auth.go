@@ -14,17 +14,17 @@ type integration struct {
 	ext, contribution string
 }
 
-// AuthChoice is the way of signing in that is taken; its integration supplies
-// discovery order, onboarding, refresh and hooks.
+// AuthChoice is the selected sign-in method; its integration supplies discovery order,
+// onboarding, refresh and hooks.
 type AuthChoice struct {
 	Runtime     string                 `json:"runtimeId"`
 	Method      declaration.AuthMethod `json:"method"`
 	Integration *declaration.Auth      `json:"integration"`
 }
 
-// SelectAuth finds the provider by id, else by alias, then the method: the one
-// asked for, or the one of highest rank. An unknown method is an error, never
-// the first one instead. preferred is the operator's order of runtime ids.
+// SelectAuth returns the provider by id, else by alias, and its method: the requested one
+// or, if method is "", the one of highest rank. An unknown method is an error. preferred
+// is the operator's order of runtime ids.
 func (c *Catalog) SelectAuth(provider, method string, preferred []string) (AuthChoice, error) {
 	want := lower(provider)
 	match := func(by func(a *integration) bool) (out []*integration) {

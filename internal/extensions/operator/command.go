@@ -18,16 +18,16 @@ type command struct {
 	availability string
 	wanted       string // declared, in lower case
 	name         string // registered
-	level        int    // of detail in the name, where several wanted it
+	level        int    // of detail in the name; above 0 if several declare it
 }
 
-// reservedCommands cannot be taken by an extension.
+// reservedCommands returns the names that extensions cannot use.
 func reservedCommands() []string {
 	return strings.Fields("help commands status whoami context stop restart reset new compact config debug allowlist activation skill " +
 		"subagents model models queue send bash exec think verbose reasoning elevated usage catalog")
 }
 
-// ReservedCommand reports whether extensions cannot have the name.
+// ReservedCommand reports whether a command name is reserved for the server.
 func ReservedCommand(name string) bool { return slices.Contains(reservedCommands(), lower(name)) }
 
 func validCommand(name string) bool {
@@ -41,10 +41,9 @@ func validCommand(name string) bool {
 	return name != ""
 }
 
-// register names the commands. If several want one name, none gets it;
-// each is registered under a longer one: <label>-<name>, with the full extension
-// id where that is not unique, then with the contribution's. No outcome depends
-// on the order of the list.
+// register assigns names to the commands. If several declare one name, none receives it; each is
+// registered under a longer one: <label>-<name>, with the full extension id if that is not unique,
+// then with the contribution's. The result does not depend on the order of the list.
 func (c *Catalog) register(list []*command) {
 	wanted := make(map[string][]*command)
 	for _, cmd := range list {
@@ -104,7 +103,7 @@ func (c *Catalog) register(list []*command) {
 
 const lastLevel = 3
 
-// long is the command's name at its level of detail.
+// long returns the command's name at its level of detail.
 func (cmd *command) long() string {
 	contribution := cmd.runtime[strings.IndexByte(cmd.runtime, '/')+1:]
 	switch cmd.level {
@@ -115,7 +114,7 @@ func (cmd *command) long() string {
 	case 2:
 		return prefix(cmd.ext.ID+"-"+contribution) + "-" + cmd.wanted
 	}
-	sum := sha256.Sum256([]byte(cmd.runtime)) // of two ids that differ in punctuation only
+	sum := sha256.Sum256([]byte(cmd.runtime)) // the ids differ in punctuation only
 	return prefix(cmd.ext.ID+"-"+contribution) + "-" + cmd.wanted + "-" + hex.EncodeToString(sum[:4])
 }
 
@@ -126,7 +125,7 @@ func label(x *declaration.Extension) string {
 	return x.ID[strings.LastIndexByte(x.ID, '.')+1:]
 }
 
-// prefix makes the beginning of a command's name of a label or an id.
+// prefix converts a label or an id to the first part of a command name.
 func prefix(s string) string {
 	b := []byte(strings.ToLower(s))
 	for i, c := range b {
@@ -135,7 +134,7 @@ func prefix(s string) string {
 		}
 	}
 	if len(b) == 0 || b[0] < 'a' || b[0] > 'z' {
-		return "x" + string(b) // a name begins with a letter
+		return "x" + string(b) // a name must begin with a letter
 	}
 	return string(b)
 }

@@ -8,25 +8,23 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// Dock is what a channel tells of itself as data. Its methods work while the
-// adapter is not loaded, or does not exist.
+// Dock is static data about a channel. Its methods work without the adapter.
 type Dock struct{ *declaration.Dock }
 
-// Dock finds the hints of an adapter by its id, case aside.
+// Dock returns the static data of an adapter by its id, ignoring case.
 func (c *StaticCatalogs) Dock(adapter string) (Dock, bool) {
 	d, ok := c.docks[strings.ToLower(strings.TrimSpace(adapter))]
 	return Dock{d}, ok
 }
 
-// PromptHints are the sentences a planner is given about messages of this
-// channel.
+// PromptHints returns the sentences about messages of this channel for a planner's prompt.
 func (d Dock) PromptHints() []string {
 	return slices.Clone(d.AgentPrompt.MessageToolHints)
 }
 
-// AllowFrom formats the entries of an allow-list as the adapter compares them:
-// trimmed, without the channel's prefixes, in lower case where it says so. "*"
-// stays; what is empty afterwards or said twice is dropped.
+// AllowFrom normalises the entries of an allow-list as the adapter compares them:
+// trimmed, without the channel's prefixes, in lower case if the dock requests it. "*" is
+// unchanged; empty entries and duplicates are dropped.
 func (d Dock) AllowFrom(entries []string) []string {
 	out := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -49,11 +47,10 @@ func (d Dock) AllowFrom(entries []string) []string {
 	return out
 }
 
-// maxPattern bounds one pattern of a dock; they are matched in linear time.
+// maxPattern is the longest pattern of a dock in bytes. Matching takes linear time.
 const maxPattern = 512
 
-// StripMentions takes the channel's spelling of mentions out of a text. A pattern
-// that is invalid is skipped.
+// StripMentions removes the channel's mentions from a text. An invalid pattern is skipped.
 func (d Dock) StripMentions(text string) string {
 	for _, p := range d.Mentions.StripPatterns {
 		if len(p) > maxPattern {

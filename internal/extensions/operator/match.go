@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// Match is a line of text that is a command.
+// Match is a line of text parsed as a command.
 type Match struct {
 	Runtime     string
 	Name        string // as registered
@@ -19,9 +19,9 @@ type Match struct {
 
 const maxArgs = 1 << 20
 
-// Match finds the command of a line. /name:ext.id names the extension. A
-// command that takes no arguments does not match a line that has some: it is
-// ordinary text then. Arguments are cut at 1 MiB.
+// Match returns the command of a line and reports whether there is one. /name:ext.id
+// selects the extension. A line with arguments does not match a command that accepts
+// none. Arguments are cut at 1 MiB.
 func (c *Catalog) Match(line string) (Match, bool) {
 	rest, found := strings.CutPrefix(strings.TrimSpace(line), "/")
 	if !found {
@@ -46,8 +46,8 @@ func (c *Catalog) Match(line string) (Match, bool) {
 	}, true
 }
 
-// lookup finds a registered name, or the one command that the extension named
-// behind the colon declares by that name.
+// lookup returns the command with that registered name, or, for name:extension, the only
+// command that the extension declares under name; otherwise nil.
 func (c *Catalog) lookup(word string) *command {
 	if cmd := c.commands[word]; cmd != nil {
 		return cmd
@@ -62,16 +62,16 @@ func (c *Catalog) lookup(word string) *command {
 			continue
 		}
 		if only != nil {
-			return nil // the extension declares it twice: ask for the longer name
+			return nil // the extension declares it twice: the longer name is needed
 		}
 		only = cmd
 	}
 	return only
 }
 
-// clean drops control characters, before and after the cut.
+// clean removes control characters and cuts to maxArgs.
 func clean(args string) string {
-	if len(args) > 4*maxArgs { // most of it can only be dropped
+	if len(args) > 4*maxArgs { // avoids processing text that is cut anyway
 		args = args[:4*maxArgs]
 	}
 	args = strings.TrimSpace(text.StripControl(args))
@@ -89,9 +89,9 @@ type Native struct {
 	AcceptsArgs bool   `json:"acceptsArgs"`
 }
 
-// Natives lists the commands under their native names for a provider, ordered by
-// command name. Commands that ask for one native name, or for another's
-// registered one, keep their registered names there.
+// Natives returns the commands under their native names for a provider, ordered by
+// command name. A command whose native name another one declares or has as registered
+// name keeps its registered name.
 func (c *Catalog) Natives(provider string) []Native {
 	names := c.Names()
 	asked := make(map[string]int)

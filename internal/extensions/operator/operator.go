@@ -1,10 +1,9 @@
-// Package operator builds what operators see of extensions, from manifests alone; it
-// activates nothing. A [Catalog] holds the rows of active extensions: control commands
-// and the lines of text that match them, provider integrations and their sign-in
-// methods, and setup, command-line, configuration and status surfaces.
-// [StaticCatalogs] hold what can be installed, set up and chosen as a channel. A
-// [StaticBuilder] reads them from manifest files and never opens an extension's code,
-// so that an extension that cannot be loaded is listed too.
+// Package operator builds what operators see of extensions, from manifests alone; it activates
+// nothing. A [Catalog] holds the rows of active extensions: control commands and the lines of text
+// that match them, provider integrations and their sign-in methods, and setup, command-line,
+// configuration and status surfaces. [StaticCatalogs] hold what can be installed, set up and chosen
+// as a channel. A [StaticBuilder] reads them from manifest files and never opens an extension's
+// code, so that an extension that cannot be loaded is listed too.
 package operator
 
 import (
@@ -29,8 +28,8 @@ type Row struct {
 	Metadata           any    `json:"metadata,omitempty"`
 }
 
-// Catalog is what operators can use. It is immutable; what it returns may be kept
-// and must not be changed.
+// Catalog is the operator catalog. It is immutable; callers must not change what its
+// methods return.
 type Catalog struct {
 	rows      []Row
 	commands  map[string]*command // by registered name
@@ -39,7 +38,7 @@ type Catalog struct {
 	conflicts []catalog.Conflict
 }
 
-// New builds the operator catalog of the extensions that were admitted.
+// New builds the operator catalog of the active extensions in r.
 func New(r *declaration.Resolved) *Catalog {
 	c := &Catalog{commands: make(map[string]*command), rejected: make(map[string]string)}
 	var named []*command
@@ -102,10 +101,10 @@ func (c *Catalog) add(x *declaration.Extension, d *declaration.Contribution, row
 // Rows returns the rows ordered by runtime id.
 func (c *Catalog) Rows() []Row { return slices.Clone(c.rows) }
 
-// Rejected maps runtime ids to why they are not in the catalog.
+// Rejected returns, by runtime id, why contributions are not in the catalog.
 func (c *Catalog) Rejected() map[string]string { return c.rejected }
 
-// Conflicts returns the names that several commands wanted.
+// Conflicts returns the names that several commands declare.
 func (c *Catalog) Conflicts() []catalog.Conflict { return slices.Clone(c.conflicts) }
 
 // RuntimeIDs returns the runtime ids of the rows, sorted, each once.

@@ -23,7 +23,7 @@ type Install struct {
 	Entries       []string          `json:"entries"`
 	PackageSpec   string            `json:"packageSpec,omitempty"`
 	LocalPath     string            `json:"localPath,omitempty"`
-	DefaultChoice string            `json:"defaultChoice"` // package, local, "" when neither is known
+	DefaultChoice string            `json:"defaultChoice"` // package, local, or "" if neither is known
 	Provenance    map[string]string `json:"provenance,omitempty"`
 }
 
@@ -49,9 +49,8 @@ type CLI struct {
 	NonInteractive bool   `json:"nonInteractive"`
 }
 
-// Channel is a row of the channel picker. Every field of the manifest is there,
-// also where it says nothing; Install is null if installing it is not supported
-// it, and it is not offered for installation then.
+// Channel is a row of the channel picker. Every field of the manifest is present, even
+// if empty. If Install is null, the channel cannot be installed.
 type Channel struct {
 	ID                                   string               `json:"id"`
 	Label                                string               `json:"label"`
@@ -87,10 +86,10 @@ type StaticCatalogs struct {
 	Onboarding List[Onboarding]
 	Channels   List[Channel]
 	CLI        List[CLI]
-	// Diagnostics says, sorted, which files and rows were dropped and why.
+	// Diagnostics lists, sorted, which files and rows were dropped and why.
 	Diagnostics []string
-	// Extensions are those that were read, each id once per package, in the order
-	// of their files.
+	// Extensions are all that were read, in the order of their files. An id occurs
+	// once per package.
 	Extensions []declaration.Extension
 
 	docks map[string]*declaration.Dock
@@ -215,7 +214,7 @@ func (c *StaticCatalogs) channels(extensions []declaration.Extension) {
 			PreferSessionLookupForAnnounceTarget: ch.PreferSessionLookupForAnnounceTarget, Install: ch.Install, Dock: ch.Dock,
 		})
 		if ch.Dock != nil {
-			c.docks[strings.ToLower(ch.Dock.AdapterID)] = ch.Dock // the channel's own word counts before its adapter's
+			c.docks[strings.ToLower(ch.Dock.AdapterID)] = ch.Dock // replaces that of the adapter
 		}
 	}
 }

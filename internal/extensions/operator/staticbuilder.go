@@ -20,13 +20,12 @@ const (
 	// FileName is the manifest inside a package's own directory.
 	FileName     = "extension.json"
 	maxManifests = 10_000
-	maxEntries   = 50_000 // that are looked at, in all directories
+	maxEntries   = 50_000 // directory entries that are visited, in total
 	maxDropped   = 1000   // diagnostics of files
 )
 
-// Dir is a directory of manifests: every *.json file in it, and the [FileName] of
-// every directory in it. What a manifest says of its origin does not count: where
-// it lies does.
+// Dir is a directory of manifests: every *.json file in it, and the [FileName] of every
+// directory in it. Its Origin replaces the origin that a manifest declares.
 type Dir struct {
 	Path   string
 	Origin string // config, workspace, global or bundled
@@ -35,28 +34,27 @@ type Dir struct {
 // StaticConfig configures a [StaticBuilder].
 type StaticConfig struct {
 	Dirs []Dir
-	// Open opens a directory for reading; nil opens it with [os.OpenRoot], which
-	// follows no link out of it. A directory that does not exist is empty.
+	// Open opens a directory for reading. If nil, [os.OpenRoot] is used, which does
+	// not follow links out of it. A missing directory counts as empty.
 	Open func(path string) (fs.FS, func() error, error)
 	// Now is the clock; nil is [time.Now].
 	Now func() time.Time
 }
 
-// StaticBuilder reads manifests, compiles their catalogs and caches what it read. It is
-// safe for concurrent use; concurrent builds may read a file twice.
+// StaticBuilder reads manifests, compiles their catalogs and caches the parsed files. It
+// is safe for concurrent use; concurrent builds may read a file twice.
 type StaticBuilder struct {
 	cfg StaticConfig
 
-	known atomic.Pointer[map[string]known] // by path; never changed, only replaced
+	known atomic.Pointer[map[string]known] // by path; replaced, never modified
 }
 
-// known is a manifest that was read; path, size, modification time and content
-// are its key.
+// known is a cached manifest, valid for one path, size, modification time and content.
 type known struct {
 	size     int64
 	modified time.Time
 	sum      [sha256.Size]byte
-	racy     bool // it may have changed within the tick in which it was read
+	racy     bool // it may change again without a new modification time
 	ext      declaration.Extension
 	dropped  []string
 	failed   error
@@ -81,13 +79,13 @@ func NewStaticBuilder(cfg StaticConfig) *StaticBuilder {
 	return b
 }
 
-// mtimeGrace is how coarse a file system's clock may be: a file changed less than that
-// before it was read is read again next time.
+// mtimeGrace is the coarsest resolution of modification times that is expected. A file
+// that changed less than that before it was read is read again next time.
 const mtimeGrace = 2 * time.Second
 
-// Build compiles the catalogs of what lies in the directories now. A manifest that
-// cannot be read or is malformed is a diagnostic, and the rest is listed. A file
-// whose size and time are as they were is not read again.
+// Build compiles the catalogs of the manifests that are in the directories now. A
+// malformed or unreadable manifest becomes a diagnostic. Files with unchanged size and
+// time are not read again. The error is ctx's, or that of encoding a catalog.
 func (b *StaticBuilder) Build(ctx context.Context) (*StaticCatalogs, error) {
 	was := *b.known.Load()
 	r := run{cfg: b.cfg, was: was, fresh: make(map[string]known, len(was)), now: b.cfg.Now()}
@@ -161,8 +159,8 @@ func (r *run) dir(ctx context.Context, dir Dir) error {
 	return nil
 }
 
-// look finds the manifest an entry stands for, nil when it stands for none. Links
-// are followed only by the directory's own rule, which is not out of it.
+// look returns the manifest file of a directory entry, or a nil FileInfo if it has none.
+// Links that lead out of the directory are not followed.
 func look(files fs.FS, e fs.DirEntry) (string, fs.FileInfo, error) {
 	name := e.Name()
 	if name == "" || name[0] == '.' {
@@ -173,7 +171,7 @@ func look(files fs.FS, e fs.DirEntry) (string, fs.FileInfo, error) {
 		info, err = fs.Stat(files, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return name, nil, nil // gone since it was listed, or a link to nothing
+		return name, nil, nil // removed since it was listed, or a dangling link
 	}
 	if err != nil {
 		return name, nil, err
@@ -214,7 +212,7 @@ func (r *run) file(dir Dir, files fs.FS, name string, info fs.FileInfo) {
 	r.found = append(r.found, x)
 }
 
-// read reads a manifest, or takes what is known of one with the same content.
+// read reads and parses a manifest; if the content is that of was, it reuses the result.
 func (r *run) read(files fs.FS, name string, info fs.FileInfo, was known) known {
 	k := known{size: info.Size(), modified: info.ModTime(), racy: r.now.Sub(info.ModTime()) < mtimeGrace}
 	if k.size > declaration.MaxBytes {

@@ -22,9 +22,9 @@ type View struct {
 	Rejected  map[string]string  `json:"rejected"`
 }
 
-// View returns the rows, followed by the diagnostic rows of a snapshot of the
-// catalog, or without those when s is nil. others are conflicts that were found
-// before the catalog (those of [manifest.Resolved]).
+// View returns the rows, followed by the diagnostic rows of a snapshot of the catalog
+// unless s is nil. others are conflicts that were found before the catalog was built
+// (those of [declaration.Resolved]).
 func (c *Catalog) View(s *catalog.Snapshot, others ...catalog.Conflict) (View, error) {
 	v := View{Rows: c.Rows(), Conflicts: slices.Concat(others, c.conflicts), Rejected: make(map[string]string)}
 	for id, reason := range c.rejected {
@@ -74,10 +74,9 @@ type BackendHealth struct {
 	Health capability.Health `json:"health,omitempty"`
 }
 
-// Diagnostics are the rows that follow from what runs, not from what is declared:
-// the health of every provider and backend, the outcome of every slot, backend
-// classes that keep the server from starting, and conflicts. None of them can be
-// invoked.
+// Diagnostics returns the rows about the running state: the health of every provider and
+// backend, the result of every slot, backend classes that prevent the server from
+// starting, and conflicts. None of them can be invoked.
 func Diagnostics(s *catalog.Snapshot, conflicts []catalog.Conflict) []Row {
 	out := slices.Concat(providers(s), backends(s), slots(s))
 	for _, b := range s.Blocking() {
@@ -85,7 +84,7 @@ func Diagnostics(s *catalog.Snapshot, conflicts []catalog.Conflict) []Row {
 	}
 	for _, c := range conflicts {
 		if c.Class == catalog.ClassOverlap {
-			continue // what parallel actions are for
+			continue // normal for parallel actions
 		}
 		state := capability.StateReady
 		if c.Winner == "" && c.Resolution != "labelled" && c.Resolution != "longest_prefix" {
@@ -105,8 +104,8 @@ func diagnostic(id, runtime, title, description string, state capability.State, 
 	}
 }
 
-// providers has one row for each provider key. A provider is as well as its best
-// entry; one with both good and bad entries is degraded.
+// providers returns one row for each provider key. The state is that of its best entry,
+// but degraded if it has both good and bad entries.
 func providers(s *catalog.Snapshot) []Row {
 	found := make(map[capability.ProviderKey]*ProviderHealth)
 	worst := make(map[capability.ProviderKey]capability.State)

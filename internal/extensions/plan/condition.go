@@ -11,14 +11,14 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Platform is what conditions may ask about.
+// Platform holds the variables of conditions.
 type Platform struct {
 	OS   string `json:"os"`   // linux, darwin, win32
 	Arch string `json:"arch"` // x64, arm64
 }
 
-// PlatformOf names a Go system and architecture as install plans do; what plans
-// have no name for keeps its own.
+// PlatformOf converts Go's names of a system and architecture to those of install plans;
+// others are unchanged.
 func PlatformOf(goos, goarch string) Platform {
 	p := Platform{OS: goos, Arch: goarch}
 	switch goos {
@@ -39,14 +39,14 @@ const (
 	maxWhenDepth = 32
 )
 
-// When is a step's condition: nil holds always.
+// When is a step's condition; nil is always true.
 type When func(Platform) bool
 
 // Holds evaluates the condition.
 func (w When) Holds(p Platform) bool { return w == nil || w(p) }
 
-// ParseCondition reads a condition of at most 1024 bytes; a blank one always holds.
-// A malformed one is invalid_input, reason condition_error.
+// ParseCondition parses a condition of at most 1024 bytes. A blank one is nil, which is
+// always true. A malformed one is invalid_input, reason condition_error.
 func ParseCondition(text string) (When, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil //nolint:nilnil // no condition
@@ -80,8 +80,8 @@ func (p *parser) fail(format string, args ...any) error {
 		With(ReasonCondition, `write such as: platform.os in ["linux", "darwin"] and platform.arch == "x64"`)
 }
 
-// next takes a token: a word, a quoted string with its first quote, an operator.
-// "" is the end, or an invalid token.
+// next consumes and returns a token: a word, a string with its opening quote only, or an
+// operator. It returns "" at the end and for an invalid token.
 func (p *parser) next() string {
 	if p.has {
 		p.has = false

@@ -19,50 +19,50 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/archive"
 )
 
-// MaxDownload bounds one download in bytes.
+// MaxDownload is the largest size of one download in bytes.
 const MaxDownload = 200 << 20
 
-const maxOutput = 500 // characters of a step's output or error that are kept
+const maxOutput = 500 // characters of a step's output or error in a report
 
 // Program is a script of a step, to be run in the extension's sandbox with the
 // working folder as its directory.
 type Program struct {
 	Extension   string
-	Install     string // for the record of who started it
+	Install     string // id of the install, for records
 	Step        string
 	PowerShell  bool // else bash if there is one, or sh; with -c
 	Script      string
 	Package     string   // the package's folder on the host, to be read only
 	Work        string   // its working folder on the host, the only one to be written
-	Permissions []string // declared ones, canonical: they shape the sandbox
-	Env         []string // besides what every execution has
+	Permissions []string // declared, canonical; they determine the sandbox
+	Env         []string // in addition to the default variables
 	Timeout     time.Duration
 }
 
-// Outcome is how a program ended. Output is what it wrote, for people.
+// Outcome is the exit code of a program and its output for display.
 type Outcome struct {
 	ExitCode int
 	Output   string
 }
 
-// Programs runs what plans start. Implementations return when no process of the
-// run exists any more; an error means that it could not be run as asked.
+// Programs runs the scripts of plans. Run returns when all processes of the script have ended; an
+// error means that the script could not be run as requested. A non-zero exit code is not an error.
 type Programs interface {
 	Run(ctx context.Context, p Program) (Outcome, error)
 	// Exists reports whether the extension would find a program of that name.
 	Exists(ctx context.Context, extension, name string) (bool, error)
 }
 
-// Fetcher reaches the network for the core; package fetch has one.
+// Fetcher downloads files; [HTTPFetcher] implements it.
 type Fetcher interface {
-	// Fetch writes what the address holds, at most limit bytes. Before it tries
-	// again it calls restart, which forgets what was written.
+	// Fetch downloads at most limit bytes to to. Before a retry it calls restart,
+	// which must discard what was written.
 	Fetch(ctx context.Context, address string, to io.Writer, limit int64, restart func() error) error
 	// Check reports whether the address answers with 2xx or 3xx.
 	Check(ctx context.Context, address string) error
 }
 
-// Engine carries out plans. It is safe for concurrent use.
+// Engine runs plans. It is safe for concurrent use.
 type Engine struct {
 	Programs Programs
 	Fetcher  Fetcher
@@ -74,7 +74,7 @@ type Job struct {
 	Install     string
 	Steps       []Step
 	Package     string // host path
-	Work        string // host path of the folder that Root is
+	Work        string // host path of Root
 	Root        *os.Root
 	Platform    Platform
 	Permissions []string
@@ -88,11 +88,11 @@ type Status string
 // The ways a step ends.
 const (
 	Completed Status = "completed"
-	Skipped   Status = "skipped" // its condition does not hold
+	Skipped   Status = "skipped" // its condition is false
 	Failed    Status = "failed"
 )
 
-// Report tells of one step.
+// Report is the result of one step.
 type Report struct {
 	Step     string
 	Type     string
@@ -104,18 +104,17 @@ type Report struct {
 	Err      error
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Completed []string
 	Skipped   []string
-	// Config is what write.config steps asked for; the caller stores it once
-	// everything has succeeded.
+	// Config holds the settings of write.config steps. The caller stores them after
+	// the whole install has succeeded.
 	Config map[string]json.RawMessage
 }
 
-// Run takes the steps in order and stops at the first that fails; the error's
-// detail failed_step names it. What was done stays in the working folder for the
-// caller to remove.
+// Run runs the steps in order and stops at the first that fails; the error's detail
+// failed_step names it. The caller removes the files that remain in the working folder.
 func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 	r := Result{Config: make(map[string]json.RawMessage)}
 	for i := range j.Steps {
@@ -155,8 +154,10 @@ func (e *Engine) Run(ctx context.Context, j Job) (Result, error) {
 	return r, nil
 }
 
+// step runs one step within its timeout. A panic becomes an error, because a step
+// processes untrusted input.
 func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output string, err error) {
-	defer func() { // a step runs what others wrote
+	defer func() {
 		if p := recover(); p != nil {
 			err = capability.Wrap(capability.CodeInternal, "plan", "the step broke inside junctor",
 				fmt.Errorf("%v\n%s", p, debug.Stack())).With(ReasonUnknown, "")
@@ -199,6 +200,7 @@ func (e *Engine) step(ctx context.Context, j *Job, s *Step, r *Result) (output s
 	return output, err
 }
 
+// run runs the script of a step. A non-zero exit code is failed, with its last line.
 func (e *Engine) run(ctx context.Context, j *Job, s *Step) (string, error) {
 	out, err := e.Programs.Run(ctx, Program{
 		Extension: j.Extension, Install: j.Install, Step: s.ID, PowerShell: s.Type == PowerShell, Script: s.Command,
@@ -214,8 +216,8 @@ func (e *Engine) run(ctx context.Context, j *Job, s *Step) (string, error) {
 	return out.Output, err
 }
 
-// download fetches into a file beside the target and renames it: the target is
-// there whole and verified, or not at all.
+// download fetches to a temporary file beside the target, compares its SHA-256 if the
+// step has one, and renames it, so that the target never exists incomplete.
 func (e *Engine) download(ctx context.Context, j *Job, s *Step) (string, error) {
 	failed := func(err error) (string, error) {
 		if own, ok := errors.AsType[*capability.Error](err); ok {
@@ -234,7 +236,7 @@ func (e *Engine) download(ctx context.Context, j *Job, s *Step) (string, error) 
 	if err != nil {
 		return failed(err)
 	}
-	defer j.Root.Remove(part) //nolint:errcheck // it is gone after the rename
+	defer j.Root.Remove(part) //nolint:errcheck // fails after the rename
 	defer f.Close()
 	sum, n := sha256.New(), int64(0)
 	to := io.MultiWriter(f, sum, counter{&n})
@@ -266,6 +268,7 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// extract unpacks the source of a step, a file of the working folder, to its target.
 func extract(ctx context.Context, j *Job, s *Step) error {
 	failed := func(err error) error {
 		if own, ok := errors.AsType[*capability.Error](err); ok {
@@ -273,8 +276,8 @@ func extract(ctx context.Context, j *Job, s *Step) error {
 		}
 		return capability.Wrap(capability.CodeFailed, "plan", "the archive could not be extracted", err).With(ReasonUnknown, "")
 	}
-	// The folder belongs to programs of the extension: what they left there as
-	// source may be anything.
+	// The extension's programs write to the folder, so the source may be a link, a
+	// pipe or anything else.
 	f, err := archive.OpenRegular(j.Root, s.Source)
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "plan", s.Source+" is not there, or no file", err).With(ReasonUnknown,

@@ -1,9 +1,8 @@
 package plan
 
-// This file holds how the core itself reaches addresses that extensions and
-// operators name: downloads of install plans and packages from the network. It
-// goes to public addresses only, and looks at the address that is really dialled,
-// because what a name resolved to a moment ago proves nothing.
+// This file downloads files of install plans and packages from URLs that extensions and
+// operators name. It connects to public addresses only, and checks the address that is
+// dialled, because a name may resolve differently each time.
 
 import (
 	"context"
@@ -25,8 +24,8 @@ const (
 	maxRetries   = 3
 )
 
-// HTTPFetcher is a [Fetcher] over https only, from public addresses only, checked after the
-// name was resolved and again for each redirect. It is safe for concurrent use.
+// HTTPFetcher is a [Fetcher] for https URLs at public addresses, which it checks after
+// resolving the name, also for each redirect. It is safe for concurrent use.
 type HTTPFetcher struct {
 	http *http.Client
 	cfg  FetchConfig
@@ -34,7 +33,7 @@ type HTTPFetcher struct {
 
 // FetchConfig configures an [HTTPFetcher]. Its zero value is ready for use.
 type FetchConfig struct {
-	// Allow admits addresses that are not public, and plain http to them; nil: none.
+	// Allow admits further addresses, and plain http to loopback ones; nil: none.
 	Allow func(netip.Addr) bool
 	// Pause waits before the n-th retry, from 1; nil: 1 s, 2 s, 4 s.
 	Pause func(ctx context.Context, n int) error
@@ -82,8 +81,7 @@ func refusedURL(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeFailed, "fetch", format, args...).With(ReasonDownload, "")
 }
 
-// admit looks at the address that is really dialled: what a name resolved to when
-// an earlier look at it proves nothing a moment later.
+// admit returns an error unless the address that is being dialled is public or allowed.
 func (c *HTTPFetcher) admit(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -101,8 +99,8 @@ func public(ip netip.Addr) bool {
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.Zone() != "" {
 		return false
 	}
-	// Shared, documentation, benchmark and reserved space, and the ways to write an
-	// IPv4 address in IPv6.
+	// Shared, documentation, benchmark and reserved ranges, and IPv6 ranges that embed
+	// IPv4 addresses.
 	for _, p := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24",
 		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2001:db8::/32", "::/96",
@@ -114,8 +112,8 @@ func public(ip netip.Addr) bool {
 	return true
 }
 
-// admitURL holds that the connection is private, except to an address that was
-// explicitly allowed and is written as such.
+// admitURL returns an error unless the URL is https, or http to an allowed loopback
+// address, and has no user.
 func (c *HTTPFetcher) admitURL(u *url.URL) error {
 	switch {
 	case u.User != nil || u.Host == "":
@@ -130,9 +128,9 @@ func (c *HTTPFetcher) admitURL(u *url.URL) error {
 	return refusedURL("only https addresses are fetched").With(ReasonDownload, "write https://host/path")
 }
 
-// Fetch writes what the address holds, at most limit bytes; more is too_large. It
-// tries again up to three times on 429 and 5xx, and calls restart before, which
-// forgets what was written. Reason download_failed.
+// Fetch downloads an https URL to to. More than limit bytes is too_large. After status
+// 429 or 5xx it retries up to three times, each time after calling restart, which must
+// discard what was written. Other errors have the reason download_failed.
 func (c *HTTPFetcher) Fetch(ctx context.Context, address string, to io.Writer, limit int64, restart func() error) error {
 	for n := 0; ; n++ {
 		if n > 0 {
@@ -205,8 +203,7 @@ func (c *HTTPFetcher) get(ctx context.Context, address string) (*http.Response, 
 		"check the address and the network")
 }
 
-// Check reports whether the address answers with 2xx or 3xx. Reason
-// verification_failed.
+// Check reports whether the address answers with 2xx or 3xx. Reason verification_failed.
 func (c *HTTPFetcher) Check(ctx context.Context, address string) error {
 	res, err := c.get(ctx, address)
 	if err != nil {

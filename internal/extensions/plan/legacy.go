@@ -49,7 +49,7 @@ func (c *checker) modern(w *wire) (string, error) {
 		}
 	case "write_config":
 		if w.Key == "" && w.OldKey == "" && len(w.Data) > 0 {
-			w.Key = "config" // the sample wrote one document
+			w.Key = "config" // the older form wrote one document
 			w.Value = w.Data
 		}
 		w.Key = cmp.Or(w.Key, w.OldKey)
@@ -63,7 +63,7 @@ func (c *checker) modern(w *wire) (string, error) {
 	return of, nil
 }
 
-// inWork redirects the places of a system to the same name in the working folder.
+// inWork replaces a system path such as /usr/bin/x with bin/x in the working folder.
 func inWork(p string) string {
 	for _, root := range []string{"/usr/", "/bin/", "/opt/", "/sbin/"} {
 		if strings.HasPrefix(p, root) {
@@ -73,5 +73,5 @@ func inWork(p string) string {
 	return p
 }
 
-// quote makes one word of a shell of it.
+// quote quotes s as one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

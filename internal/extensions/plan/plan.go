@@ -1,10 +1,8 @@
-// Package plan reads and carries out install plans: the few kinds of steps an
-// extension may take while it is installed and removed. Everything is checked
-// before the first step runs: kinds, conditions, where a download may go, and
-// that each step's permissions were declared. Downloads are
-// made by a [Fetcher], which is an [HTTPFetcher] in the product;
-// programs are run by the implementation of [Programs], in the same sandbox as the
-// extension later. The package changes nothing outside the folder it is given.
+// Package plan parses and runs install plans: the steps that an extension may take while
+// it is installed and removed. Before the first step runs, kinds, conditions, targets of
+// downloads and declared permissions of all steps are checked. A [Fetcher] downloads
+// files; the server uses [HTTPFetcher]. An implementation of [Programs] runs scripts in
+// the sandbox of the extension. The package writes only to the given folder.
 package plan
 
 import (
@@ -23,8 +21,8 @@ import (
 	"github.com/junctor-run/junctor/internal/extensions/declaration"
 )
 
-// The reasons of this package's errors. [ReasonTarget] is the reason of a step that would
-// reach outside its folder.
+// The reasons of this package's errors. [ReasonTarget] is that of a step with a path
+// outside its folder.
 const (
 	ReasonPlatform     = "platform_not_supported"
 	ReasonPermission   = "permission_denied"
@@ -61,7 +59,7 @@ const (
 	maxTimeout     = time.Hour
 )
 
-// needs is the permission that a kind of step always needs; "" if it needs none.
+// needs returns the permission that a kind of step always needs, or "".
 func needs(kind string) (needed string, known bool) {
 	switch kind {
 	case Download, VerifyHTTP:
@@ -76,7 +74,7 @@ func needs(kind string) (needed string, known bool) {
 	return "", false
 }
 
-// Step is one step that was checked.
+// Step is one validated step.
 type Step struct {
 	ID       string          `json:"id"`
 	Type     string          `json:"type"`
@@ -94,8 +92,7 @@ type Step struct {
 	when When
 }
 
-// Needs are the permissions a step uses: those its kind always needs, and those it
-// names.
+// Needs returns the permissions of a step: that of its kind, and those it names.
 func (s *Step) Needs() []string {
 	needed, _ := needs(s.Type)
 	if needed == "" || slices.Contains(s.Requires, needed) {
@@ -104,14 +101,14 @@ func (s *Step) Needs() []string {
 	return append(slices.Clip(s.Requires), needed)
 }
 
-// Plan is a plan that was checked.
+// Plan is a validated plan.
 type Plan struct {
 	ID        string `json:"id,omitempty"`
 	Steps     []Step `json:"steps"`
 	Uninstall []Step `json:"uninstall,omitempty"`
 }
 
-// Step finds a step of the install part by its id.
+// Step returns a step of the install part by its id.
 func (p *Plan) Step(id string) (*Step, error) {
 	for i := range p.Steps {
 		if p.Steps[i].ID == id {
@@ -121,8 +118,8 @@ func (p *Plan) Step(id string) (*Step, error) {
 	return nil, capability.Errorf(capability.CodeNotFound, "plan", "there is no step %.80q", id).With(ReasonStepMissing, "")
 }
 
-// document is the wire form; the members after the first block belong to the
-// older spelling with action.
+// document is the wire form. The members after the first block belong to the older form
+// with action instead of type.
 type document struct {
 	ID        string `json:"id"`
 	Steps     []wire `json:"steps"`
@@ -155,9 +152,9 @@ type wire struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// Parse reads install/plan.yaml for an extension with the given id and declared
-// permissions, canonical. Warnings say what was read differently from how it is
-// written. Errors name the step, in the message and as detail failed_step.
+// Parse parses and validates install/plan.yaml of an extension with the given id and
+// declared canonical permissions. The warnings name what was interpreted differently or
+// cannot be verified. Errors name the step, in the message and as detail failed_step.
 func Parse(data []byte, extension string, declared []string) (*Plan, []string, error) {
 	doc, err := declaration.YAMLToJSON(data, ReasonPlan)
 	if err != nil {
@@ -216,6 +213,7 @@ func (c *checker) all(list []wire) ([]Step, error) {
 	return out, nil
 }
 
+// step validates and converts one step. A permission that the manifest does not declare is denied.
 func (c *checker) step(w *wire) (s Step, err error) {
 	if !declaration.ValidName(w.ID, 64, "._-") {
 		return s, bad(ReasonPlan, "%.80q is not a step's id: letters, digits, '.', '_' and '-', at most 64", w.ID)
@@ -269,7 +267,7 @@ func (c *checker) step(w *wire) (s Step, err error) {
 	return s, c.fields(&s)
 }
 
-// fields holds what each kind of step must say.
+// fields validates the members that a step's kind requires, and normalises its paths.
 func (c *checker) fields(s *Step) error {
 	switch s.Type {
 	case Download:
@@ -340,8 +338,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// confined makes a path relative to the working folder and refuses one that is
-// not beneath it.
+// confined makes a path relative to the working folder; one that leads outside is denied.
 func confined(p *string) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(*p, "./"), "work/")
 	out := func() error {

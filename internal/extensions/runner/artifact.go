@@ -1,9 +1,8 @@
 package runner
 
-// This file finds the files that a run has made for others: what was created
-// or changed beneath artifacts/ of its working folder. The folder belongs to a
-// stranger's program: no link is followed out of it, nothing but regular files with
-// one name is read, and everything is bounded.
+// This file finds the artifacts of a run: files that were created or changed below
+// artifacts/ of its working folder. The folder is untrusted: links are not followed,
+// only regular files with one hard link are read, and sizes and numbers are limited.
 
 import (
 	"errors"
@@ -24,14 +23,14 @@ import (
 const (
 	ArtifactDir     = "artifacts" // in the working folder
 	MaxArtifacts    = 64
-	MaxArtifactSize = 32 << 20 // bytes of one
+	MaxArtifactSize = 32 << 20 // bytes of one artifact
 
-	maxEntries = 10_000 // that are looked at
+	maxEntries = 10_000 // entries that are visited
 	maxDepth   = 8
 	maxName    = 240
 )
 
-// ArtifactsBefore is what the folder held before a run.
+// ArtifactsBefore is the state of the artifacts folder before a run.
 type ArtifactsBefore struct {
 	work  string
 	files map[string]stamp
@@ -43,8 +42,8 @@ type stamp struct {
 	inode uint64
 }
 
-// LookAtArtifacts remembers what the working folder holds. A folder that cannot be read holds
-// nothing.
+// LookAtArtifacts records the files below artifacts/ of a working folder. A folder that
+// cannot be read counts as empty.
 func LookAtArtifacts(work string) *ArtifactsBefore {
 	b := &ArtifactsBefore{work: work, files: make(map[string]stamp)}
 	_ = b.walk(func(_ *os.Root, name string, info fs.FileInfo) error {
@@ -54,7 +53,7 @@ func LookAtArtifacts(work string) *ArtifactsBefore {
 	return b
 }
 
-// ArtifactFile is one artifact while it is open.
+// ArtifactFile is one open artifact.
 type ArtifactFile struct {
 	Name string // relative to artifacts/, '/' between components
 	Size int64
@@ -62,8 +61,9 @@ type ArtifactFile struct {
 	*os.File
 }
 
-// Each hands over every file that was made or changed since, open, in the order of
-// their names. It returns what was left out, and why.
+// Each calls take for every file that was created or changed since LookAtArtifacts, in the order of
+// names, and closes the file afterwards. It returns the names that were left out, with the reason:
+// too large, several hard links, too many. An error of take ends it.
 func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string, err error) {
 	n := 0
 	err = b.walk(func(root *os.Root, name string, info fs.FileInfo) error {
@@ -87,7 +87,7 @@ func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string,
 		}
 		f, err := openArtifact(root, name, info)
 		if err != nil {
-			return nil //nolint:nilerr // it has become something else and is not an artifact any more
+			return nil //nolint:nilerr // it was replaced and is no longer an artifact
 		}
 		defer f.Close()
 		kind, err := kindOf(name, f)
@@ -100,7 +100,8 @@ func (b *ArtifactsBefore) Each(take func(ArtifactFile) error) (omitted []string,
 	return omitted, err
 }
 
-// walk visits the regular files beneath artifacts/.
+// walk calls visit for the regular files below artifacts/, at most maxEntries entries
+// and maxDepth levels. Unreadable parts are skipped.
 func (b *ArtifactsBefore) walk(visit func(root *os.Root, name string, info fs.FileInfo) error) error {
 	work, err := os.OpenRoot(b.work)
 	if err != nil {
@@ -137,19 +138,19 @@ func (b *ArtifactsBefore) walk(visit func(root *os.Root, name string, info fs.Fi
 		}
 		info, err := d.Info()
 		if err != nil {
-			return nil //nolint:nilerr // it is gone
+			return nil //nolint:nilerr // it was removed meanwhile
 		}
 		return visit(root, name, info)
 	})
 }
 
-// nameable keeps names out that cannot be shown or asked for.
+// nameable reports whether a name can be displayed and requested.
 func nameable(name string) bool {
 	return len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name,
 		func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' })
 }
 
-// openArtifact opens what was seen, or nothing.
+// openArtifact opens a file, and fails if it is not the file that seen describes.
 func openArtifact(root *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -162,7 +163,7 @@ func openArtifact(root *os.Root, name string, seen fs.FileInfo) (*os.File, error
 	return f, nil
 }
 
-// kindOf is the media type, by the name, else by the content.
+// kindOf returns the media type by the name or else by the content.
 func kindOf(name string, f *os.File) (string, error) {
 	kind := mime.TypeByExtension(path.Ext(name))
 	if kind == "" {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// nonblock keeps a fifo that was swapped in from holding the server.
+// nonblock prevents that opening a FIFO that replaced a file blocks the server.
 const nonblock = syscall.O_NONBLOCK
 
 func stampOf(info fs.FileInfo) stamp {
@@ -20,7 +20,7 @@ func stampOf(info fs.FileInfo) stamp {
 
 func links(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink) //nolint:unconvert // its size differs from system to system
+		return uint64(st.Nlink) //nolint:unconvert // its type differs between systems
 	}
 	return 1
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Reply is the value of a run that succeeded.
+// Reply is the value of a successful run.
 type Reply struct {
 	Success   bool           `json:"success"`
 	Output    string         `json:"output"`
@@ -29,10 +29,11 @@ type Reply struct {
 	Seconds   float64        `json:"duration_seconds"`
 }
 
-// waitTold is how long a run may wait for its turn before that is said.
+// waitNoticeDelay is how long a run may wait in the queue before its caller is notified.
 const waitNoticeDelay = 100 * time.Millisecond
 
-// Invoke implements capability.Provider.
+// Invoke implements capability.Provider: it applies the rate limit, returns a cached
+// result if the action allows that, waits in the queue and runs the action.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	a, route, words, err := p.understand(c)
 	if err != nil {
@@ -47,7 +48,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 			return cached(value, age)
 		}
 	}
-	// Callers are notified of a wait, not of every turn that comes at once.
+	// Callers are notified only if they have to wait.
 	waits := time.AfterFunc(waitNoticeDelay, func() {
 		c.Progress(capability.Chunk{Stage: capability.StageQueued, Message: "waiting for its turn"})
 	})
@@ -86,7 +87,9 @@ func (p *provider) Preview(ctx context.Context, c capability.Call) (capability.P
 	return out, err
 }
 
-// understand reads what a call means down to its words.
+// understand returns the action, route and words of a call. Errors: unsupported_runner,
+// permission_denied (the extension does not declare what the runner needs), and those of
+// parsing the words.
 func (p *provider) understand(c capability.Call) (*action, *command.Route, Words, error) {
 	a, words, err := p.meant(c)
 	if err != nil {
@@ -111,7 +114,7 @@ func (p *provider) asRun(a *action, route *command.Route, c capability.Call) Run
 	}
 }
 
-// meant finds the action of a call, and its words.
+// meant returns the action of a call, by its entry or its tool, and the words of its input.
 func (p *provider) meant(c capability.Call) (*action, Words, error) {
 	if a := p.actions[c.Member.Name]; a != nil && c.Member.Kind == Kind {
 		words, err := wordsOf(c.Input)
@@ -124,6 +127,9 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 	return nil, Words{}, capability.UnknownCapability(c.Member)
 }
 
+// run executes the action, stores its artifacts (also if it failed) and, if the output
+// is kept, the session's last response, and returns the Reply as JSON. If only storing
+// the last response fails, the error is failed, reason result_not_kept.
 func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
 	start := p.cfg.Now()
 	run := p.asRun(a, route, c)
@@ -131,7 +137,7 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 	out, err := a.executor.Execute(ctx, run)
 	ran := &out.Ran
 	ran.Command, ran.Action, ran.Runner, ran.Args = "/"+a.command.Name, a.ID, a.Runner, len(route.Args)
-	// Also of a run that failed: the files may say why.
+	// Also after a failed run: the files may explain the failure.
 	kept, omitted, lost := collect(ctx, run)
 	if err == nil {
 		err = lost
@@ -144,7 +150,7 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 		err := p.cfg.Results.Save(ctx, run.Owner, session.Result{
 			Text: cmp.Or(out.Stored, out.Output), Extension: p.id, Command: "/" + a.command.Name, Action: a.ID, Tool: ran.Tool, Run: c.Invocation,
 		})
-		if capability.CodeOf(err) == capability.CodeUnavailable { // which would say that nothing was done
+		if capability.CodeOf(err) == capability.CodeUnavailable { // unavailable would mean that nothing was done
 			err = capability.Wrap(capability.CodeFailed, "runner", "the run is over, but its result could not be kept: "+
 				capability.AsError(err).Message, err).
 				With("result_not_kept", "look at what it did before you repeat it")
@@ -170,7 +176,8 @@ func (p *provider) run(ctx context.Context, a *action, route *command.Route, c c
 	return value, ran, nil
 }
 
-// watch begins to look for what an action that may write makes for others.
+// watch records the artifacts before a run, if the action may write files, and returns
+// the function that collects the new ones afterwards.
 func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []string, error) {
 	if p.cfg.Artifacts != nil && slices.ContainsFunc(a.permissions(),
 		func(name string) bool { return name == "filesystem.write" || name == "browser" }) {
@@ -179,7 +186,7 @@ func (p *provider) watch(a *action) func(context.Context, Run) ([]Artifact, []st
 	return func(context.Context, Run) ([]Artifact, []string, error) { return nil, nil, nil }
 }
 
-// cached is a kept reply that states how old it is.
+// cached returns a cached reply, with its age in the metadata.
 func cached(value []byte, age time.Duration) (capability.Result, error) {
 	var r Reply
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -190,8 +197,8 @@ func cached(value []byte, age time.Duration) (capability.Result, error) {
 	return capability.Result{Value: out}, err
 }
 
-// cacheKey names everything a result depends on; settings are not in it because
-// the code that changes them empties the cache.
+// cacheKey returns a digest of everything that a result depends on, except settings: a
+// change of settings empties the cache.
 func (p *provider) cacheKey(a *action, route *command.Route, user string) string {
 	h := sha256.New()
 	for _, part := range append([]string{p.id, p.digest, a.name, user}, route.Args...) {

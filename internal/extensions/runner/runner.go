@@ -1,8 +1,7 @@
-// Package runner makes installed extensions providers: a module for each, with
-// an entry for each action that code may call and, where agents may, a tool
-// besides. A call passes the extension's own limits, the cache of its results
-// and the queue, and ends in the executor of its action's runner. Whether it may
-// happen at all was decided before: there is one path.
+// Package runner publishes installed extensions as providers: one module for each, with an entry
+// for each action and a tool for each action that agents may call. A call passes the extension's
+// rate limit, the cache of results and the queue, and reaches the executor of its action's runner.
+// The policy decision was made before, in package invoke.
 package runner
 
 import (
@@ -21,14 +20,14 @@ import (
 	"github.com/junctor-run/junctor/internal/core/session"
 )
 
-// Kind is the member kind of the entry that every action has: its input is the
-// words that a user typed (see Words), its name <command>.<action>.
+// Kind is the member kind of the entry that every action has. Its input is the typed
+// words (see Words), its name <command>.<action>.
 const Kind = "command"
 
 // Extension is one installed extension.
 type Extension struct {
-	// Module is what intake made of the package: its commands, and the tools that
-	// agents may see, named tool.<command>.<action>.
+	// Module is the package's module with the tools that agents may see, whose
+	// contributions have the ids tool.<command>.<action>.
 	Module capability.Module
 	// Commands are those of the package, under the names it declares.
 	Commands []command.Command
@@ -38,66 +37,66 @@ type Extension struct {
 type Run struct {
 	ID        string // of the invocation
 	Extension string
-	Digest    string // of the package that was agreed to
+	Digest    string // of the published package
 	Route     *command.Route
 	Owner     session.Owner // Session is empty outside a session
-	// Permissions are those of the action, which policy has let pass.
+	// Permissions are those of the action, which policy has allowed.
 	Permissions []string
 	Progress    func(capability.Chunk)
 	// Agreed is the approved content: the Binds of its preview, or "".
 	Agreed string
 }
 
-// Outcome is what came of a run that succeeded.
+// Outcome is the result of a run.
 type Outcome struct {
 	Output   string
-	Stored   string // what becomes the last response; "": Output
+	Stored   string // stored as the last response instead of Output, unless ""
 	Metadata map[string]any
-	// Ran is for the record, and may come with an error too; what is known of
-	// command and action is filled in.
+	// Ran is the audit data of the run. It is used with an error too. The provider sets
+	// its Command, Action, Runner and Args.
 	Ran capability.Ran
-	// Kept reports that the output is the session's last response from now on.
+	// Kept is true if the output becomes the session's last response.
 	Kept bool
 }
 
-// Executor carries out the actions of a family of runners.
+// Executor runs the actions of a family of runners.
 type Executor interface {
-	// Supports reports whether a runner of the family is one of the executor's.
+	// Supports reports whether the executor implements a runner of the family.
 	Supports(runner string) bool
 	// Needs returns the permissions that an action requires. An action whose extension
 	// does not declare them is refused before any other check.
 	Needs(a *command.Action) []string
-	// Execute runs the action. An error means that it did not succeed.
+	// Execute runs the action. With an error, Outcome may still hold Ran.
 	Execute(ctx context.Context, r Run) (Outcome, error)
 }
 
-// Previewer is an Executor that can tell more of a run than its words: p comes
-// with those and with the permissions, and is the executor's to complete.
+// Previewer is an Executor that can add to the preview of a run, which holds the words
+// and permissions when Preview is called.
 type Previewer interface {
 	Preview(ctx context.Context, r Run, p *capability.Preview) error
 }
 
-// Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and
-// Effect are required.
+// Config of a Source. Executors, Queue, Limiter, Cache, Results, Running and Effect are required.
 type Config struct {
-	// Executors by runner ("analyze.response") or by the root of a family ("exec").
+	// Executors holds executors by runner ("analyze.response") or by prefix ("exec").
 	Executors map[string]Executor
 	Queue     *queue.Queue
 	Limiter   *queue.Limiter
 	Cache     *queue.Cache
 	Results   *session.Results
 	Running   *Running
-	// QueueWait is the longest wait of the queue, which a call's time allows for.
+	// QueueWait is the longest wait in the queue. It is added to an action's timeout.
 	QueueWait time.Duration
-	// Effect is the highest effect among permissions.
+	// Effect returns the highest effect among permissions.
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
-	// Artifacts begins to watch what a run of an extension makes for others; what
-	// it returns keeps that, and states what was left out. nil: no caller watches.
+	// Artifacts is called before a run of an extension; the returned function, called
+	// after it, stores the new artifacts and returns them and the omitted ones. If nil,
+	// no artifacts are collected.
 	Artifacts func(extension string) func(ctx context.Context, r Run) (kept []Artifact, omitted []string, err error)
 }
 
-// Artifact is a file that a run made for others.
+// Artifact describes a stored file that a run created.
 type Artifact struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
@@ -105,14 +104,15 @@ type Artifact struct {
 	MIME   string `json:"mime"`
 }
 
-// Source publishes the installed extensions.
+// Source publishes the installed extensions to the catalog.
 type Source struct {
 	cfg  Config
 	list func() []Extension
 	news <-chan struct{}
 }
 
-// New returns the source of list, which is read again whenever news has something.
+// New returns a source of the extensions of list, which it calls again whenever it
+// receives from news.
 func New(cfg Config, list func() []Extension, news <-chan struct{}) *Source {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -120,7 +120,8 @@ func New(cfg Config, list func() []Extension, news <-chan struct{}) *Source {
 	return &Source{cfg: cfg, list: list, news: news}
 }
 
-// Run publishes the extensions, at once and after each change, until ctx ends.
+// Run publishes the extensions at once and after each change, when it also empties the
+// cache of results. It returns the error of publish, or ctx's when ctx ends.
 func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	for {
 		if err := publish(s.batch()); err != nil {
@@ -148,18 +149,18 @@ func (s *Source) batch() capability.Batch {
 	return b
 }
 
-// provider is one extension as it was when it was published.
+// provider is one extension as it was published.
 type provider struct {
 	cfg     Config
 	key     capability.ProviderKey
 	id      string
 	digest  string
-	router  *command.Router // of this extension alone: its names are free here
+	router  *command.Router // of this extension only, so its names cannot conflict
 	actions map[string]*action
-	tools   map[string]*action // by the name of a contribution
+	tools   map[string]*action // by the member name of a contribution
 }
 
-// action is where the calls of an action go.
+// action is an action with its executor.
 type action struct {
 	*command.Action
 	command  *command.Command
@@ -171,15 +172,16 @@ type action struct {
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
-// settleTimeout is what the end of a program may take: the grace that it is given, the
-// end of its tree, and a bit.
+// settleTimeout is the longest time that ending a program takes: its grace period and
+// the end of its process tree.
 const settleTimeout = 5 * time.Second
 
-// Settle implements capability.Settler: when a run is over, nothing of it runs.
+// Settle implements capability.Settler: a cancelled run may take that long to end.
 func (p *provider) Settle() time.Duration { return settleTimeout }
 
-// module adds the entries of all actions to what intake declared, and gives the
-// tools their way here. What cannot run states why instead of being hidden.
+// module returns the extension's module with an entry for every action, and with this
+// provider set for the tools; it fills p.actions, p.tools and p.router. An action that
+// cannot run is listed with the reason in its availability.
 func (p *provider) module(x Extension) capability.Module {
 	m := x.Module
 	m.Origin = capability.OriginExtension
@@ -209,10 +211,11 @@ func (p *provider) module(x Extension) capability.Module {
 	return m
 }
 
-// entry is what code calls: the command line, chat and other commands.
+// entry returns the contribution that the command line, chat and other commands call,
+// and sets the executor and priority of a.
 func (p *provider) entry(a *action) capability.Contribution {
 	a.executor = p.executor(a.Runner)
-	a.priority, _ = queue.ParsePriority(a.Priority) // intake holds the words to the four
+	a.priority, _ = queue.ParsePriority(a.Priority) // the package's check accepts only valid priorities
 	permissions := a.permissions()
 	return capability.Contribution{
 		ID: Kind + "." + a.name + ".run", Kind: "capability.rpc", Title: "/" + a.command.Name + " " + a.ID,
@@ -223,7 +226,8 @@ func (p *provider) entry(a *action) capability.Contribution {
 	}
 }
 
-// effect is that of the permissions, and what starts a program is at least external.
+// effect returns the effect of the permissions, but at least external if the action
+// starts a program.
 func (p *provider) effect(a *action, permissions []string) capability.Effect {
 	effect := p.cfg.Effect(permissions)
 	if strings.HasPrefix(a.Runner, "exec.") && !effect.AtLeast(capability.EffectExternal) {
@@ -232,7 +236,7 @@ func (p *provider) effect(a *action, permissions []string) capability.Effect {
 	return effect
 }
 
-// permissions are the action's own, or else its command's.
+// permissions returns the action's own permissions, or else its command's.
 func (a *action) permissions() []string {
 	out := slices.Clone(a.Permissions)
 	if len(out) == 0 {
@@ -242,8 +246,8 @@ func (a *action) permissions() []string {
 	return slices.Compact(out)
 }
 
-// confirm is what people are asked too; "never" is the absence of a question. What
-// changes a database always asks.
+// confirm returns when users have to confirm the action: "always" for db.exec, "" for
+// "never", else as declared.
 func (a *action) confirm() string {
 	switch {
 	case a.Runner == "db.exec":
@@ -254,7 +258,8 @@ func (a *action) confirm() string {
 	return a.Confirm
 }
 
-// time is how long a call may take, the queue included.
+// time returns the timeout of a call including the wait in the queue, or 0 if the action
+// has no timeout.
 func (p *provider) time(a *action) time.Duration {
 	if a.Timeout <= 0 {
 		return 0
@@ -262,6 +267,8 @@ func (p *provider) time(a *action) time.Duration {
 	return a.Timeout + p.cfg.QueueWait
 }
 
+// availability returns unconfigured, with the reason, if no executor supports the
+// action's runner, else ready.
 func (p *provider) availability(a *action) capability.Availability {
 	why := ""
 	if a.executor == nil {
@@ -273,8 +280,8 @@ func (p *provider) availability(a *action) capability.Availability {
 	return capability.Availability{State: capability.StateReady}
 }
 
-// executor finds who runs a runner: the exact name, else the longest registered
-// prefix before a dot; never another one.
+// executor returns the executor of a runner: registered under its name or else under its
+// longest prefix before a dot, and supporting it; nil if not found.
 func (p *provider) executor(runner string) Executor {
 	for key := runner; ; {
 		if x := p.cfg.Executors[key]; x != nil && x.Supports(runner) {

@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Running are the runs of all extensions that go on now. The zero value is ready
-// and safe for concurrent use.
+// Running holds the current runs of all extensions. The zero value is ready to use and
+// safe for concurrent use.
 type Running struct {
 	mu   sync.Mutex
 	runs map[string]map[*one]bool // by extension
@@ -19,7 +19,7 @@ type one struct {
 	done   chan struct{}
 }
 
-// begin counts a run in until end is called.
+// begin adds a run, until the caller calls end. Stop cancels the returned context.
 func (r *Running) begin(ctx context.Context, extension string) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	run := &one{cancel, make(chan struct{})}
@@ -43,8 +43,8 @@ func (r *Running) begin(ctx context.Context, extension string) (_ context.Contex
 	}
 }
 
-// Stop ends every run of an extension that has begun, and returns when none of
-// them is left or ctx has ended.
+// Stop cancels every run of an extension that has begun, and returns when all of them
+// have ended, or with ctx's error.
 func (r *Running) Stop(ctx context.Context, extension string) error {
 	r.mu.Lock()
 	var list []*one

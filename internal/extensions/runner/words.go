@@ -17,14 +17,14 @@ import (
 // Words is the input of an action's entry: the text that the user typed after its name.
 type Words struct {
 	Args    []string `json:"args,omitempty"`
-	NoCache bool     `json:"no_cache,omitempty"` // a kept result will not do
+	NoCache bool     `json:"no_cache,omitempty"` // do not return a cached result
 }
 
 const wordsSchema = `{"type":"object","properties":{"args":{"type":"array","items":{"type":"string"},"maxItems":512,"description":"The words behind the action, as typed"},` +
 	`"no_cache":{"type":"boolean","description":"Run it even if a kept result would do"}},"additionalProperties":false}`
 
-// line writes the words as a line that is read back as exactly them, so that there
-// is one reader of arguments for every caller.
+// line quotes the words as a command line, which the router parses back to the same
+// words, so that all callers use one parser.
 func line(a *action, typed []string) string {
 	var b strings.Builder
 	b.WriteString("/" + a.command.Name + " " + a.ID)
@@ -35,7 +35,7 @@ func line(a *action, typed []string) string {
 	return b.String()
 }
 
-// wordsOf reads the input of an entry.
+// wordsOf decodes the input of an entry.
 func wordsOf(input json.RawMessage) (w Words, err error) {
 	if err := jsonx.Unmarshal(input, &w); err != nil {
 		return w, capability.Wrap(capability.CodeInvalidInput, "runner", "the input is not {\"args\": [words]}", err)
@@ -43,9 +43,8 @@ func wordsOf(input json.RawMessage) (w Words, err error) {
 	return w, nil
 }
 
-// wordsFrom makes words of the object that an agent gives a tool: flags by name,
-// then, behind the last flag, the arguments in their order. A value is one word,
-// whatever it holds.
+// wordsFrom converts the input object of a tool to words: flags by name, then the
+// arguments in order. Each value becomes exactly one word. Unknown members are ignored.
 func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 	var given map[string]json.RawMessage
 	if err := jsonx.Unmarshal(input, &given); err != nil {
@@ -69,8 +68,7 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 			out = append(out, "--"+f.Name)
 		}
 	}
-	// An argument that was left out may only be followed by others that were: they
-	// are found by their place.
+	// Arguments are positional, so one before the last given argument needs a value or a default.
 	last := -1
 	for i := range a.Args {
 		if _, ok := given[a.Args[i].Name]; ok {
@@ -95,12 +93,12 @@ func wordsFrom(a *action, input json.RawMessage) ([]string, error) {
 		}
 	}
 	if slices.ContainsFunc(positional, func(w string) bool { return strings.HasPrefix(w, "-") }) {
-		out = append(out, "--") // the rest are arguments, even if they look like flags
+		out = append(out, "--") // so that words with a leading - are not parsed as flags
 	}
 	return append(out, positional...), nil
 }
 
-// scalar is the text of a value as a user would type it.
+// scalar returns a string, bool or number as a user would type it; other values are invalid_input.
 func scalar(name string, raw json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

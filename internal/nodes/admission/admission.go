@@ -1,7 +1,7 @@
-// Package admission decides which devices may join. A node token lets a device in
-// under an id of its choice, and from then on the id is that credential's: the
-// device enrols its key once and signs with it from then on, or, where it has none,
-// shows its token each time. Revoking the token, or removing the row, ends both.
+// Package admission decides which devices may join. With a node token, a device claims an
+// id of its choice, which then belongs to that credential: the device enrols its key once
+// and signs with it, or, without a key, presents its token each time. Revoking the token or
+// removing the row ends the device's access.
 package admission
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// Node is one device that was let in.
+// Node is the row of one admitted device.
 type Node struct {
 	ID      string    `json:"node_id"`
 	Key     string    `json:"public_key,omitempty"` // NKey form; "": it shows its token
@@ -27,10 +27,10 @@ type Node struct {
 
 // Store keeps the rows.
 type Store interface {
-	// ClaimNode adds n and returns it; where its id or key is taken, the row that has
-	// it. One statement: of two that claim an id, one gets it.
+	// ClaimNode adds n and returns it; if its id or key is taken, it returns the row that has
+	// it. It is atomic: of two nodes that claim an id, one gets it.
 	ClaimNode(ctx context.Context, n Node) (Node, error)
-	// MoveNode gives a row another token, if it has the one named still.
+	// MoveNode changes the token of a row from from to to, if it still has from.
 	MoveNode(ctx context.Context, id, from, to string) (moved bool, err error)
 	// Node returns a row by its id, NodeByKey by its key; ok is false if the row does not exist.
 	Node(ctx context.Context, id string) (n Node, ok bool, err error)
@@ -41,22 +41,22 @@ type Store interface {
 	RemoveNode(ctx context.Context, id string) (bool, error)
 }
 
-// Tokens are the tokens; policy.Policy has them.
+// Tokens looks up tokens; policy.Policy implements it.
 type Tokens interface {
-	// Token finds a live one by its value.
+	// Token returns a live token by its value.
 	Token(value string) (policy.Token, error)
-	// StandingToken finds one by its id that was not revoked; it may have expired.
+	// StandingToken returns a token by its id, if it was not revoked; it may have expired.
 	StandingToken(id string) (policy.Token, bool)
-	// Refresh takes in what other gateways have made or revoked.
+	// Refresh loads the tokens that other gateways have created or revoked.
 	Refresh(ctx context.Context) error
 }
 
-// Admission answers for one gateway. It is safe for concurrent use.
+// Admission admits nodes for one gateway. It is safe for concurrent use.
 type Admission struct {
 	store  Store
 	tokens Tokens
 	now    func() time.Time
-	writer chan struct{} // held by the one claim that is written
+	writer chan struct{} // held while a claim is written
 	sought atomic.Int64  // when a token was last looked for, in Unix nanoseconds
 }
 
@@ -65,10 +65,10 @@ func New(store Store, tokens Tokens, now func() time.Time) *Admission {
 	return &Admission{store: store, tokens: tokens, now: now, writer: make(chan struct{}, 1)}
 }
 
-// storeTimeout bounds what is asked of the store where the caller has no context.
+// storeTimeout limits requests to the store if the caller has no context.
 const storeTimeout = 2 * time.Second
 
-// nodeToken is the live node token of a value.
+// nodeToken returns the live node token with a value.
 func (a *Admission) nodeToken(value string) (policy.Token, error) {
 	t, err := a.tokens.Token(value)
 	if err == nil && t.Role != capability.RoleNode {
@@ -79,8 +79,8 @@ func (a *Admission) nodeToken(value string) (policy.Token, error) {
 	return t, err
 }
 
-// Enrol lets a device in under an id and its key. Doing it again changes nothing. It
-// returns the labels that the token grants. Errors: unauthenticated and denied for
+// Enrol admits a device with an id and its key and returns the labels that the token
+// grants. Repeating it changes nothing. Errors: unauthenticated and denied for
 // tokens that do not belong to a node, conflict for an id or key that belongs to another.
 func (a *Admission) Enrol(ctx context.Context, token string, e wire.Enrol) (wire.EnrolReply, error) {
 	t, err := a.nodeToken(token)
@@ -94,8 +94,8 @@ func (a *Admission) Enrol(ctx context.Context, token string, e wire.Enrol) (wire
 	return wire.EnrolReply{NodeID: got.ID, Labels: append([]string{}, t.Labels...)}, nil
 }
 
-// claim gives a row its owner. A row whose token has ended may go on with another
-// one; the connecting node proves that it holds the key.
+// claim returns the row of n's id, which it adds if needed. If the row's token is no longer
+// valid, claim replaces it by n's; the node must prove its key when it connects.
 func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 	if err := cmp.CheckNode(n.ID); err != nil {
 		return Node{}, err
@@ -130,9 +130,9 @@ func (a *Admission) claim(ctx context.Context, n Node) (Node, error) {
 	return got, nil
 }
 
-// written returns the row that has an id or a key. Most nodes come back to the row
-// they have, and need no write. Those that are new are written one after the other: of
-// many that wait for a database's lock at once, some would wait longer than they may.
+// written returns the row that has n's id or key. Most nodes already have a row and need no
+// write. New rows are written one after the other, because many concurrent writers could
+// exceed the database's lock timeout.
 func (a *Admission) written(ctx context.Context, n Node) (Node, error) {
 	got, ok, err := a.store.Node(ctx, n.ID)
 	if err != nil || ok && got.Key == n.Key && got.Token == n.Token {
@@ -147,8 +147,8 @@ func (a *Admission) written(ctx context.Context, n Node) (Node, error) {
 	return a.store.ClaimNode(ctx, n)
 }
 
-// Authorize is a messaging.Authorizer: it states which node a session is, and what it
-// may do on the bus.
+// Authorize is a messaging.Authorizer: it returns the node of a session's credential and the
+// subjects it may use.
 func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (messaging.Identity, error) {
 	var n Node
 	if c.Key != "" {
@@ -180,9 +180,8 @@ func (a *Admission) Authorize(ctx context.Context, c messaging.Credential) (mess
 	return messaging.Identity{ID: n.ID, Subscribe: subscribe, Publish: publish}, nil
 }
 
-// Granted are the labels that a node's credential gives it. It fails with
-// unauthenticated for a node that is not admitted any more; any other error says
-// that the answer is unknown.
+// Granted returns the labels that a node's credential grants. It fails with unauthenticated
+// if the node is no longer admitted; any other error means that the answer is unknown.
 func (a *Admission) Granted(node string) (labels []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -190,7 +189,7 @@ func (a *Admission) Granted(node string) (labels []string, err error) {
 	return t.Labels, err
 }
 
-// Principal is a node as the one who calls.
+// Principal returns the principal for calls by a node.
 func (a *Admission) Principal(ctx context.Context, node string) (capability.Principal, error) {
 	t, err := a.token(ctx, node)
 	return t.Principal(), err
@@ -209,8 +208,8 @@ func (a *Admission) token(ctx context.Context, node string) (policy.Token, error
 		node).With("invalid_token", "")
 }
 
-// Gone reports whether a node is certainly not admitted any more: its row or its token
-// has ended. While the store cannot tell it is false.
+// Gone reports whether a node is certainly no longer admitted, because its row or its token
+// is no longer valid. It is false if the store fails.
 func (a *Admission) Gone(ctx context.Context, node string) bool {
 	n, ok, err := a.store.Node(ctx, node)
 	if err != nil {
@@ -220,8 +219,8 @@ func (a *Admission) Gone(ctx context.Context, node string) bool {
 	return err == nil && (!ok || !stands)
 }
 
-// Ended is Gone for many: it asks the store once, and returns what says it of a node
-// as things were then. It takes a token that this gateway does not know yet as ended.
+// Ended is Gone for many nodes: it reads the store once and returns a function that answers
+// from that data. A token that this gateway does not know yet counts as ended.
 func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 	rows, err := a.store.Nodes(ctx)
 	if err != nil {
@@ -235,8 +234,8 @@ func (a *Admission) Ended(ctx context.Context) (func(node string) bool, error) {
 	return func(node string) bool { return !stands[node] }, nil
 }
 
-// standing is the token that a node rests on; ok is false when that has ended. Another
-// gateway may have made it a moment ago, so one that is not known is looked for.
+// standing returns the token of a node; ok is false if it is no longer valid. An unknown
+// token may be new from another gateway, so standing then refreshes the tokens.
 func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bool, err error) {
 	if t, ok = a.tokens.StandingToken(n.Token); !ok && n.Token != "" && a.seeks(n) {
 		if err := a.tokens.Refresh(ctx); err != nil {
@@ -247,8 +246,8 @@ func (a *Admission) standing(ctx context.Context, n Node) (t policy.Token, ok bo
 	return t, ok && a.good(n, t), nil
 }
 
-// Looking for a token reads all of them. For a row that is new that is done each time;
-// a device whose token has ended cannot have it done more often than this.
+// Looking for an unknown token reads all tokens. This is always done for a new row;
+// otherwise the interval limits how often devices with invalid tokens can cause it.
 const (
 	newRowGrace  = time.Minute
 	seekInterval = time.Second
@@ -265,7 +264,7 @@ func (a *Admission) seeks(n Node) bool {
 
 func (a *Admission) good(n Node, t policy.Token) bool { return n.Key != "" || t.Live(a.now()) }
 
-// Key is the key that a node proves its requests with.
+// Key returns the public key with which a node signs its requests.
 func (a *Admission) Key(ctx context.Context, node string) (ed25519.PublicKey, error) {
 	if _, err := a.token(ctx, node); err != nil {
 		return nil, err
@@ -281,7 +280,7 @@ func (a *Admission) Key(ctx context.Context, node string) (ed25519.PublicKey, er
 	return wire.PublicKey(n.Key)
 }
 
-// TokenNode checks that a node token may speak for a node that has no key.
+// TokenNode fails unless the node has no key and token is its node token.
 func (a *Admission) TokenNode(ctx context.Context, token, node string) error {
 	t, err := a.nodeToken(token)
 	if err != nil {
@@ -294,11 +293,10 @@ func (a *Admission) TokenNode(ctx context.Context, token, node string) error {
 	return err
 }
 
-// List returns everybody that was let in.
+// List returns all admitted nodes.
 func (a *Admission) List(ctx context.Context) ([]Node, error) { return a.store.Nodes(ctx) }
 
-// Remove forgets a node's credential: it has to be let in again. One that is not
-// there is not_found.
+// Remove deletes a node's row, after which the node must enrol again. A missing node is not_found.
 func (a *Admission) Remove(ctx context.Context, node string) error {
 	was, err := a.store.RemoveNode(ctx, node)
 	if err == nil && !was {

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Database is the part of the server's database that a SQLStore uses. It has the table
-// of nodes.
+// Database is the part of the server's database that a SQLStore uses. It has the table of nodes.
 type Database interface {
 	SQL() *sql.DB
-	// InTx runs f in a transaction that holds from its beginning what key names; f may
-	// run more than once.
+	// InTx runs f in a transaction that holds the lock named key from its beginning; f may run
+	// more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
@@ -46,7 +45,7 @@ func (s *SQLStore) ClaimNode(ctx context.Context, n Node) (got Node, err error) 
 	return got, err
 }
 
-// MoveNode gives a row another token, if it has the one named still.
+// MoveNode changes the token of a row, if it still has from.
 func (s *SQLStore) MoveNode(ctx context.Context, id, from, to string) (bool, error) {
 	return changed(s.db.SQL().ExecContext(ctx, `UPDATE nodes SET token = ? WHERE id = ? AND token = ?`, to, id, from))
 }
@@ -92,7 +91,7 @@ func (s *SQLStore) RemoveNode(ctx context.Context, id string) (bool, error) {
 	return changed(s.db.SQL().ExecContext(ctx, `DELETE FROM nodes WHERE id = ?`, id))
 }
 
-// created returns the stored form of the time at which n was let in; zero for none.
+// created returns the stored form of the time at which n was admitted; zero for none.
 func created(n Node) int64 {
 	if n.Created.IsZero() {
 		return 0

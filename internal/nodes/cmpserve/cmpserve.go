@@ -1,6 +1,6 @@
-// Package cmpserve serves the JSON-RPC of the old capability management protocol to
-// agents that were written for it: its own dialects of MCP and A2A, as they were, on
-// paths of their own. Both end in the same invocation as every other surface.
+// Package cmpserve serves the JSON-RPC of the old capability management protocol to agents
+// that were written for it: its dialects of MCP and A2A, unchanged, on separate paths. Both
+// invoke the engine like every other surface.
 package cmpserve
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// Config is what the surface needs.
+// Config configures the surface.
 type Config struct {
 	Door    *httpapi.Door
 	Engine  *invoke.Engine

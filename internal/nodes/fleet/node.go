@@ -1,14 +1,12 @@
-// Package fleet is the table of nodes: who is a member, what each offers, and which
-// one takes a call. It is pure state: sessions,
-// messages and clocks are the caller's, and every change comes back as the events
-// that tell of it.
+// Package fleet is the table of nodes: the members, their functions, and the routing of
+// calls to them. It does no I/O: the caller handles sessions and messages, and every
+// change returns the events that describe it.
 //
-// Membership is a session, a grace and a lease. A node whose session ends is
-// suspect at once: nothing is routed to it, and it is removed when the grace is over
-// unless it comes back. A node that says nothing is removed when its lease runs out,
-// whatever its session looks like. Each join has an epoch, and what comes with an
-// older one is turned away: a node that was cut off cannot speak for the one that
-// took its place.
+// Membership depends on a session, a grace period and a lease. A node whose session ends
+// is suspect at once: no calls are routed to it, and it is removed after the grace period
+// unless it comes back. A node without heartbeats is removed when its lease expires, even
+// if its session is open. Each join has an epoch, and messages of an older epoch are
+// refused, so that a process that was cut off cannot act for its successor.
 package fleet
 
 import (
@@ -33,12 +31,11 @@ type Status string
 // The statuses.
 const (
 	Connected    Status = "connected"
-	Disconnected Status = "disconnected" // suspect: its session is gone, its grace is not over
-	Draining     Status = "draining"     // finishes what it has, takes nothing new
+	Disconnected Status = "disconnected" // suspect: its session has ended, its grace period has not
+	Draining     Status = "draining"     // finishes its calls and accepts no new ones
 )
 
-// Function is something that a node offers. A Function is not changed once it is in
-// the table.
+// Function is a function of a node. It is immutable once it is in the table.
 type Function struct {
 	Name          string          `json:"name"`
 	Tags          []string        `json:"tags,omitempty"`
@@ -46,16 +43,16 @@ type Function struct {
 	Version       string          `json:"version,omitempty"`
 	Effect        string          `json:"effect,omitempty"`
 	Stream        bool            `json:"stream,omitempty"`
-	MaxConcurrent int             `json:"max_concurrent,omitempty"` // 0: the node's limit alone
+	MaxConcurrent int             `json:"max_concurrent,omitempty"` // 0: only the node's limit applies
 	Timeout       time.Duration   `json:"timeout,omitempty"`        // 0: the caller's, or the default
 	Input         json.RawMessage `json:"input_schema,omitempty"`
 	Output        json.RawMessage `json:"output_schema,omitempty"`
 	Owner         string          `json:"owner,omitempty"` // node, host, skill:<name>, orphan:<name>
-	// Pinned functions take no part in routing without a node's id.
+	// Pinned functions can only be called by the node's id.
 	Pinned bool `json:"pinned,omitempty"`
 }
 
-// Load is what a node last said of itself; figures are 0 to 100.
+// Load is the load in the last heartbeat of a node; percentages are 0 to 100.
 type Load struct {
 	CPU       float64 `json:"cpu"`
 	Memory    float64 `json:"mem"`
@@ -67,25 +64,25 @@ type Load struct {
 	known     bool
 }
 
-// Member is what a node states when it joins, or when it has changed.
+// Member is what a node declares when it joins or updates.
 type Member struct {
 	ID            string
 	Instance      string // random, of its process
 	Software      string
 	OS, Arch      string
 	Location      string
-	Labels        []string // claimed ones too
-	Granted       []string // those of them that its credential gives
+	Labels        []string // including those that the node only claims
+	Granted       []string // labels that its credential grants
 	Functions     []Function
-	Revision      uint64 // of what it offers; grows
+	Revision      uint64 // of its functions; increases
 	MaxConcurrent int    // 0: no limit of its own
-	MemoryMB      int    // 0: not said
+	MemoryMB      int    // 0: unknown
 	GPU           bool
 	Session       string // of the bus; unique
 }
 
-// Node is a row of the table, as it stood when it was asked for. Slices and maps are
-// the table's and must not be changed.
+// Node is a copy of a row of the table. Its slices and maps belong to the table and must
+// not be changed.
 type Node struct {
 	Member
 	Epoch    int64
@@ -93,32 +90,32 @@ type Node struct {
 	Load     Load
 	Joined   time.Time
 	LastBeat time.Time
-	Gateway  string // the instance that let it in
-	// InFlight are calls that this gateway has under way there.
+	Gateway  string // the instance that admitted it
+	// InFlight is the number of this gateway's running calls to it.
 	InFlight int
 
 	offers  map[string]*Function
 	rank    float64        // its score while candidates are compared
 	running map[string]int // calls under way by function
 	until   time.Time      // a suspect's grace, a draining node's limit
-	reason  string         // of what happens then to a suspect
+	reason  string         // for which a suspect is removed then
 	gap     time.Duration  // between its last two heartbeats
-	idle    int            // heartbeats in a row, since it drains, that said it has nothing to do
+	idle    int            // consecutive heartbeats without active calls
 }
 
 // Offers reports whether the node has a function.
 func (n *Node) Offers(function string) bool { return n.offers[function] != nil }
 
-// Function returns what the node said of a function, nil if it has none of the name.
+// Function returns the node's function of that name, or nil.
 func (n *Node) Function(name string) *Function { return n.offers[name] }
 
-// New reports whether the node joined a moment ago and has not said anything since.
+// New reports whether the node joined less than two seconds ago and has sent no heartbeat since.
 func (n *Node) New() bool { return n.gap == 0 && time.Since(n.LastBeat) < 2*time.Second }
 
-// LoadFactor is the CPU share as lists of the original show it: 0 to 1.
+// LoadFactor returns the CPU share as 0 to 1, the form of the original API.
 func (n *Node) LoadFactor() float64 { return clamp(n.Load.CPU) / 100 }
 
-// Names are the functions of the node, sorted.
+// Names returns the names of the node's functions, sorted.
 func (n *Node) Names() []string { return slices.Sorted(maps.Keys(n.offers)) }
 
 func (n *Node) has(labels []string) bool {
@@ -150,7 +147,7 @@ func (n *Node) take(m Member) {
 	}
 }
 
-// tidy trims labels, drops empty ones and repetitions, and sorts them.
+// tidy returns the labels trimmed and sorted, without empty ones and duplicates.
 func tidy(list []string) []string {
 	out := make([]string, 0, len(list))
 	for _, l := range list {
@@ -179,17 +176,17 @@ const (
 	NodeSuperseded = "node.superseded"
 )
 
-// Reasons for which a node is no longer there.
+// Reasons for which a node was removed.
 const (
-	ReasonLeft    = "left"    // it said goodbye
+	ReasonLeft    = "left"    // it announced that it leaves
 	ReasonLost    = "lost"    // its session ended and it did not come back
-	ReasonSilent  = "silent"  // it said nothing for too long
-	ReasonDrained = "drained" // it was asked to go, or asked to
+	ReasonSilent  = "silent"  // its lease expired without a heartbeat
+	ReasonDrained = "drained" // it was drained, by an operator or itself
 	ReasonRemoved = "removed" // by an operator
 )
 
-// Event tells of one change. Session is the one that is over, where one is: the reader that
-// owns it closes it.
+// Event describes one change. Session is the session that has ended, if there is one; the
+// reader that owns it closes it.
 type Event struct {
 	Kind     string
 	Node     string
@@ -197,7 +194,7 @@ type Event struct {
 	Reason   string // of node.left
 	Revision uint64
 	Session  string
-	// Ours is true in one of several gateways: the one that made the change. Of
-	// node.suspect it is the one that let the node in, while that lives.
+	// Ours is true in one of several gateways: the one that made the change, or, for
+	// node.suspect, the one that admitted the node, while that runs.
 	Ours bool
 }

@@ -11,32 +11,30 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Record is what gateways share of one node. It is written when something of it
-// changes; what changes all the time (its load, what it has under way) is each
-// gateway's own to see.
+// Record is the data of one node that gateways share. It is written when it changes. Data
+// that changes constantly (load, running calls) is not part of it.
 type Record struct {
 	Member
 	Epoch    int64
 	Joined   time.Time
-	Gateway  string // the instance that let it in
+	Gateway  string // the instance that admitted it
 	Writer   string // the instance that wrote this
 	Draining bool   `json:",omitempty"`
 }
 
 const (
-	// compressAbove is where a record is worth compressing, in bytes.
+	// compressAbove is the size in bytes above which a record is compressed.
 	compressAbove = 2 << 10
-	// maxRecord bounds a record before compression: a message of a node has half.
+	// maxRecord is the largest record before compression: twice a message of a node.
 	maxRecord = 1 << 20
 )
 
-// Codec writes and reads records. The zero value is ready; it is safe for concurrent
-// use and keeps its compressors for the next one.
+// Codec encodes and decodes records. The zero value is ready to use. It is safe for
+// concurrent use and reuses its compressors.
 type Codec struct{ writers sync.Pool }
 
-// Encode writes a record in at most limit bytes, compressed where that is shorter. A
-// record that is too large all the same is payload_too_large: schemas compress well,
-// so it says more than any honest node has to.
+// Encode encodes a record in at most limit bytes, compressed if that is shorter. A larger
+// record is payload_too_large.
 func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -48,7 +46,7 @@ func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 		var out bytes.Buffer
 		w, _ := c.writers.Get().(*gzip.Writer)
 		if w == nil {
-			w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
+			w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 		}
 		w.Reset(&out)
 		if _, err = w.Write(data); err == nil {
@@ -68,7 +66,7 @@ func (c *Codec) Encode(r *Record, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote.
+// Decode decodes the result of Encode.
 func (c *Codec) Decode(data []byte) (Record, error) {
 	bad := func(err error) (Record, error) {
 		return Record{}, capability.Wrap(capability.CodeInvalidInput, "nodes.table", "an entry of the table of nodes cannot be read",

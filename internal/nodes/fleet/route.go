@@ -19,8 +19,7 @@ const (
 	Random        Strategy = "random"
 )
 
-// ParseStrategy reads a name or one of its aliases; ok is false for a name that
-// is not known, which counts as ResourceAware.
+// ParseStrategy parses a name or alias. For an unknown name it returns ResourceAware and false.
 func ParseStrategy(name string) (s Strategy, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "round_robin", "rr":
@@ -34,37 +33,36 @@ func ParseStrategy(name string) (s Strategy, ok bool) {
 	return ResourceAware, false
 }
 
-// Request is a call that looks for its node.
+// Request describes the requirements of a call for its node.
 type Request struct {
 	Function string
-	Node     string // "": any that offers it
-	// Balance asks for a choice among several; without it the least loaded is taken
-	// all the same, by a rule that has no chance in it.
+	Node     string // "": any node that offers the function
+	// Balance selects by Strategy. Without it the least loaded node is selected,
+	// without randomness.
 	Balance   bool
 	Strategy  Strategy // "": ResourceAware
-	Preferred []string // first, if alive and able
-	Excluded  []string // never
+	Preferred []string // tried first, if they can take the call
+	Excluded  []string // never tried
 	Labels    []string // that the node must have
 	Tags      []string // that the function must have
 	NeedsGPU  bool
 	MinMemory int // MiB
-	// Unhealthy reports nodes whose circuit is open; nil: none is.
+	// Unhealthy reports whether a node's circuit is open; it may be nil.
 	Unhealthy func(node string) bool
-	// Visible reports nodes that the caller may see; nil: all. One that it may not
-	// is as good as none.
+	// Visible reports whether the caller may see a node; nil: all. Other nodes are
+	// treated as missing.
 	Visible func(n *Node) bool
 }
 
-// maxTries is how many nodes a call may be offered to: the first, and two more that
-// take it only if it provably did not start.
+// maxTries is the number of nodes to which a call may be sent: the first, and two more if
+// the call provably did not start.
 const maxTries = 3
 
-// Pick returns the nodes to try, the best first: one that was named, or at most
-// three. Nodes at the limit of their calls come after all others: they have a queue.
-// Errors: not_found, reason node_not_found; unknown_capability, reason
-// function_not_found; overloaded, reason node_overloaded, when those that offer the
-// function take nothing new; unavailable, reason no_available_nodes, when none of
-// them fits.
+// Pick returns the nodes to try, the best first: the named one, or at most three. Nodes at
+// the limit of their calls are returned only if all suitable nodes are, because they have
+// a queue. Errors: not_found, reason node_not_found; unknown_capability, reason
+// function_not_found; overloaded, reason node_overloaded, if no suitable node accepts
+// calls; unavailable, reason no_available_nodes, if none is suitable.
 func (t *Table) Pick(r Request) ([]Node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,12 +74,12 @@ func (t *Table) Pick(r Request) ([]Node, error) {
 		return []Node{*n}, nil
 	}
 	able, busy, seen := t.able(t.sample(r), r)
-	if len(able) < few { // the sample says too little
+	if len(able) < few { // too few in the sample
 		able, busy, seen = t.able(t.offering[r.Function], r)
 	}
 	full := len(busy) > 0
 	busy = slices.DeleteFunc(busy, func(n *Node) bool { return !n.Load.Accepting })
-	if len(able) == 0 { // all have their hands full: the call waits with the least loaded
+	if len(able) == 0 { // all are busy: the call waits in the queue of the least loaded
 		able = busy
 	}
 	switch {
@@ -115,13 +113,15 @@ func (t *Table) named(r Request) (*Node, error) {
 	case n.Status == Disconnected:
 		return nil, capability.Errorf(capability.CodeUnavailable, "nodes.route", "the node %s is not connected",
 			r.Node).With("no_available_nodes", "")
-	case n.Status == Draining: // one that is busy has a queue, and says itself when that is full
+	case n.Status == Draining: // a busy node has a queue, and reports itself if that is full
 		return nil, capability.Errorf(capability.CodeOverloaded, "nodes.route", "the node %s takes nothing new at the moment",
 			r.Node).With("node_overloaded", "try again in a moment")
 	}
 	return n, nil
 }
 
+// fits reports whether a node that offers the function has the required labels, tags,
+// memory and GPU, and is not excluded.
 func (r *Request) fits(n *Node) bool {
 	if slices.Contains(r.Excluded, n.ID) || !n.has(r.Labels) || r.NeedsGPU && !n.GPU || r.MinMemory > 0 && n.MemoryMB < r.MinMemory {
 		return false
@@ -134,8 +134,8 @@ func (r *Request) fits(n *Node) bool {
 	return true
 }
 
-// busy reports whether a node takes no further call of a function. What this gateway
-// has under way counts at once; the node's own count is up to a heartbeat old.
+// busy reports whether a node accepts no further call of a function at the moment. This
+// gateway's running calls count at once; the node's own count is up to a heartbeat old.
 func (n *Node) busy(function string) bool {
 	f := n.offers[function]
 	return !n.Load.Accepting || n.MaxConcurrent > 0 && n.active() >= n.MaxConcurrent || f.MaxConcurrent > 0 &&
@@ -144,20 +144,20 @@ func (n *Node) busy(function string) bool {
 
 func (n *Node) active() int { return max(n.InFlight, n.Load.Active) }
 
-// score is smaller for a node that has less to do.
+// score returns the load of a node for comparison; smaller is better.
 func (n *Node) score() float64 {
 	return 0.40*clamp(n.Load.CPU) + 0.35*clamp(n.Load.Memory) + 0.20*clamp(10*float64(n.active())) + 0.05*clamp(n.Load.Latency/10)
 }
 
-// few is how many candidates are compared one by one.
+// few is the number of candidates up to which all are compared.
 const few = 8
 
-// sampled is how many of a large number of nodes are looked at for a balanced choice:
-// two of the better half of so many are as good as two of the better half of all.
+// sampled is how many of a large number of nodes are considered for a balanced choice. Two
+// of the better half of these are as good as two of the better half of all.
 const sampled = 4 * few
 
-// sample is nil where all nodes must be looked at: where there are not many, or where
-// the choice has a rule that is not chance.
+// sample returns some of the nodes that offer the function, or nil if all must be
+// considered: if there are few, or if the selection is not random.
 func (t *Table) sample(r Request) []*Node {
 	offering := t.offering[r.Function]
 	if len(offering) < 2*sampled || !r.Balance || r.Strategy == RoundRobin || len(r.Preferred) > 0 {
@@ -165,15 +165,15 @@ func (t *Table) sample(r Request) []*Node {
 	}
 	out := make([]*Node, 0, sampled)
 	at, step := rand.IntN(len(offering)), len(offering)/sampled
-	for range sampled { // from all over: neighbours may have joined together
+	for range sampled { // spread, because neighbours may have joined together
 		out = append(out, offering[at%len(offering)])
 		at += step
 	}
 	return out
 }
 
-// able are those of a list that can take a call, those that are only busy, and how
-// many the caller may see.
+// able returns the nodes of a list that can take a call, those that could but are busy, and
+// the number that the caller may see.
 func (t *Table) able(list []*Node, r Request) (able, busy []*Node, seen int) {
 	for _, n := range list {
 		if r.Visible != nil && !r.Visible(n) {
@@ -214,7 +214,7 @@ func (t *Table) order(able []*Node, r Request) []*Node {
 		if r.Balance || len(r.Preferred) > 0 {
 			slices.SortFunc(able, less)
 		} else {
-			for i := range min(maxTries, len(able)) { // no more are asked for
+			for i := range min(maxTries, len(able)) { // only these are used
 				best := i
 				for k := i + 1; k < len(able); k++ {
 					if less(able[k], able[best]) < 0 {
@@ -225,8 +225,8 @@ func (t *Table) order(able []*Node, r Request) []*Node {
 			}
 		}
 		if r.Balance && len(able) > few {
-			// Figures are a heartbeat old: always taking the best sends a burst to one
-			// node. Of two of the better half, the better.
+			// The load is up to a heartbeat old, so always selecting the best node would
+			// send a burst to it. The better of two random ones of the better half is used.
 			half := len(able) / 2
 			i, j := rand.IntN(half), rand.IntN(half)
 			first := min(i, j)
@@ -250,9 +250,9 @@ func preferred(list []string, id string) int {
 	return 1
 }
 
-// Begin counts a call that goes to a node; end counts it out, once, and states how
-// long it took; idle means that the node drains and has nothing more to do. It is
-// nil for a node that is not there any more in that epoch.
+// Begin counts a call to a node as running. The caller calls end with the latency when the
+// call has ended; end reports whether the node is draining and now idle. Begin returns nil
+// if the node is no longer in the table in that epoch.
 func (t *Table) Begin(id string, epoch int64, function string) (end func(latencyMS float64) (idle bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -289,12 +289,12 @@ type Filter struct {
 	Labels    []string
 	Functions []string
 	Status    Status
-	// Suspect shows those whose session is gone, too.
+	// Suspect includes nodes whose session has ended.
 	Suspect bool
 	Visible func(n *Node) bool
 }
 
-// List returns the nodes that a filter admits, by id.
+// List returns the nodes that match a filter, ordered by id.
 func (t *Table) List(f Filter) []Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -319,7 +319,7 @@ func (t *Table) Get(id string) (Node, bool) {
 	return Node{}, false
 }
 
-// Len is how many nodes there are, suspects too.
+// Len returns the number of nodes, including suspects.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

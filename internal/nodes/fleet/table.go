@@ -9,17 +9,17 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Config of a Table; zero values are the defaults.
+// Config configures a Table. Zero values mean the defaults.
 type Config struct {
-	Lease time.Duration // 30 s without a word: removed
-	Grace time.Duration // 5 s after the session's end: removed
-	Drain time.Duration // 30 s after it was asked to go: removed
+	Lease time.Duration // a node without a heartbeat for so long is removed; 0: 30 s
+	Grace time.Duration // from the end of the session to the removal; 0: 5 s
+	Drain time.Duration // from the start of a drain to the removal; 0: 30 s
 	Now   func() time.Time
-	// Gateway is the instance that has the table, as records name it.
+	// Gateway is the name of the table's gateway in records.
 	Gateway string
 }
 
-// Table is the fleet. It is safe for concurrent use; no method blocks.
+// Table holds the nodes. It is safe for concurrent use; no method blocks.
 type Table struct {
 	cfg Config
 
@@ -28,8 +28,8 @@ type Table struct {
 	// offering are the nodes of each function, in the order they joined.
 	offering map[string][]*Node
 	sessions map[string]*Node
-	turn     map[string]uint64 // of round robin, by function
-	epoch    int64             // the highest ever given
+	turn     map[string]uint64 // round-robin counter by function
+	epoch    int64             // the highest assigned so far
 }
 
 // New returns an empty table.
@@ -51,9 +51,11 @@ func New(cfg Config) *Table {
 	}
 }
 
-// Grace is how long a node whose session has ended has to come back.
+// Grace returns how long a node has to come back after its session has ended.
 func (t *Table) Grace() time.Duration { return t.cfg.Grace }
 
+// check validates a member: invalid_input, or denied for a reserved label that its
+// credential does not grant.
 func check(m *Member) error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "nodes.join", format, args...).With("invalid_params", "")
@@ -85,13 +87,13 @@ func check(m *Member) error {
 	return nil
 }
 
-// reservedLabel reports whether a label decides who may call.
+// reservedLabel reports whether a label determines who may call the node.
 func reservedLabel(l string) bool {
 	return strings.HasPrefix(l, "user:") || strings.HasPrefix(l, "tenant:")
 }
 
-// RejectedLabels are the labels of a list that a credential would have to grant and
-// does not: a gateway takes them out before Join and tells the node.
+// RejectedLabels returns the reserved labels of a list that are not granted. A gateway
+// removes them before the node joins, and reports them to it.
 func RejectedLabels(labels, granted []string) (rejected []string) {
 	for _, l := range tidy(labels) {
 		if reservedLabel(l) && !slices.Contains(granted, l) {
@@ -101,10 +103,9 @@ func RejectedLabels(labels, granted []string) (rejected []string) {
 	return rejected
 }
 
-// Propose is the record that lets a node in, or takes it back: its epoch is higher
-// than every other this table has seen. Nothing has changed before the record is
-// taken. Errors: invalid_input; denied, for a label that is not granted; overloaded
-// beyond MaxNodes.
+// Propose returns the record that admits a node, with an epoch above all others in this
+// table. The table changes only when Take receives the record. Errors: invalid_input;
+// denied, for a label that is not granted; overloaded beyond MaxNodes.
 func (t *Table) Propose(m Member) (Record, error) {
 	if err := check(&m); err != nil {
 		return Record{}, err
@@ -116,7 +117,7 @@ func (t *Table) Propose(m Member) (Record, error) {
 		return Record{}, capability.Errorf(capability.CodeOverloaded, "nodes.join", "the fleet has %d nodes; no more are taken", MaxNodes)
 	}
 	now := t.cfg.Now()
-	// Time makes epochs grow over the restart of a gateway and beside others.
+	// The time makes epochs increase across restarts and between gateways.
 	t.epoch = max(t.epoch+1, now.UnixMilli())
 	r := Record{Member: m, Epoch: t.epoch, Joined: now, Gateway: t.cfg.Gateway, Writer: t.cfg.Gateway}
 	if n != nil {
@@ -126,18 +127,17 @@ func (t *Table) Propose(m Member) (Record, error) {
 	return r, nil
 }
 
-// Take enters what a record says, independent of its writer, and returns what has changed. A
-// node that is there in another session is superseded: the newer epoch serves.
-// What is older than what the table has changes nothing.
+// Take applies a record, whichever gateway wrote it, and returns the changes. A newer epoch
+// supersedes another session of the same node. An older record changes nothing.
 func (t *Table) Take(r Record) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.take(r)
 }
 
-// Remember is Take for a record that was found in the bucket and not received as it was written: a
-// node that is new by it may be long gone, or about to join again in another epoch.
-// It is suspect until it beats, and due when it has not for a lease.
+// Remember is Take for a record that was found in the bucket and not received when it was
+// written. Its node may be gone, or about to join in another epoch, so a node that is new
+// to the table is suspect until its next heartbeat, for at most a lease.
 func (t *Table) Remember(r Record) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *Table) take(r Record) (events []Event) {
 	t.withdraw(n)
 	n.take(r.Member)
 	n.Gateway, n.Joined = r.Gateway, r.Joined
-	if n.Epoch != r.Epoch { // calls of an earlier session have failed already
+	if n.Epoch != r.Epoch { // calls of an earlier epoch have failed already
 		n.Epoch, n.Status, n.LastBeat, n.gap, n.InFlight, n.running, n.until = r.Epoch, Connected, t.cfg.Now(), 0, 0, make(map[string]int),
 			time.Time{}
 		n.Load.Accepting = true
@@ -192,7 +192,7 @@ func (t *Table) take(r Record) (events []Event) {
 	return events
 }
 
-// Record is what gateways share of a node, as the table has it.
+// Record returns the record of a node.
 func (t *Table) Record(id string) (Record, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +207,7 @@ func (n *Node) record(writer string) Record {
 	return Record{Member: n.Member, Epoch: n.Epoch, Joined: n.Joined, Gateway: n.Gateway, Writer: writer, Draining: n.Status == Draining}
 }
 
-// offer enters a node under its functions, and its session.
+// offer adds a node to the indexes by function and session.
 func (t *Table) offer(n *Node) {
 	for name := range n.offers {
 		t.offering[name] = append(t.offering[name], n)
@@ -229,10 +229,9 @@ func (t *Table) withdraw(n *Node) {
 	}
 }
 
-// Revise is the record of what a node offers now; changed is false for a revision
-// that is not newer than the table's. Nothing has changed before the record is taken.
-// Errors: those of Propose; conflict, reason superseded, for an older epoch;
-// not_found.
+// Revise returns the record of a node with new labels and functions. changed is false if the
+// revision is not newer than the table's. The table changes only when Take receives the record.
+// Errors: those of Propose; conflict, reason superseded, for an older epoch; not_found.
 func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted []string,
 	functions []Function,
 ) (r Record, changed bool, err error) {
@@ -247,8 +246,8 @@ func (t *Table) Revise(id string, epoch int64, revision uint64, labels, granted 
 	return r, true, check(&r.Member)
 }
 
-// Holds fails unless a node is there in that epoch: conflict, reason superseded;
-// not_found.
+// Holds returns an error unless the node is in the table in that epoch: conflict, reason
+// superseded; not_found.
 func (t *Table) Holds(id string, epoch int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,17 +271,17 @@ func unknown(id string) error {
 		"list them with: junctor nodes list")
 }
 
-// Verdict is what a node is told after a heartbeat.
+// Verdict is the response to a heartbeat.
 type Verdict string
 
-// The verdicts; "" is that all is well.
+// The verdicts; "" if the heartbeat is in order.
 const (
 	Superseded Verdict = "superseded" // another session has taken over
-	Rejoin     Verdict = "rejoin"     // the gateway does not know it
+	Rejoin     Verdict = "rejoin"     // the node is not in the table in this epoch
 	Outdated   Verdict = "update"     // the gateway has an older revision
 )
 
-// Judge is what is wrong with a heartbeat; it changes nothing.
+// Judge returns the verdict on a heartbeat without changing anything.
 func (t *Table) Judge(id string, epoch int64, revision uint64) Verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -301,8 +300,8 @@ func (t *Table) judge(n *Node, epoch int64, revision uint64) Verdict {
 	return ""
 }
 
-// Beat takes a heartbeat and judges it. A node that was suspect and beats in its own
-// session is back.
+// Beat records a heartbeat and returns the verdict. A suspect node becomes connected. With
+// the verdicts Rejoin and Superseded it records nothing.
 func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdict, []Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -314,8 +313,8 @@ func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdic
 	latency, now := n.Load.Latency, t.cfg.Now()
 	n.Load, n.gap, n.LastBeat = load, now.Sub(n.LastBeat), now
 	n.Load.known, n.Load.Latency = true, latency
-	// What other gateways have under way there, only the node knows; one heartbeat
-	// may have been on its way before the last of it came.
+	// Only the node counts the calls of all gateways. Two idle heartbeats are needed,
+	// because one may have been sent before the last call arrived.
 	if n.idle++; load.Active > 0 {
 		n.idle = 0
 	}
@@ -327,8 +326,8 @@ func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdic
 	return verdict, events
 }
 
-// Late reports whether the last heartbeats of a node were further apart than d, or
-// the next has not come for so long.
+// Late reports whether the last two heartbeats of a node were more than d apart, or the
+// last one is more than d ago.
 func (t *Table) Late(id string, d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,7 +335,8 @@ func (t *Table) Late(id string, d time.Duration) bool {
 	return n != nil && (n.gap > d || t.cfg.Now().Sub(n.LastBeat) > d)
 }
 
-// Spare gives every node its whole lease again: for a gateway that was deaf itself.
+// Spare renews the lease of every node, for a gateway that was itself disconnected and
+// received no heartbeats.
 func (t *Table) Spare() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -349,7 +349,7 @@ func (t *Table) Spare() {
 	}
 }
 
-// Gone reports that a session has ended. Its node is suspect until the grace is over.
+// Gone records that a session has ended. Its node becomes suspect.
 func (t *Table) Gone(session string) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,8 +360,8 @@ func (t *Table) Gone(session string) []Event {
 	return t.suspect(n, min(t.cfg.Grace, t.cfg.Lease), ReasonLost)
 }
 
-// Absent reports that the bus knows no session of a node; grace is how long it may take
-// to come back, 0 the usual.
+// Absent records that the bus has no session of a node, which becomes suspect. grace is how
+// long it has to come back; 0 means Config.Grace.
 func (t *Table) Absent(id string, epoch int64, grace time.Duration) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -380,8 +380,8 @@ func (t *Table) suspect(n *Node, grace time.Duration, reason string) []Event {
 	return []Event{{Kind: NodeSuspect, Node: n.ID, Epoch: n.Epoch, Session: n.Session, Ours: n.Gateway == t.cfg.Gateway}}
 }
 
-// Drop takes a node out, unless it is there in another epoch by now. ours is said by
-// the one of several gateways that decided it.
+// Drop removes a node, unless it is now in the table in another epoch. ours is set by the
+// gateway that decided the removal.
 func (t *Table) Drop(id string, epoch int64, reason string, ours bool) []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -394,16 +394,16 @@ func (t *Table) Drop(id string, epoch int64, reason string, ours bool) []Event {
 	return []Event{{Kind: NodeLeft, Node: n.ID, Epoch: n.Epoch, Reason: reason, Session: n.Session, Ours: ours}}
 }
 
-// Due is a node whose time is over.
+// Due is a node that must be removed.
 type Due struct {
 	Node   string
 	Epoch  int64
 	Reason string
 }
 
-// Expire returns whose time is over, which is for the caller to Drop, by id; what
-// became suspect because it says nothing; and when to ask again, zero while no node's
-// time runs.
+// Expire returns the nodes that must be removed, by id, which the caller passes to Drop; the
+// events of nodes that became suspect because their lease expired; and the time of the next
+// deadline, zero without any.
 func (t *Table) Expire() (due []Due, events []Event, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 
 const (
 	barrierPrefix = "barrier-" // of ids that do not belong to a call
-	// barrierTimeout bounds the wait: that a node is gone must be known at once.
+	// barrierTimeout limits the wait, because the loss of a node must be handled soon.
 	barrierTimeout = 20 * time.Millisecond
 )
 
-// caughtUp returns when the replies that were on their way have been handed to their
-// calls: a message to ourselves comes after them. Word that a session has ended takes
-// another way, and may overtake the last answers of its node.
+// caughtUp waits until the replies that were sent before have reached their calls, by
+// sending a message to this gateway, which arrives after them. The event that a session has
+// ended arrives separately and may overtake the last answers of its node.
 func (g *Gateway) caughtUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
 	defer cancel()
@@ -34,8 +34,8 @@ func (g *Gateway) caughtUp(ctx context.Context) {
 	}
 }
 
-// passed takes a message of caughtUp and reports whether it was one. Nodes know no
-// such id; one that guessed it would let a gateway wait less.
+// passed handles a message of caughtUp, and reports whether it was one. A node that guessed
+// such an id could only shorten the wait.
 func (g *Gateway) passed(id string) bool {
 	if !strings.HasPrefix(id, barrierPrefix) {
 		return false

@@ -9,25 +9,24 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// BreakerConfig is when a node is left out for a function; zero values are the
-// defaults.
+// BreakerConfig configures when a node is excluded for a function. Zero values mean the defaults.
 type BreakerConfig struct {
-	Failures int           // 5 in a row open the circuit
-	Open     time.Duration // 60 s without a call
-	HalfOpen int           // 3 calls then try whether it works again
+	Failures int           // consecutive failures that open the circuit; 0: 5
+	Open     time.Duration // time without calls; 0: 60 s
+	HalfOpen int           // trial calls after that; 0: 3
 }
 
-// maxCircuits bounds what is remembered; beyond it nothing new is.
+// maxCircuits limits the number of circuits; beyond it no new ones are recorded.
 const maxCircuits = 1 << 16
 
-// nodeBreaker counts, per node and function, what the transport and a full queue made
-// fail. What a function answers is its own business and never counts.
+// nodeBreaker counts, per node and function, the calls that failed because of the transport
+// or a full queue. Errors of the function itself do not count.
 type nodeBreaker struct {
 	cfg breaker.Config
 	now func() time.Time
 
 	mu       sync.Mutex
-	circuits map[circuitKey]*breaker.Breaker // of those that have failed
+	circuits map[circuitKey]*breaker.Breaker // only where calls have failed
 }
 
 type circuitKey struct{ node, function string }
@@ -48,7 +47,7 @@ func newBreaker(cfg BreakerConfig, now func() time.Time) *nodeBreaker {
 	}
 }
 
-// open reports whether a node takes no call of a function now.
+// open reports whether calls of a function to a node are refused now.
 func (b *nodeBreaker) open(node, function string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +55,7 @@ func (b *nodeBreaker) open(node, function string) bool {
 	return c != nil && c.Refuses(b.cfg, b.now())
 }
 
-// enter counts a call that tries an open circuit; false: it may not.
+// enter reports whether a call may be sent; on an open circuit it counts as a trial.
 func (b *nodeBreaker) enter(node, function string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +70,7 @@ func (b *nodeBreaker) count(node, function string, err error) {
 		switch capability.AsError(err).Reason {
 		case cmp.ReasonNodeNotFound, cmp.ReasonNodeLost, cmp.ReasonConnection, cmp.ReasonOverloaded:
 			failed = true
-		case cmp.ReasonCancelled, cmp.ReasonTimeout: // says nothing of the way there
+		case cmp.ReasonCancelled, cmp.ReasonTimeout: // does not indicate a transport failure
 			b.abandon(node, function)
 			return
 		}
@@ -93,7 +92,7 @@ func (b *nodeBreaker) count(node, function string, err error) {
 	}
 }
 
-// abandon gives back the place of a call that has shown nothing.
+// abandon releases the trial of a call without a meaningful result.
 func (b *nodeBreaker) abandon(node, function string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +101,7 @@ func (b *nodeBreaker) abandon(node, function string) {
 	}
 }
 
-// forget forgets a node that has left: another process answers when it comes back.
+// forget removes the circuits of a node that has left.
 func (b *nodeBreaker) forget(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

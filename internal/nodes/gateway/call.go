@@ -15,45 +15,43 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// DefaultTimeout is the time of a call whose caller names none.
+// DefaultTimeout is the timeout of a call without a deadline.
 const DefaultTimeout = 300 * time.Second
 
-// maxCollected bounds the bytes of the collected chunks of a stream: one result of the
-// engine.
+// maxCollected is the largest size in bytes of the collected chunks of a stream.
 const maxCollected = 16 << 20
 
 // Request is one call to one node.
 type Request struct {
-	Node           string // of Do: "" for any that offers the function
+	Node           string // for Do, "" means any node that offers the function
 	Function       string
 	Arguments      cmp.Arguments
 	Stream         bool
-	IdempotencyKey string // the node runs calls of one key once; Do may repeat it
+	IdempotencyKey string // the node runs calls with one key once, so Do may repeat the call
 	Caller         wire.Caller
 	Trace          string // traceparent
-	// Chunk receives the chunks of a stream, in order; its error cancels the call. nil
-	// collects them into a list. A chunk that is {"$asset":…} is passed on as it is.
+	// Chunk receives the chunks of a stream in order; its error cancels the call. If nil,
+	// they are collected into a list. A chunk {"$asset":…} is not resolved.
 	Chunk func(value json.RawMessage) error
-	// Progress receives the progress reports of the node; may be nil.
+	// Progress receives the node's progress; it may be nil.
 	Progress func(fraction float64, message string)
 }
 
-// Result is what came of it.
+// Result is the result of a call.
 type Result struct {
-	// Value is the result; of a stream without Chunk the list of its chunks. One
-	// that is {"$asset":…} is passed on as it is.
+	// Value is the result, or for a stream without Chunk the list of its chunks. A value
+	// {"$asset":…} is not resolved.
 	Value  json.RawMessage
-	Node   string // that took the call, or refused it; "" if none was asked
+	Node   string // the last node to which the call was sent, or ""
 	Chunks int
 	Bytes  int64
 	Exec   time.Duration // on the node
-	Tries  int           // of Do: how many nodes were asked
+	Tries  int           // of Do: number of nodes to which the call was sent
 }
 
-// Call sends a call to a chosen node and waits for its end. Its deadline is ctx's, or
-// DefaultTimeout. Errors: node_not_found, function_not_found, node_overloaded,
-// node_lost, timeout, cancelled, connection_failed, execution_failed and those of the
-// node.
+// Call sends a call to the node r.Node and waits for its end. The deadline is ctx's, or
+// DefaultTimeout. Errors: node_not_found, function_not_found, node_overloaded, node_lost,
+// timeout, cancelled, connection_failed, execution_failed and those of the node.
 func (g *Gateway) Call(ctx context.Context, r Request) (Result, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -73,7 +71,7 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// attempt is one call to one node. reached is false when it provably did not start.
+// attempt makes one call to one node. reached is false if it provably did not start.
 func (g *Gateway) attempt(ctx context.Context, n *fleet.Node, r Request) (result Result, reached bool, err error) {
 	result.Node = n.ID
 	window := 0
@@ -105,8 +103,7 @@ func (g *Gateway) attempt(ctx context.Context, n *fleet.Node, r Request) (result
 	return result, reached, err
 }
 
-// enlist makes a call known, so that its frames find it. Its id is ours alone: nodes
-// know those of several gateways apart by it.
+// enlist registers a call so that it receives its frames. The id is unique across gateways.
 func (g *Gateway) enlist(n *fleet.Node, stream bool, window int) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,6 +120,9 @@ func (g *Gateway) delist(c *call) {
 	delete(g.calls, c.id)
 }
 
+// carry publishes the call and waits for its result. If the message had no subscriber and
+// the node has just joined, it is sent again after a pause, because not all servers of a
+// cluster may have the subscription yet. reached is the second result.
 func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, window int) (Result, bool, error) {
 	deadline, _ := ctx.Deadline()
 	out := wire.Call{
@@ -135,7 +135,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 		return Result{}, false, err
 	}
 	m := messaging.Message{Subject: wire.SubjectCall(c.node), Reply: c.reply, Data: data}
-	// The servers of a cluster may not all know a node that has just joined.
+	// Between attempts for a node that has just joined.
 	pauses := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 	for {
 		if err := g.conn.Publish(ctx, m); err != nil {
@@ -157,7 +157,7 @@ func (g *Gateway) carry(ctx context.Context, c *call, n *fleet.Node, r Request, 
 	}
 }
 
-// encode writes a call; arguments that are too large for it are put elsewhere.
+// encode encodes a call. Arguments that are too large are stored as an asset.
 func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Request) ([]byte, error) {
 	data, err := wire.Encode(out)
 	if capability.CodeOf(err) != capability.CodeTooLarge || g.cfg.PutAsset == nil {
@@ -178,7 +178,7 @@ func (g *Gateway) encode(ctx context.Context, node string, out *wire.Call, r Req
 	return wire.Encode(out)
 }
 
-// interrupted is what the end of a caller's context means.
+// interrupted returns the error of a call whose caller's context ended: timeout or cancelled.
 func interrupted(ctx context.Context, c *call) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return cmp.Errorf(cmp.ReasonTimeout, "the node %s did not answer in time", c.node)
@@ -186,9 +186,8 @@ func interrupted(ctx context.Context, c *call) error {
 	return cmp.Errorf(cmp.ReasonCancelled, "the call was cancelled")
 }
 
-// await takes the frames of a call until the last, or until it is over otherwise.
-// noSubscriber is true when the message had no subscriber; reached is false when the node said, before
-// anything else, that it does not take it.
+// await handles the frames of a call until the last one or the end of the call. noSubscriber is
+// true if the message had no subscriber. reached is false if the first frame was a refusal.
 func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (result Result, noSubscriber, reached bool, err error) {
 	f := follower{g: g, c: c, r: r, credit: credit{window: window}}
 	for {
@@ -213,7 +212,7 @@ func (g *Gateway) await(ctx context.Context, c *call, r Request, window int) (re
 	}
 }
 
-// follower puts the frames of one call together.
+// follower assembles the frames of one call.
 type follower struct {
 	g        *Gateway
 	c        *call
@@ -222,8 +221,8 @@ type follower struct {
 	credit   credit
 	result   Result
 	list     []json.RawMessage
-	began    bool // it runs, or has run
-	refused  bool // the node had no room for it
+	began    bool // the call has started on the node
+	refused  bool // the node was overloaded
 }
 
 func (f *follower) take(ctx context.Context, data []byte) (done bool, err error) {
@@ -290,14 +289,15 @@ func (f *follower) chunk(ctx context.Context, value json.RawMessage) error {
 	default:
 		f.list = append(f.list, value)
 	}
-	// As the reader consumes, and not before: a slow one slows this stream alone.
+	// Credit is given only after the reader has consumed the chunk, so that a slow reader
+	// slows its own stream only.
 	if n := f.credit.take(int64(len(value)), g.late(c.node)); n > 0 {
 		g.control(ctx, c.node, wire.Control{Epoch: c.epoch, Type: wire.ControlCredit, CallID: c.id, Bytes: n})
 	}
 	return nil
 }
 
-// list is a JSON list of values, each as the node wrote it.
+// list returns a JSON array of values, each with its original bytes.
 func list(values []json.RawMessage) json.RawMessage {
 	size := 2 + len(values)
 	for _, v := range values {
@@ -313,14 +313,13 @@ func list(values []json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
-// cancel notifies a node that the caller of a call no longer waits.
+// cancel sends a node the cancellation of a call.
 func (g *Gateway) cancel(ctx context.Context, c *call, why string) {
 	g.control(ctx, c.node, wire.Control{Epoch: c.epoch, Type: wire.ControlCancel, CallID: c.id, Reason: why})
 }
 
-// reply hands a frame to its call, which the subject names: who follows the call
-// decodes it. One from another node than was asked, or for a call that is over, is
-// no call's.
+// reply hands a frame to the call that the subject names; the call's follower decodes it. A
+// frame from another node, or for a call that has ended, is ignored.
 func (g *Gateway) reply(ctx context.Context, m messaging.Message) {
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	if g.passed(id) {

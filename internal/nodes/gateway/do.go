@@ -13,15 +13,13 @@ import (
 // repeats is how often a call with an idempotency key is sent again to its node.
 const repeats = 2
 
-// Do picks a node for a call and carries it there; where and r name the function and
-// the node between them, and r.Node wins. A call that provably did not start there
-// (the node has no session, takes nothing new, or could not be reached) goes to the
-// next of the nodes that Pick offers, which are three at most; one that names its
-// node goes there or nowhere. Nothing is sent again that may have reached a node,
-// unless the call has an idempotency key: then it may be sent again to the same
-// process of the same node, which remembers what came of it. Nodes whose
-// circuit is open for the function are left out. Errors are those of
-// fleet.Table.Pick and of Call; Result.Node is the last node that was asked.
+// Do selects a node for a call and sends the call to it. Function and node are those of r, or else
+// of where. If the call provably did not start (the node has no session, is overloaded, or was not
+// reached), Do tries the next of at most three nodes that Pick returns; a named node is the only
+// one. A call that may have reached a node is not sent again, unless it has an idempotency key:
+// then it may be sent again to the same process of the same node, which remembers the outcome.
+// Nodes whose circuit is open for the function are excluded. Errors are those of fleet.Table.Pick
+// and of Call; Result.Node is the last node that was tried.
 func (g *Gateway) Do(ctx context.Context, where fleet.Request, r Request) (Result, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -58,8 +56,7 @@ func (g *Gateway) Do(ctx context.Context, where fleet.Request, r Request) (Resul
 	return result, err
 }
 
-// elsewhere reports whether an error of a call that did not start reports that another
-// node may take it.
+// elsewhere reports whether another node may take a call that did not start because of err.
 func elsewhere(err error) bool {
 	switch capability.AsError(err).Reason {
 	case cmp.ReasonNodeNotFound, cmp.ReasonOverloaded, cmp.ReasonConnection, cmp.ReasonNoNodes:
@@ -68,9 +65,10 @@ func elsewhere(err error) bool {
 	return false
 }
 
-// persist is one node's attempt, sent to it again where its memory makes that safe.
+// persist makes a call to one node. If the node was lost and the call has an idempotency
+// key, it is sent again, up to repeats times, unless a chunk was already forwarded.
 func (g *Gateway) persist(ctx context.Context, n *fleet.Node, r Request) (Result, bool, error) {
-	heard := false // a chunk has been passed on, and cannot be taken back
+	heard := false // a chunk was forwarded, so a repetition would duplicate it
 	if chunk := r.Chunk; chunk != nil {
 		r.Chunk = func(value json.RawMessage) error {
 			heard = true
@@ -95,8 +93,8 @@ func (g *Gateway) persist(ctx context.Context, n *fleet.Node, r Request) (Result
 	}
 }
 
-// back waits until a node is there again with the process it had: its memory is what
-// makes a repetition safe. It waits no longer than a node has to come back.
+// back waits until a node is connected again, at most the grace period. It returns false
+// unless it is the same process, whose memory makes a repetition safe.
 func (g *Gateway) back(ctx context.Context, n *fleet.Node) (*fleet.Node, bool) {
 	ctx, cancel := context.WithTimeout(ctx, g.table.Grace())
 	defer cancel()

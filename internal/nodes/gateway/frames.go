@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// maxFrames bounds the frames of one call that wait for its reader.
+	// maxFrames is the number of frames of one call that may wait for its reader.
 	maxFrames = 16 << 10
-	// envelope is what a frame has around its value, at most, in bytes.
+	// envelope is the largest size in bytes of a frame without its value.
 	envelope = 256
 )
 
-// call is one under way: its frames as they came, for its follower to decode.
+// call is one running call with its received frames, which its follower decodes.
 type call struct {
 	id    string
 	node  string
 	epoch int64
 	reply string // the subject of its frames
-	// limit bounds the bytes that wait: the window, a result, and envelopes.
+	// limit is the number of bytes that may wait: the window, a result, and envelopes.
 	limit  int
 	stream bool
 	began  time.Time
 
-	wake chan struct{} // holds one token when there is something to see
+	wake chan struct{} // capacity 1: something has changed
 
 	mu           sync.Mutex
 	frames       [][]byte
-	head         int // of frames, what has been taken
+	head         int // number of frames already taken
 	bytes        int
-	first        [2][]byte // where frames begins: most calls have no more
+	first        [2][]byte // initial storage of frames; most calls have no more
 	err          *capability.Error
 	noSubscriber bool // the bus reports that the call had no subscriber
 	heard        time.Time
-	asked        bool // of the bus, whether the node is there
+	asked        bool // a probe for the node was sent
 }
 
 func newCall(id, node string, epoch int64, stream bool, window int) *call {
@@ -57,7 +57,7 @@ func (c *call) signal() {
 	}
 }
 
-// push adds a frame; a node that sends more than its window and a result is cut off.
+// push adds a frame. If the node exceeds the call's limit, the call fails.
 func (c *call) push(data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +82,7 @@ func (c *call) push(data []byte) {
 	c.signal()
 }
 
-// fail ends a call from outside; only the first reason counts, and what came before
-// it is read first.
+// fail ends a call with an error, after the frames received before. Only the first error counts.
 func (c *call) fail(err *capability.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +92,7 @@ func (c *call) fail(err *capability.Error) {
 	c.signal()
 }
 
-// unheard records that the call had no subscriber.
+// unheard records that the call's message had no subscriber.
 func (c *call) unheard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +100,7 @@ func (c *call) unheard() {
 	c.signal()
 }
 
-// again forgets that the call had no subscriber, because it is sent once more.
+// again clears the record of unheard before the call is sent once more.
 func (c *call) again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +139,8 @@ func (c *call) next(ctx context.Context) (data []byte, noSubscriber bool, err er
 	}
 }
 
-// silence is for how long nothing has come, and whether anything ever has.
+// silence returns the time since the last frame, whether there ever was one, and whether a
+// probe was sent.
 func (c *call) silence(now time.Time) (d time.Duration, ever, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,15 +151,15 @@ func (c *call) silence(now time.Time) (d time.Duration, ever, asked bool) {
 }
 
 const (
-	// attendInterval is how often calls are looked after.
+	// attendInterval is the interval of attend.
 	attendInterval = time.Second
-	// firstFrameTimeout is how long a call may wait for its first frame before the bus is
-	// asked whether its node has a session.
+	// firstFrameTimeout is how long a call may wait for its first frame before the node's
+	// session is probed.
 	firstFrameTimeout = 10 * time.Second
 )
 
-// attend ends streams that say nothing any more, and asks after the nodes of calls
-// that have never received anything.
+// attend fails streams that were silent for Config.Idle, and probes the nodes of calls that
+// have received no frame, until ctx ends.
 func (g *Gateway) attend(ctx context.Context) error {
 	for {
 		if err := pause(ctx, attendInterval); err != nil {
@@ -187,7 +187,7 @@ func (g *Gateway) attend(ctx context.Context) error {
 	}
 }
 
-// failNode fails what a node that is gone will not answer.
+// failNode fails the calls to a lost node in the epochs for which of returns true.
 func (g *Gateway) failNode(node string, of func(epoch int64) bool) {
 	g.failThose(cmp.Errorf(cmp.ReasonNodeLost, "the node %s was lost while the call ran", node),
 		func(c *call) bool { return c.node == node && of(c.epoch) })

@@ -1,15 +1,13 @@
-// Package gateway is the side of the node protocol that calls: it lets nodes in,
-// keeps the fleet up to date by what they and the bus say, and carries calls to them
-// with their deadline, their cancellation and the flow control of streams. Which node takes a call is package
-// fleet's to say, whether it may happen at all the engine's.
+// Package gateway is the gateway's side of the node protocol: it admits nodes, updates the
+// fleet from their messages and the events of the bus, and sends calls to them with
+// deadlines, cancellation and flow control of streams. Package fleet selects the node of a
+// call; the engine decides whether a call is allowed.
 //
-// Several gateways are one: they share a bucket with an entry for each node, written
-// by whichever of them receives the change and watched by all. An entry is changed only
-// by who knows its revision, so two gateways that let the same node in agree on which
-// of its sessions is the newer. Heartbeats and the bus's word on sessions reach every
-// gateway: what is alive is seen where calls are routed. The bucket holds nothing
-// that could not be written again, from the tables of the gateways and by the nodes
-// that join once more.
+// Several gateways share a bucket with an entry for each node, which the gateway that receives a
+// change writes and all watch. An entry can be changed only with its current revision, so that two
+// gateways which admit the same node agree on the newer session. Every gateway receives heartbeats
+// and session events, because every gateway routes calls. The bucket is not the only copy of
+// anything: it can be restored from the tables of the gateways and by nodes that join again.
 package gateway
 
 import (
@@ -30,20 +28,19 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// Config is what a Gateway needs; Broker and Granted are required.
+// Config configures a Gateway. Broker and Granted are required.
 type Config struct {
 	Broker messaging.Broker
-	// Granted are the labels that a node's credential gives it. It fails with
-	// unauthenticated or denied for a node that is not admitted any more; after any
-	// other error, which only means that the answer is unknown, the node may try again.
+	// Granted returns the labels that a node's credential grants. It fails with
+	// unauthenticated or denied for a node that is no longer admitted. Any other error
+	// means that the answer is unknown; then the node may try again.
 	Granted func(node string) (labels []string, err error)
-	// Told receives every change of the fleet, in order, from one goroutine at a
-	// time; it must not block, and not call the Gateway's Watch. Every gateway is told;
-	// Event.Ours is true in one of them: that one writes the record.
+	// Told receives every change of the fleet, in order, one call at a time. It must not
+	// block or call the Gateway's Watch. Event.Ours is true in only one of several
+	// gateways, which writes the audit record.
 	Told func(fleet.Event)
-	// PutAsset keeps arguments that are too large for one message where the node can
-	// fetch them: {"args":…,"kwargs":…} as JSON. nil: such a call is
-	// payload_too_large.
+	// PutAsset stores arguments that are too large for one message, {"args":…,"kwargs":…}
+	// as JSON, so that the node can fetch them. If nil, such a call is payload_too_large.
 	PutAsset func(ctx context.Context, node string, arguments []byte) (cmp.Asset, error)
 
 	Heartbeat    time.Duration // 5 s
@@ -51,24 +48,22 @@ type Config struct {
 	TotalStreams int           // 512
 	NodeStreams  int           // 32
 	Window       int           // bytes of a stream on their way: 256 KiB
-	Idle         time.Duration // of a stream without a frame, then timeout: 300 s
+	Idle         time.Duration // a stream without a frame for so long times out: 300 s
 	Refresh      time.Duration // after which an unchanged entry is written again: 10 min
 	Breaker      BreakerConfig
 	Logger       *slog.Logger
 }
 
-// bucketName is where gateways share the table of nodes.
+// bucketName is the bucket in which gateways share the table of nodes.
 const bucketName = "nodes"
 
 // group is the queue group of all gateways.
 const group = "gateways"
 
-// lanes is how many nodes are let in, changed or taken out at the same time; what
-// concerns one node happens in order.
+// lanes is the number of concurrent changes of nodes. Changes of one node happen in order.
 const lanes = 16
 
-// Gateway is one instance of it. Run serves; Call and Do may be used while
-// it does.
+// Gateway is one gateway of nodes. Call and Do may be used while Run runs.
 type Gateway struct {
 	cfg      Config
 	instance string
@@ -78,18 +73,18 @@ type Gateway struct {
 	breaker  *nodeBreaker
 	lanes    [lanes]chan func(context.Context)
 	feed     messaging.Feed[Sight]
-	deaf     atomic.Bool   // our own session is broken: silence says nothing
+	deaf     atomic.Bool   // the gateway's own session is broken, so missing heartbeats mean nothing
 	wake     chan struct{} // a node's deadline has changed
 	older    chan older
 
 	mu       sync.Mutex
 	barriers sync.Map            // id → chan struct{}, of caughtUp
-	sessions map[string][]string // open ones of an identity, the oldest first
-	calls    map[string]*call    // under way, by id
-	made     uint64              // calls
+	sessions map[string][]string // open sessions by identity, the oldest first
+	calls    map[string]*call    // running calls by id
+	made     uint64              // number of calls so far
 	streams  map[string]*streams // by node
 	total    int
-	// telling is held from a change of the table until it has been told.
+	// telling is held from a change of the table until subscribers were notified.
 	telling sync.Mutex
 }
 
@@ -131,19 +126,19 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Fleet is the table of nodes, to be read.
+// Fleet returns the table of nodes. Callers must not change it.
 func (g *Gateway) Fleet() *fleet.Table { return g.table }
 
-// Instance is this gateway's name among the others, new with every New.
+// Instance returns this gateway's unique name, which is new with every New.
 func (g *Gateway) Instance() string { return g.instance }
 
-// Run serves nodes until ctx ends; calls under way fail then. Nodes do not notice:
-// the table is the other gateways' too, and the next start's.
+// Run serves nodes until ctx ends; running calls fail then. Nodes stay joined, because the
+// shared table outlives this gateway.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts, ctx := errgroup.WithContext(ctx)
-	// Who comes while the table is being opened is seen to come.
+	// Before the table is opened, so that no session event is missed.
 	sessions, events := g.cfg.Broker.Sessions(ctx), g.conn.Events(ctx)
 	if err := g.shared.open(ctx); err != nil {
 		return ended(ctx, err)
@@ -152,12 +147,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 		pattern, queue string
 		take           func(context.Context, messaging.Message)
 	}{
-		// One of several gateways takes each; the state is the table's, which they share.
+		// One of several gateways handles each message, because they share the table.
 		{ofAll(wire.SubjectJoin), group, g.join},
 		{ofAll(wire.SubjectUpdate), group, g.update},
 		{ofAll(wire.SubjectLeave), group, g.leave},
-		// All gateways receive heartbeats: load and life are needed where calls are routed. One of
-		// them answers those that are wrong.
+		// All gateways receive heartbeats, because each routes calls by load. One of them
+		// answers those that need an answer.
 		{ofAll(wire.SubjectBeat), "", g.beat},
 		{ofAll(wire.SubjectBeat), group, g.judge},
 		{wire.SubjectReplies(g.instance), "", g.reply},
@@ -166,7 +161,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		if err != nil {
 			err = ended(ctx, err)
 			cancel()
-			_ = parts.Wait() // which is only the cancellation
+			_ = parts.Wait() // only the cancellation
 			return err
 		}
 		parts.Go(func() error {
@@ -198,7 +193,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return ended(ctx, err)
 }
 
-// ended is nil for an error that is only the end of ctx.
+// ended returns nil if err is only the end of ctx, else err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil
@@ -206,12 +201,12 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// ofAll is the pattern of a subject that every node has one of.
+// ofAll returns the pattern that matches a subject of every node.
 func ofAll(subject func(node string) string) string {
 	return strings.Replace(subject("x"), ".x.", ".*.", 1)
 }
 
-// read hands messages on, one by one.
+// read calls take for each message of a subscription.
 func (g *Gateway) read(ctx context.Context, sub messaging.Subscription, take func(context.Context, messaging.Message)) error {
 	for {
 		m, err := sub.Next(ctx)
@@ -226,7 +221,7 @@ func (g *Gateway) read(ctx context.Context, sub messaging.Subscription, take fun
 	}
 }
 
-// inLane has a job done in order with the others of its node.
+// inLane queues a job that runs in order with the other jobs of its node.
 func (g *Gateway) inLane(ctx context.Context, node string, job func(context.Context)) {
 	h := uint32(2166136261) // FNV-1a
 	for i := range len(node) {
@@ -238,25 +233,26 @@ func (g *Gateway) inLane(ctx context.Context, node string, job func(context.Cont
 	}
 }
 
-// change makes a change of the table, acts on it and passes it on, in order.
+// change makes a change of the table, handles its events (fails calls, ends sessions) and
+// notifies subscribers, in order.
 func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 	g.telling.Lock()
 	defer g.telling.Unlock()
 	for _, e := range make() {
 		switch e.Kind {
 		case fleet.NodeSuperseded:
-			// Before the node is notified and reports its calls as cancelled.
+			// Before the node receives "superseded" and reports its calls as cancelled.
 			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 			if e.Ours {
 				g.control(ctx, e.Node, wire.Control{Epoch: e.Epoch, Type: wire.ControlSuperseded})
 			}
-		case fleet.NodeResumed: // of its earlier epochs nothing is received any more
+		case fleet.NodeResumed: // no more frames of its earlier epochs arrive
 			g.failNode(e.Node, func(epoch int64) bool { return epoch < e.Epoch })
 		case fleet.NodeSuspect:
 			g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 		case fleet.NodeLeft:
-			// A node that drains or says goodbye answers what it has; of one that
-			// is gone its session or its silence has told already.
+			// A node that drains or leaves still answers its calls. Those of a lost node
+			// have failed already.
 			if e.Reason != fleet.ReasonDrained && e.Reason != fleet.ReasonLeft {
 				g.failNode(e.Node, func(epoch int64) bool { return epoch <= e.Epoch })
 			}
@@ -270,7 +266,7 @@ func (g *Gateway) change(ctx context.Context, make func() []fleet.Event) {
 	}
 }
 
-// look has expire look again, now.
+// look wakes expire.
 func (g *Gateway) look() {
 	select {
 	case g.wake <- struct{}{}:
@@ -280,8 +276,7 @@ func (g *Gateway) look() {
 
 // expire removes nodes when their time is over.
 func (g *Gateway) expire(ctx context.Context) error {
-	// A node that joins has a lease of its own, and none ends sooner than this
-	// without look being called.
+	// Every shorter deadline is announced by a call of look.
 	most := g.cfg.Fleet.Lease / 4
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -296,10 +291,10 @@ func (g *Gateway) expire(ctx context.Context) error {
 			})
 			for _, d := range due {
 				if g.shared.claim(d.Node) {
-					g.inLane(ctx, d.Node, func(ctx context.Context) { _ = g.shared.remove(ctx, d) }) // it has said why, and comes again
+					g.inLane(ctx, d.Node, func(ctx context.Context) { _ = g.shared.remove(ctx, d) }) // remove has logged the error, and expire tries again
 				}
 			}
-			if len(due) > 0 { // until they are gone: the bucket may not be there
+			if len(due) > 0 { // retry until they are removed, even if the bucket is unavailable
 				wait = min(wait, time.Second)
 			}
 			if !next.IsZero() {
@@ -316,7 +311,7 @@ func (g *Gateway) expire(ctx context.Context) error {
 	}
 }
 
-// control tells a node something; it need not arrive.
+// control sends a control message to a node, without confirmation.
 func (g *Gateway) control(ctx context.Context, node string, c wire.Control) {
 	g.send(ctx, node, "", c)
 }

@@ -1,5 +1,5 @@
 package gateway
 
-// Unhealthy reports whether calls of a function to a node are held back for now,
-// because too many of them could not even start.
+// Unhealthy reports whether the circuit of a function on a node is open, because too many
+// calls failed in transport.
 func (g *Gateway) Unhealthy(function, node string) bool { return g.breaker.open(node, function) }

@@ -12,8 +12,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// answer sends a reply, where one is wanted: to an inbox of who asked, and nowhere
-// else, or one node could have us speak to another.
+// answer sends a reply to a request, but only to an inbox of the requesting node. Otherwise
+// a node could make the gateway send messages to another node.
 func (g *Gateway) answer(ctx context.Context, m messaging.Message, data []byte, err error) {
 	if err != nil || m.Reply == "" {
 		return
@@ -27,8 +27,8 @@ func (g *Gateway) answer(ctx context.Context, m messaging.Message, data []byte, 
 	}
 }
 
-// join lets a node in. The subject states who asks: the permissions of its session
-// make that true, so an id in the message that differs is refused.
+// join handles a request to join. The subject names the node, which the permissions of its
+// session guarantee; a different id in the message is refused.
 func (g *Gateway) join(ctx context.Context, m messaging.Message) {
 	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
 		if err := g.admit(ctx, m); err != nil {
@@ -48,8 +48,8 @@ func nodeOf(m messaging.Message) string {
 	return node
 }
 
-// admit lets a node in and answers it, or states why not. It is answered before
-// subscribers are notified: its first call must find it ready.
+// admit admits a node and sends the reply, or returns why not. The reply is sent before
+// subscribers are notified, so that the node is ready for its first call.
 func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	node := nodeOf(m)
 	j, err := wire.Decode[wire.Join](m.Data)
@@ -71,7 +71,7 @@ func (g *Gateway) admit(ctx context.Context, m messaging.Message) error {
 	}
 	propose := func() (fleet.Record, bool, error) {
 		if n, ok := g.table.Get(node); ok && n.Session != member.Session && j.Epoch != 0 && j.Epoch < n.Epoch {
-			// It was disconnected before that could reach it: admitted again, the two would chase each other.
+			// It was disconnected before it received that. If admitted, the two would supersede each other.
 			return fleet.Record{}, false, capability.Errorf(capability.CodeConflict, "node.join", "another process has joined as %s after this one",
 				node).With("superseded", "")
 		}
@@ -119,7 +119,7 @@ func seconds(s *float64) time.Duration {
 	return time.Duration(min(*s, 86400) * float64(time.Second))
 }
 
-// update takes what a node offers now.
+// update handles a node's message with its current functions and labels.
 func (g *Gateway) update(ctx context.Context, m messaging.Message) {
 	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
 		node := nodeOf(m)
@@ -152,8 +152,8 @@ func (g *Gateway) revise(ctx context.Context, node string, u *wire.Update) error
 	}, nil)
 }
 
-// granted are the labels of a node's credential. A node takes denied for the last
-// word, so it is told that only if the answer is known.
+// granted returns the labels of a node's credential. The code is denied only if the answer
+// is known, because a node treats denied as final.
 func (g *Gateway) granted(node string) ([]string, error) {
 	labels, err := g.cfg.Granted(node)
 	switch capability.CodeOf(err) {
@@ -168,8 +168,9 @@ func (g *Gateway) granted(node string) ([]string, error) {
 	return nil, out
 }
 
-// knows makes sure that the table has a node in an epoch: another gateway may have
-// let it in a moment ago. Errors are those of fleet.Table.Holds.
+// knows makes sure that the table has a node in an epoch. If needed it reads the bucket,
+// because another gateway may have just admitted the node. Errors: unavailable, and those of
+// fleet.Table.Holds.
 func (g *Gateway) knows(ctx context.Context, node string, epoch int64) error {
 	if n, ok := g.table.Get(node); ok && n.Epoch >= epoch {
 		return g.table.Holds(node, epoch)
@@ -181,7 +182,7 @@ func (g *Gateway) knows(ctx context.Context, node string, epoch int64) error {
 	return g.table.Holds(node, epoch)
 }
 
-// beat handles a heartbeat, as every gateway does.
+// beat handles a heartbeat; every gateway receives it.
 func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
 	b, err := wire.Decode[wire.Beat](m.Data)
@@ -196,7 +197,7 @@ func (g *Gateway) beat(ctx context.Context, m messaging.Message) {
 	})
 }
 
-// judge answers a heartbeat with which something is wrong; one of the gateways does.
+// judge answers a heartbeat that needs an answer; one of the gateways receives it for that.
 func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 	node := nodeOf(m)
 	b, err := wire.Decode[wire.Beat](m.Data)
@@ -208,8 +209,8 @@ func (g *Gateway) judge(ctx context.Context, m messaging.Message) {
 		g.rule(ctx, node, b.Epoch, verdict)
 		return
 	}
-	// It may be known to the others, and what we do not know before the first
-	// snapshot says nothing.
+	// Another gateway may have admitted it. Before the first snapshot, a missing node
+	// means nothing.
 	if g.shared.isSynced() {
 		g.inLane(ctx, node, func(ctx context.Context) {
 			if err := g.knows(ctx, node, b.Epoch); err == nil || capability.CodeOf(err) != capability.CodeUnavailable {
@@ -228,7 +229,7 @@ func (g *Gateway) rule(ctx context.Context, node string, epoch int64, v fleet.Ve
 	}
 }
 
-// leave takes a goodbye.
+// leave handles the announcement of a node that leaves or drains.
 func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
 	g.inLane(ctx, nodeOf(m), func(ctx context.Context) {
 		node := nodeOf(m)
@@ -243,7 +244,7 @@ func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
 		case g.shared.claim(node):
 			err = g.shared.remove(ctx, fleet.Due{Node: node, Epoch: l.Epoch, Reason: fleet.ReasonLeft})
 		}
-		if capability.CodeOf(err) == capability.CodeNotFound { // it is gone already: drained, for one
+		if capability.CodeOf(err) == capability.CodeNotFound { // it was removed already, for example after a drain
 			err = nil
 		}
 		ack := wire.Ack{OK: err == nil}
@@ -255,7 +256,7 @@ func (g *Gateway) leave(ctx context.Context, m messaging.Message) {
 	})
 }
 
-// drain writes into the shared table that a node takes nothing new.
+// drain marks a node as draining in the shared table.
 func (g *Gateway) drain(ctx context.Context, node string) error {
 	return g.shared.write(ctx, node, func() (fleet.Record, bool, error) {
 		r, ok := g.table.Record(node)
@@ -272,8 +273,8 @@ func notFound(node string) error {
 	return cmp.Errorf(cmp.ReasonNodeNotFound, "there is no node %q", node).With(cmp.ReasonNodeNotFound, "list them with: junctor nodes list")
 }
 
-// Drain has a node finish what it has and go: of all gateways, and at most for the
-// fleet's Drain. Errors: not_found, reason node_not_found; unavailable.
+// Drain makes a node finish its calls from all gateways and leave, within the fleet's Drain
+// time. It does not wait for that. Errors: not_found, reason node_not_found; unavailable.
 func (g *Gateway) Drain(ctx context.Context, node string) error {
 	n, ok := g.table.Get(node)
 	if !ok {
@@ -283,9 +284,8 @@ func (g *Gateway) Drain(ctx context.Context, node string) error {
 	return g.drain(ctx, node)
 }
 
-// Remove ends a node's sessions, whichever server they are with, as far as this
-// gateway has seen them come; whether it may come back is its credential's to say.
-// Errors are those of Drain.
+// Remove ends the sessions of a node that this gateway has seen open, on all servers. The
+// node may join again if its credential is valid. Errors are those of Drain.
 func (g *Gateway) Remove(ctx context.Context, node string) error {
 	n, ok := g.table.Get(node)
 	if !ok {

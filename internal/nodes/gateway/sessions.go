@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// follow follows the sessions of the bus: a node whose last one ends is suspect.
+// follow handles the session events of the bus. A node whose last session ends is suspect.
 func (g *Gateway) follow(ctx context.Context, sessions iter.Seq2[messaging.SessionEvent, error]) error {
 	for e, err := range sessions {
 		if err != nil {
@@ -33,13 +33,13 @@ func (g *Gateway) follow(ctx context.Context, sessions iter.Seq2[messaging.Sessi
 			g.caughtUp(ctx)
 			g.change(ctx, func() []fleet.Event {
 				n, ok := g.table.Get(node)
-				if !ok { // it has said goodbye, and calls may be under way there all the same
+				if !ok { // it has left, but calls to it may still run
 					g.failNode(node, func(int64) bool { return true })
 					return nil
 				}
 				return g.table.Gone(n.Session)
 			})
-		case messaging.SessionsLost: // who has a session is asked of the bus
+		case messaging.SessionsLost: // probes find out which nodes have a session
 			g.mu.Lock()
 			clear(g.sessions)
 			g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *Gateway) follow(ctx context.Context, sessions iter.Seq2[messaging.Sessi
 	return nil
 }
 
-// closed forgets a session and reports whether it was its identity's last.
+// closed removes a session and reports whether it was its identity's last.
 func (g *Gateway) closed(s messaging.Session) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,19 +68,19 @@ func (g *Gateway) closed(s messaging.Session) bool {
 	return true
 }
 
-// older are sessions of a node that are to end: those it had before it joined, or all
-// when another gateway has taken it out.
+// older describes sessions of a node that must end: all but the newest, or all if another
+// gateway has removed the node.
 type older struct {
 	node string
 	at   time.Time
 	all  bool
 }
 
-// supersedeGrace is the time that the older of two processes has to receive the message that it is
-// superseded: cut off before that, it would come back and supersede the newer.
+// supersedeGrace is the time that the older of two processes has to receive the message that
+// it is superseded. If disconnected before that, it would join again and supersede the newer.
 const supersedeGrace = 100 * time.Millisecond
 
-// supersede has the sessions of a node ended in a moment, but for the newest.
+// supersede ends all sessions of a node except the newest, after supersedeGrace.
 func (g *Gateway) supersede(node string) {
 	g.mu.Lock()
 	several := len(g.sessions[node]) > 1
@@ -91,8 +91,9 @@ func (g *Gateway) supersede(node string) {
 	g.later(older{node: node, at: time.Now().Add(supersedeGrace)})
 }
 
-// dismiss has the sessions ended that a node still has after another gateway took it
-// out: that one may not have seen them come. One that is let in again keeps them.
+// dismiss ends, a little later, the sessions that a node still has after another gateway
+// removed it, because that one may not have seen them open. If the node has joined again by
+// then, it keeps them.
 func (g *Gateway) dismiss(node string) {
 	g.later(older{node: node, at: time.Now().Add(g.cfg.Heartbeat), all: true})
 }
@@ -100,11 +101,11 @@ func (g *Gateway) dismiss(node string) {
 func (g *Gateway) later(o older) {
 	select {
 	case g.older <- o:
-	default: // the bus finds those that are dead by itself
+	default: // the bus detects dead sessions by itself
 	}
 }
 
-// maxOlder bounds those that wait for their end.
+// maxOlder limits the pending entries.
 const maxOlder = 4096
 
 func (g *Gateway) evict(ctx context.Context) error {
@@ -138,7 +139,7 @@ func (g *Gateway) evict(ctx context.Context) error {
 	}
 }
 
-// disconnect ends the sessions of a node, but for the newest so many.
+// disconnect ends the sessions of a node except the newest keep ones.
 func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
 	g.mu.Lock()
 	list := append([]string(nil), g.sessions[node]...)
@@ -150,12 +151,12 @@ func (g *Gateway) disconnect(ctx context.Context, node string, keep int) {
 	}
 }
 
-// sessionOf names the session of a node in the table: one process, whichever of its
-// connections it speaks through. A second process of the same name supersedes it.
+// sessionOf returns the table's name of a node's session, which stands for one process with
+// all its connections. A second process of the same node supersedes it.
 func sessionOf(node, instance string) string { return node + "/" + instance }
 
-// listen follows our own session: while it is broken we receive nothing, and that is no
-// node's fault.
+// listen handles the events of the gateway's own session. While it is broken, no heartbeats
+// arrive, so nodes must not expire.
 func (g *Gateway) listen(ctx context.Context, events iter.Seq2[messaging.Event, error]) error {
 	for e, err := range events {
 		if err != nil {
@@ -176,12 +177,12 @@ func (g *Gateway) listen(ctx context.Context, events iter.Seq2[messaging.Event, 
 	return nil
 }
 
-// probePrefix begins the call id of a question that only the bus answers: whether
-// any process receives what is sent to a node.
+// probePrefix is the prefix of the call id of a probe, which only the bus answers if the
+// node has no subscriber.
 const probePrefix = "probe-"
 
-// probe asks whether a node has a session. What is sent means nothing to a node; the
-// bus says at once when it has no subscriber.
+// probe checks whether a node has a session. The node ignores the message; if it has no
+// subscriber, the bus answers at once, which absent handles.
 func (g *Gateway) probe(ctx context.Context, node string, epoch int64) {
 	id := probePrefix + strconv.FormatInt(epoch, 10)
 	g.send(ctx, node, wire.SubjectReply(node, g.instance, id), wire.Control{Epoch: epoch, Type: wire.ControlCredit, CallID: id, Bytes: 1})
@@ -193,8 +194,8 @@ func (g *Gateway) probeAll(ctx context.Context) {
 	}
 }
 
-// absent is the bus's answer to a probe. A node that was there before has its whole lease
-// to come back: its server may have gone, or ours has just started.
+// absent handles the bus's answer to a probe. The node has a whole lease to come back,
+// because its server may have stopped, or this gateway's may have just started.
 func (g *Gateway) absent(ctx context.Context, node, id string) {
 	epoch, err := strconv.ParseInt(strings.TrimPrefix(id, probePrefix), 10, 64)
 	if err == nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// shared is this gateway's hold on the bucket in which all gateways keep the table of
-// nodes.
+// shared synchronizes the table with the bucket in which all gateways store the nodes.
 type shared struct {
 	g      *Gateway
 	bucket messaging.Bucket
@@ -21,30 +20,30 @@ type shared struct {
 
 	mu     sync.Mutex
 	rows   map[string]*row // by key
-	synced bool            // a snapshot was complete once
-	fresh  []fleet.Record  // of the snapshot that comes in, those not known before
-	inside bool            // a snapshot comes in
+	synced bool            // a snapshot was received completely once
+	fresh  []fleet.Record  // new records of the current snapshot
+	inside bool            // a snapshot is being received
 }
 
-// row is what is known of one entry. The table always has what the revision stands
-// for: it is noted last.
+// row is the state of one entry. The table always contains the content of revision,
+// because revision is set last.
 type row struct {
 	node     string
-	revision uint64    // 0: not there, as far as we know
-	written  time.Time // last seen to be
-	shown    bool      // in this snapshot
-	removing bool      // by us: its end is not news
-	writing  int       // by us: what a snapshot does not have is not gone
+	revision uint64    // 0 if the entry is not known to exist
+	written  time.Time // when it was last written or seen
+	shown    bool      // it is part of this snapshot
+	removing bool      // this gateway is removing it, so its deletion is expected
+	writing  int       // this gateway is writing it, so it may be missing in a snapshot
 }
 
 const (
-	// attempts bounds how often a change is tried against those of others.
+	// attempts is how often a change is retried after concurrent changes of others.
 	attempts = 16
 	// The pauses before a watch that ended is opened again.
 	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, 5 * time.Second
 )
 
-// keyOf is the key of a node's entry; keys have bounds that ids with many dots pass.
+// keyOf returns the key of a node's entry: the escaped id, or a digest if that is too long.
 func keyOf(node string) string {
 	if key := messaging.Escape(node); len(key) <= 200 {
 		return key
@@ -53,7 +52,8 @@ func keyOf(node string) string {
 	return "sha256=" + hex.EncodeToString(sum[:])
 }
 
-// open opens the bucket; servers that have just met may need a while.
+// open opens the bucket. It retries, because servers that have just formed a cluster may not
+// be ready.
 func (s *shared) open(ctx context.Context) (err error) {
 	for {
 		s.bucket, err = s.g.cfg.Broker.Bucket(ctx, messaging.BucketOptions{Name: bucketName})
@@ -78,7 +78,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// row returns what is known of a node's entry; s.mu is held.
+// row returns the row of a node, which it creates if needed. The caller holds s.mu.
 func (s *shared) row(node string) *row {
 	r := s.rows[keyOf(node)]
 	if r == nil {
@@ -94,7 +94,7 @@ func (s *shared) revision(node string) uint64 {
 	return s.row(node).revision
 }
 
-// know notes the revision of an entry that has just been written or read.
+// know records the revision of an entry that was just written or read.
 func (s *shared) know(node string, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *shared) isSynced() bool {
 	return s.synced
 }
 
-// busy marks a node's entry as ours to write until done is called.
+// busy marks a node's entry as being written until done is called.
 func (s *shared) busy(node string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,23 +122,23 @@ func (s *shared) busy(node string) (done func()) {
 	}
 }
 
-// tidy forgets a row of nothing; s.mu is held.
+// tidy removes a row without information. The caller holds s.mu.
 func (s *shared) tidy(r *row) {
 	if _, there := s.g.table.Record(r.node); r.writing == 0 && !r.removing && r.revision == 0 && !there && s.rows[keyOf(r.node)] == r {
 		delete(s.rows, keyOf(r.node))
 	}
 }
 
-// write puts a record into the bucket and then into the table. propose is asked again
-// when another gateway was faster; ok is false when there is nothing left to do.
-// written receives the record before subscribers are notified; may be nil.
+// write stores a record in the bucket and then in the table. propose is called again if
+// another gateway changed the entry first; it returns ok false if nothing needs to be done.
+// written receives the record before subscribers are notified; it may be nil.
 func (s *shared) write(ctx context.Context, node string, propose func() (r fleet.Record, ok bool, err error),
 	written func(fleet.Record),
 ) error {
 	defer s.busy(node)()
 	for range attempts {
-		// The revision comes first: the table has then what it stands for, and the
-		// record that is proposed outdoes it.
+		// The revision is read first, so that the table contains at least its content and
+		// the proposed record is newer.
 		revision := s.revision(node)
 		rec, ok, err := propose()
 		if err != nil || !ok {
@@ -179,7 +179,7 @@ func (s *shared) unavailable(err error) error {
 		"it is tried again: the message bus has to come back first")
 }
 
-// learn reads a node's entry into the table; there is false if it does not exist.
+// learn reads a node's entry into the table. there is false if the entry does not exist.
 func (s *shared) learn(ctx context.Context, node string) (there bool, err error) {
 	e, err := s.bucket.Get(ctx, keyOf(node))
 	if capability.CodeOf(err) == capability.CodeNotFound && err != nil {
@@ -196,7 +196,8 @@ func (s *shared) learn(ctx context.Context, node string) (there bool, err error)
 	return true, nil
 }
 
-// take enters what an entry says; what cannot be read is there to be written over.
+// take applies the record of an entry to the table. ok is false for an unreadable entry,
+// which will be overwritten.
 func (s *shared) take(ctx context.Context, e messaging.Entry) (r fleet.Record, ok bool) {
 	r, err := s.codec.Decode(e.Value)
 	if err != nil || keyOf(r.ID) != e.Key {
@@ -207,8 +208,8 @@ func (s *shared) take(ctx context.Context, e messaging.Entry) (r fleet.Record, o
 	return r, true
 }
 
-// claim reports that a node is being taken out; remove must follow. It is false when it
-// is already.
+// claim marks a node as being removed; the caller must call remove. It returns false if it
+// is marked already.
 func (s *shared) claim(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +219,8 @@ func (s *shared) claim(node string) bool {
 	return claimed
 }
 
-// remove takes a claimed node out of the bucket and then out of the table. Of several
-// gateways that want to, the one that deletes the entry reports that it was.
+// remove deletes a claimed node from the bucket and then from the table. Of several
+// gateways, the event is "ours" in the one that deletes the entry.
 func (s *shared) remove(ctx context.Context, d fleet.Due) error {
 	s.mu.Lock()
 	r := s.row(d.Node)
@@ -234,10 +235,10 @@ func (s *shared) remove(ctx context.Context, d fleet.Due) error {
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Drop(d.Node, d.Epoch, d.Reason, ours) })
 	}
 	for range attempts {
-		revision := s.revision(d.Node) // before the table is asked, as in write
+		revision := s.revision(d.Node) // before the table is read, as in write
 		n, ok := s.g.table.Get(d.Node)
 		if !ok || n.Epoch != d.Epoch {
-			return nil // it has come back, or is gone
+			return nil // it has joined again, or was removed
 		}
 		if revision == 0 {
 			switch there, err := s.learn(ctx, d.Node); {

@@ -9,21 +9,21 @@ import (
 
 // The kinds of a Sight that are not events of the fleet.
 const (
-	SightReset  = "fleet.reset"  // a snapshot begins: what was shown before is void
+	SightReset  = "fleet.reset"  // a snapshot begins and replaces everything before
 	SightNode   = "fleet.node"   // a node of the snapshot
 	SightSynced = "fleet.synced" // the snapshot is complete
 	sightLost   = "fleet.lost"
 )
 
-// Sight is one step of Watch: Kind is one of the above, or that of Event.
+// Sight is one step of Watch. Kind is one of the above, or that of Event.
 type Sight struct {
 	Kind  string
 	Event fleet.Event
-	// Node is the node as it was right after; zero when it has left.
+	// Node is the node right after the change; zero if it has left.
 	Node fleet.Node
 }
 
-// show passes an event on to the watchers; g.telling is held.
+// show sends an event to the watchers. The caller holds g.telling.
 func (g *Gateway) show(e fleet.Event) {
 	s := Sight{Kind: e.Kind, Event: e}
 	if e.Kind != fleet.NodeLeft && e.Kind != fleet.NodeSuperseded {
@@ -32,9 +32,9 @@ func (g *Gateway) show(e fleet.Event) {
 	g.feed.Publish(s)
 }
 
-// Watch yields a snapshot of the fleet, suspects too, and then every change, in order,
-// until ctx ends, whose error is the last thing. A reader that is too slow misses
-// changes and gets a new snapshot in their place; it never holds up the gateway.
+// Watch yields a snapshot of the fleet including suspects, then every change in order, and
+// last ctx's error. A reader that is too slow receives a new snapshot instead of the missed
+// changes; it never blocks the gateway.
 func (g *Gateway) Watch(ctx context.Context) iter.Seq2[Sight, error] {
 	return func(yield func(Sight, error) bool) {
 		for {
@@ -52,7 +52,8 @@ func (g *Gateway) Watch(ctx context.Context) iter.Seq2[Sight, error] {
 	}
 }
 
-// turn yields one snapshot and what follows, and reports whether another is due.
+// turn yields one snapshot and the changes after it, and reports whether another snapshot
+// is needed.
 func (g *Gateway) turn(nodes []fleet.Node, changes iter.Seq2[Sight, error], yield func(Sight, error) bool) (another bool) {
 	if !yield(Sight{Kind: SightReset}, nil) {
 		return false

@@ -7,18 +7,19 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxOutstanding is how much of one node's streams may be on its way to us, all of
-// them together.
+// maxOutstanding is the number of bytes of all streams of one node that may be sent and not
+// yet consumed.
 const maxOutstanding = 4 << 20
 
-// streams are those of one node.
+// streams counts the open streams of one node.
 type streams struct {
 	open   int
-	window int // the sum of theirs
+	window int // sum of their windows
 }
 
-// openStream takes a place among the streams, and a window: less where the node has
-// many, or where its heartbeats are late because its link is narrow.
+// openStream reserves a stream of a node and returns its window in bytes, which is smaller
+// if the node has many streams or late heartbeats. The caller calls leave at the end. At the
+// limit of streams the error is node_overloaded.
 func (g *Gateway) openStream(node string) (window int, leave func(), err error) {
 	late := g.late(node)
 	g.mu.Lock()
@@ -33,7 +34,7 @@ func (g *Gateway) openStream(node string) (window int, leave func(), err error) 
 	case s.open >= g.cfg.NodeStreams:
 		return 0, nil, cmp.Errorf(cmp.ReasonOverloaded, "Node '%s' cannot accept new stream workload: %d streams are open", node, s.open)
 	}
-	// Each of those that may still come must find the least window.
+	// Each further stream of the node must be able to get MinWindow.
 	window = min(g.cfg.Window, maxOutstanding-s.window-(g.cfg.NodeStreams-s.open-1)*wire.MinWindow)
 	if late {
 		window = min(window, wire.MinWindow)
@@ -54,18 +55,18 @@ func (g *Gateway) openStream(node string) (window int, leave func(), err error) 
 	}, nil
 }
 
-// late reports whether a node's heartbeats come late.
+// late reports whether a node's heartbeats are late, which indicates a slow link.
 func (g *Gateway) late(node string) bool {
 	return g.table.Late(node, g.cfg.Heartbeat+g.cfg.Heartbeat/2+100*time.Millisecond)
 }
 
-// credit is what a stream's reader has taken and the node may send in its place.
+// credit computes the bytes that a node may send for those that a reader has consumed.
 type credit struct {
 	window   int
-	withheld int64 // while its heartbeats are late, so that no more than MinWindow is on its way
+	withheld int64 // not granted while heartbeats are late, so that at most MinWindow is outstanding
 }
 
-// take returns the credit to give for n bytes that were read.
+// take returns the credit to grant after n bytes were consumed.
 func (c *credit) take(n int64, late bool) int64 {
 	most := int64(max(c.window-wire.MinWindow, 0))
 	if !late {

@@ -9,8 +9,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// watch follows the bucket. No watch is trusted to go on: one that ends is opened
-// again, and each snapshot is compared with the table as a whole.
+// watch watches the bucket until ctx ends. A watch that ends is opened again, and each
+// snapshot is compared with the whole table.
 func (s *shared) watch(ctx context.Context) error {
 	wait := minRetryDelay
 	for {
@@ -40,7 +40,7 @@ func (s *shared) changed(ctx context.Context, c messaging.Change) {
 	case messaging.Reset:
 		s.mu.Lock()
 		s.inside, s.fresh = true, nil
-		for _, r := range s.rows { // it may be another bucket, with revisions of its own
+		for _, r := range s.rows { // the bucket may have been created again, with new revisions
 			r.shown, r.revision = false, 0
 		}
 		s.mu.Unlock()
@@ -56,12 +56,12 @@ func (s *shared) changed(ctx context.Context, c messaging.Change) {
 func (s *shared) put(ctx context.Context, e messaging.Entry) {
 	rec, err := s.codec.Decode(e.Value)
 	if err != nil || keyOf(rec.ID) != e.Key {
-		s.take(ctx, e) // which says so
+		s.take(ctx, e) // logs the error
 		return
 	}
 	_, known := s.g.table.Record(rec.ID)
 	s.mu.Lock()
-	found := s.inside && !known && rec.Gateway != s.g.instance // not one that we are just letting in
+	found := s.inside && !known && rec.Gateway != s.g.instance // not one that is just being admitted here
 	s.mu.Unlock()
 	enter := s.g.table.Take
 	if found {
@@ -84,15 +84,15 @@ func (s *shared) deleted(ctx context.Context, e messaging.Entry) {
 		s.mu.Unlock()
 		return
 	}
-	// Claimed, so that no other goroutine finds the entry gone in this moment and reports that it
-	// was us.
+	// Claimed, so that no other goroutine finds the entry missing now and treats the removal
+	// as its own.
 	r.revision, r.removing = 0, true
 	s.mu.Unlock()
 	s.forget(ctx, r)
 }
 
-// forget drops a node whose entry another gateway has removed. Why is in that gateway's
-// event; here it is what can be seen.
+// forget removes a node whose entry another gateway has deleted. That gateway's event has
+// the actual reason; here it is derived from the node's status.
 func (s *shared) forget(ctx context.Context, r *row) {
 	if n, ok := s.g.table.Get(r.node); ok {
 		reason := map[fleet.Status]string{fleet.Disconnected: fleet.ReasonLost, fleet.Draining: fleet.ReasonDrained}[n.Status]
@@ -100,7 +100,7 @@ func (s *shared) forget(ctx context.Context, r *row) {
 			reason = fleet.ReasonLeft
 		}
 		s.g.change(ctx, func() []fleet.Event { return s.g.table.Drop(n.ID, n.Epoch, reason, false) })
-		if reason == fleet.ReasonLeft { // or was removed
+		if reason == fleet.ReasonLeft { // or removed by an operator
 			s.g.dismiss(n.ID)
 		}
 	}
@@ -110,8 +110,8 @@ func (s *shared) forget(ctx context.Context, r *row) {
 	s.tidy(r)
 }
 
-// compare ends a snapshot: what it did not name is gone, unless we receive it live: then
-// the bucket has lost it and gets it back.
+// compare ends a snapshot: nodes that it does not contain are removed. A node that still
+// sends heartbeats is written to the bucket again, because the bucket has lost it.
 func (s *shared) compare(ctx context.Context) {
 	s.mu.Lock()
 	var missing []*row
@@ -134,12 +134,12 @@ func (s *shared) compare(ctx context.Context) {
 			s.forget(ctx, r)
 		}
 	}
-	for _, rec := range fresh { // nothing is sent there before their messages arrive
+	for _, rec := range fresh { // request a heartbeat from nodes that are new to the table
 		s.g.control(ctx, rec.ID, wire.Control{Epoch: rec.Epoch, Type: wire.ControlBeat})
 	}
 }
 
-// restore writes an entry that the bucket has lost, unless another gateway has done so by now.
+// restore writes an entry that the bucket has lost, unless another gateway has done so.
 func (s *shared) restore(ctx context.Context, node string) {
 	err := s.write(ctx, node, func() (fleet.Record, bool, error) {
 		r, there := s.g.table.Record(node)
@@ -150,9 +150,9 @@ func (s *shared) restore(ctx context.Context, node string) {
 	}
 }
 
-// refresh writes entries again that have not changed for long, each by the gateway
-// that let its node in, or by any when that one has not: what is wrong in the bucket
-// or here comes to light by it.
+// refresh writes entries again that have not changed for Config.Refresh, which repairs
+// differences between bucket and table. The gateway that admitted the node does so; the
+// others do if that one does not.
 func (s *shared) refresh(ctx context.Context) error {
 	for {
 		if err := pause(ctx, s.g.cfg.Refresh/10); err != nil {
@@ -179,7 +179,7 @@ func (s *shared) refresh(ctx context.Context) error {
 	}
 }
 
-// again is restore for an entry that may still be there.
+// again writes an entry that is missing or was last written at least limit ago.
 func (s *shared) again(ctx context.Context, node string, limit time.Duration) {
 	err := s.write(ctx, node, func() (fleet.Record, bool, error) {
 		rec, there := s.g.table.Record(node)

@@ -6,7 +6,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// WithDefaults returns o with the defaults of what is zero.
+// WithDefaults returns o with defaults in place of zero values.
 func (o DialOptions) WithDefaults() DialOptions {
 	if o.ReconnectWait <= 0 {
 		o.ReconnectWait = 3 * time.Second
@@ -21,8 +21,7 @@ func (o DialOptions) WithDefaults() DialOptions {
 	return o
 }
 
-// Check refuses options without exactly one proof of who is dialling, or
-// without an inbox.
+// Check fails unless o has exactly one of Token and Key, and an inbox.
 func (o DialOptions) Check() error {
 	if o.Token.Empty() == (o.Key.Sign == nil) {
 		return capability.Errorf(capability.CodeInvalidInput, "bus.connect", "a session needs a token or a key, and not both")
@@ -30,9 +29,9 @@ func (o DialOptions) Check() error {
 	return CheckSubject(o.Inbox)
 }
 
-// Pause returns how long to wait before try number n (from 1) to come back;
-// random is in [0, 1) and decides where between half and one and a half of the
-// wait, so that a thousand nodes do not come back at once.
+// Pause returns how long to wait before reconnect attempt n (from 1). random, in [0, 1),
+// selects a value between half and one and a half of the wait, so that many nodes do not
+// reconnect at the same time.
 func (o DialOptions) Pause(n int, random float64) time.Duration {
 	wait := o.ReconnectWait
 	for range n - 1 {

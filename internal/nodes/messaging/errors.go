@@ -30,8 +30,7 @@ func ErrNoResponders(subject string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus.request", "no subscriber answers on %s", subject).With(ReasonNoResponders, "")
 }
 
-// ErrDenied means that a session may not use a subject; verb is publish or
-// subscribe.
+// ErrDenied is returned if a session may not use a subject; verb is publish or subscribe.
 func ErrDenied(verb, subject string) error {
 	return capability.Errorf(capability.CodeDenied, "bus."+verb, "this session may not %s to %s", verb, subject).
 		With(ReasonSubjectDenied, "sessions may use their own subjects only")
@@ -55,21 +54,20 @@ func ErrClosed(op string) error {
 	return capability.Errorf(capability.CodeUnavailable, "bus."+op, "the session with the message bus is closed").With(ReasonClosed, "")
 }
 
-// ErrLost means that a subscription dropped n messages because they were not read
-// in time.
+// ErrLost means that a subscription dropped n messages because they were not read in time.
 func ErrLost(pattern string, n int) error {
 	return capability.Errorf(capability.CodeOverloaded, "bus.next", "%d messages on %s were dropped because they were not read in time", n,
 		pattern).
 		With(ReasonLost, "").Detail("lost", n)
 }
 
-// ErrRefused means that the bus did not let a session in.
+// ErrRefused means that the bus did not admit a session.
 func ErrRefused(cause error) error {
 	return capability.Wrap(capability.CodeUnauthenticated, "bus.connect", "the message bus does not accept this credential", cause).
 		With(ReasonRefused, "ask for a new node token, or check that the node's key was not revoked")
 }
 
-// ErrSubscriptions means that a session has as many subscriptions as it may have.
+// ErrSubscriptions means that a session has reached its limit of subscriptions.
 func ErrSubscriptions(limit int) error {
 	return capability.Errorf(capability.CodeOverloaded, "bus.subscribe", "a session may have at most %d subscriptions",
 		limit).With(ReasonSubscriptions, "")
@@ -80,7 +78,7 @@ func ErrKeyAbsent(key string) error {
 	return capability.Errorf(capability.CodeNotFound, "bus.bucket", "there is no entry %s", key)
 }
 
-// ErrRevision means that an entry is not what the writer thought it was.
+// ErrRevision means that an entry has another revision than the writer expected.
 func ErrRevision(key string) error {
 	return capability.Errorf(capability.CodeConflict, "bus.bucket", "the entry %s was changed by another writer", key).
 		With(ReasonRevision, "read it again and decide again")

@@ -6,13 +6,12 @@ import (
 	"sync"
 )
 
-// feedPending is how many events wait for one slow reader.
+// feedPending limits the events that wait for one slow reader.
 const feedPending = 1024
 
-// Feed tells any number of readers what happens, for the buses behind this port.
-// A publisher never waits: a reader too slow gets the event Lost in place of what
-// it missed. The zero value is not useful; set Lost. It is safe for concurrent
-// use and has no goroutine.
+// Feed sends events to any number of readers, for implementations of the bus. A publisher
+// never waits: a slow reader gets the event Lost in place of those it missed. Lost must be
+// set. Feed is safe for concurrent use and has no goroutine.
 type Feed[T any] struct {
 	Lost T
 
@@ -23,7 +22,7 @@ type Feed[T any] struct {
 }
 
 type feedReader[T any] struct {
-	wake    chan struct{} // holds one token when there is something to see
+	wake    chan struct{} // holds one token if there are events to read
 	pending []T
 }
 
@@ -34,7 +33,7 @@ func (r *feedReader[T]) signal() {
 	}
 }
 
-// Publish tells every reader.
+// Publish sends v to every reader.
 func (f *Feed[T]) Publish(v T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,8 +49,8 @@ func (f *Feed[T]) Publish(v T) {
 	}
 }
 
-// Close ends every reader once it has seen what was published; with err, if that
-// is not nil. Only the first call counts.
+// Close ends every reader after the published events, with err if that is not nil. Only
+// the first call has an effect.
 func (f *Feed[T]) Close(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,8 +63,8 @@ func (f *Feed[T]) Close(err error) {
 	}
 }
 
-// Read yields first, and what is published from now on, until ctx ends (then its
-// error is the last thing) or the feed is closed.
+// Read yields first and then the events published after the call. It ends with the error
+// of ctx, or when the feed is closed.
 func (f *Feed[T]) Read(ctx context.Context, first ...T) iter.Seq2[T, error] {
 	r := &feedReader[T]{wake: make(chan struct{}, 1), pending: first}
 	f.mu.Lock()

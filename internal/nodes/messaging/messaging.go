@@ -1,12 +1,10 @@
-// Package messaging is the port through which gateways and nodes talk: what a
-// message bus must offer, its limits and its errors, without any I/O. There are
-// two buses behind it, inproc (memory) and natsbus (NATS), and one suite,
-// messagingtest, which both must pass.
+// Package messaging defines the message bus between gateways and nodes: its interfaces,
+// limits and errors, without any I/O. Two buses implement it, inproc (memory) and natsbus
+// (NATS); both must pass the test suite messagingtest.
 //
-// Delivery is at most once. Messages of one publisher reach one subscription in
-// the order in which they were published. Nothing is lost without being told: a
-// subscription that falls behind states how many messages it lost, and a session
-// that broke says so by its events.
+// Delivery is at most once. Messages of one publisher reach one subscription in the order
+// in which they were published. Every loss is reported: a subscription that falls behind
+// returns the number of lost messages, and a broken session emits an event.
 package messaging
 
 import (
@@ -17,216 +15,203 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Limits that every bus holds.
+// Limits that every bus enforces.
 const (
-	// MaxInline is the largest value that travels inside a message; larger ones
-	// are assets.
+	// MaxInline is the largest value inside a message; larger values are sent as assets.
 	MaxInline = 512 << 10
-	// MaxPayload is the largest Data of a message: an inline value and the
-	// envelope around it.
+	// MaxPayload is the largest Data of a message: an inline value and the envelope around it.
 	MaxPayload = MaxInline + 64<<10
 	// MaxHeader is the largest sum of a message's header names and values.
 	MaxHeader = 8 << 10
-	// MaxSubscriptions is how many subscriptions one node's session may have.
+	// MaxSubscriptions limits the subscriptions of one node's session.
 	MaxSubscriptions = 64
-	// MaxGatewaySubscriptions is how many the gateway's own session may have:
-	// servers have one limit for all, and the watches of buckets count.
+	// MaxGatewaySubscriptions limits those of the gateway's own session. It is lower because
+	// servers have one limit for all sessions, and watches of buckets count.
 	MaxGatewaySubscriptions = 48
-	// MaxPendingBytes is how much may wait for one node's session to take it;
-	// a session that lets more pile up is closed.
+	// MaxPendingBytes limits the data that waits to be sent to one node's session; a session
+	// that exceeds it is closed.
 	MaxPendingBytes = 4 << 20
 	// MaxSubject is the longest subject, in bytes.
 	MaxSubject = 512
-	// DefaultPending and DefaultPendingBytes bound what waits in a subscription.
+	// DefaultPending and DefaultPendingBytes limit the messages waiting in a subscription.
 	DefaultPending      = 4096
 	DefaultPendingBytes = 16 << 20
 	// MaxValue is the largest value of a bucket.
 	MaxValue = 256 << 10
 )
 
-// Message is what travels. What is received is shared between all who receive it
-// and must not be changed; what was sent belongs to the sender again.
+// Message is one message on the bus. A received message may be shared between receivers
+// and must not be changed. After sending, the sender may reuse its message.
 type Message struct {
 	Subject string
-	Reply   string // where an answer is wanted; may be empty; see CheckReply
+	Reply   string // subject for the answer; may be empty; see CheckReply
 	Header  map[string]string
 	Data    []byte
 }
 
 // Conn is one session with the bus. All methods are safe for concurrent use.
 //
-// Errors are capability errors: see the functions of errors.go for the reasons.
-// While the session is broken, Publish, Request and Subscribe fail at once and
-// nothing is kept for later; the session comes back by itself, with its
-// subscriptions, until it is closed.
+// Errors are capability errors: see the functions of errors.go for the reasons. While the session
+// is broken, Publish, Request and Subscribe fail at once and keep nothing for later. Until it is
+// closed, the session reconnects by itself and restores its subscriptions.
 type Conn interface {
-	// Publish hands m over. It does not wait for any caller to receive it: a
-	// subject this session may not publish to is told as an event of kind
-	// Refused. A message above the limits, or with a subject that cannot be
-	// one, fails at once. A message with a Reply without a subscriber comes
-	// back on it: see IsNobody.
+	// Publish sends m without waiting for a receiver. If this session may not publish to the
+	// subject, an event of kind Refused reports it. A message above the limits or with an
+	// invalid subject fails at once. For a message with a Reply whose subject has no
+	// subscriber, the bus answers on Reply: see IsNobody.
 	Publish(ctx context.Context, m Message) error
-	// Request publishes m and returns the first answer. It fails at once when
-	// the subject has no subscriber (no_responders) or it may not be
-	// published to (subject_denied), when the session breaks before an answer
-	// came (bus_disconnected, code failed: it may have been done), and with the
-	// error of ctx when that ends. m.Reply is not looked at.
+	// Request publishes m and returns the first answer. It fails at once if the subject has
+	// no subscriber (no_responders) or the session may not publish to it (subject_denied),
+	// if the session breaks before an answer (bus_disconnected, code failed: the receiver
+	// may have acted), and with the error of ctx if that ends. It ignores m.Reply.
 	Request(ctx context.Context, m Message) (Message, error)
-	// Subscribe receives what is published to subjects that match a pattern.
-	// When it returns, the bus has the subscription; a pattern this session may
-	// not subscribe to fails with subject_denied.
+	// Subscribe returns a subscription to the subjects that match a pattern, once the bus has
+	// confirmed it. A pattern that this session may not subscribe to fails with subject_denied.
 	Subscribe(ctx context.Context, o SubscribeOptions) (Subscription, error)
-	// Flush returns when the bus has seen everything published before.
+	// Flush returns once the bus has processed everything published before.
 	Flush(ctx context.Context) error
-	// Events yields how the session is (Connected, Disconnected or Closed), and
-	// then what happens to it from the call of Events on. It ends with the error
-	// of ctx, or after the event Closed without one.
+	// Events yields the current state of the session (Connected, Disconnected or Closed) and
+	// then its events since the call. It ends with the error of ctx, or without an error
+	// after the event Closed.
 	Events(ctx context.Context) iter.Seq2[Event, error]
-	// Drain takes no more messages, waits until every subscription has been
-	// read to its end, or until ctx ends, and closes.
+	// Drain receives no more messages, waits until all subscriptions have been read to their
+	// end or ctx ends, and closes the session.
 	Drain(ctx context.Context) error
-	// Close ends the session and its subscriptions at once. It may be called
-	// again.
+	// Close ends the session and its subscriptions at once. It may be called several times.
 	Close()
 }
 
-// SubscribeOptions say what is received and how much of it may wait.
+// SubscribeOptions select the messages of a subscription and limit how many may wait.
 type SubscribeOptions struct {
-	// Pattern is a subject in which * stands for one token and > for the rest.
+	// Pattern is a subject in which * matches one token and > the rest.
 	Pattern string
-	// Queue names a group: each message goes to one of its members. Empty: the
-	// subscription receives them all.
+	// Queue names a group, in which each message goes to one member. If empty, the
+	// subscription receives all messages.
 	Queue string
-	// Pending and PendingBytes bound the messages that wait to be read; 0 means
-	// the defaults. What comes on top is dropped and told by Next.
+	// Pending and PendingBytes limit the messages that wait to be read; 0 means the defaults.
+	// Messages above the limits are dropped, and Next reports their number.
 	Pending, PendingBytes int
 }
 
-// Subscription hands out messages one by one.
+// Subscription returns messages one by one.
 type Subscription interface {
-	// Next returns the next message. When messages were dropped since the last
-	// call it says so first, once, by the error messages_lost, and goes on with
-	// the next call. After Close, or at the end of a Drain, it fails with
-	// bus_closed.
+	// Next returns the next message. If messages were dropped since the last call, it first
+	// returns the error messages_lost once; the next call continues. After Close, or at the
+	// end of a Drain, it fails with bus_closed.
 	Next(ctx context.Context) (Message, error)
-	// Close drops what waits. It may be called again.
+	// Close drops waiting messages. It may be called several times.
 	Close()
 }
 
-// EventKind is what happened to a session, seen from its own side.
+// EventKind is the kind of a session's event, seen by the session itself.
 type EventKind string
 
 // The kinds of events.
 const (
 	Connected    EventKind = "connected"    // for the first time
-	Disconnected EventKind = "disconnected" // it will be tried again; Err states why it broke
-	Reconnected  EventKind = "reconnected"  // with its subscriptions; what was sent between is lost
-	Refused      EventKind = "refused"      // the bus refused something; Err states what
+	Disconnected EventKind = "disconnected" // the session will reconnect; Err is the cause
+	Reconnected  EventKind = "reconnected"  // with its subscriptions; messages sent meanwhile are lost
+	Refused      EventKind = "refused"      // the bus refused an operation, named by Err
 	Lost         EventKind = "lost"         // the reader of events was too slow and missed some
 	Closed       EventKind = "closed"       // for good
 )
 
-// Event is something that happened to a session.
+// Event is one event of a session.
 type Event struct {
 	Kind EventKind
 	Err  error // may be nil
 }
 
-// Credential is what a session showed of itself. Either Token is set, or Key,
-// and then the session has proven that it holds that key.
+// Credential is the proof of identity that a session presented. Either Token is set, or
+// Key, whose possession the session has then proven.
 type Credential struct {
 	Token   secret.Value
 	Key     string // public key in NKey form, U…
-	Name    string // what the session calls itself; not proven
-	Address string // where it comes from, as far as the bus can tell
+	Name    string // name that the session gives itself; not proven
+	Address string // network address, as far as the bus can determine it
 }
 
-// Identity is who a session is, and everything it may do.
+// Identity is the id of a session's owner and the subjects that it may use.
 type Identity struct {
 	ID string // of one node or principal; 1 to 128 bytes
-	// Publish and Subscribe are the patterns this session may use. What they do
-	// not cover is refused.
+	// Publish and Subscribe are the patterns this session may use; all other subjects are refused.
 	Publish, Subscribe []string
 }
 
-// Authorizer decides who comes in. An error refuses; its text reaches the log
-// only. It must answer within two seconds.
+// Authorizer decides whether a session is admitted. An error refuses it; the text is only
+// logged. It must return within two seconds.
 type Authorizer func(ctx context.Context, c Credential) (Identity, error)
 
-// Session is one connection of one identity, seen from the bus.
+// Session is one connection of one identity, seen by the bus.
 type Session struct {
-	ID       string // of this connection, never given out twice
+	ID       string // of this connection, never reused
 	Identity string
 	Name     string
 	Address  string
 }
 
-// SessionKind is what happened to a session, seen from the bus.
+// SessionKind is the kind of a session's event, seen by the bus.
 type SessionKind string
 
 // The kinds of session events.
 const (
 	SessionOpened SessionKind = "opened"
 	SessionClosed SessionKind = "closed"
-	SessionsLost  SessionKind = "lost" // events were missed; only leases tell who is left
+	SessionsLost  SessionKind = "lost" // events were missed; only leases show which sessions remain
 )
 
-// SessionEvent is a session that came or went.
+// SessionEvent reports that a session was opened or closed.
 type SessionEvent struct {
 	Kind    SessionKind
 	Session Session
 	Reason  string // of SessionClosed, for people
 }
 
-// Broker is the side of the bus that gateways have: it admits sessions, sees
-// them come and go, and keeps what gateways share.
+// Broker is the gateway's side of the bus: it admits sessions, reports when they open and
+// close, and stores the data that gateways share.
 type Broker interface {
-	// Conn is the gateway's own session, which may do everything. It lives as
-	// long as the broker.
+	// Conn returns the gateway's own session, which may use all subjects and lives as long as
+	// the broker.
 	Conn() Conn
-	// Sessions yields the sessions that come and go from the call of Sessions
-	// on, within 50 ms. It ends with the error of ctx, or bus_closed. The
-	// gateways' own sessions are not among them.
+	// Sessions yields sessions that open or close after the call, within 50 ms. It ends with
+	// the error of ctx, or bus_closed. It omits the gateways' own sessions.
 	Sessions(ctx context.Context) iter.Seq2[SessionEvent, error]
-	// Disconnect breaks a session, now. The client sees Disconnected and may
-	// come back if it is let in: who must stay out is for the Authorizer to
-	// refuse. A session that is gone already is not_found.
+	// Disconnect breaks a session at once. The client gets the event Disconnected and may
+	// reconnect unless the Authorizer refuses it. A session that has ended is not_found.
 	Disconnect(ctx context.Context, session string) error
 	// Bucket opens a bucket, and creates it if needed.
 	Bucket(ctx context.Context, o BucketOptions) (Bucket, error)
-	// Close ends everything. It may be called again.
+	// Close ends the broker and its sessions. It may be called several times.
 	Close()
 }
 
 // BucketOptions describe a bucket.
 type BucketOptions struct {
 	Name string // [A-Za-z0-9_-]{1,64}
-	// TTL removes entries that were not written for so long, at least a second;
-	// watchers are told. 0 keeps them.
+	// TTL removes entries that were not written for this time, at least a second, and
+	// notifies watchers. 0 keeps them.
 	TTL time.Duration
 }
 
-// Bucket is a small table that gateways share. It holds nothing that its owners
-// could not write again: it may be empty at any start. Keys are tokens of
-// [A-Za-z0-9_=-] joined by dots (see [Escape]), values at most MaxValue bytes.
-// Revisions grow with every change in the bucket.
+// Bucket is a small table that gateways share. It may be empty at any start, so its owners must be
+// able to write all entries again. Keys are tokens of [A-Za-z0-9_=-] joined by dots (see [Escape]),
+// values at most MaxValue bytes. Revisions grow with every change in the bucket.
 type Bucket interface {
 	// Get fails with not_found.
 	Get(ctx context.Context, key string) (Entry, error)
-	// Put writes, whatever is there.
+	// Put writes an entry unconditionally.
 	Put(ctx context.Context, key string, value []byte) (revision uint64, err error)
-	// Create fails with conflict when the key is there.
+	// Create fails with conflict if the key exists.
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
-	// Update fails with conflict when the entry's revision is another one.
+	// Update fails with conflict if the entry has a different revision.
 	Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
-	// Delete removes. With a revision above 0 it fails with conflict when the
-	// entry's is another one. Deleting a missing key is not an error.
+	// Delete removes an entry. With a revision above 0 it fails with conflict if the entry
+	// has a different one. Deleting a missing key is not an error.
 	Delete(ctx context.Context, key string, revision uint64) error
-	// Watch yields a whole snapshot, then every change. It does so again when
-	// its session was broken, or when it has reason to think that it missed
-	// something: a Reset, the entries, Synced. What was not named between Reset
-	// and Synced is gone. A watcher that reads slowly may see only the last of
-	// several changes of a key. It ends with the error of ctx, or bus_closed.
+	// Watch yields a complete snapshot (Reset, the entries, Synced) and then every change. It
+	// yields another snapshot after its session was broken, or if it may have missed changes. Keys
+	// that do not occur between Reset and Synced no longer exist. A slow watcher may see only the
+	// last of several changes of a key. Watch ends with the error of ctx, or bus_closed.
 	Watch(ctx context.Context) iter.Seq2[Change, error]
 }
 
@@ -237,14 +222,14 @@ type Entry struct {
 	Revision uint64
 }
 
-// ChangeKind is what a watcher is told.
+// ChangeKind is the kind of a Change.
 type ChangeKind string
 
 // The kinds of changes.
 const (
 	Reset   ChangeKind = "reset"   // a snapshot begins
 	Put     ChangeKind = "put"     // an entry of the snapshot, or a new value
-	Deleted ChangeKind = "deleted" // or out of date
+	Deleted ChangeKind = "deleted" // or expired
 	Synced  ChangeKind = "synced"  // the snapshot is complete
 )
 
@@ -254,30 +239,29 @@ type Change struct {
 	Entry Entry
 }
 
-// Dialer reaches a bus from a node. It returns at once, also when the bus is not
-// there yet or does not let the session in: it is tried without end, and Events
-// tells how it goes.
+// Dialer connects a node to a bus. It returns at once, even if the bus is unreachable or
+// refuses the session; the session then tries without end, and Events reports the state.
 type Dialer func(ctx context.Context, o DialOptions) (Conn, error)
 
-// Key proves who a session is by signing what the bus asks it to.
+// Key proves a session's identity by signing a challenge of the bus.
 type Key struct {
 	Public string // NKey form, U…
 	Sign   func(challenge []byte) ([]byte, error)
 }
 
-// DialOptions are what a node says of itself.
+// DialOptions are a node's credential and connection settings.
 type DialOptions struct {
 	Name string // for people, such as the node's id
 	// Token or Key: one of the two.
 	Token secret.Value
 	Key   Key
-	// Inbox is where answers to this session's requests arrive, such as
-	// "_INBOX.<node>"; its Identity must be allowed to subscribe to Inbox.>.
+	// Inbox is the subject prefix for answers to this session's requests, such as
+	// "_INBOX.<node>"; its Identity must permit subscribing to Inbox.>.
 	Inbox string
-	// ReconnectWait is the pause before the first try to come back, growing by
-	// half to ReconnectMax; each pause is between half and one and a half of
-	// that. 0: 3 s and 300 s.
+	// ReconnectWait is the pause before the first try to reconnect. Pauses grow by half up to
+	// ReconnectMax; each is randomised to between half and one and a half of that. 0: 3 s and
+	// 300 s.
 	ReconnectWait, ReconnectMax time.Duration
-	// PingInterval is how often the link is tried; two lost pings break it. 0: 5 s.
+	// PingInterval is the time between pings; two lost pings break the session. 0: 5 s.
 	PingInterval time.Duration
 }

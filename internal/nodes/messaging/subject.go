@@ -7,9 +7,8 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Escape makes any text one token of a subject or key: each byte outside
-// [A-Za-z0-9_-] becomes = and two upper-case hex digits. Different texts have
-// different tokens.
+// Escape converts any text to one token of a subject or key: each byte outside [A-Za-z0-9_-]
+// becomes = and two upper-case hex digits. Different texts have different tokens.
 func Escape(text string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -30,13 +29,13 @@ func plain(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// CheckSubject refuses what cannot be published to: empty tokens, wildcards,
-// control characters, spaces, more than MaxSubject bytes, and subjects beginning
-// with $, which belong to the bus.
+// CheckSubject fails for subjects that messages cannot be published to: those with empty
+// tokens, wildcards, control characters, spaces or more than MaxSubject bytes, and those
+// beginning with $, which belong to the bus.
 func CheckSubject(subject string) error { return check(subject, false) }
 
-// CheckPattern is CheckSubject for what is subscribed to: * may be a token, and
-// > the last one.
+// CheckPattern is CheckSubject for patterns of subscriptions, in which * may be a token
+// and > the last one.
 func CheckPattern(pattern string) error { return check(pattern, true) }
 
 func check(s string, wild bool) error {
@@ -76,7 +75,7 @@ func check(s string, wild bool) error {
 	return nil
 }
 
-// CheckQueue refuses what cannot be the name of a queue group.
+// CheckQueue fails for invalid names of queue groups.
 func CheckQueue(name string) error {
 	if name == "" || len(name) <= 64 && Escape(name) == name {
 		return nil
@@ -85,7 +84,7 @@ func CheckQueue(name string) error {
 		"%.100q cannot name a queue: use 1 to 64 of A-Z, a-z, 0-9, _ and -", name)
 }
 
-// CheckMessage refuses what is above the limits or cannot travel.
+// CheckMessage fails for messages that exceed the limits or are invalid.
 func CheckMessage(m Message) error {
 	if err := CheckSubject(m.Subject); err != nil {
 		return err
@@ -112,10 +111,9 @@ func CheckMessage(m Message) error {
 	return nil
 }
 
-// CheckReply refuses to answer a message that asks for its answer anywhere but
-// below inbox, the inbox of who sent it. The bus checks where a session publishes
-// and subscribes, not what it asks others to publish: a gateway that answered
-// wherever it is told to would speak for one node to another.
+// CheckReply fails if the message's Reply is not below inbox, the sender's inbox. The bus
+// checks where a session publishes and subscribes, but not the Reply of its messages: a
+// gateway that answers any Reply would let one node send messages to another.
 func CheckReply(m Message, inbox string) error {
 	if strings.HasPrefix(m.Reply, inbox+".") && CheckSubject(m.Reply) == nil {
 		return nil
@@ -130,7 +128,7 @@ func tooLarge(format string, limit, n int) error {
 		With(ReasonTooLarge, "send large values as assets")
 }
 
-// CheckBucket refuses options that cannot be a bucket's.
+// CheckBucket fails for invalid options of a bucket.
 func CheckBucket(o BucketOptions) error {
 	if o.Name == "" || len(o.Name) > 64 || Escape(o.Name) != o.Name {
 		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "%.100q cannot name a bucket: use 1 to 64 of A-Z, a-z, 0-9, _ and -",
@@ -142,7 +140,7 @@ func CheckBucket(o BucketOptions) error {
 	return nil
 }
 
-// CheckEntry refuses keys and values that no bucket holds.
+// CheckEntry fails for keys and values that a bucket cannot hold.
 func CheckEntry(key string, value []byte) error {
 	if len(key) > MaxSubject/2 {
 		return capability.Errorf(capability.CodeInvalidInput, "bus.bucket", "a key has at most %d bytes, this one %d", MaxSubject/2, len(key))

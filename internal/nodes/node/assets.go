@@ -11,17 +11,16 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// The two kinds of assets that values are: JSON as it is, and the bytes of a value
-// {"$bytes": …}.
+// The media types of values stored as assets: JSON, and the bytes of {"$bytes": …}.
 const (
 	mediaJSON  = "application/json"
 	mediaBytes = "application/octet-stream"
 )
 
-// envelope is what a message has around a value.
+// envelope is the size in bytes of a message without its value.
 const envelope = 4 << 10
 
-// inline is how many bytes of a result travel in its message.
+// inline returns the largest result in bytes that is sent in its message.
 func (n *Node) inline() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,8 +31,8 @@ func (n *Node) inline() int {
 	return max(limit-envelope, 0)
 }
 
-// outgoing is a value as it travels: itself, or where it is larger than limit an
-// asset.
+// outgoing returns a value for sending: itself, or, above limit bytes, a reference to the
+// asset as which it was stored. Without Config.Put it is payload_too_large.
 func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, what string) (json.RawMessage, error) {
 	if len(value) <= limit {
 		return value, nil
@@ -58,7 +57,7 @@ func (n *Node) outgoing(ctx context.Context, value json.RawMessage, limit int, w
 	return cmp.AssetValue(a), nil
 }
 
-// arguments are those of a call, with what travelled as an asset in its place.
+// arguments returns the arguments of a call, with assets replaced by their content.
 func (n *Node) arguments(ctx context.Context, w *wire.Call) (cmp.Arguments, error) {
 	args := cmp.Arguments{Args: w.Args, Kwargs: w.Kwargs}
 	left := int64(functions.MaxResult)
@@ -88,8 +87,8 @@ func (n *Node) arguments(ctx context.Context, w *wire.Call) (cmp.Arguments, erro
 	return args, nil
 }
 
-// incoming is a value as a handler gets it: what refers to an asset is fetched.
-// left is how many bytes one call may still fetch.
+// incoming returns a value for a handler: if it refers to an asset, that is fetched. left is
+// the number of bytes that the call may still fetch.
 func (n *Node) incoming(ctx context.Context, value json.RawMessage, left *int64) (json.RawMessage, error) {
 	a, ok, err := cmp.ReadAsset(value)
 	if err != nil || !ok {

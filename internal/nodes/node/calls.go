@@ -14,25 +14,26 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// call is one that is carried out.
+// call is one running call.
 type call struct {
 	id     string
 	epoch  int64
-	reply  string // where its frames go
+	reply  string // subject of its frames
 	node   *Node
 	stream bool
 	cancel context.CancelFunc
 
-	// Of the window, under the lock of Node.credit.
+	// Guarded by the lock of Node.credit.
 	window      int64
 	outstanding int64 // sent and not credited
 
-	mu   sync.Mutex // held while a frame is sent: they are in order
+	mu   sync.Mutex // held while a frame is sent, so that they are in order
 	seq  uint64
 	over bool
 }
 
-// called begins a call. It runs on the session's goroutine and waits for nothing.
+// called starts a call in a goroutine, or answers why not. A call of another epoch is
+// ignored. It runs on the session's goroutine and does not block.
 func (s *session) called(ctx context.Context, m messaging.Message) {
 	w, err := wire.Decode[wire.Call](m.Data)
 	prefix := strings.TrimSuffix(wire.SubjectReply(s.cfg.ID, "", ""), "..")
@@ -41,7 +42,7 @@ func (s *session) called(ctx context.Context, m messaging.Message) {
 		return
 	}
 	if err != nil {
-		// Its id is the last token of where the answer goes.
+		// Its id is the last token of the reply subject.
 		s.cfg.Logger.Warn("a malformed call", "node", s.cfg.ID, "err", err)
 		id := m.Reply[strings.LastIndexByte(m.Reply, '.')+1:]
 		c := &call{id: id, epoch: s.Epoch(), reply: m.Reply, node: s.Node}
@@ -53,7 +54,7 @@ func (s *session) called(ctx context.Context, m messaging.Message) {
 		s.status.Stale++
 		s.mu.Unlock()
 		if w.Epoch > epoch && epoch != 0 {
-			s.beat.Reset(0) // another process may have taken over: the gateway will report it
+			s.beat.Reset(0) // another process may have taken over; the gateway reports that on a heartbeat
 		}
 		return
 	}
@@ -91,7 +92,8 @@ func (n *Node) windowOf() int {
 
 var errTwice = cmp.Errorf(cmp.ReasonParams, "there is a call of this id")
 
-// enter takes a call in, or states why not.
+// enter adds a call to the running ones. Errors: errTwice for a repeated id; node_overloaded
+// while draining, or if calls or streams are at their limit.
 func (s *session) enter(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +127,7 @@ func (s *session) enter(c *call) error {
 	return nil
 }
 
-// carry runs a call and sends its one end. session outlives the call's own context.
+// carry runs a call and sends its last frame. session outlives the call's own context ctx.
 func (n *Node) carry(ctx, session context.Context, c *call, w *wire.Call) {
 	ack := time.AfterFunc(AckDelay, func() { c.ack(session) })
 	defer ack.Stop()
@@ -168,7 +170,7 @@ func (n *Node) execute(ctx context.Context, c *call, w *wire.Call) (functions.Ou
 	})
 }
 
-// finish sends the end of a call that went well.
+// finish sends the last frame of a successful call.
 func (n *Node) finish(ctx, session context.Context, c *call, out functions.Outcome) error {
 	exec := out.Took.Milliseconds()
 	if out.Streamed {
@@ -181,7 +183,7 @@ func (n *Node) finish(ctx, session context.Context, c *call, out functions.Outco
 	return c.send(session, &wire.Frame{Type: wire.FrameResult, Value: value, ExecMS: exec})
 }
 
-// emit sends one chunk when there is room for it.
+// emit sends one chunk when the windows have room for it.
 func (c *call) emit(ctx context.Context, chunk json.RawMessage) error {
 	value, err := c.node.outgoing(ctx, chunk, wire.MaxChunk, "chunk")
 	if err != nil {
@@ -193,20 +195,20 @@ func (c *call) emit(ctx context.Context, chunk json.RawMessage) error {
 	return c.send(ctx, &wire.Frame{Type: wire.FrameChunk, Value: value})
 }
 
-// ack reports that the call is in the queue, unless something has said more already.
+// ack sends that the call was accepted, unless another frame was sent already.
 func (c *call) ack(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seq == 0 && !c.over {
-		_ = c.publish(ctx, &wire.Frame{Type: wire.FrameAck}) // what follows will show that it was missing
+		_ = c.publish(ctx, &wire.Frame{Type: wire.FrameAck}) // the sequence numbers show the gap
 	}
 }
 
-// fail is the one end of a call that failed.
+// fail sends the last frame of a failed call.
 func (c *call) fail(ctx context.Context, err error, function string, idempotent bool) {
 	w := cmp.FromError(err, c.node.cfg.ID, function, idempotent)
 	sent := c.send(ctx, &wire.Frame{Type: wire.FrameError, Error: w})
-	if sent != nil { // details may be too much
+	if sent != nil { // the details may be too large
 		w.Details = nil
 		sent = c.send(ctx, &wire.Frame{Type: wire.FrameError, Error: w})
 	}
@@ -215,7 +217,7 @@ func (c *call) fail(ctx context.Context, err error, function string, idempotent 
 	}
 }
 
-// send sends the next frame. There is one last frame; after it, nothing is sent.
+// send sends the next frame. After the last frame of a call it sends nothing more.
 func (c *call) send(ctx context.Context, f *wire.Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +237,7 @@ func (c *call) publish(ctx context.Context, f *wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	c.seq++ // a frame that does not leave is a gap, and the gateway notices
+	c.seq++ // a frame that cannot be sent is a gap, which the gateway detects
 	c.over = f.Last()
 	if err := c.node.conn.Publish(ctx, messaging.Message{Subject: c.reply, Data: data}); err != nil {
 		return cmp.Errorf(cmp.ReasonConnection, "the answer could not be sent: the session with the gateway is broken")
@@ -252,7 +254,7 @@ func (n *Node) forget(c *call) {
 	n.credit.forget(c)
 }
 
-// cancelCalls ends the context of those calls: their callers no longer wait.
+// cancelCalls cancels the calls for which those returns true.
 func (n *Node) cancelCalls(those func(*call) bool, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,7 +266,7 @@ func (n *Node) cancelCalls(those func(*call) bool, why string) {
 	}
 }
 
-// grant is what the reader of a stream has consumed.
+// grant returns to the windows what the reader of a stream has consumed.
 func (n *Node) grant(id string, bytes int64) {
 	n.mu.Lock()
 	c := n.calls[id]

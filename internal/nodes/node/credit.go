@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// credit counts the bytes of all streams that are on their way.
+// credit counts the bytes of all streams that were sent and not yet consumed.
 type credit struct {
 	mu      sync.Mutex
 	total   int64
-	changed chan struct{} // closed and replaced whenever there is more room
+	changed chan struct{} // closed and replaced when bytes become free
 }
 
-// take waits until a stream, and all of them together, may have something more on
-// the way, and counts it. A stream stops when what is out reaches its window, so
-// that one chunk may pass it; all together never pass theirs.
+// take waits until n more bytes of a stream may be sent, and counts them. A stream may
+// exceed its window by one chunk; all streams together never exceed MaxOutstanding.
 func (k *credit) take(ctx context.Context, c *call, n int64) error {
 	for {
 		k.mu.Lock()
@@ -34,7 +33,7 @@ func (k *credit) take(ctx context.Context, c *call, n int64) error {
 	}
 }
 
-// give takes back what the reader has consumed; more than was sent is not believed.
+// give subtracts what the reader has consumed, at most what was sent.
 func (k *credit) give(c *call, n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +45,7 @@ func (k *credit) give(c *call, n int64) {
 	k.free(n)
 }
 
-// forget frees what a stream that has ended still had on the way.
+// forget subtracts the outstanding bytes of a stream that has ended.
 func (k *credit) forget(c *call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -2,8 +2,8 @@ package node
 
 import "math"
 
-// The limits above which a node asks to be avoided, in percent, and for how many
-// beats in a row that must be so.
+// The limits in percent above which a node stops accepting calls, and the number of
+// consecutive heartbeats for which they must be exceeded.
 const (
 	maxCPU        = 90
 	maxMemory     = 85

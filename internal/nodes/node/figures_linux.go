@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// gauges reads what the kernel says of the whole machine.
+// gauges reads the kernel's figures of the whole machine.
 type gauges struct {
 	mu         sync.Mutex
-	busy, idle uint64 // of the processors, at the last look
+	busy, idle uint64 // processor time at the last call
 }
 
 func machine() *gauges { return new(gauges) }
 
-// figures are the share of the processors' time since the last call that was used,
-// and of the memory that is used. Nothing is known of graphics processors.
+// figures returns the used share of processor time since the last call, and of memory, in
+// percent. gpu is always 0.
 func (g *gauges) figures() (cpu, mem, gpu float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,7 +35,7 @@ func (g *gauges) figures() (cpu, mem, gpu float64) {
 	return cpu, mem, 0
 }
 
-// processors reads the first line of /proc/stat.
+// processors parses the first line of /proc/stat.
 func processors(line string) (busy, idle uint64) {
 	fields := strings.Fields(line)
 	for i, f := range fields[min(1, len(fields)):] {
@@ -51,7 +51,8 @@ func processors(line string) (busy, idle uint64) {
 	return busy, idle
 }
 
-// memory reads /proc/meminfo: what is not available to programs is used.
+// memory returns the used share from /proc/meminfo; memory that is not available to programs
+// counts as used.
 func memory(text string) float64 {
 	var total, available float64
 	for line := range strings.Lines(text) {

@@ -2,7 +2,7 @@
 
 package node
 
-// gauges knows nothing where there is no /proc.
+// gauges reports zeros on systems without /proc.
 type gauges struct{}
 
 func machine() *gauges { return new(gauges) }

@@ -13,15 +13,16 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// joinResult is what came of asking to be let in.
+// joinResult is the result of a request to join.
 type joinResult struct {
 	reply    *wire.JoinReply
 	revision uint64
-	err      error // it could not be asked, or not be said
-	final    bool  // asking again would do no good
+	err      error // the request could not be sent or answered
+	final    bool  // a retry would fail too
 }
 
-// join asks to be let in, unless that is being done already or the node is leaving.
+// join sends a request to join in a goroutine, unless one is pending, the bus is
+// disconnected or the node is leaving.
 func (s *session) join(ctx context.Context, parts *sync.WaitGroup) {
 	if s.joining || !s.there || s.drains {
 		return
@@ -37,7 +38,8 @@ func (s *session) join(ctx context.Context, parts *sync.WaitGroup) {
 	parts.Go(func() { s.joins <- s.ask(ctx, last) })
 }
 
-// ask sends the full truth and waits for the answer.
+// ask sends the request to join with the complete declaration of the node, and waits for the
+// reply, at most JoinTimeout.
 func (n *Node) ask(ctx context.Context, last int64) joinResult {
 	list, revision := n.cfg.Functions.List(false)
 	j := &wire.Join{
@@ -50,7 +52,7 @@ func (n *Node) ask(ctx context.Context, last int64) joinResult {
 	}
 	data, err := wire.Encode(j)
 	if capability.CodeOf(err) == capability.CodeTooLarge && j.HostStatus != nil {
-		j.HostStatus = nil // it can be asked for
+		j.HostStatus = nil // it can be requested later
 		data, err = wire.Encode(j)
 	}
 	if err != nil {
@@ -67,7 +69,8 @@ func (n *Node) ask(ctx context.Context, last int64) joinResult {
 	return joinResult{reply: reply, revision: revision, err: err}
 }
 
-// admitted acts on the answer to a join.
+// admitted handles the reply to a join: it begins the epoch, or schedules a retry. It
+// returns an error if a retry would fail too.
 func (s *session) admitted(ctx context.Context, r joinResult) error {
 	s.joining = false
 	switch {
@@ -109,16 +112,16 @@ func (s *session) admitted(ctx context.Context, r joinResult) error {
 		close(s.joined)
 	}
 	s.cfg.Logger.Info("joined", "node", s.cfg.ID, "epoch", r.reply.Epoch, "rejected_labels", r.reply.RejectedLabels)
-	s.beat.Reset(0) // at once: the gateway knows how the machine fares, and which revision there is
+	s.beat.Reset(0) // at once, so that the gateway receives load and revision
 	return nil
 }
 
-// permanent are the refusals that would be the same the next time.
+// permanent reports whether a refusal would be the same on a retry.
 func permanent(code string) bool {
 	return slices.Contains([]string{cmp.ReasonDenied, cmp.ReasonVersion, cmp.ReasonParams, cmp.ReasonEncoding, cmp.ReasonTooLarge}, code)
 }
 
-// again sets the next try.
+// again schedules the next attempt.
 func (s *session) again(why error, after time.Duration) {
 	s.tries++
 	s.cfg.Logger.Info("not let in yet", "node", s.cfg.ID, "try", s.tries, "err", why)
@@ -128,8 +131,8 @@ func (s *session) again(why error, after time.Duration) {
 	}
 }
 
-// update tells the gateway what can be called now. It is the Refresher's send, too,
-// which names the revision that it wants told; newer is as good.
+// update sends the current functions to the gateway and waits for the acknowledgement. It
+// is the send function of the Refresher; a newer revision than the requested one is fine.
 func (n *Node) update(ctx context.Context, _ uint64) error {
 	epoch := n.Epoch()
 	if epoch == 0 {
@@ -143,7 +146,7 @@ func (n *Node) update(ctx context.Context, _ uint64) error {
 	return n.request(ctx, wire.SubjectUpdate(n.cfg.ID), data)
 }
 
-// leave announces the end of the session; its delivery no longer matters.
+// leave announces the end of the session. Errors are ignored.
 func (n *Node) leave(ctx context.Context, l wire.Leave) {
 	data, err := wire.Encode(&l)
 	if err == nil {
@@ -154,7 +157,7 @@ func (n *Node) leave(ctx context.Context, l wire.Leave) {
 	}
 }
 
-// request asks what is answered by an Ack.
+// request sends a request that is answered with an Ack, and returns the Ack's error.
 func (n *Node) request(ctx context.Context, subject string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, JoinTimeout)
 	defer cancel()

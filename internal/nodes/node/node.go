@@ -1,11 +1,9 @@
-// Package node implements a node's side of the node protocol: one session with a
-// gateway, from joining to leaving. It announces the node's functions and load, handles
-// calls, sends their answers within the window of each stream, and reconnects after a
-// failure of the network.
+// Package node implements a node's side of the node protocol: one session with a gateway, from
+// joining to leaving. It announces the node's functions and load, handles calls, sends their
+// answers within the window of each stream, and reconnects after a failure of the network.
 //
-// What can be called is package functions' table, and package execution runs it:
-// no handler shares a goroutine with the session. Who the node is and how its
-// gateway is reached is the caller's to say.
+// Package functions holds the table of functions and runs them, in goroutines other than
+// the session's. The caller supplies the node's identity and the connection to its gateway.
 package node
 
 import (
@@ -24,16 +22,16 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Bounds of a node.
+// Limits of a node.
 const (
-	MaxStreams     = 32      // at once
-	MaxOutstanding = 4 << 20 // bytes of all streams that are on their way
-	MaxUpward      = 64      // calls upward at once
+	MaxStreams     = 32      // concurrent streams
+	MaxOutstanding = 4 << 20 // bytes of all streams that were sent and not consumed
+	MaxUpward      = 64      // concurrent calls to the gateway
 	AckDelay       = 250 * time.Millisecond
 	JoinTimeout    = 15 * time.Second // for an answer of the gateway
 	DrainTimeout   = 30 * time.Second
-	// maxRefusals is how often in a row the bus may refuse a node that has never
-	// joined before it gives up.
+	// maxRefusals is the number of consecutive refusals by the bus after which a node that
+	// has never joined stops.
 	maxRefusals = 3
 )
 
@@ -46,15 +44,15 @@ const (
 	Reconnecting = "reconnecting"
 	Draining     = "draining"
 	ShuttingDown = "shutting_down"
-	Disconnected = "disconnected" // it has left
-	Failed       = "error"        // it has given up
+	Disconnected = "disconnected" // the node has left
+	Failed       = "error"        // the node has stopped with an error
 )
 
-// ReasonSuperseded is the reason of Run's error when another process has joined by
-// the same id: it must not come back, or the two would chase each other.
+// ReasonSuperseded is the reason of Run's error when another process has joined with the
+// same id. The node must not join again, or the two would supersede each other forever.
 const ReasonSuperseded = "superseded"
 
-// Config of a Node. Dial, Functions and Executor are required, and Token or Key.
+// Config configures a Node. Dial, Functions and Executor are required, and Token or Key.
 type Config struct {
 	Dial     messaging.Dialer
 	Token    secret.Value
@@ -66,49 +64,49 @@ type Config struct {
 
 	Functions     *functions.Registry
 	Executor      *functions.Executor
-	MaxConcurrent int // what the executor holds; 0: its default
-	Queue         int // what the executor holds; 0: its default
+	MaxConcurrent int // of the executor; 0: its default
+	Queue         int // of the executor; 0: its default
 
 	// HostStatus is the status of the capability host. If nil, the node has none.
 	HostStatus func() cmp.Status
-	// Fetch and Put carry values that are too large for a message; nil: there is
-	// no way, and such a value is payload_too_large.
+	// Fetch and Put transfer values that are too large for a message. If nil, such a
+	// value is payload_too_large.
 	Fetch func(ctx context.Context, a cmp.Asset) ([]byte, error)
 	Put   func(ctx context.Context, data []byte, mediaType string) (cmp.Asset, error)
 
-	Heartbeat                   time.Duration // at most; 0: what the gateway says
+	Heartbeat                   time.Duration // maximum; 0: the gateway's interval
 	ReconnectWait, ReconnectMax time.Duration // 0: those of messaging.DialOptions
 
-	// Figures are the machine's cpu, memory and gpu, 0 to 100; nil: what it tells.
+	// Figures returns the machine's CPU, memory and GPU use, 0 to 100; nil: those of the system.
 	Figures func() (cpu, mem, gpu float64)
 	// Changed receives every change of the status, in order; it must not block.
 	Changed func(Status)
-	// Called receives the end of each call, from the call's goroutine. It may be nil.
+	// Called is called at the end of each call, in the call's goroutine. It may be nil.
 	Called func(ctx context.Context, r Record)
 	Logger *slog.Logger
 	Now    func() time.Time
 }
 
-// Record is what is known of a call that has ended; it holds no values.
+// Record describes a call that has ended. It contains no values.
 type Record struct {
 	CallID   string
 	Function string
 	Effect   string // of the function, as the wire spells it; "" if the function does not exist
 	Caller   wire.Caller
 	Trace    string // traceparent
-	Outcome  string // "" or the fine code of what went wrong
+	Outcome  string // "" or the reason of the error
 	Began    time.Time
 	Took     time.Duration
 }
 
-// Status is how a node is.
+// Status is the state of a node.
 type Status struct {
 	ID             string    `json:"node_id"`
 	State          string    `json:"state"`
 	Since          time.Time `json:"since"` // of the state
 	Error          string    `json:"error,omitempty"`
 	Epoch          int64     `json:"epoch"`
-	Gateway        string    `json:"gateway,omitempty"` // the instance that let it in
+	Gateway        string    `json:"gateway,omitempty"` // the instance that admitted it
 	Labels         []string  `json:"labels"`
 	RejectedLabels []string  `json:"rejected_labels,omitempty"`
 	Functions      int       `json:"functions"`
@@ -117,9 +115,9 @@ type Status struct {
 	Queued         int       `json:"queued"`
 	Streams        int       `json:"streams"`
 	Accepting      bool      `json:"accepting"`
-	Joins          int       `json:"joins"` // how often it was let in
+	Joins          int       `json:"joins"` // number of successful joins
 	Beats          uint64    `json:"beats"`
-	Stale          int64     `json:"stale"` // calls of other epochs, which were not taken
+	Stale          int64     `json:"stale"` // calls of other epochs, which were ignored
 	CPU            float64   `json:"cpu"`
 	Memory         float64   `json:"mem"`
 }
@@ -133,16 +131,16 @@ type Node struct {
 	orders   chan order    // drain, leave
 	joined   chan struct{} // closed at the first join
 	ended    chan struct{} // closed when Run has returned
-	upward   chan struct{} // places
+	upward   chan struct{} // slots of calls to the gateway
 
 	mu     sync.Mutex
 	conn   messaging.Conn
 	status Status
 	reply  wire.JoinReply // of the last join
-	// theirs is what the gateway's clock said when ours was the time here.
+	// theirs is the gateway's time at the local time ours.
 	theirs, ours time.Time
 	calls        map[string]*call
-	told         chan struct{} // held while Changed runs, so that changes are in order
+	told         chan struct{} // held while Changed runs, which keeps the order
 	drains       bool
 	busy         sync.WaitGroup // calls
 }
@@ -184,7 +182,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Status is how the node is now.
+// Status returns the current state of the node.
 func (n *Node) Status() Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,7 +203,7 @@ func (n *Node) current() Status {
 	return s
 }
 
-// set changes the status and says so.
+// set changes the status and calls Config.Changed.
 func (n *Node) set(change func(s *Status)) {
 	n.told <- struct{}{}
 	defer func() { <-n.told }()
@@ -222,18 +220,18 @@ func (n *Node) set(change func(s *Status)) {
 	}
 }
 
-// Epoch is that of the session, 0 while the node is disconnected.
+// Epoch returns the epoch of the session, 0 while the node has not joined.
 func (n *Node) Epoch() int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.status.Epoch
 }
 
-// Joined is closed when the node has been let in for the first time.
+// Joined returns a channel that is closed at the first join.
 func (n *Node) Joined() <-chan struct{} { return n.joined }
 
-// Time is what the gateway's clock says, as far as it is known: what a node proves
-// itself by must not depend on a clock of its own.
+// Time returns the gateway's time as far as it is known, else the local time. Proofs of the
+// node's key use it, so that they do not depend on the local clock.
 func (n *Node) Time() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -241,13 +239,13 @@ func (n *Node) Time() time.Time {
 	if n.ours.IsZero() {
 		return now
 	}
-	// By what has passed since, which setting this machine's clock does not change.
+	// Monotonic, so that setting this machine's clock has no effect.
 	return n.theirs.Add(now.Sub(n.ours))
 }
 
-// Refresh tells the gateway what can be called now and returns when it has
-// acknowledged that; at once, where it knows already. A node that has not joined
-// will say it all when it joins, and fails with connection_failed.
+// Refresh sends the current functions to the gateway and waits for the acknowledgement. It
+// returns at once if the gateway has them. If the node has not joined, the error is
+// connection_failed; the next join sends them.
 func (n *Node) Refresh(ctx context.Context) error {
 	n.mu.Lock()
 	r := n.refresh
@@ -265,15 +263,15 @@ func errNotJoined() error {
 
 // order is a request to the session.
 type order struct {
-	leave  bool // at once
+	leave  bool // at once, without draining
 	reason string
 }
 
-// Drain takes no new calls, lets those that run finish, at most DrainTimeout, leaves,
-// and returns when Run has ended. It fails with the error of ctx before that.
+// Drain stops accepting calls, waits up to DrainTimeout for running ones, leaves, and
+// returns when Run has ended, or with the error of ctx.
 func (n *Node) Drain(ctx context.Context) error { return n.give(ctx, order{reason: "drain"}) }
 
-// Leave says goodbye at once: calls that run are cancelled.
+// Leave leaves at once; running calls are cancelled.
 func (n *Node) Leave(ctx context.Context) error {
 	return n.give(ctx, order{leave: true, reason: "leave"})
 }

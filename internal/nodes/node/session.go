@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// session is what only the goroutine of Run touches.
+// session is the state that only the goroutine of Run uses.
 type session struct {
 	*Node
 	conn     messaging.Conn
@@ -23,17 +23,17 @@ type session struct {
 	joins    chan joinResult
 	events   chan messaging.Event
 
-	there      bool // the bus is
+	there      bool // the bus is connected
 	subscribed bool
-	joining    bool  // a join is under way: nothing is taken meanwhile, see run
-	tries      int   // joins in a row that were refused
-	refusals   int   // by the bus, in a row
-	last       int64 // epoch that was given
+	joining    bool  // a join is pending; messages are not handled meanwhile, see run
+	tries      int   // consecutive joins that were refused
+	refusals   int   // consecutive refusals by the bus
+	last       int64 // last epoch that a gateway assigned
 	seq        uint64
-	strained   int // beats in a row with too little of the machine left
+	strained   int // consecutive heartbeats above the limits of CPU or memory
 	retry      *time.Timer
 	beat       *time.Timer
-	drained    chan struct{} // closed when nothing runs any more; nil: not draining
+	drained    chan struct{} // closed when no call runs any more; nil unless draining
 	drainEnd   *time.Timer
 }
 
@@ -42,11 +42,10 @@ type received struct {
 	err error
 }
 
-// Run joins and serves until ctx ends, Drain or Leave is called, or the gateway has
-// the node drain; it leaves then, and returns nil. It fails when coming back would
-// do no good: denied, superseded, a credential that the bus has never taken, or a
-// node that cannot be announced. Calls still running are cancelled, and it returns
-// when they have ended.
+// Run joins and serves until ctx ends, Drain or Leave is called, or the gateway drains the
+// node; then it leaves and returns nil. It returns an error if a retry cannot help: denied,
+// superseded, a credential that the bus has never accepted, or a declaration that cannot be
+// sent. It cancels running calls and waits for their end before it returns.
 func (n *Node) Run(ctx context.Context) (err error) {
 	defer close(n.ended)
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -93,15 +92,15 @@ func stopped() *time.Timer {
 	return t
 }
 
-// errDone is that there is nothing left to do.
+// errDone ends run without an error.
 var errDone = errors.New("done")
 
 func (s *session) run(ctx, own context.Context, parts *sync.WaitGroup) error {
 	for {
 		messages := s.messages
 		if s.joining {
-			// The first call of the new epoch may be here before the answer that
-			// names the epoch: it waits.
+			// The first call of the new epoch may arrive before the reply that names
+			// the epoch, and has to wait.
 			messages = nil
 		}
 		var err error
@@ -135,7 +134,7 @@ func (s *session) run(ctx, own context.Context, parts *sync.WaitGroup) error {
 	}
 }
 
-// listen passes on what happens to the session.
+// listen forwards the events of the connection to run.
 func (s *session) listen(ctx context.Context) {
 	for e, err := range s.conn.Events(ctx) {
 		if err != nil {
@@ -159,7 +158,7 @@ func (s *session) handleEvent(ctx context.Context, e messaging.Event, parts *syn
 		return s.lost(e.Err)
 	case messaging.Refused:
 		s.cfg.Logger.Warn("the bus refused something", "node", s.cfg.ID, "err", e.Err)
-	case messaging.Lost: // what is missing may be that it broke and came back
+	case messaging.Lost: // it may have broken and reconnected
 		s.there = true
 		s.join(ctx, parts)
 	case messaging.Closed:
@@ -168,7 +167,8 @@ func (s *session) handleEvent(ctx context.Context, e messaging.Event, parts *syn
 	return nil
 }
 
-// lost is that the bus is not there, or does not let the node in.
+// lost handles a lost connection. It returns cause once the bus has refused a node that
+// never joined maxRefusals times in a row.
 func (s *session) lost(cause error) error {
 	s.there = false
 	s.beat.Stop()
@@ -197,7 +197,7 @@ func (s *session) lost(cause error) error {
 	return nil
 }
 
-// stateOf is a state, unless the node is on its way out.
+// stateOf returns state, or Draining if the node is draining.
 func (s *session) stateOf(state string) string {
 	if s.drains {
 		return Draining
@@ -205,13 +205,13 @@ func (s *session) stateOf(state string) string {
 	return state
 }
 
-// pause is how long to wait before try number n to join.
+// pause returns how long to wait before attempt n to join.
 func pause(n int) time.Duration {
 	o := messaging.DialOptions{ReconnectWait: time.Second, ReconnectMax: 30 * time.Second}
 	return o.Pause(n, rand.Float64())
 }
 
-// obey carries out an order of this side.
+// obey executes an order of Drain or Leave.
 func (s *session) obey(ctx context.Context, o order, parts *sync.WaitGroup) error {
 	if o.leave {
 		return errDone
@@ -223,11 +223,12 @@ func (s *session) obey(ctx context.Context, o order, parts *sync.WaitGroup) erro
 	return nil
 }
 
-// goodbyeDelay is between the last answer and the goodbye: the gateway reads them by
-// different ways, and what it has not read when the node goes is lost.
+// goodbyeDelay is the pause between the last answer and the announcement to leave. The
+// gateway reads them from different subscriptions, and an answer that it has not read when
+// the node leaves is lost.
 const goodbyeDelay = 250 * time.Millisecond
 
-// drain takes nothing new and waits for what runs.
+// drain stops accepting calls; drained is closed when the running ones have ended.
 func (s *session) drain(parts *sync.WaitGroup) {
 	if s.drained != nil {
 		return
@@ -239,7 +240,7 @@ func (s *session) drain(parts *sync.WaitGroup) {
 	s.drained = done
 	s.drainEnd.Reset(DrainTimeout)
 	s.set(func(st *Status) { st.State, st.Accepting = Draining, false })
-	// It ends at the latest when Run has cancelled the calls.
+	// Ends at the latest when Run has cancelled the calls.
 	parts.Go(func() {
 		s.busy.Wait()
 		<-time.After(goodbyeDelay)
@@ -247,7 +248,7 @@ func (s *session) drain(parts *sync.WaitGroup) {
 	})
 }
 
-// goodbye notifies the gateway, if it can be reached.
+// goodbye sends the announcement to leave, if the bus is connected.
 func (s *session) goodbye(ctx context.Context, err error) {
 	epoch := s.Epoch()
 	s.set(func(st *Status) { st.State = ShuttingDown })
@@ -259,13 +260,12 @@ func (s *session) goodbye(ctx context.Context, err error) {
 	s.leave(ctx, wire.Leave{Epoch: epoch, Reason: "leave"})
 }
 
-// subscribe begins to take what the gateway sends; it is done once, and lasts over
-// new connections.
+// subscribe subscribes to the gateway's messages, once; the subscription survives reconnects.
 func (s *session) subscribe(ctx context.Context, parts *sync.WaitGroup) error {
 	if s.subscribed {
 		return nil
 	}
-	// One subscription, so that a cancel never overtakes its call.
+	// One subscription, so that a cancellation never overtakes its call.
 	sub, err := s.conn.Subscribe(ctx, messaging.SubscribeOptions{Pattern: strings.TrimSuffix(wire.SubjectCall(s.cfg.ID), "call") + ">"})
 	if err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *session) subscribe(ctx context.Context, parts *sync.WaitGroup) error {
 		for {
 			m, err := sub.Next(ctx)
 			if err != nil && !messaging.Is(err, messaging.ReasonLost) {
-				return // the events say why
+				return // the events report the reason
 			}
 			select {
 			case s.messages <- received{m, err}:
@@ -288,10 +288,10 @@ func (s *session) subscribe(ctx context.Context, parts *sync.WaitGroup) error {
 	return nil
 }
 
-// take acts on one message of the gateway.
+// take handles one message of the gateway. If messages were lost, it cancels the streams.
 func (s *session) take(ctx context.Context, r received, parts *sync.WaitGroup) error {
 	if r.err != nil {
-		// A credit may be among what was lost, and its stream would wait for ever.
+		// A credit may be lost, and its stream would wait forever.
 		s.cfg.Logger.Warn("messages of the gateway were lost", "node", s.cfg.ID, "err", r.err)
 		s.cancelCalls(func(c *call) bool { return c.stream }, "messages of the gateway were lost")
 		return nil
@@ -305,10 +305,9 @@ func (s *session) take(ctx context.Context, r received, parts *sync.WaitGroup) e
 	return nil
 }
 
-// control acts on what the gateway says beside calls. What is meant for another
-// epoch than the last concerns a session that is over. The last counts while the bus
-// is away, too: that another process has taken over is told just before the session
-// is cut, and may be read just after.
+// control handles a control message. One for another epoch than the last is ignored. The
+// last epoch counts even while the bus is disconnected, because "superseded" is sent just
+// before the session is closed and may be read after that.
 func (s *session) control(ctx context.Context, m messaging.Message, parts *sync.WaitGroup) error {
 	c, err := wire.Decode[wire.Control](m.Data)
 	if err != nil {
@@ -348,7 +347,7 @@ func (s *session) superseded() error {
 		With(ReasonSuperseded, "one node id is one process: choose another one for this with --id")
 }
 
-// tell sends a heartbeat and sets the next one.
+// tell sends a heartbeat, if the node has joined, and schedules the next one.
 func (s *session) tell(ctx context.Context) {
 	s.beat.Reset(s.interval())
 	if !s.there {

@@ -13,13 +13,12 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// DefaultUpwardTimeout is the time of a call upward whose caller names none.
+// DefaultUpwardTimeout is the timeout of a call to the gateway without a deadline.
 const DefaultUpwardTimeout = 60 * time.Second
 
-// Call asks the gateway for one of its capabilities, as the node that it is: the
-// gateway's policy decides. CallID and DeadlineMS are filled in. Errors are those of
-// the gateway; connection_failed while the node is disconnected; node_overloaded beyond
-// MaxUpward at once; timeout and cancelled with ctx.
+// Call calls a capability of the gateway with the node as principal; the gateway's policy applies.
+// It sets CallID and DeadlineMS. Errors: those of the gateway; connection_failed while the node is
+// disconnected; node_overloaded beyond MaxUpward concurrent calls; timeout and cancelled with ctx.
 func (n *Node) Call(ctx context.Context, u wire.Upward) (*wire.UpwardReply, error) {
 	select {
 	case n.upward <- struct{}{}:

@@ -156,8 +156,8 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, map[string]any{"ok": true, "id": r.PathValue("id"), "decision": body.Decision})
 }
 
-// Ask speaks to the node of a home. A home whose node does not run is unavailable,
-// reason node_not_running.
+// Ask sends a request to the node of a home. If the node does not run, it fails with
+// unavailable, reason node_not_running.
 func Ask(ctx context.Context, home, method, path string, body any) (json.RawMessage, error) {
 	socket := Socket(home)
 	client := &http.Client{Transport: &http.Transport{

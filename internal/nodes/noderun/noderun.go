@@ -1,7 +1,6 @@
-// Package noderun is the process of a node as junctor runs it: the device of package
-// host/device with this machine's actions and skills, the node's own audit chain, and
-// a socket in the home by which the machine's owner sees it, answers its questions
-// and ends it.
+// Package noderun runs a node process: the device of package host/device with this
+// machine's actions and skills, the node's own audit chain, and a socket in the home through
+// which the machine's owner views its status, answers its questions and stops it.
 package noderun
 
 import (
@@ -50,11 +49,11 @@ type Process struct {
 // Dir is the folder of a home that its node has to itself.
 func Dir(home string) string { return filepath.Join(home, "node") }
 
-// Socket is where the node of a home is spoken to.
+// Socket returns the path of the control socket of a home's node.
 func Socket(home string) string { return filepath.Join(home, "run", "node.sock") }
 
-// Open prepares the node; the network is not used yet. A home whose node runs already
-// is a conflict.
+// Open prepares the node without using the network. It fails with conflict if the home's
+// node is already running.
 func Open(ctx context.Context, cfg Config) (_ *Process, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -120,13 +119,13 @@ func (p *Process) changed(next func(device.Status)) func(device.Status) {
 	}
 }
 
-// Joined is closed when the node has been let in for the first time.
+// Joined returns a channel that is closed when the node has first been admitted.
 func (p *Process) Joined() <-chan struct{} { return p.joined }
 
 // Device is the node itself.
 func (p *Process) Device() *device.Device { return p.device }
 
-// Questions shows the questions that wait for an answer, one by one, until ctx ends.
+// Questions yields the questions that wait for an answer, one by one, until ctx ends.
 func (p *Process) Questions(ctx context.Context, show func(device.Question)) {
 	if p.asked != nil {
 		p.asked.each(ctx, show)
@@ -186,7 +185,7 @@ func (cfg Config) sayHint(d *device.Device) {
 	}
 }
 
-// Report is what a node says of itself to its owner.
+// Report is a node's status for its owner.
 type Report struct {
 	device.Status
 	PID       int         `json:"pid"`

@@ -1,7 +1,6 @@
-// Package nodeserve is what nodes, and those who look after them, reach over HTTP:
-// enrolment, the WebSocket on which nodes speak with the bus, large values, and the
-// part of /api/v1 that lists and removes nodes. What nodes call upward comes in by
-// the bus and ends in the same engine.
+// Package nodeserve serves the HTTP paths for nodes and their operators: enrolment, the WebSocket
+// through which nodes use the bus, large values, and the part of /api/v1 that lists and removes
+// nodes. It also receives the calls of nodes from the bus and invokes them on the engine.
 package nodeserve
 
 import (
@@ -36,7 +35,7 @@ type Admission interface {
 	Remove(ctx context.Context, node string) error
 }
 
-// Gateway is what holds the sessions of nodes.
+// Gateway manages the sessions of nodes.
 type Gateway interface {
 	Fleet() *fleet.Table
 	Drain(ctx context.Context, node string) error
@@ -45,21 +44,20 @@ type Gateway interface {
 
 // Assets keeps large values by digest.
 type Assets interface {
-	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be
-	// digest (hex).
+	// Put keeps what body holds, at most cmp.MaxAsset bytes, whose SHA-256 must be digest (hex).
 	Put(ctx context.Context, node, digest, mediaType string, body io.Reader) (cmp.Asset, error)
 	// Get opens what is kept; not_found when there is nothing. The caller closes it.
 	Get(ctx context.Context, digest string) (data io.ReadSeekCloser, mediaType string, err error)
 }
 
-// Config is what the surface needs; all but Connect and Logger are required.
+// Config configures the surface; all fields but Connect and Logger are required.
 type Config struct {
 	Door      *httpapi.Door
 	Engine    *invoke.Engine
 	Admission Admission
 	Gateway   Gateway
 	Assets    Assets
-	// Connect makes the handler of the transport; admit is shown each request first.
+	// Connect returns the handler of the transport, which calls admit for each request first.
 	Connect func(admit func(*http.Request) error) http.Handler
 	// Bus is the gateway's session, on which nodes call upward.
 	Bus messaging.Conn
@@ -68,7 +66,7 @@ type Config struct {
 	// Held keeps calls for nodes that are away, and MayHold states who may leave one.
 	Held    Held
 	MayHold func(ctx context.Context, who capability.Principal, node string) bool
-	// Watch yields the nodes there are, and then what becomes of them.
+	// Watch yields the current nodes and then their changes.
 	Watch  func(ctx context.Context) iter.Seq2[gateway.Sight, error]
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -107,7 +105,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("DELETE "+base+"/{id}", s.Door.Guard(s.remove, lookAfter...))
 }
 
-// bearer is the token of a request, "" without one.
+// bearer returns the token of a request, "" without one.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -224,8 +222,7 @@ const (
 	listNodes = "list them with: junctor nodes list"
 )
 
-// list returns the nodes that match the filters. Nodes without a session are shown to
-// people only.
+// list returns the nodes that match the filters. Nodes without a session are shown to people only.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	q := r.URL.Query()
 	limit := defaultPage
@@ -262,7 +259,7 @@ func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return nil
 }
 
-// words takes blanks out: they do not restrict the list.
+// words removes blank values, which do not restrict the list.
 func words(in []string) []string {
 	var out []string
 	for _, w := range in {
@@ -273,7 +270,7 @@ func words(in []string) []string {
 	return out
 }
 
-// node finds a node that the principal may see.
+// node returns a node that the principal may see.
 func (s *Surface) node(who capability.Principal, id string) (*fleet.Node, error) {
 	n, ok := s.Gateway.Fleet().Get(id)
 	if !ok || !s.May(who, &n) || n.Status == fleet.Disconnected && !people(who) {
@@ -332,8 +329,8 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, _ capability.Pr
 	return nil
 }
 
-// watch streams the nodes there are, then every change. A reader that was too slow
-// sees a new snapshot begin.
+// watch streams the current nodes, then every change. A reader that is too slow gets a new
+// snapshot.
 func (s *Surface) watch(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	out := httpapi.NewStream(w, r)
 	known := make(map[string]bool)

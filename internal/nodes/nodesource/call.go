@@ -15,11 +15,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/wire"
 )
 
-// maxKept bounds what is kept of a stream that has a receiver; of one
-// without a receiver, all of it is the result.
+// maxKept limits the chunks kept for the result of a stream that has a receiver. Without a
+// receiver, all chunks are the result.
 const maxKept = 1 << 20
 
-// perChunk is what keeping a chunk costs beside its bytes.
+// perChunk is the overhead counted for each kept chunk, in bytes.
 const perChunk = 64
 
 // provider is one node, for one of its two domains.
@@ -32,11 +32,11 @@ type provider struct {
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
-// ReturnsPromptly implements capability.Prompt: all it waits for is the gateway.
+// ReturnsPromptly implements capability.Prompt: calls wait only for the gateway.
 func (p *provider) ReturnsPromptly() {}
 
-// Arguments implements capability.Arguer: the schema of a function is that of its
-// arguments by name.
+// Arguments implements capability.Arguer. It returns the arguments by name, which the
+// function's schema describes.
 func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
 	a, err := cmp.ParseArguments(input)
 	if err != nil || len(a.Args) > 0 {
@@ -48,9 +48,9 @@ func (p *provider) Arguments(input json.RawMessage) (json.RawMessage, error) {
 	return jsonx.Marshal(a.Kwargs)
 }
 
-// Invoke calls the function that the call's member names. The input is loose JSON:
-// one rule makes arguments of it. A function that streams is called as a stream; its
-// chunks are the progress, and the result their list.
+// Invoke calls the function named by the call's member, with arguments derived from the
+// input. A streaming function is called as a stream: its chunks are sent as progress, and
+// the result is their list.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	if c.Member.Kind != memberKind {
 		return capability.Result{}, capability.Wrap(capability.CodeInternal, "nodes.call", "this entry cannot be called itself", errNoDoor)
@@ -66,7 +66,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	}
 	progress := 0.0
 	r.Progress = func(fraction float64, message string) {
-		if fraction <= progress { // chunks count themselves
+		if fraction <= progress { // chunks are counted as progress
 			return
 		}
 		progress = fraction
@@ -93,7 +93,7 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	}
 	result, err := p.source.cfg.Caller.Do(ctx, fleet.Request{Node: p.node, Function: c.Member.Name}, r)
 	if c.Member.Name == cmp.InstallSkill || c.Member.Name == cmp.UninstallSkill {
-		p.source.Settled(ctx) // a client notified of an install finds what it brought
+		p.source.Settled(ctx) // so that a client notified of an install finds the new functions
 		if kind := about(ran.Node, result.Value); kind != "" {
 			p.source.cfg.Told(kind, ran.Node)
 		}
@@ -114,9 +114,8 @@ func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Re
 	return capability.Result{Value: value, Ran: ran}, err
 }
 
-// about takes for the record what an install or uninstall says of the skill, and
-// returns what has happened, "" for nothing. The node reports it, so it is only
-// that.
+// about copies the skill's data from the result of an install or uninstall to ran, and
+// returns the kind of event, "" for none. The data are the node's own report, unverified.
 func about(ran *capability.NodeRan, value json.RawMessage) (kind string) {
 	var said struct {
 		Installed       string `json:"installed_skill"`
@@ -147,7 +146,8 @@ func about(ran *capability.NodeRan, value json.RawMessage) (kind string) {
 	return ""
 }
 
-// whole fetches a result that is kept elsewhere, where it fits.
+// whole fetches a result that is stored as a JSON asset, if it fits into the limit. Other
+// values are returned unchanged.
 func (p *provider) whole(ctx context.Context, value json.RawMessage) (json.RawMessage, error) {
 	a, is := decodeAsset(value)
 	if !is || p.source.cfg.Asset == nil || a.Size > int64(p.source.cfg.MaxResult) || a.MediaType != "" && a.MediaType != "application/json" {
@@ -163,7 +163,7 @@ func (p *provider) whole(ctx context.Context, value json.RawMessage) (json.RawMe
 	return data, nil
 }
 
-// collected is what is kept of a stream.
+// collected holds the kept chunks of a stream.
 type collected struct {
 	chunks []jsonx.Raw
 	count  int
@@ -178,7 +178,8 @@ func (s *collected) add(value json.RawMessage) {
 	}
 }
 
-// result is the list of chunks, or of the first of them and how many there were.
+// result returns the list of all chunks, or, if some were dropped, the first chunks and the
+// total number.
 func (s *collected) result() (json.RawMessage, error) {
 	if s.chunks == nil {
 		s.chunks = []jsonx.Raw{}
@@ -189,8 +190,8 @@ func (s *collected) result() (json.RawMessage, error) {
 	return jsonx.Marshal(map[string]any{"mode": "stream", "chunks": s.chunks, "chunkCount": s.count, "bytes": s.bytes, "truncated": true})
 }
 
-// Order puts the entries of one function on several nodes in the order in which they
-// are to be tried, at most three. Errors are those of fleet.Table.Pick.
+// Order returns at most three entries of one function on several nodes, in the order in
+// which to try them. Errors are those of fleet.Table.Pick.
 func (s *Source) Order(b capability.Balance, among []*catalog.Entry) ([]*catalog.Entry, error) {
 	byNode := make(map[string]*catalog.Entry, len(among))
 	for _, e := range among {

@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// manifest lists the functions of a module as the actions of the router wire.
+// manifest returns a capability-router manifest that lists a module's functions as actions.
 func manifest(m *capability.Module) json.RawMessage {
 	type action struct {
 		Name        string    `json:"name"`
@@ -36,15 +36,13 @@ func manifest(m *capability.Module) json.RawMessage {
 	return doc
 }
 
-// skillExtension is the catalog-wide id of an installed skill. Both ids may have dots,
-// so those of the skill are escaped: no node can name a skill such that it is another
-// node's.
+// skillExtension returns the catalog-wide id of an installed skill. The dots of the skill's
+// name are escaped, so that no node can choose a name that collides with another node's.
 func skillExtension(node, skill string) string {
 	return "skill." + node + "." + strings.ReplaceAll(escape(skill), ".", "~2e")
 }
 
-// wireID is an extension id as module ids are spelled on the router wire, which have
-// no ~.
+// wireID converts an extension id to a module id of the router protocol, which has no ~.
 func wireID(ext string) string {
 	if !strings.Contains(ext, "~") {
 		return ext
@@ -53,7 +51,7 @@ func wireID(ext string) string {
 	return strings.ReplaceAll(ext, "~", "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// escape spells a foreign name in the grammar of contribution ids.
+// escape converts a foreign name to the grammar of contribution ids.
 func escape(s string) string {
 	const hex = "0123456789abcdef"
 	var b strings.Builder

@@ -1,8 +1,7 @@
-// Package nodesource makes the nodes of the fleet providers like any other: a module
-// for what a node offers itself and one for each skill that is installed there, an
-// entry for each function, and the five reserved functions under their canonical names.
-// A call goes to the node through the gateway; whether it may happen was decided
-// before.
+// Package nodesource publishes the nodes of the fleet in the catalog: one module for a
+// node's own functions, one for each skill installed there, an entry for each function, and
+// the five reserved functions under their canonical names. Calls go to the node through the
+// gateway and are authorized before they reach this package.
 package nodesource
 
 import (
@@ -29,20 +28,20 @@ import (
 // [capability.OriginSkill].
 const Kind = "node"
 
-// labelTag begins the tags that say what a node's credential grants; no function can
-// claim one.
+// labelTag is the prefix of tags for the labels that a node's credential grants. Functions
+// cannot set such tags.
 const labelTag = "label:"
 
-// TrustEffects is the label of a node token that lets count what skills say of the
-// functions they bring: that those only read, or only write. A device is believed about
-// its own program, which it runs in any case; what a user installed on it later, and who
-// that was, it cannot vouch for. That a function administers is always believed.
+// TrustEffects is the label of a node token with which the effects read and write that
+// skills declare for their functions are accepted. Without it, functions of skills have the
+// effect external, because a device cannot vouch for skills installed later. The effect
+// admin, and the effects of the node's own functions, are always accepted.
 const TrustEffects = "trust:effects"
 
-// settleTimeout bounds how long a call waits for the catalog after an install.
+// settleTimeout limits how long a call waits for the catalog after an install.
 const settleTimeout = 2 * time.Second
 
-// Caller carries calls to nodes; a gateway.Gateway does.
+// Caller sends calls to nodes; gateway.Gateway implements it.
 type Caller interface {
 	Do(ctx context.Context, to fleet.Request, r gateway.Request) (gateway.Result, error)
 }
@@ -58,27 +57,27 @@ const (
 type Config struct {
 	Fleet  *fleet.Table
 	Caller Caller
-	// Unhealthy reports nodes whose circuit is open for a function; nil: none is.
+	// Unhealthy reports whether a node's breaker is open for a function; nil: never.
 	Unhealthy func(function, node string) bool
 	// Asset returns the bytes of a large result; nil leaves references as they are.
 	Asset func(ctx context.Context, a cmp.Asset) ([]byte, error)
-	// MaxResult bounds the results that are fetched, in bytes.
+	// MaxResult limits the size of fetched results, in bytes.
 	MaxResult int
-	// Told receives skills that came and went, and of calls that were lost with their
-	// node; it may be nil, and must not block.
+	// Told receives installed and uninstalled skills, and calls that were lost with their
+	// node. It may be nil and must not block.
 	Told   func(kind string, ran *capability.NodeRan)
 	Logger *slog.Logger
 }
 
-// Source publishes the fleet. Tell it of changes with Changed.
+// Source publishes the fleet. Its owner reports changes with Changed.
 type Source struct {
 	cfg  Config
 	wake chan struct{}
 
 	mu    sync.Mutex
 	dirty map[string]bool
-	out   map[string]string // why nodes are not in the catalog as they are now
-	// A change is made, then read, then published; who waits wants the last.
+	out   map[string]string // by node: why its current declaration is not in the catalog
+	// Counters of changes that were made, read and published; Settled waits for the last.
 	made, read, finished uint64
 	done                 chan struct{} // closed when finished rises
 }
@@ -97,7 +96,7 @@ func New(cfg Config) *Source {
 	}
 }
 
-// Changed reports that a node has come, gone or changed. It never blocks.
+// Changed schedules the publication of a node that joined, left or changed. It never blocks.
 func (s *Source) Changed(node string) {
 	s.mu.Lock()
 	s.dirty[node] = true
@@ -109,16 +108,16 @@ func (s *Source) Changed(node string) {
 	}
 }
 
-// Refused says, by node, why what it offers now is not in the catalog: another source
-// holds an id that it wants.
+// Refused returns, by node, why the catalog refused the node's current declaration: another
+// source uses one of its ids.
 func (s *Source) Refused() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.out)
 }
 
-// Settled returns when the catalog has what was changed before, after two seconds, or
-// when ctx ends.
+// Settled waits until the catalog has all changes made before the call, at most two seconds
+// or until ctx ends.
 func (s *Source) Settled(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -137,9 +136,8 @@ func (s *Source) Settled(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// Run implements capability.Source. One node whose declaration is refused keeps no
-// other from the catalog; it is tried again whenever another node changes, since that
-// may have freed what it wants.
+// Run implements capability.Source. A node whose declaration is refused does not affect other
+// nodes; it is tried again whenever another node changes, because that may have freed its ids.
 func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	for _, n := range s.cfg.Fleet.List(fleet.Filter{Suspect: true}) {
 		s.Changed(n.ID)
@@ -167,8 +165,8 @@ func (s *Source) Run(ctx context.Context, publish func(capability.Batch) error) 
 	}
 }
 
-// together is how many nodes are published at once: the catalog applies what waits
-// for it as one change, and each change costs as much as there are nodes.
+// together limits the nodes published at once. The catalog applies waiting batches as one
+// change, and the cost of a change grows with the number of nodes.
 const together = 512
 
 func (s *Source) publish(ctx context.Context, ids map[string]bool, publish func(capability.Batch) error) {
@@ -183,11 +181,11 @@ func (s *Source) publish(ctx context.Context, ids map[string]bool, publish func(
 			return nil
 		})
 	}
-	_ = all.Wait() // each has said what was wrong with it
+	_ = all.Wait() // offer has stored and logged each error
 }
 
-// offer publishes one node. One that is refused is withdrawn: what it offered before
-// is not what it offers now.
+// offer publishes one node. If the catalog refuses it, offer withdraws the node's previous
+// batch, which is out of date.
 func (s *Source) offer(id string, publish func(capability.Batch) error) {
 	b := s.batch(id)
 	err := publish(b)
@@ -199,14 +197,14 @@ func (s *Source) offer(id string, publish func(capability.Batch) error) {
 	switch {
 	case err == nil:
 		delete(s.out, id)
-	case s.out[id] != err.Error(): // said once
+	case s.out[id] != err.Error(): // logged once
 		s.out[id] = err.Error()
 		s.cfg.Logger.Error("a node is not in the catalog", "node", id, "err", err)
 	}
 }
 
-// UsersOf are the users that the labels granted to a node name: those it is for,
-// whether or not the node says so itself. None: it is for everybody.
+// UsersOf returns the users named by the labels that a node was granted, to whom the node is
+// restricted. Without any, the node is for all users.
 func UsersOf(granted []string) (users []string) {
 	for _, l := range granted {
 		if user, is := strings.CutPrefix(l, "user:"); is {
@@ -216,10 +214,11 @@ func UsersOf(granted []string) (users []string) {
 	return users
 }
 
-// ExtensionOf is the catalog-wide id of a node's own module.
+// ExtensionOf returns the catalog-wide id of a node's own module.
 func ExtensionOf(node string) string { return "node." + node }
 
-// batch is what a node offers now; that of one that is gone withdraws it.
+// batch returns the node's modules for the catalog. It is empty, and so withdraws the node,
+// if the node has left.
 func (s *Source) batch(id string) capability.Batch {
 	b := capability.Batch{Source: "node/" + id}
 	n, ok := s.cfg.Fleet.Get(id)
@@ -286,7 +285,7 @@ const (
 	toolKind   = "capability.agent-tool"
 	memberKind = "function"
 	doorAction = capability.Action("device.function.invoke")
-	// doorID is not a name that a function can have: ~ stands before two digits there.
+	// doorID cannot be the escaped name of a function, in which two digits follow every ~.
 	doorID = "~invoke"
 )
 
@@ -300,7 +299,7 @@ func availability(n *fleet.Node) capability.Availability {
 	return capability.Availability{State: capability.StateReady}
 }
 
-// reserved are the canonical actions of the five reserved functions.
+// reserved returns the canonical action of a reserved function.
 func reserved(function string) (capability.Action, bool) {
 	switch function {
 	case cmp.InstallSkill:
@@ -338,19 +337,19 @@ func contribution(f *fleet.Function, module string, state capability.Availabilit
 	}
 	c.Action, c.Tool, c.Provider, c.Title, c.Description = action, "", device, row.Title, row.Description
 	c.Effect, c.InputSchema, c.OutputSchema = row.Effect, row.InputSchema, row.OutputSchema
-	c.Approval = row.Effect == capability.EffectAdmin // and the device's owner is asked there
+	c.Approval = row.Effect == capability.EffectAdmin // in addition, the node asks the device's owner
 	return c
 }
 
 var errNoDoor = errors.New("the generic door is opened before a provider is asked")
 
-// NodeOf is the node that a provider key of this package is of.
+// NodeOf returns the node of a provider key made by this package.
 func NodeOf(key capability.ProviderKey) (node string, ok bool) {
 	domain, kind, instance := key.Parts()
 	return instance, kind == Kind && (domain == "fn" || domain == "device")
 }
 
-// decodeAsset reads a value that stands for bytes kept elsewhere.
+// decodeAsset decodes a value that refers to an asset; ok is false for other values.
 func decodeAsset(value json.RawMessage) (a cmp.Asset, ok bool) {
 	a, ok, err := cmp.ReadAsset(value)
 	return a, ok && err == nil

@@ -1,8 +1,8 @@
 package skill
 
-// This file asks the owner of this device: once for all capabilities of an
-// install that demand it, before any code of it is loaded, and again before each
-// call of those that demand that.
+// This file asks the device's owner for consent: once for all capabilities of an install
+// that require it, before any of its code is loaded, and before each call of capabilities
+// that require that.
 
 import (
 	"cmp"
@@ -18,10 +18,10 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// AskTimeout is how long the owner is waited for; then the answer is no.
+// AskTimeout limits how long a question waits for the owner; after it consent is denied.
 const AskTimeout = 120 * time.Second
 
-// Requested is what is told before the answer.
+// Requested is the outcome reported for a question before it is answered.
 const Requested = "requested"
 
 // Answers of an owner.
@@ -31,20 +31,19 @@ const (
 	Deny      = "deny"
 )
 
-// Question is what the device's owner is asked: one for all of an install, or one
-// for one call.
+// Question is a request for the owner's consent: for a whole install, or for one call.
 type Question struct {
 	RequestID    string               `json:"request_id"`
 	NodeID       string               `json:"node_id"`
 	SkillName    string               `json:"skill_name"`
 	SHA256       string               `json:"sha256"`             // of the payload
-	Publisher    string               `json:"publisher,omitzero"` // as the payload says
+	Publisher    string               `json:"publisher,omitzero"` // as stated in the payload
 	SignedBy     string               `json:"signed_by,omitzero"` // the known key whose signature was checked
 	Permissions  []string             `json:"permissions,omitempty"`
 	Capabilities []QuestionCapability `json:"capabilities"`
 	Code         []QuestionCode       `json:"code"`
 	ExpiresAt    time.Time            `json:"expires_at"`
-	// Call reports that it is about one call of an installed capability.
+	// Call is true for a question about one call of an installed capability.
 	Call bool `json:"call,omitzero"`
 }
 
@@ -64,22 +63,20 @@ type QuestionCode struct {
 	Bytes    int    `json:"bytes"`
 }
 
-// Answer is what the owner said. By is who or what answered.
+// Answer is the owner's decision. By names the user or the setting that answered.
 type Answer struct {
 	Decision string
 	By       string
 }
 
-// ErrNobody is an owner's error if no user can be asked now; the question may be
-// answered later, and the caller may come again.
+// ErrNobody is returned by an Owner if no user can be asked now; the caller may ask again later.
 var ErrNobody = errors.New("nobody can be asked now")
 
-// Owner asks the device's owner. Where there is one, its answer decides, whatever
-// else is configured.
+// Owner asks the device's owner. If it is set, its answer takes precedence over the configuration.
 type Owner interface {
 	// Ask waits for the answer until ctx ends.
 	Ask(ctx context.Context, q Question) (Answer, error)
-	// Interactive reports whether a user is there to answer.
+	// Interactive reports whether a user is present to answer.
 	Interactive() bool
 }
 
@@ -87,14 +84,14 @@ type Owner interface {
 type Asker struct {
 	Node  string // its id
 	Owner Owner  // if nil, no user can be asked
-	Auto  bool   // decides where Owner is nil
+	Auto  bool   // the answer if Owner is nil
 	// Told receives each question and its answer.
 	Told func(ctx context.Context, q Question, outcome, caller string)
 	Now  func() time.Time
 }
 
-// Ask asks once for all. wait bounds how long, at most AskTimeout; 0 is AskTimeout, unless
-// no user is there. Errors: consent_denied, consent_required.
+// Ask asks one question for all its capabilities. wait limits how long, at most AskTimeout; 0
+// is AskTimeout, unless no user is present. Errors: consent_denied, consent_required.
 func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller string) (Answer, error) {
 	q.RequestID, q.NodeID = ids.Hex("cnf_", 12), a.Node
 	required := func() error {
@@ -137,7 +134,7 @@ func (a *Asker) Ask(ctx context.Context, q Question, wait time.Duration, caller 
 	return Answer{}, wire.Errorf(wire.ReasonConsentDenied, "the device's owner refused the skill %s", q.SkillName)
 }
 
-// About is a capability in a question.
+// About returns a capability for a question.
 func About(c *payload.Capability) QuestionCapability {
 	return QuestionCapability{c.Alias, c.FunctionName, cmp.Or(c.Effect, wire.EffectExecute), c.Metadata}
 }

@@ -1,8 +1,7 @@
 package skill
 
-// This file decides what the capabilities of a skill stand for on this device: an
-// action that is here, or code that came with the skill. It changes nothing: what is
-// made callable, and whether the owner agrees, is package skill's.
+// This file decides what each capability of a skill is bound to: an action of this device,
+// or code of the skill. It changes nothing; consent and registration follow later.
 
 import (
 	"cmp"
@@ -19,13 +18,13 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// Binding is what becomes of one capability.
+// Binding is the binding of one capability.
 type Binding struct {
 	Capability payload.Capability
 	Mode       string // wire.BoundToAction or wire.BoundToCode
 	Action     string
 	Code       wire.CodeBinding
-	Fallback   bool // where the export is not there, the action is taken
+	Fallback   bool // the action is used if the export does not exist
 
 	// Set by Load and Bind.
 	Handle      functions.Handler // nil: not yet
@@ -34,26 +33,25 @@ type Binding struct {
 	Digest      string // of the module
 }
 
-// Runtime runs transferred code.
+// Runtime runs the code of skills.
 type Runtime interface {
-	// Languages are those there are, each with the reason why code in it is not run
-	// here, or "".
+	// Languages returns each language with the reason why its code is not run here, or "".
 	Languages() map[string]string
-	// Load checks the modules, which may run them behind walls, and finds the exports
-	// that are wanted. A module that cannot be loaded is an error; an export that is
-	// not there is not.
+	// Load checks the modules, possibly by running them in isolation, and finds the
+	// requested exports. A module that cannot be loaded is an error; a missing export is not.
 	Load(ctx context.Context, modules []payload.Source, exports []wire.CodeBinding) (Program, error)
 }
 
-// Program is code that was loaded.
+// Program is loaded code.
 type Program interface {
 	// Export returns a callable; ok is false if the name is unknown.
 	Export(b wire.CodeBinding) (handle functions.Handler, streams, ok bool)
-	// Release reports that no new call will come: what runs has a grace, then it is ended.
+	// Release ends the program: no new calls are accepted, and running calls are stopped after
+	// a grace period.
 	Release()
 }
 
-// Binder knows what a device has to bind to.
+// Binder resolves bindings with the actions and the runtime of a device.
 type Binder struct {
 	Functions  *functions.Registry
 	Actions    *deviceaction.Set
@@ -64,8 +62,8 @@ type Binder struct {
 	Assets     func(ctx context.Context, a wire.Asset) ([]byte, error) // fetches code by reference; may be nil
 }
 
-// decide chooses the binding of one capability, as far as that is possible without
-// loading code. warn reports that its code cannot be used.
+// decide chooses the binding of one capability as far as possible without loading code. warn
+// states why its code cannot be used.
 func (d *Binder) decide(p *payload.Payload, c payload.Capability) (b *Binding, warn bool, err error) {
 	b = &Binding{Capability: c, Action: c.ActionName()}
 	if wire.IsReserved(c.FunctionName) {
@@ -94,13 +92,13 @@ func (d *Binder) decide(p *payload.Payload, c payload.Capability) (b *Binding, w
 	return nil, false, wire.Errorf(wire.ReasonUnknownAction, "%s needs the action %.200q, which this device does not have", c.Alias, b.Action)
 }
 
-// BadBinding is the error of a binding to what the skill does not have.
+// BadBinding returns the error for a binding to an item that the skill does not have.
 func BadBinding(alias string, code wire.CodeBinding) error {
 	return wire.Errorf(wire.ReasonBinding, "%s is bound to %.80q of the module %.80q, which the skill does not have", alias, code.Export,
 		code.ModuleID)
 }
 
-// problems is one error of many: the first, with all in its details.
+// problems combines errors to one: the first, with all of them in its details.
 func problems(all []wire.Warning, first error) error {
 	e := *capability.AsError(first)
 	if len(all) > 1 {
@@ -139,14 +137,13 @@ func fellBack(b *Binding) wire.Warning {
 	}
 }
 
-// NeedsCode reports whether something is to be bound to code.
+// NeedsCode reports whether a capability is to be bound to code.
 func NeedsCode(of []*Binding) bool {
 	return slices.ContainsFunc(of, func(b *Binding) bool { return b.Mode == wire.BoundToCode })
 }
 
-// Load fetches and loads the code that is planned for, and resolves each export. It
-// returns nil if the skill has no such binding. code is what came by reference, which is added to
-// kept.
+// Load fetches and loads the code that is planned for, and resolves each export. It returns nil if
+// the skill has no such binding. code is what came by reference, which is added to kept.
 func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Source,
 	kept map[string][]byte,
 ) (Program, []wire.Warning, error) {
@@ -215,7 +212,7 @@ func (d *Binder) Load(ctx context.Context, of []*Binding, sources []payload.Sour
 	return program, warnings, nil
 }
 
-// Bind gives what is bound to an action its handler.
+// Bind sets the handlers of capabilities that are bound to actions.
 func (d *Binder) Bind(b *Binding) error {
 	if b.Mode != wire.BoundToAction {
 		return nil
@@ -231,7 +228,7 @@ func (d *Binder) Bind(b *Binding) error {
 	return nil
 }
 
-// within gives an action the time its owner gave it.
+// within limits an action to the timeout that its owner declared.
 func within(limit time.Duration, handle functions.Handler) functions.Handler {
 	return func(ctx context.Context, c functions.Call) (json.RawMessage, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -244,7 +241,7 @@ func within(limit time.Duration, handle functions.Handler) functions.Handler {
 	}
 }
 
-// Function is what is registered.
+// Function returns the function to register for the binding.
 func (b *Binding) Function(skill string) functions.Function {
 	c := &b.Capability
 	tags := append([]string{"remote-agent", skill}, c.Tags()...)
@@ -267,7 +264,7 @@ func (b *Binding) Function(skill string) functions.Function {
 	return f
 }
 
-// Record is what the capability's record says, before it is known who owns the name.
+// Record returns the capability's record, before the owner of its name is determined.
 func (b *Binding) Record() wire.CapabilityRecord {
 	c := &b.Capability
 	r := wire.CapabilityRecord{

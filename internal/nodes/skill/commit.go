@@ -20,8 +20,8 @@ type change struct {
 	warnings []wire.Warning
 }
 
-// settle decides, by who owns the names now, what is registered, and what the
-// record says.
+// settle determines, by the current owners of the names, which functions are registered, and
+// updates the record.
 func (h *Host) settle(w *work) (change, *installed) {
 	skill := w.p.SkillName
 	owners, revision := h.cfg.Functions.Owners()
@@ -100,7 +100,7 @@ func (w *work) record(h *Host) *installed {
 	return next
 }
 
-// prune drops what no alias comes from; the newest payload stays.
+// prune drops payloads from which no alias comes, except the newest.
 func (s *installed) prune() {
 	used := map[string]bool{s.Record.SHA256: true}
 	for _, digest := range s.From {
@@ -117,9 +117,8 @@ func (s *installed) prune() {
 	})
 }
 
-// commit keeps the record first, then makes the functions callable: the second
-// cannot fail for a reason the first did not know, except that another operation
-// changed the table meanwhile; then both are done again.
+// commit first stores the record and then makes the functions callable. If another operation
+// has changed the table meanwhile, it repeats both.
 func (h *Host) commit(ctx context.Context, w *work) error {
 	const most = 10
 	for range most {
@@ -140,7 +139,7 @@ func (h *Host) commit(ctx context.Context, w *work) error {
 	return h.takeBack(ctx, w, wire.Errorf(wire.ReasonInstalling, "the functions of this node change too fast"))
 }
 
-// takeBack puts the old record back into the store.
+// takeBack restores the previous record in the store.
 func (h *Host) takeBack(ctx context.Context, w *work, cause error) error {
 	ctx = context.WithoutCancel(ctx)
 	err := error(nil)
@@ -187,7 +186,7 @@ func (h *Host) install(ctx context.Context, w *work, next *installed) {
 	h.cfg.Event(ctx, e)
 }
 
-// refresh tells the gateway once. A failure undoes nothing.
+// refresh notifies the gateway once. A failure does not undo the change.
 func (h *Host) refresh(ctx context.Context) []wire.Warning {
 	if h.cfg.Refresh == nil || h.cfg.NoAutoRefresh {
 		return nil

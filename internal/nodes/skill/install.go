@@ -23,7 +23,7 @@ type Order struct {
 	Wait           time.Duration // for consent; 0: asking.AskTimeout
 }
 
-// work is an install on its way.
+// work is the state of one running install.
 type work struct {
 	Order
 	p        *payload.Payload
@@ -38,9 +38,9 @@ type work struct {
 	warnings []wire.Warning
 }
 
-// Install puts a skill on the device, or a newer version in the place of the one
-// that is there: all of it or nothing. The same payload again changes nothing.
-// It returns errors of the payload, of the bindings and of storage.
+// Install installs a skill or replaces the installed version, completely or not at all. The
+// same payload again changes nothing, and with DryRun Install only checks. It returns errors of the payload, the bindings, the
+// consent and the store.
 func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 	p, err := payload.Decode(o.Payload, h.limits.Payload)
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *Host) Install(ctx context.Context, o Order) (*wire.Installed, error) {
 		return nil, err
 	}
 	defer unlock()
-	if h.has(p.SkillName, w.digest) { // another operation was faster
+	if h.has(p.SkillName, w.digest) { // installed meanwhile by another operation
 		return h.installedAnswer(p.SkillName, nil, false), nil
 	}
 	w.old = h.get(p.SkillName)
@@ -93,8 +93,8 @@ func (h *Host) has(skill, digest string) bool {
 	return s != nil && s.Record.SHA256 == digest && s.Record.State == wire.StateActive
 }
 
-// signer is the known key that signed a payload. A signature that does not fit its
-// key is an error; one of an unknown key is worth nothing.
+// signer returns the id of the known key that signed a payload. A wrong signature of a known
+// key is an error; one of an unknown key is ignored.
 func (h *Host) signer(p *payload.Payload) (string, error) {
 	if p.Signature == nil || h.cfg.Keys == nil || h.cfg.Keys(p.Signature.KeyID) == nil {
 		return "", nil
@@ -144,7 +144,7 @@ func (w *work) works(alias string) bool {
 	return there && r.Error == nil
 }
 
-// carryOut asks, loads, keeps and makes callable, in that order.
+// carryOut asks for consent, loads the code, stores the skill and makes it callable, in that order.
 func (h *Host) carryOut(ctx context.Context, w *work) (err error) {
 	if err := h.agree(ctx, w); err != nil {
 		return err
@@ -176,8 +176,8 @@ func (h *Host) carryOut(ctx context.Context, w *work) (err error) {
 	return h.commit(ctx, w)
 }
 
-// agree asks the owner, unless nothing of what is bound demands it or the same
-// payload was agreed to.
+// agree asks the owner for consent, unless no bound capability requires it or the owner has
+// already agreed to this payload.
 func (h *Host) agree(ctx context.Context, w *work) error {
 	if w.keeps() {
 		w.consent = w.old.Record.Consent
@@ -212,7 +212,7 @@ func (w *work) consenting() (n int) {
 	return n
 }
 
-// question is about those of what is planned that need consent.
+// question returns the question about the planned capabilities that need consent.
 func question(p *payload.Payload, digest string, of []*Binding, sources []payload.Source) Question {
 	q := Question{SkillName: p.SkillName, SHA256: digest, Publisher: p.Publisher, Permissions: p.Permissions, Code: []QuestionCode{}}
 	for _, b := range of {
@@ -226,7 +226,7 @@ func question(p *payload.Payload, digest string, of []*Binding, sources []payloa
 	return q
 }
 
-// function is what is registered of a binding.
+// function returns the function to register for a binding.
 func (h *Host) function(skill, digest string, b *Binding) functions.Function {
 	f := b.Function(skill)
 	if b.Capability.NeedsConsentEachCall() {

@@ -10,10 +10,9 @@ import (
 	"github.com/junctor-run/junctor/protocol/cmp/payload"
 )
 
-// Restore binds what was installed before: each capability as it was bound then, by
-// the same checks, without asking again. What cannot be bound any more is named in
-// its record, the skill is degraded, and the others are not touched. Call it once,
-// before anything else.
+// Restore binds the stored skills again: each capability as before, with the same checks but
+// without asking the owner. A capability that can no longer be bound is noted in its record,
+// and its skill is degraded; others are not affected. Call it once, before other methods.
 func (h *Host) Restore(ctx context.Context) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -48,7 +47,7 @@ func (h *Host) restore(ctx context.Context, s Stored) {
 	h.skills[skill] = next
 }
 
-// rebind binds what comes from one payload.
+// rebind binds the capabilities of one payload.
 func (h *Host) rebind(ctx context.Context, s *installed, digest string) {
 	fail := func(alias string, err error) {
 		r := s.Record.Capabilities[alias]
@@ -123,7 +122,7 @@ func (h *Host) again(s *installed, p *payload.Payload, alias string, broken erro
 	return b, nil
 }
 
-// reload loads the code that those need that are bound to code.
+// reload loads the code for the capabilities that are bound to code.
 func (h *Host) reload(ctx context.Context, s *installed, p *payload.Payload, of []*Binding) (Program, error) {
 	if !NeedsCode(of) {
 		return nil, nil
@@ -135,7 +134,7 @@ func (h *Host) reload(ctx context.Context, s *installed, p *payload.Payload, of 
 	if err != nil {
 		return nil, err
 	}
-	// One export that is gone must not take the others with it.
+	// One missing export must not affect the others.
 	for _, b := range of {
 		b.Fallback = b.Mode == wire.BoundToCode
 	}

@@ -1,11 +1,10 @@
-// Package skill puts skills on this device while it runs. A [Host] reads a payload,
-// decides what each of its capabilities is bound to (an action of this device, or
-// code that came with it), asks the device's owner where that is demanded, loads the
-// code, and only then makes all of it callable at once, or none of it. What was
-// installed is kept and bound again at start.
+// Package skill installs skills on this device while it runs. A [Host] reads a payload, decides
+// what each of its capabilities is bound to (an action of this device, or code in the payload),
+// asks the device's owner if consent is required, loads the code, and then makes all capabilities
+// callable at once, or none. Installed skills are stored and bound again at start.
 //
-// The host carries no calls and reaches no network: package execution runs what is
-// registered, a session tells the gateway.
+// The host executes no calls and uses no network: package functions runs registered
+// functions, and a session notifies the gateway.
 package skill
 
 import (
@@ -24,14 +23,14 @@ import (
 // Defaults of a host.
 const (
 	DefaultSource = "remote-agent"
-	// lockTimeout is how long an install waits for another to end.
+	// lockTimeout limits how long an install waits for another to end.
 	lockTimeout = 10 * time.Second
-	// MaxSkills bounds what is installed, maxLayers the payloads one skill is made of.
+	// MaxSkills limits the installed skills, maxLayers the payloads of one skill.
 	MaxSkills = 256
 	maxLayers = 16
 )
 
-// Stored is an installed skill as it is kept.
+// Stored is the stored form of an installed skill.
 type Stored struct {
 	Record   wire.Record                `json:"record"`
 	Payloads map[string]json.RawMessage `json:"payloads"` // by digest
@@ -39,14 +38,15 @@ type Stored struct {
 	Code     map[string][]byte          `json:"code"`     // what came by reference, by digest
 }
 
-// Store keeps installed skills. Put and Delete are whole or not at all.
+// Store keeps installed skills. Put and Delete are atomic.
 type Store interface {
 	All(ctx context.Context) ([]Stored, error)
 	Put(ctx context.Context, s Stored) error
 	Delete(ctx context.Context, skill string) error
 }
 
-// Event is something that happened to a skill, for the audit. It holds no values.
+// Event reports a change of a skill or a consent, for the audit. It contains no arguments or
+// results.
 type Event struct {
 	Name    string // skill_installed, skill_updated, skill_uninstalled, skill_degraded, confirmation_requested, confirmation_answered
 	Skill   string
@@ -73,8 +73,8 @@ type Config struct {
 	Keys          func(keyID string) ed25519.PublicKey                    // of publishers, by their ids; nil: none is known
 	NoAutoRefresh bool                                                    // Refresh is not called
 
-	// Refresh tells the gateway what there is now and returns when it has acknowledged
-	// that; if nil, the node works alone.
+	// Refresh sends the current functions to the gateway and returns when it has acknowledged
+	// them; if nil, the node works without a gateway.
 	Refresh func(ctx context.Context) error
 	Event   func(ctx context.Context, e Event) // may be nil
 	Epoch   func() int64                       // of the session; nil: 0
@@ -84,21 +84,21 @@ type Config struct {
 	Now       func() time.Time
 }
 
-// Host holds installed skills. Create it with New, then call Restore once. It is
-// safe for concurrent use.
+// Host manages installed skills. Create it with New, then call Restore once. It is safe for
+// concurrent use.
 type Host struct {
 	cfg    Config
 	limits wire.Limits
 	binder Binder
 	asker  Asker
-	change chan struct{} // held by the one install or uninstall there is
+	change chan struct{} // held by the running install or uninstall
 
 	mu      sync.RWMutex
 	skills  map[string]*installed
 	orphans map[string][]Program // of skills that left functions callable
 }
 
-// installed is a skill in memory. It does not change: an update is another.
+// installed is a skill in memory. It is immutable: an update replaces it.
 type installed struct {
 	Stored
 	programs map[string]Program // by digest of the payload
@@ -136,7 +136,7 @@ func (h *Host) asked(ctx context.Context, q Question, outcome, caller string) {
 	h.cfg.Event(ctx, e)
 }
 
-// lock takes the host's one place for changes.
+// lock waits for the exclusive right to change skills; it fails after lockTimeout or when ctx ends.
 func (h *Host) lock(ctx context.Context) (unlock func(), err error) {
 	timer := time.NewTimer(lockTimeout)
 	defer timer.Stop()
@@ -152,7 +152,7 @@ func (h *Host) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// Close releases all transferred code: what runs has its grace.
+// Close releases all transferred code; running calls have a grace period.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +175,7 @@ func (h *Host) get(skill string) *installed {
 	return h.skills[skill]
 }
 
-// Installed returns the records of all skills, copies.
+// Installed returns copies of the records of all skills.
 func (h *Host) Installed() map[string]wire.Record {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -1,8 +1,7 @@
 package skill
 
-// This file keeps the skills that are installed on a device: one JSON file each in
-// a folder of its own, written beside and then put in its place, so that a crash
-// leaves the old one or the new one.
+// This file stores the installed skills of a device as one JSON file each. A file is written under
+// a temporary name and then renamed, so that a crash leaves the old or the new version.
 
 import (
 	"context"
@@ -19,8 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// maxFile bounds one file, in bytes: payloads of all layers and the code that came
-// by reference.
+// maxFile limits one file, in bytes: the payloads of all layers and the code fetched by reference.
 const maxFile = 64 << 20
 
 const (
@@ -36,8 +34,7 @@ type Files struct {
 
 var _ Store = (*Files)(nil)
 
-// OpenFiles makes the folder if it is not there, and removes what a crash left half
-// written.
+// OpenFiles creates the folder if needed, and removes temporary files left by a crash.
 func OpenFiles(dir string) (*Files, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder of skills: %w", err)
@@ -49,14 +46,14 @@ func OpenFiles(dir string) (*Files, error) {
 	return &Files{dir: dir}, err
 }
 
-// path is the skill's file: a hash, since names hold slashes.
+// path returns the skill's file, whose name is a hash because skill names contain slashes.
 func (f *Files) path(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return filepath.Join(f.dir, hex.EncodeToString(sum[:])+ending)
 }
 
-// All reads every skill. A file that cannot be read as one is set aside under
-// another name, so that one bad file does not keep the others from starting.
+// All reads every skill. It renames a file that is not a valid skill, so that one bad file does
+// not prevent the others from loading.
 func (f *Files) All(ctx context.Context) ([]Stored, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +101,7 @@ func (f *Files) read(path string) (Stored, error) {
 	return s, nil
 }
 
-// Put writes a skill whole, and returns when it is on disk.
+// Put replaces a skill's file atomically and returns when it is on disk.
 func (f *Files) Put(_ context.Context, s Stored) error {
 	data, err := jsonx.Marshal(s)
 	if err != nil {
@@ -140,7 +137,7 @@ func (f *Files) Delete(_ context.Context, name string) error {
 	return f.sync()
 }
 
-// sync makes the folder's entries last.
+// sync flushes the folder's entries to disk.
 func (f *Files) sync() error {
 	d, err := os.Open(f.dir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Status is what the host says of itself now.
+// Status returns the host's current status.
 func (h *Host) Status(withActions, withSkills bool) wire.Status {
 	actions, skills := h.cfg.Actions.List(), h.Installed()
 	s := wire.Status{

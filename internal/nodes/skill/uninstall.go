@@ -11,9 +11,8 @@ import (
 	wire "github.com/junctor-run/junctor/protocol/cmp"
 )
 
-// Uninstall takes a skill away: the functions that it registered, and nothing else.
-// With leave they stay callable, without an owner until the skill is installed again. A
-// missing skill is not an error.
+// Uninstall removes a skill and the functions that it registered. With leave they stay callable,
+// without an owner until the skill is installed again. A missing skill is not an error.
 func (h *Host) Uninstall(ctx context.Context, skill string, leave bool, caller string) (*wire.Uninstalled, error) {
 	if skill = strings.TrimSpace(skill); skill == "" {
 		return nil, wire.Errorf(wire.ReasonParams, "the name of a skill is needed")
@@ -46,7 +45,7 @@ func (h *Host) Uninstall(ctx context.Context, skill string, leave bool, caller s
 	return h.uninstalledAnswer(skill, h.refresh(ctx), true), nil
 }
 
-// disown takes the functions of a skill from the table, or leaves them without an owner.
+// disown removes the functions of a skill from the table, or, with leave, their owner.
 func (h *Host) disown(skill string, leave bool) {
 	for done := false; !done; { // until no other goroutine changes the table between
 		owners, revision := h.cfg.Functions.Owners()

@@ -7,11 +7,10 @@
 // signed. Internally there is one set of operations on the documents of v1.0; v0.3 is
 // translated at the edge (legacy.go).
 //
-// A message becomes a task ([tasks]), which runs one call on the governed path. A message
-// names its capability by skill id; a message without one creates a task that asks for it.
-// Questions of providers, and approvals that the caller may give, are input-required;
-// approvals of an operator are auth-required, and the caller cannot change those. The result
-// is one artifact.
+// A message becomes a task ([tasks]), which runs one call on the governed path. A message names its
+// capability by skill id; a message without one creates a task that asks for it. Questions of
+// providers, and approvals that the caller may give, are input-required; approvals of an operator
+// are auth-required, and the caller cannot change those. The result is one artifact.
 //
 // The surface decodes and encodes. The engine decides who may call a capability, and the
 // task store who may see a task. The SDK provides the types of cards and the names of errors
@@ -45,14 +44,14 @@ type Config struct {
 	Push   *push.Sender // nil: no push notifications
 	// Key signs cards: ECDSA on P-256.
 	Key *ecdsa.PrivateKey
-	// URL is where others reach this server, without a path.
+	// URL is the public base URL of this server, without a path.
 	URL     string
 	Version string // of junctor
 	// MaxBody is the largest request body in bytes; 0 means 4 MiB.
 	MaxBody  int64
 	Exposure compile.View // how much of the catalog the extended card lists; "" is auto
 	Logger   *slog.Logger
-	// Beat is how often a quiet stream gets a comment; 0 means 15 s.
+	// Beat is the interval of comments on a quiet stream; 0 means 15 s.
 	Beat time.Duration
 }
 
@@ -62,7 +61,7 @@ type Surface struct {
 	leases *compile.Leases
 	card   func() (signed, error) // once
 
-	open  context.Context // ends when streams and waits must
+	open  context.Context // ends when streams and waits must end
 	drain context.CancelFunc
 }
 

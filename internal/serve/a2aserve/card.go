@@ -23,11 +23,11 @@ import (
 const (
 	cardAge = "public, max-age=300"
 	keysAge = "public, max-age=3600"
-	// maxSkills bounds the extended card; the rest is found by catalog_search.
+	// maxSkills limits the extended card; agents find further skills by catalog_search.
 	maxSkills = 1000
 )
 
-// signed is a card as it is served.
+// signed is an encoded card or key set with its ETag.
 type signed struct {
 	body []byte
 	etag string
@@ -70,7 +70,7 @@ func (s *Surface) publicCard() (signed, error) {
 	return signed{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
 }
 
-// extendedCard is the card with the caller's own catalog.
+// extendedCard returns the card with the skills that the caller may use.
 func (s *Surface) extendedCard(c *caller) (jsonx.Raw, error) {
 	agent, permitted, err := s.cfg.Engine.Agent(c.invocation())
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Surface) jws(payload []byte) (map[string]any, error) {
 	return map[string]any{"protected": protected, "signature": base64.RawURLEncoding.EncodeToString(signature)}, nil
 }
 
-// jwk is the public key as RFC 7517 writes it.
+// jwk returns the public key as a JWK (RFC 7517).
 func jwk(k *ecdsa.PublicKey) map[string]string {
 	point, err := k.Bytes() // 4, x, y
 	if err != nil || len(point) != 65 {
@@ -191,7 +191,7 @@ func jwk(k *ecdsa.PublicKey) map[string]string {
 	}
 }
 
-// keyID is the thumbprint of the key (RFC 7638).
+// keyID returns the thumbprint of the key (RFC 7638).
 func keyID(k *ecdsa.PublicKey) string {
 	doc, err := jsonx.Marshal(jwk(k)) // deterministic: sorted, without spaces
 	if err != nil {

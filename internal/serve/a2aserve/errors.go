@@ -14,8 +14,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// fault is an error as A2A has them: a JSON-RPC code, or an HTTP status with a
-// google.rpc.Status, and in both a google.rpc.ErrorInfo with the reason.
+// fault is an error of A2A: a JSON-RPC code, or an HTTP status with a google.rpc.Status,
+// and in both cases a google.rpc.ErrorInfo with the reason.
 type fault struct {
 	code    int
 	http    int
@@ -56,7 +56,7 @@ func kindOf(err error) (code, status int, rpc string) {
 	return jsonrpc.CodeInternal, http.StatusInternalServerError, "INTERNAL"
 }
 
-// refuse makes a fault of one of the SDK's kinds.
+// refuse returns a fault of one of the SDK's kinds.
 func refuse(kind error, message string) *fault {
 	code, status, rpc := kindOf(kind)
 	return &fault{code: code, http: status, rpc: rpc, reason: a2a.ErrorReason(kind), message: message}
@@ -70,7 +70,7 @@ func notFound(id string) *fault {
 	return refuse(a2a.ErrTaskNotFound, "there is no task "+strings.ToValidUTF8(id, "?")+" of yours")
 }
 
-// faultOf makes an answer of any error.
+// faultOf converts any error to a fault.
 func faultOf(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
@@ -103,7 +103,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// details is the list with the ErrorInfo.
+// details returns the list with the ErrorInfo.
 func (f *fault) details() []any {
 	meta := map[string]string{"timestamp": time.Now().UTC().Format(time.RFC3339)}
 	for k, v := range f.meta {

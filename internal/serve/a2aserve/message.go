@@ -22,7 +22,7 @@ const (
 	maxContext = 120 // a session id has 128 bytes, and "a2a:" before it
 )
 
-// askCapability is the key of the question which capability is meant.
+// askCapability is the key of the question for the capability to call.
 const askCapability = "capability"
 
 // howToName is the answer to a message without a capability.
@@ -101,7 +101,7 @@ func checkPart(p *a2awire.Part) *fault {
 	return nil
 }
 
-// wanted is the call that a message names.
+// wanted is the call that a message requests.
 type wanted struct {
 	name      string
 	arguments json.RawMessage
@@ -109,9 +109,9 @@ type wanted struct {
 	key       string
 }
 
-// wantedBy reads the call out of a message: a data part with "capability", or "skill" or
-// "capability" in the metadata of the message or the request beside a data part with
-// the arguments. ok is false where none is named.
+// wantedBy returns the call that a message requests: a data part with "capability", or
+// "skill" or "capability" in the metadata of the message or the request, with the
+// arguments in a data part. ok is false if the message names none.
 func wantedBy(p *a2awire.SendParams) (w wanted, ok bool, f *fault) {
 	var data []jsonx.Raw
 	for i := range p.Message.Parts {
@@ -169,10 +169,9 @@ func wantedBy(p *a2awire.SendParams) (w wanted, ok bool, f *fault) {
 	return w, false, nil
 }
 
-// answerIn builds the answer to an open question from a message: a data part that is the
-// result of the question's method, or the content of an accepted form; for people,
-// text: yes or no, or the one string that a form requests. ok is false if the message does
-// not answer the question.
+// answerIn builds the answer to an open question from a message: a data part that is the result of
+// the question's method, or the content of an accepted form; for people, text: yes or no, or the
+// one string that a form requests. ok is false if the message does not answer the question.
 func answerIn(m *a2awire.Message, r *tasks.Request) (answer json.RawMessage, ok bool) {
 	for i := range m.Parts {
 		d := m.Parts[i].Data
@@ -244,7 +243,7 @@ func mustMarshal(v any) json.RawMessage {
 	return data
 }
 
-// onlyString is the name of the one field of a form, if that is a string.
+// onlyString returns the name of the only field of a form if it is a string, else "".
 func onlyString(params json.RawMessage) string {
 	var p struct {
 		Schema struct {

@@ -42,7 +42,8 @@ func (s *Surface) send(ctx context.Context, c *caller, p *a2awire.SendParams) (t
 	return t, err
 }
 
-// begin makes a task of a message.
+// begin creates the task of a message and starts its call. If the message names no
+// capability, the task waits with the question for one.
 func (s *Surface) begin(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
 	w, named, f := wantedBy(p)
 	if f != nil {
@@ -102,7 +103,9 @@ func (s *Surface) aim(c *caller, inv *capability.Invocation, w wanted) error {
 	return nil
 }
 
-// goOn delivers a message to a waiting task.
+// goOn delivers a message to a waiting task: it starts the call if the task asked for the
+// capability, or answers its question. A message that does not answer the question is
+// only added to the history. A task that has ended or does not wait is refused.
 func (s *Surface) goOn(ctx context.Context, c *caller, p *a2awire.SendParams) (tasks.Task, error) {
 	m := *p.Message
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, m.TaskID)
@@ -167,7 +170,8 @@ func keyOf(m *a2awire.Message) string {
 	return ""
 }
 
-// documents are the question as it stood and the message that goes to it.
+// documents returns the question of a task and the message that answers it, for the
+// task's history; nil for a task of another surface.
 func (s *Surface) documents(t *tasks.Task, m *a2awire.Message) (docs []json.RawMessage) {
 	if t.Surface != surfaceName {
 		return nil
@@ -186,7 +190,8 @@ func (s *Surface) documents(t *tasks.Task, m *a2awire.Message) (docs []json.RawM
 // settled reports whether a request that waits for a task must be answered.
 func settled(t *tasks.Task) bool { return t.State.Terminal() || t.State.Waiting() }
 
-// sendAndWait is SendMessage: it blocks until the task has ended or waits.
+// sendAndWait implements SendMessage: it blocks until the task has ended or waits for an
+// answer, unless the client requests an immediate return.
 func (s *Surface) sendAndWait(ctx context.Context, c *caller, p *a2awire.SendParams) (*a2awire.Task, error) {
 	t, err := s.send(ctx, c, p)
 	if err != nil {
@@ -205,8 +210,8 @@ func (s *Surface) sendAndWait(ctx context.Context, c *caller, p *a2awire.SendPar
 	return render(&t, want), nil
 }
 
-// wait follows a task until it is settled, or the server drains. An approval that was
-// just given still waits for the look that finds it.
+// wait follows a task until it is settled, ctx ends or the server drains, and returns its
+// last state.
 func (s *Surface) wait(ctx context.Context, c *caller, t tasks.Task) (tasks.Task, error) {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
@@ -222,15 +227,15 @@ func (s *Surface) wait(ctx context.Context, c *caller, t tasks.Task) (tasks.Task
 	return t, nil
 }
 
-// until ends with ctx or the drain.
+// until returns a context that ends with ctx or the drain.
 func (s *Surface) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.open, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// sendAndStream is SendStreamingMessage: the task, then its changes until it has ended
-// or waits.
+// sendAndStream implements SendStreamingMessage: it yields the task, then its changes
+// until it has ended or waits.
 func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *a2awire.SendParams) (iter.Seq[a2awire.Event], error) {
 	t, err := s.send(ctx, c, p)
 	if err != nil {
@@ -243,7 +248,7 @@ func (s *Surface) sendAndStream(ctx context.Context, c *caller, p *a2awire.SendP
 	return s.follow(ctx, c, t.ID, want, settled)
 }
 
-// subscribe is SubscribeToTask: the same, until it has ended.
+// subscribe implements SubscribeToTask: it yields the task, then its changes until it has ended.
 func (s *Surface) subscribe(ctx context.Context, c *caller, p *a2awire.TaskParams) (iter.Seq[a2awire.Event], error) {
 	t, err := s.find(ctx, c, p)
 	if err != nil {

@@ -44,7 +44,7 @@ func configOf(p *a2awire.PushConfig, legacy bool) push.Config {
 	return c
 }
 
-// shownPush is a configuration as it is given out: credentials never are.
+// shownPush returns a configuration for clients, without credentials.
 func shownPush(c *push.Config) *a2awire.PushConfig {
 	out := &a2awire.PushConfig{TaskID: c.Task, ID: c.ID, URL: c.URL, Token: c.Token}
 	if c.Scheme != "" {
@@ -76,7 +76,7 @@ func (s *Surface) createPush(ctx context.Context, c *caller, p *a2awire.PushConf
 	return s.setPush(ctx, c, p, &t)
 }
 
-// pushTask is the task that a push method is about.
+// pushTask returns the task of a push method, which must belong to the caller.
 func (s *Surface) pushTask(ctx context.Context, c *caller, tenant, id string) (tasks.Task, error) {
 	if s.cfg.Push == nil {
 		return tasks.Task{}, refuse(a2a.ErrPushNotificationNotSupported, "this server sends no push notifications")

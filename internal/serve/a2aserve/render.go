@@ -14,11 +14,10 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 )
 
-// surfaceName is the name of this surface; the histories of other surfaces' tasks have
-// another form.
+// surfaceName is the name of this surface. Tasks of other surfaces have histories in another form.
 const surfaceName = "a2a"
 
-// maxInline is the largest result that goes into an artifact.
+// maxInline is the largest result in bytes that an artifact contains.
 const maxInline = 1 << 20
 
 // shown selects the parts of a task to return.
@@ -27,7 +26,7 @@ type shown struct {
 	artifacts bool
 }
 
-// contextOf is never empty: a task of another surface is a context of its own.
+// contextOf returns the context id of a task. A task of another surface has its own id as context.
 func contextOf(t *tasks.Task) string {
 	if t.Context == "" || t.Surface != surfaceName {
 		return t.ID
@@ -90,8 +89,8 @@ func statusOf(t *tasks.Task) a2awire.Status {
 	return a2awire.Status{State: stateOf(t.State), Message: statusMessage(t), Timestamp: t.Updated.UTC().Format("2006-01-02T15:04:05.000Z")}
 }
 
-// statusMessage returns the message for a task's state: the question, the failure, the
-// progress; nil without any.
+// statusMessage returns the message for a task's state (the question, the failure or the
+// progress), or nil.
 func statusMessage(t *tasks.Task) *a2awire.Message {
 	text, about := t.Status, any(nil)
 	switch {
@@ -119,7 +118,7 @@ func statusMessage(t *tasks.Task) *a2awire.Message {
 	return m
 }
 
-// artifactsOf is the result of a task, if it has one: exactly one artifact.
+// artifactsOf returns the result of a task as one artifact, or none.
 func artifactsOf(t *tasks.Task) []a2awire.Artifact {
 	if len(t.Result) == 0 {
 		return nil
@@ -138,7 +137,8 @@ func artifactsOf(t *tasks.Task) []a2awire.Artifact {
 	return []a2awire.Artifact{a}
 }
 
-// valueParts is a value as data and, for those that read, as text.
+// valueParts returns a value as a data part and as a text part; for a value that is not
+// JSON, only a text that reports that.
 func valueParts(value json.RawMessage) []a2awire.Part {
 	if !jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) {
 		return []a2awire.Part{a2awire.TextPart("the result is not JSON")}
@@ -150,7 +150,8 @@ func valueParts(value json.RawMessage) []a2awire.Part {
 	return []a2awire.Part{{Data: jsonx.Raw(value), MediaType: "application/json"}, a2awire.TextPart(text)}
 }
 
-// contentParts are the content blocks of a result of MCP.
+// contentParts returns the structured content and the content blocks of an MCP result as
+// parts, or nil if a block has an unknown type.
 func contentParts(result json.RawMessage) []a2awire.Part {
 	var r struct {
 		Content []struct {
@@ -217,10 +218,10 @@ func events(before, now *tasks.Task, want shown) []a2awire.Event {
 	return out
 }
 
-// codeOf is short for capability's.
+// codeOf is [capability.CodeOf].
 func codeOf(err error) capability.Code { return capability.CodeOf(err) }
 
-// stateOf is a task's state in A2A 1.0.
+// stateOf returns a task's state in A2A 1.0.
 func stateOf(s tasks.State) a2awire.State {
 	switch s {
 	case tasks.Submitted:
@@ -241,7 +242,7 @@ func stateOf(s tasks.State) a2awire.State {
 	return a2awire.StateFailed
 }
 
-// stateFrom is the reverse; ok is false for an unknown state.
+// stateFrom is the inverse of stateOf; ok is false for an unknown state.
 func stateFrom(s a2awire.State) (state tasks.State, ok bool) {
 	for _, state := range tasks.States() {
 		if stateOf(state) == s {

@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// handler is one path of the HTTP+JSON form.
+// handler handles one path of the HTTP+JSON binding.
 type handler func(ctx context.Context, s *Surface, c *caller, r *http.Request, body jsonx.Raw) (value any, stream iter.Seq[a2awire.Event],
 	err error)
 
@@ -110,12 +110,12 @@ func typed(name, value string) any {
 		if s, err := url.QueryUnescape(value); err == nil && strings.Contains(value, "%") {
 			return s
 		}
-		return strings.ReplaceAll(value, " ", "+") // a plus that was not escaped
+		return strings.ReplaceAll(value, " ", "+") // an unescaped plus is decoded as a space
 	}
 	return value
 }
 
-// joined is the body with the members of the path, which hold.
+// joined returns the body with the members of the path, which take precedence.
 func joined(body, path []byte) ([]byte, error) {
 	var in, over map[string]jsonx.Raw
 	if err := read(body, &in); err != nil {
@@ -130,7 +130,7 @@ func joined(body, path []byte) ([]byte, error) {
 	return jsonx.Marshal(in)
 }
 
-// serveREST is every path below /a2a.
+// serveREST serves the paths below /a2a.
 func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {
@@ -176,10 +176,10 @@ func (s *Surface) serveREST(w http.ResponseWriter, r *http.Request, run handler)
 
 func writeFault(w http.ResponseWriter, f *fault) { httpapi.WriteJSON(w, f.http, f.rest()) }
 
-// stream writes events as they come, each wrapped, and a comment where nothing comes.
-// It ends with the events, the client or the drain.
+// stream writes the events of seq, each wrapped, and a comment at each Beat. It ends with
+// seq, when the client disconnects, or with the drain.
 func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[a2awire.Event], wrap func(*a2awire.Event) any) {
-	r.Header.Set("Accept", "text/event-stream") // whatever else is accepted, a stream is this
+	r.Header.Set("Accept", "text/event-stream") // a stream is always this type
 	out := httpapi.NewStream(w, r)
 	next, stop := pull(r.Context(), seq)
 	defer stop()
@@ -211,7 +211,7 @@ func (s *Surface) stream(w http.ResponseWriter, r *http.Request, seq iter.Seq[a2
 	}
 }
 
-// pull runs seq in parallel with its reader, until stop, which waits for it.
+// pull runs seq in a goroutine and returns its events. stop ends the goroutine and waits for it.
 func pull(ctx context.Context, seq iter.Seq[a2awire.Event]) (next <-chan a2awire.Event, stop func()) {
 	events, gone, over := make(chan a2awire.Event), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -38,7 +38,7 @@ type reply struct {
 // method handles one method; it returns either a value or a stream.
 type method func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (value any, stream iter.Seq[a2awire.Event], err error)
 
-// one makes a method of an operation with a value.
+// one returns the method of an operation that returns a value.
 func one[P any, V any](f func(*Surface, context.Context, *caller, *P) (V, error)) method {
 	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 		p, err := decode[P](params)
@@ -50,7 +50,7 @@ func one[P any, V any](f func(*Surface, context.Context, *caller, *P) (V, error)
 	}
 }
 
-// many makes a method of an operation with a stream.
+// many returns the method of an operation that returns a stream.
 func many[P any](f func(*Surface, context.Context, *caller, *P) (iter.Seq[a2awire.Event], error)) method {
 	return func(ctx context.Context, s *Surface, c *caller, params jsonx.Raw) (any, iter.Seq[a2awire.Event], error) {
 		p, err := decode[P](params)
@@ -74,10 +74,10 @@ func decode[P any](params jsonx.Raw) (*P, error) {
 	return p, nil
 }
 
-// empty is for methods whose parameters may be omitted.
+// empty is the type of parameters of methods without any.
 type empty struct{}
 
-// methodOf is the table of both versions.
+// methodOf returns the method of a name in v0.3 (legacy) or v1.0.
 func methodOf(legacy bool, name string) (method, bool) {
 	if legacy {
 		return method03(name)
@@ -199,7 +199,7 @@ func getPush03(s *Surface, ctx context.Context, c *caller,
 	return out.V03(), nil
 }
 
-// parse reads a JSON-RPC request.
+// parse decodes a JSON-RPC request.
 func parse(body []byte) (*request, *fault) {
 	r := new(request)
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' {
@@ -228,7 +228,7 @@ func parse(body []byte) (*request, *fault) {
 	return r, nil
 }
 
-// idOf finds the id of a request that is wrong otherwise.
+// idOf returns the id of a malformed request, if it is readable.
 func idOf(body []byte) jsonx.Raw {
 	var r struct {
 		ID json.RawMessage `json:"id"`
@@ -239,7 +239,7 @@ func idOf(body []byte) jsonx.Raw {
 	return jsonx.Raw(r.ID)
 }
 
-// serveRPC is /a2a.
+// serveRPC serves JSON-RPC at /a2a.
 func (s *Surface) serveRPC(w http.ResponseWriter, r *http.Request) {
 	who, err := s.cfg.Door.Principal(r)
 	if err != nil {
@@ -314,7 +314,7 @@ func unknownMethod(name string, legacy bool) *fault {
 	return refuse(a2a.ErrMethodNotFound, text)
 }
 
-// idOr is the id of an answer, null where the request had none.
+// idOr returns the id, or null if it is missing.
 func idOr(id jsonx.Raw) jsonx.Raw {
 	if len(id) == 0 {
 		return jsonx.Raw("null")
@@ -322,7 +322,7 @@ func idOr(id jsonx.Raw) jsonx.Raw {
 	return id
 }
 
-// answer writes a JSON-RPC answer; all of them are HTTP 200.
+// answer writes a JSON-RPC response, always with HTTP status 200.
 func (s *Surface) answer(w http.ResponseWriter, id jsonx.Raw, value any, err error) {
 	out := reply{Version: "2.0", ID: idOr(id), Result: value}
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 // does not fit into the context of a model.
 const maxResult = 1 << 20
 
-// answer handles a request that may take long, and writes its answer.
+// answer handles a request that may take long, and returns its outcome. For a modern
+// client it first opens the returned state and continues the call that the state names.
 func (s *Surface) answer(ctx context.Context, r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange) exchange.Outcome {
 	if !x.Era.Modern {
 		return s.carry(ctx, c, m, x.Era, voice{heard: x.ProgressFunc(), ask: x.Ask})
@@ -235,16 +236,19 @@ func (s *Surface) consented(ctx context.Context, c caller, m *mcpwire.Message, e
 	return exchange.Outcome{}, false
 }
 
-// invocation is a call of this caller, without its target.
+// invocation returns an invocation by this caller, without a target.
 func (c caller) invocation() capability.Invocation {
 	return capability.Invocation{
 		Surface: "mcp", Client: c.client, Principal: c.who, Session: c.session, Audience: capability.AudienceAgent, Within: c.view.within(),
 	}
 }
 
-// unknownTool is the one answer for a tool that is absent or invisible.
+// unknownTool returns the same error for a tool that is absent and one that is hidden.
 func unknownTool(name string) *mcpwire.Fault { return mcpwire.InvalidParams("unknown tool %q", name) }
 
+// succeeded converts the result of a call to that of tools/call. A result above maxResult
+// is stored and replaced with a link if possible. A result that is not JSON, or not the
+// object that the tool declares, becomes a failure.
 func (s *Surface) succeeded(ctx context.Context, c caller, p *mcpwire.Params, e mcpwire.Era, reply invoke.Reply) exchange.Outcome {
 	value := bytes.TrimSpace(reply.Result)
 	if len(value) == 0 {

@@ -24,11 +24,11 @@ type following struct {
 
 // hold is one subscription at an upstream.
 type hold struct {
-	stop func() // nil while it is being made
+	stop func() // nil until the upstream has confirmed
 }
 
-// taken is it as it is now: one that is still being made ends when it is there. The
-// caller holds the lock.
+// taken returns a copy of the hold for end. If stop is not set yet, the handler that is
+// subscribing ends the subscription itself. The caller holds the lock.
 func (h *hold) taken() *hold {
 	if h == nil {
 		return nil
@@ -36,7 +36,7 @@ func (h *hold) taken() *hold {
 	return &hold{h.stop}
 }
 
-// end ends it; the lock must not be held.
+// end ends the subscription, if there is one. The lock must not be held.
 func (h *hold) end() {
 	if h != nil && h.stop != nil {
 		h.stop()

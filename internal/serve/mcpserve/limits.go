@@ -8,12 +8,12 @@ import (
 
 // Limits of one session, and of all sessions of one client.
 const (
-	// maxCalls is how many calls run at a time in all sessions of a viewer: they go on
-	// when their client has hung up, so connections do not bound them.
+	// maxCalls is the number of concurrent calls in all sessions of a viewer. Calls
+	// continue after their client disconnects, so connections do not limit them.
 	maxCalls = 1_024
 	maxBatch = 100 // messages
-	// maxInitialize bounds the description of the client that a session stores, here and in
-	// the SDK, until it ends.
+	// maxInitialize is the largest initialize request, which this package and the SDK
+	// store until the session ends.
 	maxInitialize = 64 << 10
 )
 
@@ -35,10 +35,10 @@ func longBatch(body []byte) bool {
 	return false
 }
 
-// sameScope reports whether both may do the same.
+// sameScope reports whether the access tokens of both have the same scope.
 func sameScope(a, b caller) bool { return a.who.Scoped == b.who.Scoped && a.who.Most == b.who.Most }
 
-// begin counts one more running call; false when there are too many.
+// begin adds one running call, or returns false if maxCalls run.
 func (s *Surface) begin(v *viewer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // listTTL is how long a client may keep a list, in milliseconds.
 const listTTL = "5000"
 
-// rendered are the lists of one viewer at one state of the catalog.
+// rendered holds the lists of one viewer at one state of the catalog.
 type rendered struct {
 	generation, epoch uint64
 
@@ -30,20 +30,20 @@ type rendered struct {
 	shown []*compile.Action
 
 	listing
-	output map[string]bool                  // tools that promise an object
-	own    map[string]*compile.Action       // by the names that upstreams gave, where the view shows those
+	output map[string]bool                  // tools that declare an object as output
+	own    map[string]*compile.Action       // by the upstreams' names, if the view shows those
 	params map[string][]mcpwire.HeaderParam // arguments that headers repeat, by tool
-	// onlyTask are the tools that run as tasks or not at all.
+	// onlyTask are the tools that can only run as tasks.
 	onlyTask map[string]bool
 
 	prompts, resources, templates listing
 	byPrompt                      map[string]*catalog.Entry
 	byURI                         map[string]*catalog.Entry
 	byTemplate                    []template
-	withheld                      map[string]bool // resources that exist and may not be read, by module and address
+	withheld                      map[string]bool // resources that the caller may not read, by module and address
 }
 
-// listing is the answer of one list method: the encoded items, joined, so that a page is
+// listing is the content of one list method: the encoded items, joined, so that a page is
 // a slice of them.
 type listing struct {
 	joined []byte // item,item,…
@@ -52,7 +52,7 @@ type listing struct {
 	hash   [sha256.Size]byte
 }
 
-// add appends one item; they come in the order of their names.
+// add appends one item. Items must be added in the order of their names.
 func (l *listing) add(name string, item []byte) {
 	if len(l.joined) > 0 {
 		l.joined = append(l.joined, ',')
@@ -62,7 +62,7 @@ func (l *listing) add(name string, item []byte) {
 	l.names = append(l.names, name)
 }
 
-// insert adds one item in its place.
+// insert adds one item in the order of names.
 func (l *listing) insert(name string, item []byte) {
 	at, _ := slices.BinarySearch(l.names, name)
 	old := *l
@@ -108,15 +108,15 @@ func (s *Surface) listOf(c caller) *rendered {
 	return l
 }
 
-// tool is one action as this principal may use it.
+// tool is one action with the providers that the caller may use.
 type tool struct {
 	*compile.Action
 	wire string
 	own  bool // wire is its name at the upstream
 }
 
-// tools are the actions of the caller's context without the providers that its
-// rules deny.
+// tools returns the exposed actions of the caller's context, ordered by name, without the
+// providers that the caller's rules deny.
 func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.Entry) bool) []tool {
 	shown, err := agent.Expose(compile.Limits{View: c.view.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true})
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 	return out
 }
 
-// render writes the tools out, in order of their names.
+// render encodes the definitions of the tools, in the given order.
 func render(tools []tool) *rendered {
 	l := &rendered{
 		output: make(map[string]bool), own: make(map[string]*compile.Action), params: make(map[string][]mcpwire.HeaderParam),
@@ -203,8 +203,7 @@ func plainName(name string) string {
 	return name
 }
 
-// ownName is the action behind a name that an upstream gave, in a view that shows
-// those; nil otherwise.
+// ownName returns the action of an upstream's name in a view that shows these names, or nil.
 func (s *Surface) ownName(c caller, name string) *compile.Action {
 	if !c.view.OwnNames {
 		return nil
@@ -220,7 +219,7 @@ func (c caller) lease() compile.LeaseKey {
 	return compile.LeaseKey{Token: c.key, View: c.view.name}
 }
 
-// narrow is the action without the entries the principal may not use; nil when
+// narrow returns the action without the entries that the principal may not use, or nil if
 // none is left.
 func narrow(agent *compile.Agent, a *compile.Action, permitted func(*catalog.Entry) bool) *compile.Action {
 	usable := func(e *catalog.Entry) bool { return e.Provider != nil && permitted(e) }
@@ -237,14 +236,14 @@ func narrow(agent *compile.Agent, a *compile.Action, permitted func(*catalog.Ent
 	return &n
 }
 
-// page is the result of a list method in three parts: the middle one is a piece of the
-// list as it was written out once, and must not be changed.
+// page is the result of a list method in three parts. The middle one is a slice of the
+// cached list and must not be changed.
 type page [3][]byte
 
-// joined is the page in one piece.
+// joined returns the parts concatenated.
 func (p page) joined() []byte { return slices.Concat(p[:]...) }
 
-// writePage answers a list method. The items go from where they are to the socket.
+// writePage writes the response of a list method without copying the items.
 func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
 	head := jsonrpc.AppendResultHead(nil, id)
 	h := w.Header()
@@ -259,7 +258,8 @@ func writePage(w http.ResponseWriter, id json.RawMessage, p page) {
 	}
 }
 
-// pageOf is the result of a list method: one page, under its name in the protocol.
+// pageOf returns one page of a list method. An invalid cursor is a fault. For tools/list
+// it records what the names mean for this caller.
 func (s *Surface) pageOf(c caller, method string, cursor json.RawMessage, e mcpwire.Era) (p page, f *mcpwire.Fault) {
 	l := s.listOf(c)
 	list, member := &l.listing, "tools"

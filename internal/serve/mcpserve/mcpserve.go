@@ -5,12 +5,11 @@
 // (2026-07-28) sends independent requests that are described by their headers and
 // _meta. The dispatcher inspects each request and decides which of the two it is.
 //
-// The methods that matter for fidelity and speed, tools/list and tools/call, are
-// answered here from raw bytes: arguments and results are never decoded, only cut
-// out and inserted. The SDK handles handshakes, streams, discovery and all rare
-// methods; it holds one mcp.Server per principal behind a stateful and a stateless
-// handler. Sessions are therefore stored twice: the SDK holds their streams, and the
-// table here binds them to a principal, counts and expires them.
+// The methods that matter for fidelity and speed, tools/list and tools/call, are answered here from
+// raw bytes: arguments and results are never decoded, only cut out and inserted. The SDK handles
+// handshakes, streams, discovery and all rare methods; it holds one mcp.Server per principal behind
+// a stateful and a stateless handler. Sessions are therefore stored twice: the SDK holds their
+// streams, and the table here binds them to a principal, counts and expires them.
 //
 // Two things are returned to clients in sealed form, because the server does not hold a
 // session for a modern client: the state of an unfinished call, which opens once, and the
@@ -97,8 +96,7 @@ type Surface struct {
 
 	legacy, modern http.Handler // the SDK's two
 
-	// base is the parent of every call in a session: such a call outlives its
-	// request, but not Run.
+	// base is the parent of every call in a session: such a call outlives its request, but not Run.
 	base   context.Context
 	cancel context.CancelFunc
 	// open ends when streams must.
@@ -265,7 +263,7 @@ type caller struct {
 	session string // digest of the session id, "" in the modern protocol
 
 	abilities abilities
-	// pinned is the capability that this round of a call goes on with.
+	// pinned is the capability with which this round of a call continues.
 	pinned capability.ID
 }
 

@@ -94,8 +94,8 @@ func first(m map[string]*catalog.Entry, name string, e *catalog.Entry) {
 	}
 }
 
-// promptNames gives each prompt its name: its own, and with its upstream's label
-// where several have the same.
+// promptNames assigns each prompt its own name, or, if several have the same, that name
+// with the upstream's label.
 func (l *rendered) promptNames(c caller, prompts []*catalog.Entry) {
 	wire := func(name string) string {
 		if c.view.OwnNames && plainName(name) != "" {
@@ -123,10 +123,9 @@ const (
 	maxExpanded = 32
 )
 
-// matcher returns a function that reports whether a template matches an address, or nil if
-// the template is malformed. Lengths that the upstream's template sets for its variables
-// are removed, because the library expands them; the upstream itself rejects an address
-// that is too long.
+// matcher returns a function that reports whether a template matches an address, or nil if the
+// template is malformed. Lengths that the upstream's template sets for its variables are removed,
+// because the library expands them; the upstream itself rejects an address that is too long.
 func matcher(text string) func(string) bool {
 	never := func(string) bool { return false }
 	start, _, _ := strings.Cut(text, "{")
@@ -178,8 +177,8 @@ func (l *rendered) resource(uri string) *catalog.Entry {
 	return nil
 }
 
-// member is the invocation of one member of a module, which is visible because the
-// caller's list has it.
+// member returns the invocation of one member of a module. It must be in the caller's
+// list, which is why it is visible.
 func (c caller) member(of capability.Member, input []byte) capability.Invocation {
 	inv := c.invocation()
 	inv.Audience = capability.AudienceInternal
@@ -298,7 +297,7 @@ func (s *Surface) passed(ctx context.Context, c caller, m *mcpwire.Message, e mc
 	return exchange.Outcome{Result: dst}
 }
 
-// refused is the protocol error for a failure outside tools/call.
+// refused converts a failure outside tools/call to a protocol error.
 func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era, reply invoke.Reply, err error) exchange.Outcome {
 	if out, ok := upstreamFault(e, err); ok {
 		return out
@@ -329,11 +328,11 @@ func (s *Surface) refused(ctx context.Context, m *mcpwire.Message, e mcpwire.Era
 	return exchange.Outcome{Fault: f}
 }
 
-// codeRefused is junctor's own code: the request was not carried out, and data gives the
-// reason. It lies outside the range that JSON-RPC and MCP reserve.
+// codeRefused is junctor's own error code: the call failed, and data has the reason. It
+// is outside the range that JSON-RPC and MCP reserve.
 const codeRefused = -31000
 
-// upstreamFault passes on the protocol errors of upstreams that clients act on.
+// upstreamFault returns the protocol error of an upstream if it is one that clients act on.
 func upstreamFault(e mcpwire.Era, err error) (exchange.Outcome, bool) {
 	failure := capability.AsError(err)
 	code, ok := failure.Details["code"].(int64)

@@ -23,7 +23,7 @@ func (s *Surface) CatalogChanged() {
 	s.epoch.Add(1)
 	select {
 	case s.changed <- struct{}{}:
-	default: // one is waiting already, and will see this change too
+	default: // a pending notification covers this change too
 	}
 }
 

@@ -35,9 +35,8 @@ type voice struct {
 	ended func(invoke.Reply, error)
 }
 
-// parked is a call that continues while its modern client is between two requests. The
-// answer to the first request was the provider's question, and the next request brings
-// the client's answer.
+// parked is a call that continues while its modern client is between two requests. The answer to
+// the first request was the provider's question, and the next request brings the client's answer.
 type parked struct {
 	owner, call string // digests
 	cancel      context.CancelCauseFunc
@@ -46,12 +45,12 @@ type parked struct {
 
 	ctx  context.Context
 	task bool          // it may become a task
-	only bool          // it must
+	only bool          // it must become a task
 	kept chan struct{} // closed when it has become one
 	open chan struct{} // closed when the invocation has its id
 
 	mu      sync.Mutex
-	x       *exchange.Exchange // of the request that waits now; nil between two
+	x       *exchange.Exchange // of the waiting request; nil between two requests
 	running *tasks.Running
 	inv     capability.Invocation
 	reply   invoke.Reply
@@ -176,8 +175,8 @@ func (p *parked) asks(c *caller) capability.Asker {
 	}
 }
 
-// await waits for the end of the call, or for a question of its provider, which
-// ends this round of it, or until it has taken long enough to be a task.
+// await waits until the call ends, its provider asks a question, which ends this round of the call,
+// or it has run for TaskAfter and becomes a task. If the request ends first, it cancels the call.
 func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchange) exchange.Outcome {
 	p.attach(x)
 	defer p.attach(nil)
@@ -224,9 +223,8 @@ func (s *Surface) await(r *http.Request, c caller, p *parked, x *exchange.Exchan
 	}
 }
 
-// becomes reports whether a call that has ended must still become a task, because its tool
-// always runs as a task, or because it waits for an approval, after which it can continue
-// as one.
+// becomes reports whether a call that has ended must still become a task, because its tool always
+// runs as a task, or because it waits for an approval, after which it can continue as one.
 func (p *parked) becomes() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,8 +235,8 @@ func (p *parked) becomes() bool {
 	return p.only || failure != nil && failure.Code == capability.CodeConsentRequired && failure.Details["approval"] != nil
 }
 
-// keep makes a task of the call; ok is false where that cannot be: the call goes on
-// as it is.
+// keep converts the call to a task and returns the response with it. ok is false if the
+// invocation has not begun or the task store refuses it; then the call continues.
 func (s *Surface) keep(c caller, p *parked) (exchange.Outcome, bool) {
 	p.mu.Lock()
 	inv := p.inv
@@ -304,7 +302,8 @@ func (s *Surface) unpark(id string) *waiting {
 	return w
 }
 
-// resume goes on with a parked call.
+// resume continues a parked call with the client's answer. Without an answer the question
+// is sent again; an unknown call is a fault.
 func (s *Surface) resume(r *http.Request, c caller, m *mcpwire.Message, x *exchange.Exchange, st requestState) exchange.Outcome {
 	w := s.unpark(st.Of)
 	if w == nil {
@@ -337,8 +336,7 @@ func responseTo(responses json.RawMessage) (answer json.RawMessage) {
 	return answer
 }
 
-// checkResponses rejects malformed answers: each must be the result of a request, an
-// object.
+// checkResponses rejects malformed answers: each must be the result of a request, an object.
 func checkResponses(responses json.RawMessage) (f *mcpwire.Fault) {
 	if responses == nil {
 		return nil

@@ -135,7 +135,7 @@ func (sess *session) answered(m *mcpwire.Message) bool {
 	return true
 }
 
-// questionParams are the parameters of a request, which may have been left out.
+// questionParams returns the parameters of a question, {} if it has none.
 func questionParams(q capability.Question) json.RawMessage {
 	if len(q.Params) == 0 {
 		return json.RawMessage("{}")
@@ -143,14 +143,15 @@ func questionParams(q capability.Question) json.RawMessage {
 	return q.Params
 }
 
-// questionMembers are the members of a request, and the end of it.
+// questionMembers returns the members method and params of a question, and the brace that
+// closes the request.
 func questionMembers(q capability.Question) []byte {
 	dst := jsonx.AppendString([]byte(`"method":`), q.Method)
 	dst = append(append(dst, `,"params":`...), questionParams(q)...)
 	return append(dst, '}')
 }
 
-// answerOf is the result of a response.
+// answerOf returns the result of a response, or its error.
 func answerOf(m *mcpwire.Message) (json.RawMessage, error) {
 	if len(m.Result) > 0 && m.Result[0] == '{' {
 		return bytes.Clone(m.Result), nil

@@ -169,8 +169,7 @@ func wireError(f *mcpwire.Fault) error {
 
 type viewerContext struct{}
 
-// serverOf is how the SDK's handlers find the server: the dispatcher has chosen
-// it already.
+// serverOf returns the server that the dispatcher selected, for the SDK's handlers.
 func serverOf(r *http.Request) *mcp.Server {
 	if v, ok := r.Context().Value(viewerContext{}).(*viewer); ok {
 		return v.server
@@ -178,7 +177,7 @@ func serverOf(r *http.Request) *mcp.Server {
 	return nil
 }
 
-// forSDK is r as the SDK gets it: with its viewer, and the body that was read.
+// forSDK returns a copy of r for the SDK, with the viewer and the body that was read.
 func forSDK(r *http.Request, v *viewer, body []byte) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), viewerContext{}, v))
 	if body != nil {
@@ -188,7 +187,7 @@ func forSDK(r *http.Request, v *viewer, body []byte) *http.Request {
 	return r
 }
 
-// liveSession is the SDK's side of a session.
+// liveSession returns the SDK's session of that id, or nil.
 func (v *viewer) liveSession(id string) *mcp.ServerSession {
 	for live := range v.server.Sessions() {
 		if live.ID() == id {
@@ -198,12 +197,11 @@ func (v *viewer) liveSession(id string) *mcp.ServerSession {
 	return nil
 }
 
-// closeTimeout bounds the wait for the end of a session: the SDK waits
-// for handlers, and a dead peer may hold one.
+// closeTimeout limits the wait for the end of a session, because the SDK waits for
+// handlers, which a dead client may block.
 const closeTimeout = 2 * time.Second
 
-// closeAll ends the SDK's sessions and returns when they have ended or the bound
-// is reached.
+// closeAll ends the SDK's sessions and waits for their end, at most closeTimeout.
 func closeAll(live []*mcp.ServerSession) error {
 	done := make(chan struct{}, len(live))
 	for _, l := range live {

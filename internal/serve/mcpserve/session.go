@@ -27,20 +27,19 @@ const (
 	sessionIdleTimeout   = time.Hour
 )
 
-// errWithdrawn is the cause of a call that its own client cancelled: nothing
-// more is sent for it.
+// errWithdrawn is the cause with which a client cancels its own call; the client receives
+// no response.
 var errWithdrawn = errors.New("the client withdrew the request")
 
-// errUnanswered is the cause of a call whose provider asked a question that was not
-// answered in time.
+// errUnanswered is the cause with which a call is cancelled whose provider asked a
+// question that was not answered in time.
 var errUnanswered = errors.New("the provider's question was not answered")
 
-// session is a legacy session: the binding of an id to a viewer, and the calls
-// that run in it. Its streams are the SDK's.
+// session is a legacy session: its id, its viewer and its running calls. The SDK holds its streams.
 type session struct {
 	id, digest string
 	viewer     *viewer
-	release    func() // gives the viewer back
+	release    func() // ends the use of the viewer
 	client     string
 	version    string // as negotiated
 	ctx        context.Context
@@ -106,8 +105,8 @@ func (s *Surface) sessionOf(id string) *session {
 	return s.sessions[id]
 }
 
-// enter finds the session for its own viewer and marks it as in use. To any caller
-// else it does not exist.
+// enter returns the session and marks it as in use until the returned function is called.
+// It returns nil if the session does not exist or belongs to another viewer.
 func (s *Surface) enter(c caller, id string) (*session, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +135,8 @@ func (s *Surface) forget(sess *session) bool {
 	return true
 }
 
-// end cancels the calls of a session that is out of the table, and closes the
-// SDK's side of it.
+// end cancels the calls of a session that was removed from the table, ends its
+// subscriptions and closes the SDK's session.
 func (s *Surface) end(sess *session) {
 	s.leases.Forget(compile.LeaseKey{Session: sess.digest})
 	sess.cancel(errWithdrawn)
@@ -196,7 +195,7 @@ func (s *Surface) expire() {
 func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id string) {
 	sess, leave := s.enter(c, id)
 	if sess == nil {
-		// By this status the client starts again with initialize.
+		// After this status a client starts again with initialize.
 		exchange.WriteFault(w, nil, &mcpwire.Fault{Status: http.StatusNotFound, Code: jsonrpc.CodeInvalidRequest, Message: "session not found"})
 		return
 	}
@@ -220,6 +219,8 @@ func (s *Surface) inSession(w http.ResponseWriter, r *http.Request, c caller, id
 	}
 }
 
+// postInSession handles a POST of a session: lists and calls itself, everything else and
+// batches by the SDK.
 func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session) {
 	body, m, f := s.read(w, r)
 	if f != nil {
@@ -274,8 +275,8 @@ func (s *Surface) postInSession(w http.ResponseWriter, r *http.Request, c caller
 	s.legacy.ServeHTTP(w, forSDK(r, sess.viewer, body))
 }
 
-// callInSession runs a call that outlives its request: a legacy client that
-// goes away has not cancelled.
+// callInSession runs a call that continues if its request ends, because a legacy client
+// that disconnects has not cancelled.
 func (s *Surface) callInSession(w http.ResponseWriter, r *http.Request, c caller, sess *session, m *mcpwire.Message) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
@@ -324,8 +325,7 @@ func (sess *session) withdraw(key string) bool {
 	return ok
 }
 
-// serveSessionless serves the only request of a legacy client that has no session:
-// initialize.
+// serveSessionless serves the only request of a legacy client that has no session: initialize.
 func (s *Surface) serveSessionless(w http.ResponseWriter, r *http.Request, c caller, body []byte, m *mcpwire.Message) {
 	if m.Method != "initialize" || m.ID == nil {
 		exchange.WriteFault(w, m.ID, mcpwire.BadRequest("there is no session: send initialize first, and its %s header in every later request",

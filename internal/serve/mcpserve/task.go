@@ -28,7 +28,7 @@ type Tasks interface {
 
 const (
 	extensionTasks   = "io.modelcontextprotocol/tasks"
-	taskPollInterval = time.Second // how often a client should look
+	taskPollInterval = time.Second // suggested to clients
 )
 
 // declaresTasks reports whether the request's client accepts tasks as answers.
@@ -76,7 +76,7 @@ func (s *Surface) serveTask(ctx context.Context, c caller, m *mcpwire.Message, e
 	s.cfg.Tasks.Seen(c.who)
 	t, err := s.cfg.Tasks.Get(ctx, c.who.ID, id)
 	if err == nil && t.Surface != "mcp" && t.Kind != tasks.KindThread {
-		err = capability.Errorf(capability.CodeNotFound, "tasks", "another door's") // its results have another form
+		err = capability.Errorf(capability.CodeNotFound, "tasks", "another door's") // results of other surfaces have another form
 	}
 	if err != nil {
 		return taskFault(id, err)
@@ -124,8 +124,8 @@ func taskFault(id string, err error) exchange.Outcome {
 	return exchange.Outcome{Fault: &mcpwire.Fault{Status: http.StatusOK, Code: codeRefused, Message: failure.Message}}
 }
 
-// appendTask writes a task; with its details for tasks/get, without for the call
-// that became one.
+// appendTask appends a task: detailed for tasks/get, else as the response of the call that
+// became a task.
 func (s *Surface) appendTask(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era, detailed bool) []byte {
 	status, result, fault := s.taskEnd(ctx, c, t, e)
 	dst := []byte(`{"resultType":"task"`)
@@ -172,8 +172,8 @@ func taskRequests(t tasks.Task) []byte {
 	return append(dst, '}')
 }
 
-// taskEnd is a task's state in MCP, with its result, or the protocol error that it
-// failed with.
+// taskEnd returns a task's state in MCP, with its result or the protocol error with which
+// it failed.
 func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire.Era) (status string, result []byte, f *mcpwire.Fault) {
 	switch t.State {
 	case tasks.InputRequired, tasks.Interrupted:
@@ -201,8 +201,8 @@ func (s *Surface) taskEnd(ctx context.Context, c caller, t tasks.Task, e mcpwire
 	return "completed", out.Result, nil
 }
 
-// protocolError is the error that an upstream answered in place of a result; nil for
-// every other failure.
+// protocolError returns the JSON-RPC error with which an upstream answered, or nil for
+// any other failure.
 func protocolError(failure *capability.Error) *mcpwire.Fault {
 	if !strings.HasPrefix(failure.Reason, "upstream_") {
 		return nil

@@ -15,10 +15,10 @@ const defaultView = "default"
 type View struct {
 	// Exposure is how much of the view is listed at once; "" is auto.
 	Exposure compile.View
-	// Modules are globs of module ids (path.Match): only these are in it. None: all.
+	// Modules are globs of module ids (path.Match) that the view includes; empty: all.
 	Modules []string
-	// OwnNames publishes the tools and prompts of upstreams under the names that
-	// they have there, where nothing else in the view has the same.
+	// OwnNames publishes the tools and prompts of upstreams under their names there,
+	// unless another one in the view has the same name.
 	OwnNames bool
 	// NameLimit is the longest name in bytes, 32 to 64; 0 means 48: clients prepend
 	// mcp__<server>__ and model APIs stop at 64.
@@ -47,10 +47,10 @@ func newView(name string, v View) *view {
 	return out
 }
 
-// spelling is how names are written in the view.
+// spelling returns the form of names in the view.
 func (v *view) spelling() compile.Spelling { return v.spell }
 
-// within is the view's filter of modules; nil where all are in it.
+// within returns the view's filter of modules, or nil if it includes all.
 func (v *view) within() func(extension string) bool {
 	if len(v.Modules) == 0 {
 		return nil

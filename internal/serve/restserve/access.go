@@ -181,9 +181,9 @@ func (s *Surface) createGrant(w http.ResponseWriter, r *http.Request, who capabi
 	return nil
 }
 
-// grantedPermissions are the names under their canonical spelling. What a
-// deployment mode withholds is an administrator's to give, and only by grants that
-// hold for every call: one that could not is refused, instead of being without use.
+// grantedPermissions returns the canonical names of permissions that a grant adds. Only
+// an administrator may grant them (denied), to one named module, and without a session or
+// a number of uses (invalid_input), because other grants would have no effect on them.
 func (s *Surface) grantedPermissions(who capability.Principal, g *policy.Grant, names []string) ([]string, error) {
 	const op = "grants.create"
 	switch {
@@ -240,8 +240,8 @@ func (s *Surface) secrets(w http.ResponseWriter, _ *http.Request, _ capability.P
 	return nil
 }
 
-// setSecret takes the value as the raw body, so that no JSON decoder, log or
-// error ever holds a piece of it.
+// setSecret stores the raw body as the value, so that no JSON decoder, log or error
+// contains a part of it.
 func (s *Surface) setSecret(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	if ct := r.Header.Get("Content-Type"); !strings.HasPrefix(ct, "application/octet-stream") {
 		return capability.Errorf(capability.CodeInvalidInput, "secrets.set", "send the value itself as application/octet-stream")

@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// MaxRecords bounds one page of a query; further ones are reached with before.
+// MaxRecords is the largest page of a query; before selects the next page.
 const MaxRecords = 10_000
 
 func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
@@ -40,8 +40,7 @@ func (s *Surface) auditQuery(w http.ResponseWriter, r *http.Request, _ capabilit
 	return nil
 }
 
-// parseQuery reads the flags of audit query as they stand in the URL; an unknown
-// one is named.
+// parseQuery parses the query parameters of an audit query. An unknown one is invalid_input.
 func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 	bad := func(key, want string) error {
 		return capability.Errorf(capability.CodeInvalidInput, "audit.query", "%s: %q is not %s", key, v.Get(key), want)
@@ -102,6 +101,7 @@ func parseQuery(v url.Values) (q audit.Query, denied bool, err error) {
 	return q, denied, nil
 }
 
+// parseTime parses a time (RFC 3339), or a duration as that long ago.
 func parseTime(s string) (time.Time, bool) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, true
@@ -112,8 +112,8 @@ func parseTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// auditVerify checks the chain and leaves a record of it: who looked, and what
-// was found, is part of the log's own story.
+// auditVerify verifies the hash chain of the audit log and appends a record of the caller
+// and the result.
 func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	report, err := s.Log.Verify(r.Context())
 	if err != nil {
@@ -130,12 +130,14 @@ func (s *Surface) auditVerify(w http.ResponseWriter, r *http.Request, who capabi
 		rec.Level, rec.Success, rec.Error = audit.Error, audit.OutcomeFailure, "the chain is broken: "+report.FirstBad.Reason
 		rec.Metadata.Attrs = append(rec.Metadata.Attrs, audit.Attr{Key: "first_bad", Value: strconv.FormatUint(report.FirstBad.Seq, 10)})
 	}
-	// A log that cannot be written must still be possible to check.
+	// The check must also work if the log cannot be written.
 	_, _ = s.Log.Append(context.WithoutCancel(r.Context()), rec, audit.Synced)
 	httpapi.WriteJSON(w, http.StatusOK, report)
 	return nil
 }
 
+// auditTail streams the records from a number on, until the client disconnects or the
+// server begins to stop.
 func (s *Surface) auditTail(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	var from uint64
 	if v := r.URL.Query().Get("from"); v != "" {
@@ -163,8 +165,8 @@ func (s *Surface) auditTail(w http.ResponseWriter, r *http.Request, _ capability
 	return nil
 }
 
-// events is the live feed. Last-Event-ID, or after, resumes it; events that have
-// left the replay ring are announced by one of type "resync".
+// events streams the live feed. Last-Event-ID, or the parameter after, resumes it; if
+// events in between are no longer stored, an event of type "resync" reports that.
 func (s *Surface) events(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	after, err := lastEvent(r)
 	if err != nil {

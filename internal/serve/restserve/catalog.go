@@ -12,14 +12,15 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// entry is a catalog entry with its 13 fields, and where it can be addressed.
+// entry is a catalog entry with its 13 fields, and its member address.
 type entry struct {
 	compile.EntryJSON
 	Member   string `json:"member,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
 }
 
-// wire adds to an entry what this caller's rules make of it.
+// wire returns an entry for the caller; its approval is "required" if the caller's rules
+// require consent.
 func (s *Surface) wire(who capability.Principal, doc compile.EntryJSON, e *catalog.Entry) entry {
 	out := entry{EntryJSON: doc}
 	if s.Policy.Authorize(who, e).Consent != "" {
@@ -31,7 +32,8 @@ func (s *Surface) wire(who capability.Principal, doc compile.EntryJSON, e *catal
 	return out
 }
 
-// contextOf reads a context: the body of a POST, or context=key=value of a query.
+// contextOf decodes and checks a context: the body of a POST, or else the query
+// parameters context=key=value.
 func contextOf(w http.ResponseWriter, r *http.Request) (*capability.Context, error) {
 	c := new(capability.Context)
 	if r.Method == http.MethodPost {
@@ -56,7 +58,7 @@ func contextOf(w http.ResponseWriter, r *http.Request) (*capability.Context, err
 	return c, c.Check()
 }
 
-// agentCatalog is what a context may use, as far as the caller's rules permit.
+// agentCatalog writes the actions that a context may use and the caller's rules permit.
 func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	c, err := contextOf(w, r)
 	if err != nil {
@@ -104,7 +106,7 @@ func (s *Surface) agentCatalog(w http.ResponseWriter, r *http.Request, who capab
 		page.mark(map[string]any{"audience": capability.AudienceAgent, "actions": actions, "entries": entries}))
 }
 
-// internalCatalog is every entry, reachable or not.
+// internalCatalog writes every entry, including those that cannot be called.
 func (s *Surface) internalCatalog(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	snap := s.Catalog.Snapshot()
 	count := make(map[capability.Action]int)
@@ -168,6 +170,7 @@ func (s *Surface) moduleHead(m *capability.Module) map[string]any {
 	return head
 }
 
+// module writes the module with that id or extension id, its entries and its manifest.
 func (s *Surface) module(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	id := r.PathValue("id")
 	snap := s.Catalog.Snapshot()

@@ -27,10 +27,12 @@ type invocation struct {
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	DryRun         bool                `json:"dry_run,omitempty"`
 	Stream         bool                `json:"stream,omitempty"`
-	// LoadBalancing asks for a choice among nodes.
+	// LoadBalancing selects one of several nodes, or all.
 	LoadBalancing jsonx.Raw `json:"load_balancing,omitempty"`
 }
 
+// invoke runs an invocation and writes its result. With dry_run it writes the plan
+// instead, with stream the progress and then the result.
 func (s *Surface) invoke(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	body, err := httpapi.ReadBody(w, r, s.MaxInput)
 	if err != nil {
@@ -74,6 +76,7 @@ func success(reply invoke.Reply) map[string]any {
 	return map[string]any{"ok": true, "result": jsonx.Raw(result), "invocation": reply}
 }
 
+// invocation converts and validates the body. Errors are invalid_input.
 func (q invocation) invocation(who capability.Principal) (capability.Invocation, error) {
 	target, err := capability.ParseTarget(q.Target)
 	if err != nil {
@@ -110,8 +113,7 @@ func (q invocation) invocation(who capability.Principal) (capability.Invocation,
 	return inv, nil
 }
 
-// validSession reports whether s is a session id: at most 128 ASCII letters, digits and
-// "._:@-".
+// validSession reports whether s is a session id: at most 128 ASCII letters, digits and "._:@-".
 func validSession(s string) bool {
 	if len(s) > 128 {
 		return false
@@ -125,7 +127,8 @@ func validSession(s string) bool {
 	return true
 }
 
-// stream sends each progress chunk as it comes and the answer last.
+// stream runs inv and sends each progress chunk as an event "progress" and the result or
+// error as the event "end".
 func (s *Surface) stream(w http.ResponseWriter, r *http.Request, inv capability.Invocation) error {
 	out := httpapi.NewStream(w, r)
 	var mu sync.Mutex // progress comes from the provider's goroutine
@@ -190,7 +193,7 @@ func (s *Surface) explain(w http.ResponseWriter, r *http.Request, who capability
 	return nil
 }
 
-// rejection is why a provider was not taken.
+// rejection is the reason why a provider was not selected.
 type rejection struct {
 	Capability capability.ID          `json:"capabilityId"`
 	Provider   capability.ProviderKey `json:"providerKey"`
@@ -198,8 +201,8 @@ type rejection struct {
 	Reason     string                 `json:"reason"`
 }
 
-// explanation is the answer of explain and --dry-run: who was chosen and why,
-// and for each other one the step that dropped it.
+// explanation returns the response of explain and --dry-run: the selected provider with
+// the reason, and for each other provider the step that rejected it.
 func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
 	out := map[string]any{"target": inv.Target.String(), "dry_run": true, "ok": p.Err == nil}
 	if p.Err != nil {
@@ -217,7 +220,7 @@ func explanation(inv capability.Invocation, p invoke.Plan) map[string]any {
 	rejected := []rejection{}
 	if p.Selection != nil {
 		for _, r := range p.Selection.Rejected {
-			if r.Reason != arbitration.ReasonDenied { // of those the caller may know: below
+			if r.Reason != arbitration.ReasonDenied { // denied ones are not shown
 				rejected = append(rejected, rejection{r.Entry.ID, r.Entry.Key(), r.Step, r.Reason})
 			}
 		}

@@ -14,8 +14,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// listings are what a front end shows of all modules at once: views, widgets,
-// the tabs of its navigation, and apps.
+// listings serves the views, widgets, navigation tabs and apps of all modules for a front end.
 type listings struct {
 	*Surface
 
@@ -24,10 +23,10 @@ type listings struct {
 	read map[*capability.Module]listed
 }
 
-// listed is the part of one manifest that is shown.
+// listed holds the parts of one manifest that are listed.
 type listed struct{ views, widgets, nav, apps []item }
 
-// item is one thing shown, with all its manifest says of it.
+// item is one listed entry with all members of its manifest.
 type item struct {
 	id      string
 	order   *float64
@@ -49,8 +48,8 @@ func (s *Surface) listingRoutes(mux *http.ServeMux) {
 	}
 }
 
-// list collects one part from every module of which the caller may call
-// something. A module that offers nothing to call is shown to operators.
+// list returns one part of every module of which the caller may call something, ordered
+// by order and id. Operators also see modules without contributions.
 func (l *listings) list(who capability.Principal, part func(listed) []item) []map[string]any {
 	state := make(map[*capability.Module]capability.Availability)
 	var modules []*capability.Module
@@ -97,7 +96,7 @@ func (l *listings) list(who capability.Principal, part func(listed) []item) []ma
 	return out
 }
 
-// compareOrder puts what names no place behind what does.
+// compareOrder compares two orders; nil sorts last.
 func compareOrder(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
@@ -110,7 +109,7 @@ func compareOrder(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// listed reads a manifest once in the life of a snapshot.
+// listed returns the parts of a module's manifest, cached for the life of a snapshot.
 func (l *listings) listed(snap *catalog.Snapshot, m *capability.Module) listed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +124,7 @@ func (l *listings) listed(snap *catalog.Snapshot, m *capability.Module) listed {
 	return done
 }
 
-// readManifest takes the parts out of a stored manifest, which was decoded when
-// it came; of one that cannot be read nothing is shown.
+// readManifest extracts the parts of a stored manifest; none if it cannot be decoded.
 func (l *listings) readManifest(m *capability.Module) (out listed) {
 	typed, err := router.ParseModule(m.Manifest)
 	if len(m.Manifest) == 0 || err != nil {
@@ -162,7 +160,7 @@ func (l *listings) readManifest(m *capability.Module) (out listed) {
 		members, _ := tabs[i].(map[string]any)
 		out.nav = append(out.nav, item{tab.ID, tab.Order, stamp(members)})
 	}
-	delete(raw.App, "navTabs") // they have a list of their own
+	delete(raw.App, "navTabs") // listed separately
 	raw.App["id"] = m.ID
 	if typed.App.DisplayName == "" {
 		raw.App["displayName"] = m.Name
@@ -171,9 +169,8 @@ func (l *listings) readManifest(m *capability.Module) (out listed) {
 	return out
 }
 
-// view adds the URLs a browser can use: one the manifest gives is kept when it
-// is sound, a path becomes one of our own origin. A view with an unsound URL
-// says so and has none, and spoils no other view.
+// view sets the URLs of a view: a valid URL of the manifest is kept, a path becomes a URL
+// of this server. An invalid URL is removed and reported in the member fault.
 func (l *listings) view(m *capability.Module, v router.View, members map[string]any) map[string]any {
 	if v.ViewType == "" {
 		members["viewType"] = "gui"

@@ -8,18 +8,19 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// maxPage is the most items of one page of a catalog.
+// maxPage is the largest number of items on one page of a catalog.
 const maxPage = 10_000
 
-// page is a part of a list: limit items from a cursor on, or all without a limit.
-// A cursor is bound to the generation it was made in: in another one its place
-// means nothing.
+// page is a part of a list: limit items from a cursor on, or all without a limit. A cursor is valid
+// only for the generation in which it was created, because positions change with the catalog.
 type page struct {
 	generation  uint64
 	from, limit int
 	seen        int
 }
 
+// pageOf parses limit and cursor. Errors: invalid_input; conflict, reason stale_cursor,
+// if the cursor is of another generation.
 func pageOf(r *http.Request, generation uint64) (*page, error) {
 	p := &page{generation: generation}
 	q := r.URL.Query()

@@ -18,7 +18,7 @@ type publication struct {
 	Payload jsonx.Raw `json:"payload,omitempty"`
 }
 
-// delivery is what became of an event at one module.
+// delivery is the result of delivering an event to one module.
 type delivery struct {
 	Module     string            `json:"module"`
 	Endpoint   string            `json:"endpoint,omitempty"`
@@ -28,12 +28,12 @@ type delivery struct {
 	Error      *capability.Error `json:"error,omitempty"`
 }
 
-// deliverAtOnce bounds how many modules are told at the same time.
+// deliverAtOnce is the number of concurrent deliveries.
 const deliverAtOnce = 16
 
-// publishEvent delivers an event to every module that declares it. Each delivery
-// is an invocation of its own, so one module that fails or hangs takes nothing
-// from the others.
+// publishEvent delivers an event to every module that declares it, and writes the result
+// of each. Each delivery is a separate invocation, so that a module that fails or hangs
+// does not affect the others.
 func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	body, err := httpapi.ReadBody(w, r, s.MaxInput)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Surface) publishEvent(w http.ResponseWriter, r *http.Request, who capab
 	return nil
 }
 
-// listeners are the modules that declare the event, ordered by id.
+// listeners returns the modules that declare the event, ordered by id, with the target of each.
 func (s *Surface) listeners(event string) ([]delivery, []capability.Target) {
 	results, targets := []delivery{}, []capability.Target{}
 	seen := make(map[delivery]bool)
@@ -110,6 +110,6 @@ func (s *Surface) deliver(r *http.Request, who capability.Principal, target capa
 	var out struct {
 		Handled bool `json:"handled"`
 	}
-	_ = jsonx.Unmarshal(reply.Result, &out) // the answer's form was checked where it came in
+	_ = jsonx.Unmarshal(reply.Result, &out) // the provider checked the form of the answer
 	d.OK, d.Handled = true, out.Handled
 }

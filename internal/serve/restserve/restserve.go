@@ -1,6 +1,6 @@
-// Package restserve is /api/v1: what the command line, and later the web
-// console, say to a running server. It decodes requests into invocations and
-// management operations and encodes their answers; policy decides who may.
+// Package restserve implements /api/v1, the API of the command line. It decodes requests
+// into invocations and management operations and encodes their results; policy decides
+// who may call them.
 package restserve
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Secrets is the named-secret store; values go in and never come out.
+// Secrets is the store of named secrets. Values cannot be read through it.
 type Secrets interface {
 	Set(name string, value secret.Value) error
 	List() ([]secretstore.Info, error)
 	Remove(name string) error
 }
 
-// Event is one notice of the live feed.
+// Event is one event of the live feed.
 type Event struct {
 	ID   uint64          `json:"id"`
 	Type string          `json:"type"`
@@ -67,7 +67,7 @@ type CatalogStatus struct {
 	Modules    int    `json:"modules"`
 }
 
-// Config is what the surface needs; all are required.
+// Config holds the dependencies of a Surface. All are required.
 type Config struct {
 	Door    *httpapi.Door
 	Engine  *invoke.Engine
@@ -78,23 +78,22 @@ type Config struct {
 	// Permissions returns the canonical spellings of permissions of extensions. An unknown
 	// name is invalid_input.
 	Permissions func(names []string) ([]string, error)
-	// Events yields the events after the id, then follows until ctx ends.
+	// Events yields the events after the id, then new ones until ctx ends.
 	Events func(ctx context.Context, after uint64) iter.Seq[Event]
 	Doctor func(ctx context.Context) []httpapi.Check
-	// Stopping is closed when the server begins to stop: who follows the log has
-	// then seen the end of it. Calls that run may go on for a while.
+	// Stopping is closed when the server begins to stop, which ends streams of the
+	// log and feeds. Running calls may continue.
 	Stopping <-chan struct{}
 	Status   func() Status
-	// MaxInput bounds the body of an invocation, in bytes.
+	// MaxInput is the largest body of an invocation in bytes.
 	MaxInput int64
-	// AssetURL is where a browser finds a module's asset; "" when nowhere.
+	// AssetURL returns the URL of a module's asset for a browser, or "".
 	AssetURL func(endpoint, module, path string) string
 	// Trust returns the decision that admitted a module of an endpoint, or nil.
 	Trust func(endpoint, module string) *router.TrustDecision
-	// Explanation is the record of a choice by its id.
+	// Explanation returns the record of a selection by its id.
 	Explanation func(id string) (*arbitration.Explanation, bool)
-	// Feed are the catalog's last changes, Telemetry its last events of a name (""
-	// for all).
+	// Feed holds the catalog's last changes, Telemetry its last events of a name ("" for all).
 	Feed      *publish.Feed
 	Contexts  *publish.Contexts
 	Telemetry func(name string) []publish.Telemetry
@@ -168,14 +167,14 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	}))
 }
 
-// Unrouted answers a request that no route of mux takes: 405 with the methods
-// the path has, or 404. It is for a catch-all pattern that ends in a slash,
-// which hides http.ServeMux's own 405.
+// Unrouted answers a request that matches no route of mux: 405 with the allowed methods
+// of the path, or 404. It serves a catch-all pattern that ends in a slash, which prevents
+// http.ServeMux's own 405.
 func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	var allow []string
 	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut} {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
-		if _, pattern := mux.Handler(probe); strings.Contains(pattern, " ") { // "GET /path": a route, no catch-all
+		if _, pattern := mux.Handler(probe); strings.Contains(pattern, " ") { // "GET /path" is a route, not the catch-all
 			allow = append(allow, method)
 		}
 	}
@@ -191,8 +190,8 @@ func Unrouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	httpapi.WriteJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": e})
 }
 
-// audienceFor is which catalog a principal invokes from here: people see all of
-// it, agents theirs.
+// audienceFor returns the catalog that a principal uses: people the internal one, agents
+// that of agents.
 func audienceFor(who capability.Principal) capability.Audience {
 	if who.Role == capability.RoleAdmin || who.Role == capability.RoleOperator {
 		return capability.AudienceInternal

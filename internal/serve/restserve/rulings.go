@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// agentOf is the compiled catalog of the request's context.
+// agentOf returns the compiled agent catalog of the request's context.
 func (s *Surface) agentOf(w http.ResponseWriter, r *http.Request, who capability.Principal) (*compile.Agent, error) {
 	c, err := contextOf(w, r)
 	if err != nil {
@@ -62,12 +62,14 @@ func (s *Surface) backendList() map[string]any {
 	return map[string]any{"backends": list, "blocking": blocking}
 }
 
-// actions is the registry of canonical actions.
+// actions writes the registry of canonical actions.
 func (s *Surface) actions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"actions": actions.Rows()})
 	return nil
 }
 
+// lint writes the findings about the agent catalog of a context, and the policy rules that
+// name something unknown.
 func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	agent, err := s.agentOf(w, r, who)
 	if err != nil {
@@ -84,7 +86,7 @@ func (s *Surface) lint(w http.ResponseWriter, r *http.Request, who capability.Pr
 	return nil
 }
 
-// explanation is the record of a choice that was made, for as long as it is kept.
+// explanation writes the record of a selection, while it is stored.
 func (s *Surface) explanation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	x, ok := s.Explanation(r.PathValue("id"))
 	if !ok {
@@ -123,8 +125,8 @@ func (s *Surface) selectOne(w http.ResponseWriter, r *http.Request, who capabili
 	return nil
 }
 
-// changes are the catalog's changes after a generation, at once, or, for a client
-// that takes a stream, as they come.
+// changes writes the catalog's changes after a generation: as JSON, or, for a client that
+// accepts a stream, as events until it disconnects.
 func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	since := s.Catalog.Snapshot().Generation
 	if text := r.URL.Query().Get("since"); text != "" {
@@ -143,7 +145,7 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 	for {
 		events, err := s.Feed.Wait(ctx, since)
 		if err != nil {
-			return nil // the client has gone, or we stop
+			return nil // the client disconnected, or the server stops
 		}
 		for _, e := range events {
 			data, err := json.Marshal(e)
@@ -158,8 +160,8 @@ func (s *Surface) changes(w http.ResponseWriter, r *http.Request, _ capability.P
 	}
 }
 
-// untilStop is the request's context, which ends when the server begins to stop
-// too: a listener must not hold that up.
+// untilStop returns the request's context, which also ends when the server begins to
+// stop, so that a stream does not delay that.
 func (s *Surface) untilStop(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
@@ -172,8 +174,8 @@ func (s *Surface) untilStop(r *http.Request) (context.Context, context.CancelFun
 	return ctx, cancel
 }
 
-// agentChanges tells a client when the agent catalog of its context is another, at
-// most four times a second.
+// agentChanges sends an event when the agent catalog of the request's context has
+// changed, at most four times a second.
 func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	c, err := contextOf(w, r)
 	if err != nil {
@@ -202,7 +204,7 @@ func (s *Surface) agentChanges(w http.ResponseWriter, r *http.Request, who capab
 	}
 }
 
-// telemetry are the catalog's last events.
+// telemetry writes the catalog's last events.
 func (s *Surface) telemetry(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"events": s.Telemetry(r.URL.Query().Get("event"))})
 	return nil

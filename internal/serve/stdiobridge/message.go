@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// The codes of errors that the bridge answers itself lie outside the range that
-// JSON-RPC and MCP keep for themselves.
+// The codes of the bridge's own errors are outside the range that JSON-RPC and MCP reserve.
 const (
 	codeUnauthenticated = 401
 	codeTooLarge        = 413
@@ -19,16 +18,16 @@ const (
 	codeUnreachable     = 503
 )
 
-// message is what the bridge must know of one to send it on.
+// message is a message of the client, with the members that the transport requires.
 type message struct {
 	body   []byte
 	batch  bool
 	id     json.RawMessage // nil in a notification and in a response
 	method string
 	modern bool
-	// response: the client answers something that the server asked
+	// response is true if the message answers a request of the server
 	response bool
-	// headers that repeat the body (modern)
+	// values of the headers that repeat the body (modern)
 	version, name string
 	// cancels is the id that notifications/cancelled names
 	cancels json.RawMessage
@@ -92,7 +91,7 @@ func (e errNotJSON) Error() string {
 	return "the line is not a JSON-RPC message: " + e.cause.Error()
 }
 
-// modernHeaders says in headers what the body says.
+// modernHeaders sets the headers that repeat version, method and name of the body.
 func (m *message) modernHeaders(h http.Header) {
 	if m.version != "" {
 		h.Set(mcpwire.HeaderVersion, wrap(m.version))
@@ -103,8 +102,7 @@ func (m *message) modernHeaders(h http.Header) {
 	}
 }
 
-// wrap encodes a value that a header cannot hold as it is, or that looks as if
-// it had been wrapped.
+// wrap encodes a value that is not valid in a header, or that looks like an encoded one.
 func wrap(v string) string {
 	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(strings.ToLower(v), mcpwire.WrapOpening)
 	for i := range len(v) {
@@ -116,7 +114,7 @@ func wrap(v string) string {
 	return mcpwire.WrapHeader(v)
 }
 
-// key makes equal ids equal keys.
+// key returns a map key for an id; equal ids have equal keys.
 func key(id json.RawMessage) string {
 	var s string
 	if json.Unmarshal(id, &s) == nil {
@@ -134,8 +132,8 @@ func answers(data []byte, id json.RawMessage) bool {
 	return json.Unmarshal(data, &response) == nil && response.Method == nil && key(response.ID) == key(id)
 }
 
-// fail answers a request with an error of the bridge's own, and tells people
-// when there is something for them to do. Notifications are not answered.
+// fail answers a request with an error of the bridge. If there is a remedy, fail adds it
+// and writes both to Err. Notifications receive no answer.
 func (b *bridge) fail(id json.RawMessage, code int, text, remedy string) {
 	if remedy != "" {
 		b.tell(text + "; " + remedy)
@@ -151,7 +149,7 @@ func (b *bridge) fail(id json.RawMessage, code int, text, remedy string) {
 		Message string `json:"message"`
 	}{code, text})
 	if err != nil {
-		return // two plain members: cannot happen
+		return // an int and a string always encode
 	}
 	b.write(jsonrpc.AppendError(nil, id, detail))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// take starts what one line asks for. What changes the session happens in order,
-// before the next line is read; the rest runs beside.
+// take handles one line. Messages that change the session are handled before the next
+// line is read; others run concurrently.
 func (b *bridge) take(ctx context.Context, body []byte) {
 	m, err := peek(body)
 	if err != nil {
@@ -32,13 +32,14 @@ func (b *bridge) take(ctx context.Context, body []byte) {
 	case m.method == "notifications/cancelled":
 		b.withdraw(ctx, &m)
 	case m.id == nil && !m.batch && (m.modern || b.session.current().id == ""):
-		// A notification outside a session has no meaning to the server.
+		// The server ignores notifications without a session.
 	default:
 		b.start(ctx, &m)
 	}
 }
 
-// start runs one request beside the others.
+// start runs one request in a goroutine. If maxWaiting requests wait already, it answers
+// with an error.
 func (b *bridge) start(ctx context.Context, m *message) {
 	select {
 	case b.waiting <- struct{}{}:
@@ -47,7 +48,7 @@ func (b *bridge) start(ctx context.Context, m *message) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// A response takes no place: the calls that wait for it may have them all.
+	// A response does not count as running: the calls that wait for it may use all slots.
 	f := &flight{modern: m.modern, endless: m.response || m.method == "subscriptions/listen", cancel: cancel, written: make(chan struct{})}
 	id := key(m.id)
 	if m.id != nil {
@@ -79,8 +80,8 @@ func (b *bridge) start(ctx context.Context, m *message) {
 	})
 }
 
-// withdraw cancels: a modern request by closing it, which is how that protocol
-// says it; a legacy one by passing the notification on, behind the request.
+// withdraw cancels the request that a notification names: a modern one by closing it, as that
+// protocol requires; a legacy one by forwarding the notification after the request was sent.
 func (b *bridge) withdraw(ctx context.Context, m *message) {
 	b.mu.Lock()
 	f := b.flights[key(m.cancels)]
@@ -107,8 +108,9 @@ func (b *bridge) withdraw(ctx context.Context, m *message) {
 	}
 }
 
-// exchange sends a request and passes everything that comes back on. A session
-// that the server has forgotten is opened again, once.
+// exchange sends a request and forwards the response. If the server no longer has the
+// session, exchange opens it again, once. A failure is answered with an error unless the
+// request was cancelled.
 func (b *bridge) exchange(ctx context.Context, m *message, f *flight) {
 	at := binding{}
 	if !m.modern {
@@ -154,7 +156,7 @@ type unreachableError struct{ cause error }
 func (e *unreachableError) Error() string { return e.cause.Error() }
 func (e *unreachableError) Unwrap() error { return e.cause }
 
-// report answers a request that failed on the way, saying what to do.
+// report answers a request that failed in transport, with a remedy.
 func (b *bridge) report(id json.RawMessage, err error) {
 	if r, ok := errors.AsType[*refusedError](err); ok {
 		if r.status == http.StatusUnauthorized {
@@ -172,7 +174,8 @@ func (b *bridge) report(id json.RawMessage, err error) {
 	b.fail(id, codeBroken, "the connection to the server broke before the answer; whether the call was carried out is not known", "")
 }
 
-// post sends one message; f, when given, is told when it has left.
+// post sends one message. If f is not nil, its written is closed when the request was
+// sent or failed.
 func (b *bridge) post(ctx context.Context, m *message, at binding, f *flight) (*http.Response, error) {
 	if f != nil {
 		var once sync.Once
@@ -185,7 +188,7 @@ func (b *bridge) post(ctx context.Context, m *message, at binding, f *flight) (*
 				}
 			})
 		}
-		defer left() // also when it could not be sent
+		defer left() // also if sending failed
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { left() }})
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(m.body))
@@ -213,8 +216,8 @@ func (b *bridge) do(req *http.Request, at binding) (*http.Response, error) {
 	return resp, nil
 }
 
-// forward passes the messages of an answer on. answered reports that the response
-// to m was among them.
+// forward writes the messages of an HTTP response to the client, and reports whether the
+// response to m was among them.
 func (b *bridge) forward(resp *http.Response, m *message) (answered bool, err error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
@@ -244,8 +247,8 @@ func (b *bridge) forward(resp *http.Response, m *message) (answered bool, err er
 	return b.readdress(data, resp.StatusCode, m.id)
 }
 
-// readdress gives an error that the server could not address, because it did not
-// get as far as the id, the id of its request.
+// readdress forwards an error response without an id with the id of its request. The
+// server sends such errors if it rejects a request before reading the id.
 func (b *bridge) readdress(data []byte, status int, id json.RawMessage) (bool, error) {
 	var refusal struct {
 		Error json.RawMessage `json:"error"`

@@ -19,16 +19,16 @@ import (
 // binding is a session at the server; the zero value means no session.
 type binding struct{ id, version string }
 
-// session is the legacy client's session at the server. The server may forget
-// it, the client never learns of that.
+// session is the legacy client's session at the server. If the server loses it, the
+// bridge opens a new one without the client's involvement.
 type session struct {
 	bridge *bridge
 
 	mu         sync.Mutex
 	at         binding
-	initialize *message           // as the client sent it
+	initialize *message           // the client's initialize request
 	confirmed  *message           // its notifications/initialized, nil until then
-	stop       context.CancelFunc // of the stream of notices
+	stop       context.CancelFunc // ends the stream of notifications
 	notices    sync.WaitGroup
 
 	renewing sync.Mutex
@@ -40,7 +40,8 @@ func (s *session) current() binding {
 	return s.at
 }
 
-// open sends initialize and remembers the session that the answer names.
+// open sends initialize, stores the session that the response names and writes the
+// response to the client.
 func (s *session) open(ctx context.Context, m *message) {
 	b := s.bridge
 	resp, err := b.post(ctx, m, binding{}, nil)
@@ -59,7 +60,7 @@ func (s *session) open(ctx context.Context, m *message) {
 	b.write(answer)
 }
 
-// adopt reads the answer to initialize m.
+// adopt reads the response to initialize m, stores the session and returns the response.
 func (s *session) adopt(resp *http.Response, m *message) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, &refusedError{resp.StatusCode}
@@ -95,7 +96,7 @@ func (s *session) adopt(resp *http.Response, m *message) ([]byte, error) {
 	return answer, nil
 }
 
-// ready passes notifications/initialized on and opens the stream of notices.
+// ready forwards notifications/initialized and, the first time, opens the stream of notifications.
 func (s *session) ready(ctx context.Context, m *message) {
 	at := s.current()
 	if at.id == "" {
@@ -121,8 +122,8 @@ func (s *session) notify(ctx context.Context, m *message, at binding) {
 	}
 }
 
-// renew opens the session again after the server has forgotten old. Of several
-// requests that find out at once only one does it.
+// renew opens a new session after the server has lost old, and returns it. If several
+// requests call it concurrently, only one session is opened.
 func (s *session) renew(ctx context.Context, old binding) (binding, error) {
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
@@ -150,7 +151,8 @@ func (s *session) renew(ctx context.Context, old binding) (binding, error) {
 	return at, nil
 }
 
-// listen holds the stream of notices open until ctx ends.
+// listen keeps the stream of notifications open until ctx ends, with increasing delays
+// between attempts, or until the server reports that it has none.
 func (s *session) listen(ctx context.Context) {
 	wait, again := firstRetryDelay, false
 	for ctx.Err() == nil {
@@ -163,7 +165,7 @@ func (s *session) listen(ctx context.Context) {
 				continue
 			}
 		} else if ok && gone.status == http.StatusMethodNotAllowed {
-			return // a server may have no such stream
+			return // the server has no such stream
 		}
 		if time.Since(began) > maxRetryDelay {
 			wait = firstRetryDelay
@@ -178,8 +180,8 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-// stream passes on what one stream of notices brings. again reports that there was
-// one before it, so that something may have been missed.
+// stream forwards the messages of one stream of notifications until it ends. If again is
+// set, it first sends tools/list_changed, because notifications may have been missed.
 func (s *session) stream(ctx context.Context, at binding, again bool) error {
 	b := s.bridge
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
@@ -196,13 +198,13 @@ func (s *session) stream(ctx context.Context, at binding, again bool) error {
 		return &refusedError{resp.StatusCode}
 	}
 	if again {
-		// What was said in the gap is lost, and asking again costs little.
+		// Notifications since the last stream are lost; a refresh is cheap.
 		b.write(jsonrpc.AppendRequest(nil, nil, "notifications/tools/list_changed", nil))
 	}
 	return events(resp.Body, b.write)
 }
 
-// end closes the stream of notices and the session.
+// end closes the stream of notifications and deletes the session at the server.
 func (s *session) end(ctx context.Context) {
 	s.mu.Lock()
 	stop, at := s.stop, s.at
@@ -225,8 +227,7 @@ func (s *session) end(ctx context.Context) {
 	}
 }
 
-// events calls each with the data of every server-sent event. The data of one is
-// good until each returns.
+// events calls each with the data of every server-sent event. The data is valid until each returns.
 func events(r io.Reader, each func(data []byte)) error {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var data, text []byte
@@ -239,7 +240,7 @@ func events(r io.Reader, each func(data []byte)) error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case errors.Is(err, io.EOF):
-			return nil // an event that was not ended does not count
+			return nil // an incomplete event is ignored
 		case err != nil:
 			return err
 		}

@@ -1,13 +1,11 @@
-// Package stdiobridge carries MCP between a program's standard streams and the
-// /mcp door of a running server: newline-delimited JSON-RPC on one side, the
-// streamable HTTP transport on the other. It decides nothing and starts no
-// server; catalog, grants and audit stay where they are shared.
+// Package stdiobridge forwards MCP between a program's standard streams and /mcp of a
+// running server: newline-delimited JSON-RPC on one side, the streamable HTTP transport
+// on the other. It makes no decisions and starts no server.
 //
-// Both protocols pass. Of a legacy client's session the bridge is the HTTP half:
-// it keeps the session's id and version, holds the stream of notices open, and
-// when the server has been restarted opens the session again without the client
-// noticing. A modern client's messages stand alone; the bridge makes the headers
-// that say what the body says. Bodies pass as they are.
+// It supports both protocols. For a legacy client it stores the session's id and version, keeps the
+// stream of notifications open, and opens the session again after a restart of the server,
+// transparently for the client. For a modern client, whose requests are independent, it sets the
+// headers that repeat parts of the body. Bodies are forwarded unchanged.
 package stdiobridge
 
 import (
@@ -27,25 +25,24 @@ import (
 )
 
 const (
-	// maxLine is the server's body limit of 4 MiB with some slack: the server
-	// shall be the one to say that a message is too large.
+	// maxLine exceeds the server's body limit of 4 MiB, so that the server reports
+	// messages that are too large.
 	maxLine         = 4<<20 + 64<<10
-	maxRunning      = 64               // requests at the server at once
-	maxWaiting      = 1024             // and behind them
-	maxAnswer       = 64 << 20         // one answer, so that a broken server cannot fill the memory
-	drainGrace      = 10 * time.Second // for requests that run when In ends
+	maxRunning      = 64               // concurrent requests
+	maxWaiting      = 1024             // requests that wait for a slot
+	maxAnswer       = 64 << 20         // bytes of one response, so that a broken server cannot fill the memory
+	drainGrace      = 10 * time.Second // for requests that are running when In ends
 	closeTimeout    = 2 * time.Second  // for ending the session
-	firstRetryDelay = time.Second / 2  // until a broken stream of notices is opened again,
+	firstRetryDelay = time.Second / 2  // before a broken stream of notifications is opened again,
 	maxRetryDelay   = 30 * time.Second // doubling up to this
 )
 
-// Config is what a bridge needs. In, Out, URL and Token are required.
+// Config configures a bridge. In, Out, URL and Token are required.
 type Config struct {
 	In  io.Reader // one JSON-RPC message a line
 	Out io.Writer // MCP messages and nothing else
 	Err io.Writer // messages for people; may be nil
-	// URL is the address of the server, "http://127.0.0.1:7777"; the bridge adds
-	// /mcp and the view.
+	// URL is the address of the server, "http://127.0.0.1:7777"; the bridge adds /mcp and the view.
 	URL   string
 	Token secret.Value
 	View  string // "": the token's default view
@@ -59,13 +56,13 @@ type bridge struct {
 	out  sync.Mutex // one message at a time
 	errs sync.Mutex
 
-	running chan struct{} // a place for each request at the server
+	running chan struct{} // a slot for each concurrent request
 	waiting chan struct{}
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
 	flights map[string]*flight // by id
-	said    string             // the last words on Err, so that they are not repeated
+	said    string             // the last line on Err, so that it is not repeated
 
 	session session
 }
@@ -73,17 +70,16 @@ type bridge struct {
 // flight is a request that has not been answered.
 type flight struct {
 	modern    bool
-	endless   bool // a subscription: it ends only when it is ended
+	endless   bool // a subscription, which does not end by itself, or a response
 	cancel    context.CancelFunc
-	written   chan struct{} // closed when the request has left
+	written   chan struct{} // closed when the request was sent
 	withdrawn bool          // guarded by bridge.mu
 }
 
-// Run bridges until In ends, and then gives the requests that run ten seconds to
-// finish before it ends the session; or until ctx ends, when it stops at once
-// and returns ctx's error. In is read by a goroutine that ends with In, not with
-// ctx, because a read cannot be interrupted. Faults of single requests are
-// answered to the client and do not end Run.
+// Run forwards messages until In or ctx ends. When In ends, running requests have ten seconds to
+// finish before Run ends the session. When ctx ends, Run stops at once and returns ctx's error. The
+// goroutine that reads In ends with In and not with ctx, because a read cannot be interrupted.
+// Errors of single requests are sent to the client and do not end Run.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.In == nil || cfg.Out == nil || cfg.URL == "" {
 		return errors.New("the bridge needs an input, an output and the server's address")
@@ -102,7 +98,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg: cfg, url: strings.TrimRight(cfg.URL, "/") + "/mcp",
 		client: &http.Client{
 			Transport: transport,
-			// The token goes to the server that was named, nowhere else.
+			// Redirects are not followed, because the token is for this server only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		running: make(chan struct{}, maxRunning), waiting: make(chan struct{}, maxRunning+maxWaiting),
@@ -125,14 +121,14 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// line is one line of In, or the end.
+// line is one line of In, or its end or error.
 type line struct {
 	data    []byte
 	tooLong bool
 	err     error
 }
 
-// loop hands lines on until In or ctx ends.
+// loop handles the lines of In until In or ctx ends.
 func (b *bridge) loop(ctx context.Context) error {
 	lines := make(chan line)
 	go func() {
@@ -168,8 +164,8 @@ func (b *bridge) loop(ctx context.Context) error {
 	}
 }
 
-// readLine reads up to the next line break and drops what is beyond the limit.
-// The last line may lack its break.
+// readLine reads up to the next line break and discards the part beyond maxLine. The last
+// line may have no break.
 func readLine(in *bufio.Reader) line {
 	var l line
 	for {
@@ -184,7 +180,7 @@ func readLine(in *bufio.Reader) line {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && (len(l.data) > 0 || l.tooLong) && errors.Is(err, io.EOF):
-			// The end is told by the next read.
+			// The next read returns the end.
 		case err != nil:
 			l.err = err
 		}
@@ -193,8 +189,8 @@ func readLine(in *bufio.Reader) line {
 	}
 }
 
-// settle waits for the requests that run, subscriptions apart, which would never
-// end by themselves.
+// settle cancels subscriptions, which would never end, and waits for the other running
+// requests, at most drainGrace.
 func (b *bridge) settle(ctx context.Context) {
 	b.mu.Lock()
 	for _, f := range b.flights {
@@ -218,8 +214,8 @@ func (b *bridge) settle(ctx context.Context) {
 	}
 }
 
-// write sends one message to the client. A line break inside, which can only be
-// white space between tokens, would end it early.
+// write sends one message to the client as one line. Line breaks in it can only be white
+// space between tokens, and are replaced.
 func (b *bridge) write(message []byte) {
 	data := make([]byte, len(message)+1)
 	for i, c := range message {
@@ -231,10 +227,10 @@ func (b *bridge) write(message []byte) {
 	data[len(message)] = '\n'
 	b.out.Lock()
 	defer b.out.Unlock()
-	_, _ = b.cfg.Out.Write(data) // a client that no longer reads closes In too
+	_, _ = b.cfg.Out.Write(data) // a client that stops reading also closes In
 }
 
-// tell writes a line for people, once until something else is told.
+// tell writes a line to Err, unless it is the same as the last one.
 func (b *bridge) tell(text string) {
 	b.errs.Lock()
 	defer b.errs.Unlock()

@@ -1,6 +1,5 @@
-// Package taskserve is the part of /api/v1 for tasks: their owners list, read, answer
-// and cancel them here, whichever surface they were started on. Tasks of others are
-// not found.
+// Package taskserve is the part of /api/v1 with which owners list, read, answer and cancel their
+// tasks, whichever surface these were started on. Tasks of other owners are not found.
 package taskserve
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
-// Tasks is what the surface needs of the task store; *tasks.Manager is one.
+// Tasks is the task store; *tasks.Manager implements it.
 type Tasks interface {
 	Get(ctx context.Context, owner, id string) (tasks.Task, error)
 	List(ctx context.Context, q tasks.Query) (tasks.Page, error)
@@ -23,7 +22,7 @@ type Tasks interface {
 	Answer(ctx context.Context, who capability.Principal, id, key string, answer json.RawMessage, docs ...json.RawMessage) (tasks.Task, error)
 }
 
-// Surface serves the paths.
+// Surface serves the HTTP routes.
 type Surface struct {
 	door  *httpapi.Door
 	tasks Tasks
@@ -40,7 +39,8 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/tasks/{id}/answer", s.door.Guard(s.answer))
 }
 
-// list takes state, surface, context, limit and cursor.
+// list returns the caller's tasks; the query parameters are state, surface, context, limit
+// and cursor.
 func (s *Surface) list(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	v := r.URL.Query()
 	q := tasks.Query{
@@ -82,8 +82,8 @@ func (s *Surface) cancel(w http.ResponseWriter, r *http.Request, who capability.
 	return write(w, map[string]any{"task": t})
 }
 
-// answer takes the key of the question, which may be left out where there is one, and
-// the result of its method.
+// answer answers a question of a task. The body holds the question's key, which may be
+// omitted if there is only one, and the result of its method.
 func (s *Surface) answer(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	var in struct {
 		Key    string    `json:"key"`

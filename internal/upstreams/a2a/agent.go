@@ -1,18 +1,15 @@
-// Package a2a is the client's side of A2A: it makes an agent on the network something
-// that is called as a tool. The agent's card is fetched and, where a key is pinned,
-// verified; each of its skills becomes one definition in the form of a tool of MCP; a
-// call is a message, and its task is followed to the end.
+// Package a2a is an A2A client that makes a remote agent callable as a tool. It fetches the
+// agent's card and, if a key is pinned, verifies it. Each skill becomes one definition in
+// the form of an MCP tool; a call sends a message and follows its task to the end.
 //
-// A definition says all that a call needs: the skill, the address, the binding, the
-// version and the tenant. So a call goes where the definition reports that an operator
-// approved, and not where the card says by now. Pinning definitions, holding changed
-// ones and keeping the connection are the work of package upstream, as for servers of
-// MCP; the two meet in package server.
+// A definition contains everything a call needs: the skill, the address, the binding, the
+// version and the tenant. A call therefore uses the address that an operator approved, not
+// that of a card changed later. Package upstream pins definitions, holds changed ones and
+// manages the connection, as for MCP servers.
 //
-// The agent is a stranger. Its card and its answers are bounded, its addresses are
-// judged when they are dialled, and credentials go to the card's own origin only. What
-// it answers crosses as the bytes that came; its progress, its questions and its end
-// are turned into those of a call.
+// The agent is not trusted. Its card and answers are limited in size, its addresses are checked
+// when they are dialled, and credentials are sent to the card's own origin only. Answers are passed
+// on unchanged; progress, questions and the end of the task become those of the call.
 package a2a
 
 import (
@@ -29,7 +26,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Bounds of what an agent may send.
+// Limits of an agent's data.
 const (
 	MaxCard      = 1 << 20
 	MaxAnswer    = 32 << 20 // of one message, all events together
@@ -48,7 +45,7 @@ const (
 	reasonVersion    = "unsupported_version"
 )
 
-// WellKnown is where the card is of an address without a path.
+// WellKnown is the path of the card for an address without a path.
 const WellKnown = "/.well-known/agent-card.json"
 
 const (
@@ -91,8 +88,8 @@ type Agent struct {
 	fresh bool // seen is what Connect fetched just now
 }
 
-// New returns an Agent that has not been asked anything. Error: invalid_input, where
-// the address or a key cannot be used.
+// New returns an Agent without contacting it. It fails with invalid_input if the address or
+// a key cannot be used.
 func New(cfg Config) (*Agent, error) {
 	at, err := cardURL(&cfg)
 	if err != nil {
@@ -114,7 +111,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Config is what New got.
+// Config returns the configuration given to New.
 func (a *Agent) Config() Config { return a.cfg }
 
 func cardURL(cfg *Config) (*url.URL, error) {
@@ -199,9 +196,8 @@ func (a *Agent) down(err error) {
 	}
 }
 
-// Close ends everything that is under way, and waits until agents were told. After a
-// loss that was reported by Down, calls go on to their own end: they have connections
-// of their own, or fail.
+// Close ends all running calls and waits until their tasks' cancellations were sent. After a
+// loss that was reported by Down, calls continue on their own connections or fail.
 func (a *Agent) Close() error {
 	if !a.lost.Load() {
 		a.stop()

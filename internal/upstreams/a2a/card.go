@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// Card is an agent's card as far as it matters here.
+// Card holds the parts of an agent's card that this package uses.
 type Card struct {
 	Name, Version, Description string
 	// Binding and Protocol are those of the interface that is used: "JSONRPC" or
@@ -71,8 +71,7 @@ const (
 )
 
 // Connect fetches the card. Errors: unavailable, with the reasons connection_failed,
-// address_denied, unauthenticated, unsupported_version, other_origin and
-// signature_invalid.
+// address_denied, unauthenticated, unsupported_version, other_origin and signature_invalid.
 func (a *Agent) Connect(ctx context.Context) (Card, error) {
 	got, err := a.fetch(ctx, nil)
 	if err != nil {
@@ -84,8 +83,8 @@ func (a *Agent) Connect(ctx context.Context) (Card, error) {
 	return got.card, nil
 }
 
-// Card is the card as it is now; the first time after Connect that of Connect. A card
-// that cannot be had any more is reported as a loss, too.
+// Card fetches and returns the current card; its first call after Connect returns the card
+// that Connect fetched. A card that can no longer be fetched is also reported to Down.
 func (a *Agent) Card(ctx context.Context) (Card, error) {
 	a.mu.Lock()
 	seen, fresh := a.seen, a.fresh

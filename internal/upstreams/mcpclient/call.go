@@ -14,18 +14,17 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// Call carries one request and returns the result object as the bytes that came; a
-// tool's isError is in it. It does not connect: before the first call, and after
-// Config.Down, that is for Connect.
+// Call sends one request and returns the received bytes of the result object; a tool's
+// isError is part of it. It does not connect: the owner calls Connect before the first
+// call and after Config.Down.
 //
-// A modern server that asks something first: with Relay the result comes beside
-// [capability.InputRequired]; with Ask its questions are answered here, eight rounds at
-// most; with neither it is as with Relay.
+// If a modern server asks questions first, Ask answers them, in at most eight rounds. With Relay,
+// or without Ask, Call returns the result together with [capability.InputRequired].
 //
-// Its errors: failed (upstream_error with Details code; connection_failed when the
-// answer was lost), invalid_input (upstream_invalid_params), unavailable
-// (connection_failed, unauthenticated: the server did not get it), overloaded, timeout
-// (of Request.Idle or ctx), cancelled, too_large (32 MiB, 16 MiB over stdio).
+// Errors: failed (upstream_error with the detail code; connection_failed if the answer was
+// lost), invalid_input (upstream_invalid_params), unavailable (connection_failed,
+// unauthenticated; the server did not receive the request), overloaded, timeout (of
+// Request.Idle or ctx), cancelled, too_large (32 MiB, 16 MiB over stdio).
 func (c *Client) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	if r.Params == nil {
 		r.Params = json.RawMessage("{}")
@@ -88,8 +87,8 @@ func (c *Client) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	}
 }
 
-// contradicted reports whether the server did not take the request because it knows
-// another session or another revision than we do.
+// contradicted reports whether the server rejected the request because the session is
+// unknown to it or it does not support the revision.
 func (k *conn) contradicted(a answer) bool {
 	switch {
 	case errors.Is(a.err, errSessionGone):
@@ -103,7 +102,8 @@ func (k *conn) contradicted(a answer) bool {
 	return k.c.cfg.URL != "" && a.fault.code == mcpwire.CodeUnsupportedVersion
 }
 
-// local does what has no request in the server's era.
+// local handles methods that a modern server does not have: subscriptions and the log
+// level. ok is false for other methods and for a legacy server.
 func (c *Client) local(ctx context.Context, k *conn, r Request) (json.RawMessage, error, bool) {
 	if !k.server.Modern() {
 		return nil, nil, false
@@ -125,7 +125,8 @@ func (c *Client) local(ctx context.Context, k *conn, r Request) (json.RawMessage
 	return json.RawMessage("{}"), nil, true
 }
 
-// remember keeps what a legacy session would forget with itself.
+// remember stores subscriptions and the log level, which are lost with a legacy session,
+// for restore.
 func (c *Client) remember(r Request) {
 	switch r.Method {
 	case "resources/subscribe", "resources/unsubscribe":
@@ -142,9 +143,8 @@ func uriOf(params []byte) string {
 	return uri
 }
 
-// exchange sends the request once and waits for its answer, passing on meanwhile what
-// the server tells. An error is the end of the call; sent reports whether the server may
-// have seen it.
+// exchange sends the request once, waits for its answer and meanwhile forwards progress and log
+// messages. An error ends the call; sent reports whether the server may have received the request.
 func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, state json.RawMessage) (a answer, sent bool, err error) {
 	k := lk.shared()
 	ex := newExchange(ctx, c.ids.Add(1), outgoing{method: r.Method, name: r.Name, header: r.Headers}, r)
@@ -158,7 +158,7 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 	}
 	defer k.flight.remove(ex)
 	if h, ok := lk.(*httpLink); ok {
-		// Most answers are one document: no goroutine has to wait for those.
+		// Most answers are one document, for which no goroutine is needed.
 		if a, over := h.startHere(ctx, ex, idle); over {
 			switch {
 			case ctx.Err() != nil:
@@ -194,7 +194,7 @@ func (c *Client) exchange(ctx context.Context, lk link, r *Request, responses, s
 			for len(ex.events) > 0 {
 				told.pass(<-ex.events, r.Progress)
 			}
-			if a.result == nil && a.fault == nil && ctx.Err() != nil { // the end of the context has broken the exchange
+			if a.result == nil && a.fault == nil && ctx.Err() != nil { // the exchange failed because the context ended
 				c.withdraw(lk, ex, "the caller withdrew the request")
 				return a, true, c.ended(ctx)
 			}
@@ -220,8 +220,8 @@ func (c *Client) idled(idle time.Duration) error {
 	return capability.Errorf(capability.CodeTimeout, op, "%s made no progress for %s", c.cfg.Name, idle).With(reasonIdle, "")
 }
 
-// withdraw notifies the server that the caller no longer waits for an answer. Where closing
-// the stream says it, the end of the context has.
+// withdraw sends the server a cancellation, unless it has answered. It does nothing on
+// links on which closing the stream, which the context's end does, cancels the request.
 func (c *Client) withdraw(lk link, ex *exchange, why string) {
 	if ex.replied.Load() || !lk.shared().explicit {
 		return
@@ -237,13 +237,13 @@ func (c *Client) withdraw(lk link, ex *exchange, why string) {
 	})
 }
 
-// progress passes notices on in the form of chunks.
+// progress converts notifications to chunks.
 type progress struct {
 	last float64
 	any  bool
 }
 
-// pass reports whether the notice was progress indeed: more than before.
+// pass forwards a notification, and reports whether it was progress beyond the last one.
 func (p *progress) pass(m message, to func(capability.Chunk)) bool {
 	if m.method == "notifications/message" {
 		if to != nil && m.params != nil {
@@ -266,7 +266,7 @@ func (p *progress) pass(m message, to func(capability.Chunk)) bool {
 	return true
 }
 
-// resultType is the kind of a modern result; "" is not said, and means complete.
+// resultType returns the type of a modern result; "" means complete.
 func resultType(result []byte) string {
 	if !bytes.Contains(result, []byte(`"resultType"`)) {
 		return ""
@@ -275,8 +275,8 @@ func resultType(result []byte) string {
 	return kind
 }
 
-// answerAll puts the questions of a result to the caller, one after the other, and
-// returns the answers by the server's own keys.
+// answerAll asks the caller the questions of a result one after the other, and returns an
+// object of the answers by the server's keys. Without questions it waits for a backoff.
 func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMessage, round int) (json.RawMessage, error) {
 	out := []byte{'{'}
 	count := 0
@@ -303,7 +303,7 @@ func (c *Client) answerAll(ctx context.Context, r Request, requests json.RawMess
 	if failed != nil {
 		return nil, failed
 	}
-	if count == 0 { // it asks for nothing but time
+	if count == 0 { // the server only needs more time
 		if !sleep(ctx, backoff(round)) {
 			return nil, c.ended(ctx)
 		}

@@ -27,22 +27,22 @@ type Client struct {
 	mu      sync.Mutex
 	closing bool
 	link    link     // nil while disconnected
-	pending *attempt // at one, nil otherwise
+	pending *attempt // the current attempt to connect, or nil
 	era     era
 	watched map[string]struct{} // the URIs subscribed to
-	level   json.RawMessage     // what logging/setLevel said last; nil: nothing
+	level   json.RawMessage     // params of the last logging/setLevel, or nil
 
 	stderr tail
 }
 
-// attempt is one try at a connection, which all wait for who want one.
+// attempt is one attempt to connect, which all waiting callers share.
 type attempt struct {
 	done   chan struct{}
 	server Server
 	err    error
 }
 
-// New checks cfg and starts nothing.
+// New validates cfg and returns a client that is not connected.
 func New(cfg Config) (*Client, error) {
 	bad := func(format string, args ...any) (*Client, error) {
 		return nil, capability.Errorf(capability.CodeInvalidInput, "mcp.new", format, args...)
@@ -76,8 +76,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// spawn runs f on a goroutine that Close waits for; after Close it does not run, and
-// spawn reports false.
+// spawn runs f in a goroutine that Close waits for. After Close it returns false without running f.
 func (c *Client) spawn(f func()) bool {
 	c.running.Lock()
 	defer c.running.Unlock()
@@ -87,9 +86,9 @@ func (c *Client) spawn(f func()) bool {
 	return !c.closed
 }
 
-// Connect connects, if the client is not connected. All who wait share one attempt,
-// which takes 10 s at most and is not given up because one of them goes. Its errors:
-// unavailable (reasons connection_failed, unauthenticated, unsupported_version), and those of ctx.
+// Connect connects unless the client is connected. Concurrent callers share one attempt, which
+// takes 10 s at most and continues if the context of one of them ends. Errors: unavailable (reasons
+// connection_failed, unauthenticated, unsupported_version), and those of ctx.
 func (c *Client) Connect(ctx context.Context) (Server, error) {
 	c.mu.Lock()
 	if lk := c.link; lk != nil && lk.shared().flight.alive() {
@@ -111,7 +110,8 @@ func (c *Client) Connect(ctx context.Context) (Server, error) {
 	}
 }
 
-// attempt starts one. The caller holds mu.
+// attempt starts an attempt to connect. renewal is set for a new session after a lost one;
+// then all lists count as changed. The caller holds mu.
 func (c *Client) attempt(renewal bool) *attempt {
 	a := &attempt{done: make(chan struct{})}
 	c.pending = a
@@ -151,22 +151,23 @@ func (c *Client) attempt(renewal bool) *attempt {
 	return a
 }
 
-// renew replaces a connection whose session the server has forgotten, or whose
-// revision it speaks no more; once, however many calls notice it.
+// renew replaces a connection whose session or revision the server no longer accepts, and
+// waits for the new one. Concurrent calls for one link replace it once.
 func (c *Client) renew(ctx context.Context, old link) (Server, error) {
 	c.mu.Lock()
 	if c.link == old {
 		c.link = nil
 		c.log.Info("the session of an upstream is renewed", "server", c.cfg.Name)
 		c.attempt(true)
-		// Calls that still run on streams of their own may end there.
+		// Calls that still run on their own streams may finish.
 		c.spawn(func() { old.close(true) })
 	}
 	c.mu.Unlock()
 	return c.Connect(ctx)
 }
 
-// lost handles the end of a link.
+// lost handles the loss of a link: it ends its exchanges, closes it and, if it was in use,
+// calls Config.Down.
 func (c *Client) lost(lk link, err error) {
 	if !lk.shared().flight.kill(err) {
 		return
@@ -189,7 +190,8 @@ func (c *Client) lost(lk link, err error) {
 	}
 }
 
-// connected is the link in use.
+// connected returns the link in use, waiting for a pending attempt; without either, the
+// error is unavailable.
 func (c *Client) connected(ctx context.Context) (link, error) {
 	c.mu.Lock()
 	a := c.pending
@@ -218,10 +220,9 @@ func (c *Client) connected(ctx context.Context) (link, error) {
 	return lk, nil
 }
 
-// Close ends the connection: all calls fail, a session is deleted (2 s at most), and a
-// process is stopped with its whole group: its input is closed, after 2 s it is asked
-// to end, after 3 s more it is killed. It returns when everything is gone; calling it
-// again does nothing.
+// Close ends the connection: all calls fail, a session is deleted (2 s at most), and a process is
+// stopped with its whole group: its input is closed, after 2 s it receives SIGTERM, after 3 s more
+// it is killed. Close waits for all of that. Further calls do nothing.
 func (c *Client) Close() error {
 	c.running.Lock()
 	was := c.closed
@@ -243,6 +244,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Stderr is the end of what the process wrote to its standard error, 64 KiB at most,
-// over all its starts. It is for operators.
+// Stderr returns the end of the process's standard error over all its starts, at most
+// 64 KiB. It is for operators.
 func (c *Client) Stderr() string { return c.stderr.String() }

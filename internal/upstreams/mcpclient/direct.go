@@ -11,10 +11,10 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// errIdle is the cause of a request whose server said nothing for too long.
+// errIdle is the cause with which a request ends whose server was silent for too long.
 var errIdle = errors.New("the server says nothing")
 
-// directly passes notices on while no loop waits for them.
+// directly forwards notifications while no loop receives them.
 type directly struct {
 	to    func(capability.Chunk)
 	heard func()
@@ -31,15 +31,15 @@ func (d *directly) tell(m message) {
 	}
 }
 
-// startHere posts the request of an exchange that is not in flight yet, and reads an
-// answer that is one document. over is false where a stream began: that goes on
-// beside, and the exchange gets its answer.
+// startHere posts the request of an exchange in the caller's goroutine, and returns an
+// answer that is one document. over is false if the answer is a stream; then a goroutine
+// reads it and ends the exchange.
 func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Duration) (a answer, over bool) {
 	select {
 	case <-l.opened:
 	case <-ctx.Done():
 	}
-	// The request's context is not ended with its answer (see post).
+	// The request's context does not end with its answer; see post.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ex.ctx = own
 	ex.leave = func() {
@@ -57,13 +57,13 @@ func (l *httpLink) startHere(ctx context.Context, ex *exchange, idle time.Durati
 	withdrawn := context.AfterFunc(ctx, drained)
 	closed := context.AfterFunc(l.c.ctx, func() { cancel(context.Canceled) })
 	var quiet *time.Timer
-	// What comes meanwhile comes on the connection's own stream.
+	// Until the answer, notifications arrive on the connection's own stream.
 	told := &directly{to: ex.call.Progress, heard: func() { quiet.Reset(idle) }}
 	ex.direct.Store(told)
 	defer ex.direct.Store(nil)
 	quiet = time.AfterFunc(idle, func() {
 		switch {
-		case ex.direct.Load() == nil: // a notice has set it again, and another goroutine waits now
+		case ex.direct.Load() == nil: // the exchange is no longer direct, and its loop has its own timer
 		case ex.asking.Load() > 0:
 			quiet.Reset(idle)
 		default:

@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// era is which kind of protocol a server speaks, as far as we know.
+// era is the kind of protocol of a server, as far as it is known.
 type era int
 
 const (
@@ -24,8 +24,8 @@ const (
 
 const clientInfo = `{"name":"junctor","version":"1"}`
 
-// establish makes a connection and shakes hands. The era that was found is
-// remembered; a server that contradicts it is asked again.
+// establish connects, performs the handshake and stores the server's era for the next
+// time. If a server no longer matches the stored era, it is detected again.
 func (c *Client) establish(ctx context.Context) (link, error) {
 	c.mu.Lock()
 	known := c.era
@@ -38,7 +38,7 @@ func (c *Client) establish(ctx context.Context) (link, error) {
 		refusal, _ := errors.AsType[*capability.Error](err)
 		switch {
 		case known == eraUnknown && len(c.cfg.Command) > 0 && !lk.shared().flight.alive():
-			// Some programs end when they are asked before they are greeted.
+			// Some programs exit if another request precedes initialize.
 			lk.close(true)
 			lk, found, err = c.try(ctx, eraLegacy)
 		case known == eraLegacy && !c.cfg.SSE && refusal != nil && refusal.Reason == reasonUpstream:
@@ -59,8 +59,8 @@ func (c *Client) establish(ctx context.Context) (link, error) {
 	return lk, nil
 }
 
-// try makes one connection. The link it returns with an error is still to be closed,
-// if there is one.
+// try makes one connection. If it returns a link together with an error, the caller must
+// close the link.
 func (c *Client) try(ctx context.Context, known era) (link, era, error) {
 	lk, err := c.open(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Client) open(ctx context.Context) (link, error) {
 	return c.openHTTP(), nil
 }
 
-// request is one request of our own, outside of any call.
+// request sends one request of the client itself, outside any call, and returns its answer.
 func (c *Client) request(ctx context.Context, lk link, out outgoing) answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,8 +109,8 @@ func (c *Client) request(ctx context.Context, lk link, out outgoing) answer {
 	}
 }
 
-// discover asks in the modern way and judges the answer. With eraUnknown nothing
-// is known but the error.
+// discover sends server/discover and derives the era from the answer. With eraUnknown, the
+// error states why it is unknown.
 func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	k := lk.shared()
 	asked, cancel := ctx, context.CancelFunc(func() {})
@@ -123,7 +123,7 @@ func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	a := c.request(asked, lk, out)
 	if a.fault != nil && a.fault.code == mcpwire.CodeUnsupportedVersion &&
 		slices.Contains(texts(member(a.fault.data, "supported")), mcpwire.Version20260728) {
-		a = c.request(asked, lk, out) // it refuses what it names: perhaps one of several behind one address is older
+		a = c.request(asked, lk, out) // it refused a version that it lists, so servers of several versions may share the address
 	}
 	switch {
 	case a.result != nil:
@@ -145,15 +145,15 @@ func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 		return eraUnknown, capability.Errorf(capability.CodeUnavailable, "mcp.connect", "%s speaks no revision of MCP that is spoken here: %s",
 			c.cfg.Name, cut(strings.Join(supported, ", "), 256)).With(reasonVersion, "")
 	case a.fault != nil && a.fault.code <= mcpwire.CodeHeaderMismatch && a.fault.code > mcpwire.CodeHeaderMismatch-10:
-		return eraUnknown, c.failure(a, true) // modern, and displeased
+		return eraUnknown, c.failure(a, true) // an error that only modern servers send
 	case len(c.cfg.Command) > 0:
 		if ctx.Err() != nil {
 			return eraUnknown, ctx.Err()
 		}
-		return eraLegacy, nil // another error, or silence
+		return eraLegacy, nil // another error or no answer
 	case a.err != nil:
 		if e, ok := errors.AsType[*capability.Error](a.err); ok && (e.Reason == reasonUpstream || e.Code == capability.CodeTooLarge) {
-			return eraLegacy, nil // an answer, if a strange one
+			return eraLegacy, nil // the server answered, though not as expected
 		}
 		return eraUnknown, a.err
 	case undecided(a.status):
@@ -166,7 +166,7 @@ func (c *Client) discover(ctx context.Context, lk link) (era, error) {
 	return eraLegacy, nil
 }
 
-// undecided are the answers that say nothing of the era.
+// undecided reports whether an HTTP status reveals nothing about the era.
 func undecided(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -179,7 +179,8 @@ func legacyVersion(v string) bool {
 	return slices.Contains(mcpwire.Versions()[1:], v)
 }
 
-// initialize opens a legacy session, and offers the newest revision that has one.
+// initialize opens a legacy session with the newest revision that has sessions. Errors:
+// unavailable, reason unsupported_version; failed for an invalid answer.
 func (c *Client) initialize(ctx context.Context, lk link) error {
 	k := lk.shared()
 	params := []byte(`{"protocolVersion":"` + mcpwire.Version20251125 +
@@ -208,7 +209,7 @@ func (c *Client) initialize(ctx context.Context, lk link) error {
 	return lk.post(ctx, jsonrpc.AppendRequest(nil, nil, "notifications/initialized", nil))
 }
 
-// readServer keeps what a server said of itself.
+// readServer returns what a server reported about itself, with texts cut.
 func readServer(version string, info, result []byte) Server {
 	s := Server{
 		Version: version,
@@ -222,7 +223,7 @@ func readServer(version string, info, result []byte) Server {
 	return s
 }
 
-// texts are the strings of an array.
+// texts returns the strings of an array.
 func texts(raw []byte) []string {
 	var out []string
 	if len(raw) > 0 && len(raw) <= 1<<20 && raw[0] == '[' {

@@ -27,22 +27,22 @@ const (
 
 const op = "mcp.call"
 
-// errClosing is why the exchanges end that are in flight when we close: the caller that had
-// sent its request cannot know whether it was carried out, as with any other loss.
+// errClosing ends the exchanges that are in flight when the client closes. Like after any
+// other loss, the caller cannot know whether its request was processed.
 var errClosing = errors.New("the connection was closed")
 
-// errEnded and errGarbage are how a process that we started can fail us.
+// errEnded and errGarbage are the failures of a process that the client started.
 var (
 	errEnded   = errors.New("the process ended")
 	errGarbage = errors.New("lines in a row were no messages")
 )
 
-// errClosed is the error for what was not sent, because we had closed before.
+// errClosed returns the error of a request after Close, which was not sent.
 func (c *Client) errClosed() *capability.Error {
 	return capability.Errorf(capability.CodeUnavailable, op, "the connection to %s was closed", c.cfg.Name).With(reasonConnection, "")
 }
 
-// ended is the error for a context that ended.
+// ended returns the error of a context that ended.
 func (c *Client) ended(ctx context.Context) *capability.Error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return capability.Wrap(capability.CodeTimeout, op, "the deadline passed before "+c.cfg.Name+" answered", context.Cause(ctx))
@@ -50,11 +50,11 @@ func (c *Client) ended(ctx context.Context) *capability.Error {
 	return capability.Wrap(capability.CodeCancelled, op, "the request to "+c.cfg.Name+" was cancelled", context.Cause(ctx))
 }
 
-// unreachable is the error for a connection that did not come about.
+// unreachable returns the error of a failed attempt to connect.
 func (c *Client) unreachable(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		if e.Code == capability.CodeFailed || e.Code == capability.CodeInvalidInput {
-			e.Code = capability.CodeUnavailable // nothing was begun
+			e.Code = capability.CodeUnavailable // no request was sent
 		}
 		return e
 	}
@@ -66,7 +66,8 @@ func (c *Client) unreachable(err error) error {
 	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reasonConnection, hint)
 }
 
-// whyUnreachable says in a stranger's words what came between, and what to look at.
+// whyUnreachable returns the cause of a failed connection and a hint, for people who do
+// not have the code.
 func (c *Client) whyUnreachable(err error) (text, hint string) {
 	name := c.cfg.Name
 	var unknown *net.DNSError
@@ -89,7 +90,8 @@ func (c *Client) whyUnreachable(err error) (text, hint string) {
 	return "no connection to " + name + " could be made", "check the URL or the command, and that its server runs"
 }
 
-// broken is the error for a call whose connection failed.
+// broken returns the error of a call whose connection failed: failed if the request was
+// sent, else unavailable.
 func (c *Client) broken(err error, sent bool) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
@@ -101,7 +103,7 @@ func (c *Client) broken(err error, sent bool) error {
 		With(reasonConnection, "the call may have been carried out; look before you repeat it")
 }
 
-// failure is the error for an answer that carries no result.
+// failure returns the error of an answer without a result.
 func (c *Client) failure(a answer, sent bool) error {
 	switch {
 	case a.err != nil:
@@ -126,7 +128,7 @@ func (c *Client) failure(a answer, sent bool) error {
 		"check that its URL is that of an MCP server").Detail("status", a.status)
 }
 
-// answered is the error for a fault of the server's own.
+// answered returns the error for a JSON-RPC error of the server.
 func (c *Client) answered(f *fault) error {
 	text := cut(f.message, 512)
 	if text == "" {
@@ -137,13 +139,13 @@ func (c *Client) answered(f *fault) error {
 		code, reason = capability.CodeInvalidInput, reasonParams
 	}
 	e := capability.Errorf(code, op, "%s answered: %s", c.cfg.Name, text).With(reason, "").Detail("code", f.code)
-	if len(f.data) > 0 && len(f.data) <= 16<<10 { // what a caller would have to declare or open is in it
+	if len(f.data) > 0 && len(f.data) <= 16<<10 { // it may name what the caller has to declare or open
 		e = e.Detail("data", f.data)
 	}
 	return e
 }
 
-// nonsense is the error for an answer that breaks the protocol.
+// nonsense returns the error for an answer that violates the protocol.
 func (c *Client) nonsense(format string, args ...any) *capability.Error {
 	return capability.Errorf(capability.CodeFailed, op, "%s %s", c.cfg.Name, fmt.Sprintf(format, args...)).With(reasonUpstream, "")
 }
@@ -152,8 +154,8 @@ func (c *Client) tooLarge(limit int) *capability.Error {
 	return capability.Errorf(capability.CodeTooLarge, op, "%s answered with more than %d MiB", c.cfg.Name, limit>>20)
 }
 
-// noCredentials is the error for credentials that could not be had. Their owner's own
-// error says best what is missing.
+// noCredentials returns the error for credentials that could not be obtained: err itself
+// if it is a *capability.Error, because it is the most precise.
 func (c *Client) noCredentials(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e

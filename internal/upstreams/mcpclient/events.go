@@ -12,20 +12,19 @@ import (
 
 var errTooLarge = errors.New("the limit on its size is passed")
 
-// event is one server-sent event. Data is not kept by the reader.
+// event is one server-sent event. The reader does not retain data.
 type event struct {
 	name string
 	data []byte
 }
 
-// events reads server-sent events: a field a line, an empty line ends an event
-// (WHATWG HTML). It never holds more than limit bytes.
+// events reads server-sent events (WHATWG HTML). It never buffers more than limit bytes.
 type events struct {
 	in     *bufio.Reader
 	limit  int
 	lastID string        // of the last event that had one: where to resume
-	retry  time.Duration // what the server wants waited before; 0: not said
-	waits  bool          // whether it was said
+	retry  time.Duration // the delay that the server requests before a resume
+	waits  bool          // whether the server requested one
 	begun  bool
 }
 
@@ -38,8 +37,8 @@ func newEvents(r io.Reader, limit int) *events {
 	return &events{in: bufio.NewReaderSize(r, 16<<10), limit: limit}
 }
 
-// next returns the next event that has data. io.EOF is the end of the stream; an
-// event that was cut off by it is dropped, as the standard wants.
+// next returns the next event that has data, or io.EOF at the end of the stream. An
+// incomplete last event is dropped, as the standard requires.
 func (e *events) next() (event, error) {
 	var ev event
 	var data []byte
@@ -54,7 +53,7 @@ func (e *events) next() (event, error) {
 			e.begun = true
 		}
 		if len(line) == 0 {
-			// Not before: what follows an event that broke off must come again.
+			// Only now, so that an incomplete event is sent again after a resume.
 			e.lastID = id
 			if has && len(data) > 0 {
 				ev.data = data
@@ -85,7 +84,7 @@ func (e *events) next() (event, error) {
 	}
 }
 
-// line reads up to a line break of either kind. It dies with the next read.
+// line reads up to a line break of either kind. The result is valid until the next read.
 func (e *events) line(limit int) ([]byte, error) {
 	var long []byte
 	for {
@@ -95,7 +94,7 @@ func (e *events) line(limit int) ([]byte, error) {
 		} else {
 			long = append(long, part...)
 		}
-		// The field's name comes on top.
+		// The field's name is not counted.
 		if len(long) > limit+64 {
 			return nil, errTooLarge
 		}
@@ -108,5 +107,5 @@ func (e *events) line(limit int) ([]byte, error) {
 	}
 }
 
-// isMessage reports whether the event is one of the protocol's.
+// isMessage reports whether the event contains a message of the protocol.
 func (ev event) isMessage() bool { return ev.name == "" || strings.EqualFold(ev.name, "message") }

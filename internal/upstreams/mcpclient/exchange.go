@@ -12,59 +12,59 @@ import (
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
 
-// exchange is one request of ours on its way, until it has its answer.
+// exchange is one request of the client until it has its answer.
 type exchange struct {
 	id   int64 // of the request, and its progress token
 	out  outgoing
-	call *Request        // nil: not a call, so a caller to ask or notify is missing
+	call *Request        // nil for a request of the client itself, which has no caller to ask or notify
 	ctx  context.Context // ends with the exchange
 	// leave ends ctx when the caller no longer waits for the answer.
 	leave func()
 
-	events    chan message // what the server tells of it meanwhile; overflow is dropped; nil: all of it
+	events    chan message // progress and log messages; dropped if full or nil
 	answer    chan answer  // exactly one, unless the context ends before
 	ended     atomic.Bool
-	replied   atomic.Bool   // with a word of the server
-	sent      atomic.Bool   // the server may have seen it
+	replied   atomic.Bool   // the answer came from the server
+	sent      atomic.Bool   // the server may have received it
 	questions atomic.Int32  // of the server in this call, so far
 	asking    atomic.Int32  // questions of the server that a user is answering
-	asked     chan struct{} // one of them has ended
-	// direct takes what the server tells in place of events, while it is there. It is
-	// there before anything can be told, and events before it is taken away.
+	asked     chan struct{} // receives when one of them has ended
+	// direct, while set, receives notifications instead of events. It is set before any
+	// can arrive, and events is created before direct is cleared.
 	direct atomic.Pointer[directly]
 }
 
 // outgoing is a request in the form that every transport can send.
 type outgoing struct {
 	method string
-	params json.RawMessage // whole, with _meta
+	params json.RawMessage // complete, with _meta
 	name   string          // for Mcp-Name
 	header map[string][]string
-	// version is set before there is a connection's own: in the handshake.
+	// version is set during the handshake, before the connection has a version.
 	version string
 }
 
-// answer is how an exchange ended: with a result, with a fault, with an HTTP status
-// that is neither, or with the loss of the connection.
+// answer is the end of an exchange: a result, a fault, an HTTP status without either, or
+// the loss of the connection.
 type answer struct {
 	result json.RawMessage
 	fault  *fault
 	status int // of HTTP; 0 elsewhere
 	wait   time.Duration
 	err    error
-	// session is what the transport calls the session that began with this answer.
+	// session is the transport's id of the session that began with this answer.
 	session string
 }
 
-// errSessionGone is an HTTP server's word that it knows no such session: it did not
-// take the request.
+// errSessionGone reports that an HTTP server rejected the request because it does not have
+// the session.
 var errSessionGone = errors.New("the server has forgotten the session")
 
 func newExchange(ctx context.Context, id int64, out outgoing, call *Request) *exchange {
 	return &exchange{id: id, out: out, call: call, ctx: ctx, leave: func() {}, answer: make(chan answer, 1), asked: make(chan struct{}, 1)}
 }
 
-// end gives the exchange its answer; only the first counts.
+// end ends the exchange with its answer. Further calls are ignored.
 func (ex *exchange) end(a answer) {
 	if ex.ended.CompareAndSwap(false, true) {
 		ex.replied.Store(a.err == nil)
@@ -72,8 +72,8 @@ func (ex *exchange) end(a answer) {
 	}
 }
 
-// tell passes a notification on; a caller too slow for them misses some, and no goroutine
-// keeps one that is as large as a result.
+// tell forwards a notification. It is dropped if the caller is too slow, or if it is
+// larger than maxNotice.
 func (ex *exchange) tell(m message) {
 	if len(m.params) > maxNotice {
 		return
@@ -88,16 +88,16 @@ func (ex *exchange) tell(m message) {
 	}
 }
 
-// body is the request as it goes out.
+// body returns the encoded request.
 func (ex *exchange) body() []byte {
 	return jsonrpc.AppendRequest(make([]byte, 0, len(ex.out.params)+96), strconv.AppendInt(nil, ex.id, 10), ex.out.method, ex.out.params)
 }
 
-// flight is the exchanges of one connection that have no answer yet.
+// flight holds the exchanges of one connection that have no answer yet.
 type flight struct {
 	mu   sync.Mutex
 	open map[int64]*exchange
-	dead error // set once: nothing more can be sent
+	dead error // set when nothing more can be sent
 }
 
 func newFlight() *flight { return &flight{open: make(map[int64]*exchange)} }
@@ -124,8 +124,8 @@ func (f *flight) get(id int64) *exchange {
 	return f.open[id]
 }
 
-// only is the one call in flight; nil unless there is exactly one. What we
-// ask for ourselves beside the calls, such as the end of a subscription, does not count.
+// only returns the one call in flight, or nil unless there is exactly one. Requests of the
+// client itself, subscriptions and the log level do not count.
 func (f *flight) only() *exchange {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,7 +143,7 @@ func (f *flight) only() *exchange {
 	return found
 }
 
-// sole is the one exchange in flight, of whatever kind.
+// sole returns the one exchange in flight, of any kind, or nil unless there is exactly one.
 func (f *flight) sole() *exchange {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +156,7 @@ func (f *flight) sole() *exchange {
 	return nil
 }
 
-// kill ends all exchanges, and those to come, with err. It reports whether it was the first.
+// kill ends all exchanges, and later ones, with err. It returns false if it was called before.
 func (f *flight) kill(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +170,7 @@ func (f *flight) kill(err error) bool {
 	return true
 }
 
-// end is why nothing more can be sent; nil while it can.
+// end returns why nothing more can be sent, or nil.
 func (f *flight) end() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,19 +181,19 @@ func (f *flight) alive() bool { return f.end() == nil }
 
 // link is one established connection.
 type link interface {
-	// start sends the request of ex, which gets its one answer unless ctx ends.
+	// start sends the request of ex and ends ex with the answer, unless ctx ends first.
 	start(ctx context.Context, ex *exchange)
 	// post sends a notification, or an answer to a request of the server.
 	post(ctx context.Context, body []byte) error
-	// close ends it, within the bounds of its transport; forgotten reports that the far
-	// side has dropped it already. It is called once.
+	// close ends the link within the time limits of its transport; forgotten is true if the
+	// server has dropped it already. It is called once.
 	close(forgotten bool)
-	// begin starts what runs beside the calls of a link in use.
+	// begin starts the background work of a link that is now in use.
 	begin(renewed bool)
 	shared() *conn
 }
 
-// conn is what all kinds of link have: who speaks, and what is in flight.
+// conn is the part that all kinds of link share.
 type conn struct {
 	c      *Client
 	ctx    context.Context // ends with the link
@@ -201,7 +201,8 @@ type conn struct {
 	flight *flight
 	// server is set by the handshake, before another caller sees the link.
 	server Server
-	// explicit reports that a request is withdrawn by saying so; otherwise its stream is closed.
+	// explicit is true if requests are cancelled by a notification; otherwise by closing
+	// their stream.
 	explicit bool
 	listener listener
 

@@ -17,14 +17,14 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// httpLink is a streamable HTTP connection: each request a POST with a stream of its
-// own. A modern server keeps nothing between them; of a legacy one we have a session.
+// httpLink is a streamable HTTP connection: each request is a POST with its own stream.
+// With a legacy server there is a session; with a modern one requests are independent.
 type httpLink struct {
 	*conn
 	session string // set by the handshake; "" before that
 	once    sync.Once
-	// opened is closed when the stream of notices of a legacy session is there, is not to
-	// be had, or was waited for long enough.
+	// opened is closed when the notification stream of a legacy session is open, does not
+	// exist, or was waited for long enough.
 	opened chan struct{}
 	open   func()
 }
@@ -35,9 +35,9 @@ func (c *Client) openHTTP() *httpLink {
 	return l
 }
 
-// The first calls of a legacy session wait for its stream of notices: servers ask on it
-// too, and what they ask before it is there is lost. They wait until it is answered, for
-// openGrace after it was asked for, and for openTimeout at most.
+// The first calls of a legacy session wait for its notification stream, because servers
+// also send requests on it, which are lost before it is open. They wait until the server
+// answers, at most openGrace after the request for it was sent and openTimeout in all.
 const (
 	openTimeout = 2 * time.Second
 	openGrace   = 250 * time.Millisecond
@@ -45,16 +45,15 @@ const (
 
 func (l *httpLink) shared() *conn { return l.conn }
 
-// start posts a request of our own (see startHere).
+// start posts a request of the client itself; calls use startHere.
 func (l *httpLink) start(ctx context.Context, ex *exchange) {
 	l.c.post(ctx, ex, func(ctx context.Context) { ex.end(l.do(ctx, ex)) })
 }
 
 const drainGrace = 250 * time.Millisecond
 
-// post runs do with a context that outlives an exchange with an answer for a moment:
-// the connection under it can be used again then, while a request that is cancelled
-// just when it is over takes its connection away from its next user.
+// post runs do with a context that ends shortly after the exchange has its answer. If it
+// ended at once, the HTTP connection could not be reused.
 func (c *Client) post(ctx context.Context, ex *exchange, do func(context.Context)) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.spawn(func() {
@@ -71,8 +70,8 @@ func (c *Client) post(ctx context.Context, ex *exchange, do func(context.Context
 	})
 }
 
-// do carries an exchange to its end; an answer that came on a stream has been given
-// to it already, and counts.
+// do sends the request of an exchange and returns its answer. If an answer arrived on a
+// stream, the exchange has it already and the returned one is ignored.
 func (l *httpLink) do(ctx context.Context, ex *exchange) answer {
 	resp, err := l.send(ctx, http.MethodPost, ex.body(), ex, "") //nolint:bodyclose // read does it
 	if err != nil {
@@ -81,7 +80,8 @@ func (l *httpLink) do(ctx context.Context, ex *exchange) answer {
 	return l.read(ctx, ex, resp)
 }
 
-// read reads an answer to its end.
+// read reads an HTTP response: it hands its messages to their exchanges, and returns the
+// answer to initialize or the error.
 func (l *httpLink) read(ctx context.Context, ex *exchange, resp *http.Response) answer {
 	if resp.StatusCode/100 == 2 && kind(resp) == "text/event-stream" {
 		return l.stream(ctx, ex, resp, answer{status: resp.StatusCode, session: resp.Header.Get(mcpwire.HeaderSession)})
@@ -104,7 +104,7 @@ func (l *httpLink) read(ctx context.Context, ex *exchange, resp *http.Response) 
 		}
 		for _, m := range list {
 			if m.response() && ex.out.method == "initialize" {
-				a.result, a.fault = m.result, m.fault // with its session
+				a.result, a.fault = m.result, m.fault // returned together with the session
 				return a
 			}
 			receive(l, ex, m)
@@ -118,11 +118,11 @@ func (l *httpLink) read(ctx context.Context, ex *exchange, resp *http.Response) 
 	return a
 }
 
-// stream reads the answer as events, and takes the stream of a legacy server up again
-// where it broke off, if its events have ids.
+// stream reads the response as events. If the stream of a legacy server breaks and its
+// events have ids, stream resumes it.
 func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response, a answer) answer {
 	in, last, tries := newEvents(resp.Body, maxAnswer), "", 0
-	defer func() { l.drain(resp) }() // the latest
+	defer func() { l.drain(resp) }() // of the last response
 	for {
 		err := l.follow(ex, in, &a)
 		if ex.ended.Load() || a.result != nil || a.fault != nil || ctx.Err() != nil {
@@ -142,7 +142,7 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 		tries++
 		delay := backoff(tries)
 		if in.waits {
-			delay = max(in.retry, minRetryDelay) // a server that wants none could have us spin
+			delay = max(in.retry, minRetryDelay) // even if the server requests no delay
 		}
 		if !sleep(ctx, delay) {
 			return a
@@ -158,7 +158,7 @@ func (l *httpLink) stream(ctx context.Context, ex *exchange, resp *http.Response
 			}
 			return a
 		}
-		l.drain(resp) // the one before: there may be many of them
+		l.drain(resp) // of the previous response
 		resp = again
 		if again.StatusCode != http.StatusOK || kind(again) != "text/event-stream" {
 			a.err = errors.New("the stream could not be taken up again: HTTP " + strconv.Itoa(again.StatusCode))
@@ -175,8 +175,8 @@ const (
 	minRetryDelay = 50 * time.Millisecond
 )
 
-// follow gives what comes on a stream to where it belongs, until its exchange has its
-// answer or the stream ends. The answer to initialize stays with its session, in a.
+// follow handles the messages of a stream until its exchange has its answer or the stream
+// ends. The answer to initialize is stored in a, together with its session.
 func (l *httpLink) follow(ex *exchange, in *events, a *answer) error {
 	for garbage := 0; ; {
 		ev, err := in.next()
@@ -188,7 +188,7 @@ func (l *httpLink) follow(ex *exchange, in *events, a *answer) error {
 		}
 		list, err := parseAll(ev.data)
 		if err != nil {
-			if garbage++; garbage <= maxGarbage { // a flood of them fills no log
+			if garbage++; garbage <= maxGarbage { // limits the log lines
 				l.c.log.Warn("an upstream sent an event that is not a message", "server", l.c.cfg.Name, "err", err)
 			}
 			continue
@@ -206,8 +206,8 @@ func (l *httpLink) follow(ex *exchange, in *events, a *answer) error {
 	}
 }
 
-// send makes one HTTP request with our headers over the caller's. ex is what it is
-// for, nil for notifications and streams.
+// send makes one HTTP request with the headers of the link. ex is its exchange, nil for
+// notifications and streams.
 func (l *httpLink) send(ctx context.Context, method string, body []byte, ex *exchange, resume string) (*http.Response, error) {
 	return l.c.send(ctx, method, l.c.cfg.URL, body, func(h http.Header) {
 		version := l.server.Version
@@ -258,7 +258,7 @@ func (c *Client) send(ctx context.Context, method, address string, body []byte, 
 	return c.cfg.HTTP.Do(req)
 }
 
-// post sends a message that has no answer of its own.
+// post sends a message that has no response.
 func (l *httpLink) post(ctx context.Context, body []byte) error {
 	resp, err := l.send(ctx, http.MethodPost, body, nil, "")
 	if err != nil {
@@ -271,7 +271,7 @@ func (l *httpLink) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// refusal reads an answer with a status other than success.
+// refusal reads a response with an error status.
 func (l *httpLink) refusal(resp *http.Response) answer {
 	a := answer{status: resp.StatusCode, wait: retryAfter(resp.Header)}
 	if body, err := readBody(resp, maxRefusal); err == nil {
@@ -286,7 +286,8 @@ func (l *httpLink) refusal(resp *http.Response) answer {
 	return a
 }
 
-// forgotten recognizes how servers say that they know no session, who do not say it by 404.
+// forgotten reports whether an error message means an unknown session, for servers that do
+// not use status 404 for it.
 func forgotten(message string) bool {
 	message = strings.ToLower(message)
 	return strings.Contains(message, "session not found") || strings.Contains(message, "no valid session") ||
@@ -315,7 +316,7 @@ func (l *httpLink) readError(err error) error {
 	return err
 }
 
-// drain reads what is left of a body, a little of it, so that its connection serves on.
+// drain reads a little of the rest of a body and closes it, so that its connection can be reused.
 func (l *httpLink) drain(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
 	resp.Body.Close()
@@ -343,7 +344,7 @@ func readBody(resp *http.Response, limit int64) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// retryAfter reads the header in seconds, a minute at most; 0 is not said.
+// retryAfter returns the header's seconds, at most a minute; 0 without the header.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n < 0 {

@@ -11,10 +11,10 @@ import (
 
 var errEnough = errors.New("enough")
 
-// List reads a list to its end, page by page, and hands each definition to each, in
-// the server's order and as the bytes that came, which are each's to keep. An error of
-// each ends it and is returned. What a bound cut off is not an error: Page.Truncated says
-// so. Other errors are those of Call; what came before one has been handed over.
+// List reads all pages of a list and calls each for every definition in the server's
+// order. each may retain the bytes. An error of each ends List and is returned. A reached
+// limit is not an error but sets Page.Truncated. Other errors are those of Call; the
+// definitions before one have been passed to each.
 func (c *Client) List(ctx context.Context, l List, each func(definition json.RawMessage) error) (Page, error) {
 	lk, err := c.connected(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Client) List(ctx context.Context, l List, each func(definition json.Raw
 	}
 }
 
-// page reads one page. It returns the link too, which a forgotten session renews.
+// page reads one page. It also returns the link, which is a new one if the session was renewed.
 func (c *Client) page(ctx context.Context, lk link, l List, cursor json.RawMessage) (json.RawMessage, link, error) {
 	for renewed := false; ; renewed = true {
 		k := lk.shared()

@@ -17,16 +17,16 @@ import (
 const (
 	minListenDelay = 500 * time.Millisecond
 	maxListenDelay = 30 * time.Second
-	steadyInterval = 10 * time.Second // a stream that lived so long was no failure
+	steadyInterval = 10 * time.Second // a stream that lasted so long resets the backoff
 )
 
-// backoff is how long to wait before try n, from 1: doubling, and never the same for all.
+// backoff returns how long to wait before attempt n, from 1: doubling, with jitter.
 func backoff(n int) time.Duration {
 	d := min(minListenDelay<<min(n-1, 8), maxListenDelay)
 	return d/2 + rand.N(d/2+1)
 }
 
-// sleep waits; false when ctx ended first.
+// sleep waits for d; false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -38,7 +38,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// begin opens the stream of notices, if the server is of those who have one.
+// begin opens the notification stream, if the server has one.
 func (l *httpLink) begin(renewed bool) {
 	if l.server.Modern() {
 		l.open()
@@ -52,8 +52,8 @@ func (l *httpLink) begin(renewed bool) {
 	}
 }
 
-// standalone keeps the GET stream of a legacy session open. What a server cannot say
-// while it is broken, it may have wanted to: all lists count as changed then.
+// standalone keeps the GET stream of a legacy session open. After a gap all lists count as
+// changed, because notifications may have been lost.
 func (l *httpLink) standalone() {
 	last, gap := "", false
 	for tries := 0; ; {
@@ -79,8 +79,8 @@ func (l *httpLink) standalone() {
 	}
 }
 
-// notices opens the stream once and reads it to its end. goOn is false when the server
-// has none.
+// notices opens the stream once and reads it to its end. goOn is false if the server has
+// no such stream or has lost the session.
 func (l *httpLink) notices(last string, gap bool) (in *events, goOn bool) {
 	resp, err := l.send(httptrace.WithClientTrace(l.ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		time.AfterFunc(openGrace, l.open)
@@ -92,7 +92,7 @@ func (l *httpLink) notices(last string, gap bool) (in *events, goOn bool) {
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotFound && l.session != "":
-		// It would tell the next call as well; this way no call has to wait.
+		// Renewed now, so that the next call does not have to wait for it.
 		l.c.spawn(func() { _, _ = l.c.renew(l.c.ctx, l) })
 		return nil, false
 	case undecided(resp.StatusCode) || resp.StatusCode == http.StatusConflict:
@@ -110,17 +110,17 @@ func (l *httpLink) notices(last string, gap bool) (in *events, goOn bool) {
 	return in, true
 }
 
-// listener is the state of a modern server's stream of notices: which subscriptions
-// it was opened with, and which of them the server took.
+// listener is the state of a modern server's notification stream: the subscriptions that
+// it was opened with, and those that the server accepted.
 type listener struct {
 	mu       sync.Mutex
-	wake     chan struct{} // closed when the wishes change
-	id       int64         // of the request that is open
+	wake     chan struct{} // closed when the wanted subscriptions change
+	id       int64         // of the open request
 	wanted   []string
 	taken    []string
 	acked    bool
-	stopped  error         // set: the server does not offer a stream
-	progress chan struct{} // closed when any of the above changes
+	stopped  error         // set if the server refuses the stream
+	progress chan struct{} // closed when a field above changes
 }
 
 func (n *listener) init() {
@@ -129,7 +129,7 @@ func (n *listener) init() {
 	}
 }
 
-// step changes the state and tells who waits for it.
+// step changes the state with f and wakes the waiting goroutines.
 func (n *listener) step(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,7 +155,8 @@ func (n *listener) acknowledged(id int64, params []byte) {
 	})
 }
 
-// listen keeps subscriptions/listen open while a notification is wanted.
+// listen keeps subscriptions/listen open while there is something to subscribe to, until
+// the link ends or the server refuses it.
 func (c *Client) listen(lk link) {
 	k := lk.shared()
 	gap := false
@@ -215,7 +216,8 @@ func (c *Client) outdated(uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool { _, ok := c.watched[uri]; return !ok })
 }
 
-// readNotices has one stream of notices open until it ends, or is no longer what is wanted.
+// readNotices keeps one notification stream open until it ends, or (woken) the wanted
+// subscriptions change. gap is set if notifications may have been missed before.
 func (c *Client) readNotices(lk link, id int64, params []byte, wake <-chan struct{}, gap bool) (a answer, woken bool) {
 	k := lk.shared()
 	ctx, cancel := context.WithCancel(k.ctx)
@@ -247,7 +249,8 @@ func (c *Client) readNotices(lk link, id int64, params []byte, wake <-chan struc
 	}
 }
 
-// listenParams asks for what the server can announce; any is false when that is nothing.
+// listenParams returns the parameters for all notifications that the server supports, and
+// the subscriptions. any is false if there is nothing to request.
 func (c *Client) listenParams(s Server, uris []string) (params []byte, any bool) {
 	out := []byte(`{"notifications":{`)
 	for _, l := range []List{Tools, Prompts, Resources} {
@@ -275,8 +278,8 @@ func (c *Client) listenParams(s Server, uris []string) (params []byte, any bool)
 	return append(out, '}'), any
 }
 
-// watch notes a subscription that a server has taken, or taken back, so that it can be
-// renewed with the session.
+// watch adds or removes a subscription that is renewed with the session. More than
+// maxWatched are overloaded.
 func (c *Client) watch(uri string, on bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,8 +294,9 @@ func (c *Client) watch(uri string, on bool) error {
 	return nil
 }
 
-// subscribe is resources/subscribe and its opposite for a modern server, which has
-// neither: its stream of notices is opened again, and the acknowledgement is the answer.
+// subscribe subscribes or unsubscribes at a modern server, which has no method for that:
+// the notification stream is opened again with the new subscriptions, and subscribe waits
+// for the acknowledgement.
 func (c *Client) subscribe(ctx context.Context, k *conn, uri string, on bool) error {
 	if uri == "" {
 		return capability.Errorf(capability.CodeInvalidInput, op, "a subscription needs a URI")
@@ -333,7 +337,7 @@ func (c *Client) subscribe(ctx context.Context, k *conn, uri string, on bool) er
 	}
 }
 
-// restore renews what a legacy session remembered for us.
+// restore sets the log level and the subscriptions again in a new legacy session.
 func (c *Client) restore(lk link) {
 	c.mu.Lock()
 	level := c.level

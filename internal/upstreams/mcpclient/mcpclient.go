@@ -13,9 +13,8 @@
 //   - Everything the server sends is bounded in size, count and time, so that a hostile
 //     or silent server affects its own calls only.
 //
-// The package does not reconnect. The owner of the connection, which Config.Down
-// notifies of a loss, decides when to connect again. Only a session that an HTTP server
-// forgot is renewed here.
+// The package does not reconnect. The owner of the connection, which Config.Down notifies of a
+// loss, decides when to connect again. Only a session that an HTTP server forgot is renewed here.
 package mcpclient
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// The limits on what a server may cost.
+// The limits of what a server may send and how long it may take.
 const (
 	connectTimeout = 10 * time.Second
 	probeTimeout   = 2 * time.Second // of stdio: silence means legacy
@@ -45,7 +44,7 @@ const (
 	maxListBytes   = 16 << 20
 	maxRounds      = 8  // of questions in one call
 	maxQuestions   = 16 // of one round, and open at a time on one connection
-	maxNotices     = 64 // that wait for a slow caller
+	maxNotices     = 64 // notifications that wait for a slow caller
 	maxNotice      = 256 << 10
 	maxQuestion    = 1 << 20
 	maxStderr      = 64 << 10
@@ -64,22 +63,22 @@ type Config struct {
 
 	URL string // HTTP; exactly one of Command and URL
 	SSE bool   // URL uses the HTTP+SSE of 2024-11-05
-	// HTTP is required with URL. It decides where may be dialled and whether a redirect
-	// is followed, and must have no Timeout: streams stay open.
+	// HTTP is required with URL. It restricts the dialled addresses and redirects, and
+	// must have no Timeout, because streams stay open.
 	HTTP *http.Client
-	// Header returns credentials; it is asked for each request. nil: none.
+	// Header returns the credentials and is called for each request; it may be nil.
 	Header func(ctx context.Context) (http.Header, error)
 
-	Roots    []string // absolute directories that roots/list is answered with
-	Sampling bool     // whether sampling/createMessage may be passed on to who calls
+	Roots    []string // absolute directories in the response to roots/list
+	Sampling bool     // whether sampling/createMessage is forwarded to callers
 
-	// Changed is called when a list changed, and that all four may have after a gap in the
-	// server's notices or a new session.
+	// Changed is called when a list changed, and for all four lists after a gap in the
+	// server's notifications or with a new session.
 	Changed func(List)
-	// Updated receives resources that changed, of those subscribed to.
+	// Updated is called for each change of a resource that is subscribed to.
 	Updated func(uri string)
-	// Down is called when the connection was lost, or the process ended, by itself. All
-	// calls of it have failed or will at once; Connect starts again.
+	// Down is called when the connection was lost or the process ended without Close. Its
+	// calls fail; Connect connects again.
 	Down   func(err error)
 	Logger *slog.Logger // nil: silent
 }
@@ -105,10 +104,10 @@ func (l List) member() string {
 	return string(l)
 }
 
-// Server is what the server said of itself. The texts are cut: names and the release at
-// 256 bytes, the instructions at 8 KiB; they are a stranger's.
+// Server is what the server reported about itself. The texts are untrusted and cut: names
+// and the release to 256 bytes, the instructions to 8 KiB.
 type Server struct {
-	Version                            string // the revision spoken
+	Version                            string // the negotiated revision
 	Name, Title, Release, Instructions string
 	Capabilities                       json.RawMessage // an object, at most 64 KiB
 }
@@ -126,13 +125,12 @@ func (s Server) Has(feature string) bool {
 	return len(at) > 0 && (at[0] == '{' || at[0] == 't')
 }
 
-// Page states how a list was read.
+// Page describes how a list was read.
 type Page struct {
-	// Truncated names the bound that ended it early: "pages" (200), "items" (5,000),
-	// "bytes" (16 MiB), "time" (30 s) or "cursor" (one came twice). What came before is
-	// sound. "" is the whole list.
+	// Truncated names the limit that ended it early: "pages" (200), "items" (5,000), "bytes" (16
+	// MiB), "time" (30 s) or "cursor" (a repeated one). "" means that the list is complete.
 	Truncated string
-	TTL       time.Duration // how long it holds, the shortest of its pages; 0: not said
+	TTL       time.Duration // the shortest TTL of its pages; 0 if the server sends none
 }
 
 // Request is one call.
@@ -143,11 +141,11 @@ type Request struct {
 	Name    string          // for the header Mcp-Name: the tool, prompt or URI
 	Headers http.Header     // Mcp-Param-* of this call, values in plain text; may be nil
 	Idle    time.Duration   // the longest wait without progress; 0: 60 s. Time at questions does not count.
-	// Progress receives progress, in order and increasing, and log lines of the server
-	// (capability.StageLog); never after Call has returned. nil: none is asked for.
+	// Progress receives increasing progress, and log lines of the server
+	// (capability.StageLog), until Call returns. If nil, progress is not requested.
 	Progress func(capability.Chunk)
-	// Ask answers questions of the server while the call runs, Relay with the next
-	// call; Relay counts where a server asks by ending the call.
+	// Ask answers questions of the server while the call runs, Relay with the next call.
+	// If both are set and the server asks by ending the call, Relay is used.
 	Ask   capability.Asker
 	Relay *capability.Relay
 }

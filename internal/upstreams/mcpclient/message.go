@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxID    = 512  // bytes of an id of the server's requests: it is echoed
+	maxID    = 512  // bytes of an id of the server's requests, which is echoed
 	maxBatch = 1000 // messages in one array
 )
 
-// message is one JSON-RPC message of the server: its members as the bytes that came.
-// A response has a result or a fault, everything else a method.
+// message is one JSON-RPC message of the server, with the received bytes of its members. A
+// response has a result or a fault, any other message a method.
 type message struct {
 	id     json.RawMessage // nil in a notification
 	method string
@@ -43,8 +43,8 @@ func (m *message) response() bool { return m.method == "" }
 
 var errNotMessage = errors.New("is not a JSON-RPC message")
 
-// parse reads one message. Duplicate member names are refused at any depth;
-// invalid UTF-8 and lone surrogates pass, since they are the server's own affair.
+// parse decodes one message. Duplicate member names are refused at any depth; invalid
+// UTF-8 and lone surrogates are accepted.
 func parse(raw []byte) (message, error) {
 	in, err := jsonrpc.Decode(raw)
 	if err != nil {
@@ -80,7 +80,7 @@ func parse(raw []byte) (message, error) {
 	return m, nil
 }
 
-// readFault takes an error as strangers write it: what has no code gets the internal one.
+// readFault decodes an error, however malformed. Without a code it gets that of internal errors.
 func readFault(raw []byte) *fault {
 	f := &fault{code: jsonrpc.CodeInternal}
 	if raw[0] != '{' {
@@ -101,7 +101,7 @@ func readFault(raw []byte) *fault {
 	return f
 }
 
-// parseAll reads a message, or the array of them that 2025-03-26 allowed.
+// parseAll decodes a message or, as 2025-03-26 allowed, an array of messages.
 func parseAll(raw []byte) ([]message, error) {
 	text := bytes.TrimLeft(raw, " \t\r\n")
 	if len(text) == 0 || text[0] != '[' {
@@ -126,8 +126,8 @@ func parseAll(raw []byte) ([]message, error) {
 	return out, err
 }
 
-// members calls each with every member of the object raw, in order, the value as
-// the bytes that came. raw must hold the object and nothing more.
+// members calls each with the name and raw value of every member of the object raw, in
+// order. Data after the object is an error.
 func members(raw []byte, each func(name string, value []byte)) error {
 	return jsonx.Members(raw, each)
 }
@@ -146,16 +146,16 @@ func atEnd(dec *jsontext.Decoder) error {
 	return err
 }
 
-// isObject reports whether raw is one whole JSON object.
+// isObject reports whether raw is exactly one JSON object.
 func isObject(raw []byte) bool { return members(raw, func(string, []byte) {}) == nil }
 
-// isValue reports whether raw is one whole JSON value, with whatever in its strings.
+// isValue reports whether raw is exactly one JSON value; invalid UTF-8 is accepted.
 func isValue(raw []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
 	return dec.SkipValue() == nil && atEnd(dec) == nil
 }
 
-// member is one member of an object; nil if it is missing or raw is not an object.
+// member returns one member of an object; nil if it is missing or raw is not an object.
 func member(raw []byte, name string) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -169,16 +169,16 @@ func member(raw []byte, name string) []byte {
 	return found
 }
 
-// textOf is the value of a JSON string; ok is false for another kind of value.
+// textOf returns the value of a JSON string; ok is false for any other value.
 func textOf(raw []byte) (s string, ok bool) { return jsonx.Text(raw) }
 
-// text is a string member of an object, cut.
+// text returns a string member of an object, cut to limit bytes.
 func text(raw []byte, name string, limit int) string {
 	s, _ := textOf(member(raw, name))
 	return cut(s, limit)
 }
 
-// cut makes a stranger's text fit for an error or a line of a log.
+// cut makes untrusted text safe for an error or a log line, and cuts it to limit bytes.
 func cut(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -194,8 +194,8 @@ func cut(s string, limit int) string {
 // appendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }
 
-// oneLine makes a message fit for a transport of lines. Between tokens a line break
-// is a space like any other, and strings do not contain one.
+// oneLine replaces the line breaks of a message with spaces, for a line-based transport.
+// JSON strings contain no line breaks.
 func oneLine(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw
@@ -209,7 +209,7 @@ func oneLine(raw []byte) []byte {
 	return raw
 }
 
-// headerValue wraps what a header cannot carry as it is.
+// headerValue encodes a value that is not valid in a header.
 func headerValue(s string) string {
 	plain := !strings.HasPrefix(s, mcpwire.WrapOpening) || !strings.HasSuffix(s, mcpwire.WrapClosing)
 	for i := range len(s) {

@@ -11,8 +11,9 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// params are the parameters of a call as they go out: those that came, byte for byte,
-// with _meta put in, and for a modern server the answers to what it asked.
+// params returns the parameters of a call: the caller's bytes without reserved members,
+// with _meta and, for a modern server, the answers to its questions. Parameters that are
+// not an object are invalid_input.
 func (c *Client) params(k *conn, id int64, r *Request, responses, state json.RawMessage) (json.RawMessage, error) {
 	raw := json.RawMessage(bytes.TrimSpace(r.Params))
 	reserved, empty := false, true
@@ -72,8 +73,8 @@ func (c *Client) params(k *conn, id int64, r *Request, responses, state json.Raw
 	return append(out, '}'), nil
 }
 
-// capabilities is what a modern server may ask during this call: what the caller said
-// it can answer, cut down to what the operator lets through.
+// capabilities returns what a modern server may ask during this call: what the caller can
+// answer, restricted to what the operator allows.
 func (c *Client) capabilities(r *Request) json.RawMessage {
 	switch {
 	case r.Relay != nil:
@@ -93,8 +94,8 @@ func (c *Client) capabilities(r *Request) json.RawMessage {
 	return json.RawMessage("{}")
 }
 
-// modernMeta is the _meta of a modern request: the foreign members, and the protocol's
-// own, which callers may not set.
+// modernMeta returns the _meta of a modern request: the caller's members, and those of the
+// protocol, which callers cannot set.
 func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities json.RawMessage) []byte {
 	if capabilities == nil {
 		capabilities = json.RawMessage("{}")
@@ -115,7 +116,7 @@ func (c *Client) modernMeta(foreign json.RawMessage, token int64, capabilities j
 	return append(out, '}')
 }
 
-// appendForeign appends the members of meta that are not for us to say.
+// appendForeign appends the members of meta except those of the protocol.
 func appendForeign(dst []byte, meta json.RawMessage) []byte {
 	if len(meta) == 0 || meta[0] != '{' {
 		return dst
@@ -127,7 +128,7 @@ func appendForeign(dst []byte, meta json.RawMessage) []byte {
 		}
 	})
 	if err != nil {
-		return dst[:from] // half of a broken object is not an object
+		return dst[:from] // a malformed object is omitted entirely
 	}
 	return dst
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/mcpwire"
 )
 
-// receive takes what came on a link: on the stream of ex, or on one that all share
-// when ex is nil.
+// receive handles a message that arrived on the stream of ex, or on a shared stream if ex is nil.
 func receive(lk link, ex *exchange, m message) {
 	k := lk.shared()
 	switch {
@@ -29,9 +28,8 @@ func receive(lk link, ex *exchange, m message) {
 	}
 }
 
-// answered gives a response to the exchange that waits for it. On a stream of its own
-// an exchange takes its own only; one without an id tells of a request that the
-// server could not even read, and can be nothing else there.
+// answered ends the exchange that a response belongs to. On its own stream an exchange accepts only
+// its own response, or an error without an id, with which a server reports an unreadable request.
 func (k *conn) answered(ex *exchange, m message) {
 	id, err := strconv.ParseInt(string(m.id), 10, 64)
 	if ex == nil {
@@ -93,8 +91,8 @@ func (k *conn) notified(ex *exchange, m message) {
 	}
 }
 
-// serve answers a request of the server, on a goroutine of its own: the stream must
-// be read on meanwhile. ex is the call that it belongs to; nil if none or unknown.
+// serve answers a request of the server in a goroutine, so that the stream is read meanwhile. ex is
+// the call that it belongs to, or nil. Beyond maxQuestions open requests it sends no answer.
 func serve(lk link, ex *exchange, m message) {
 	k := lk.shared()
 	ctx, cancel := context.WithCancel(k.ctx)
@@ -127,7 +125,7 @@ func (k *conn) reply(lk link, body []byte) {
 	}
 }
 
-// question notes that the server waits for something; false when it waits for too much.
+// question records an open request of the server; false if the id is in use or there are too many.
 func (k *conn) question(id json.RawMessage, cancel context.CancelFunc) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -138,7 +136,7 @@ func (k *conn) question(id json.RawMessage, cancel context.CancelFunc) bool {
 	return true
 }
 
-// withdrawn ends a question, whether the server has its answer or wants none any more.
+// withdrawn removes an open request of the server and cancels its handler.
 func (k *conn) withdrawn(id json.RawMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,7 +163,8 @@ func (k *conn) respond(ctx context.Context, ex *exchange, m message) []byte {
 	return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the method is not offered here", nil)
 }
 
-// ask passes a question of the server on to the caller.
+// ask forwards a question of the server to the caller of ex and returns the response. A
+// question that belongs to no call, or is too large, is an error.
 func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 	if ex == nil {
 		return jsonrpc.AppendFault(nil, m.id, jsonrpc.CodeMethodNotFound, "the request does not belong to exactly one call in flight", nil)
@@ -187,15 +186,15 @@ func (k *conn) ask(ctx context.Context, ex *exchange, m message) []byte {
 		}
 		k.c.log.Debug("a question of the server got no answer", "server", k.c.cfg.Name, "method", m.method, "err", err)
 	}
-	// The session declares that we can be asked, for all callers together: one who
-	// cannot has dismissed the question, as far as the server sees.
+	// The session declares the ability to answer for all callers. For a caller that
+	// cannot, the server receives a cancelled question.
 	if m.method == "elicitation/create" {
 		return jsonrpc.AppendResult(nil, m.id, json.RawMessage(`{"action":"cancel"}`))
 	}
 	return jsonrpc.AppendFault(nil, m.id, -1, "nobody answers this here", nil)
 }
 
-// ponder asks the caller, and stops the clock of the call meanwhile.
+// ponder asks the caller. Meanwhile the idle time of the call does not count.
 func (ex *exchange) ponder(ctx context.Context, q capability.Question) (json.RawMessage, error) {
 	ex.asking.Add(1)
 	defer func() {
@@ -208,8 +207,7 @@ func (ex *exchange) ponder(ctx context.Context, q capability.Question) (json.Raw
 	return ex.call.Ask(ctx, q)
 }
 
-// roots is what roots/list is answered with: the operator's directories, never the
-// caller's.
+// roots returns the result of roots/list: the operator's directories, never the caller's.
 func (c *Client) roots() json.RawMessage {
 	out := []byte(`{"roots":[`)
 	for i, dir := range c.cfg.Roots {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// sseLink is the transport of 2024-11-05: one stream for all that the server says,
-// and an address of the session's own to which we post.
+// sseLink is the transport of 2024-11-05: one stream for all messages of the server, and a
+// URL of the session to which the client posts.
 type sseLink struct {
 	*conn
 	address string
@@ -19,11 +19,11 @@ type sseLink struct {
 	once    sync.Once
 }
 
-// openSSE opens the stream and waits for the address. It must be at the same origin:
-// our credentials go there.
+// openSSE opens the stream and waits for the session's URL, which must have the same
+// origin, because credentials are sent to it.
 func (c *Client) openSSE(ctx context.Context) (link, error) {
 	l := &sseLink{conn: c.newConn()}
-	over := context.AfterFunc(ctx, l.stop) // until the stream stands, it may be given up
+	over := context.AfterFunc(ctx, l.stop) // ends the attempt; disabled once the stream is open
 	resp, err := c.send(l.ctx, http.MethodGet, c.cfg.URL, nil, func(http.Header) {})
 	if err != nil {
 		l.stop()
@@ -89,7 +89,7 @@ func (l *sseLink) read(in *events) {
 	}
 }
 
-// start posts the request; its answer comes on the stream.
+// start posts the request; its answer arrives on the stream.
 func (l *sseLink) start(ctx context.Context, ex *exchange) {
 	l.c.post(ctx, ex, func(ctx context.Context) {
 		if err := l.post(ctx, ex.body()); err != nil {

@@ -25,29 +25,29 @@ const (
 	termGrace  = 3 * time.Second // after SIGTERM
 )
 
-// processLink is a server that is a process of ours: a message a line, on its standard
-// input and output.
+// processLink is a server that the client started as a process. Each line of its standard
+// input and output is a message.
 type processLink struct {
 	*conn
 	queue  chan line
 	stdin  *os.File
 	stdout *os.File
-	exited chan struct{} // the process is gone, and its group with it
+	exited chan struct{} // closed when the process and its group have ended
 	leader *exec.Cmd
 	once   sync.Once
 }
 
-// line is a message on its way out; ex may be nil.
+// line is an outgoing message; ex may be nil.
 type line struct {
 	text []byte
 	ex   *exchange
 }
 
-// openProcess starts the program in a process group of its own.
+// openProcess starts the program in its own process group.
 func (c *Client) openProcess() (link, error) {
 	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
 	cmd.Dir = c.cfg.Dir
-	cmd.Env = append([]string{}, c.cfg.Env...) // nil would be our own
+	cmd.Env = append([]string{}, c.cfg.Env...) // nil would inherit the server's
 	procgroup.Own(cmd, true)
 	l := &processLink{conn: c.newConn(), queue: make(chan line), exited: make(chan struct{}), leader: cmd}
 	pipes, err := newPipes(3)
@@ -99,8 +99,8 @@ func newPipes(n int) ([]pipe, error) {
 	return pipes, nil
 }
 
-// run is the life of the process. Its thread stays the same, because the process is
-// to die with its parent, and that is a thread.
+// run starts the process and waits for its end. It locks its thread, because the process
+// is set to die with its parent thread.
 func (l *processLink) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -108,7 +108,7 @@ func (l *processLink) run(started chan<- error) {
 	procgroup.SealDescriptors()
 	err := l.leader.Start()
 	for _, f := range []any{l.leader.Stdin, l.leader.Stdout, l.leader.Stderr} {
-		f.(*os.File).Close() // the child has its own
+		f.(*os.File).Close() // the child has its own copy
 	}
 	started <- err
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *processLink) shared() *conn { return l.conn }
 
 func (l *processLink) begin(renewed bool) { l.c.beginShared(l) }
 
-// beginShared starts what runs beside the calls of a link that all share.
+// beginShared starts the background work of a link with one shared stream.
 func (c *Client) beginShared(lk link) {
 	if lk.shared().server.Modern() {
 		c.spawn(func() { c.listen(lk) })
@@ -147,8 +147,8 @@ func (l *processLink) post(ctx context.Context, body []byte) error {
 	return l.put(ctx, line{text: body})
 }
 
-// put hands a message to the writer: it goes out whole or not at all, however long
-// the process takes to read.
+// put queues a message for the writer, which writes it completely even if ctx ends
+// meanwhile. A message above maxLine is too_large.
 func (l *processLink) put(ctx context.Context, out line) error {
 	if len(out.text) > maxLine {
 		return l.c.askedTooMuch(maxLine)
@@ -170,13 +170,13 @@ func (l *processLink) write() {
 		case out := <-l.queue:
 			if out.ex != nil {
 				out.ex.sent.Store(true)
-				if out.ex.ended.Load() { // and the waiting caller may have read that it was not sent
+				if out.ex.ended.Load() { // its caller may already have reported that it was not sent
 					continue
 				}
 			}
 			if _, err := l.stdin.Write(out.text); err != nil {
 				l.log("an upstream takes no more input", err)
-				_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second)) // what it still has to say
+				_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second)) // for its remaining output
 				return
 			}
 		case <-l.ctx.Done():
@@ -185,7 +185,7 @@ func (l *processLink) write() {
 	}
 }
 
-// read takes messages until the output ends, and the process with it.
+// read handles messages until the output ends, and then the link is lost.
 func (l *processLink) read() {
 	err := l.messages()
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
@@ -226,8 +226,8 @@ func (l *processLink) messages() error {
 	}
 }
 
-// overlong ends the one exchange that a line over the limit answers, as far as its
-// beginning tells, or there is but one.
+// overlong ends the exchange that a line above the limit answers, by the id in its
+// beginning, or the only one in flight, with too_large.
 func (l *processLink) overlong(head []byte) {
 	ex := l.flight.sole()
 	if id, ok := idIn(head); ok {
@@ -239,7 +239,7 @@ func (l *processLink) overlong(head []byte) {
 	}
 }
 
-// idIn finds the id of a message of which only the beginning is there.
+// idIn returns the id of a message of which only the beginning is known.
 func idIn(head []byte) (int64, bool) {
 	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowInvalidUTF8(true))
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
@@ -263,8 +263,8 @@ func idIn(head []byte) (int64, bool) {
 	return 0, false
 }
 
-// readLine reads a line without its end. Of one over the limit it returns the
-// beginning and throws the rest away. The bytes are the caller's.
+// readLine reads a line without its line break. If it exceeds limit, readLine returns the
+// beginning, discards the rest, and whole is false. The caller owns the bytes.
 func readLine(in *bufio.Reader, limit int) (text []byte, whole bool, err error) {
 	const head = 4 << 10
 	long := false
@@ -285,7 +285,7 @@ func readLine(in *bufio.Reader, limit int) (text []byte, whole bool, err error) 
 	}
 }
 
-// close stops the process and its group. It returns when they are gone.
+// close stops the process and its group, and waits for their end.
 func (l *processLink) close(bool) {
 	l.once.Do(func() {
 		l.stop()
@@ -307,7 +307,7 @@ func (l *processLink) close(bool) {
 	})
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of its input.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -15,15 +15,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// challenge is what an upstream said when it refused a request.
+// challenge is the bearer challenge of an upstream that refused a request.
 type challenge struct {
 	metadata string
 	scopes   []string
 	code     string // insufficient_scope, invalid_token, …
 }
 
-// readChallenge takes the bearer challenge from an answer; an unreadable one is
-// none.
+// readChallenge returns the bearer challenge of an answer, empty if absent or unreadable.
 func readChallenge(h http.Header) (ch challenge) {
 	list, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
 	if err != nil {
@@ -54,9 +53,8 @@ type servers struct {
 	oauthex.AuthServerMeta
 }
 
-// discover finds the authorization server of the upstream: by the metadata it names,
-// at the two well-known places (RFC 9728), or, for servers of 2025-03-26, at its own
-// origin.
+// discover finds the authorization server of the upstream: by the metadata it names, at the two
+// well-known places (RFC 9728), or, for servers of 2025-03-26, at its own origin.
 func (s *Source) discover(ctx context.Context, ch *challenge) (*servers, error) {
 	var places []string
 	if ch != nil && ch.metadata != "" {
@@ -215,7 +213,7 @@ func (s *Source) silent(format string, args ...any) error {
 	return capability.Errorf(capability.CodeUnavailable, "oauth", format, args...).With(reasonSilent, "try again later")
 }
 
-// permitted reports whether an address that a stranger named may be used.
+// permitted reports whether an address from a metadata document may be used.
 func (s *Source) permitted(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && len(address) <= maxAddress && u.Host != "" && u.User == nil && u.Fragment == "" &&

@@ -19,7 +19,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// client is who we are for one authorization server.
+// client is junctor's client identity at one authorization server.
 type client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitempty"` // of a client that was registered; the operator's is never kept here
@@ -52,7 +52,7 @@ func method(theirs []string, ours ...string) string {
 	return ours[0]
 }
 
-// register has the server make a client of us (RFC 7591).
+// register registers junctor as a client at the server (RFC 7591).
 func (s *Source) register(ctx context.Context, at *servers, redirect string) (client, error) {
 	if at.RegistrationEndpoint == "" {
 		return client{}, s.refused("the authorization server %.200s registers no clients by itself: %s needs a client id", at.Issuer, s.cfg.Name)
@@ -156,8 +156,8 @@ func (s *Source) ask(ctx context.Context, at *servers, c client, scopes []string
 	return s.save(k)
 }
 
-// noToken is the error for an answer without a token. The answer itself is not in it:
-// it may repeat what was sent.
+// noToken returns the error for an answer without a token. It omits the answer's text, which
+// may repeat secrets of the request.
 func (s *Source) noToken(at *servers, err error) error {
 	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
@@ -225,7 +225,7 @@ func printable(token string) bool {
 	return token != "" && !strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7f })
 }
 
-// stepUp counts the times that more was asked for; false reports that it is enough.
+// stepUp counts requests for more scopes; it returns false once the limit is reached.
 func (s *Source) stepUp() bool {
 	now := s.cfg.Now()
 	s.stepUps = slices.DeleteFunc(s.stepUps, func(at time.Time) bool { return now.Sub(at) > stepUpInterval })

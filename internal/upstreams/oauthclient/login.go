@@ -13,7 +13,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// login is one that was begun.
+// login is one login that was begun and not finished.
 type login struct {
 	at       *servers
 	client   client
@@ -23,9 +23,9 @@ type login struct {
 	until    time.Time
 }
 
-// Begin begins a login: the user visits address, consents, and is sent to redirect with
-// a query that [Source.Finish] wants, within ten minutes. Errors: unavailable,
-// invalid_input, and conflict if consent is not possible.
+// Begin begins a login: the user must visit address and consent. The browser is then sent to
+// redirect with a query that must be passed to [Source.Finish] within ten minutes. Errors:
+// unavailable, invalid_input, and conflict if consent is not possible.
 func (s *Source) Begin(ctx context.Context, redirect string) (address string, err error) {
 	if s.cfg.Grant != AuthorizationCode {
 		return "", capability.Errorf(capability.CodeConflict, "oauth", "%s gets its tokens without a login", s.cfg.Name).With("no_login", "")
@@ -85,8 +85,8 @@ func (s *Source) begin(ctx context.Context, at *servers, scopes []string, redire
 	return cfg.AuthCodeURL(state, oauth2.S256ChallengeOption(p.verifier), oauth2.SetAuthURLParam("resource", at.audience)), nil
 }
 
-// Finish ends a login with the query that came to its redirect address. Each is used
-// once, also where it fails. Errors: invalid_input (unknown_login), unavailable.
+// Finish completes a login with the query sent to its redirect address. A login can be
+// finished once, even if that fails. Errors: invalid_input (unknown_login), unavailable.
 func (s *Source) Finish(ctx context.Context, query url.Values) error {
 	if err := s.take(ctx); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *Source) finish(ctx context.Context, query url.Values) error {
 	return err
 }
 
-// visit goes through a login with the user at the terminal.
+// visit performs a login with the user at the terminal.
 func (s *Source) visit(ctx context.Context, at *servers, scopes []string) error {
 	address, err := s.begin(ctx, at, scopes, s.cfg.Redirect)
 	if err != nil {

@@ -1,25 +1,24 @@
-// Package oauthclient gets the access tokens that we show to upstreams: we are an
-// OAuth 2.1 client here, of whatever authorization server an upstream names. Package
-// oauth is the other side, where tokens are shown to us; nothing goes from one to
-// the other, so a caller's token never leaves.
+// Package oauthclient obtains the access tokens that junctor sends to upstreams. It is an
+// OAuth 2.1 client of the authorization server that an upstream names. Package oauth is the
+// opposite side, which checks tokens sent to junctor; the two share no tokens, so a caller's
+// token is never forwarded.
 //
-// A Source belongs to one upstream. Its [Source.Transport] sends requests with the
-// token that there is; when the upstream refuses one it finds out who gives tokens
-// (RFC 9728, RFC 8414, OpenID Connect discovery), renews or asks for one, and sends
-// the request once more. Where a person has to consent, no call waits for it: the
-// request fails with the reason login_required, and an operator goes through
-// [Source.Begin] and [Source.Finish].
+// A Source belongs to one upstream. Its [Source.Transport] sends requests with the current
+// token. If the upstream refuses it, the transport discovers the authorization server (RFC
+// 9728, RFC 8414, OpenID Connect discovery), renews or requests a token, and sends the
+// request once more. If a person must consent, no call waits for that: the request fails
+// with the reason login_required, and an operator uses [Source.Begin] and [Source.Finish].
 //
-// What it is careful about:
+// Security properties:
 //
-//   - A token is sent to the origin of its upstream and nowhere else, and what we know
-//     of one authorization server is never told to another: tokens, and clients that
-//     were registered, are kept with their issuer and dropped when it changes.
-//   - Answers of the authorization endpoint belong to one question: state, PKCE with
-//     S256, and iss where it is there (RFC 9207). Each is used once.
-//   - Every metadata document is judged: whose it is, and that its addresses are https.
-//     Where they may lead is for the client in [Config.HTTP].
-//   - A server that is never content costs two more requests, not a loop.
+//   - A token is sent only to the origin of its upstream, and data of one authorization
+//     server never to another: tokens and registered clients are stored with their issuer
+//     and dropped when it changes.
+//   - An answer of the authorization endpoint is bound to one request by state, PKCE with
+//     S256, and iss if present (RFC 9207). Each is used once.
+//   - Every metadata document is checked for its issuer or resource and for https
+//     addresses. The client in [Config.HTTP] decides which addresses may be dialled.
+//   - A server that refuses every token causes two more requests and no loop.
 //   - No error and no log line holds a token, a code, a client's secret, or the text of
 //     an answer to a request that had one of them.
 package oauthclient
@@ -48,9 +47,9 @@ const (
 
 // The reasons of errors.
 const (
-	// ReasonLogin means that a person has to consent first.
+	// ReasonLogin means that a person must consent first.
 	ReasonLogin = "login_required"
-	// ReasonRefused means that a token cannot be had, or is not enough.
+	// ReasonRefused means that no token can be obtained, or that it does not suffice.
 	ReasonRefused = "unauthenticated"
 
 	reasonSilent = "connection_failed"
@@ -74,15 +73,15 @@ const (
 	quietTimeout   = 2 * time.Second
 )
 
-// Store keeps what must survive a restart: tokens, and clients that were registered.
-// Its values are secrets. Get fails with not_found if it is missing.
+// Store keeps the tokens and registered clients that must survive a restart. Its values are
+// secrets. Get fails with not_found for a missing value.
 type Store interface {
 	Get(name string) (secret.Value, error)
 	Set(name string, value secret.Value) error
 	Remove(name string) error
 }
 
-// Config is one upstream and what the operator said of getting tokens for it.
+// Config describes one upstream and the operator's settings for its tokens.
 type Config struct {
 	Name     string // of the upstream: in errors and logs
 	Resource string // its URL
@@ -318,8 +317,7 @@ func (s *Source) loginRequired() *capability.Error {
 		With(ReasonLogin, "an operator runs: junctor upstreams login "+s.cfg.Name)
 }
 
-// isRefusal reports whether an error is the word of an authorization server, not the
-// lack of one.
+// isRefusal reports whether an error is the word of an authorization server, not the lack of one.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*capability.Error](err)
 	return ok && e.Reason == ReasonRefused

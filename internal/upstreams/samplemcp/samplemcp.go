@@ -1,6 +1,5 @@
-// Package samplemcp is a small MCP server to try the plane with: a process of its own,
-// as the servers are that people put behind it, with a tool of each kind. It needs
-// nothing and changes nothing.
+// Package samplemcp is a small MCP server for trying out upstreams. It converts units,
+// needs no configuration and changes nothing.
 package samplemcp
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// factors are what one of a unit is in the base unit of its quantity.
+// factors returns, by quantity and unit, the size of the unit in the quantity's base unit.
 func factors() map[string]map[string]float64 {
 	return map[string]map[string]float64{
 		"length": {"m": 1, "km": 1000, "cm": 0.01, "in": 0.0254, "ft": 0.3048, "mi": 1609.344},
@@ -59,13 +58,13 @@ func units(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult
 	return nil, out, nil
 }
 
-// kept is a writer that stays open: it is the caller's.
+// kept is a writer whose Close does nothing, because the caller owns it.
 type kept struct{ io.Writer }
 
 func (kept) Close() error { return nil }
 
-// Serve answers one client over in and out until the client is gone or ctx ends, and
-// closes neither. version is what it says of itself.
+// Serve serves one client over in and out until the client disconnects or ctx ends. It
+// closes neither. version is the reported version of the server.
 func Serve(ctx context.Context, version string, in io.Reader, out io.Writer) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "units", Version: version}, nil)
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}

@@ -8,7 +8,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// provider is what the catalog calls.
+// provider returns the provider for the catalog; that of an A2A agent can resume calls.
 func (u *upstream) provider() capability.Provider {
 	if u.record.Kind == record.KindA2A {
 		return &agentProvider{provider{u}}
@@ -16,11 +16,11 @@ func (u *upstream) provider() capability.Provider {
 	return &provider{u}
 }
 
-// agentProvider carries the calls of an A2A agent, whose work goes on without us.
+// agentProvider is the provider of an A2A agent, whose tasks continue without the server.
 type agentProvider struct{ provider }
 
-// Resume implements capability.Resumer. The definition is that of now: one that is held
-// is refused, as it is for new calls.
+// Resume implements capability.Resumer. It uses the current definition, and like a new
+// call is refused if that is held.
 func (p *agentProvider) Resume(ctx context.Context, c capability.Call, upstreamCall string) (capability.Result, error) {
 	if upstreamCall == "" {
 		return capability.Result{}, capability.Errorf(capability.CodeInvalidInput, "execute", "there is nothing to go on with")
@@ -28,8 +28,8 @@ func (p *agentProvider) Resume(ctx context.Context, c capability.Call, upstreamC
 	return p.carry(ctx, c, upstreamCall)
 }
 
-// track has a request kept or resumed, and states what the call is at the far side: the
-// far side's own id where it says one, else the number of the call.
+// track returns the tracking of a call. Its id is the upstream's id of the call, if it
+// reports one, else a number.
 func (p *provider) track(c *capability.Call, resume string) *tracked {
 	t := &tracked{keep: c.Keep, resume: resume, id: resume}
 	if t.id == "" {
@@ -38,7 +38,7 @@ func (p *provider) track(c *capability.Call, resume string) *tracked {
 	return t
 }
 
-// tracked belongs to one call; keep is called by the goroutine of that call.
+// tracked holds the upstream's id of one call. Only the call's goroutine uses it.
 type tracked struct {
 	keep   func(string)
 	resume string

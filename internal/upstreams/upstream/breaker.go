@@ -13,20 +13,21 @@ const (
 	breakerDelay = 30 * time.Second
 )
 
-// limits make others wait for a trial, or for as long again if it never ends.
+// limits returns the limits of the breaker. A trial that does not end blocks other calls
+// for one more breakerDelay.
 func limits() breaker.Config {
 	return breaker.Config{Failures: breakAfter, Open: breakerDelay, Trials: 1, TrialTimeout: breakerDelay}
 }
 
-// callBreaker keeps calls from an upstream that is connected and breaks them. After five
-// failures in a row nothing is sent for half a minute; then one call goes out on
-// trial. What an upstream answers, also an error of its own, is not a failure here.
+// callBreaker stops calls to a connected upstream whose calls fail. After five failures
+// in a row, calls are refused for half a minute; then one call is sent as a trial. An
+// answer of the upstream, even an error, is not a failure.
 type callBreaker struct {
 	mu    sync.Mutex
 	state breaker.Breaker
 }
 
-// admit reports whether a call may be sent, and when to ask again.
+// admit reports whether a call may be sent, and otherwise how long to wait.
 func (b *callBreaker) admit(now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +37,7 @@ func (b *callBreaker) admit(now time.Time) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// report takes a call's end in, and reports whether it opened the breaker.
+// report records the end of a call, and reports whether that opened the breaker.
 func (b *callBreaker) report(err error, now time.Time) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +57,7 @@ func (b *callBreaker) reset() {
 	b.state.Reset()
 }
 
-// answered reports whether a call came to the upstream and back.
+// answered reports whether the upstream answered the call.
 func answered(err error) bool {
 	switch capability.CodeOf(err) {
 	case "", capability.CodeInvalidInput, capability.CodeTooLarge, capability.CodeConsentRequired:
@@ -67,8 +68,8 @@ func answered(err error) bool {
 	return false
 }
 
-// broke reports whether a call failed by the connection rather than by what it asked
-// for. A deadline is the caller's, and one in a hurry must not shut others out.
+// broke reports whether a call failed because of the connection or the idle timeout. The
+// caller's own deadline does not count, so that an impatient caller cannot block others.
 func broke(err error) bool {
 	e := capability.AsError(err)
 	return e.Reason == capability.ReasonConnectionFailed || e.Reason == capability.ReasonIdleTimeout

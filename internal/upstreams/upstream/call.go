@@ -17,13 +17,15 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Invoke implements capability.Provider. The Value of its Result is the raw result of
-// the method in MCP.
+// Invoke implements capability.Provider. The Value of its Result is the raw MCP result of
+// the method.
 func (p *provider) Invoke(ctx context.Context, c capability.Call) (capability.Result, error) {
 	return p.carry(ctx, c, "")
 }
 
-// carry makes a call, or goes on with one that an earlier process made.
+// carry makes a call or, if resume is set, continues one that an earlier process made. A
+// call that the upstream did not receive is sent once more. While the breaker is open, the
+// error is unavailable, reason circuit_open.
 func (p *provider) carry(ctx context.Context, c capability.Call, resume string) (capability.Result, error) {
 	if _, err := p.callable(c.Member); err != nil {
 		return capability.Result{}, err
@@ -38,7 +40,7 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	t := p.track(&c, resume)
 	raw, b, err := p.send(ctx, &c, t)
 	if capability.CodeOf(err) == capability.CodeUnavailable && broke(err) && ctx.Err() == nil {
-		raw, b, err = p.send(ctx, &c, t) // it was lost before the call was taken: the next one is being made
+		raw, b, err = p.send(ctx, &c, t) // the upstream did not receive it; a new connection is being made
 	}
 	if p.breaker.report(err, p.reg.cfg.Now()) {
 		p.reg.cfg.Logger.Warn("an upstream breaks calls and gets none for a while", "upstream", p.record.Name, "err", err)
@@ -50,15 +52,15 @@ func (p *provider) carry(ctx context.Context, c capability.Call, resume string) 
 	return p.judge(b, result)
 }
 
-// send puts the call on a connection and waits for its end. Code unavailable reports that
-// it was not taken.
+// send makes the call on a connection and waits for its result. The code unavailable means
+// that the upstream did not receive it.
 func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (json.RawMessage, *binding, error) {
 	link, err := p.connection(ctx, p.keyOf(c))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.release(link)
-	// It may have come back as another while the call waited for it.
+	// The definition may have changed while the call waited for the connection.
 	b, err := p.callable(c.Member)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +77,8 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 	return raw, b, err
 }
 
-// callable is what a member stands for, where it may be called now.
+// callable returns the definition of a member. Errors: unavailable, reason
+// definition_gone; consent_required, reason pin_held, if a change waits for an approval.
 func (p *provider) callable(m capability.Member) (*binding, error) {
 	b := p.view.Load().bindings[m]
 	switch {
@@ -91,7 +94,8 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 	return b, nil
 }
 
-// request makes the call of the method that the member stands for.
+// request returns the request of a call: tools/call, prompts/get, resources/read or
+// completion/complete. An address outside the resource or template is invalid_input.
 func (p *provider) request(b *binding, c *capability.Call) (Request, error) {
 	req := Request{Idle: p.record.Idle(), Ask: p.asker(c), Relay: c.Relay, Name: b.name, Meta: c.Meta}
 	if c.Watched {
@@ -162,7 +166,7 @@ func decode(input json.RawMessage, v any) error {
 	return nil
 }
 
-// headersOf are the arguments that the definition wants in headers too.
+// headersOf returns the headers for the arguments that the definition requires as headers.
 func headersOf(list []ingest.Header, input json.RawMessage) http.Header {
 	if len(list) == 0 {
 		return nil
@@ -189,7 +193,8 @@ func memberOf(object []byte, name string) (value []byte) {
 	return value
 }
 
-// primitive is a text, boolean or integer as it stands in a header.
+// primitive returns the header form of a JSON string, boolean or integer; ok is false for
+// other values.
 func primitive(value []byte) (string, bool) {
 	if len(value) == 0 {
 		return "", false
@@ -209,7 +214,9 @@ func primitive(value []byte) (string, bool) {
 	return strconv.FormatInt(n, 10), err == nil && n >= -exact && n <= exact
 }
 
-// judge finds out what kind of end a result is.
+// judge returns the result with the error that it represents: input required, a tool's
+// own error (failed, reason tool_error), or a tool result that violates the declared
+// output schema (failed, reason output_schema_violation).
 func (p *provider) judge(b *binding, r capability.Result) (capability.Result, error) {
 	var content, structured []byte
 	var kind, failed string
@@ -248,7 +255,7 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 	}
 	schema, err := b.output()
 	if err != nil {
-		return r, nil //nolint:nilerr // it was compiled before it was published; an invalid schema cannot reject anything
+		return r, nil //nolint:nilerr // it compiled when it was published; without a schema nothing is rejected
 	}
 	why := "it has no structured content"
 	if len(structured) > 0 {
@@ -263,7 +270,7 @@ func (p *provider) judge(b *binding, r capability.Result) (capability.Result, er
 		With("output_schema_violation", "this is a fault of the upstream; its text is in the result")
 }
 
-// marked is a result that says it is an error; all else stays as it is.
+// marked returns the result with isError set to true; its other bytes are unchanged.
 func marked(result json.RawMessage) json.RawMessage {
 	var out []byte
 	_ = members(result, func(name string, value []byte) {
@@ -284,7 +291,7 @@ func marked(result json.RawMessage) json.RawMessage {
 
 const maxErrorText = 1 << 10
 
-// firstText is the first text of a result's content.
+// firstText returns the first text block of a result's content.
 func firstText(content []byte) string {
 	var raw []json.RawMessage
 	if json.Unmarshal(content, &raw) != nil {
@@ -302,11 +309,11 @@ func firstText(content []byte) string {
 	return ""
 }
 
-// members walks an object in its order, whatever its strings hold; value is a part of
-// doc.
+// members calls each for every member of an object in order, without validating UTF-8.
+// value aliases doc.
 func members(doc []byte, each func(name string, value []byte)) error {
 	return jsonx.Members(doc, each)
 }
 
-// appendString appends a text as JSON; what is not UTF-8 becomes the sign for it.
+// appendString appends a text as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte { return jsonx.AppendString(dst, s) }

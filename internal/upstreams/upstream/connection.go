@@ -15,7 +15,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// places bounds the connections of all upstreams.
+// places limits the connections of all upstreams together.
 type places struct {
 	mu    sync.Mutex
 	taken int
@@ -38,16 +38,16 @@ func (p *places) free() {
 	p.taken--
 }
 
-// conn is one connection of an upstream. The main one, whose key is "", is the
-// watcher's: it reads the lists, receives changes and carries the calls of shared
-// upstreams. The others are made for a principal or a session, and closed when idle.
+// conn is one connection of an upstream. The watcher owns the main one, whose key is "":
+// it reads the lists, receives changes and makes the calls of shared upstreams. The others
+// belong to a principal or a session, and are closed when idle.
 type conn struct {
 	key    string
 	client Client
 	server Server
 	ready  chan struct{} // closed when the attempt to connect has ended
 	err    error         // of that attempt
-	down   chan error    // holds the reason of a loss
+	down   chan error    // receives the reason of a loss; capacity 1
 
 	// guarded by upstream.mu
 	busy int
@@ -55,7 +55,8 @@ type conn struct {
 	lost bool
 }
 
-// dial makes a client of the record; it connects nothing.
+// dial returns a connection with a client that is not connected yet. It counts towards
+// maxTotal (overloaded) until close.
 func (u *upstream) dial(key string) (*conn, error) {
 	c := &conn{key: key, ready: make(chan struct{}), down: make(chan error, 1)}
 	rec := &u.record
@@ -103,7 +104,8 @@ func (u *upstream) dial(key string) (*conn, error) {
 	return c, nil
 }
 
-// away has calls wait for the next main connection, before the watcher knows.
+// away removes a lost main connection, so that calls wait for the next one even before
+// the watcher handles the loss.
 func (u *upstream) away(c *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,7 +117,7 @@ func (u *upstream) away(c *conn) {
 	}
 }
 
-// close ends the connection and everything that runs on it.
+// close ends the connection and the calls on it.
 func (u *upstream) close(c *conn) {
 	if err := c.client.Close(); err != nil {
 		u.reg.cfg.Logger.Warn("a connection to an upstream was not closed cleanly", "upstream", u.record.Name, "err", err)
@@ -126,7 +128,8 @@ func (u *upstream) close(c *conn) {
 	u.reg.total.free()
 }
 
-// folder is where a program works: its own in the home unless the record names one.
+// folder returns the working folder of a program: that of the record, or one in the home
+// directory, which it creates.
 func (u *upstream) folder() (string, error) {
 	if u.record.Dir != "" || u.reg.cfg.Dir == "" {
 		return u.record.Dir, nil
@@ -138,8 +141,8 @@ func (u *upstream) folder() (string, error) {
 	return dir, nil
 }
 
-// unfold takes away what is kept for an upstream beside its record: tokens, and an own
-// folder that holds nothing.
+// unfold removes the data of an upstream beside its record: tokens, and its folder in the
+// home directory if that is empty.
 func (u *upstream) unfold() {
 	if u.tokens != nil {
 		if err := u.tokens.Forget(context.Background()); err != nil {
@@ -147,16 +150,16 @@ func (u *upstream) unfold() {
 		}
 	}
 	if u.record.Dir == "" && u.record.URL == "" && u.reg.cfg.Dir != "" {
-		_ = os.Remove(filepath.Join(u.reg.cfg.Dir, u.record.Name)) // fails when there is something in it
+		_ = os.Remove(filepath.Join(u.reg.cfg.Dir, u.record.Name)) // fails unless it is empty
 	}
 }
 
-// minMasked is the shortest secret that is looked for: a shorter one would be found
-// in words that have nothing to do with it.
+// minMasked is the length of the shortest secret that is masked. A shorter one would match
+// unrelated text.
 const minMasked = 4
 
-// masked is a program's text without the secrets that it was given: programs print
-// their environment when they fail, and who may look at that may not see these.
+// masked returns a program's output without the secrets of the record. Programs may print
+// their environment when they fail, and operators who read that must not see secrets.
 func (u *upstream) masked(text string) string {
 	if text == "" {
 		return text
@@ -178,7 +181,8 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// keyOf is whose connection a call goes over; "" is the main one.
+// keyOf returns the key of the connection for a call, by the record's isolation; "" is the
+// main one.
 func (u *upstream) keyOf(c *capability.Call) string {
 	switch {
 	case u.record.Isolation == record.ClientSession && c.Session != "":
@@ -189,8 +193,8 @@ func (u *upstream) keyOf(c *capability.Call) string {
 	return "principal\x00" + c.Principal.ID
 }
 
-// connection is the one that a call goes over, connected. The caller gives it back
-// with release.
+// connection returns the connected connection of a key, which it makes if needed. The
+// caller must call release.
 func (u *upstream) connection(ctx context.Context, key string) (*conn, error) {
 	if key == "" {
 		return u.main(ctx)
@@ -228,8 +232,8 @@ func (u *upstream) connection(ctx context.Context, key string) (*conn, error) {
 	return c, nil
 }
 
-// crowded takes the connection out that was idle longest, if there is not any place for
-// one more. Caller holds mu and closes it.
+// crowded removes and returns the connection that was idle longest if the upstream has
+// maxConnections, else nil. The caller holds mu, and closes the connection.
 func (u *upstream) crowded() (idle *conn) {
 	if len(u.conns) < maxConnections-1 { // one is the main one
 		return nil
@@ -246,7 +250,9 @@ func (u *upstream) crowded() (idle *conn) {
 	return idle
 }
 
-// other makes a connection of its own for a key; callers of one key share it.
+// other makes the connection of a key, or returns the one that another caller has just
+// made. It connects in the background; ready is closed afterwards. If all connections are
+// in use, the error is overloaded.
 func (u *upstream) other(key string) (*conn, error) {
 	fresh, err := u.dial(key)
 	if err != nil {
@@ -291,8 +297,8 @@ func (u *upstream) other(key string) (*conn, error) {
 	return fresh, nil
 }
 
-// background runs f on a goroutine that the registry waits for; false when it has
-// ended.
+// background runs f in a goroutine that the registry waits for. It returns false, without
+// running f, if the registry has ended.
 func (u *upstream) background(f func(context.Context)) bool {
 	u.reg.mu.Lock()
 	defer u.reg.mu.Unlock()
@@ -304,8 +310,8 @@ func (u *upstream) background(f func(context.Context)) bool {
 	return true
 }
 
-// forget takes a connection out that is lost. The watcher closes it: this may be one
-// of the client's own goroutines.
+// forget removes a lost connection. The watcher closes it later, because forget may run in
+// a goroutine of the client, for which Close would wait.
 func (u *upstream) forget(c *conn) {
 	u.mu.Lock()
 	if u.conns[c.key] == c {
@@ -326,8 +332,8 @@ func (u *upstream) release(c *conn) {
 	c.used = u.reg.cfg.Now()
 }
 
-// sweep closes what was lost or not used for a while. A process may take seconds to
-// end, which is not awaited here.
+// sweep closes lost and idle connections in the background, because a process may take
+// seconds to end.
 func (u *upstream) sweep() {
 	u.mu.Lock()
 	idle := u.trash
@@ -348,7 +354,7 @@ func (u *upstream) sweep() {
 	}
 }
 
-// closeAll ends every connection but the main one, and waits for their ends.
+// closeAll closes every connection except the main one, and waits for that.
 func (u *upstream) closeAll() {
 	u.mu.Lock()
 	list := u.trash
@@ -366,7 +372,7 @@ func (u *upstream) closeAll() {
 	group.Wait()
 }
 
-// changed records that a list has to be read again.
+// changed marks a list to be read again and wakes the watcher.
 func (u *upstream) changed(kind ingest.Kind) {
 	u.mu.Lock()
 	u.dirty[kind] = true
@@ -374,7 +380,7 @@ func (u *upstream) changed(kind ingest.Kind) {
 	u.poke()
 }
 
-// poke has the watcher look up.
+// poke wakes the watcher.
 func (u *upstream) poke() {
 	select {
 	case u.wake <- struct{}{}:

@@ -12,14 +12,14 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Reasons of errors that decide whether a connection is tried again.
+// Reasons of errors that do not count as an exit of a program.
 const (
 	reasonSecretMissing      = "secret_missing"
 	reasonTooManyConnections = "too_many_connections"
 )
 
-// credentials are what one connection shows of its owner, remembered for a moment:
-// secrets are files, and one read for each call would be felt.
+// credentials holds the credentials of one connection, cached for credentialsTTL, because
+// reading the secret files for each call would be slow.
 type credentials struct {
 	u     *upstream
 	owner string // see secret
@@ -31,7 +31,7 @@ type credentials struct {
 
 const credentialsTTL = 5 * time.Second
 
-// header are the record's headers with its secrets, for the client.
+// header returns the record's headers with their secrets.
 func (c *credentials) header(context.Context) (http.Header, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +60,8 @@ func (c *credentials) header(context.Context) (http.Header, error) {
 	return c.sent.Clone(), nil
 }
 
-// environment is the whole of what a program gets: a list of harmless variables of
-// ours, and what the record adds.
+// environment returns the whole environment of a program: Config.Environment and the
+// variables of the record.
 func (u *upstream) environment(owner string) ([]string, error) {
 	env := slices.Clone(u.reg.cfg.Environment)
 	for _, name := range sortedKeys(u.record.Env) {
@@ -77,8 +77,7 @@ func (u *upstream) environment(owner string) ([]string, error) {
 	return env, nil
 }
 
-// ownerOf is the principal whose own credentials a connection shows; "" shows the
-// record's.
+// ownerOf returns the principal whose own credentials a connection uses, or "" for the record's.
 func (u *upstream) ownerOf(key string) string {
 	if parts := strings.Split(key, "\x00"); u.record.OwnCredentials && len(parts) > 1 {
 		return parts[1]
@@ -86,9 +85,9 @@ func (u *upstream) ownerOf(key string) string {
 	return ""
 }
 
-// secret is the value of one of the record's secrets, or of the owner's own in its
-// place; unauthenticated where it is not in the store of this machine. The two are never exchanged
-// for each other: a caller without credentials does not act as another one.
+// secret returns one of the record's secrets, or, with an owner, the owner's secret of
+// that purpose. A missing one is unavailable, reason secret_missing. It never falls back
+// to the other, so that a caller without credentials does not act as another one.
 func (u *upstream) secret(owner, name string) (string, error) {
 	if owner != "" {
 		name = record.OwnSecret(name, owner)

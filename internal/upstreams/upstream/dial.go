@@ -9,7 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// DialMCP makes a client for an MCP server, for [Config.Dial].
+// DialMCP returns a client for an MCP server, for [Config.Dial].
 func DialMCP(cfg ClientConfig) (Client, error) {
 	in := mcpclient.Config{
 		Name: cfg.Name, Command: cfg.Command, Dir: cfg.Dir, Env: cfg.Env, URL: cfg.URL, SSE: cfg.SSE, HTTP: cfg.HTTP, Header: cfg.Header,
@@ -31,7 +31,7 @@ func DialMCP(cfg ClientConfig) (Client, error) {
 	return &mcpConnection{Client: c}, nil
 }
 
-// mcpConnection is a mcpclient.Client in the words of this package.
+// mcpConnection adapts a mcpclient.Client to Client.
 type mcpConnection struct {
 	*mcpclient.Client
 	server  atomic.Pointer[mcpclient.Server]
@@ -58,8 +58,8 @@ func (c *mcpConnection) Connect(ctx context.Context) (Server, error) {
 	}
 	c.server.Store(&s)
 	if s.Has("logging") && c.leveled.CompareAndSwap(false, true) {
-		// Many servers say nothing before they are told how much; the client tells it
-		// again after a reconnect. One that refuses stays silent.
+		// Many servers send no log messages before a level is set. The client sets it
+		// again after a reconnect. An error is ignored.
 		_, _ = c.Client.Call(ctx, mcpclient.Request{Method: "logging/setLevel", Params: json.RawMessage(`{"level":"info"}`)})
 	}
 	return Server(s), nil

@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// openTokens has the requests of the record carry tokens, where it says so. What gives
-// them may be anywhere that the record itself may be.
+// openTokens adds OAuth tokens to the requests of a record with OAuth. The authorization
+// server may be at any address at which the record's own URL could be.
 func (u *upstream) openTokens() error {
 	if u.record.OAuth == nil {
 		return nil
@@ -23,7 +23,7 @@ func (u *upstream) openTokens() error {
 	if err != nil {
 		return err
 	}
-	transport.DisableKeepAlives = true // it is asked once an hour
+	transport.DisableKeepAlives = true // requests are rare
 	cfg := u.record.OAuthConfig()
 	cfg.HTTP, cfg.Store, cfg.Now, cfg.Logger = &http.Client{Transport: transport}, u.reg.cfg.Tokens, u.reg.cfg.Now, u.reg.cfg.Logger
 	named := func(name string) func() (secret.Value, error) {
@@ -43,25 +43,23 @@ func (u *upstream) openTokens() error {
 	return nil
 }
 
-// LoginStep is one of the two steps of a login. The first has Redirect, a loopback
-// address where the one who logs in listens; the second has Answer, the query that
-// came there.
+// LoginStep is one of the two steps of a login. The first has Redirect, a loopback address
+// at which the client listens; the second has Answer, the query that arrived there.
 type LoginStep struct {
 	Redirect string `json:"redirect,omitempty"`
 	Answer   string `json:"answer,omitempty"`
 }
 
-// LoginResult is what a step led to: an address to be visited, or the upstream as it is
+// LoginResult is the result of a step: the address to visit, or the status of the upstream
 // with its new tokens.
 type LoginResult struct {
 	URL      string  `json:"url,omitempty"`
 	Upstream *Status `json:"upstream,omitempty"`
 }
 
-// Login goes through one step of a login. The answer comes from who began, over the
-// same API, so that the server needs no address that strangers could send one to.
-// Errors: not_found, invalid_input (invalid_redirect, unknown_login), conflict
-// (no_login), unavailable.
+// Login performs one step of a login. The client that began it sends the answer over the
+// same API, so that the server needs no public redirect address. Errors: not_found,
+// invalid_input (invalid_redirect, unknown_login), conflict (no_login), unavailable.
 func (r *Registry) Login(ctx context.Context, by capability.Principal, name string, step LoginStep) (LoginResult, error) {
 	u, err := r.get(name)
 	if err != nil {
@@ -85,7 +83,7 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 	}
 	query, err := url.ParseQuery(strings.TrimPrefix(step.Answer, "?"))
 	if err != nil {
-		// it holds the code
+		// the cause is omitted, because it contains the code
 		return LoginResult{}, capability.Errorf(capability.CodeInvalidInput, "upstreams.login",
 			"the answer to the login is not a query").With("invalid_login", "")
 	}
@@ -99,7 +97,7 @@ func (r *Registry) Login(ctx context.Context, by capability.Principal, name stri
 	return LoginResult{Upstream: &status}, err
 }
 
-// loopback reports whether an address is one of this machine (RFC 8252).
+// loopback reports whether an address is a loopback redirect (RFC 8252).
 func loopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > 2<<10 || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() == "" {

@@ -14,10 +14,10 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Add connects a new upstream, reads what it declares, and keeps it: all of it, or
-// nothing. A disabled one is kept without being connected, and so is one that wants
-// a user to log in first. Errors: invalid_input
-// (invalid_upstream, secret_missing), conflict (upstream_exists), unavailable.
+// Add connects to a new upstream, reads its tools and stores and publishes it; on an error
+// nothing remains. A disabled upstream is stored without being connected, as is one for
+// which a user must log in first. Errors: invalid_input (invalid_upstream,
+// secret_missing), conflict (upstream_exists), unavailable.
 func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.Record) (Status, error) {
 	if err := rec.Check(); err != nil {
 		return Status{}, err
@@ -44,7 +44,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	c, err := u.first(ctx)
 	if err != nil && capability.AsError(err).Reason == oauthclient.ReasonLogin {
 		u.state = capability.Availability{State: capability.StateUnauthorized, Reason: capability.AsError(err).Message, Since: r.cfg.Now()}
-		c, err = nil, nil // a missing upstream has no login
+		c, err = nil, nil // stored anyway, because the user can log in only afterwards
 	}
 	if err != nil {
 		return Status{}, err
@@ -89,10 +89,11 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 	return u.status(false), nil
 }
 
-// addTimeout is how long who adds an upstream waits for what need not be known at once.
+// addTimeout is how long Add waits for each list other than tools.
 const addTimeout = 5 * time.Second
 
-// first makes the first connection of a record; nil for a disabled one.
+// first makes the first connection of a record and reads its lists; nil for a disabled
+// one. A list other than tools that cannot be read is only marked to be read again.
 func (u *upstream) first(ctx context.Context) (*conn, error) {
 	if u.record.Disabled {
 		return nil, nil
@@ -130,7 +131,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 			return fail(err)
 		case err != nil:
 			u.listed[kind] = capability.AsError(err).Message
-			u.changed(kind) // it is read again later
+			u.changed(kind) // the watcher reads it again
 			continue
 		}
 		u.pins.Reconcile(kind, list.Definitions, &u.record, u.reg.cfg.Now())
@@ -142,13 +143,13 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// lastLines are what an operator needs to see of a program's errors.
+// lastLines returns the end of a program's error output, for operators.
 func lastLines(s string) string {
 	lines := strings.Split(strings.TrimSpace(ingest.Shown(s)), "\n")
 	return text.CutBytes(strings.Join(lines[max(0, len(lines)-20):], "\n"), 4<<10)
 }
 
-// reserve keeps a name from being added twice at once.
+// reserve reserves a name while it is being added; conflict if it exists or is reserved.
 func (r *Registry) reserve(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +182,8 @@ func (r *Registry) enter(u *upstream) error {
 	return nil
 }
 
-// Remove forgets an upstream with its pins and ends its connections. A folder of its
-// own stays where there is something in it.
+// Remove deletes an upstream with its pins and closes its connections. Its folder is
+// deleted only if it is empty.
 func (r *Registry) Remove(ctx context.Context, by capability.Principal, name string) error {
 	u, err := r.get(name)
 	if err != nil {
@@ -194,19 +195,20 @@ func (r *Registry) Remove(ctx context.Context, by capability.Principal, name str
 		}
 	}
 	if !r.leave(u) {
-		return nil // another caller was faster
+		return nil // another caller removed it first
 	}
 	r.record(ctx, audit.UpstreamRemoved, &u.record, by, audit.OutcomeSuccess)
 	return nil
 }
 
-// leave takes an upstream out of the catalog and waits for the end of its connections.
+// leave removes an upstream from the catalog and waits until its connections are closed.
+// It returns false if it was not registered.
 func (r *Registry) leave(u *upstream) bool {
 	r.mu.Lock()
 	was := r.upstreams[u.record.Name] == u
 	if was {
 		delete(r.upstreams, u.record.Name)
-		r.adding[u.record.Name] = true // it is not added again before it is gone
+		r.adding[u.record.Name] = true // it must not be added again before it has ended
 	}
 	publish := r.publish
 	r.mu.Unlock()
@@ -233,8 +235,8 @@ func (r *Registry) leave(u *upstream) bool {
 	return true
 }
 
-// Restart ends the connections of an upstream and opens them again, also where it was
-// given up, and waits until it is there. Errors: not_found, conflict
+// Restart closes the connections of an upstream and connects again, even if it had failed
+// permanently, and waits for the connection. Errors: not_found, conflict
 // (upstream_disabled), and those of connecting.
 func (r *Registry) Restart(ctx context.Context, by capability.Principal, name string) (Status, error) {
 	u, err := r.get(name)
@@ -248,11 +250,11 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	u.mu.Lock()
 	u.restart = true
 	a := u.attempt
-	if u.current != nil { // those who wait from now on wait for the next connection
+	if u.current != nil { // callers wait for the next connection from now on
 		u.current = nil
 		a = &attempt{done: make(chan struct{})}
 		u.attempt = a
-	} else if a != nil { // not for the attempt that may be ending now
+	} else if a != nil { // a new attempt, because the current one may be ending
 		a = &attempt{done: make(chan struct{})}
 		old := u.attempt
 		u.attempt = a
@@ -280,15 +282,15 @@ func (r *Registry) Restart(ctx context.Context, by capability.Principal, name st
 	return u.brief(), nil
 }
 
-// Selection states which definitions an operator means: all that wait, or one.
+// Selection selects definitions: all that wait, those of one kind, or one.
 type Selection struct {
 	Kind ingest.Kind `json:"kind,omitempty"` // "": any
 	Name string      `json:"name,omitempty"` // "": all
-	// Pin is what was looked at. Where it is given, another one is a conflict.
+	// Pin is the pin that the operator has seen. If set, another one is a conflict.
 	Pin string `json:"pin,omitempty"`
 }
 
-// Approved is what an approval changed.
+// Approved describes one approved definition.
 type Approved struct {
 	Kind ingest.Kind     `json:"kind"`
 	Name string          `json:"name"`
@@ -296,8 +298,9 @@ type Approved struct {
 	Pin  string          `json:"pin"`
 }
 
-// Approve publishes definitions that are held or in quarantine, as they are now.
-// Errors: not_found (definition_not_found), conflict (pin_changed), failed.
+// Approve publishes the current form of held and quarantined definitions that the upstream
+// lists, and stores that. Errors: not_found (definition_not_found), invalid_input (kind),
+// conflict (pin_changed), failed (nothing was changed).
 func (r *Registry) Approve(ctx context.Context, by capability.Principal, name string, which Selection) ([]Approved, error) {
 	u, err := r.get(name)
 	if err != nil {

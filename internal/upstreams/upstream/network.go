@@ -14,11 +14,10 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// newHTTP returns the client for an upstream's URL. It connects to that host and port
-// only, and to public addresses only, which are checked when they are dialled. With
-// private_network it may also connect to this machine and its network, but not to a
-// metadata service. It follows redirects within the same origin only, so that no other
-// one receives a credential.
+// newHTTP returns the client for an upstream's URL. It connects to that host and port only, and to
+// public addresses only, which are checked when they are dialled. With private_network it may also
+// connect to this machine and its network, but not to a metadata service. It follows redirects
+// within the same origin only, so that no other one receives a credential.
 func newHTTP(rec *record.Record) (*http.Client, error) {
 	u, err := url.Parse(rec.URL)
 	if err != nil {
@@ -42,7 +41,7 @@ func newHTTP(rec *record.Record) (*http.Client, error) {
 	}}, nil
 }
 
-// guarded dials to one host and port, or to any where only is "".
+// guarded returns a transport that dials one host and port, or any if only is "".
 func guarded(rec *record.Record, only string) (*http.Transport, error) {
 	policy := egress.Policy{Allow: []string{only}, BytesPerSecond: -1}
 	if rec.PrivateNetwork {
@@ -59,7 +58,7 @@ func guarded(rec *record.Record, only string) (*http.Transport, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
 			policy := policy
-			if only == "" { // what the address is counts all the same
+			if only == "" { // the address itself is still checked
 				policy.Allow = []string{address}
 			}
 			c, err := egress.Dial(ctx, address, egress.Config{Policy: policy})

@@ -13,10 +13,10 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// extensionID is the catalog-wide id of an upstream.
+// extensionID returns the catalog-wide id of an upstream.
 func extensionID(kind, name string) string { return naming.ExtensionID(kind+".", name) }
 
-// provider carries the calls of one upstream.
+// provider makes the calls to one upstream.
 type provider struct{ *upstream }
 
 var (
@@ -29,39 +29,39 @@ var (
 // Key implements capability.Provider.
 func (p *provider) Key() capability.ProviderKey { return p.key }
 
-// ReturnsPromptly implements capability.Prompt: all it waits for ends with the context.
+// ReturnsPromptly implements capability.Prompt: a call returns when its context ends.
 func (p *provider) ReturnsPromptly() {}
 
-// view is what calls need of what is published: it is swapped in before, so that no
-// entry of the catalog lacks its binding.
+// view holds the bindings for calls. It is replaced before the catalog receives the
+// module, so that every entry has its binding.
 type view struct {
 	bindings map[capability.Member]*binding
 }
 
-// binding leads from a member to its definition.
+// binding is the definition of a member.
 type binding struct {
 	kind  string
 	name  string
 	held  bool
 	shown *ingest.Definition
-	// output is compiled when it is needed first; may be nil.
+	// output compiles the output schema at the first use; nil without one.
 	output func() (*catalog.Schema, error)
 }
 
-// Kinds of members that no definition stands for.
+// Kinds of members without a definition.
 const (
 	kindCompletion = "completion"
 	nameComplete   = "complete"
 )
 
-// show publishes what there is now.
+// show publishes the current state.
 func (u *upstream) show() {
 	u.changing.Lock()
 	defer u.changing.Unlock()
 	u.publish()
 }
 
-// publish hands the catalog what there is now. Caller holds changing.
+// publish publishes the current module to the catalog. The caller holds changing.
 func (u *upstream) publish() {
 	publish, err := u.reg.running()
 	if err != nil {
@@ -80,9 +80,9 @@ func (u *upstream) publish() {
 
 func (u *upstream) source() string { return u.record.Kind + "/" + u.record.Name }
 
-// batch is what the upstream declares, as one module. The ids of contributions follow
-// from all that is listed, also what is not shown: an approval must not move another
-// one's id. Caller holds changing.
+// batch returns the visible definitions as one module, and replaces the view. The ids of
+// contributions are computed from all listed definitions, including hidden ones, so that
+// an approval does not change the id of another one. The caller holds changing.
 func (u *upstream) batch() capability.Batch {
 	u.mu.Lock()
 	state, server, current := u.state, u.server, u.current
@@ -133,7 +133,7 @@ func bind(p *ingest.PinRow) *binding {
 	return b
 }
 
-// contributionIDs are those of package intake/sources for the same declarations.
+// contributionIDs returns unique contribution ids for all listed definitions.
 func (u *upstream) contributionIDs() map[ingest.PinKey]string {
 	var tools, prompts []string
 	for _, p := range u.pins {
@@ -174,7 +174,7 @@ func (u *upstream) contributionIDs() map[ingest.PinKey]string {
 	return out
 }
 
-// hintsTrusted tags tools whose own annotations may be shown as they are.
+// hintsTrusted is the tag of tools whose own annotations are published unchanged.
 const hintsTrusted = "hints:trusted"
 
 func (u *upstream) contribution(p *ingest.PinRow, id string, member capability.Member,
@@ -188,11 +188,11 @@ func (u *upstream) contribution(p *ingest.PinRow, id string, member capability.M
 	switch p.Kind {
 	case ingest.Tool:
 		c.Kind, c.Tool, c.InputSchema, c.OutputSchema, c.Approval = "capability.agent-tool", d.Name, d.Input, d.Output, d.Destructive
-		if d.Input == nil { // of a dialect that only the upstream knows
+		if d.Input == nil { // an unknown dialect
 			c.InputSchema = []byte(`{"type":"object"}`)
 		}
 		c.Effect = capability.EffectExternal
-		if d.ReadOnly && u.record.HintsTrusted && !d.Destructive { // destroying nothing is the least of reading
+		if d.ReadOnly && u.record.HintsTrusted && !d.Destructive { // a destructive tool is never read-only
 			c.Effect = capability.EffectRead
 		}
 		if u.record.HintsTrusted {
@@ -215,7 +215,7 @@ func (u *upstream) telemetry() map[string]string {
 	return map[string]string{"source": u.record.Kind, "upstream": name[:min(len(name), 64)]}
 }
 
-// cleanText is a stranger's text of one line for display.
+// cleanText returns untrusted text as one line for display.
 func cleanText(s string, most int) string {
 	return text.CutRunes(text.OneLine(ingest.Shown(s)), most)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// asker passes questions on under the upstream's name, so that none can be taken for
-// ours; nil if no user can be asked. Samples spend the caller's model: they are
-// passed on only where the record says so.
+// asker returns an Asker that forwards permitted questions to the caller under the
+// upstream's name and records the outcome; nil if the caller cannot be asked. Sampling uses
+// the caller's model and is forwarded only if the record allows it.
 func (p *provider) asker(c *capability.Call) capability.Asker {
 	if c.Ask == nil {
 		return nil
@@ -35,7 +35,8 @@ func (p *provider) asker(c *capability.Call) capability.Asker {
 	}
 }
 
-// outcome is the user's decision: accept, decline or cancel; never what they said.
+// outcome returns the user's decision (accept, decline or cancel) for the audit log, which
+// must not contain the answer.
 func outcome(answer json.RawMessage) string {
 	var action string
 	if jsonx.Unmarshal(memberOf(answer, "action"), &action) != nil || action != "accept" && action != "decline" && action != "cancel" {
@@ -44,7 +45,7 @@ func outcome(answer json.RawMessage) string {
 	return action
 }
 
-// named puts the upstream's name before the message of a question.
+// named returns the parameters of a question with the upstream's name before its message.
 func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 	var out []byte
 	err := members(params, func(name string, value []byte) {
@@ -62,7 +63,8 @@ func (p *provider) named(params json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// question is a question of the upstream as it may be put to a caller.
+// question returns the parameters with which a question may be sent to a caller. Sampling
+// that the record does not allow is denied; an unknown method is failed.
 func (p *provider) question(method string, params json.RawMessage) (json.RawMessage, error) {
 	switch method {
 	case "elicitation/create":
@@ -74,17 +76,18 @@ func (p *provider) question(method string, params json.RawMessage) (json.RawMess
 		}
 		return params, nil
 	case "roots/list":
-		// A caller's directories go only to a server that is trusted with its model.
+		// Only a server that may use the caller's model may see its directories.
 		if p.record.Sampling == record.Forward {
 			return params, nil
 		}
 	}
-	// Whatever comes to be asked some day does not go to a client by itself.
+	// Methods of later revisions are not forwarded.
 	return nil, capability.Errorf(capability.CodeFailed, "execute", "%s asks for something that is not offered here: %.64q", p.record.Name,
 		method).With("upstream_error", "")
 }
 
-// asks is an input_required result whose questions are those that may be put.
+// asks returns an input_required result whose questions are prepared by question. If one
+// must not be sent, the error is that of question.
 func (p *provider) asks(result json.RawMessage) (json.RawMessage, error) {
 	requests := memberOf(result, "inputRequests")
 	if len(requests) == 0 {

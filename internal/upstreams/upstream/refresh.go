@@ -12,7 +12,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// feature is what a server declares when it has lists of a kind.
+// feature returns the capability that a server with lists of a kind declares.
 func feature(kind ingest.Kind) string {
 	switch kind {
 	case ingest.Tool:
@@ -23,8 +23,8 @@ func feature(kind ingest.Kind) string {
 	return "resources"
 }
 
-// refresh reads lists again and publishes what has changed. A list that breaks off
-// leaves what was known of its kind.
+// refresh reads lists again and publishes the changes. If a list cannot be read, the
+// present definitions of its kind stay.
 func (u *upstream) refresh(ctx context.Context, c *conn, kinds []ingest.Kind) {
 	fresh := make(map[ingest.Kind]*ingest.Listing)
 	for _, kind := range kinds {
@@ -46,8 +46,8 @@ func (u *upstream) refresh(ctx context.Context, c *conn, kinds []ingest.Kind) {
 	}
 }
 
-// reader reads lists while a connection is up: tools at once, for they are what agents
-// wait for, and the other kinds beside, where a list that hangs keeps no tool back.
+// reader reads lists while a connection is up: tools synchronously, because agents wait for them,
+// and the other kinds in the background, so that a slow list does not delay tools.
 type reader struct {
 	u     *upstream
 	conn  *conn
@@ -67,7 +67,7 @@ func (r *reader) read(ctx context.Context, kinds []ingest.Kind) {
 	switch {
 	case len(rest) == 0:
 	case !r.busy.CompareAndSwap(false, true):
-		r.u.mark(rest) // after what is being read
+		r.u.mark(rest) // read after the current ones
 	default:
 		r.group.Go(func() {
 			r.u.refresh(ctx, r.conn, rest)
@@ -77,7 +77,7 @@ func (r *reader) read(ctx context.Context, kinds []ingest.Kind) {
 	}
 }
 
-// mark has lists read at the watcher's next look.
+// mark marks lists to be read when the watcher wakes next.
 func (u *upstream) mark(kinds []ingest.Kind) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -86,7 +86,7 @@ func (u *upstream) mark(kinds []ingest.Kind) {
 	}
 }
 
-// list reads one list; of what the server does not have it is empty.
+// list reads one list, within listTimeout. It is empty if the server does not have the feature.
 func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest.Listing, error) {
 	u.changing.Lock()
 	collector := ingest.NewCollector(kind, u.listings[kind])
@@ -116,11 +116,10 @@ func (u *upstream) list(ctx context.Context, c *conn, kind ingest.Kind) (*ingest
 	return list, nil
 }
 
-// notThere is the code of JSON-RPC for methods that do not exist, as errors of calls
-// carry it in their details.
+// notThere is the JSON-RPC code for an unknown method, as in the details of errors.
 const notThere int64 = -32601
 
-// takeIn compares lists with the pins, keeps what has changed, and publishes it.
+// takeIn reconciles lists with the pins, stores and records the changes, and publishes the module.
 func (u *upstream) takeIn(ctx context.Context, fresh map[ingest.Kind]*ingest.Listing) {
 	u.changing.Lock()
 	defer u.changing.Unlock()
@@ -154,8 +153,7 @@ func pinAttrs(p *ingest.Pin, offered string) []audit.Attr {
 	return []audit.Attr{{Key: "kind", Value: string(p.Kind)}, {Key: "name", Value: p.Name}, {Key: "offered_pin", Value: offered}}
 }
 
-// keep saves pins; the next change tries again what could not be saved. Caller holds
-// changing.
+// keep stores and deletes pins. An error is only logged. The caller holds changing.
 func (u *upstream) keep(ctx context.Context, save, forget []*ingest.PinRow) {
 	if u.reg.cfg.Store == nil || len(save)+len(forget) == 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// serve watches an upstream while its main connection is up.
+// serve handles the events of an upstream while its main connection c is up: loss,
+// restarts, changed lists, idle connections. It closes c before it returns.
 func (u *upstream) serve(ctx context.Context, c *conn) {
 	lists := reader{u: u, conn: c}
 	defer lists.group.Wait() // they end with the connection
@@ -66,14 +67,14 @@ func (u *upstream) serve(ctx context.Context, c *conn) {
 	}
 }
 
-// waits reports whether a list is to be read again.
+// waits reports whether a list is marked to be read again.
 func (u *upstream) waits() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.dirty) > 0
 }
 
-// pending takes the lists that are to be read again.
+// pending returns and clears the lists that are marked to be read again.
 func (u *upstream) pending() (kinds []ingest.Kind) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -86,8 +87,8 @@ func (u *upstream) pending() (kinds []ingest.Kind) {
 	return kinds
 }
 
-// untilRefresh is when the lists are read again without a notice: sooner where one
-// could not be read.
+// untilRefresh returns the time until the lists are read again without a notification:
+// Config.Refresh, or less if a list could not be read or has a shorter TTL.
 func (u *upstream) untilRefresh() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 )
 
-// restore makes upstreams of what was saved; one that cannot be made does not keep
-// the others away.
+// restore returns the stored upstreams. One that cannot be restored is logged and left out.
 func (r *Registry) restore(ctx context.Context) (list []*upstream, err error) {
 	if r.cfg.Store == nil {
 		return nil, nil
@@ -40,8 +39,8 @@ func (r *Registry) restoreOne(s Saved) *upstream {
 	return u
 }
 
-// Refresh takes over what other servers on the same store have changed: upstreams
-// that came or went, and approvals.
+// Refresh applies the changes that other servers on the same store have made: added and
+// removed upstreams, and approvals.
 func (r *Registry) Refresh(ctx context.Context) error {
 	if _, err := r.running(); err != nil || r.cfg.Store == nil {
 		return nil //nolint:nilerr // Run reads them
@@ -63,7 +62,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	}
 	for _, s := range saved {
 		if r.reserve(s.Record.Name) != nil {
-			continue // it is there, or being added here
+			continue // it exists, or is being added here
 		}
 		if u := r.restoreOne(s); u != nil && r.enter(u) == nil {
 			u.show()
@@ -74,8 +73,7 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// adopt takes over what another server approved. What this one was offered itself
-// stays: an approval names one pin.
+// adopt applies approvals that another server stored, if they are for the pin that waits here.
 func (u *upstream) adopt(approved []ingest.Pin) {
 	u.changing.Lock()
 	defer u.changing.Unlock()

@@ -10,32 +10,32 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Status is what is known of one upstream. No value of a secret is in it.
+// Status is the state of one upstream. It contains no secrets.
 type Status struct {
 	record.Record
 	State  capability.State `json:"state"`
 	Reason string           `json:"reason,omitempty"`
 	Since  time.Time        `json:"since"`
-	// Failed reports that it was given up and waits for a restart.
+	// Failed is true if it is not started again until an operator restarts it.
 	Failed      bool      `json:"failed,omitempty"`
-	Server      *Server   `json:"server,omitempty"` // as it was when it was connected last
+	Server      *Server   `json:"server,omitempty"` // of the last connection
 	Connections int       `json:"connections"`
 	Added       time.Time `json:"added"`
 	Synced      time.Time `json:"synced,omitzero"` // when lists were read last
 	Counts      Counts    `json:"counts"`
-	// Lists are reasons why a list is missing or not whole, by kind.
+	// Lists holds, by kind, why a list is missing or incomplete.
 	Lists map[ingest.Kind]string `json:"lists,omitempty"`
 
-	// Login is what its authorization server gave; nil without OAuth.
+	// Login is the state of its tokens; nil without OAuth.
 	Login *oauthclient.State `json:"login,omitempty"`
 
-	// Only when one upstream is shown.
+	// Set only by Show.
 	Definitions []DefinitionStatus `json:"definitions,omitempty"`
 	Dropped     []ingest.Dropped   `json:"dropped,omitempty"`
-	Stderr      string             `json:"stderr,omitempty"` // the end of what a program wrote there
+	Stderr      string             `json:"stderr,omitempty"` // the end of a program's error output
 }
 
-// Counts are of definitions that are listed.
+// Counts holds the numbers of listed definitions.
 type Counts struct {
 	Tools       int `json:"tools"`
 	Prompts     int `json:"prompts"`
@@ -84,7 +84,8 @@ func (u *upstream) brief() Status {
 	return u.status(false)
 }
 
-// status is what is known. Caller holds changing.
+// status returns the status; whole includes the definitions and the error output. The
+// caller holds changing.
 func (u *upstream) status(whole bool) Status {
 	u.mu.Lock()
 	s := Status{
@@ -174,7 +175,7 @@ func statusOf(p *ingest.PinRow) DefinitionStatus {
 	return d
 }
 
-// Diff states what waits for an approval.
+// Diff returns the definitions that wait for an approval.
 func (r *Registry) Diff(name string) ([]ingest.PinDifference, error) {
 	u, err := r.get(name)
 	if err != nil {

@@ -21,10 +21,10 @@ type subscription struct {
 	err       error
 }
 
-// Subscribe has updated called whenever the resource changes, until stop. There is one
-// subscription at the upstream for each address, while any caller listens; it is made
-// again when the connection is. updated is called from a goroutine of the connection
-// and must return at once. Errors: not_found, unavailable, and those of the upstream.
+// Subscribe calls updated whenever the resource changes, until the caller calls stop. The
+// subscribers of one address share one subscription at the upstream, which is renewed
+// after a reconnect. updated is called from a goroutine of the connection and must not
+// block. Errors: not_found, unavailable, overloaded, and those of the upstream.
 func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated func()) (stop func(), err error) {
 	u, err := r.get(upstream)
 	if err != nil {
@@ -89,7 +89,7 @@ func (u *upstream) subscribe(ctx context.Context, c *conn, method, uri string) e
 	return err
 }
 
-// leave takes one listener away, and with the last one the subscription.
+// leave removes one listener, and ends the subscription with the last one.
 func (u *upstream) leave(uri string, s *subscription, id int) {
 	u.mu.Lock()
 	delete(s.listeners, id)
@@ -100,12 +100,13 @@ func (u *upstream) leave(uri string, s *subscription, id int) {
 	c := u.current
 	u.mu.Unlock()
 	if last && c != nil {
-		// notifications that still come are dropped
+		// later notifications are ignored
 		u.background(func(ctx context.Context) { _ = u.subscribe(ctx, c, "resources/unsubscribe", uri) })
 	}
 }
 
-// resubscribe makes the subscriptions again on a new connection.
+// resubscribe renews the subscriptions on a new connection in the background, and notifies
+// all listeners.
 func (u *upstream) resubscribe(c *conn) {
 	u.mu.Lock()
 	uris := make([]string, 0, len(u.subs))
@@ -126,7 +127,7 @@ func (u *upstream) resubscribe(c *conn) {
 	})
 }
 
-// updated handles a resource that has changed.
+// updated notifies the listeners of a changed resource.
 func (u *upstream) updated(uri string) {
 	u.mu.Lock()
 	var listeners []func()

@@ -7,7 +7,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Probe implements capability.Prober: it waits for the connection that is being made.
+// Probe implements capability.Prober: it waits for the main connection.
 func (p *provider) Probe(ctx context.Context) error {
 	c, err := p.main(ctx)
 	if err != nil {
@@ -17,7 +17,7 @@ func (p *provider) Probe(ctx context.Context) error {
 	return nil
 }
 
-// unreachable is the error of a connection that did not come about, in our form.
+// unreachable returns the error of a failed connection, always with the code unavailable.
 func (u *upstream) unreachable(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		if e.Code == capability.CodeUnavailable {
@@ -32,7 +32,7 @@ func (u *upstream) unreachable(err error) error {
 	return capability.Wrap(capability.CodeUnavailable, "upstreams", "the connection failed", err).With("connection_failed", "")
 }
 
-// unavailable is the answer to calls that were not sent.
+// unavailable returns the error of calls that were not sent for lack of a connection.
 func (u *upstream) unavailable() *capability.Error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -44,7 +44,7 @@ func (u *upstream) unavailable() *capability.Error {
 		With("upstream_unavailable", "junctor upstreams show "+u.record.Name)
 }
 
-// tail is the end of a text.
+// tail returns the end of a text.
 func tail(s string) string {
 	const most = 8 << 10
 	if len(s) > most {

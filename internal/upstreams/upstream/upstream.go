@@ -1,12 +1,11 @@
-// Package upstream makes providers of the MCP servers that an operator added. It stores
+// Package upstream turns the MCP servers that an operator added into providers. It stores
 // their records, manages the connections to them, publishes their definitions as modules
 // of the catalog, and forwards calls to them.
 //
-// A record holds the operator's settings: the address of the server, the owner of its
-// connections, its trust. A connection is a process or an HTTP session; its loss affects
-// the calls on it only. A pin is the digest of a definition as agents see it, so that a
-// changed definition can be held until the operator approves it. Package ingest checks
-// the definitions.
+// A record holds the operator's settings: the address of the server, the owner of its connections,
+// its trust. A connection is a process or an HTTP session; its loss affects the calls on it only. A
+// pin is the digest of a definition as agents see it, so that a changed definition can be held
+// until the operator approves it. Package ingest checks the definitions.
 //
 // An unreachable upstream delays only the calls to it: the server starts without a
 // connection, and the catalog lists its pinned definitions.
@@ -30,7 +29,7 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// Server is what an upstream said of itself when it was connected.
+// Server is what an upstream reported about itself when it was connected.
 type Server struct {
 	Version      string          `json:"version"` // the revision spoken
 	Name         string          `json:"name,omitempty"`
@@ -40,13 +39,13 @@ type Server struct {
 	Capabilities json.RawMessage `json:"-"`
 }
 
-// Page states how a list was read: what ended it early, and for how long it holds.
+// Page describes how a list was read: which limit ended it early, and its TTL.
 type Page struct {
 	Truncated string
 	TTL       time.Duration
 }
 
-// Request is one call of a method. Params and Meta are objects as they go out.
+// Request is one call of a method. Params and Meta are the objects that are sent.
 type Request struct {
 	Method       string
 	Params, Meta json.RawMessage
@@ -56,17 +55,17 @@ type Request struct {
 	Progress     func(capability.Chunk)
 	Ask          capability.Asker
 	Relay        *capability.Relay
-	// Definition is the one that was approved, of tools. Keep and Resume are the call's,
-	// where the far side can go on with it.
+	// Definition is the approved definition of a tool. Keep and Resume are those of a call
+	// that the upstream can continue after a restart of this server.
 	Definition json.RawMessage
 	Keep       func(upstreamCall string)
 	Resume     string
 }
 
-// Client is one connection to one upstream. It is safe for concurrent use. Connect
-// shares one attempt, takes 10 s at most, and starts again after a loss; Call returns
-// the raw result, beside [capability.InputRequired] where the upstream asks first;
-// Close ends all of it.
+// Client is one connection to one upstream. It is safe for concurrent use. Concurrent
+// calls of Connect share one attempt, which takes 10 s at most; Connect also connects
+// again after a loss. Call returns the raw result, together with
+// [capability.InputRequired] if the upstream asks a question first. Close ends all calls.
 type Client interface {
 	Connect(ctx context.Context) (Server, error)
 	Has(feature string) bool // of the server connected last: "tools", "prompts", "resources", "completions"
@@ -76,13 +75,13 @@ type Client interface {
 	Stderr() string
 }
 
-// ClientConfig is what a connection is made of. The callbacks are called from
-// goroutines of the client; they return at once.
+// ClientConfig configures a connection. The callbacks are called from goroutines of the
+// client and must not block.
 type ClientConfig struct {
 	Name     string
 	Kind     string            // of the record: mcp or a2a
-	Keys     []json.RawMessage // that a card must be signed by
-	Local    bool              // it may be on this machine or its network
+	Keys     []json.RawMessage // keys of which one must have signed the card
+	Local    bool              // the upstream may be on this machine or its network
 	Command  []string
 	Dir      string
 	Env      []string // the whole environment
@@ -98,24 +97,24 @@ type ClientConfig struct {
 	Logger   *slog.Logger
 }
 
-// Secrets are the named secrets that records refer to.
+// Secrets is the store of the secrets that records name.
 type Secrets interface {
 	Get(name string) (secret.Value, error)
 }
 
-// Config is what a Registry needs; intervals and limits have defaults.
+// Config configures a Registry. Intervals and limits have defaults.
 type Config struct {
-	Store   Store // nil: nothing survives a restart
+	Store   Store // nil: upstreams are lost on a restart
 	Secrets Secrets
-	// Tokens keeps what authorization servers gave; nil: nothing of it survives.
+	// Tokens stores OAuth tokens; nil: they are lost on a restart.
 	Tokens oauthclient.Store
 	Log    *audit.Log // nil: nothing is recorded
 	Logger *slog.Logger
-	// Dial makes a client and connects nothing.
+	// Dial returns a client that is not connected.
 	Dial func(ClientConfig) (Client, error)
 	// Dir holds a folder for each upstream that is a program; "" in tests.
 	Dir string
-	// Environment is what every program gets; its record adds to it.
+	// Environment is part of the environment of every program; records add to it.
 	Environment []string
 	Now         func() time.Time
 
@@ -131,17 +130,16 @@ const (
 	maxConnections     = 64  // of one upstream
 	maxTotal           = 256 // of all
 	connectTimeout     = 10 * time.Second
-	listTimeout        = 40 * time.Second // above the client's own bound
+	listTimeout        = 40 * time.Second // above the client's own limit
 	maxRetryDelay      = 30 * time.Second
 	minRefreshInterval = 30 * time.Second
-	noticeDelay        = 100 * time.Millisecond // two lists read because of notices
+	noticeDelay        = 100 * time.Millisecond // between two reads because of notifications
 	maxExits           = 5                      // within exitInterval
 	exitInterval       = 5 * time.Minute
-	awaitTimeout       = 5 * time.Second // that a call waits for a connection that is being made
+	awaitTimeout       = 5 * time.Second // how long a call waits for a connection
 )
 
-// Registry holds the upstreams. It is a capability.Source: nothing is reachable
-// before Run and after its end.
+// Registry holds the upstreams. It is a capability.Source: calls fail before Run and after its end.
 type Registry struct {
 	cfg   Config
 	total places
@@ -150,7 +148,7 @@ type Registry struct {
 	upstreams map[string]*upstream
 	adding    map[string]bool
 	publish   func(capability.Batch) error // nil unless Run runs
-	shown     bool                         // what was saved is in the catalog
+	shown     bool                         // the stored upstreams are in the catalog
 	ctx       context.Context
 	group     *errgroup.Group
 }
@@ -179,8 +177,8 @@ func NewRegistry(cfg Config) *Registry {
 	return &Registry{cfg: cfg, upstreams: make(map[string]*upstream), adding: make(map[string]bool), total: places{most: maxTotal}}
 }
 
-// Run shows what the saved upstreams declared before, and connects and watches all of
-// them, each on its own, until ctx ends. Every connection is closed when it returns.
+// Run publishes the stored definitions of all upstreams, and connects and watches each in
+// its own goroutine until ctx ends. It closes all connections before it returns.
 func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error) error {
 	saved, err := r.restore(ctx)
 	if err != nil {
@@ -211,7 +209,7 @@ func (r *Registry) Run(ctx context.Context, publish func(capability.Batch) error
 	return group.Wait()
 }
 
-// Running reports whether upstreams can be added, and what was saved is shown.
+// Running reports whether upstreams can be added and the stored ones are published.
 func (r *Registry) Running() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,8 +226,8 @@ func (r *Registry) running() (func(capability.Batch) error, error) {
 	return r.publish, nil
 }
 
-// start has an upstream watched; c is its connection where there is one already.
-// false: the registry has ended, and c is the caller's to close.
+// start watches an upstream in a goroutine. c is its connection, or nil. It returns false
+// if the registry has ended; then the caller closes c.
 func (r *Registry) start(u *upstream, c *conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +258,7 @@ func (r *Registry) get(name string) (*upstream, error) {
 		With("upstream_not_found", "list them with: junctor upstreams list")
 }
 
-// record writes what happened to an upstream.
+// record appends an event of an upstream to the audit log.
 func (r *Registry) record(ctx context.Context, ev audit.Event, of *record.Record, by capability.Principal, success audit.Outcome,
 	attrs ...audit.Attr,
 ) {

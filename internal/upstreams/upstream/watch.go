@@ -17,7 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// upstream is one added server.
+// upstream is one added server with its connections, pins and state.
 type upstream struct {
 	reg     *Registry
 	record  record.Record
@@ -34,12 +34,12 @@ type upstream struct {
 	dead   chan struct{} // closed when the watcher has ended
 	cancel context.CancelFunc
 
-	// changing makes a change of the pins and its publication one step; it is taken
-	// before mu, and never while the upstream is asked.
+	// changing makes a change of the pins and its publication one step. It is locked
+	// before mu, and not held during requests to the upstream.
 	changing sync.Mutex
 	pins     ingest.PinSet
 	listings map[ingest.Kind]*ingest.Listing
-	// completed reports that it had completions when it was connected last.
+	// completed is true if it supported completions when it was connected last.
 	completed bool
 
 	mu       sync.Mutex
@@ -48,21 +48,21 @@ type upstream struct {
 	current  *conn            // the main connection while it is up
 	attempt  *attempt         // at the main connection; nil while it is up
 	conns    map[string]*conn // the others
-	trash    []*conn          // lost, and to be closed
+	trash    []*conn          // lost connections that must be closed
 	dirty    map[ingest.Kind]bool
 	restart  bool
-	gone     bool      // removed, or the registry has ended
-	next     time.Time // when it is tried again
+	gone     bool      // it was removed, or the registry has ended
+	next     time.Time // time of the next attempt to connect
 	exits    []time.Time
-	failures int // in a row, to connect
+	failures int // consecutive failures to connect
 	stderr   string
 	listed   map[ingest.Kind]string        // why a list could not be read
-	ttl      map[ingest.Kind]time.Duration // for how long a list holds, as the upstream says
+	ttl      map[ingest.Kind]time.Duration // TTL of each list, as the upstream declares
 	synced   time.Time
 	subs     map[string]*subscription
 }
 
-// attempt is what calls wait for while disconnected.
+// attempt is an attempt to connect, for which calls wait.
 type attempt struct {
 	done chan struct{}
 	err  error
@@ -79,7 +79,7 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 		attempt: &attempt{done: make(chan struct{})}, conns: make(map[string]*conn), dirty: make(map[ingest.Kind]bool),
 		listed: make(map[ingest.Kind]string), ttl: make(map[ingest.Kind]time.Duration), subs: make(map[string]*subscription),
 	}
-	// What it declared before is there until we know better.
+	// The stored definitions are listed until the first connection.
 	u.state = capability.Availability{
 		State: capability.StateDegraded, Reason: "it has not been reached yet since this server started",
 		Since: r.cfg.Now(),
@@ -106,23 +106,25 @@ func (r *Registry) newUpstream(s Saved) (*upstream, error) {
 	return u, nil
 }
 
-// stopped reports whether nothing may be started. Caller holds mu.
+// stopped reports whether no connection may be made. The caller holds mu.
 func (u *upstream) stopped() bool {
 	return u.record.Disabled || u.gone || u.failed()
 }
 
-// failed reports whether it waits for an operator. Caller holds mu.
+// failed reports whether its program ended maxExits times, so that only an operator can
+// restart it. The caller holds mu.
 func (u *upstream) failed() bool { return len(u.exits) >= maxExits }
 
-// watch keeps the main connection until ctx ends; c is one that is up already.
+// watch keeps the main connection up until ctx ends, then closes all connections. c is an
+// existing main connection, or nil.
 func (u *upstream) watch(ctx context.Context, c *conn) {
 	defer func() {
 		u.mu.Lock()
-		u.gone = true // nothing is begun any more
+		u.gone = true // no connection is made any more
 		u.mu.Unlock()
 		u.closeAll()
 	}()
-	for { // what is connected is closed by serve, also when ctx has ended already
+	for { // serve closes a connection, even if ctx has already ended
 		if c == nil {
 			if c = u.connect(ctx); c == nil {
 				return
@@ -133,8 +135,8 @@ func (u *upstream) watch(ctx context.Context, c *conn) {
 	}
 }
 
-// connect tries until there is a connection, and the lists have been read over it;
-// nil when ctx has ended.
+// connect tries until there is a connection over which the tools have been read, and
+// returns it; nil if ctx has ended.
 func (u *upstream) connect(ctx context.Context) *conn {
 	for {
 		if !u.pause(ctx) {
@@ -150,7 +152,7 @@ func (u *upstream) connect(ctx context.Context) *conn {
 		}
 		if err == nil {
 			u.up(ctx, c)
-			for _, kind := range ingest.Kinds() { // what else there is need not be waited for
+			for _, kind := range ingest.Kinds() { // the other lists are read later
 				if kind != ingest.Tool {
 					u.changed(kind)
 				}
@@ -162,7 +164,7 @@ func (u *upstream) connect(ctx context.Context) *conn {
 	}
 }
 
-// try makes the connection and reads the lists.
+// try connects and reads the list of tools.
 func (u *upstream) try(ctx context.Context) (*conn, error) {
 	c, err := u.dial("")
 	if err != nil {
@@ -176,7 +178,7 @@ func (u *upstream) try(ctx context.Context) (*conn, error) {
 		return nil, u.unreachable(err)
 	}
 	close(c.ready)
-	u.refresh(ctx, c, []ingest.Kind{ingest.Tool}) // before any call: it may have come back as another
+	u.refresh(ctx, c, []ingest.Kind{ingest.Tool}) // before any call, because its definitions may have changed
 	return c, nil
 }
 
@@ -191,9 +193,9 @@ func (u *upstream) noteErrors(c *conn) {
 	u.mu.Unlock()
 }
 
-// pause waits until it may be tried again; false when ctx has ended. Who calls may
-// shorten the pause before an address, not before a program: it would be started at
-// the pace of the calls.
+// pause waits until the next attempt; false if ctx has ended. Meanwhile it changes the
+// state from degraded to unavailable when that time has come. Calls may shorten the pause
+// for a URL, but not for a program, which would otherwise be started at the rate of calls.
 func (u *upstream) pause(ctx context.Context) bool {
 	for {
 		u.restarted()
@@ -230,7 +232,8 @@ func (u *upstream) pause(ctx context.Context) bool {
 	}
 }
 
-// restarted handles an operator's request to try again.
+// restarted clears and returns an operator's request to restart; if there is one, failures
+// and exits are reset.
 func (u *upstream) restarted() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -241,7 +244,7 @@ func (u *upstream) restarted() bool {
 	return was
 }
 
-// up reports that the main connection is there.
+// up records that the main connection is up, releases waiting calls and renews subscriptions.
 func (u *upstream) up(ctx context.Context, c *conn) {
 	u.mu.Lock()
 	again := u.failures > 0
@@ -258,12 +261,13 @@ func (u *upstream) up(ctx context.Context, c *conn) {
 	u.resubscribe(c)
 }
 
-// answer ends the waiting of calls. A failed attempt is followed by another one.
+// answer ends the current attempt with err for the calls that wait for it. After an error,
+// a new attempt begins.
 func (u *upstream) answer(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a := u.attempt
-	if a == nil || u.restart { // a caller that waits for a restart receives that error, not of an attempt from before
+	if a == nil || u.restart { // callers that wait for a restart must not receive the result of an earlier attempt
 		return
 	}
 	a.err = err
@@ -282,7 +286,7 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	first := u.failures == 0
 	u.failures++
 	pause := min(u.reg.cfg.FirstPause<<min(u.failures-1, 10), maxRetryDelay)
-	u.next = now.Add(time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))) // keeps many apart
+	u.next = now.Add(time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))) // jitter
 	if u.current = nil; u.attempt == nil {
 		u.attempt = &attempt{done: make(chan struct{})}
 	}
@@ -310,15 +314,15 @@ func (u *upstream) lost(ctx context.Context, err error) {
 	}
 }
 
-// set publishes a state, where it is another one. A loss is degraded for a while, with
-// what was known last still listed, and then unavailable: one change for those who
-// watch the lists, however often it is tried in between.
+// set sets the state and publishes it if it differs. A lost upstream is degraded for
+// Config.Degraded, with its definitions still listed, and then unavailable. Further failed
+// attempts do not change that, so that the lists change only once.
 func (u *upstream) set(state capability.State, reason string) {
 	u.mu.Lock()
 	now := u.state
 	switch {
 	case state == capability.StateDegraded && now.State != capability.StateReady:
-		state = now.State // it was lost before, and its time runs since then
+		state = now.State // it was lost earlier, and the time counts from then
 		if state == capability.StateUnauthorized {
 			state = capability.StateUnavailable
 		}
@@ -337,7 +341,8 @@ func (u *upstream) set(state capability.State, reason string) {
 	}
 }
 
-// main waits for the main connection, where one is being made.
+// main returns the main connection, marked as busy; the caller calls release. While it is
+// being made, main waits up to awaitTimeout; otherwise it returns unavailable.
 func (u *upstream) main(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
@@ -352,7 +357,7 @@ func (u *upstream) main(ctx context.Context) (*conn, error) {
 		}
 		stopped := u.stopped()
 		if u.record.URL != "" && !stopped && !soon {
-			u.next = time.Time{} // an address may be asked at the pace of the calls: they share the answer
+			u.next = time.Time{} // a URL may be tried at once, because concurrent calls share the attempt
 			soon = true
 		}
 		u.mu.Unlock()

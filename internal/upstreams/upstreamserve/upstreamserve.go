@@ -1,10 +1,9 @@
-// Package upstreamserve is the part of /api/v1 that looks after upstreams: MCP servers
-// that an operator added. It reads requests and writes answers; what may be added, and
-// what of it agents see, is decided behind Upstreams.
+// Package upstreamserve is the part of /api/v1 that manages upstreams. It decodes requests
+// and encodes answers; Upstreams decides what may be added and what agents see.
 //
-// Adding and removing is an administrator's: a record may name a program that is then
-// started on this machine. Looking, restarting, logging in, and judging definitions that wait is
-// an operator's too.
+// Only an administrator may add and remove upstreams, because a record may name a program
+// that is then started on this machine. Operators may also list and restart upstreams, log
+// in to them, and approve waiting definitions.
 package upstreamserve
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
-// Upstreams manages them. The values marshal to the answers.
+// Upstreams manages the upstreams. Its values marshal to the responses.
 type Upstreams interface {
 	List() []upstream.Status
 	Show(name string) (upstream.Status, error)
@@ -31,13 +30,13 @@ type Upstreams interface {
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
 }
 
-// Config is what the surface needs; all are required.
+// Config holds the dependencies of a Surface. All are required.
 type Config struct {
 	Door      *httpapi.Door
 	Upstreams Upstreams
 }
 
-// Surface serves the paths.
+// Surface serves the HTTP routes.
 type Surface struct{ Config }
 
 // New returns the surface.
@@ -94,8 +93,8 @@ func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability
 	return answer(w, status, err)
 }
 
-// login is both steps of a login: it begins with where the answer will come to, and
-// ends with the answer.
+// login handles both steps of a login: the first begins it with a redirect address, the
+// second ends it with the query that came there.
 func (s *Surface) login(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	step, err := read[upstream.LoginStep](w, r)
 	if err != nil {

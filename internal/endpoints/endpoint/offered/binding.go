@@ -17,20 +17,18 @@ import (
 type shape uint8
 
 const (
-	// spread puts the input's members beside the ones that address the item.
+	// spread adds the input's members to those that address the item.
 	spread shape = iota
-	// whole puts the input under one key: the head ends with that key.
+	// whole puts the input under one key, with which the head ends.
 	whole
-	// action puts the input under "content", and its member $options under
-	// "options".
+	// action puts the input under "content", and its member $options under "options".
 	action
-	// route is spread, with the path taken from the input where the declared one
-	// has parameters.
+	// route is spread with a path, which comes from the input if the declared path has parameters.
 	route
 )
 
-// Binding leads from a member to its wire method. head is the constant beginning
-// of the parameters; the input's bytes follow as they came.
+// Binding maps a member to its wire method. head is the constant beginning of the
+// parameters; the input's bytes follow unchanged.
 type Binding struct {
 	Method string
 	head   []byte
@@ -39,10 +37,10 @@ type Binding struct {
 	// Undeclared is the flag that the manifest does not set for this phase of an
 	// evaluator: calling it is an error that never reaches the wire.
 	Undeclared string
-	SoftFails  bool // parse of a field evaluator: softFail is a value of null
+	SoftFails  bool // parse of a field evaluator: a softFail answer means the value null
 }
 
-// bind builds the head once, so that a call only joins bytes.
+// bind returns the item's binding with its head, so that a call only joins bytes.
 func bind(module string, it item) Binding {
 	b := Binding{Method: it.method.Name, Undeclared: it.undeclared()}
 	var head bytes.Buffer
@@ -88,8 +86,8 @@ func writeString(b *bytes.Buffer, s string) {
 	b.Write(quoted)
 }
 
-// Params are the parameters for input, a JSON value. A member of the input
-// that repeats an addressing one makes a duplicate, which the codec refuses.
+// Params returns the wire parameters for input, a JSON value. An input member with the name
+// of an addressing member becomes a duplicate, which the codec refuses.
 func (b *Binding) Params(input []byte) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, 0, len(b.head)+len(input)+64))
 	if err := b.write(out, input); err != nil {
@@ -160,8 +158,8 @@ func (b *Binding) actionParams(out *bytes.Buffer, input []byte) error {
 	return nil
 }
 
-// routePath is the declared path, or the concrete one the input names, which
-// must be an instance of it.
+// routePath returns the declared path, or the concrete path of the input, which must be an
+// instance of it, and the input without its path.
 func (b *Binding) routePath(input []byte) (path string, rest []byte, err error) {
 	raw, rest, err := jsonx.Cut(input, "path")
 	switch {
@@ -180,14 +178,14 @@ func (b *Binding) routePath(input []byte) (path string, rest []byte, err error) 
 	return path, rest, nil
 }
 
-// ShortSum is eight hex digits that follow from s.
+// ShortSum returns eight hex digits of a hash of s.
 func ShortSum(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
 }
 
-// SoftFailed gives the answer of parse the value that a soft failure stands for,
-// null; every other answer stays as it came.
+// SoftFailed sets the value null in an answer of parse that reports a soft failure. Every
+// other answer is returned unchanged.
 func SoftFailed(result []byte) ([]byte, error) {
 	var answer map[string]jsonx.Raw
 	if err := jsonx.Unmarshal(result, &answer); err != nil || string(answer["softFail"]) != "true" || string(answer["value"]) == "null" {
@@ -197,15 +195,15 @@ func SoftFailed(result []byte) ([]byte, error) {
 	return jsonx.Marshal(answer)
 }
 
-// maxPTYTimeout is how long pty.command.run may take when its input says so, defaultPTYTimeout
-// when it does not; ptyGrace is for the way there and back.
+// maxPTYTimeout limits the timeout in the input of pty.command.run, defaultPTYTimeout applies
+// without one; ptyGrace is added for the transport.
 const (
 	maxPTYTimeout     = 30 * time.Minute
 	defaultPTYTimeout = 5 * time.Minute
 	ptyGrace          = 5 * time.Second
 )
 
-// RunTime is how long a call of pty.command.run may take, by its input.
+// RunTime returns how long a call of pty.command.run with this input may take.
 func RunTime(input []byte) time.Duration {
 	var in struct {
 		TimeoutMS *float64 `json:"timeoutMs"`

@@ -1,8 +1,7 @@
 package offered
 
-// This file states which names a remote module takes, and whether two modules can be
-// there side by side: module names, actions, services, routes, views and the rest. It
-// decides by manifests alone, without I/O.
+// This file determines which names a remote module claims (module names, actions,
+// services, routes, views and others) and whether two modules can coexist.
 
 import (
 	"fmt"
@@ -13,8 +12,7 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// claim is one name that a module takes: its kind, and the key that must not be
-// taken twice.
+// claim is one name that a module claims: its kind, and the key that no other module may claim.
 type claim struct{ kind, key string }
 
 // The kinds of claims whose names are not always exclusive.
@@ -25,24 +23,24 @@ const (
 	kindModel    = "model type"
 )
 
-// Claimant is a module with what it claims, and what its endpoint's policy says
-// of names that others have. It comes from [ClaimantOf] or [LocalClaimant].
+// Claimant is a module with its claims and with its endpoint's policy for shared names.
+// [ClaimantOf] and [LocalClaimant] return one.
 type Claimant struct {
 	Source string // "endpoint/one" or "local"
 	Module string
-	// Shared lets models of one type stand side by side, Strict forbids equal
-	// action, provider and event names. One of two owners saying so is enough,
-	// so that the outcome does not depend on who came first.
+	// Shared allows several modules with models of one type; Strict forbids equal action,
+	// provider and event names. Either takes effect if one of two modules has it set, so that
+	// the order of connecting does not matter.
 	Shared, Strict bool
 
 	claims []claim
 }
 
-// String names the module and where it is from, for people.
+// String returns the module and its source, for people.
 func (c *Claimant) String() string { return fmt.Sprintf("module %s (%s)", c.Module, c.Source) }
 
-// Collide returns the first collision of incoming modules with themselves, each
-// other, or those that are there already; nil when all can come in.
+// Collide returns the first collision of incoming modules with themselves, each other, or
+// existing modules as an error; nil without any.
 func Collide(incoming, existing []Claimant) error {
 	taken := make(map[claim][]*Claimant)
 	for i := range existing {
@@ -93,7 +91,7 @@ func collision(c claim, in, other *Claimant, message, hint string) error {
 		Detail("kind", c.kind).Detail("key", c.key).Detail("owners", []string{in.String(), other.String()})
 }
 
-// ClaimantOf is a module of the source with what its manifest claims.
+// ClaimantOf returns a module of the source with the claims of its manifest.
 func ClaimantOf(source string, m *router.Module) Claimant {
 	return Claimant{Source: source, Module: m.ID, claims: claimsOf(m)}
 }
@@ -155,8 +153,8 @@ func claimsOf(m *router.Module) []claim {
 			identifiers = append(identifiers, m.App.RuntimePlugin, m.App.DisplayName)
 		}
 		for i, id := range identifiers {
-			// The same identifier given twice is one; two that only become one as a
-			// slug are a collision of the module with itself.
+			// A repeated identifier counts once; different identifiers with the same slug are a
+			// collision of the module with itself.
 			if strings.TrimSpace(id) != "" && !slices.Contains(identifiers[:i], id) {
 				add("app bridge", slug(id))
 			}
@@ -165,8 +163,8 @@ func claimsOf(m *router.Module) []claim {
 	return out
 }
 
-// slug is the key under which an app's routes are found: without a scope, and
-// without app- or plugin- unless that is all.
+// slug returns the key for an app's routes: the identifier without a scope, and without
+// app- or plugin- unless nothing would remain.
 func slug(identifier string) string {
 	s := strings.TrimSpace(identifier)
 	if scope, rest, ok := strings.Cut(s, "/"); ok && len(scope) > 1 && scope[0] == '@' {
@@ -180,8 +178,8 @@ func slug(identifier string) string {
 	return s
 }
 
-// LocalClaimant is a module of this machine: by its manifest when it has one,
-// else by the members it publishes.
+// LocalClaimant returns a module of this machine with the claims of its manifest, or, if
+// it has none, of its published members.
 func LocalClaimant(m *capability.Module) Claimant {
 	c := Claimant{Source: m.Origin, Module: m.ID}
 	if parsed, err := router.ParseModule(m.Manifest); len(m.Manifest) > 0 && err == nil {
@@ -213,7 +211,7 @@ func LocalClaimant(m *capability.Module) Claimant {
 	return c
 }
 
-// cutLast takes the operation off a member's name: NAME.shouldRun is NAME.
+// cutLast removes the operation from a member's name: NAME.shouldRun becomes NAME.
 func cutLast(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		return name[:i]

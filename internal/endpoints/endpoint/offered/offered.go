@@ -1,7 +1,6 @@
-// Package offered turns what an endpoint says it has into modules of the catalog, and a
-// call of one of their members into the wire's parameters. A manifest's surfaces become
-// items, an item becomes a contribution and the [Binding] that leads back to its method.
-// It decides by manifests alone, without I/O.
+// Package offered turns an endpoint's manifests into modules of the catalog, and calls of their
+// members into parameters of the capability-router protocol. A manifest's surfaces become items; an
+// item becomes a contribution and the [Binding] to its wire method. The package does no I/O.
 package offered
 
 import (
@@ -16,11 +15,11 @@ import (
 	"github.com/junctor-run/junctor/protocol/router"
 )
 
-// ExtensionID is the catalog-wide id of a remote module.
+// ExtensionID returns the catalog-wide id of a remote module.
 func ExtensionID(module string) string { return "remote." + EscapeID(module, 111) }
 
-// EscapeID spells a foreign name in the grammar of contribution ids: other bytes
-// become ~ and two hex, and what is too long is cut.
+// EscapeID converts a foreign name to the grammar of contribution ids: other bytes become
+// ~ and two hex digits, and the result is cut at most bytes.
 func EscapeID(s string, most int) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -39,7 +38,7 @@ func EscapeID(s string, most int) string {
 	return out
 }
 
-// Offer makes the modules of one endpoint. Bindings is filled as they are made.
+// Offer builds the modules of one endpoint. Its methods fill Bindings.
 type Offer struct {
 	Endpoint  string                            // its id
 	Primary   bool                              // its primitives go before others'
@@ -50,7 +49,7 @@ type Offer struct {
 	Bindings  map[capability.Member]Binding
 }
 
-// Primitives are the low-level families the endpoint says it serves.
+// Primitives returns the module with the low-level families that the endpoint serves.
 func (m *Offer) Primitives(has router.Capabilities) capability.Module {
 	ext := "endpoint." + EscapeID(m.Endpoint, 111)
 	mod := capability.Module{
@@ -68,7 +67,7 @@ func (m *Offer) Primitives(has router.Capabilities) capability.Module {
 		m.Bindings[member] = Binding{Method: method.Name, head: []byte("{"), shape: spread}
 		timeout := m.Timeout
 		if method.Name == "pty.command.run" {
-			timeout = maxPTYTimeout + ptyGrace // the call itself has a nearer end
+			timeout = maxPTYTimeout + ptyGrace // the call itself has a shorter limit
 		}
 		mod.Contributions = append(mod.Contributions, capability.Contribution{
 			ID: method.Name, Kind: method.Kind, Action: capability.Action(method.Name), Member: member, Effect: method.Effect,
@@ -79,11 +78,11 @@ func (m *Offer) Primitives(has router.Capabilities) capability.Module {
 	return mod
 }
 
-// maxRank bounds what a manifest may say of itself.
+// maxRank limits the priority that a manifest may state.
 const maxRank = 1_000_000
 
-// Rank is the first priority that is stated, 0 without any; what a manifest says of
-// itself is bounded to a million either way.
+// Rank returns the first priority that is not nil, limited to plus or minus a million; 0
+// without any.
 func Rank(stated ...*float64) int {
 	for _, p := range stated {
 		if p != nil {
@@ -100,7 +99,8 @@ func cutTag(s string) string {
 	return s
 }
 
-// Module is a remote module with each surface that it declares; digest is the manifest's.
+// Module returns the catalog's module for a remote one, with each surface that it declares;
+// digest is the manifest's.
 func (m *Offer) Module(in *router.Module, digest string) capability.Module {
 	mod := capability.Module{
 		Extension: ExtensionID(in.ID), ID: in.ID, Name: in.Name, Label: in.ID, Version: in.Version,
@@ -135,12 +135,12 @@ func (m *Offer) Module(in *router.Module, digest string) capability.Module {
 	return mod
 }
 
-// item is one callable thing of a manifest.
+// item is one callable operation of a manifest.
 type item struct {
 	method      router.Method
 	target      string // value of the method's target parameter
 	verb, path  string // of a route
-	name        string // of the member: the target, with the operation where there are several
+	name        string // of the member: the target, with the operation if there are several
 	tool        string // declared name, for what agents see
 	title       string
 	description string
@@ -156,8 +156,8 @@ type phase struct {
 	has  bool
 }
 
-// undeclared is the flag that would declare the item's operation and is not set;
-// "" when it may be called.
+// undeclared returns the manifest's flag that is not set but would allow the item's
+// operation; "" if it may be called.
 func (it *item) undeclared() string {
 	operation := it.method.Name[strings.LastIndexByte(it.method.Name, '.')+1:]
 	if p, optional := it.phases[operation]; optional && !p.has {
@@ -166,8 +166,8 @@ func (it *item) undeclared() string {
 	return ""
 }
 
-// items lists everything callable of a module. A surface with several methods
-// has one item for each: NAME.shouldRun, NAME.prepare, TYPE.method.
+// items lists all callable operations of a module. A surface with several methods has one
+// item for each: NAME.shouldRun, NAME.prepare, TYPE.method.
 func items(in *router.Module) []item {
 	var out []item
 	add := func(surface string, it item) {
@@ -248,9 +248,9 @@ func several(surface string) bool {
 	return false
 }
 
-// inputSchema makes a JSON Schema of an action's parameters: one that is a schema
-// already stays as it is; the list form {name, description, required, schema}
-// becomes an object schema; anything else says nothing that could be checked.
+// inputSchema returns the JSON Schema of an action's parameters: a schema stays as it is,
+// a list of {name, description, required, schema} becomes an object schema, and anything
+// else yields no constraint.
 func inputSchema(parameters json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(parameters)
 	if len(trimmed) == 0 {

@@ -1,12 +1,11 @@
-// Package analyze explains results: analyze.response tells people what a stored
-// response or a text holds, analyze.schema finds JSON in a text and holds it to a
-// schema.
+// Package analyze explains results: analyze.response describes a stored response or
+// a text, analyze.schema finds JSON in a text and validates it against a schema.
 //
-// A language model helps where one is configured and permitted. Without one, and
-// when it fails, the answer is a plain, deterministic extract of the text that
-// states why a model was not used. Analysed content is never trusted: the model
-// gets it as data between boundaries that it cannot contain, and its answer is
-// text for people, which never runs anything.
+// If a language model is configured and permitted, it writes the description.
+// Otherwise, or if the model fails, the result is a deterministic extract of the text
+// that states why no model was used. Analysed content is never trusted: the model
+// receives it as data between random boundaries that the content does not contain,
+// and the model's answer is only shown as text; nothing in it is executed.
 package analyze
 
 import (
@@ -24,37 +23,38 @@ import (
 
 const op = "analyze"
 
-// Limits of what a model is given and says.
+// Limits of the model's input and answer, and of the analysed content.
 const (
 	maxContent   = 48 << 10 // bytes: the head and the tail of the content
 	contentTail  = 8 << 10
 	maxUsage     = 32 << 10
 	maxTask      = 4 << 10
 	maxAnswer    = 64 << 10
-	MaxInput     = 4 << 20 // bytes of content that are looked at, at all
+	MaxInput     = 4 << 20 // bytes of content; longer content is too_large
 	modelTimeout = time.Minute
 )
 
-// Completer is a language model: it answers a prompt whose parts stay apart, and
-// states how many tokens that cost.
+// Completer is a language model: it answers a prompt that consists of separate parts,
+// and returns the number of tokens used.
 type Completer interface {
 	Complete(ctx context.Context, system string, parts ...string) (text string, tokens int, err error)
 }
 
-// Config states what helps. The zero value analyses without any help.
+// Config holds the model, the redaction and the schema compiler of an Analyzer. With
+// the zero value, Response returns plain extracts and Schema is unavailable.
 type Config struct {
 	Model     Completer // nil: no model is configured
 	ModelName string    // for the result's metadata
-	// Redact takes secrets out of a text; nil leaves texts as they are.
+	// Redact removes secrets from a text. If nil, texts are not changed.
 	Redact func(string) string
-	// Boundary makes 128 random bits in hex; nil takes them from the system.
+	// Boundary returns 128 random bits in hex. If nil, they come from crypto/rand.
 	Boundary func() string
-	// Compile reads a JSON Schema; nil makes analyze.schema unavailable.
+	// Compile compiles a JSON Schema. If nil, analyze.schema is unavailable.
 	Compile func(schema []byte) (Checker, error)
 }
 
-// Checker holds values to one schema. The details of its error may have the
-// member "faults": a []string of "path: what is wrong".
+// Checker validates values against one schema. The details of its error may have the
+// member "faults": a []string of "path: message".
 type Checker interface{ Check(value []byte) error }
 
 // Analyzer analyses. It is safe for concurrent use.
@@ -71,24 +71,25 @@ func New(cfg Config) *Analyzer {
 	return &Analyzer{cfg}
 }
 
-// Source is where the content comes from.
+// Source selects the content to analyse, in this order: File; Last, if Args contains
+// "last" or "last_response"; Raw, if there are Args; otherwise Last.
 type Source struct {
 	Args []string // as typed
 	Raw  string   // the same, as one text
-	File string   // an artifact or work file, read instead of all else
-	// Last returns the last response that the caller may see; not_found when
-	// it does not exist. nil: it never exists.
+	File string   // an artifact or work file, or ""
+	// Last returns the last response that the caller may see, or not_found. If
+	// nil, there is never a last response.
 	Last func(ctx context.Context) (string, error)
-	// Read reads a work file; nil: no work files exist.
+	// Read reads a work file. If nil, a File is refused as invalid_input.
 	Read func(ctx context.Context, name string) ([]byte, error)
 }
 
-// Request is what analyze.response is asked.
+// Request is the input of [Analyzer.Response].
 type Request struct {
 	Source
-	Task  string // the action's description; "" is to analyse the response
+	Task  string // the action's description; "" means "Analyse the response."
 	Usage string // the extension's usage guide, or ""
-	// AllowModel reports that the caller has the permission llm.
+	// AllowModel is true if the caller has the permission llm.
 	AllowModel bool
 }
 
@@ -98,9 +99,10 @@ type Result struct {
 	Metadata map[string]any
 }
 
-// Response analyses a text. Errors: not_found, reason no_response (the last one is
-// wanted, but not configured); invalid_input (there is nothing to analyse);
-// timeout, cancelled. A failed model is not an error: see the package comment.
+// Response redacts and describes a text. Errors: not_found, reason no_response (the
+// last response is named, but does not exist); invalid_input (the content is missing
+// or empty); too_large (more than [MaxInput]); timeout, cancelled. If the model fails,
+// Response returns a plain extract and no error.
 func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	content, err := req.content(ctx)
 	if err != nil {
@@ -133,7 +135,8 @@ func (a *Analyzer) Response(ctx context.Context, req Request) (Result, error) {
 	return Result{extract(content) + "\nThis is a plain extract, because " + why + ".\n", meta}, nil
 }
 
-// content chooses what is analysed.
+// content returns the selected content; see [Source]. If it is missing or empty, the error is
+// invalid_input, but a last response that is named in Args and does not exist is not_found.
 func (s Source) content(ctx context.Context) (string, error) {
 	text, err := "", error(nil)
 	switch {
@@ -176,7 +179,8 @@ func (s Source) last(ctx context.Context) (string, error) {
 	return s.Last(ctx)
 }
 
-// ask asks the model; no answer counts as a failure.
+// ask returns the model's answer, redacted and cut to maxAnswer bytes, and its tokens.
+// An empty answer is an error. It waits at most modelTimeout.
 func (a *Analyzer) ask(ctx context.Context, system string, parts []string) (string, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelTimeout)
 	defer cancel()
@@ -194,8 +198,8 @@ func (a *Analyzer) ask(ctx context.Context, system string, parts []string) (stri
 	return s, tokens, nil
 }
 
-// prompt makes what a model is given. Guide and content are parts of their own
-// between boundaries that neither contains.
+// prompt returns the system prompt and the parts of a model's input. Guide and content
+// are separate parts between boundaries that neither contains.
 func (a *Analyzer) prompt(task, guide, name, content string) (system string, parts []string) {
 	guide = text.CutBytes(text.StripControl(a.cfg.Redact(guide)), maxUsage)
 	boundary := a.boundary(guide, content)
@@ -209,10 +213,10 @@ func (a *Analyzer) prompt(task, guide, name, content string) (system string, par
 	return system, append(parts, fence(boundary, "The "+name, content))
 }
 
-// boundary makes one that is in none of the texts.
+// boundary returns a boundary that none of the texts contains.
 func (a *Analyzer) boundary(texts ...string) string {
 	b := a.cfg.Boundary()
-	for range 8 { // with random ones, once is enough
+	for range 8 { // a random boundary collides with a text only if Boundary is replaced
 		if !slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, b) }) {
 			break
 		}
@@ -230,7 +234,7 @@ func fence(boundary, title, text string) string {
 	return title + " (data):\n" + boundary + "\n" + text + "\n" + boundary
 }
 
-// elide keeps the head and the tail of a long text.
+// elide cuts the middle out of a text of more than maxContent bytes, and reports whether it did.
 func elide(s string) (string, bool) {
 	if len(s) <= maxContent {
 		return s, false

@@ -22,8 +22,8 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// extract is the simple analysis: the format, the size, the first lines, and of
-// JSON its outline. The same text always gives the same answer.
+// extract returns the analysis without a model: the format, the size and the first
+// lines of the content, and the outline of JSON. It is deterministic.
 func extract(content string) string {
 	var b strings.Builder
 	format, value := detect(content)
@@ -53,6 +53,8 @@ func plural(n int, noun string) string {
 	return noun + "s"
 }
 
+// detect guesses the format (JSON, HTML, XML or text) by the beginning of the content.
+// The value is that of JSON, else nil.
 func detect(content string) (string, any) {
 	s := strings.TrimSpace(content)
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") {
@@ -70,8 +72,8 @@ func detect(content string) (string, any) {
 	return "text", nil
 }
 
-// parse reads exactly one JSON value, numbers as they are written. It is not
-// strict: what others answer may well repeat a name.
+// parse reads exactly one JSON value, with numbers as [json.Number]. Duplicate names
+// are accepted, because services do send them.
 func parse(data []byte) (any, error) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	d.UseNumber()
@@ -85,7 +87,8 @@ func parse(data []byte) (any, error) {
 	return value, nil
 }
 
-// outline lists the members of an object or the items of an array.
+// outline writes the type and depth of a value, and the members of an object or the
+// number of array items by type.
 func outline(b *strings.Builder, value any) {
 	fmt.Fprintf(b, "Top level: %s\nDepth: %d\n", describe(value), depth(value))
 	switch v := value.(type) {
@@ -112,7 +115,8 @@ func outline(b *strings.Builder, value any) {
 	}
 }
 
-// label makes one line of a name or a value that stood escaped in JSON.
+// label returns a name or value of JSON as one line without control characters, cut to
+// maxLine bytes.
 func label(s string) string { return text.CutBytes(text.OneLine(text.StripControl(s)), maxLine) }
 
 func describe(value any) string {
@@ -141,6 +145,7 @@ func kind(value any) string {
 	return "null"
 }
 
+// depth returns how deeply objects and arrays are nested; 0 for a scalar.
 func depth(value any) int {
 	most := 0
 	switch v := value.(type) {

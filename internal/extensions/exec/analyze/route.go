@@ -6,8 +6,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command"
 )
 
-// Flags are what every analyze action understands, to be declared beside its own,
-// so that a value may follow as a word.
+// Flags returns the flags that every analyze action accepts. They are declared beside
+// the action's own, so that the parser treats the word after a flag as its value.
 func Flags() []command.Flag {
 	value := func(name, text string) command.Flag {
 		return command.Flag{Arg: command.Arg{Name: name, Description: text}, TakesValue: true}
@@ -20,10 +20,9 @@ func Flags() []command.Flag {
 	}
 }
 
-// FromRoute reads off a route what is to be analysed, and for analyze.schema with
-// which schema. How results, files and schemas are reached, the usage guide and
-// the permission are the caller's to add. The flags of [Flags] are not part of the
-// text.
+// FromRoute returns the requests for analyze.response and analyze.schema that a route
+// contains. The caller sets Last, Read, Resolve, Usage and AllowModel. The flags of
+// [Flags] are not part of the text.
 func FromRoute(r *command.Route) (Request, SchemaRequest) {
 	s := Source{Args: r.Positional, Raw: r.Raw}
 	if len(r.Positional) != len(r.Args) {

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxSchema        = 256 << 10
-	maxCandidates    = 64 // places where JSON may begin that are tried
+	maxCandidates    = 64 // positions at which JSON may begin
 	maxFaults        = 10
 	promptSchema     = 1500
 	promptFaults     = 5
@@ -26,33 +26,33 @@ const (
 	maxSchemaOutline = 60 // lines
 )
 
-// SchemaRequest is what analyze.schema is asked. One of the three states what the
-// schema is.
+// SchemaRequest is the input of [Analyzer.Schema]. The schema is the first non-empty of
+// SchemaJSON, SchemaFile and SchemaID.
 type SchemaRequest struct {
 	Source
 	SchemaJSON string
 	SchemaFile string
 	SchemaID   string
-	// Resolve finds a schema by id; nil: no schema has an id.
+	// Resolve returns the schema of an id. If nil, SchemaID is ignored.
 	Resolve    func(ctx context.Context, id string) ([]byte, error)
 	AllowModel bool
 }
 
-// Fault is one thing that is wrong with a text, at its stage: parse or validate.
+// Fault is one error in a text. Stage is "parse" or "validate".
 type Fault struct {
 	Stage   string `json:"stage"`
 	Path    string `json:"path"`
 	Message string `json:"message"`
 }
 
-// Schema finds the JSON of a text and holds it to the schema; its output is the
-// JSON, indented. If that fails and a model may be used, the model is asked once
-// to repair it. Without any text, the schema itself is explained.
+// Schema finds JSON in a text and validates it against the schema; its output is the
+// JSON, indented. If that fails and a model may be used, the model repairs it once. If
+// the request has no content, Schema explains the schema itself.
 //
-// Errors: invalid_input (no schema, or an invalid one); failed, with the reason
-// output_parse_error (no JSON in the text), output_contract_violation (it does not
-// fit) or output_repair_failed (nor does what the model made of it), with the
-// metadata as details.
+// Errors: unavailable (Config.Compile is nil); invalid_input (no schema, or an invalid one);
+// too_large; not_found; failed, with the metadata as details and the reason output_parse_error (no
+// JSON in the text), output_contract_violation (the JSON does not match) or output_repair_failed
+// (the repaired JSON does not match either); timeout, cancelled.
 func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error) {
 	if a.cfg.Compile == nil {
 		return Result{}, capability.Errorf(capability.CodeUnavailable, op, "schemas cannot be checked here")
@@ -108,6 +108,8 @@ func (a *Analyzer) Schema(ctx context.Context, req SchemaRequest) (Result, error
 	return Result{}, failed
 }
 
+// schema returns the schema document. Errors: invalid_input if none is given, too_large,
+// and those of Read and Resolve.
 func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
 	var doc []byte
 	var err error
@@ -131,8 +133,8 @@ func (req SchemaRequest) schema(ctx context.Context) ([]byte, error) {
 	return doc, err
 }
 
-// judge finds the JSON of a text and holds it to the schema; no faults mean that
-// it fits.
+// judge finds JSON in a text, validates it and adds the outcome to meta. It returns the
+// JSON, nil if not found, and the faults, nil if the JSON is valid.
 func judge(s string, checker Checker, meta map[string]any) (json.RawMessage, []Fault) {
 	found, strategy, index := find(s)
 	meta["parse_ok"], meta["parse_strategy"], meta["candidate_index"] = found != nil, strategy, index
@@ -147,6 +149,8 @@ func judge(s string, checker Checker, meta map[string]any) (json.RawMessage, []F
 	return found, faults
 }
 
+// faultsOf returns the faults in the details of a Checker's error; without details, one
+// fault with the message.
 func faultsOf(err error) []Fault {
 	e := capability.AsError(err)
 	list, _ := e.Details["faults"].([]string)
@@ -164,8 +168,8 @@ func faultsOf(err error) []Fault {
 	return out
 }
 
-// find looks for JSON: the whole text, then fenced blocks, then the first balanced
-// object or array. index counts the candidates of the strategy.
+// find returns the first JSON of a text: the whole text, else a fenced block, else a
+// balanced object or array. index is the position among the strategy's candidates.
 func find(text string) (found json.RawMessage, strategy string, index int) {
 	if text := strings.TrimSpace(text); jsonx.Valid([]byte(text)) {
 		return json.RawMessage(text), "whole", 0
@@ -201,8 +205,8 @@ func find(text string) (found json.RawMessage, strategy string, index int) {
 	return nil, "none", -1
 }
 
-// balanced returns where the bracket that text begins with is closed, 0 if it is
-// not.
+// balanced returns the length of the bracketed expression that text begins with, or 0
+// if its bracket is not closed.
 func balanced(text string) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -223,8 +227,8 @@ func balanced(text string) int {
 	return 0
 }
 
-// repair asks the model once. It is given the rules, the beginning of the schema,
-// the first faults and the beginning of the candidate.
+// repair requests a corrected JSON from the model, once, and judges it. The model receives the
+// rules, the beginning of the schema, the first faults and the beginning of the candidate.
 func (a *Analyzer) repair(ctx context.Context, doc []byte, content string, found json.RawMessage, faults []Fault, checker Checker,
 	meta map[string]any,
 ) (json.RawMessage, []Fault) {
@@ -261,7 +265,8 @@ func pretty(value json.RawMessage) string {
 	return strings.TrimSpace(string(out)) + "\n"
 }
 
-// explain tells what a schema asks for.
+// explain returns a description of a schema, by the model if allowed and working, else
+// as an outline of its members.
 func (a *Analyzer) explain(ctx context.Context, doc []byte, meta map[string]any, allowed bool) (Result, error) {
 	why := "no language model is configured"
 	if a.cfg.Model != nil && !allowed {
@@ -291,7 +296,8 @@ func (a *Analyzer) explain(ctx context.Context, doc []byte, meta map[string]any,
 	return Result{"The schema asks for:\n" + strings.Join(lines, "\n") + "\n\nThis is a plain extract, because " + why + ".\n", meta}, nil
 }
 
-// members lists what a schema says of a value, one line a member.
+// members appends one line for a schema's value and for each nested member: name, type,
+// enum, whether it is required, and description.
 func members(lines []string, schema any, name, indent string, required bool) []string {
 	s, ok := schema.(map[string]any)
 	if !ok || len(indent) > 2*16 {

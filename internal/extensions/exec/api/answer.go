@@ -17,14 +17,14 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 )
 
-// answer is a Result on its way.
+// answer is a Result with the status line and headers of the response.
 type answer struct {
 	Result
 	status string
 	header http.Header
 }
 
-// finish makes an error of an answer beyond 3xx.
+// finish returns the Result, and an error failed for a status of 400 or more.
 func (a answer) finish() (Result, error) {
 	if a.Status < 400 {
 		return a.Result, nil
@@ -33,11 +33,13 @@ func (a answer) finish() (Result, error) {
 		With("execution_failed", "").Detail("status", a.Status)
 }
 
-// shownHeaders are those of an answer that people want to see.
+// shownHeaders returns the response headers that are part of the output.
 func shownHeaders() []string {
 	return []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Location", "Cache-Control", "Retry-After", "Link"}
 }
 
+// read builds the answer of a response: output, body and metadata, without the call's
+// secret. A body of more than MaxBody bytes is cut.
 func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	cut := len(body) > MaxBody
 	if cut {
@@ -86,7 +88,7 @@ func read(req Request, u *url.URL, res *http.Response, body []byte) answer {
 	return a
 }
 
-// show returns a body as text: JSON indented, binary data as its digest.
+// show returns a body as text: JSON indented (unless raw), binary data as its digest.
 func show(media string, body []byte, raw bool) string {
 	if !utf8.Valid(body) {
 		if strings.HasPrefix(media, "text/") {
@@ -103,7 +105,7 @@ func show(media string, body []byte, raw bool) string {
 	return clean(string(body))
 }
 
-// clean drops control characters, which would steer a terminal.
+// clean removes control characters, which could control a terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -116,7 +118,7 @@ func clean(s string) string {
 // secretName matches names of query parameters whose values are secret.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|sig|auth|session|code`)
 
-// masked is a URL without the values of parameters that look like secrets.
+// masked returns the URL with *** for the values of query parameters whose names match secretName.
 func masked(u *url.URL) string {
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, p := range pairs {
@@ -129,7 +131,8 @@ func masked(u *url.URL) string {
 	return shown.String()
 }
 
-// hider takes the call's secret out of a text, in each form it was sent in.
+// hider returns a function that replaces the call's secret with ••• in a text: plain,
+// and as it is encoded in basic authentication, queries and JSON.
 func hider(req Request) func(string) string {
 	if req.Auth == nil || req.Auth.Secret.Empty() {
 		return func(s string) string { return s }

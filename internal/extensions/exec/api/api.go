@@ -1,10 +1,9 @@
-// Package api carries out api.get, api.post and the other calls of HTTP services
-// that an extension declares. A call reaches the hosts of its policy and no
-// others: it goes through package egress, which judges every address of a name and
-// dials the one it judged, so that neither a redirect nor a name that changes its
-// mind leads inside. Redirects are followed on the same host only. Bodies, times,
-// attempts and rates are bounded, and the secret of a call is never part of what
-// it answers.
+// Package api runs api.get, api.post and the other calls to HTTP services that an
+// extension declares. A call reaches only the hosts of its policy: it goes through
+// package egress, which checks every address that a name resolves to and dials the
+// checked address, so that neither a redirect nor a changing DNS answer leads to an
+// internal network. Redirects are followed on the same host only. Bodies, durations,
+// attempts and rates are limited, and the secret of a call is removed from its result.
 package api
 
 import (
@@ -43,17 +42,17 @@ const (
 	maxURL         = 8 << 10
 )
 
-// Config is what calls share.
+// Config holds the settings that all calls of a Client share.
 type Config struct {
 	Resolver   egress.Resolver // nil means the system's
 	Dialer     egress.Dialer   // nil means the system's
 	OnDecision func(extension string, d egress.Decision)
-	// Transport may change the transport of a call before it is used, to trust
-	// other certificates for instance; nil leaves it.
+	// Transport may change the transport of a call before it is used, for example to
+	// trust other certificates. It may be nil.
 	Transport func(*http.Transport)
-	// Wait pauses between attempts; nil waits by the clock.
+	// Wait pauses between attempts. If nil, the real clock is used.
 	Wait func(ctx context.Context, d time.Duration) error
-	// Now is the clock of what is kept of answers; nil is [time.Now].
+	// Now is the clock of the cache; nil means [time.Now].
 	Now func() time.Time
 }
 
@@ -88,8 +87,8 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg, limiters: make(map[[2]string]*rate.Limiter), cache: cache{entries: make(map[string]*stored)}}
 }
 
-// Auth is how a call shows who it is. The secret comes from the extension's
-// configuration.
+// Auth holds the credentials of a call. The secret comes from the extension's settings
+// or from a stored secret.
 type Auth struct {
 	Kind   string // bearer, basic, header, query
 	Name   string // of the header or query parameter
@@ -100,8 +99,8 @@ type Auth struct {
 // Request is one call.
 type Request struct {
 	Extension string
-	Version   string        // of the extension: an answer is kept for one version
-	User      string        // for whom: answers are never shared
+	Version   string        // of the extension; part of the cache key
+	User      string        // part of the cache key: cached answers are never shared between users
 	Policy    egress.Policy // the manifest's hosts, and the operator's addresses
 	Method    string
 	URL       string // absolute; see [FromRoute]
@@ -112,11 +111,11 @@ type Request struct {
 	Auth      *Auth
 	Timeout   time.Duration // 0 is DefaultTimeout
 	Raw       bool          // the output is the body alone
-	NoCache   bool          // neither use nor keep a stored answer
-	CacheTTL  time.Duration // how long an answer is kept whose headers do not say
+	NoCache   bool          // do not use the cache
+	CacheTTL  time.Duration // used if the response headers name no lifetime
 }
 
-// Result is what the service answered.
+// Result is the response of the service.
 type Result struct {
 	Output   string
 	Body     string // the body alone, as it is shown
@@ -125,12 +124,12 @@ type Result struct {
 	Metadata map[string]any
 }
 
-// Do makes a call. An answer beyond 3xx is failed, reason execution_failed, and
-// comes with the Result all the same. Other errors: invalid_input (a bad URL or
-// header), too_large, denied with reason security_violation (a host or address
-// that the policy does not let through), overloaded with reason rate_limited (ours
-// for the extension and host: 60 a minute), unavailable (not reachable), timeout,
-// cancelled. Nothing the service or the network says of itself is in an error.
+// Do makes a call. A status of 400 or more is the error failed, reason execution_failed, returned
+// together with the Result. Other errors: invalid_input (a bad URL or header); too_large; denied,
+// reason security_violation (the policy refuses the host or address); overloaded, reason
+// rate_limited (more than 60 calls a minute of one extension to one host); unavailable (not
+// reachable); failed (the connection broke); timeout; cancelled. Error messages contain no text
+// from the service or the network, except the status line.
 func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	u, err := target(req)
 	if err != nil {
@@ -192,14 +191,15 @@ func (c *Client) Do(ctx context.Context, req Request) (Result, error) {
 	}
 }
 
-// limit returns how long to wait, 0 when the call may go.
+// limit takes one call from the rate limit of the extension and host. It returns 0, or
+// how long to wait if the limit is reached; then it takes nothing.
 func (c *Client) limit(extension, host string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := [2]string{extension, host}
 	l := c.limiters[key]
 	if l == nil {
-		if len(c.limiters) >= maxLimiters { // full ones say nothing that a new one does not
+		if len(c.limiters) >= maxLimiters { // a full limiter is equivalent to a new one
 			for k, l := range c.limiters {
 				if l.Tokens() >= burst {
 					delete(c.limiters, k)
@@ -217,8 +217,8 @@ func (c *Client) limit(extension, host string) time.Duration {
 	return 0
 }
 
-// way is the road of one call through its own proxy: connections are never shared
-// with calls of other policies.
+// way is the HTTP client and egress proxy of one call. Connections are never shared
+// between calls, because their policies may differ.
 type way struct {
 	client *http.Client
 	close  func()
@@ -227,6 +227,8 @@ type way struct {
 	opened bool
 }
 
+// open starts the proxy of a call and returns a client that connects through it only.
+// The caller must call close, which ends the proxy.
 func (c *Client) open(ctx context.Context, req Request) *way {
 	w := &way{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -238,7 +240,7 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	}
 	go func() {
 		defer close(done)
-		// The policy has been read before, which is all that can fail.
+		// Serve fails only on an invalid policy, and the policy was checked before.
 		_ = egress.Serve(ctx, door, egress.Config{
 			Policy: policy, Resolver: c.cfg.Resolver, Dialer: c.cfg.Dialer,
 			OnDecision: func(d egress.Decision) {
@@ -281,7 +283,8 @@ func (c *Client) open(ctx context.Context, req Request) *way {
 	return w
 }
 
-// failure states what a call without an answer means.
+// failure returns the error of a call without a response: denied if the policy refused
+// a host, unavailable if no connection was opened, else failed.
 func (w *way) failure(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -295,6 +298,8 @@ func (w *way) failure(err error) error {
 	return capability.Wrap(capability.CodeFailed, op, "the connection to the service broke off", err).With("execution_failed", "")
 }
 
+// attempt sends the request once. Any status is an answer; an error means that no
+// complete response arrived.
 func (c *Client) attempt(ctx context.Context, w *way, req Request, u *url.URL) (answer, error) {
 	r, err := build(ctx, req, u)
 	if err != nil {
@@ -318,7 +323,8 @@ func (c *Client) attempt(ctx context.Context, w *way, req Request, u *url.URL) (
 	return read(req, u, res, body), nil
 }
 
-// again reports whether another attempt may help, and after which pause.
+// again reports whether the call is retried (idempotent, and status 429, 502, 503 or
+// 504), and the pause that Retry-After requests, 0 without one.
 func (a *answer) again(method string) (time.Duration, bool) {
 	idempotent := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete}, method)
 	if !idempotent || !slices.Contains([]int{429, 502, 503, 504}, a.Status) {

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of answers.
+// Limits of the cache.
 const (
 	maxStored      = 1024
 	maxStoredBytes = 32 << 20
 	maxCacheTTL    = 24 * time.Hour
 )
 
-// cache keeps answers of calls that only read, each for the one who asked: the
-// key holds extension, version, user, policy and credentials.
+// cache holds answers to GET and HEAD. The key includes extension, version, user,
+// policy and credentials, so that no answer is shared between them.
 type cache struct {
 	mu      sync.Mutex
 	entries map[string]*stored
@@ -34,17 +34,17 @@ type stored struct {
 	result Result
 	etag   string
 	saved  time.Time
-	fresh  time.Time // until then it need not be asked for again
+	fresh  time.Time // until then it is used without a request
 	used   int64
 }
 
-// cacheKey is "" for calls whose answers are not kept.
+// cacheKey returns the key of a call, or "" if its answer must not be cached.
 func cacheKey(req Request, u *url.URL) string {
 	if req.NoCache || req.Method != http.MethodGet && req.Method != http.MethodHead || len(req.Body) > 0 {
 		return ""
 	}
 	h := sha256.New()
-	part := func(format string, args ...any) { // with its length, so that no two lists of parts are one text
+	part := func(format string, args ...any) { // with its length, so that different lists never hash the same text
 		s := fmt.Sprintf(format, args...)
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
@@ -62,6 +62,7 @@ func cacheKey(req Request, u *url.URL) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// get returns a copy of the entry and marks it as used; nil if not found. The entry may be stale.
 func (c *cache) get(key string) *stored {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *cache) get(key string) *stored {
 	return &out
 }
 
-// answer is the stored one as it is handed out.
+// answer returns the stored Result, with cached and age_ms in its metadata.
 func (s *stored) answer(now time.Time) Result {
 	r := s.result
 	r.Metadata = maps.Clone(r.Metadata)
@@ -83,7 +84,9 @@ func (s *stored) answer(now time.Time) Result {
 	return r
 }
 
-// put keeps an answer if its headers and the action allow it.
+// put stores an answer with status 200 if its headers and ttl allow that, and it is
+// neither truncated nor larger than a quarter of the cache. It evicts the entries that
+// were not used for the longest time.
 func (c *cache) put(key string, a answer, ttl time.Duration, now time.Time) {
 	fresh, keep := freshness(a.header, ttl)
 	if key == "" || !keep || a.Status != http.StatusOK || a.Metadata["truncated"] == true {
@@ -106,12 +109,12 @@ func (c *cache) put(key string, a answer, ttl time.Duration, now time.Time) {
 	}
 	c.uses++
 	kept := a.Result
-	kept.Metadata = maps.Clone(kept.Metadata) // the caller may do with its own what it likes
+	kept.Metadata = maps.Clone(kept.Metadata) // the caller may change its map
 	c.entries[key] = &stored{kept, a.header.Get("Etag"), now, now.Add(fresh), c.uses}
 	c.bytes += len(a.Output)
 }
 
-// renew makes a stored answer fresh again that the service says is still right.
+// renew extends the lifetime of a stored answer after the service returned 304.
 func (c *cache) renew(key string, header http.Header, ttl time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +138,8 @@ func (c *cache) drop(key string) {
 	}
 }
 
-// freshness reads the headers that report whether and for how long an answer may be
-// kept; where they are silent, the action's ttl counts. One that is not fresh at
-// all is kept if it can be asked for by its tag.
+// freshness returns how long an answer is fresh, by its headers or else by ttl, and whether it may
+// be stored. A stale answer is stored if it has an ETag, so that it can be revalidated.
 func freshness(h http.Header, ttl time.Duration) (time.Duration, bool) {
 	if h.Get("Set-Cookie") != "" || strings.Contains(h.Get("Vary"), "*") {
 		return 0, false

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// door is a listener without an address: what dials it is in this process.
+// door is an in-process listener: dial connects to it, without a network address.
 type door struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -34,6 +34,8 @@ func (d *door) Close() error {
 // Addr implements [net.Listener].
 func (d *door) Addr() net.Addr { return &net.UnixAddr{Name: "egress", Net: "pipe"} }
 
+// dial returns a connection that Accept has received the other end of. It fails with
+// [net.ErrClosed] if the door is closed or ctx ends.
 func (d *door) dial(ctx context.Context) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {

@@ -15,8 +15,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Flags are what every api action understands, to be declared beside its own, so
-// that a value may follow as a word.
+// Flags returns the flags that every api action accepts. They are declared beside the
+// action's own, so that the parser treats the word after a flag as its value.
 func Flags() []command.Flag {
 	value := func(name, short, text string, repeat bool) command.Flag {
 		return command.Flag{Arg: command.Arg{Name: name, Description: text}, Short: short, TakesValue: true, Repeat: repeat}
@@ -36,7 +36,8 @@ func Flags() []command.Flag {
 	}
 }
 
-// ParseAuth reads the flag --auth; name is that of the setting or secret.
+// ParseAuth parses the flag --auth. name is the name of the setting or stored secret
+// from which the caller sets Secret.
 func ParseAuth(text string) (a Auth, name string, err error) {
 	kind, rest, several := strings.Cut(text, ":")
 	if !several {
@@ -55,12 +56,11 @@ func ParseAuth(text string) (a Auth, name string, err error) {
 	return a, "", fault.InvalidArgs("", "%.20q is not a kind of --auth: use basic, header or query", kind)
 }
 
-// FromRoute reads a call off a route: the method from the runner (api.get, …,
-// api.graphql, api.call with --method), the URL from the first argument, or the
-// action's base_url with the first argument as the path below it. Policy, Auth and
-// User are left to the caller; with a base_url, Auth never goes to another
-// host, for then neither does the call. Faults are invalid_input, reason
-// invalid_args or unsupported_runner.
+// FromRoute returns the request that a route describes: the method from the runner
+// (api.get, …, api.graphql, api.call with --method); the URL from the first argument,
+// or the action's base_url with the first argument as the path below it. The caller
+// sets Policy, Auth and User. With a base_url, the call and therefore Auth stay on its
+// host. Errors are invalid_input, reason invalid_args or unsupported_runner.
 func FromRoute(r *command.Route) (Request, error) {
 	req := Request{Extension: r.Command.Extension, Header: make(http.Header), Timeout: r.Action.Timeout}
 	words := r.Positional
@@ -111,6 +111,7 @@ func FromRoute(r *command.Route) (Request, error) {
 	return req, body(&req, r, verb, words)
 }
 
+// list returns the values of a flag that may be given once or several times.
 func list(r *command.Route, flag string) []string {
 	switch v := r.Flags[flag].(type) {
 	case []string:
@@ -121,8 +122,9 @@ func list(r *command.Route, flag string) []string {
 	return nil
 }
 
-// resolve joins a base URL and what was typed. With a base, the result stays
-// below it.
+// resolve joins a base URL and the typed path. Without a base, the path must be the
+// whole URL and is returned unchanged. A path that leads out of the base (another host
+// or scheme, "..") is invalid_input.
 func resolve(base, path string) (string, error) {
 	if base == "" {
 		return path, nil
@@ -159,7 +161,8 @@ func resolve(base, path string) (string, error) {
 	return full.String(), nil
 }
 
-// body reads the body off the flags; at most one of them states what it is.
+// body sets the body and its type: for graphql from the words and --variables, else
+// from --json, --data or --form. More than one of these is invalid_input.
 func body(req *Request, r *command.Route, verb string, words []string) error {
 	if verb == "graphql" {
 		query := strings.Join(words, " ")
@@ -208,7 +211,8 @@ func body(req *Request, r *command.Route, verb string, words []string) error {
 	return nil
 }
 
-// target reads the URL of a call.
+// target returns the URL of a call with its query and, for Auth kind query, the secret. A URL that
+// is not absolute http or https, has a user, or a host outside ASCII is invalid_input.
 func target(req Request) (*url.URL, error) {
 	bad := func(text string) (*url.URL, error) { return nil, fault.InvalidArgs("", "%s", text) }
 	if len(req.URL) > maxURL {
@@ -241,6 +245,8 @@ func target(req Request) (*url.URL, error) {
 	return u, nil
 }
 
+// build returns the HTTP request with headers and credentials. Headers of the
+// connection (Host, Connection, Proxy-…), and values with a line end, are refused.
 func build(ctx context.Context, req Request, u *url.URL) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, req.Method, u.String(), bytes.NewReader(req.Body))
 	if err != nil {
@@ -285,6 +291,7 @@ func build(ctx context.Context, req Request, u *url.URL) (*http.Request, error) 
 	return r, nil
 }
 
+// token reports whether s is a valid header name (RFC 9110, token).
 func token(s string) bool {
 	for i := range len(s) {
 		c := s[i]

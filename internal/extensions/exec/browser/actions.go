@@ -14,10 +14,11 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// minSecret is the shortest value that is looked for in what pages show.
+// minSecret is the length in bytes of the shortest value that is redacted.
 const minSecret = 4
 
-// check judges a request before anything is started.
+// check validates a request before anything is started: invalid_input, reason
+// unsupported_runner or invalid_args.
 func (req *Request) check() error {
 	if !slices.Contains(actions(), req.Action) {
 		return fault.UnsupportedRunner("browser."+req.Action, []string{"browser." + strings.Join(actions(), ", browser.")})
@@ -47,7 +48,8 @@ func actions() []string {
 	return []string{"navigate", "screenshot", "fill_form", "click", "extract", "pdf"}
 }
 
-// do carries out a call in the browser.
+// do opens req.URL if it is set, runs the action on the page, and returns its output
+// with the page's address, title and status.
 func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	if req.URL != "" {
 		if err := x.navigate(ctx, req.URL); err != nil {
@@ -94,7 +96,7 @@ func (x *instance) do(ctx context.Context, req Request) (Result, error) {
 	return Result{out, meta, made}, nil
 }
 
-// redact takes out what was filled in as a secret.
+// redact removes the values that were filled in as secrets from s.
 func (x *instance) redact(s string) string {
 	for _, secret := range x.secrets {
 		s = strings.ReplaceAll(s, secret, "[redacted]")
@@ -102,13 +104,16 @@ func (x *instance) redact(s string) string {
 	return s
 }
 
-// conceal remembers a value that is not to be shown.
+// conceal adds a value to those that redact removes, if it has at least minSecret
+// bytes and the list is not full.
 func (x *instance) conceal(value string) {
 	if len(value) >= minSecret && len(x.secrets) < 4*maxFields && !slices.Contains(x.secrets, value) {
 		x.secrets = append(x.secrets, value)
 	}
 }
 
+// click clicks the first element of the selector and waits until the load that this may
+// start is over. Errors: not_found; denied, if the click opened a refused address.
 func (x *instance) click(ctx context.Context, selector string) (string, error) {
 	var got struct{ Found bool }
 	if err := x.script(ctx, clickScript, selector, &got); err != nil {
@@ -117,7 +122,7 @@ func (x *instance) click(ctx context.Context, selector string) (string, error) {
 	if !got.Found {
 		return "", missing(selector)
 	}
-	// What a click sets off begins behind it.
+	// A load that the click causes starts only after the click event was handled.
 	var none any
 	if err := x.script(ctx, restScript, nil, &none); err != nil && ctx.Err() != nil ||
 		err == errGone { //nolint:errorlint // our own, never wrapped
@@ -137,7 +142,8 @@ func missing(selector string) error {
 		"extract shows what is there")
 }
 
-// fill fills a form in; what it says of it names the fields and not the values.
+// fill fills in the fields in order and stops at the first error; earlier fields stay
+// filled. Its output names the selectors and not the values.
 func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
 	var b strings.Builder
 	for _, f := range fields {
@@ -167,6 +173,8 @@ func (x *instance) fill(ctx context.Context, fields []Field) (string, error) {
 	return b.String(), nil
 }
 
+// extract returns text, links or a table of the selected part of the page, redacted and
+// cut to maxText characters.
 func (x *instance) extract(ctx context.Context, req Request) (string, error) {
 	var got struct {
 		Found bool
@@ -189,9 +197,10 @@ func (x *instance) extract(ctx context.Context, req Request) (string, error) {
 	return out, nil
 }
 
-// maxHeight bounds the picture of a whole page, in pixels.
+// maxHeight limits the width and height of a full-page screenshot, in pixels.
 const maxHeight = 10_000
 
+// picture writes a PNG screenshot of the window or, with Full, of the whole page.
 func (x *instance) picture(ctx context.Context, req Request) ([]Artifact, error) {
 	params := map[string]any{"format": "png"}
 	if req.Full {
@@ -214,6 +223,8 @@ func (x *instance) document(ctx context.Context, req Request) ([]Artifact, error
 	return x.artifact(ctx, req, "Page.printToPDF", map[string]any{"printBackground": true}, "page", "pdf", "application/pdf")
 }
 
+// artifact runs a DevTools method that returns a file in base64, and writes the file to
+// the work directory as name-RUN.suffix.
 func (x *instance) artifact(ctx context.Context, req Request, method string, params any, name, suffix, mime string) ([]Artifact, error) {
 	var got struct {
 		Data string `json:"data"`

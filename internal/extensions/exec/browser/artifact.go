@@ -11,7 +11,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// artifactsDir is where artifacts lie, below the work directory.
+// artifactsDir is the directory of artifacts below the work directory.
 const artifactsDir = "artifacts"
 
 // Artifact is a file that a call made in the work directory's artifacts folder.
@@ -22,8 +22,10 @@ type Artifact struct {
 	MIME   string `json:"mime"`
 }
 
-// keep writes a new file, through a handle that nothing in the work directory
-// leads out of. The file is the extension's, as the directory is.
+// keep writes a new file to the artifacts directory, which it creates if needed. It uses an
+// [os.Root], so that links in the work directory cannot lead outside. If the server is root, user
+// becomes the owner of both. Errors: too_large; failed, reason resource_limit (maxArtifacts files
+// exist) or execution_failed (also if the file exists); denied, reason security_violation.
 func keep(work string, user int, name, mime string, data []byte) (Artifact, error) {
 	if len(data) > MaxArtifact {
 		return Artifact{}, capability.Errorf(capability.CodeTooLarge, op, "the file has %d bytes; %d are the most", len(data), MaxArtifact)
@@ -57,7 +59,7 @@ func keep(work string, user int, name, mime string, data []byte) (Artifact, erro
 		return failed(err)
 	}
 	_, err = f.Write(data)
-	if os.Geteuid() == 0 { // its programs are another user
+	if os.Geteuid() == 0 { // the extension's programs run as another user
 		err = errors.Join(err, f.Chown(user, user), root.Lchown(artifactsDir, user, user))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

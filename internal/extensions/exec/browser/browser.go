@@ -1,13 +1,12 @@
-// Package browser carries out browser.navigate, screenshot, fill_form, click,
-// extract and pdf with a browser of Chromium's family, one for each principal,
-// session and extension.
+// Package browser runs browser.navigate, screenshot, fill_form, click, extract and pdf
+// in a Chromium-family browser, one for each principal, session and extension.
 //
-// A browser runs what strangers wrote, so it runs in a room of tier T3 of its own
-// that holds nothing of the extension or of ours: its profile lies in the room's
-// temporary directory and is gone with it, and its only way out is the egress
-// proxy. We talk with it over two pipes; nothing listens. It opens http and https
-// alone: every request is stopped and judged before the proxy judges its
-// connection once more, and a page that opens another page finds it closed.
+// A browser runs untrusted code, so each has its own sandbox of tier T3 without files
+// of the extension or the server: its profile is in the sandbox's temporary directory
+// and is deleted with it, and the network is reachable through the egress proxy only.
+// The server controls the browser over two pipes; no port is open. Only http and https
+// are opened: every request is paused and checked, and the proxy checks its connection
+// again. A second page that a page opens is closed at once.
 package browser
 
 import (
@@ -38,25 +37,25 @@ const (
 	maxFields          = 50
 )
 
-// errSlow is why a page that loads for too long is left.
+// errSlow is the cause of a context that ends because a page loads for too long.
 var errSlow = errors.New("the page loads for too long")
 
-// Walls runs programs confined; sandbox.Box does.
+// Walls runs programs in a sandbox; sandbox.Box implements it.
 type Walls interface {
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
-// Config is what all browsers share. Walls is required.
+// Config holds the settings that all browsers share. Walls is required.
 type Config struct {
 	Walls    Walls
-	Programs []string      // where a browser may lie, by absolute path; nil: the usual places
+	Programs []string      // absolute paths at which a browser may be installed; nil: the usual ones
 	Idle     time.Duration // after which an unused browser ends; 0: [DefaultIdle]
 	Most     int           // browsers at once; 0: [DefaultMost]
 	// OnEnd is called when a browser has ended. It may be nil.
 	OnEnd func(sandbox.Result)
 }
 
-// Browsers are those that run. It is safe for concurrent use, and is closed.
+// Browsers is the set of running browsers. It is safe for concurrent use; the owner must close it.
 type Browsers struct {
 	cfg  Config
 	life context.Context
@@ -67,14 +66,14 @@ type Browsers struct {
 	live  sync.WaitGroup
 }
 
-// key states whose a browser is.
+// key identifies the owner of a browser.
 type key struct{ principal, session, extension string }
 
-// slot holds the browser of a key, or will.
+// slot holds the browser of a key, and serializes the calls that use it.
 type slot struct {
-	turn chan struct{} // holds one token: a browser does one thing at a time
-	x    *instance     // nil: none runs
-	uses int           // calls that hold or want the turn
+	turn chan struct{} // capacity 1: the call that has sent to it uses the browser
+	x    *instance     // nil if no browser runs
+	uses int           // calls that use the browser or wait for it
 }
 
 // New returns a set of browsers, none of which runs yet.
@@ -97,7 +96,7 @@ func (b *Browsers) Close() {
 	b.live.Wait()
 }
 
-// begin counts one more browser, unless they are being closed.
+// begin adds one to the live browsers and reports true, unless Close was called.
 func (b *Browsers) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +107,8 @@ func (b *Browsers) begin() bool {
 	return true
 }
 
-// Retain ends the browsers of extensions that are not as they were.
+// Retain stops the browsers of extensions for which keep returns false. It does not
+// wait for their end.
 func (b *Browsers) Retain(keep func(extension, digest string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ type Request struct {
 	Run                           string // names the artifact
 
 	URL      string // opened first; "" stays on the page that is open
-	Selector string // CSS; of click, and of the part that extract reads
+	Selector string // CSS: the element to click, or the part that extract reads
 	What     string // of extract: text, links, table
 	Fields   []Field
 	Full     bool // the screenshot is of the whole page
@@ -136,7 +136,7 @@ type Request struct {
 	Policy   egress.Policy // the manifest's hosts, and the operator's addresses
 	OnEgress func(egress.Decision)
 	Work     string        // the work directory, for artifacts
-	User     int           // whose it is, when the server is root; 0: sandbox.DefaultUID
+	User     int           // uid of the browser if the server is root; 0: sandbox.DefaultUID
 	Timeout  time.Duration // 0 is DefaultTimeout
 }
 
@@ -144,21 +144,22 @@ type Request struct {
 type Field struct {
 	Selector string
 	Value    string
-	Secret   secret.Value // in place of Value; never shown, also not by the page
+	Secret   secret.Value // used instead of Value, and redacted from all output of the browser
 }
 
-// Result is what came of it.
+// Result is the result of a call.
 type Result struct {
 	Output   string
 	Metadata map[string]any // url, title, status
 	Made     []Artifact
 }
 
-// Do carries out one call, in the browser of its session; without a session the
-// browser is gone after it. Errors: unavailable, reason tool_not_found (no
-// browser) or those of the sandbox; denied, reason security_violation (a scheme or
-// host that is not let through); invalid_input; not_found (nothing fits the
-// selector); overloaded; timeout; failed, reason execution_failed.
+// Do runs one call in the browser of its session, which it starts if needed; calls of
+// one session wait for each other. Without a session, the browser ends with the call.
+// Errors: unavailable, reason tool_not_found (no browser is installed) or those of the
+// sandbox; denied, reason security_violation (a refused scheme or host); invalid_input;
+// not_found (no element matches the selector); overloaded (Config.Most browsers run);
+// timeout; cancelled; failed, reason execution_failed.
 func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
 		return Result{}, err
@@ -170,7 +171,7 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	defer cancel()
 	k := key{req.Principal, req.Session, req.Extension}
 	if req.Session == "" {
-		k.session = "\x00" + req.Run // no other slot's
+		k.session = "\x00" + req.Run // differs from every session
 	}
 	s, err := b.take(ctx, k)
 	if err != nil {
@@ -184,7 +185,7 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	got, err := x.do(ctx, req)
 	if err = ended(x.reason(err), req.Timeout); req.Session == "" || capability.CodeOf(err) == capability.CodeTimeout ||
 		capability.CodeOf(err) == capability.CodeCancelled {
-		x.stop() // it is never used again, or its state is unknown
+		x.stop() // it is not used again, or its state is unknown
 		<-x.ended
 	} else {
 		x.idle.Reset(b.cfg.Idle)
@@ -192,7 +193,8 @@ func (b *Browsers) Do(ctx context.Context, req Request) (Result, error) {
 	return got, err
 }
 
-// ended names the end of a call's context.
+// ended maps the error of a context to timeout or cancelled and a refusal of the
+// browser to failed; other errors are returned unchanged.
 func ended(err error, after time.Duration) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -207,7 +209,9 @@ func ended(err error, after time.Duration) error {
 	return err
 }
 
-// take waits for the turn at a key's browser.
+// take waits until no other call uses the key's browser, and returns its slot, which
+// the caller gives back with leave. If the slot is new and Config.Most slots are in
+// use, the error is overloaded at once.
 func (b *Browsers) take(ctx context.Context, k key) (*slot, error) {
 	b.mu.Lock()
 	s := b.slots[k]
@@ -236,12 +240,13 @@ func (b *Browsers) take(ctx context.Context, k key) (*slot, error) {
 	}
 }
 
+// leave gives back a slot that take has returned.
 func (b *Browsers) leave(k key, s *slot) {
 	<-s.turn
 	b.drop(k, s)
 }
 
-// drop removes a slot without users and without a browser.
+// drop subtracts one use, and removes the slot if it has neither uses nor a browser.
 func (b *Browsers) drop(k key, s *slot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +255,7 @@ func (b *Browsers) drop(k key, s *slot) {
 	}
 }
 
-// forget takes a browser that ended out of its slot.
+// forget removes an ended browser from its slot, and an unused slot from the set.
 func (b *Browsers) forget(x *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,15 +266,15 @@ func (b *Browsers) forget(x *instance) {
 	}
 }
 
-// instance is the browser of a slot whose turn we have: the one that runs, as long
-// as its extension is the same, or a new one.
+// instance returns the running browser of a slot that the caller has taken, or starts a
+// new one if none runs or the extension's digest has changed.
 func (b *Browsers) instance(ctx context.Context, k key, s *slot, req Request) (*instance, error) {
 	b.mu.Lock()
 	x := s.x
 	b.mu.Unlock()
 	if x != nil {
 		if x.idle.Stop() && x.digest == req.Digest && x.alive() {
-			x.hear(req.OnEgress)
+			x.setHeard(req.OnEgress)
 			return x, nil
 		}
 		x.stop()
@@ -287,7 +292,8 @@ func (b *Browsers) instance(ctx context.Context, k key, s *slot, req Request) (*
 	return x, nil
 }
 
-func (x *instance) hear(heard func(egress.Decision)) {
+// setHeard sets the callback that receives the egress decisions from now on.
+func (x *instance) setHeard(heard func(egress.Decision)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.heard = heard

@@ -17,21 +17,22 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-// Bounds of one browser, whatever the extension's own are: less does not start it.
+// Limits of one browser. Those of the extension do not apply, because a browser does
+// not start with less.
 const (
 	startTimeout = 30 * time.Second
-	memory       = 2 << 30 // bytes of the whole tree, the operator's ceiling
+	memory       = 2 << 30 // bytes of the whole process tree
 	pageMemory   = 512     // MiB of a page's scripts
 	processes    = 512
 	openFiles    = 4096
 	cpuTimeout   = 30 * time.Minute
 	fileSize     = 512 << 20
-	tempSize     = 1 << 30 // profile and cache, and what it shares between its processes
+	tempSize     = 1 << 30 // bytes of profile, cache and shared memory
 	proxyAt      = "127.0.0.1:3128"
 )
 
-// candidates are where Chromium and its family lie: the programs themselves, not
-// the scripts that start them with settings of the machine.
+// candidates returns the usual paths of Chromium-family browsers: the executables, not
+// the wrapper scripts that start them with settings of the machine.
 func candidates() []string {
 	return []string{
 		"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/usr/lib64/chromium-browser/chromium-browser",
@@ -40,7 +41,7 @@ func candidates() []string {
 	}
 }
 
-// find is the first of the browsers that is there.
+// find returns the path of the first installed browser, or the error tool_not_found.
 func (b *Browsers) find() (string, error) {
 	list := b.cfg.Programs
 	if list == nil {
@@ -54,9 +55,8 @@ func (b *Browsers) find() (string, error) {
 	return "", fault.ToolNotFound("chromium")
 }
 
-// room is where a browser runs: with nothing of the extension or of ours, its
-// profile in the room's own temporary directory, and the proxy as its only way
-// out.
+// room returns the confinement of a browser: tier T3, no files of the extension or the
+// server, the network only through the proxy under the request's policy.
 func room(program string, req Request, heard func(egress.Decision)) sandbox.Confinement {
 	c := sandbox.Confinement{
 		MinTier: sandbox.T3, Network: sandbox.NetworkProxy, Egress: req.Policy, OnEgress: heard, UID: req.User, GID: req.User,
@@ -73,8 +73,9 @@ func room(program string, req Request, heard func(egress.Decision)) sandbox.Conf
 	return c
 }
 
-// arguments start it without a window, a sandbox of its own inside ours (which
-// forbids what that needs), or anything that talks to its maker.
+// arguments returns the command line: headless, controlled over pipes, without
+// connections to the vendor, and without Chromium's own sandbox, because the server's
+// sandbox forbids the system calls it needs.
 func arguments() []string {
 	return []string{
 		"--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-startup-window", "--user-data-dir=/tmp/profile",
@@ -98,27 +99,28 @@ type instance struct {
 	key    key
 	digest string
 	stop   context.CancelFunc
-	ended  chan struct{} // closed when nothing of it is left
+	ended  chan struct{} // closed when its processes and pipes are gone
 
-	closing map[string]bool // sessions of further pages; of the listener alone
+	closing map[string]bool // sessions of additional pages; used by the listen goroutine only
 
 	mu      sync.Mutex
-	heard   func(egress.Decision) // of the call that uses it
+	heard   func(egress.Decision) // callback of the current call
 	policy  egress.Policy
-	page    string // the page's session
-	target  string // and its target
+	page    string // session of the page
+	target  string // target of the page
 	ready   chan struct{}
-	loading bool // the page does
+	loading bool // whether the page is loading
 	loads   chan struct{}
-	denied  string // why a document was refused, since the last look
+	denied  string // why a document was refused; cleared by refused
 	status  int    // of the page's last document
 	secrets []string
 	idle    *time.Timer
 	why     error // why it ended
 }
 
-// start starts a browser. It lives until its context, its idle time or its limits
-// end it.
+// start starts a browser with one empty page, and waits up to startTimeout for it. The
+// browser runs until stop is called, its idle time passes, a limit ends it or Browsers
+// is closed; ctx ends only the wait.
 func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, error) {
 	program, err := b.find()
 	if err != nil {
@@ -137,7 +139,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		key: k, digest: req.Digest, stop: stop, ended: make(chan struct{}), policy: req.Policy, closing: make(map[string]bool),
 		ready: make(chan struct{}), loads: make(chan struct{}, 1),
 	}
-	x.hear(req.OnEgress)
+	x.setHeard(req.OnEgress)
 	x.pipe = newPipe(toBrowser, stop, x.event)
 	if !b.begin() {
 		stop()
@@ -145,7 +147,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 			fromBrowser)
 	}
 	run := make(chan struct{})
-	go func() { // ends with the browser, which ends with its context
+	go func() { // ends with the browser, which life ends
 		defer close(run)
 		ran, err := b.cfg.Walls.Run(life, sandbox.Spec{
 			Path: program, Args: arguments(), Env: []string{
@@ -156,7 +158,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		}, room(program, req, x.decided))
 		x.mu.Lock()
 		switch {
-		case x.why != nil: // it was known before
+		case x.why != nil: // set by progress
 		case err != nil:
 			x.why = err
 		default:
@@ -167,15 +169,15 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		if b.cfg.OnEnd != nil {
 			b.cfg.OnEnd(ran)
 		}
-		_ = closeAll(nil, commands, answers) // the other ends see it now
+		_ = closeAll(nil, commands, answers) // so that reads and writes at the other ends fail
 	}()
 	listened := make(chan struct{})
-	go func() { // ends at the end of the pipe, which comes with the browser's
+	go func() { // ends when the browser ends, which closes the pipe
 		defer close(listened)
 		x.listen(fromBrowser)
 		stop()
 	}()
-	go func() { // ends after the two
+	go func() { // ends after the other two
 		defer close(x.ended)
 		<-run
 		<-listened
@@ -194,7 +196,7 @@ func (b *Browsers) start(ctx context.Context, k key, req Request) (*instance, er
 		return nil, x.reason(err)
 	}
 	x.idle = time.AfterFunc(b.cfg.Idle, stop)
-	x.idle.Stop() // until the call is over
+	x.idle.Stop() // the idle time starts after the call
 	return x, nil
 }
 
@@ -205,7 +207,8 @@ func closeAll(err error, files ...*os.File) error {
 	return err
 }
 
-// reason is why a call failed when the browser is gone.
+// reason replaces errGone with the reason why the browser ended, after waiting for its
+// end. Other errors are returned unchanged.
 func (x *instance) reason(err error) error {
 	if err != errGone { //nolint:errorlint // our own, never wrapped
 		return err
@@ -229,13 +232,13 @@ func (x *instance) decided(d egress.Decision) {
 	}
 }
 
-// open makes the page. From here on every document, frame and worker begins
-// stopped, is put under watch, and only then goes on.
+// open creates the page and waits for it. From here on every document, frame and worker
+// starts paused, and runs only after the interception of its requests was enabled.
 func (x *instance) open(ctx context.Context) error {
 	if err := x.call(ctx, "", "Target.setAutoAttach", attach(), nil); err != nil {
 		return err
 	}
-	// older ones do not know it; the room holds what they keep
+	// Older browsers lack this method; their downloads stay in the sandbox.
 	_ = x.call(ctx, "", "Browser.setDownloadBehavior", map[string]any{"behavior": "deny"}, nil)
 	var made struct {
 		TargetID string `json:"targetId"`
@@ -257,8 +260,8 @@ func attach() map[string]any {
 	return map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}
 }
 
-// members reads what is needed of an event.
+// members decodes the parameters of an event; missing or malformed members are zero.
 func members[T any](params json.RawMessage) (v T) {
-	_ = json.Unmarshal(params, &v) // what is not there is empty, and matches nothing
+	_ = json.Unmarshal(params, &v) // a zero value matches no page, frame or request
 	return v
 }

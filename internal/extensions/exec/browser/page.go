@@ -18,7 +18,8 @@ import (
 // loadTime is how long a page may take to load.
 const loadTimeout = 30 * time.Second
 
-// event receives the browser's unsolicited events. It never blocks.
+// event handles one event of the browser. It never waits for an answer, because the
+// listen goroutine calls it.
 func (x *instance) event(session, method string, params json.RawMessage) {
 	switch method {
 	case "Target.attachedToTarget":
@@ -50,8 +51,8 @@ type attachedTo struct {
 	} `json:"targetInfo"`
 }
 
-// attached puts what begins under watch, and lets it go on. There is one page:
-// another one, which a page opened, is closed at once.
+// attached enables request interception for a new page, frame or worker, and lets it
+// run. The first page is the browser's; any later page is closed at once.
 func (x *instance) attached(a attachedTo) {
 	x.mu.Lock()
 	first := a.Info.Type == "page" && x.page == ""
@@ -61,12 +62,12 @@ func (x *instance) attached(a attachedTo) {
 	x.mu.Unlock()
 	if a.Info.Type == "page" && !first {
 		if len(x.closing) > 1000 {
-			x.stop() // a page that does nothing else
+			x.stop() // a page that keeps opening others
 		}
 		x.closing[a.Session] = true
 	}
 	x.tell(a.Session, "Target.setAutoAttach", attach())
-	if a.Info.Type == "browser_ui" { // its own menus
+	if a.Info.Type == "browser_ui" { // the browser's own menus
 		x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{})
 		return
 	}
@@ -74,7 +75,7 @@ func (x *instance) attached(a attachedTo) {
 	for _, domain := range []string{"Page.enable", "Inspector.enable", "Network.enable"} { // not every target has all of them
 		x.tell(a.Session, domain, struct{}{})
 	}
-	x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{}) // who opened it may wait for it, even if it is to be closed
+	x.tell(a.Session, "Runtime.runIfWaitingForDebugger", struct{}{}) // also for a page that is closed below: its opener may wait for it
 	switch {
 	case first:
 		close(x.ready)
@@ -92,8 +93,9 @@ type paused struct {
 	} `json:"request"`
 }
 
-// paused judges one request: its scheme, and its host by the policy, before the
-// proxy does it again for every connection.
+// paused continues or fails one intercepted request, by its scheme and by the policy for
+// its host. The proxy checks every connection again. A refused document of the main
+// frame is recorded for refused.
 func (x *instance) paused(session string, p paused) {
 	why, d := x.judge(p.Request.URL)
 	if why == "" && x.closing[session] {
@@ -106,7 +108,7 @@ func (x *instance) paused(session string, p paused) {
 	if d.Host != "" {
 		x.decided(d)
 	}
-	if p.Type == "Document" && p.Frame == x.target { // another frame's is missing from the page
+	if p.Type == "Document" && p.Frame == x.target { // a refused frame is only missing from the page
 		x.mu.Lock()
 		x.denied = why
 		x.mu.Unlock()
@@ -114,12 +116,13 @@ func (x *instance) paused(session string, p paused) {
 	x.tell(session, "Fetch.failRequest", map[string]any{"requestId": p.ID, "errorReason": "BlockedByClient"})
 }
 
-// judge states why an address is refused, "" if it is not.
+// judge returns why an address is refused, with the egress decision if the policy
+// refused its host, or "".
 func (x *instance) judge(address string) (string, egress.Decision) {
 	scheme, _, _ := strings.Cut(address, ":")
 	switch strings.ToLower(scheme) {
 	case "http", "https":
-	case "data", "blob", "about": // from nowhere
+	case "data", "blob", "about": // no network access
 		return "", egress.Decision{}
 	default:
 		return "addresses of the kind " + strconv.Quote(text.ValidBytes(scheme, 32)) + " are not opened", egress.Decision{}
@@ -141,12 +144,13 @@ func (x *instance) judge(address string) (string, egress.Decision) {
 	return "", egress.Decision{}
 }
 
-// progress keeps count of what loads.
+// progress records the loading state and HTTP status of the main frame and wakes
+// settle. A crash of the page stops the browser.
 func (x *instance) progress(session, method string, params json.RawMessage) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if session != x.page {
-		return // frames of other sites load with the page's own
+		return // the main frame loads until the frames of other sites are loaded
 	}
 	main := members[struct {
 		Frame    string `json:"frameId"`
@@ -159,7 +163,7 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 	case "Inspector.targetCrashed":
 		x.why = capability.Errorf(capability.CodeFailed, op, "the page crashed, or took more memory than it may").With("resource_limit",
 			"the next call starts another browser")
-		x.stop() // which ends all waits for the page
+		x.stop() // ends all waits for the page
 	case "Network.responseReceived":
 		if main.Type == "Document" && main.Frame == x.target {
 			x.status = main.Response.Status
@@ -178,11 +182,11 @@ func (x *instance) progress(session, method string, params json.RawMessage) {
 	}
 	select {
 	case x.loads <- struct{}{}:
-	default: // it was told already
+	default: // a wake-up is already pending
 	}
 }
 
-// settle waits until the page has loaded.
+// settle waits until the page has loaded, the browser has ended (errGone) or ctx ends.
 func (x *instance) settle(ctx context.Context) error {
 	for {
 		x.mu.Lock()
@@ -201,7 +205,9 @@ func (x *instance) settle(ctx context.Context) error {
 	}
 }
 
-// navigate opens an address and waits until it has loaded.
+// navigate opens an address and waits until it has loaded, at most loadTimeout. Errors:
+// invalid_input (too long); denied, reason security_violation (scheme, or a host that
+// the policy refuses, also after a redirect); timeout; failed.
 func (x *instance) navigate(ctx context.Context, address string) error {
 	if len(address) > maxURL {
 		return fault.InvalidArgs("", "an address has %d bytes at most", maxURL)
@@ -216,8 +222,8 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, loadTimeout, errSlow)
 	defer cancel()
-	// Its remaining events of the previous page arrive before the answer; between two
-	// pages no load can be stopped.
+	// The remaining events of the previous page arrive before the answer to this call.
+	// The browser refuses it while it changes pages.
 	if err := x.call(ctx, x.page, "Page.stopLoading", struct{}{}, nil); err != nil && !refusedBy(err) {
 		return err
 	}
@@ -229,7 +235,7 @@ func (x *instance) navigate(ctx context.Context, address string) error {
 		Loader string `json:"loaderId"`
 	}
 	err = x.call(ctx, x.page, "Page.navigate", map[string]any{"url": u.String()}, &got)
-	if err == nil && (got.Error != "" || got.Loader == "") { // nothing loads, or within the page
+	if err == nil && (got.Error != "" || got.Loader == "") { // an error, or a jump within the page
 		x.mu.Lock()
 		x.loading = false
 		x.mu.Unlock()
@@ -258,7 +264,7 @@ func refusedBy(err error) bool {
 	return ok
 }
 
-// refused states why a document of the page was refused since the last look.
+// refused returns and clears the reason why the page's document was refused, or "".
 func (x *instance) refused() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -267,8 +273,8 @@ func (x *instance) refused() string {
 	return why
 }
 
-// script runs a function of ours with one argument beside the page's own scripts,
-// which cannot change what it uses, and reads what it returns.
+// script calls a JavaScript function with one argument in an isolated world of the page, in which
+// the page's scripts cannot change its globals, and decodes the return value into result.
 func (x *instance) script(ctx context.Context, function string, argument, result any) error {
 	var world struct {
 		Context int64 `json:"executionContextId"`

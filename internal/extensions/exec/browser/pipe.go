@@ -13,17 +13,17 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// Bounds of talking with a browser: bytes of one message, a picture or document in
-// base64, and how long it may leave what we say unread.
+// Limits of the pipes to a browser: bytes of one message (large enough for a screenshot
+// or document in base64), and how long a write may wait.
 const (
 	maxMessage     = 48 << 20
 	commandTimeout = 10 * time.Second
 )
 
-// errGone reports that the browser ended, or that what it says cannot be read.
+// errGone reports that the browser has ended or has sent malformed data.
 var errGone = errors.New("the browser ended")
 
-// message is one message of the DevTools protocol, either way.
+// message is one message of the DevTools protocol, in either direction.
 type message struct {
 	ID      int64           `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
@@ -35,18 +35,18 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// pipe uses the protocol over two pipes, messages end with a NUL. Events are
-// handed to one function, in order, which must not wait for an answer.
+// pipe implements the DevTools protocol over two pipes; messages end with a NUL.
+// events receives the events in order, and must not wait for an answer.
 type pipe struct {
 	to       *os.File
 	events   func(session, method string, params json.RawMessage)
-	broken   func() // ends a browser that does not listen
+	broken   func() // ends a browser that does not read its pipe
 	patience time.Duration
 
 	mu      sync.Mutex
 	next    int64
 	waiting map[int64]chan message
-	done    chan struct{} // closed when nothing comes any more
+	done    chan struct{} // closed when listen has returned
 }
 
 func newPipe(to *os.File, broken func(), events func(session, method string, params json.RawMessage)) *pipe {
@@ -56,7 +56,8 @@ func newPipe(to *os.File, broken func(), events func(session, method string, par
 	}
 }
 
-// listen reads until the browser ends, or sends malformed data.
+// listen reads messages until the browser ends or sends malformed data, hands answers
+// to their calls and events to events, and closes done.
 func (p *pipe) listen(from io.Reader) {
 	defer close(p.done)
 	r := bufio.NewReaderSize(from, 64<<10)
@@ -99,9 +100,9 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// call sends a command to a session ("" is the browser) and waits for its answer,
-// which is put into result unless that is nil. What the browser refuses is an
-// error with its words.
+// call sends a command to a session ("" is the browser), waits for its answer and
+// decodes it into result unless that is nil. If the browser refuses the command, the
+// error is a *refusal; if the browser is gone, errGone.
 func (p *pipe) call(ctx context.Context, session, method string, params, result any) error {
 	ch := make(chan message, 1)
 	id, err := p.send(session, method, params, ch)
@@ -131,6 +132,8 @@ func (p *pipe) call(ctx context.Context, session, method string, params, result 
 // tell sends a command without waiting for its answer.
 func (p *pipe) tell(session, method string, params any) { _, _ = p.send(session, method, params, nil) }
 
+// send writes a command and returns its id. The answer will be sent to ch unless that is
+// nil. If the write fails, send ends the browser and returns errGone.
 func (p *pipe) send(session, method string, params any, ch chan message) (int64, error) {
 	doc, err := json.Marshal(params)
 	if err != nil {
@@ -146,7 +149,7 @@ func (p *pipe) send(session, method string, params any, ch chan message) (int64,
 	if ch != nil {
 		p.waiting[p.next] = ch
 	}
-	_ = p.to.SetWriteDeadline(time.Now().Add(p.patience)) // a pipe has one
+	_ = p.to.SetWriteDeadline(time.Now().Add(p.patience)) // pipes support deadlines
 	if _, err := p.to.Write(append(text, 0)); err != nil {
 		delete(p.waiting, p.next)
 		p.broken()
@@ -161,7 +164,7 @@ func (p *pipe) forget(id int64) {
 	delete(p.waiting, id)
 }
 
-// refusal is the browser's own error.
+// refusal is the error with which the browser answered a command.
 type refusal struct{ method, text string }
 
 func (r *refusal) Error() string { return r.method + ": " + r.text }

@@ -7,8 +7,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Flags are what every browser action understands, to be declared beside its own,
-// so that a value may follow as a word.
+// Flags returns the flags that every browser action accepts. They are declared beside
+// the action's own, so that the parser treats the word after a flag as its value.
 func Flags() []command.Flag {
 	return []command.Flag{
 		{Arg: command.Arg{Name: "url", Description: "the page to open first"}, TakesValue: true},
@@ -21,12 +21,13 @@ func Flags() []command.Flag {
 	}
 }
 
-// Secret is a field whose value the caller is to find by its name.
+// Secret names the secret that the caller has to fill into a field of a form.
 type Secret struct{ Selector, Name string }
 
-// FromRoute reads a call off a route: navigate URL; click SELECTOR; fill_form
-// SELECTOR=VALUE …; extract text|links|table; screenshot; pdf. Whose browser it is,
-// Policy and Work are the caller's to add, and the values of the secrets.
+// FromRoute returns the request that a route describes: navigate URL; click SELECTOR;
+// fill_form SELECTOR=VALUE …; extract text|links|table; screenshot; pdf. The caller sets
+// the owner of the browser, Policy and Work, and adds the fields of the secrets. The
+// error is invalid_input, reason invalid_args.
 func FromRoute(r *command.Route) (Request, []Secret, error) {
 	req := Request{Extension: r.Command.Extension, Timeout: r.Action.Timeout, Full: r.Flags["full"] == true}
 	req.Action, _ = strings.CutPrefix(r.Action.Runner, "browser.")
@@ -72,7 +73,7 @@ func FromRoute(r *command.Route) (Request, []Secret, error) {
 	return req, secrets, nil
 }
 
-// field reads selector=value. A selector may hold = in brackets: [name=user]=me.
+// field splits selector=value at the first = outside brackets, as in [name=user]=me.
 func field(pair string) (selector, value string, err error) {
 	depth := 0
 	for i := range len(pair) {

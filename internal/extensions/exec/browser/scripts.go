@@ -1,7 +1,7 @@
 package browser
 
-// The functions that are run in pages, beside the pages' own scripts. Each gets
-// one value, and returns one.
+// The JavaScript functions that run in pages, isolated from the pages' own scripts. Each
+// takes one argument and returns one value.
 const (
 	whereScript = `() => ({URL: location.href, Title: document.title})`
 

@@ -13,8 +13,8 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// ReadParam reads a parameter as it is typed: name=text, or name:=value with a
-// JSON string, number, true, false or null.
+// ReadParam parses a typed parameter: name=text, or name:=value with a JSON string,
+// number, true, false or null. Anything else is invalid_input.
 func ReadParam(typed string) (Param, error) {
 	name, value, ok := strings.Cut(typed, "=")
 	literal := strings.HasSuffix(name, ":")
@@ -32,7 +32,7 @@ func ReadParam(typed string) (Param, error) {
 	return p, err
 }
 
-// scalar is the value for SQLite: nil, bool, int64, float64 or string.
+// scalar returns the value for SQLite: nil, bool, int64, float64 or string.
 func (p Param) scalar() (any, error) {
 	v, ok := scalar(p.Value)
 	if n, is := v.(json.Number); ok && is {
@@ -48,7 +48,8 @@ func (p Param) scalar() (any, error) {
 	return v, nil
 }
 
-// scalar reads one JSON value that is neither a list nor an object.
+// scalar decodes one JSON value. It reports false for an array, an object and anything
+// that is not JSON.
 func scalar(doc json.RawMessage) (any, bool) {
 	dec := json.NewDecoder(strings.NewReader(string(doc)))
 	dec.UseNumber()
@@ -63,7 +64,7 @@ func scalar(doc json.RawMessage) (any, bool) {
 	return v, true
 }
 
-// cellOf writes a value of SQLite as JSON, and reports whether it was cut.
+// cellOf encodes a value of SQLite as JSON, and reports whether it was cut.
 func cellOf(v any) (doc json.RawMessage, truncated bool) {
 	switch x := v.(type) {
 	case string:
@@ -71,7 +72,7 @@ func cellOf(v any) (doc json.RawMessage, truncated bool) {
 	case []byte:
 		n := min(len(x), MaxCell/2-2)
 		v, truncated = `\x`+hex.EncodeToString(x[:n]), n < len(x)
-	case time.Time: // the driver reads columns that are declared as dates
+	case time.Time: // the driver converts columns that are declared as dates
 		format := "2006-01-02 15:04:05.999999999"
 		if x.Hour()+x.Minute()+x.Second()+x.Nanosecond() == 0 {
 			format = "2006-01-02"
@@ -82,13 +83,13 @@ func cellOf(v any) (doc json.RawMessage, truncated bool) {
 		v = x.Format(format)
 	}
 	doc, err := json.Marshal(v)
-	if err != nil { // an infinity
+	if err != nil { // an infinite number
 		doc, _ = json.Marshal(strconv.FormatFloat(v.(float64), 'g', -1, 64))
 	}
 	return doc, truncated
 }
 
-// cut keeps the first MaxCell bytes of a text.
+// cut returns the first MaxCell bytes of a text, with … if it was longer.
 func cut(s string) (string, bool) {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= MaxCell {
@@ -97,8 +98,8 @@ func cut(s string) (string, bool) {
 	return text.CutBytes(s, MaxCell) + "…", true
 }
 
-// check holds an answer of the worker to what answers are: its room may be
-// another process's by now.
+// check validates an answer of the worker, which is untrusted because the database file
+// may have taken over its process: the limits apply, and every cell is a scalar.
 func (a *answer) check() error {
 	ok := len(a.Columns) <= maxColumns && len(a.Rows) <= MaxRows
 	for _, row := range a.Rows {
@@ -117,7 +118,8 @@ func (a *answer) check() error {
 	return nil
 }
 
-// render writes the answer for people, or as JSON.
+// render returns the answer as JSON or as a table for people, with the number of rows;
+// changed selects "n rows changed" for a statement without columns.
 func (a *answer) render(asJSON, changed bool) (string, error) {
 	if asJSON {
 		return a.asJSON()
@@ -144,7 +146,7 @@ func plural(n int64, noun string) string {
 	return strconv.FormatInt(n, 10) + " " + noun
 }
 
-// asJSON is a list of objects, whose members are in the order of the columns.
+// asJSON returns an array of objects, whose members have the order of the columns.
 func (a *answer) asJSON() (string, error) {
 	names := make([][]byte, len(a.Columns))
 	for i, c := range a.Columns {
@@ -175,7 +177,8 @@ func (a *answer) asJSON() (string, error) {
 	return b.String(), nil
 }
 
-// table aligns the columns; numbers stand to the right. A cell is one line.
+// table writes aligned columns; columns with numbers are aligned to the right. Each
+// cell is one line.
 func (a *answer) table(b *strings.Builder) {
 	lines := make([][]string, 0, len(a.Rows)+1)
 	header := make([]string, len(a.Columns))
@@ -204,7 +207,7 @@ func (a *answer) table(b *strings.Builder) {
 	width := make([]int, len(a.Columns))
 	for _, line := range lines {
 		for i, cell := range line {
-			width[i] = max(width[i], min(utf8.RuneCountInString(cell), 60)) // a long text must not push all others away
+			width[i] = max(width[i], min(utf8.RuneCountInString(cell), 60)) // so that one long text does not widen the whole column
 		}
 	}
 	rule := make([]string, len(width))

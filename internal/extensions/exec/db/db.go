@@ -1,19 +1,16 @@
-// Package db carries out db.query, db.schema, db.explain and db.exec on a
-// SQLite file of an extension's working folder or on a Postgres server that a
-// secret names.
+// Package db runs db.query, db.schema, db.explain and db.exec on a SQLite file in an
+// extension's working folder or on a Postgres server whose address is a secret.
 //
-// A SQLite file is as hostile as its author: it is opened by a worker (this
-// binary started again) in the room of the extension's own programs, which holds
-// the working folder and nothing of ours, so that neither a link in the folder nor
-// what a broken file makes of the engine leads anywhere. For reading, the folder
-// cannot be written there at all.
+// A SQLite file is untrusted input. A worker (this binary started again) opens it in
+// the sandbox of the extension's own programs, which contains the working folder and
+// no file of the server, so that neither a link in the folder nor a file that exploits
+// the SQLite engine reaches the server. For reading, the folder is mounted read-only.
 //
-// A Postgres server is reached by the rules of package egress, statement by
-// statement: a connection lives as long as its call.
+// A Postgres server is reached through package egress. Each call opens and closes its
+// own connection.
 //
-// What is asked is one statement, whose kind is known before anything is opened;
-// values are parameters and never a part of it. Rows, cells, bytes and time are
-// bounded.
+// A request has one statement, which is parsed before anything is opened; values are
+// parameters and never part of its text. Rows, cells, bytes and time are limited.
 package db
 
 import (
@@ -38,10 +35,10 @@ const (
 	maxAnswer      = 1 << 20 // bytes of all cells
 	maxColumns     = 500
 	DefaultTimeout = 30 * time.Second
-	workerGrace    = 5 * time.Second // that the worker has beyond the statement's time
+	workerGrace    = 5 * time.Second // added to the statement's time for the worker's start and end
 )
 
-// Action is what is to be done.
+// Action is the operation of a request.
 type Action string
 
 // The actions.
@@ -52,24 +49,24 @@ const (
 	Exec    Action = "exec"
 )
 
-// Walls runs programs confined; sandbox.Box does.
+// Walls runs programs in a sandbox; sandbox.Box implements it.
 type Walls interface {
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
-// Config is what all calls share.
+// Config holds the settings that all calls share.
 type Config struct {
 	Walls Walls
-	// Program is this binary, which must call [WorkerMain] when [IsWorker] says so.
+	// Program is the path of this binary, which must call [WorkerMain] if [IsWorker].
 	Program string
-	// Resolver, Dialer and OnDecision are those of connections to servers; nil
-	// means the system's, and no callback.
+	// Resolver, Dialer and OnDecision are used for connections to Postgres. If nil,
+	// the system's resolver and dialer, and no callback.
 	Resolver   egress.Resolver
 	Dialer     egress.Dialer
 	OnDecision func(extension string, d egress.Decision)
 }
 
-// Executor carries out calls. It is safe for concurrent use.
+// Executor runs calls. It is safe for concurrent use.
 type Executor struct{ cfg Config }
 
 // New returns an executor.
@@ -85,7 +82,7 @@ type Param struct {
 type Request struct {
 	Action    Action
 	Extension string
-	SQL       string // the statement; of schema, the table or nothing
+	SQL       string // the statement; for Schema, the name of a table or ""
 	Params    []Param
 	JSON      bool // the output is a JSON array of rows
 
@@ -93,36 +90,36 @@ type Request struct {
 	File string
 	Room sandbox.Confinement
 
-	// DSN names a Postgres server (postgres://user:password@host:port/database)
-	// in place of File, which Policy must let through.
+	// DSN is the address of a Postgres server
+	// (postgres://user:password@host:port/database). If set, it is used instead of
+	// File; Policy must allow its host.
 	DSN    secret.Value
 	Policy egress.Policy
 
 	Timeout time.Duration // 0 is DefaultTimeout
 }
 
-// Result is what came of it.
+// Result is the result of a call.
 type Result struct {
 	Output   string
-	Metadata map[string]any // rows, truncated, columns, statement_kind; of exec, rows_affected
-	// Placement is where the worker ran; zero for a server's database.
+	Metadata map[string]any // rows, truncated, columns, statement_kind; for Exec, rows_affected
+	// Placement is the sandbox in which the worker ran; zero for Postgres.
 	Placement sandbox.Placement
 }
 
-// Check judges a request without opening anything, and states which statement it
-// comes to and of what kind. Its errors are those of [Executor.Do] that need no
-// database.
+// Check validates a request without opening anything, and returns the statement that
+// would run and its kind. Its errors are those of [Executor.Do] that need no database.
 func (req Request) Check(d Dialect) (sql, kind string, err error) {
 	j, err := plan(req, d)
 	return j.SQL, j.Kind, err
 }
 
-// Do carries out one call. Errors: invalid_input, reason invalid_args (the
-// statement, a parameter, the DSN); denied, reason security_violation (a file that
-// is a link, a host that is not allowed, a function that reaches out); not_found
-// (no such file or table); unavailable (the server is not reached, the file is
-// locked); failed, reason execution_failed (the database says no); timeout;
-// too_large; and those of the sandbox. The DSN is in none of them.
+// Do runs one call. Only Exec can change data; it creates a missing SQLite file. Errors:
+// invalid_input, reason invalid_args (the statement, a parameter, the DSN); denied, reason
+// security_violation (the file is a link, the host is not allowed, a function accesses something
+// outside the database); not_found (no such file or table); unavailable (the server is not
+// reachable, the file is locked); failed, reason execution_failed (the database refuses the
+// statement); timeout; too_large; and those of the sandbox. No error contains the DSN.
 func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 	dialect := SQLite
 	if !req.DSN.Empty() {
@@ -162,7 +159,7 @@ func (x *Executor) Do(ctx context.Context, req Request) (Result, error) {
 	return Result{out, meta, place}, err
 }
 
-// job is what is to be run, once it was judged. The worker gets it as JSON.
+// job is a validated request. The worker receives it as JSON.
 type job struct {
 	File   string  `json:"file,omitempty"`
 	Write  bool    `json:"write,omitempty"`
@@ -174,7 +171,7 @@ type job struct {
 	statement Statement
 }
 
-// answer is what a database said. A cell is a JSON scalar.
+// answer is the result of a statement. A cell is a JSON scalar.
 type answer struct {
 	Columns   []string            `json:"columns"`
 	Rows      [][]json.RawMessage `json:"rows"`
@@ -183,14 +180,15 @@ type answer struct {
 	Fault     *answerFault        `json:"fault,omitempty"`
 }
 
-// answerFault is the worker's error.
+// answerFault is the error of a worker.
 type answerFault struct {
 	Code    capability.Code `json:"code"`
 	Reason  string          `json:"reason,omitempty"`
 	Message string          `json:"message"`
 }
 
-// plan judges a request and makes the statement that is run for it.
+// plan validates a request and returns the job with the statement that runs for it.
+// Query accepts only statements that read; Explain only those that have a plan.
 func plan(req Request, d Dialect) (job, error) {
 	j := job{File: req.File, Kind: string(req.Action)}
 	if req.Action == Schema {
@@ -228,7 +226,8 @@ func plan(req Request, d Dialect) (job, error) {
 	return j, err
 }
 
-// bind puts the parameters into the order of the statement; each is given once.
+// bind returns the parameters in the order of the statement. A missing, repeated or
+// unknown parameter is invalid_input.
 func bind(names []string, given []Param) ([]Param, error) {
 	out := make([]Param, 0, len(names))
 	for _, name := range names {
@@ -248,7 +247,7 @@ func bind(names []string, given []Param) ([]Param, error) {
 	return out, nil
 }
 
-// schema is the statement that describes the database or one table.
+// schema sets the statement that lists the tables, or the columns of one table.
 func (j *job) schema(table string, d Dialect) error {
 	switch {
 	case d == SQLite && table == "":

@@ -16,7 +16,8 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// file has the worker run a job in the room.
+// file runs a job in a worker in req.Room, without network and, unless the job writes,
+// with a read-only working folder.
 func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbox.Placement, error) {
 	if err := checkName(req.File); err != nil {
 		return answer{}, sandbox.Placement{}, err
@@ -55,7 +56,8 @@ func (x *Executor) file(ctx context.Context, req Request, j job) (answer, sandbo
 	return a, ran.Placement, a.check()
 }
 
-// err is the worker's error, as far as a worker may say what went wrong.
+// err converts the worker's fault to an error. A code that a worker must not use
+// becomes failed; message and reason are cut.
 func (f *answerFault) err() error {
 	code := f.Code
 	switch code {
@@ -80,7 +82,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// said returns SQLite's error in the form that callers receive.
+// said converts an error of SQLite: unavailable if the file is locked, timeout if the
+// statement was interrupted, else failed. Other errors are returned unchanged.
 func said(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

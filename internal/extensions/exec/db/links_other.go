@@ -4,5 +4,5 @@ package db
 
 import "io/fs"
 
-// linked reports whether a file has further names, where that can be told.
+// linked reports false: the number of hard links is not available on this system.
 func linked(fs.FileInfo) bool { return false }

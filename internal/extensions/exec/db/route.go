@@ -7,11 +7,11 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// defaultFile is the database if the caller names none.
+// defaultFile is the database file unless --database names another.
 const defaultFile = "data.db"
 
-// Flags are what every db action understands, to be declared beside its own, so
-// that a value may follow as a word.
+// Flags returns the flags that every db action accepts. They are declared beside the
+// action's own, so that the parser treats the word after a flag as its value.
 func Flags() []command.Flag {
 	return []command.Flag{
 		{
@@ -23,10 +23,10 @@ func Flags() []command.Flag {
 	}
 }
 
-// FromRoute reads a call off a route: what is to be done from the runner (db.query,
-// …), the statement from the words. Room, DSN and Policy are the caller's to add.
-// An action whose argv is declared has its statement there: its words are
-// parameters' values by the names of the action's args.
+// FromRoute returns the request that a route describes: the action from the runner
+// (db.query, …), the statement from the words. If the action declares argv, argv is the
+// statement, and the words are the values of its parameters, named as the action's args.
+// The caller sets Room, DSN and Policy. The error is invalid_input.
 func FromRoute(r *command.Route) (Request, error) {
 	req := Request{Extension: r.Command.Extension, File: defaultFile, Timeout: r.Action.Timeout, SQL: strings.Join(r.Positional, " ")}
 	verb, _ := strings.CutPrefix(r.Action.Runner, "db.")

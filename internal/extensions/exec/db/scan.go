@@ -7,16 +7,18 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// scanner cuts SQL into tokens, by the rules of SQLite's tokenize.c and Postgres's
-// scan.l. What it does not know it takes for a mark: it never skips anything.
+// scanner splits SQL into tokens, by the rules of SQLite's tokenize.c and Postgres's
+// scan.l. An unknown character becomes a mark; only spaces and comments are skipped.
 type scanner struct {
 	sql     string
 	d       Dialect
 	at      int
-	bracket int // Postgres: depth of [ ], in which a colon is a slice's
+	bracket int // Postgres: depth of [ ], inside which a colon is part of a slice
 	out     []token
 }
 
+// scan returns the tokens of a text. Errors: invalid_input for more than maxTokens, an
+// unterminated quote or comment, and a parameter that is not written :name.
 func scan(sql string, d Dialect) ([]token, *capability.Error) {
 	s := &scanner{sql: sql, d: d}
 	for s.at < len(sql) {
@@ -37,6 +39,7 @@ func (s *scanner) emit(c class, value string, n int) {
 	s.at += n
 }
 
+// next skips a space or comment, or appends the next token.
 func (s *scanner) next() *capability.Error {
 	rest := s.rest()
 	c := rest[0]
@@ -86,8 +89,8 @@ func (s *scanner) next() *capability.Error {
 	return nil
 }
 
-// line passes over a comment to the end of its line. Where the dialects and their
-// versions differ about what ends a line, it is refused.
+// line skips a comment up to the end of its line. It refuses characters that end a line
+// in only some dialects and versions.
 func (s *scanner) line() *capability.Error {
 	body := s.rest()
 	end := strings.IndexByte(body, '\n')
@@ -101,7 +104,7 @@ func (s *scanner) line() *capability.Error {
 	return nil
 }
 
-// comment passes over /* … */, which nests in Postgres and not in SQLite.
+// comment skips /* … */, which nests in Postgres but not in SQLite.
 func (s *scanner) comment() *capability.Error {
 	rest := s.rest()
 	depth := 1
@@ -122,7 +125,8 @@ func (s *scanner) comment() *capability.Error {
 	return unended("comment")
 }
 
-// quote reads what stands between two of q, behind a prefix; q twice is one of it.
+// quote appends the token between two q characters after a prefix of the given length.
+// A doubled q stands for one q.
 func (s *scanner) quote(c class, prefix int, q byte, escapes bool) *capability.Error {
 	rest := s.rest()
 	var b strings.Builder
@@ -145,7 +149,7 @@ func (s *scanner) quote(c class, prefix int, q byte, escapes bool) *capability.E
 	return unended("quote")
 }
 
-// word reads a word, or the quote that it is the prefix of.
+// word appends a word, or the quoted token of which it is the prefix (as in E'…').
 func (s *scanner) word() *capability.Error {
 	rest := s.rest()
 	n := 1
@@ -167,7 +171,7 @@ func (s *scanner) word() *capability.Error {
 	return nil
 }
 
-// dollar reads $tag$ … $tag$.
+// dollar appends the literal $tag$ … $tag$.
 func (s *scanner) dollar() *capability.Error {
 	rest := s.rest()
 	n := 1
@@ -186,7 +190,7 @@ func (s *scanner) dollar() *capability.Error {
 	return nil
 }
 
-// colon reads :name, or the marks that begin with a colon.
+// colon appends the parameter :name, or a mark that begins with a colon.
 func (s *scanner) colon() {
 	rest := s.rest()
 	if s.d == Postgres && (strings.HasPrefix(rest, "::") || strings.HasPrefix(rest, ":=")) {

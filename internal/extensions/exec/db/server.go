@@ -29,16 +29,16 @@ const (
 	maxDSN         = 2 << 10
 )
 
-// address is what a DSN says.
+// address is a parsed DSN.
 type address struct {
 	host, database, user, password string
 	port                           uint16
 	tls                            string // disable, require, verify-full
 }
 
-// readDSN reads postgres://user:password@host:port/database?sslmode=…, and nothing
-// else: no files, no services, no further hosts, no settings. The errors quote
-// nothing of it.
+// readDSN parses postgres://user:password@host:port/database?sslmode=…. Sockets, several
+// hosts and other settings are invalid_input. The default sslmode is verify-full. Errors
+// quote nothing from the DSN.
 func readDSN(dsn secret.Value) (address, error) {
 	bad := func(why string) (address, error) {
 		return address{}, fault.InvalidArgs("", "the address of the database %s; it is written postgres://user:password@host:5432/database", why)
@@ -72,7 +72,8 @@ func readDSN(dsn secret.Value) (address, error) {
 	return a, nil
 }
 
-// config is the connection's; nothing of our environment or home is in it.
+// config returns the configuration of the connection. The server's environment (PG…)
+// and home directory have no influence on it.
 func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 	cfg, err := pgconn.ParseConfig("host=127.0.0.1 port=1 user=x database=x password=x sslmode=disable")
 	if err != nil {
@@ -81,12 +82,12 @@ func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 	}
 	cfg.Host, cfg.Port, cfg.Database, cfg.User, cfg.Password = a.host, a.port, a.database, a.user, a.password
 	cfg.Fallbacks, cfg.ConnectTimeout, cfg.DialFunc, cfg.MaxProtocolMessageBodyLen = nil, connectTimeout, dial, maxMessage
-	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the dialler resolves, once
+	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // egress.Dial resolves the name
 	cfg.KerberosSpn, cfg.KerberosSrvName = "", ""
 	cfg.RuntimeParams = map[string]string{"application_name": "junctor", "standard_conforming_strings": "on", "client_encoding": "UTF8"}
 	switch a.tls {
 	case "require": // encrypted, without verifying the server
-		cfg.TLSConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // the operator's word in the DSN
+		cfg.TLSConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // the DSN requests it
 	case "verify-full":
 		cfg.TLSConfig = &tls.Config{ServerName: a.host, MinVersion: tls.VersionTLS12}
 	default:
@@ -95,7 +96,7 @@ func (a address) config(dial pgconn.DialFunc) (*pgconn.Config, error) {
 	return cfg, nil
 }
 
-// server runs a job on a Postgres server.
+// server runs a job on the Postgres server of req.DSN over a new connection, which it closes.
 func (x *Executor) server(ctx context.Context, req Request, j job) (answer, error) {
 	a, err := readDSN(req.DSN)
 	if err != nil {
@@ -148,8 +149,9 @@ func (x *Executor) server(ctx context.Context, req Request, j job) (answer, erro
 	return out, nil
 }
 
-// run runs the statement in a transaction of its own: what only reads is never
-// committed, and cannot write.
+// run runs the statement in its own transaction: read-only and rolled back unless the
+// job writes, else committed. It returns at most MaxRows rows and about maxAnswer bytes.
+// For a statement that only reads, it closes the connection at that limit.
 func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, error) {
 	begin, end := "BEGIN READ ONLY", "ROLLBACK"
 	if j.Write {
@@ -169,7 +171,7 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 		case nil:
 		case string:
 			values[i] = []byte(x)
-		default: // numbers, true and false are written alike
+		default: // numbers, true and false have the same text in JSON and Postgres
 			values[i] = []byte(p.Value)
 		}
 		if !ok {
@@ -187,7 +189,7 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 		if full = full || len(out.Rows) == MaxRows || size > maxAnswer; full {
 			out.Truncated = true
 			if !j.Write {
-				break // closing the connection ends the rest
+				break // the connection is closed below, which ends the query
 			}
 			continue
 		}
@@ -203,7 +205,7 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 		out.Columns = append(out.Columns, f.Name)
 	}
 	if full && !j.Write {
-		return out, conn.Conn().Close() // a rollback
+		return out, conn.Conn().Close() // rolls back
 	}
 	tag, err := rows.Close()
 	if err != nil {
@@ -214,7 +216,7 @@ func (a address) run(ctx context.Context, conn *pgconn.PgConn, j job) (answer, e
 	return out, err
 }
 
-// Types whose text is a JSON number as it is, and bool.
+// Postgres types whose text form is a JSON number, and bool.
 const (
 	oidBool = 16
 	oidInt8 = 20
@@ -222,7 +224,8 @@ const (
 	oidInt4 = 23
 )
 
-// cell writes a value of Postgres as JSON: by its text, which is exact.
+// cell encodes a value of Postgres as JSON, from its exact text form without the
+// password, and reports whether it was cut.
 func (a address) cell(v []byte, oid uint32) (json.RawMessage, bool) {
 	if v == nil {
 		return json.RawMessage("null"), false
@@ -238,11 +241,11 @@ func (a address) cell(v []byte, oid uint32) (json.RawMessage, bool) {
 		}
 	}
 	text, truncated := cut(a.redact(string(v)))
-	doc, _ := json.Marshal(text) // of a string, which never fails
+	doc, _ := json.Marshal(text) // a string never fails
 	return doc, truncated
 }
 
-// minSecret is the shortest password that is looked for in texts.
+// minSecret is the length in bytes of the shortest password that is redacted.
 const minSecret = 4
 
 func (a address) redact(s string) string {
@@ -252,8 +255,9 @@ func (a address) redact(s string) string {
 	return strings.ReplaceAll(s, a.password, "[redacted]")
 }
 
-// refused is an error of a server or of the way to it, without the DSN: of the
-// library's own texts, which quote user, host and database, nothing is kept.
+// refused converts an error of the server or connection: timeout, failed (refused
+// statement or login), too_large or unavailable. The library's texts are dropped,
+// because they quote user, host and database of the DSN.
 func (a address) refused(err error) error {
 	var own *capability.Error
 	if errors.As(err, &own) {

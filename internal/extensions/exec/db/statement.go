@@ -10,7 +10,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// Dialect states whose SQL a statement is in.
+// Dialect is the SQL dialect of a statement.
 type Dialect int
 
 // The dialects.
@@ -26,9 +26,9 @@ const (
 	maxParams    = 100
 )
 
-// Statement is one statement that was read.
+// Statement is one parsed statement.
 type Statement struct {
-	Text string // without what stands behind its end
+	Text string // without trailing semicolons, spaces and comments
 	Kind string // "select", "insert", "create", …
 	// Params are the names of its :name parameters, each once, in order.
 	Params []string
@@ -36,10 +36,11 @@ type Statement struct {
 	tokens []token
 }
 
-// Reads reports whether statements of the kind only read.
+// Reads reports whether the kind is select or values. A SELECT may still call a function
+// that writes, so the connection is read-only too.
 func (s Statement) Reads() bool { return s.Kind == "select" || s.Kind == "values" }
 
-// writes are the other kinds there are.
+// writes reports whether the kind is one of the others that are accepted.
 func (s Statement) writes() bool {
 	return slices.Contains([]string{
 		"insert", "update", "delete", "replace", "merge", "create", "alter", "drop", "truncate", "reindex",
@@ -60,16 +61,15 @@ const (
 
 type token struct {
 	class      class
-	value      string // of a word in lower case, of what is quoted without its quotes
+	value      string // a word in lower case, a quoted token without its quotes
 	start, end int
 }
 
-// Parse reads one statement and states what kind it is, by the words and quotes of
-// the dialect. It does not judge whether the statement is right: the database
-// reports that. Errors are invalid_input, reason invalid_args: nothing or several
-// statements, a kind that has no place here (transactions, settings, ATTACH, COPY,
-// DO, …), a quote or comment without an end, a function that reaches out of the
-// database; too_large.
+// Parse splits one statement into tokens and determines its kind and parameters. It does not
+// validate the statement further; the database does. Errors: invalid_input, reason invalid_args
+// (none or several statements, a kind that is not allowed, such as transactions, settings, ATTACH,
+// COPY or DO, an unterminated quote or comment); denied, reason security_violation (a function that
+// accesses something outside the database); too_large.
 func Parse(sql string, d Dialect) (Statement, error) {
 	if len(sql) > MaxStatement {
 		return Statement{}, capability.Errorf(capability.CodeTooLarge, op, "the statement has %d bytes; %d are the most", len(sql), MaxStatement)
@@ -89,7 +89,7 @@ func Parse(sql string, d Dialect) (Statement, error) {
 	}
 	s := Statement{Text: sql[:tokens[len(tokens)-1].end], tokens: tokens}
 	s.Kind = kind(tokens)
-	// The body of a trigger holds statements of its own, which are its parts.
+	// Only the body of a trigger may contain semicolons.
 	if at := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); at >= 0 && (d != SQLite || !trigger(tokens)) {
 		return Statement{}, fault.InvalidArgs("", "one statement at a time: there is something behind the first")
 	}
@@ -111,17 +111,17 @@ func Parse(sql string, d Dialect) (Statement, error) {
 
 func (t token) is(s string) bool { return t.class == mark && t.value == s }
 
-// kind is the statement's verb; that of WITH is the one behind its queries.
+// kind returns the statement's verb. For WITH, it is the verb after the queries.
 func kind(tokens []token) string {
 	switch first := tokens[0]; {
 	case first.class == quoted || first.class == literal:
-		return "" // a name is not a verb, whatever its text
+		return "" // a quoted name is never a verb
 	case first.class != word || first.value != "with":
 		return first.value
 	}
 	depth := 0
 	for i, t := range tokens[1:] {
-		before := tokens[i] // the name of a query may be a verb's word
+		before := tokens[i] // a query may be named like a verb
 		switch {
 		case t.is("("):
 			depth++
@@ -149,7 +149,7 @@ func trigger(tokens []token) bool {
 	if tokens[i].class != word || tokens[i].value != "trigger" || last.class != word || last.value != "end" {
 		return false
 	}
-	// SQLite ends a trigger at "; END": nothing may follow an earlier one.
+	// SQLite ends a trigger at the first "; END", so only the last tokens may be that.
 	for n := 0; n+2 < len(tokens)-1; n++ {
 		if tokens[n].is(";") && tokens[n+1].class == word && tokens[n+1].value == "end" {
 			return false
@@ -158,9 +158,9 @@ func trigger(tokens []token) bool {
 	return tokens[len(tokens)-2].is(";")
 }
 
-// reachesOut names functions that touch the server's files, other connections or
-// settings, or that run a text as a statement. The role of the connection is what
-// holds a database; this is the wall before it.
+// reachesOut reports whether a function accesses the server's files, other connections
+// or settings, or runs a text as a statement. The list is an additional check: the
+// rights of the connection's role are what protects a database.
 func reachesOut(name string, d Dialect) bool {
 	if d == SQLite {
 		return slices.Contains([]string{"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}, name)
@@ -179,8 +179,8 @@ func reachesOut(name string, d Dialect) bool {
 		name)
 }
 
-// numbered is the statement with $1, $2, … in the place of its :name parameters:
-// Postgres knows no names. Nothing but the names is changed.
+// numbered returns the text with $1, $2, … in place of the :name parameters, because
+// Postgres does not support names. Nothing else changes.
 func (s Statement) numbered() string {
 	var b strings.Builder
 	from := 0
@@ -196,7 +196,7 @@ func (s Statement) numbered() string {
 	return b.String()
 }
 
-// behind is the statement with words before it.
+// behind returns the statement with words put in front of it.
 func (s Statement) behind(words string) Statement {
 	out := Statement{Text: words + s.Text, Kind: s.Kind, Params: s.Params}
 	for _, t := range s.tokens {

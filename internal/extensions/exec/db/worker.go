@@ -19,16 +19,15 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// workerName is the first argument that makes this binary the worker of one
-// statement.
+// workerName is the argument that makes this binary run as the worker of one statement.
 const workerName = "db-worker"
 
 // IsWorker reports whether this process was started as a worker. argv is os.Args.
 func IsWorker(argv []string) bool { return len(argv) == 2 && argv[1] == workerName }
 
-// WorkerMain is this process's life as a worker: it reads a job from in, runs its
-// statement on a file of the folder it was started in, and writes the answer to
-// out. It returns its exit status.
+// WorkerMain runs this process as a worker: it reads a job from in, runs its statement
+// on a file of the current directory, and writes the answer, or the error as a fault, to
+// out. It returns the exit status: 1 if the answer cannot be written, else 0.
 func WorkerMain(in io.Reader, out io.Writer) int {
 	var j job
 	data, err := io.ReadAll(io.LimitReader(in, 1<<20))
@@ -54,7 +53,7 @@ func WorkerMain(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// run runs the statement on the file.
+// run checks the file and runs the statement on it.
 func (j *job) run(ctx context.Context) (answer, error) {
 	if err := j.look(); err != nil {
 		return answer{}, err
@@ -66,8 +65,8 @@ func (j *job) run(ctx context.Context) (answer, error) {
 	a, err := j.open(ctx, "ro", "")
 	var e *sqlite.Error
 	if errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_CANTOPEN {
-		// A file in WAL mode that no process has open, in a folder that cannot be written:
-		// without a log beside it, what is in it is all there is.
+		// SQLite cannot open a file in WAL mode in a read-only folder unless it is
+		// immutable. Without a log beside it, the file is complete.
 		if info, statErr := os.Lstat(j.File + "-wal"); statErr != nil || info.Size() == 0 {
 			a, err = j.open(ctx, "ro", "&immutable=1")
 		}
@@ -75,8 +74,9 @@ func (j *job) run(ctx context.Context) (answer, error) {
 	return a, said(err)
 }
 
-// look judges the file and those that SQLite keeps beside it. Who could change
-// them meanwhile has nothing else in this room to point them to.
+// look checks that the file and those that SQLite keeps beside it are plain files with
+// one name: not_found without a file (unless the job writes), else denied. A process
+// that replaces them later gains nothing: the sandbox contains no other files.
 func (j *job) look() error {
 	for _, suffix := range []string{"", "-journal", "-wal", "-shm"} {
 		info, err := os.Lstat(j.File + suffix)
@@ -94,7 +94,8 @@ func (j *job) look() error {
 	return nil
 }
 
-// open runs the statement over a connection of its own.
+// open opens the file with a mode and more parameters of the DSN, runs the statement
+// and closes the file.
 func (j *job) open(ctx context.Context, mode, more string) (a answer, err error) {
 	dsn := "file:./" + (&url.URL{Path: j.File}).EscapedPath() + "?mode=" + mode + more +
 		"&_defensive=1&_pragma=busy_timeout(2000)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=foreign_keys(1)"
@@ -141,11 +142,12 @@ func (j *job) open(ctx context.Context, mode, more string) (a answer, err error)
 }
 
 func changes(ctx context.Context, conn *sql.Conn) (n int64) {
-	_ = conn.QueryRowContext(ctx, "SELECT total_changes()").Scan(&n) // a failed count is left out
+	_ = conn.QueryRowContext(ctx, "SELECT total_changes()").Scan(&n) // if it fails, n is 0
 	return n
 }
 
-// collect keeps what an answer may hold.
+// collect reads the rows up to the limits and sets Truncated beyond them. A statement
+// that changes something is still run to its end.
 func collect(rows *sql.Rows, reads bool) (answer, error) {
 	columns, err := rows.Columns()
 	if err != nil {
@@ -166,7 +168,7 @@ func collect(rows *sql.Rows, reads bool) (answer, error) {
 			if reads {
 				return a, nil
 			}
-			continue // a statement that changes something is run to its end
+			continue // so that all changes happen
 		}
 		if err := rows.Scan(into...); err != nil {
 			return a, err

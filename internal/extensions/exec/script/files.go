@@ -11,23 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// defaultDisk is how much the working folder may hold.
+// defaultDisk is the default of how many bytes the working folder may hold.
 const defaultDisk = 256 << 20
 
-// files are those of the working folder, for the host calls. Programs of the same
-// extension may be changing it meanwhile: everything goes through a handle that
-// cannot be led out of it, and no link is followed.
+// files gives host calls access to the files of the working folder. Programs of the
+// same extension may change the folder at any time, so every access goes through an
+// [os.Root], and links are not followed.
 type files struct {
 	dir  string
 	most int64 // bytes
-	uid  int   // whose new files are, where we are root
-	used int64 // what it held when it was looked at, and what was written since
+	uid  int   // owner of new files, if the server is root
+	used int64 // bytes at the first write, plus all bytes written since
 	seen bool
 }
 
 var errNoFile = errors.New("there is no such file in the working folder")
 
-// with runs f in the folder, for a name that stays in it and passes no link.
+// with opens the folder and runs f. It fails if name is not a clean relative path or
+// passes through something that is not a folder, for example a link.
 func (x *files) with(name string, f func(root *os.Root) error) error {
 	if !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > 240 {
 		return fmt.Errorf("the name %.80q is not one in the working folder", name)
@@ -45,7 +46,7 @@ func (x *files) with(name string, f func(root *os.Root) error) error {
 	return f(root)
 }
 
-// read returns a text file.
+// read returns a regular UTF-8 file of at most MaxFile bytes. All other failures are errNoFile.
 func (x *files) read(name string) (text string, err error) {
 	err = x.with(name, func(root *os.Root) error {
 		st, err := root.Lstat(name)
@@ -58,7 +59,7 @@ func (x *files) read(name string) (text string, err error) {
 		}
 		defer f.Close()
 		if now, err := f.Stat(); err != nil || !os.SameFile(st, now) {
-			return errNoFile // it was exchanged
+			return errNoFile // it was replaced since Lstat
 		}
 		data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 		switch {
@@ -75,7 +76,8 @@ func (x *files) read(name string) (text string, err error) {
 	return text, err
 }
 
-// write puts a text file in the place of what was there.
+// write creates or replaces a text file, and creates missing folders above it. It fails
+// if the text exceeds MaxFile or the folder its limit, or if name is not a file.
 func (x *files) write(name, text string) error {
 	if len(text) > MaxFile {
 		return fmt.Errorf("the text has %d bytes; a file may have %d", len(text), MaxFile)
@@ -92,7 +94,8 @@ func (x *files) write(name, text string) error {
 		if st, err := root.Lstat(name); err == nil && !st.Mode().IsRegular() {
 			return fmt.Errorf("%.80q is there, and is not a file", name)
 		}
-		// A new file takes the name: what else the old one was called keeps its content.
+		// The new file replaces the name, so that other hard links of the old file keep
+		// its content.
 		next := name + ".new"
 		_ = root.Remove(next)
 		f, err := root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noWait, 0o644)
@@ -100,7 +103,7 @@ func (x *files) write(name, text string) error {
 			return fmt.Errorf("%.80q cannot be written", name)
 		}
 		_, err = io.WriteString(f, text)
-		if err == nil && os.Geteuid() == 0 { // its programs' own
+		if err == nil && os.Geteuid() == 0 { // the extension's programs own it
 			err = f.Chown(x.uid, x.uid)
 		}
 		if err = errors.Join(err, f.Close()); err == nil {
@@ -114,7 +117,7 @@ func (x *files) write(name, text string) error {
 	})
 }
 
-// folders makes a folder and those above it.
+// folders creates a folder and its parents.
 func (x *files) folders(root *os.Root, dir string) error {
 	if parent := path.Dir(dir); parent != "." {
 		if err := x.folders(root, parent); err != nil {
@@ -131,7 +134,8 @@ func (x *files) folders(root *os.Root, dir string) error {
 	return err
 }
 
-// room holds the folder to its bound.
+// room adds more bytes to the use of the folder, and fails if that exceeds the limit.
+// The first call measures the folder.
 func (x *files) room(root *os.Root, more int64) error {
 	most := x.most
 	if most <= 0 {

@@ -4,5 +4,5 @@ package script
 
 import "golang.org/x/sys/unix"
 
-// noWait opens no pipe and follows no link.
+// noWait makes an open return at once for a pipe and fail for a link.
 const noWait = unix.O_NONBLOCK | unix.O_NOFOLLOW

@@ -1,10 +1,8 @@
-// Package script runs the scripts of extensions: JavaScript and WASM as pushed
-// code in package worker, and the handlers of runtime python in an interpreter in
-// the sandbox. It reads the script as the package was agreed to, writes the one
-// document the script is given, and serves the host calls that the extension's
-// permissions cover: fetch needs network, read and write need filesystem.read and
-// filesystem.write and stay in the working folder, llm needs llm, and log needs
-// nothing.
+// Package script runs the scripts of extensions: JavaScript and WASM in package worker, and the
+// handlers of runtime python in an interpreter in the sandbox. It verifies that the script is the
+// installed one, builds the script's input document, and serves the host calls that the permissions
+// allow: fetch needs network, read and write need filesystem.read and filesystem.write and stay in
+// the working folder, llm needs llm, and log needs nothing.
 package script
 
 import (
@@ -30,15 +28,15 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/worker"
 )
 
-// Limits of one run, in bytes where nothing else is said.
+// Limits of one run, in bytes unless noted.
 const (
 	DefaultTimeout = 300 * time.Second // the default of local providers
-	MaxLog         = 64 << 10          // of all that one run logs
-	MaxFile        = 1 << 20           // of one file that is read or written
+	MaxLog         = 64 << 10          // of the log of one run
+	MaxFile        = 1 << 20           // of a file that is read or written
 	maxUsage       = 32 << 10          // of the usage guide in the document
 )
 
-// Workers run code; worker.Runner does.
+// Workers runs code in a sandbox; worker.Runner implements it.
 type Workers interface {
 	Run(ctx context.Context, job worker.Job) (worker.Result, error)
 }
@@ -49,7 +47,7 @@ type Executor struct{ workers Workers }
 // New returns an executor.
 func New(w Workers) *Executor { return &Executor{w} }
 
-// Fetch is what a script asks of an HTTP service.
+// Fetch is an HTTP request of a script.
 type Fetch struct {
 	URL    string            `json:"url"`
 	Method string            `json:"method"` // "" is GET
@@ -57,7 +55,7 @@ type Fetch struct {
 	Body   string            `json:"body"`
 }
 
-// Fetched is what the service answered.
+// Fetched is the response to a [Fetch].
 type Fetched struct {
 	Status int    `json:"status"`
 	Type   string `json:"type"`
@@ -72,34 +70,34 @@ type Request struct {
 	Permissions []string // in force, canonical
 	Session     string
 	User        string
-	Usage       string // the guide; cut
+	Usage       string // the usage guide; cut to maxUsage bytes
 	Last        *string
 	Config      map[string]json.RawMessage // settings, without secrets
 	Timeout     time.Duration              // 0: DefaultTimeout
 	Memory      int64                      // bytes; 0: the engine's default
 	Disk        int64                      // bytes the working folder may hold; 0: 256 MiB
 	Floor       sandbox.Tier
-	UID         int // whose the extension's processes and files are where the server is root; 0: sandbox.DefaultUID
-	// Fetch carries out the host call of that name within the extension's network
-	// policy; Complete asks the language model, nil if no model is configured.
+	UID         int // owner of the extension's processes and files if the server is root; 0: sandbox.DefaultUID
+	// Fetch performs the host call fetch within the extension's network policy.
+	// Complete performs llm; nil if no model is configured.
 	Fetch    func(ctx context.Context, f Fetch) (Fetched, error)
 	Complete func(ctx context.Context, prompt string) (string, error)
 	// Progress receives the chunks. If nil, they are only part of the output.
 	Progress func(text string)
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
-	Output string // the string that was returned, else its JSON
+	Output string // a returned string, the JSON of another value, or for null the chunks
 	JSON   bool
 	Log    string
 	worker.Result
 }
 
-// Run runs the script of an action. Errors are those of worker.Runner, and denied,
-// reason security_violation, for a script that is not the one that was installed;
-// invalid_input, reason unsupported_runner, where the action has none. The result
-// holds what is known of the run, with an error too.
+// Run runs the script of an action. Errors are those of worker.Runner, and: denied,
+// reason security_violation, if the script is not the installed one; invalid_input,
+// reason unsupported_runner, if the action has no script; output_limit, if the output
+// exceeds the action's. With an error, the result still holds log and measurements.
 func (x *Executor) Run(ctx context.Context, req Request) (Result, error) {
 	a := req.Route.Action
 	job := worker.Job{Entry: "main", Handler: a.ID, Timeout: req.Timeout, Memory: req.Memory, Floor: req.Floor, UID: req.UID, GID: req.UID}
@@ -146,10 +144,10 @@ func (x *Executor) Run(ctx context.Context, req Request) (Result, error) {
 	return result, nil
 }
 
-// wasmEntry is the exported function of an action: hyphens are not valid in a name.
+// wasmEntry returns the exported function of an action: its id with _ for hyphens.
 func wasmEntry(action string) string { return strings.ReplaceAll(action, "-", "_") }
 
-// display is a value as people read it: a string as it is, else JSON.
+// display returns a value as text: a string unquoted, anything else as JSON.
 func display(value json.RawMessage) (text string, isJSON bool) {
 	if json.Unmarshal(value, &text) == nil && len(value) > 0 && value[0] == '"' {
 		return text, false
@@ -157,7 +155,8 @@ func display(value json.RawMessage) (text string, isJSON bool) {
 	return string(value), true
 }
 
-// read returns the script, if it is still the one that was agreed to.
+// read returns the script if its SHA-256 is sum; otherwise, and if it cannot be read,
+// the error is denied, reason security_violation.
 func read(dir, name, sum string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -179,7 +178,7 @@ func read(dir, name, sum string) ([]byte, error) {
 	return code, nil
 }
 
-// document is the one input of the script.
+// document returns the script's input: args, kwargs, flags, raw, context and config.
 func document(req *Request) (json.RawMessage, error) {
 	r := req.Route
 	about := map[string]any{
@@ -212,15 +211,16 @@ func orEmpty[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// hostCalls are the host calls of one run; one is made at a time.
+// hostCalls serves the host calls of one run. It is not safe for concurrent use: a
+// script makes one call at a time.
 type hostCalls struct {
 	req   *Request
 	work  string
 	log   strings.Builder
-	files *files // opened with the first that needs it
+	files *files // opened by the first call that needs it
 }
 
-// allowed are the calls that permissions cover and that something serves.
+// allowed returns the calls that the permissions allow and that Request can serve.
 func (h *hostCalls) allowed() map[string]worker.Call {
 	may := func(name string) bool { return slices.Contains(h.req.Permissions, name) }
 	calls := map[string]worker.Call{"log": h.logs}
@@ -239,7 +239,8 @@ func (h *hostCalls) allowed() map[string]worker.Call {
 	return calls
 }
 
-// params reads the parameters of a call by place; what is missing stays as it is.
+// params decodes the parameters of a call by position. A missing one is an error;
+// additional ones are ignored.
 func params(raw json.RawMessage, into ...any) error {
 	var list []jsonx.Raw
 	if err := jsonx.Unmarshal(raw, &list); err != nil {
@@ -271,7 +272,7 @@ func (h *hostCalls) logs(_ context.Context, raw json.RawMessage) (any, error) {
 
 func (h *hostCalls) fetch(ctx context.Context, raw json.RawMessage) (any, error) {
 	var f Fetch
-	if err := params(raw, &f); err != nil { // an address alone will do
+	if err := params(raw, &f); err != nil { // the parameter may be the URL only
 		if err := params(raw, &f.URL); err != nil {
 			return nil, err
 		}

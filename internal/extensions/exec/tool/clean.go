@@ -6,17 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// minSecret is the shortest secret that is redacted: shorter ones would take
-// ordinary text with them.
+// minSecret is the length in bytes of the shortest secret that is redacted. Shorter ones
+// would match ordinary text.
 const minSecret = 4
 
-// redacted stands where a secret was.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// Clean makes a program's output fit for a screen, a store and a model: escape
-// sequences and control characters but newline and tab are gone, marks that turn
-// the direction of text are shown instead of obeyed, invalid UTF-8 is U+FFFD, and
-// secrets are redacted.
+// Clean makes a program's output safe for a terminal, storage and a model: it removes escape
+// sequences and control characters except newline and tab, replaces marks that change the direction
+// of text with visible text and invalid UTF-8 with U+FFFD, and redacts the secrets.
 func Clean(text string, secrets []string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, redacted)
@@ -32,7 +31,7 @@ func Clean(text string, secrets []string) string {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		i += size
 		switch {
-		case r == '\r': // of a line end; a lone one would hide what stands before it
+		case r == '\r': // part of a line end; a lone one could overwrite the text before it
 			if i < len(text) && text[i] == '\n' {
 				continue
 			}
@@ -47,14 +46,14 @@ func Clean(text string, secrets []string) string {
 		}
 	}
 	out := b.String()
-	for _, s := range secrets { // that an escape sequence had taken apart
+	for _, s := range secrets { // again, for secrets that an escape sequence had split
 		out = strings.ReplaceAll(out, s, redacted)
 	}
 	return out
 }
 
-// escape is how many bytes an escape sequence takes: CSI to its final byte, OSC,
-// DCS and their kind to their terminator, others two bytes.
+// escape returns the length in bytes of the escape sequence that s begins with: CSI up
+// to its final byte, OSC, DCS and similar up to their terminator, others two bytes.
 func escape(s string) int {
 	if len(s) < 2 {
 		return len(s)
@@ -65,7 +64,7 @@ func escape(s string) int {
 			if s[i] >= 0x40 && s[i] <= 0x7e {
 				return i + 1
 			}
-			if s[i] < 0x20 || s[i] > 0x3f { // no sequence after all
+			if s[i] < 0x20 || s[i] > 0x3f { // not a valid sequence
 				return i
 			}
 		}
@@ -81,7 +80,7 @@ func escape(s string) int {
 				}
 				return i
 			}
-			if s[i] == '\n' { // one that is never closed must not swallow the rest
+			if s[i] == '\n' { // an unterminated sequence must not hide the rest
 				return i
 			}
 		}
@@ -93,12 +92,12 @@ func escape(s string) int {
 	return 2
 }
 
-// turns reports whether a rune changes the direction of what follows.
+// turns reports whether a rune changes the direction of the text after it.
 func turns(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f || r == 0x061c
 }
 
-// isBinary reports whether output is binary: it has a NUL near its beginning.
+// isBinary reports whether there is a NUL in the first binaryHead bytes.
 func isBinary(out []byte) bool {
 	for _, c := range out[:min(len(out), binaryHead)] {
 		if c == 0 {

@@ -10,29 +10,30 @@ import (
 	"github.com/junctor-run/junctor/secret"
 )
 
-// maxEnvironment bounds all variables together, in bytes.
+// maxEnvironment limits the size of all variables together, in bytes.
 const maxEnvironment = 64 << 10
 
-// Environment is what a program may see of variables: it is built, never
-// inherited.
+// Environment describes the environment variables of a program. The server's own
+// environment is not inherited.
 type Environment struct {
 	Extension, Run, Session string
-	Pass                    []string                // names that are copied from the server's own, unless they are never
-	Set                     map[string]string       // the manifest's own
-	Secrets                 map[string]secret.Value // by variable; agreed to, and redacted everywhere
-	// Lookup reads a variable of the server; nil is os.LookupEnv.
+	Pass                    []string                // names that are copied from the server's environment, except [Denied] ones
+	Set                     map[string]string       // values from the manifest
+	Secrets                 map[string]secret.Value // by variable; redacted from all output
+	// Lookup returns a variable of the server; nil means os.LookupEnv.
 	Lookup func(name string) (string, bool)
 }
 
-// denied are names that change how programs load or what they may do, or that
-// smell of a secret. A trailing '*' is any rest, a leading one any beginning.
+// denied returns the patterns of names that change how programs load or what they may
+// do, or that suggest a secret. A leading or trailing '*' matches any text.
 func denied() []string {
 	return strings.Fields("LD_* DYLD_* BASH_ENV ENV BASH_FUNC_* SHELLOPTS PS4 IFS PROMPT_COMMAND PYTHON* PERL5* RUBY* NODE_* JAVA_TOOL_OPTIONS GIT_* SSH_* " +
 		"GCONV_PATH LOCPATH NLSPATH TMUX* DBUS_* XDG_RUNTIME_DIR DISPLAY WAYLAND_* *_KEY *_TOKEN *SECRET* *PASSWORD* *CREDENTIAL* " +
 		"AWS_* AZURE_* GOOGLE_* GH_* OPENAI_* ANTHROPIC_* JUNCTOR_*")
 }
 
-// Denied reports whether a variable is never copied nor set by a manifest.
+// Denied reports whether a variable can be neither copied nor set by a manifest. Secrets
+// are exempt, because the user agreed to their names.
 func Denied(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc(denied(), func(pattern string) bool {
@@ -50,8 +51,10 @@ func Denied(name string) bool {
 	})
 }
 
-// build makes the whole environment of a placed program. dirs are the machine's, as
-// pkg is, the package's folder; the program sees that where it was placed.
+// build returns the sorted environment of a program. pkg and dirs (for PATH) are paths
+// of the machine; those below pkg are replaced with where the program sees them. Errors:
+// denied, reason security_violation (a variable that must not be set, a NUL byte);
+// args_too_long (more than maxEnvironment).
 func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]string, error) {
 	lookup := e.Lookup
 	if lookup == nil {
@@ -79,7 +82,7 @@ func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]st
 		}
 		vars[name] = value
 	}
-	for name, value := range e.Secrets { // the user agreed to the name as it is
+	for name, value := range e.Secrets { // not checked by Denied: the user agreed to the name
 		if !validVariable(name) || fixed[name] || strings.HasPrefix(name, "LD_") {
 			return nil, fault.SecurityViolation("the extension may not set the variable " + name)
 		}
@@ -101,7 +104,7 @@ func (e Environment) build(p sandbox.Placement, pkg string, dirs []string) ([]st
 	return out, nil
 }
 
-// secrets are the values that must not be shown.
+// secrets returns the values to redact, longest first.
 func (e Environment) secrets() []string {
 	var out []string
 	for _, v := range e.Secrets {
@@ -109,13 +112,13 @@ func (e Environment) secrets() []string {
 			out = append(out, text)
 		}
 	}
-	// The longest first, or a part of it would be left.
+	// Otherwise a secret that contains another one would be redacted only in part.
 	slices.SortFunc(out, func(a, b string) int { return len(b) - len(a) })
 	return out
 }
 
-// existing are the absolute directories that are there and that the program cannot
-// write into.
+// existing returns the absolute directories that exist and are not in the working
+// folder, which the program can write to. Duplicates and names with ':' are left out.
 func existing(dirs []string, work string) (out []string) {
 	for _, dir := range dirs {
 		if !strings.HasPrefix(dir, "/") || dir == work || strings.HasPrefix(dir, work+"/") || strings.ContainsRune(dir, ':') {
@@ -128,7 +131,7 @@ func existing(dirs []string, work string) (out []string) {
 	return out
 }
 
-// seen names the directories of the package as the program sees them.
+// seen replaces, in dirs itself, the prefix pkg with inside, its path in the sandbox.
 func seen(dirs []string, pkg, inside string) []string {
 	for i, dir := range dirs {
 		if rest, ok := strings.CutPrefix(dir, pkg+"/"); ok && pkg != "" {
@@ -138,6 +141,8 @@ func seen(dirs []string, pkg, inside string) []string {
 	return dirs
 }
 
+// locale returns the server's value of a locale variable, or C.UTF-8 if it is unset or
+// not a plausible locale name.
 func locale(lookup func(string) (string, bool), name string) string {
 	value, ok := lookup(name)
 	sane := ok && value != "" && len(value) <= 64

@@ -13,18 +13,19 @@ import (
 	"github.com/junctor-run/junctor/internal/core/command/fault"
 )
 
-// interpreters are programs that run other programs or text: "tools only" would
-// mean nothing with them.
+// interpreters returns the programs that run other programs or code, and therefore need
+// the permission exec.interpreter.
 func interpreters() []string {
 	return strings.Fields("sh bash dash zsh fish busybox env xargs nc socat python* node deno bun perl ruby lua php awk gdb strace nohup setsid unshare nsenter docker podman kubectl ssh")
 }
 
-// raising are programs that take on rights their caller lacks; nothing permits
-// them.
+// raising returns the programs that gain rights which their caller lacks. No permission
+// allows them.
 func raising() []string { return []string{"sudo", "su", "doas", "pkexec"} }
 
-// permitted holds that a tool may be run at all, and an interpreter only with a
-// permission of its own.
+// permitted returns an error unless the request may run its tool: security_violation for
+// an invalid name or a program of raising, permission_denied without exec, or without
+// exec.interpreter for an interpreter.
 func (x *Executor) permitted(req Request) error {
 	if !command.IsToolName(req.Tool) {
 		return fault.SecurityViolation("the tool's name is not one")
@@ -48,9 +49,10 @@ func (x *Executor) interprets(name string) bool {
 	})
 }
 
-// find opens the program: the package's own first, judged by its content, then the
-// shared and system ones. What is opened is what runs, whatever happens to the
-// path meanwhile.
+// find opens the program: the package's own, whose SHA-256 must match, or else the first
+// in Config.Dirs. The opened file is what runs, even if the path changes later; the
+// caller closes it. Errors: tool_not_found; security_violation for a changed tool of the
+// package; permission_denied for a link to an interpreter.
 func (x *Executor) find(req Request) (*os.File, error) {
 	if own, ok := req.Own[req.Tool]; ok {
 		f, err := openProgram(own.Path)
@@ -77,7 +79,7 @@ func (x *Executor) find(req Request) (*os.File, error) {
 			continue
 		}
 		if f, err := openProgram(filepath.Join(dir, req.Tool)); err == nil {
-			// A tool under another name of an interpreter is that interpreter.
+			// A link to an interpreter counts as the interpreter.
 			if real := filepath.Base(realName(f)); real != req.Tool && x.interprets(real) && !slices.Contains(req.Permissions, "exec.interpreter") {
 				f.Close()
 				return nil, fault.PermissionDenied("exec.interpreter", req.Tool+" is another name of "+real)
@@ -88,7 +90,7 @@ func (x *Executor) find(req Request) (*os.File, error) {
 	return nil, fault.ToolNotFound(req.Tool)
 }
 
-// openProgram opens a regular, executable file that not everybody can write.
+// openProgram opens a regular, executable file that is not world-writable.
 func openProgram(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noWait does not open a pipe without a writer, and leaves nothing open to programs.
+// noWait makes an open return at once for a pipe, and closes the file on exec.
 const noWait = unix.O_NONBLOCK | unix.O_CLOEXEC
 
-// signalNumber is the number of a signal's name, 0 for an unknown name.
+// signalNumber returns the number of a signal by its name, 0 for an unknown name.
 func signalNumber(name string) int {
 	if n := unix.SignalNum(name); n != 0 {
 		return int(n)

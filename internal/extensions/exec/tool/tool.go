@@ -1,8 +1,6 @@
-// Package tool runs the command-line tool behind an extension's action: it finds
-// the one program that may be meant, builds the environment it may see, puts it
-// behind the walls that were agreed to, and makes of what it wrote something that
-// can be shown and stored. Which words it gets is decided before, which walls
-// there are is package sandbox's part.
+// Package tool runs the command-line tool of an extension's action: it finds the
+// program, builds its environment, runs it in the sandbox, and cleans and redacts its
+// output. The caller supplies the arguments; package sandbox implements the confinement.
 package tool
 
 import (
@@ -20,11 +18,11 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
-// Walls runs programs confined; sandbox.Box does.
+// Walls runs programs in a sandbox; sandbox.Box implements it.
 type Walls interface {
-	// Place states how a program of that confinement would run.
+	// Place returns how a program with that confinement would run.
 	Place(c sandbox.Confinement) (sandbox.Placement, error)
-	// Run runs it and returns when no process of it is left.
+	// Run runs a program and returns when all its processes have ended.
 	Run(ctx context.Context, spec sandbox.Spec, c sandbox.Confinement) (sandbox.Result, error)
 }
 
@@ -33,15 +31,15 @@ const (
 	DefaultTimeout = 300 * time.Second
 	MaxTimeout     = time.Hour
 
-	errorLine  = 500     // characters of a tool's last line that an error quotes
-	binaryHead = 8 << 10 // bytes that are looked at for NUL
+	errorLine  = 500     // bytes of the last line of stderr that an error quotes
+	binaryHead = 8 << 10 // bytes that are searched for NUL
 )
 
-// Config is what all runs share.
+// Config holds the settings that all runs share.
 type Config struct {
 	Walls Walls
-	// Dirs are where shared tools lie, searched after the package's own: <home>/tools,
-	// <home>/bin and the system's.
+	// Dirs are the directories of shared tools, searched in order after the package's
+	// own tools: <home>/tools, <home>/bin and the system's.
 	Dirs []string
 	// Interpreters are the programs that need the permission exec.interpreter, because
 	// they can run any other. If nil, the built-in list is used.
@@ -64,7 +62,7 @@ type Request struct {
 	Tool  string   // "curl", as [command.ToolOf] returns it
 	Args  []string // without the tool's name
 	Stdin []byte
-	// Own are the tools that the package ships, by name.
+	// Own holds the tools that the package contains, by name.
 	Own map[string]Own
 	// Permissions are those in force, canonical.
 	Permissions []string
@@ -74,31 +72,31 @@ type Request struct {
 	MaxStdout   int           // bytes; 0: sandbox.DefaultStdoutLimit
 }
 
-// Own is a tool of the package: where it lies and what it must be.
+// Own is a tool of the package: its path and the required digest.
 type Own struct {
 	Path   string // absolute
 	SHA256 string // lower-case hex of its content
 }
 
-// Result is what came of a run that was started.
+// Result is the result of a program that was started.
 type Result struct {
 	Success   bool              `json:"success"`
-	Output    string            `json:"output"` // stdout, or stderr where that is empty
+	Output    string            `json:"output"` // stdout, or stderr if stdout is empty
 	Stdout    string            `json:"stdout"`
 	Stderr    string            `json:"stderr,omitempty"`
 	ExitCode  int               `json:"exit_code"` // timeout 124, cancel 130, signal n 128+n
 	Signal    string            `json:"signal,omitempty"`
 	Duration  time.Duration     `json:"-"`
 	Truncated bool              `json:"truncated,omitempty"`
-	Binary    bool              `json:"binary,omitempty"` // the output is binary and left out
+	Binary    bool              `json:"binary,omitempty"` // stdout is binary and replaced with a note
 	Placement sandbox.Placement `json:"sandbox"`
 	Usage     sandbox.Usage     `json:"-"`
 }
 
-// Execute finds the tool and runs it. On an error the tool was not started, or it
-// failed and Result holds its output. The reasons are tool_not_found,
-// permission_denied, security_violation, args_too_long, sandbox_unavailable,
-// sandbox_setup_failed, timeout, cancelled and execution_failed.
+// Execute finds the tool and runs it. If it returns an error, either the tool was not
+// started and Result is zero, or it failed and Result holds its output. The reasons are
+// tool_not_found, permission_denied, security_violation, args_too_long,
+// sandbox_unavailable, sandbox_setup_failed, timeout, cancelled and execution_failed.
 func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	if err := checkArgs(req.Args); err != nil {
 		return Result{}, err
@@ -136,7 +134,7 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	case errors.Is(err, context.Canceled):
 		result.ExitCode = 130
 		return result, fault.Cancelled()
-	case ended(err): // it ran, and what it wrote until then is kept
+	case ended(err): // it ran; its output until then is returned
 		return result, unavailable(err)
 	case err != nil:
 		return Result{}, unavailable(err)
@@ -146,15 +144,14 @@ func (x *Executor) Execute(ctx context.Context, req Request) (Result, error) {
 	return result, nil
 }
 
-// ended reports whether an error is that of a program that was started and went
-// over a limit.
+// ended reports whether err means that the program was started and exceeded a limit.
 func ended(err error) bool {
 	e, ok := errors.AsType[*capability.Error](err)
 	return ok && (e.Reason == capability.ReasonResourceLimit || e.Reason == capability.ReasonOutputLimit)
 }
 
-// unavailable keeps what the sandbox says with a code, and calls the rest a
-// failure to set it up.
+// unavailable returns an error of the sandbox that has a code unchanged, and wraps any
+// other as sandbox_setup_failed.
 func unavailable(err error) error {
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return e
@@ -162,6 +159,8 @@ func unavailable(err error) error {
 	return fault.SandboxSetupFailed("", err)
 }
 
+// checkArgs refuses a NUL byte (security_violation) and words that exceed the limits of
+// a command line (args_too_long).
 func checkArgs(args []string) error {
 	total := 0
 	for _, a := range args {
@@ -183,7 +182,7 @@ func tooLong(format string, args ...any) error {
 		"pass large input through a file or standard input")
 }
 
-// outcome turns what a program left into what may be shown.
+// outcome converts the sandbox's result, with output cleaned and redacted.
 func outcome(ran sandbox.Result, secrets []string) Result {
 	r := Result{
 		ExitCode: ran.ExitCode, Signal: ran.Signal, Placement: ran.Placement, Usage: ran.Usage, Duration: ran.Ended.Sub(ran.Started),
@@ -215,7 +214,8 @@ func lastLine(output string) string {
 	return text.ShortenRunes(line, errorLine)
 }
 
-// dirs are where the program may look for others of its kind.
+// dirs returns the directories of the program's PATH: those of the package's tools, then
+// Config.Dirs.
 func (x *Executor) dirs(req Request) []string {
 	var own []string
 	for _, o := range req.Own {

@@ -17,14 +17,14 @@ import (
 
 const (
 	calloutSubject = "$SYS.REQ.USER.AUTH"
-	// callouts is how many sessions are authorised at once by one gateway.
+	// callouts limits the sessions that one gateway authorises at once.
 	callouts = 64
 	// authorizeTimeout is how long an Authorizer may take.
 	authorizeTimeout = 2 * time.Second
 )
 
-// answerCallouts serves the servers' questions who may come in. Any gateway of a
-// cluster answers for all.
+// answerCallouts subscribes to the servers' authorisation requests, each of which goes to
+// one gateway of the cluster.
 func (b *Broker) answerCallouts(ctx context.Context) error {
 	places := make(chan struct{}, callouts)
 	sub, err := b.own.NATS().QueueSubscribe(calloutSubject, "gateways", func(m *nats.Msg) {
@@ -55,8 +55,8 @@ func (b *Broker) answerCallouts(ctx context.Context) error {
 // leaveTimeout bounds leaveCallouts.
 const leaveTimeout = time.Second
 
-// leaveCallouts returns when the servers ask the other gateways alone, and what they
-// have asked this one is being answered.
+// leaveCallouts ends the subscription to authorisation requests. It returns once the
+// servers send no more of them and those received are being answered.
 func (b *Broker) leaveCallouts() {
 	if b.callout == nil {
 		return
@@ -73,6 +73,8 @@ func (b *Broker) leaveCallouts() {
 	}
 }
 
+// answer authorises the session of one request and sends the signed answer; a refusal and
+// its reason are logged here only.
 func (b *Broker) answer(m *nats.Msg) {
 	ask, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
 	if err != nil {
@@ -97,7 +99,8 @@ func (b *Broker) answer(m *nats.Msg) {
 
 func clip(s string) string { return s[:min(len(s), 128)] }
 
-// authorize returns what a session may do, in the form servers read.
+// authorize returns a session's permissions as a signed JWT for the server, or the error
+// that refuses it.
 func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) {
 	if b.cfg.Authorize == nil {
 		return "", errors.New("no client is let in")
@@ -124,7 +127,7 @@ func (b *Broker) authorize(ask *jwt.AuthorizationRequestClaims) (string, error) 
 	return user.Encode(b.keys.issuer)
 }
 
-// only permits the patterns and nothing else; an empty list would permit all.
+// only returns a permission for exactly these patterns; an empty list denies all.
 func only(patterns []string) jwt.Permission {
 	if len(patterns) == 0 {
 		return jwt.Permission{Deny: jwt.StringList{">"}}
@@ -132,8 +135,8 @@ func only(patterns []string) jwt.Permission {
 	return jwt.Permission{Allow: patterns}
 }
 
-// proven returns what a session showed, after checking that it holds the key it
-// claims.
+// proven returns the credential of a session. It fails if the session has not proven
+// possession of the key that it claims.
 func proven(ask *jwt.AuthorizationRequestClaims) (messaging.Credential, error) {
 	o := ask.ConnectOptions
 	cred := messaging.Credential{Name: clip(o.Name), Address: ask.ClientInformation.Host}

@@ -1,15 +1,13 @@
-// Package natsbus is the message bus over NATS. A gateway has one of two: a
-// server inside this process, which listens on no port (Embed), or a cluster of
-// servers that several gateways share (Open). Everything else is the same: who
-// comes in and may do what is asked of the gateways by the servers (auth
-// callout), and the start and end of sessions are received from the servers' system
-// account.
+// Package natsbus implements the message bus over NATS. A gateway either embeds a server in its
+// process, which listens on no port (Embed), or shares a cluster of servers with other gateways
+// (Open). In both cases the servers ask the gateways whether a session is admitted and what it may
+// do (auth callout), and report opened and closed sessions in their system account.
 //
-// Nodes reach it by the NATS protocol inside WebSocket messages on the gateway's
-// own HTTP port (Broker.Handler), or by NATS itself where there is a listener.
+// Nodes use the NATS protocol inside WebSocket messages on the gateway's own HTTP port
+// (Broker.Handler), or plain NATS if the servers have a listener.
 //
-// Nothing in the servers is the only copy of anything: an embedded server whose
-// directory is damaged begins with an empty one.
+// The servers hold no data that cannot be written again: an embedded server whose directory
+// is damaged starts with an empty one.
 package natsbus
 
 import (
@@ -39,13 +37,13 @@ const (
 	// maxSubs is the servers' limit for one session: a node's subscriptions and
 	// the inbox of its requests.
 	maxSubs = messaging.MaxSubscriptions + 1
-	// defaultTimeout bounds what has no deadline of its own.
+	// defaultTimeout limits operations without a deadline.
 	defaultTimeout = 10 * time.Second
 )
 
-// Config is what both kinds of bus need.
+// Config configures both kinds of bus.
 type Config struct {
-	// Authorize decides who comes in; if nil, every client is refused.
+	// Authorize decides whether a session is admitted; if nil, all are refused.
 	Authorize messaging.Authorizer
 	Logger    *slog.Logger // nil: nothing is logged
 }
@@ -81,21 +79,20 @@ type Broker struct {
 
 var _ messaging.Broker = (*Broker)(nil)
 
-// Cluster is where the servers are that several gateways share.
+// Cluster configures the connection to servers that several gateways share.
 type Cluster struct {
-	// URL is one or more addresses, nats:// or tls://, with commas between.
+	// URL is one or more addresses, nats:// or tls://, separated by commas.
 	URL string
 	// TLS is for tls:// servers; nil: the system's roots.
 	TLS *tls.Config
-	// Secret is the same for all gateways; ServerConfig states what the servers
-	// must know of it.
+	// Secret is the same for all gateways; ServerConfig derives the servers' configuration from it.
 	Secret secret.Value
-	// Replicas is how many servers hold each bucket: 1, 3 or 5.
+	// Replicas is the number of servers that hold each bucket: 1, 3 or 5.
 	Replicas int
 }
 
-// Open uses a cluster. It fails with unavailable when no server can be reached,
-// and with unauthenticated when they do not know the secret.
+// Open connects to a cluster. It fails with unavailable if no server can be reached, and
+// with unauthenticated if the servers do not accept the secret's keys.
 func Open(ctx context.Context, cluster Cluster, cfg Config) (*Broker, error) {
 	keys, err := sharedKeys(cluster.Secret)
 	if err != nil {
@@ -129,7 +126,7 @@ func newBroker(cfg Config, keys gatewayKeys) *Broker {
 	return b
 }
 
-// connect opens the gateway's sessions and begins to serve the servers' questions.
+// connect opens the gateway's sessions and starts to answer the servers' callouts.
 func (b *Broker) connect(ctx context.Context, url string, more ...nats.Option) error {
 	options := func(name string, sign func([]byte) ([]byte, error), public string) []nats.Option {
 		return append([]nats.Option{
@@ -177,7 +174,7 @@ func refusedOrUnavailable(err error) error {
 // Conn is the gateway's own session.
 func (b *Broker) Conn() messaging.Conn { return b.own }
 
-// Sessions yields sessions as they come and go.
+// Sessions implements messaging.Broker.
 func (b *Broker) Sessions(ctx context.Context) iter.Seq2[messaging.SessionEvent, error] {
 	return b.sessions.Read(ctx)
 }
@@ -191,8 +188,8 @@ func (b *Broker) Close() {
 	if closing {
 		return
 	}
-	// The sessions that end here come back elsewhere at once, and the servers must
-	// not ask this gateway then who they are.
+	// Sessions that end here reconnect through other gateways at once, and the servers must
+	// not send their callouts to this gateway.
 	b.leaveCallouts()
 	b.mu.Lock()
 	b.closed = true
@@ -211,7 +208,7 @@ func (b *Broker) Close() {
 	}
 }
 
-// enter counts something that Close waits for; wg.Done ends it.
+// enter registers work that Close waits for until wg.Done; false if the broker is closed.
 func (b *Broker) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

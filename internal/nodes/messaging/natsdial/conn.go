@@ -15,10 +15,10 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// defaultTimeout bounds what has no deadline of its own.
+// defaultTimeout limits operations without a deadline.
 const defaultTimeout = 10 * time.Second
 
-// Conn is one session.
+// Conn is one session; it implements messaging.Conn.
 type Conn struct {
 	inbox   string
 	own     bool // the gateway's
@@ -47,9 +47,8 @@ func newConn(inbox string, maxSubs int) *Conn {
 	}
 }
 
-// Open connects a gateway's own session, whose requests are answered at inbox and that may have so
-// many subscriptions, and keeps it connected from then on. options are the library's:
-// nodes have those of [Dialer], gateways theirs.
+// Open connects a gateway's own session and keeps it connected. Answers to its requests
+// arrive at inbox, and it may have maxSubs subscriptions. options are the NATS library's.
 func Open(url, inbox string, maxSubs int, options ...nats.Option) (*Conn, error) {
 	c := newConn(inbox, maxSubs)
 	c.own = true
@@ -59,7 +58,7 @@ func Open(url, inbox string, maxSubs int, options ...nats.Option) (*Conn, error)
 	return c, nil
 }
 
-// NATS is the library's side of the session, for what only servers are asked.
+// NATS returns the library's connection, for requests that only NATS servers answer.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
 
 func (c *Conn) open(url string, options ...nats.Option) error {
@@ -96,6 +95,7 @@ func (c *Conn) came(kind messaging.EventKind) {
 	c.events.Publish(messaging.Event{Kind: kind})
 }
 
+// went marks the session as broken by err, fails the waiting requests and publishes Disconnected.
 func (c *Conn) went(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Conn) tried() {
 	}
 }
 
-// The two refusals a server tells without saying which call it was.
+// The two refusals that a server reports without naming the call.
 var (
 	publishDenied   = regexp.MustCompile(`(?i)Publish to "([^"\s]+)"`)
 	subscribeDenied = regexp.MustCompile(`(?i)Subscription to "([^"\s]+)"`)
@@ -158,8 +158,8 @@ func (c *Conn) failed(err error) {
 	}
 }
 
-// Refused reports whether an error reports that the servers, or the door before them, do
-// not let the session in.
+// Refused reports whether err means that the servers, or the gateway's HTTP handler, do not
+// admit the session.
 func Refused(err error) bool {
 	if err == nil {
 		return false
@@ -169,7 +169,7 @@ func Refused(err error) bool {
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation")
 }
 
-// Fault translates what the library says.
+// Fault converts an error of the NATS library to one of package messaging.
 func (c *Conn) Fault(op, subject string, err error) error {
 	switch {
 	case err == nil:
@@ -200,7 +200,7 @@ func (c *Conn) Usable(op string) error {
 	return nil
 }
 
-// Publish is messaging.Conn's.
+// Publish implements messaging.Conn.
 func (c *Conn) Publish(ctx context.Context, m messaging.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -238,7 +238,7 @@ func incoming(m *nats.Msg) messaging.Message {
 	return in
 }
 
-// Request is messaging.Conn's.
+// Request implements messaging.Conn.
 func (c *Conn) Request(ctx context.Context, m messaging.Message) (messaging.Message, error) {
 	m.Reply = ""
 	if err := messaging.CheckMessage(m); err != nil {
@@ -286,7 +286,7 @@ func (c *Conn) forget(subject string, cancel *context.CancelCauseFunc) {
 	}
 }
 
-// Flush is messaging.Conn's.
+// Flush implements messaging.Conn.
 func (c *Conn) Flush(ctx context.Context) error {
 	if err := c.Usable("flush"); err != nil {
 		return err
@@ -296,14 +296,14 @@ func (c *Conn) Flush(ctx context.Context) error {
 	return c.Fault("flush", "", c.nc.FlushWithContext(ctx))
 }
 
-// Events is messaging.Conn's.
+// Events implements messaging.Conn.
 func (c *Conn) Events(ctx context.Context) iter.Seq2[messaging.Event, error] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.events.Read(ctx, c.now)
 }
 
-// Drain asks every subscription to end, and looks until they have been read.
+// Drain drains every subscription, waits until they have been read or ctx ends, and closes.
 func (c *Conn) Drain(ctx context.Context) error {
 	defer c.Close()
 	c.mu.Lock()
@@ -334,7 +334,7 @@ func (c *Conn) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close is messaging.Conn's.
+// Close implements messaging.Conn.
 func (c *Conn) Close() {
 	if c.nc != nil { // else it never was
 		c.nc.Close()
@@ -342,6 +342,7 @@ func (c *Conn) Close() {
 	c.finish()
 }
 
+// finish marks the session as closed for good, fails the waiting requests and publishes Closed.
 func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -364,8 +365,7 @@ func (c *Conn) finish() {
 	c.events.Close(nil)
 }
 
-// Watch returns channels that are closed when the session is there, and when it is
-// broken.
+// Watch returns channels that are closed when the session is there, and when it is broken.
 func (c *Conn) Watch() (back, broken <-chan struct{}, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

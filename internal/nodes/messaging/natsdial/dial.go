@@ -1,6 +1,6 @@
-// Package natsdial is a session with the message bus over NATS: what nodes are, and
-// gateways too. It has no server, so that a program which only joins a gateway does
-// not carry one; package natsbus has the other side.
+// Package natsdial implements sessions with the message bus over NATS, for nodes and
+// gateways. It contains no server, so that a program which only joins a gateway does not
+// include one; package natsbus is the server side.
 package natsdial
 
 import (
@@ -24,25 +24,24 @@ import (
 	"github.com/junctor-run/junctor/internal/nodes/messaging"
 )
 
-// ConnectPath is where gateways serve the bus to nodes.
+// ConnectPath is the HTTP path at which gateways serve the bus to nodes.
 const ConnectPath = "/nodes/connect"
 
-// dialTimeout bounds one try to connect, TLS included.
+// dialTimeout limits one attempt to connect, including TLS.
 const dialTimeout = 10 * time.Second
 
 // errHTTPRefused reports that the gateway's HTTP door refused the credential.
 var errHTTPRefused = errors.New("the gateway refused the credential")
 
-// maxAddresses is how many addresses a node may be given.
+// maxAddresses limits the addresses of a node.
 const maxAddresses = 16
 
-// Dialer reaches a gateway, or servers, from a node. The scheme of the address decides:
-// https:// and http:// are the NATS protocol inside WebSocket at ConnectPath of a gateway,
-// tls:// and nats:// are servers; http:// and nats:// are for this machine only. Several
-// addresses, with commas between, are gateways or servers of one whole, tried in turn; all are
-// either the one or the other. config is for TLS and may be nil. The token is sent in the HTTP
-// request, too, so that the gateway's door can refuse; a key proves itself inside the
-// protocol.
+// Dialer returns a dialer to a gateway or to NATS servers, depending on the scheme: https://
+// and http:// use the NATS protocol inside WebSocket at a gateway's ConnectPath, tls:// and
+// nats:// connect to servers; http:// and nats:// are for this machine only. Several
+// addresses, separated by commas, are tried in turn and must be all gateways or all servers
+// of one cluster. config is for TLS and may be nil. A token is also sent in the HTTP request,
+// so that the gateway can refuse it there; a key is proven inside the protocol.
 func Dialer(addresses string, config *tls.Config) (messaging.Dialer, error) {
 	all, err := Addresses(addresses)
 	if err != nil {
@@ -79,7 +78,7 @@ func Dialer(addresses string, config *tls.Config) (messaging.Dialer, error) {
 	}, nil
 }
 
-// Inside reaches a server whose connections are made in this process.
+// Inside returns a dialer to a server in this process.
 func Inside(server nats.InProcessConnProvider) messaging.Dialer {
 	return func(_ context.Context, o messaging.DialOptions) (messaging.Conn, error) {
 		if err := o.Check(); err != nil {
@@ -91,7 +90,7 @@ func Inside(server nats.InProcessConnProvider) messaging.Dialer {
 	}
 }
 
-// Addresses reads the addresses of Dialer, 1 to 16 of them.
+// Addresses parses and checks the addresses for Dialer, 1 to 16 of them.
 func Addresses(addresses string) ([]*url.URL, error) {
 	var out []*url.URL
 	for address := range strings.SplitSeq(addresses, ",") {
@@ -140,8 +139,8 @@ func withPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// nodeOptions are what long-lived devices need: the library's defaults give up,
-// come back all at once, or keep calls whose callers no longer wait.
+// nodeOptions returns the library's options for nodes. With its defaults, sessions give up,
+// reconnect all at once, or buffer calls whose callers no longer wait.
 func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.Config) []nats.Option {
 	options := []nats.Option{
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -170,14 +169,13 @@ func nodeOptions(c *Conn, o messaging.DialOptions, web *webDialer, config *tls.C
 	return append(options, nats.SetCustomDialer(serverDialer{}))
 }
 
-// minRetryDelay is at most how long a node waits before it goes to the next of several
-// gateways, to which the library goes at once: the bus should have noticed what is
-// gone, or it asks the dead who the node is, and many nodes should not come at the
-// same instant.
+// minRetryDelay is at most how long a node waits before it goes to the next of several gateways, to
+// which the library goes at once: the bus should have noticed what is gone, or it asks the dead who
+// the node is, and many nodes should not come at the same instant.
 const minRetryDelay = 200 * time.Millisecond
 
-// webDialer does TLS itself, in order to see the status line of the answer: the
-// library tells a refusal like any other failure.
+// webDialer does TLS itself in order to read the status line of the answer, because the
+// library does not distinguish a refusal from other failures.
 type webDialer struct {
 	secured map[string]bool // by host and port: is it https
 	config  *tls.Config
@@ -218,7 +216,7 @@ func (d *webDialer) Dial(network, address string) (net.Conn, error) {
 	return &statusConn{Conn: secured, worked: &d.worked}, nil
 }
 
-// statusConn makes a refusal an error of the first read.
+// statusConn returns errHTTPRefused from the first Read if the answer is 401 or 403.
 type statusConn struct {
 	net.Conn
 	seen   bool

@@ -23,7 +23,7 @@ type subscription struct {
 	lost int       // of the dropped ones, those that were told
 }
 
-// Subscribe is messaging.Conn's.
+// Subscribe implements messaging.Conn.
 func (c *Conn) Subscribe(ctx context.Context, o messaging.SubscribeOptions) (messaging.Subscription, error) {
 	if err := errors.Join(ctx.Err(), messaging.CheckPattern(o.Pattern), messaging.CheckQueue(o.Queue)); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Conn) enlist(s *subscription) error {
 	return nil
 }
 
-// begin subscribes and waits until the server has said what it thinks of it.
+// begin subscribes and waits until the server has accepted or refused the subscription.
 func (s *subscription) begin(ctx context.Context) (err error) {
 	pending, bytes := s.o.Pending, s.o.PendingBytes
 	if pending <= 0 || pending > messaging.DefaultPending {
@@ -75,8 +75,7 @@ func (s *subscription) begin(ctx context.Context) (err error) {
 	if err = s.c.Flush(ctx); err != nil || s.pushed != nil { // the gateway's own is refused nothing
 		return err
 	}
-	// A refusal arrives before the answer to Flush, and only asking for a
-	// message shows it.
+	// A refusal arrives before the answer to Flush, and only asking for a message shows it.
 	m, err := s.sub.NextMsg(time.Nanosecond)
 	switch {
 	case err == nil:
@@ -115,8 +114,8 @@ func (s *subscription) Next(ctx context.Context) (messaging.Message, error) {
 	}
 }
 
-// before returns what comes before the next message: a loss to be told, or a
-// message that was taken already.
+// before returns an error for messages lost since the last call, or a message that begin
+// has already received; nil and nil for neither.
 func (s *subscription) before() (*nats.Msg, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +129,7 @@ func (s *subscription) before() (*nats.Msg, error) {
 	return m, nil
 }
 
-// left is how many messages wait to be read.
+// left returns the number of messages that wait to be read.
 func (s *subscription) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package deviceaction has the actions of a device: local code that the device's
-// owner approved by having it there, registered by a program or found in a folder.
-// Skills are bound to actions by their names.
+// Package deviceaction holds the actions of a device: local code that the device's owner has
+// approved by placing it there. Actions are registered by a program or found in a folder;
+// skills are bound to them by name.
 package deviceaction
 
 import (
@@ -64,8 +64,8 @@ type Set struct {
 	status     cmp.Sandbox
 }
 
-// Register adds an action, or replaces the one of its name. Skills that are bound
-// to the old one stay with it until they are installed again.
+// Register adds an action, or replaces the one with its name. Skills that are bound to the
+// old action keep it until they are installed again.
 func (s *Set) Register(a Action) error {
 	if err := a.complete(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Set) Get(name string) (Action, bool) {
 	return a, ok
 }
 
-// List returns what others see of the actions, by name.
+// List returns the public descriptions of the actions, sorted by name.
 func (s *Set) List() map[string]cmp.Action {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -106,8 +106,8 @@ func (s *Set) List() map[string]cmp.Action {
 	return out
 }
 
-// Status is how the last attempt at the folder went, and how many modules of code
-// are held from it.
+// Status returns the outcome of the last attempt to load the folder, and the number of
+// modules loaded from it.
 func (s *Set) Status() (sandbox cmp.Sandbox, modules int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -1,10 +1,8 @@
 package functions
 
-// This file carries out calls on a node: they wait in a queue, the more
-// important first, run on goroutines of their own so that nothing a handler
-// does can hold up the session, and end by their deadline. A panic is the
-// failure of one call. What was done under an idempotency key is remembered,
-// not done again.
+// This file executes calls on a node. Calls wait in a queue ordered by priority, run on separate
+// goroutines so that handlers cannot block the session, and end by their deadline. A panic fails
+// only its call. Outcomes of calls with an idempotency key are remembered and not executed again.
 
 import (
 	"bytes"
@@ -46,7 +44,7 @@ type Config struct {
 	Panicked func(function string, value any)
 }
 
-// Executor carries out calls. Create it with New; it is safe for concurrent use.
+// Executor executes calls. Create it with NewExecutor; it is safe for concurrent use.
 type Executor struct {
 	cfg    Config
 	places places
@@ -79,16 +77,16 @@ type Request struct {
 	ID       string
 	Function string
 	Args     wire.Arguments
-	Timeout  time.Duration // what is left of the caller's deadline; 0: none was named
-	Caller   string        // keys are apart between callers
+	Timeout  time.Duration // time until the caller's deadline; 0: none
+	Caller   string        // each caller has separate keys
 	Key      string        // idempotency key; "" if the call has none
-	// Stream reports that chunks are wanted one by one, through Emit, which must then
-	// be set. It may wait; its error ends the call.
+	// Stream sends chunks one by one to Emit, which must then be set. Emit may wait; its error
+	// ends the call.
 	Stream bool
 	Emit   func(ctx context.Context, chunk json.RawMessage) error
 }
 
-// Outcome is how a call ended well. A call that streamed has no Value.
+// Outcome is the result of a successful call. A streamed call has no Value.
 type Outcome struct {
 	Value    json.RawMessage
 	Streamed bool
@@ -97,9 +95,9 @@ type Outcome struct {
 	Took     time.Duration
 }
 
-// Do carries out a call and returns when it has an outcome. A function that streams
-// and is called without has its chunks as one list; one that does not stream and is
-// called with has its result. Errors: function_not_found, node_overloaded (with
+// Do executes a call and returns its outcome. A streaming function called without Stream
+// returns its chunks as one list; another function called with Stream returns its result.
+// Errors: function_not_found, node_overloaded (with
 // RetryAfter), timeout, cancelled, execution_failed and the handler's own; conflict
 // for a key that was used for another call, or whose outcome is no longer kept.
 func (e *Executor) Do(ctx context.Context, r Request) (Outcome, error) {
@@ -110,11 +108,11 @@ func (e *Executor) Do(ctx context.Context, r Request) (Outcome, error) {
 	return out, err
 }
 
-// Load is how many calls run and how many wait.
+// Load returns how many calls run and how many wait.
 func (e *Executor) Load() (active, queued int) { return e.places.load() }
 
-// Close refuses new calls and waits for those that run, until ctx ends: then it
-// returns its error, and they go on to their own ends.
+// Close refuses new calls and waits for running ones. If ctx ends first, Close returns its
+// error, and the running calls continue.
 func (e *Executor) Close(ctx context.Context) error {
 	select {
 	case <-e.places.close():
@@ -124,7 +122,7 @@ func (e *Executor) Close(ctx context.Context) error {
 	}
 }
 
-// do says too whether the handler was called.
+// do is Do without idempotency; it also reports whether the handler was called.
 func (e *Executor) do(ctx context.Context, r Request) (out Outcome, started bool, err error) {
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -141,7 +139,7 @@ func (e *Executor) do(ctx context.Context, r Request) (out Outcome, started bool
 		}
 		return Outcome{}, false, ended(ctx)
 	}
-	// It waited: what is called is the function of now.
+	// The function may have changed while the call waited; the current one is called.
 	if f, ok = e.cfg.Functions.Get(r.Function); !ok {
 		e.places.leave(r.Function)
 		return Outcome{}, false, e.notFound(r.Function)
@@ -171,7 +169,7 @@ func (e *Executor) overloaded(err error) error {
 	return out
 }
 
-// run calls the handler on a goroutine of its own. Its place is given back when it
+// run calls the handler on a separate goroutine. Its slot is released when the handler
 // returns, which may be after the call has ended.
 func (e *Executor) run(ctx context.Context, r Request, f *Registered) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.Timeout, e.cfg.Timeout))
@@ -207,7 +205,7 @@ func (e *Executor) run(ctx context.Context, r Request, f *Registered) (Outcome, 
 	}
 }
 
-// ended names the end of a context.
+// ended returns the error for a context that has ended: timeout or cancelled.
 func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return wire.Errorf(wire.ReasonTimeout, "the call took longer than it may")
@@ -238,7 +236,7 @@ func (e *Executor) failure(err error) error {
 	return wire.Errorf(wire.ReasonExecution, "%s", e.cfg.Redact(err.Error()))
 }
 
-// sink takes the chunks of one call.
+// sink receives the chunks of one call.
 type sink struct {
 	stream  bool
 	forward func(chunk json.RawMessage) error
@@ -279,7 +277,7 @@ func (s *sink) emit(_ context.Context, chunk json.RawMessage) error {
 	return s.forward(chunk)
 }
 
-// close lets nothing more through; it does not wait for a chunk on its way.
+// close refuses further chunks; it does not wait for a chunk that is being forwarded.
 func (s *sink) close() {
 	s.state.Lock()
 	defer s.state.Unlock()

@@ -1,7 +1,7 @@
-// Package functions is the table of what can be called on a node: names with
-// handlers, each owned by the node itself, by its host, or by an installed skill.
-// Functions come and go while calls run; a call keeps the handler it began with.
-// Nothing here talks to a gateway: a [Refresher] reports when the gateway needs an update.
+// Package functions holds the functions that can be called on a node and executes them. Each
+// has a handler and is owned by the node itself, its host, or an installed skill. Functions
+// can change while calls run; a call keeps the handler it began with. The package does not
+// communicate with a gateway: a [Refresher] reports when the gateway needs an update.
 package functions
 
 import (
@@ -24,10 +24,10 @@ const (
 	OwnerHost = "host" // registered by the host for itself: a reserved name
 )
 
-// OwnedBy is the owner that a skill is.
+// OwnedBy returns the owner name of a skill.
 func OwnedBy(skill string) string { return "skill:" + skill }
 
-// OrphanOf is the owner of what a skill left callable when it went.
+// OrphanOf returns the owner name for functions that an uninstalled skill left callable.
 func OrphanOf(skill string) string { return "orphan:" + skill }
 
 // Defaults and bounds of registered functions.
@@ -41,16 +41,15 @@ const (
 // Call is one call to a handler.
 type Call struct {
 	ID     string
-	Caller string // who asks, for people and records
+	Caller string // the calling principal, for people and records
 	Args   wire.Arguments
-	// Emit hands over one chunk of a stream, and waits while the reader has no room.
-	// Its error ends the call. It is never nil, and must not be used after the
-	// handler has returned.
+	// Emit sends one chunk of a stream and waits while the reader is not ready. Its error ends
+	// the call. It is never nil, and must not be used after the handler has returned.
 	Emit func(ctx context.Context, chunk json.RawMessage) error
 }
 
-// Handler carries out calls. It must honour ctx and be safe for concurrent use. A
-// handler of a function that streams emits chunks and returns nil.
+// Handler executes calls. It must honour ctx and be safe for concurrent use. The handler of a
+// streaming function emits chunks and returns nil.
 type Handler func(ctx context.Context, c Call) (json.RawMessage, error)
 
 // Function is a registered function. Zero values mean the defaults.
@@ -74,8 +73,7 @@ type Function struct {
 	Handle        Handler
 }
 
-// Registered is a function in the table. It does not change: one that is replaced
-// is another.
+// Registered is a function in the table. It is immutable: replacing a function creates a new one.
 type Registered struct {
 	Function
 	stats *stats
@@ -88,7 +86,7 @@ type stats struct {
 	last   time.Time
 }
 
-// Began counts a call that runs; the function returned counts how it ended.
+// Began counts a started call; the returned function counts its outcome.
 func (r *Registered) Began(now time.Time) (ended func(took time.Duration, failed bool)) {
 	r.stats.mu.Lock()
 	defer r.stats.mu.Unlock()
@@ -109,7 +107,7 @@ func (r *Registered) Began(now time.Time) (ended func(took time.Duration, failed
 	}
 }
 
-// Entry is the function as lists show it, a copy.
+// Entry returns a copy of the function for lists.
 func (r *Registered) Entry(withStats bool) wire.Function {
 	f := r.Function
 	e := wire.Function{
@@ -135,8 +133,8 @@ func (r *Registered) Entry(withStats bool) wire.Function {
 	return e
 }
 
-// Registry is the table. Create it with New; it is safe for concurrent use, from
-// inside handlers too.
+// Registry is the table of functions. Create it with New; it is safe for concurrent use,
+// also by handlers.
 type Registry struct {
 	max int
 
@@ -146,7 +144,7 @@ type Registry struct {
 	changed  func() // told of each change, without the lock
 }
 
-// New returns an empty table of at most so many functions; 0 means DefaultMax.
+// New returns an empty table with a maximum number of functions; 0 means DefaultMax.
 func New(limit int) *Registry {
 	return &Registry{max: cmp.Or(limit, DefaultMax), table: make(map[string]*Registered)}
 }
@@ -167,8 +165,8 @@ func (r *Registry) Register(f Function, replace bool) error {
 	}
 }
 
-// Unregister takes a function away and reports whether it was there. Calls that run
-// end in its handler. An empty name is invalid_params.
+// Unregister removes a function and reports whether it existed. Running calls continue. An
+// empty name is invalid_params.
 func (r *Registry) Unregister(name string) (bool, error) {
 	name = strings.TrimSpace(name)
 	if name == "" {
@@ -185,8 +183,8 @@ func (r *Registry) Unregister(name string) (bool, error) {
 	}
 }
 
-// Change is applied as a whole: first what goes, then what comes or is replaced,
-// then what only has another owner.
+// Change is a set of changes that is applied as a whole: first removals, then additions and
+// replacements, then changes of owner.
 type Change struct {
 	Remove []string
 	Put    []Function
@@ -196,9 +194,9 @@ type Change struct {
 // Empty reports whether nothing would change.
 func (c Change) Empty() bool { return len(c.Remove) == 0 && len(c.Put) == 0 && len(c.Own) == 0 }
 
-// Apply makes a change to the table as it was at a revision. done is false when it
-// is another by now: look again. An error is a wrong declaration, or too many
-// functions; then nothing has changed.
+// Apply applies a change to the table if it still has the given revision; otherwise done is
+// false, and the caller must read the table again. On an error (a wrong declaration, or too
+// many functions) nothing has changed.
 func (r *Registry) Apply(c Change, revision uint64) (done bool, err error) {
 	put := make([]*Registered, 0, len(c.Put))
 	for _, f := range c.Put {
@@ -262,7 +260,7 @@ func (f *Function) complete() error {
 	return nil
 }
 
-// Get returns the function of a name as it is now.
+// Get returns the current function with a name.
 func (r *Registry) Get(name string) (*Registered, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -270,7 +268,7 @@ func (r *Registry) Get(name string) (*Registered, bool) {
 	return f, ok
 }
 
-// Owners returns who owns each name, and the revision at which that is so.
+// Owners returns the owner of each name, and the table's revision.
 func (r *Registry) Owners() (owners map[string]string, revision uint64) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -288,7 +286,7 @@ func (r *Registry) Names() []string {
 	return slices.Sorted(maps.Keys(r.table))
 }
 
-// List returns what there is, sorted by name, and the revision of it.
+// List returns all functions, sorted by name, and the table's revision.
 func (r *Registry) List(withStats bool) (list []wire.Function, revision uint64) {
 	r.mu.RLock()
 	table, revision := r.table, r.revision // the map is never changed, only replaced

@@ -16,15 +16,15 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/sandbox/egress"
 )
 
-const maxAnswer = 64 << 10 // of a receiver, which is read and thrown away
+const maxAnswer = 64 << 10 // bytes of a receiver's response, which are read and discarded
 
-// poster sends to addresses of strangers.
+// poster sends to untrusted addresses.
 type poster struct {
 	addresses []netip.Prefix
 	http      *http.Client
 }
 
-// errRedirect and refusals of the dialler are not tried again.
+// errRedirect reports a redirect. Like a refusal of the dialler, it is not retried.
 var errRedirect = errors.New("a receiver must not lead elsewhere")
 
 func newPoster(addresses []netip.Prefix) poster {
@@ -32,7 +32,7 @@ func newPoster(addresses []netip.Prefix) poster {
 	p.http = &http.Client{
 		Timeout: Timeout,
 		Transport: &http.Transport{
-			// The address that was judged is the one that is dialled, each time.
+			// Every connection dials the address that was checked.
 			DialContext: func(ctx context.Context, _, target string) (net.Conn, error) {
 				_, port, err := net.SplitHostPort(target)
 				if err != nil {
@@ -67,7 +67,7 @@ func (p *poster) refused(u *url.URL) string {
 	return ""
 }
 
-// send tries once.
+// send makes one attempt to deliver a body. A status outside 2xx is an error.
 func (p *poster) send(ctx context.Context, c *Config, event string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -100,7 +100,8 @@ func (p *poster) send(ctx context.Context, c *Config, event string, body []byte)
 	return nil
 }
 
-// permanent reports whether trying again is pointless: the policy refuses it.
+// permanent reports whether a retry cannot succeed, because the policy refuses the
+// address or the receiver redirects.
 func permanent(err error) bool {
 	if _, denied := egress.Denied(err); denied {
 		return true

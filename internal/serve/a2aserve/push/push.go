@@ -2,11 +2,10 @@
 // POST for every change of it. Addresses are stored together with the last delivered version
 // of the task, so that a restart loses only intermediate steps.
 //
-// Delivery is at least once and in order per task: one change is tried up to five
-// times before the next one, and given up then. Each body has an event id, the same in
-// every attempt, by which a receiver detects a repetition. Because the addresses are
-// untrusted, each connection is checked: only https to public addresses is allowed, unless
-// the operator permits others.
+// Delivery is at least once and in order per task: one change is tried up to five times before the
+// next one, and given up then. Each body has an event id, the same in every attempt, by which a
+// receiver detects a repetition. Because the addresses are untrusted, each connection is checked:
+// only https to public addresses is allowed, unless the operator permits others.
 package push
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/junctor-run/junctor/internal/store"
 )
 
-// Bounds.
+// Limits.
 const (
 	MaxPerTask = 16
 	MaxURL     = 2048
@@ -36,7 +35,7 @@ const (
 	Attempts   = 5
 	Timeout    = 15 * time.Second
 
-	maxQueue      = 256 // changes of one task that wait
+	maxQueue      = 256 // pending changes of one task
 	atOnce        = 16  // tasks that are delivered concurrently
 	sweepInterval = 10 * time.Minute
 )
@@ -66,9 +65,9 @@ type Options struct {
 	// Bodies returns the documents that describe a change; before is nil for a receiver that
 	// has not been notified yet.
 	Bodies func(before, now *tasks.Task, legacy bool) [][]byte
-	// Task returns one, of any caller.
+	// Task returns a task of any owner.
 	Task func(ctx context.Context, id string) (tasks.Task, bool, error)
-	// Addresses are special ranges that may be notified all the same, also by plain http.
+	// Addresses are ranges outside the public ones that may be notified, also by plain http.
 	Addresses []netip.Prefix
 	Logger    *slog.Logger
 	// Pause waits before the n-th retry, from 1; nil: 1 s, 4 s, 16 s, 64 s.

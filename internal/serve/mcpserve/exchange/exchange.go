@@ -38,22 +38,21 @@ const (
 type Outcome struct {
 	Result []byte
 	Fault  *mcpwire.Fault
-	Silent bool // the client withdrew it: nothing more is sent
-	// Narrow is the effect that the access token is too narrow for, if the fault is due to it.
+	Silent bool // the client cancelled the call: nothing more is sent
+	// Narrow is the effect that the access token does not cover, if that caused the fault.
 	Narrow capability.Effect
 }
 
-// Exchange is the answer to one request during its creation. It is JSON, unless there are
-// messages before the end or the end takes long; then it is a stream of events whose last one
-// is the response. A separate goroutine writes the events, starts with the first one and ends
-// before the response, because a provider may send from any goroutine and must never wait for
-// a client.
+// Exchange is the answer to one request during its creation. It is JSON, unless there are messages
+// before the end or the end takes long; then it is a stream of events whose last one is the
+// response. A separate goroutine writes the events, starts with the first one and ends before the
+// response, because a provider may send from any goroutine and must never wait for a client.
 type Exchange struct {
 	id       json.RawMessage
 	Era      mcpwire.Era
 	Streams  bool            // the client accepts events
-	token    json.RawMessage // of progress, nil: none is wanted
-	Logs     bool            // the provider's log is wanted,
+	token    json.RawMessage // of progress; nil if the client has not requested it
+	Logs     bool            // the client requests the provider's log,
 	Severity int             // from this severity on
 	Ask      capability.Asker
 	Relay    *capability.Relay
@@ -181,6 +180,7 @@ func (x *Exchange) rouse() {
 	}
 }
 
+// write sends the queued messages until the exchange is over; it is the writer goroutine.
 func (x *Exchange) write() {
 	defer close(x.writer)
 	written := 0

@@ -8,10 +8,9 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// suspicious are texts that speak to a model rather than of a tool. They are advice
-// for the reader of a diff: no such list is complete, so nothing depends on it.
-// keys are words of which a match holds one: most texts hold none, and looking for
-// words is cheap.
+// suspicious lists patterns of texts that address a model instead of describing a tool. A
+// match is only advice for the reader of a diff, because no such list is complete. Every
+// match contains one of keys; searching for these first is cheap and excludes most texts.
 var suspicious = []struct {
 	keys    []string
 	pattern *regexp.Regexp
@@ -46,10 +45,10 @@ var suspicious = []struct {
 	},
 }
 
-// maxAdvised is how much of each text is looked through, in bytes.
+// maxAdvised is the number of bytes of each text that are searched.
 const maxAdvised = 16 << 10
 
-// advice looks through the texts of a definition.
+// advice returns the suspicious points in the texts of a definition.
 func advice(in *declared) (list []string) {
 	texts := []string{in.Description, in.Title, in.Annotations.Title, string(in.InputSchema)}
 	lower := make([]string, len(texts))

@@ -1,10 +1,9 @@
-// Package ingest checks the definitions that an MCP server sends, tools, prompts,
-// resources and resource templates, as untrusted input. A defective definition is
-// dropped with its reason and does not affect the others. An accepted one is bounded in
-// size, depth and number, has a usable schema, and carries a pin: the digest of
-// everything that an agent sees of it. Its bytes stay unchanged, except that metadata
-// under the protocol's own prefix and invisible characters are removed and a long
-// description is cut.
+// Package ingest checks the definitions that an MCP server sends, tools, prompts, resources and
+// resource templates, as untrusted input. A defective definition is dropped with its reason and
+// does not affect the others. An accepted one is bounded in size, depth and number, has a usable
+// schema, and carries a pin: the digest of everything that an agent sees of it. Its bytes stay
+// unchanged, except that metadata under the protocol's own prefix and invisible characters are
+// removed and a long description is cut.
 //
 // A [PinSet] compares definitions with the published ones: a new or changed one is
 // published, held or quarantined, as the upstream's record decides.
@@ -22,7 +21,7 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-// Kind is what is declared; it is the member kind of the contribution too.
+// Kind is the kind of a definition, and the member kind of its contribution.
 type Kind string
 
 // The kinds, in the order in which they are listed.
@@ -36,7 +35,7 @@ const (
 // Kinds returns every kind.
 func Kinds() []Kind { return []Kind{Tool, Prompt, Resource, Template} }
 
-// Limits of what is taken in.
+// Limits of definitions and lists.
 const (
 	MaxTools       = 5000     // of one server; a quarter of it of each other kind
 	MaxTotal       = 16 << 20 // bytes of one list
@@ -46,62 +45,61 @@ const (
 	MaxURI         = 2048    // bytes, templates too
 	maxDepth       = 64
 	maxObjects     = 4096 // in one definition, which bounds its subschemas
-	maxDropped     = 100  // reasons that are kept of one list
+	maxDropped     = 100  // dropped definitions of one list that are recorded
 )
 
-// Definition is one sound declaration. It is immutable.
+// Definition is one accepted definition. It is immutable.
 type Definition struct {
 	Kind Kind
-	// Name is the declared name of a tool or prompt, the address of a resource, the
-	// text of a template: what calls name it by.
+	// Name is the name of a tool or prompt, the address of a resource, or the text of
+	// a template. Calls use it.
 	Name string
-	// Published is what agents see, as one JSON object. Where nothing had to be taken
-	// out it is the bytes that came.
+	// Published is the JSON object that agents see: the received bytes, unless
+	// something had to be removed.
 	Published json.RawMessage
 	// Pin is "sha256:<hex>" over the canonical form of Published.
 	Pin string
-	// Title and Description are for people: without characters that are not shown.
+	// Title and Description are for people, without invisible characters.
 	Title, Description string
 	// Cut reports that the description was longer than [MaxDescription].
 	Cut bool
-	// Input is nil where the schema uses a dialect that is not known here: then the
-	// server checks its own arguments. Output likewise.
+	// Input and Output are nil if the schema has an unknown dialect. Then only the
+	// upstream validates arguments.
 	Input, Output json.RawMessage
 	// ReadOnly and Destructive are the server's claims.
 	ReadOnly, Destructive bool
-	// Advice are things an operator should look at. They keep nothing out.
+	// Advice lists points that an operator should check. It has no other effect.
 	Advice []string
-	// Headers are the arguments that a modern server wants in headers too.
+	// Headers are the arguments that a modern server requires as headers too.
 	Headers []Header
-	// Pattern is what addresses of a template look like; nil for other kinds.
+	// Pattern matches the addresses of a template; nil for other kinds.
 	Pattern *regexp.Regexp
 }
 
-// Header leads from an argument to the header Mcp-Param-<Name>.
+// Header maps an argument to the header Mcp-Param-<Name>.
 type Header struct {
 	Path []string // of properties
 	Name string
 }
 
-// Dropped is a declaration that was not taken in. Name is for display.
+// Dropped is a rejected definition. Name is for display.
 type Dropped struct {
 	Kind   Kind   `json:"kind"`
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// Listing is one list of a server, judged.
+// Listing is one checked list of a server.
 type Listing struct {
-	Definitions []*Definition // in the order in which they came
+	Definitions []*Definition // in the received order
 	Dropped     []Dropped     // the first hundred
-	More        int           // further ones that were dropped
-	Truncated   string        // why the list is not whole; "" when it is
+	More        int           // number of further dropped ones
+	Truncated   string        // why the list is incomplete; "" if it is complete
 
 	judged map[[sha256.Size]byte]*Definition
 }
 
-// Collector takes in one list, definition by definition. It is not safe for
-// concurrent use.
+// Collector builds a Listing, definition by definition. It is not safe for concurrent use.
 type Collector struct {
 	kind   Kind
 	before map[[sha256.Size]byte]*Definition
@@ -110,8 +108,8 @@ type Collector struct {
 	bytes  int
 }
 
-// NewCollector begins a list. before is the last one of the same kind, or nil: what
-// came unchanged is not judged again.
+// NewCollector begins a list. before is the previous list of the same kind, or nil;
+// unchanged definitions are reused from it without another check.
 func NewCollector(kind Kind, before *Listing) *Collector {
 	c := &Collector{kind: kind, count: make(map[string]int), out: Listing{judged: make(map[[sha256.Size]byte]*Definition)}}
 	if before != nil {
@@ -120,7 +118,7 @@ func NewCollector(kind Kind, before *Listing) *Collector {
 	return c
 }
 
-// Add judges one definition. It keeps none of raw's memory.
+// Add checks one definition and adds it to the accepted or dropped ones. It does not retain raw.
 func (c *Collector) Add(raw json.RawMessage) {
 	most := MaxTools
 	if c.kind != Tool {
@@ -152,8 +150,8 @@ func (c *Collector) drop(name, reason string) {
 	c.out.Dropped = append(c.out.Dropped, Dropped{Kind: c.kind, Name: text.CutBytes(Shown(name), 80), Reason: reason})
 }
 
-// Done ends the list. Of a name that was given more than once none remains: which of
-// them is meant would depend on the order of the list.
+// Done returns the list. Definitions with a repeated name are all dropped, because
+// otherwise the order of the list would decide which one is called.
 func (c *Collector) Done() *Listing {
 	kept := c.out.Definitions[:0]
 	said := make(map[string]bool)
@@ -170,8 +168,8 @@ func (c *Collector) Done() *Listing {
 	return &c.out
 }
 
-// pin is the digest of the canonical form. Numbers stay as they are written: as
-// floats, two integers above 2^53 would fall together.
+// pin returns the digest of the canonical form. Numbers keep their text, because as floats
+// two integers above 2^53 could be equal.
 func pin(doc []byte) (string, error) {
 	canonical, err := jsonx.Sorted(doc)
 	if err != nil {

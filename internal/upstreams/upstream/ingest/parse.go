@@ -36,8 +36,8 @@ type declared struct {
 	Meta jsonx.Raw `json:"_meta"`
 }
 
-// Parse judges one definition. The error is the reason why it is dropped, in words
-// for an operator. Parsing what was published gives the same definition again.
+// Parse checks one definition. The error is the reason for dropping it, as a text for
+// operators. Parsing Published again gives the same definition.
 func Parse(kind Kind, raw json.RawMessage) (*Definition, error) {
 	if len(raw) > MaxDefinition {
 		return nil, fmt.Errorf("its definition is larger than %d bytes", MaxDefinition)
@@ -86,7 +86,7 @@ func first(list ...string) string {
 	return ""
 }
 
-// named finds the name that the kind goes by.
+// named sets Name from the member that the kind uses, or returns why it is invalid.
 func (d *Definition) named(in *declared) (err error) {
 	switch d.Kind {
 	case Resource, Template:
@@ -117,16 +117,16 @@ func (d *Definition) named(in *declared) (err error) {
 	return nil
 }
 
-// hidden reports whether a text holds what people cannot see.
+// hidden reports whether a text contains invisible characters.
 func hidden(s string) bool {
 	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 	})
 }
 
-// Shown is a text without the characters that are not shown: controls other than
-// line breaks and tabs, zero-width characters and those that turn the direction of
-// writing. The joiner of emoji and of some scripts stays.
+// Shown returns a text without invisible characters: controls except line breaks and tabs,
+// zero-width characters and those that change the direction of text. The joiner of emoji
+// and of some scripts stays.
 func Shown(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -139,7 +139,7 @@ func Shown(s string) string {
 	}, s)
 }
 
-// publish is the definition as agents see it: raw itself, where nothing has to go.
+// publish returns the definition as agents see it: raw itself, if nothing must be removed.
 func publish(raw json.RawMessage, in *declared, description string) (json.RawMessage, error) {
 	out := raw
 	if in.Description != description {
@@ -164,8 +164,8 @@ func publish(raw json.RawMessage, in *declared, description string) (json.RawMes
 	return out, nil
 }
 
-// without is an object less the members that are unwanted; the others keep their
-// bytes.
+// without returns an object without the unwanted members, and whether there were any. The
+// bytes of other members are unchanged.
 func without(doc []byte, unwanted func(name string) bool) (out []byte, stripped bool, err error) {
 	out = append(out, '{')
 	err = members(doc, func(name string, value []byte) {
@@ -176,13 +176,13 @@ func without(doc []byte, unwanted func(name string) bool) (out []byte, stripped 
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		quoted, _ := jsontext.AppendQuote(nil, name) // it was read as one
+		quoted, _ := jsontext.AppendQuote(nil, name) // name was decoded from a JSON string
 		out = append(append(append(out, quoted...), ':'), value...)
 	})
 	return append(out, '}'), stripped, err
 }
 
-// members walks an object in its order; value aliases doc.
+// members calls each for every member of an object in order. value aliases doc.
 func members(doc []byte, each func(name string, value []byte)) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(doc))
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
@@ -204,13 +204,13 @@ func members(doc []byte, each func(name string, value []byte)) error {
 	return err
 }
 
-// replace puts another value in the place of a member's; every other byte stays.
+// replace replaces the value of a member; every other byte is unchanged.
 func replace(doc []byte, member string, value []byte) (out []byte, err error) {
 	err = members(doc, func(name string, old []byte) {
 		if name != member || out != nil {
 			return
 		}
-		at := cap(doc) - cap(old) // old is a part of doc
+		at := cap(doc) - cap(old) // old is a slice of doc
 		out = append(append(append(make([]byte, 0, len(doc)+len(value)), doc[:at]...), value...), doc[at+len(old):]...)
 	})
 	if out == nil && err == nil {
@@ -219,8 +219,8 @@ func replace(doc []byte, member string, value []byte) (out []byte, err error) {
 	return out, err
 }
 
-// bounded holds depth and number of the parts of a document, and that it is one
-// JSON object without members given twice.
+// bounded returns an error unless doc is one JSON object without repeated members, within
+// the limits of depth and number of objects.
 func bounded(doc []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(doc))
 	objects := 0
@@ -245,7 +245,7 @@ func bounded(doc []byte) error {
 	return nil
 }
 
-// nameOf is the name of what was dropped, as far as it can be found.
+// nameOf returns the name of a dropped definition for display, if it is readable.
 func nameOf(kind Kind, raw []byte) string {
 	member := "name"
 	switch kind {
@@ -255,7 +255,7 @@ func nameOf(kind Kind, raw []byte) string {
 		member = "uriTemplate"
 	}
 	name := ""
-	_ = members(raw, func(found string, value []byte) { // what was read before the fault will do
+	_ = members(raw, func(found string, value []byte) { // the members before an error are enough
 		if found == member {
 			_ = json.Unmarshal(value, &name)
 		}

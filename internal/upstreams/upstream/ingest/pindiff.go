@@ -38,8 +38,8 @@ const (
 	maxShown   = 4 << 10 // bytes of one value
 )
 
-// Waits returns the difference that an operator must approve. waits is false if there
-// is missing.
+// Waits returns the difference that an operator must approve. waits is false if the
+// definition does not wait for an approval.
 func (p *PinRow) Waits() (d PinDifference, waits bool) {
 	d = PinDifference{Kind: p.Kind, Name: p.Name, State: p.State, NewPin: p.Pin.Pin}
 	var before, after json.RawMessage

@@ -14,7 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/catalog"
 )
 
-// schemas judges the schemas of a tool.
+// schemas checks the schemas of a tool and sets Input, Output and Headers.
 func (d *Definition) schemas(in *declared) error {
 	var head struct {
 		Dialect any `json:"$schema"`
@@ -39,7 +39,8 @@ func (d *Definition) schemas(in *declared) error {
 	return err
 }
 
-// schema is the document where it can be used, nil where only the server itself can.
+// schema returns the schema if it is usable here, or nil if its dialect is unknown. A
+// schema that is invalid or too large is an error.
 func (d *Definition) schema(which string, doc jsonx.Raw) (json.RawMessage, error) {
 	var head struct {
 		Dialect any `json:"$schema"`
@@ -61,7 +62,7 @@ func (d *Definition) schema(which string, doc jsonx.Raw) (json.RawMessage, error
 	return json.RawMessage(doc), nil
 }
 
-// knownDialect reports whether schemas of that dialect are checked here.
+// knownDialect reports whether the compiler supports that dialect.
 func knownDialect(uri string) bool {
 	uri = strings.TrimSuffix(uri, "#")
 	for _, scheme := range []string{"https://", "http://"} {
@@ -75,19 +76,18 @@ func knownDialect(uri string) bool {
 	return false
 }
 
-// maxWeight bounds the subschemas that one value may have to be held against.
+// maxWeight limits the subschemas against which one value may have to be validated.
 const maxWeight = 100_000
 
-// strange is what a reference weighs that is not understood here.
+// strange is the weight of a reference that cannot be resolved here.
 const strange = 1000
 
-// weight is how many subschemas a document has when every local reference is
-// written out where it stands. A reference back to what is being counted weighs
-// nothing: it goes on below another value.
+// weight returns the number of subschemas of a document after every local reference is
+// expanded. A recursive reference weighs nothing, because it applies to another value.
 func weight(doc []byte) int {
 	var root any
 	if json.Unmarshal(doc, &root) != nil {
-		return 0 // the compiler states why
+		return 0 // the compiler reports the error
 	}
 	w := weigher{root: root, named: make(map[string]any), known: make(map[string]int), under: make(map[string]bool)}
 	w.names(root)
@@ -96,12 +96,12 @@ func weight(doc []byte) int {
 
 type weigher struct {
 	root  any
-	named map[string]any // by anchor or id, as references have it
+	named map[string]any // by anchor or id, in the form of references
 	known map[string]int
 	under map[string]bool
 }
 
-// names finds the parts that are referred to by a name of their own.
+// names collects the subschemas that have an anchor or id.
 func (w *weigher) names(v any) {
 	switch x := v.(type) {
 	case []any:
@@ -156,7 +156,7 @@ func (w *weigher) ref(ref string) int {
 	case named:
 		path = ""
 	case !ok:
-		return strange // the compiler refuses it, or finds it in a way of its own
+		return strange // the compiler refuses it or resolves it differently
 	default:
 		at = w.root
 	}
@@ -178,16 +178,16 @@ func (w *weigher) ref(ref string) int {
 	return n
 }
 
-// property is what x-mcp-header needs of a schema.
+// property holds the members of a schema that x-mcp-header uses.
 type property struct {
 	Type   any       `json:"type"`
 	Header jsonx.Raw `json:"x-mcp-header"`
-	// Properties are read one level at a time: what else is in them may have any form.
+	// Properties are decoded one level at a time, because their content may have any form.
 	Properties map[string]jsonx.Raw `json:"properties"`
 }
 
-// headers collects the arguments that go into headers; an illegal one makes the
-// definition unfit, since a caller could otherwise be made to send any header.
+// headers returns the arguments that are sent as headers. An invalid one is an error,
+// because the server could otherwise make callers send any header.
 func headers(schema []byte) ([]Header, error) {
 	if !bytes.Contains(schema, []byte("x-mcp-header")) && !bytes.Contains(schema, []byte(`\u`)) {
 		return nil, nil
@@ -198,7 +198,7 @@ func headers(schema []byte) ([]Header, error) {
 	walk = func(doc []byte, path []string) error {
 		var p property
 		if len(doc) == 0 || doc[0] != '{' || jsonx.Unmarshal(doc, &p) != nil {
-			return nil // the compiler states what is wrong with it
+			return nil // the compiler reports the error
 		}
 		if p.Header != nil {
 			var name string
@@ -227,15 +227,15 @@ func headers(schema []byte) ([]Header, error) {
 	return out, nil
 }
 
-// token is the grammar of header names (RFC 9110).
+// token reports whether s is a valid header name (RFC 9110).
 func token(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	})
 }
 
-// pattern makes of a template (RFC 6570) what its addresses look like. It is meant
-// to keep calls within the template, so it is a little wider than the template.
+// pattern returns an expression that matches the addresses of a template (RFC 6570). It
+// keeps calls within the template and may match slightly more.
 func pattern(template string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString("^")

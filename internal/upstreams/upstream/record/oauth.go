@@ -19,18 +19,18 @@ type OAuth struct {
 	ClientID string `json:"client_id,omitempty"`
 	// ClientSecret is the name of a secret.
 	ClientSecret string `json:"client_secret,omitempty"`
-	// SubjectSecret is the name of the secret whose token is exchanged, SubjectType what
-	// kind of token that is; see [oauthclient.Config].
+	// SubjectSecret is the name of the secret whose token is exchanged, SubjectType the
+	// type of that token; see [oauthclient.Config].
 	SubjectSecret string `json:"subject_secret,omitempty"`
 	SubjectType   string `json:"subject_type,omitempty"`
-	// ClientMetadata is the URL of a client-id metadata document, where the server takes
-	// one, Issuer the only authorization server that may be used.
+	// ClientMetadata is the URL of a client-id metadata document, used if the server
+	// supports one. Issuer is the only authorization server that may be used.
 	ClientMetadata string   `json:"client_metadata,omitempty"`
 	Issuer         string   `json:"issuer,omitempty"`
 	Scopes         []string `json:"scopes,omitempty"` // in place of those that the upstream proposes
 }
 
-// maxOAuthName keeps the name under which tokens are kept within the store's limit.
+// maxOAuthName limits the name so that the key of the tokens fits the store's limit.
 const maxOAuthName = 100
 
 func (r *Record) checkOAuth() error {
@@ -73,8 +73,8 @@ func (r *Record) checkOAuth() error {
 	return nil
 }
 
-// OAuthConfig is the record as the client has it, without what it needs from the caller:
-// the HTTP client, the store, the clock, the values of secrets. The record has OAuth.
+// OAuthConfig returns the client's configuration of a record with OAuth. The caller adds
+// the HTTP client, the store, the clock and the secrets.
 func (r *Record) OAuthConfig() oauthclient.Config {
 	o := r.OAuth
 	return oauthclient.Config{

@@ -1,6 +1,6 @@
-// Package record is what an operator says of an upstream: where it is, whose it is, how far
-// it is trusted, and by which names of secrets it is reached. [Record.Check] fills in what
-// was left out and states what is wrong; nothing here reaches anything.
+// Package record defines an operator's record of an upstream: its address, the isolation
+// of its connections, its trust, and the names of its secrets. [Record.Check] sets
+// defaults and validates. The package does no I/O.
 package record
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 )
 
-// The words of a record.
+// The values of a record's fields.
 const (
 	KindMCP = "mcp"
 	KindA2A = "a2a"
@@ -27,19 +27,19 @@ const (
 	PerPrincipal  = "principal"      // one for each principal
 	ClientSession = "client-session" // one for each session of a principal
 
-	Trusted   = "trusted"   // what is seen for the first time is published
-	Untrusted = "untrusted" // it waits for an approval
+	Trusted   = "trusted"   // new definitions are published
+	Untrusted = "untrusted" // new definitions wait for an approval
 
 	Deny    = "deny"
 	Forward = "forward"
 
 	Hold   = "hold"   // a changed definition waits; calls of the old one are refused
-	Warn   = "warn"   // it is published, and recorded
-	Follow = "follow" // it is published
+	Warn   = "warn"   // a changed definition is published and recorded
+	Follow = "follow" // a changed definition is published
 )
 
-// Record is an upstream as the operator described it. Secrets are in it by their names
-// in the secret store, never as values.
+// Record describes an upstream. It contains the names of secrets in the secret store,
+// never their values.
 type Record struct {
 	Name    string   `json:"name"`
 	Kind    string   `json:"kind,omitempty"` // mcp (default) or a2a
@@ -47,8 +47,8 @@ type Record struct {
 	Dir     string   `json:"dir,omitempty"` // "": a folder of its own in the home
 	URL     string   `json:"url,omitempty"`
 	SSE     bool     `json:"sse,omitempty"` // the transport of 2024-11-05
-	// Env adds to the environment of a program, EnvSecrets names of secrets; likewise
-	// Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
+	// Env adds variables to the environment of a program, EnvSecrets variables whose values are
+	// secrets; likewise Headers and HeaderSecrets for a URL. BearerSecret is sent as Authorization.
 	Env           map[string]string `json:"env,omitempty"`
 	EnvSecrets    map[string]string `json:"env_secrets,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
@@ -56,21 +56,21 @@ type Record struct {
 	BearerSecret  string            `json:"bearer_secret,omitempty"`
 	OAuth         *OAuth            `json:"oauth,omitempty"` // in place of BearerSecret
 	Keys          []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
-	Roots         []string          `json:"roots,omitempty"` // directories that roots/list is answered with
+	Roots         []string          `json:"roots,omitempty"` // directories in the response to roots/list
 
 	Isolation string `json:"isolation,omitempty"` // shared (default), principal, client-session
-	// OwnCredentials has each principal show secrets of its own, named as OwnSecret says;
-	// with an Isolation other than shared. What the upstream offers is asked for with the
-	// record's.
+	// OwnCredentials makes each principal's connection use that principal's secrets, named
+	// by OwnSecret. It requires an Isolation other than shared. The lists are read with
+	// the record's secrets.
 	OwnCredentials bool   `json:"own_credentials,omitempty"`
 	Trust          string `json:"trust,omitempty"`         // trusted (default), untrusted
-	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint is believed
+	HintsTrusted   bool   `json:"hints_trusted,omitempty"` // its readOnlyHint determines the effect
 	Sampling       string `json:"sampling,omitempty"`      // deny (default), forward
 	ChangedPin     string `json:"changed_pin,omitempty"`   // hold (default), warn, follow
 	PrivateNetwork bool   `json:"private_network,omitempty"`
 	TimeoutMS      int64  `json:"timeout_ms,omitempty"`      // of one call; 0: the server's default
 	IdleTimeoutMS  int64  `json:"idle_timeout_ms,omitempty"` // of one call without progress; 0: 60 s, of A2A agents 5 min
-	Disabled       bool   `json:"disabled,omitempty"`        // known, and neither connected nor listed
+	Disabled       bool   `json:"disabled,omitempty"`        // stored, but neither connected nor published
 }
 
 // Limits of a record.
@@ -81,7 +81,7 @@ const (
 	maxPairs     = 64
 	maxTimeout   = time.Hour
 	maxKeys      = 16 // of one A2A agent
-	maxOwnName   = 80 // "own.", a dot, and a digest fit into the name of a secret beside it
+	maxOwnName   = 80 // leaves room for "own.", a dot and a digest in the name of a secret
 )
 
 var (
@@ -91,13 +91,14 @@ var (
 	headerGrammar = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 )
 
-// ownHeaders are the protocol's and the connection's, which no record sets.
+// ownHeaders are the headers of protocol and connection, which a record must not set.
 var ownHeaders = []string{
 	"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id", "origin", "te", "trailer",
 	"transfer-encoding", "upgrade", "user-agent",
 }
 
-// Check fills in the defaults and states what is wrong.
+// Check sets the defaults and validates the record. The error is invalid_input, reason
+// invalid_upstream.
 func (r *Record) Check() error {
 	bad := func(format string, args ...any) error {
 		return capability.Errorf(capability.CodeInvalidInput, "upstreams.add", format, args...).With("invalid_upstream",
@@ -239,8 +240,7 @@ func (r *Record) checkCommand() error {
 	return nil
 }
 
-// checkAgent states what is wrong with a record for its kind: what servers of MCP have
-// and A2A agents have not, and the other way round.
+// checkAgent returns an error for fields that only the other kind of upstream has.
 func (r *Record) checkAgent() error {
 	switch {
 	case r.Kind != KindA2A && len(r.Keys) > 0:
@@ -259,7 +259,7 @@ func (r *Record) checkAgent() error {
 	return nil
 }
 
-// Secrets are the names that the record refers to, sorted.
+// Secrets returns the names of the secrets that the record uses, sorted.
 func (r *Record) Secrets() (names []string) {
 	for _, pairs := range []map[string]string{r.EnvSecrets, r.HeaderSecrets} {
 		for _, name := range pairs {
@@ -279,12 +279,12 @@ func (r *Record) Secrets() (names []string) {
 	return slices.Compact(names)
 }
 
-// Idle is how long a call may go on without a sign of progress.
+// Idle returns how long a call may run without progress.
 func (r *Record) Idle() time.Duration {
 	if r.IdleTimeoutMS > 0 {
 		return time.Duration(r.IdleTimeoutMS) * time.Millisecond
 	}
-	if r.Kind == KindA2A { // agents think
+	if r.Kind == KindA2A { // agents may be silent for longer
 		return 5 * time.Minute
 	}
 	return time.Minute
@@ -292,10 +292,10 @@ func (r *Record) Idle() time.Duration {
 
 var plainID = regexp.MustCompile(`^[a-z]+:[A-Za-z0-9-][A-Za-z0-9_-]*$`)
 
-// OwnSecret is the name of the secret that a principal has in place of the one that a
-// record with OwnCredentials names: own.NAME.agent.ann for agent:ann, with a digest for
-// an id that is not of such plain words. Ids may be chosen by strangers, so none of them
-// leads to a secret of another use or another principal.
+// OwnSecret returns the name of the secret that a principal uses instead of the one that a
+// record with OwnCredentials names: own.NAME.agent.ann for agent:ann, with a digest for an
+// id with other characters. Ids may be chosen by untrusted parties; no id yields the secret
+// of another purpose or principal.
 func OwnSecret(name, principal string) string {
 	own := "own." + name + "." + strings.Replace(principal, ":", ".", 1)
 	if plainID.MatchString(principal) && secretGrammar.MatchString(own) {

@@ -1,5 +1,5 @@
-// Package upstreamsql keeps upstreams and the pins of their definitions in the server's
-// database, SQLite or the one that several gateways share: [upstream.Store] in SQL.
+// Package upstreamsql implements [upstream.Store] in SQL: it stores upstreams and the pins
+// of their definitions in the server's database, which several gateways may share.
 package upstreamsql
 
 import (
@@ -22,25 +22,23 @@ var migrations embed.FS
 // Owner names the package's tables for [store.DB.Migrate].
 const Owner = "upstream"
 
-// Migrations are the package's tables, to be brought up to date before
-// [New] is used.
+// Migrations returns the migrations of the package's tables, which must run before a Store is used.
 func Migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations") }
 
-// Database is what a Store needs of [store.DB].
+// Database is the part of [store.DB] that a Store uses.
 type Database interface {
 	SQL() *sql.DB
-	// InTx runs f in a transaction that holds from its beginning what key names; f may
-	// run more than once.
+	// InTx runs f in a transaction that locks key from its beginning. f may run more than once.
 	InTx(ctx context.Context, key string, f func(*sql.Tx) error) error
 }
 
-// Store is [upstream.Store] on the server's database.
+// Store implements [upstream.Store].
 type Store struct{ db Database }
 
-// New uses db, which stays the caller's.
+// New returns a store in db. The caller closes db.
 func New(db Database) *Store { return &Store{db} }
 
-// sortable is a time whose text sorts as the time does.
+// sortable is a time format whose texts sort by time.
 const sortable = "2006-01-02T15:04:05.000000000Z07:00"
 
 // Save implements [upstream.Store].
@@ -70,7 +68,7 @@ func (s *Store) SavePins(ctx context.Context, upstream string, save, forget []in
 	return s.tx(ctx, upstream, func(tx *sql.Tx) error {
 		var one int
 		err := tx.QueryRowContext(ctx, `SELECT 1 FROM upstreams WHERE name = ?`, upstream).Scan(&one)
-		if err == sql.ErrNoRows { //nolint:errorlint // Scan returns it as it is
+		if err == sql.ErrNoRows { //nolint:errorlint // Scan returns it unwrapped
 			return nil
 		}
 		for _, p := range forget {
@@ -127,7 +125,7 @@ func (s *Store) Upstreams(ctx context.Context) ([]upstream.Saved, error) {
 		if err == nil && u.Record.Name != name {
 			err = fmt.Errorf("it is the record of %q", u.Record.Name)
 		}
-		if err != nil { // neither may it hide the others, nor be taken for one without restrictions
+		if err != nil { // a damaged record must neither hide the others nor count as unrestricted
 			u.Record, u.Damaged = record.Record{Name: name, Disabled: true}, err.Error()
 		}
 		out = append(out, u)
