@@ -273,8 +273,8 @@ or is refused (deny), with the rule that decides.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd.Context(), http.MethodGet, "/api/v1/tools?as="+url.QueryEscape(as), nil, func(raw json.RawMessage) error {
 				out, err := decode[struct {
-					Listed int
-					Tools  []struct {
+					Listed, Deferred int
+					Tools            []struct {
 						Name, Tool, Provider, Decision, Because string
 						Rules                                   []policyRow
 					}
@@ -290,6 +290,9 @@ or is refused (deny), with the rule that decides.`,
 					return err
 				}
 				a.printf("\n%d of %d tools are in the agent's tools/list\n", out.Listed, len(out.Tools))
+				if out.Deferred > 0 {
+					a.printf("%d more are found with catalog_search; mcp.exposure in config.yaml changes this\n", out.Deferred)
+				}
 				return nil
 			})
 		},

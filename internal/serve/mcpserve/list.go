@@ -118,7 +118,9 @@ type tool struct {
 // tools returns the exposed actions of the caller's context, ordered by name, without the
 // providers that the caller's rules deny.
 func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.Entry) bool) []tool {
-	shown, err := agent.Expose(compile.Limits{View: c.view.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true})
+	shown, err := agent.Expose(compile.Limits{
+		View: c.view.Exposure, Exposure: agent.Snapshot().Settings().Exposure, ByName: true, Own: serversOwn,
+	})
 	if err != nil {
 		s.cfg.Logger.Error("the catalog's exposure cannot be used", "err", err)
 		return nil
@@ -135,6 +137,9 @@ func (s *Surface) tools(c caller, agent *compile.Agent, permitted func(*catalog.
 	slices.SortFunc(out, func(a, b tool) int { return strings.Compare(a.wire, b.wire) })
 	return out
 }
+
+// serversOwn reports whether an entry is a function of junctor itself.
+func serversOwn(e *catalog.Entry) bool { return e.Module.Origin == "core" }
 
 // render encodes the definitions of the tools, in the given order.
 func render(tools []tool) *rendered {

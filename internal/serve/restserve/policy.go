@@ -9,6 +9,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
+	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/policy"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/policyfiles"
@@ -157,7 +158,18 @@ func (s *Surface) tools(w http.ResponseWriter, r *http.Request, who capability.P
 		out = append(out, tool{names[e.ID], nameInRules(e), e.Key(), e.Effect, e.Contribution.Availability.State, s.rule(who, e)})
 	}
 	slices.SortStableFunc(out, func(a, b tool) int { return strings.Compare(a.Tool, b.Tool) })
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "listed": listed, "tools": out})
+	// The tools that call others are listed only if some tools are not.
+	deferred, cut := 0, false
+	for _, t := range out {
+		cut = cut || t.Name != "" && t.Tool == string(compile.ActionCall)
+		if t.Name == "" && t.Decision != "deny" && (capability.Availability{State: t.State}).Eligible() {
+			deferred++
+		}
+	}
+	if !cut {
+		deferred = 0
+	}
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"principal": who, "listed": listed, "deferred": deferred, "tools": out})
 	return nil
 }
 

@@ -26,6 +26,10 @@ const (
 const (
 	DefaultMaxDirect      = 40
 	DefaultMaxSchemaBytes = 64 << 10
+	// With Limits.Own the list is for a model's whole session; popular clients take 128 tools.
+	maxDirectOfProviders      = 128
+	maxSchemaBytesOfProviders = 256 << 10
+	maxMisses                 = 1000 // tools whose schemas did not fit
 )
 
 // The tools that make deferred actions reachable.
@@ -43,6 +47,10 @@ type Limits struct {
 	// ByName lists catalog.callRead and catalog.call if some actions are deferred, for
 	// clients that cannot call unlisted tools.
 	ByName bool
+	// Own, if not nil, reports whether an entry is the server's own and not of a provider that
+	// the operator added. Then a list that is cut has the tools of the operator's providers
+	// first, the same number of each provider, and own ones if there is room.
+	Own func(*catalog.Entry) bool
 }
 
 // Exposure is the listed part of one agent catalog, and the number of actions left to search.
@@ -138,6 +146,9 @@ func (e *exposing) family(ids ...capability.Action) {
 // hybrid adds registered actions, those that the operator's patterns match, and others by name
 // up to the limits.
 func (e *exposing) hybrid() error {
+	if e.limits.Own != nil {
+		return e.providersFirst()
+	}
 	for _, row := range actions.Rows() {
 		if row.Visibility == capability.AudienceAgent {
 			e.family(row.ID)
@@ -164,6 +175,72 @@ func (e *exposing) hybrid() error {
 			break
 		}
 		e.add(x)
+	}
+	return nil
+}
+
+// providersFirst adds the search tools and the operator's patterns, then the tools of the
+// operator's providers in turn, and at last the server's own.
+func (e *exposing) providersFirst() error {
+	e.family(ActionSearch, ActionDescribe)
+	if err := e.patterns(); err != nil {
+		return err
+	}
+	most := cmp.Or(e.limits.Exposure.MaxDirect, maxDirectOfProviders)
+	size := cmp.Or(e.limits.Exposure.MaxSchemaBytes, maxSchemaBytesOfProviders)
+	// take adds a tool unless its schema is too large for what is left, so that one provider's
+	// large schema does not keep out the others. full reports that looking further is useless.
+	misses := 0
+	take := func(x *Action) (taken, full bool) {
+		switch {
+		case most >= 0 && len(e.chosen) >= most || misses > maxMisses:
+			return false, true
+		case size >= 0 && e.bytes+x.schemaSize() > size:
+			misses++
+			return false, false
+		}
+		e.add(x)
+		return true, false
+	}
+	snap := e.agent.Snapshot()
+	var own []*Action
+	var queues [][]*catalog.Entry
+	for m := range snap.Modules() {
+		queues = append(queues, snap.ModuleEntries(m.Extension))
+	}
+	for len(queues) > 0 {
+		rest := queues[:0]
+		for _, queue := range queues {
+			for len(queue) > 0 {
+				entry := queue[0]
+				queue = queue[1:]
+				name, _, ok := e.agent.NameOf(entry, entry.Declared())
+				x, listed := e.agent.Action(name)
+				if !ok || !listed || e.callers[x.Name] || e.chosen[x.Name] != nil {
+					continue
+				}
+				if !slices.ContainsFunc(x.Entries, func(other *catalog.Entry) bool { return !e.limits.Own(other) }) {
+					own = append(own, x)
+					continue
+				}
+				taken, full := take(x)
+				if full {
+					return nil
+				}
+				if taken {
+					break
+				}
+			}
+			if len(queue) > 0 {
+				rest = append(rest, queue)
+			}
+		}
+		queues = rest
+	}
+	for _, x := range own {
+		if _, full := take(x); full {
+			return nil
+		}
 	}
 	return nil
 }

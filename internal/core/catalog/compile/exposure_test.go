@@ -248,3 +248,48 @@ func BenchmarkExposure(b *testing.B) {
 		})
 	}
 }
+
+// ended is a server with two tools whose names come last.
+func ended(ext string) capability.Module {
+	m := tools(ext, 2)
+	for i := range m.Contributions {
+		m.Contributions[i].Tool = fmt.Sprintf("z_%d", i)
+	}
+	return m
+}
+
+// TestACutListHasToolsOfEveryProviderBeforeOwnOnes holds that a provider with many tools, or
+// with one large schema, keeps no other provider's tools out of the list.
+func TestACutListHasToolsOfEveryProviderBeforeOwnOnes(t *testing.T) {
+	t.Parallel()
+	large := capability.Module{Extension: "mcp.a", ID: "mcp.a", Origin: "mcp", Contributions: []capability.Contribution{{
+		ID: "a", Kind: "capability.agent-tool", Tool: "a_large", Effect: capability.EffectRead,
+		InputSchema: []byte(`{"type":"object","description":"` + strings.Repeat("x", 200<<10) + `"}`),
+	}}}
+	a := agent(t, catalog.Settings{}, capability.Context{}, core(), large, tools("mcp.x", 200), ended("mcp.z"))
+	own := func(e *catalog.Entry) bool { return e.Module.Extension == core().Extension }
+	count := func(l compile.Limits) map[string]int {
+		got, _ := shown(t, a, l)
+		out := make(map[string]int)
+		for _, name := range got {
+			x, ok := a.Action(name)
+			if !ok {
+				t.Fatalf("%s is shown and not an action", name)
+			}
+			out[x.Entries[0].Module.Extension]++
+		}
+		return out
+	}
+	got := count(compile.Limits{Own: own})
+	if got["mcp.z"] != 2 || got["mcp.a"] != 1 || got["mcp.x"] < 100 {
+		t.Errorf("tools by provider = %v, want both of mcp.z, the one of mcp.a and over 100 of mcp.x", got)
+	}
+	got = count(compile.Limits{Own: own, Exposure: catalog.Exposure{MaxDirect: 8}})
+	if got["mcp.z"] != 2 || got["mcp.a"] != 1 || got["mcp.x"] != 3 {
+		t.Errorf("tools by provider with 8 = %v, want 2 of mcp.z, 1 of mcp.a and 3 of mcp.x", got)
+	}
+	got = count(compile.Limits{Own: own, Exposure: catalog.Exposure{MaxSchemaBytes: 100 << 10}})
+	if got["mcp.z"] != 2 || got["mcp.a"] != 0 {
+		t.Errorf("tools by provider in 100 KiB = %v, want both of mcp.z and none of mcp.a", got)
+	}
+}
