@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,31 +173,6 @@ func (ep *Endpoint) stop() {
 	if ep.cancel != nil {
 		ep.cancel()
 	}
-}
-
-func (ep *Endpoint) status() Status {
-	a := ep.availability()
-	o := ep.offer.Load()
-	s := Status{
-		ID: ep.id, BaseURL: ep.baseURL, Provider: ep.provider, HasToken: ep.hasToken, Primary: ep.primary,
-		State: a.State, Reason: a.Reason, Since: a.Since, Modules: []string{}, Families: []string{}, Persisted: ep.saved,
-		KeepMissing: ep.keepMissing, AllowedModules: ep.policy.AllowedModuleIDs, TrustPolicy: ep.policy,
-		TrustDecisions: append([]router.TrustDecision{}, o.decisions...),
-	}
-	ep.mu.Lock()
-	s.Synced = ep.synced
-	s.Lifecycle = slices.Clone(ep.hooks)
-	ep.mu.Unlock()
-	s.History = ep.registry.trust.of(ep.id, statusRecords)
-	for _, m := range o.modules {
-		s.Modules = append(s.Modules, m.ID)
-	}
-	for _, f := range []router.Family{router.FamilyFS, router.FamilyPTY, router.FamilyGit, router.FamilyModel, router.FamilyPlugin} {
-		if o.availability.Capabilities.Has(f) {
-			s.Families = append(s.Families, string(f))
-		}
-	}
-	return s
 }
 
 // providerOf is an endpoint as the provider with one of its provider keys.
