@@ -170,7 +170,7 @@ func counted(n int, one, many string) string {
 // commands returns all commands in the groups and order of the help.
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
-		{"Getting started", []*cobra.Command{a.serveCommand(), a.mcpCommand(), a.doctorCommand()}},
+		{"Getting started", []*cobra.Command{a.serveCommand(), a.setupCommand(), a.mcpCommand(), a.doctorCommand()}},
 		{"Calling", []*cobra.Command{a.invokeCommand(), a.callCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.heldCommand()}},
 		{"The catalog", append([]*cobra.Command{a.catalogCommand(), a.modulesCommand()}, a.showingCommands()...)},
 		{"Providers (endpoints)", []*cobra.Command{
@@ -253,6 +253,11 @@ func (a *app) serverURL() (home, url string, err error) {
 // environment, otherwise tokenFile in the home's run folder. Without a token it fails with
 // unauthenticated.
 func (a *app) connection(tokenFile string) (url string, token secret.Value, err error) {
+	return a.connectionWith(filepath.Join("run", tokenFile))
+}
+
+// connectionWith is connection with the path of the token file below the home.
+func (a *app) connectionWith(tokenFile string) (url string, token secret.Value, err error) {
 	home, url, err := a.serverURL()
 	if err != nil {
 		return "", secret.Value{}, err
@@ -263,7 +268,7 @@ func (a *app) connection(tokenFile string) (url string, token secret.Value, err 
 	case a.env("JUNCTOR_TOKEN") != "":
 		token = secret.New(a.env("JUNCTOR_TOKEN"))
 	default:
-		token, err = a.readSecretFile(filepath.Join(home, "run", tokenFile))
+		token, err = a.readSecretFile(filepath.Join(home, tokenFile))
 		if err != nil {
 			return "", secret.Value{}, capability.Wrap(capability.CodeUnauthenticated, "client", "no token: the home has none and none was given",
 				err).

@@ -281,7 +281,7 @@ func TestWithoutAServer(t *testing.T) {
 		"upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
-	alone := strings.Fields(`serve doctor help version completion config child frameworks sandbox conformance endpoint`)
+	alone := strings.Fields(`serve setup doctor help version completion config child frameworks sandbox conformance endpoint`)
 	others := []string{ // they need files of their own, another process, or no terminal
 		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate",
 		"skill pack", "skill sign", "skill diff", "endpoints import",

@@ -123,7 +123,7 @@ func (h *Home) key(name string) ([]byte, error) {
 	}
 	data = make([]byte, 32)
 	_, _ = rand.Read(data)
-	return data, writeFile(path, data)
+	return data, hostfs.WriteFile(path, data)
 }
 
 // generationsPerStart is the number of generations reserved for one process: enough for a change every
@@ -144,24 +144,7 @@ func (h *Home) generations() (from uint64, err error) {
 			return 0, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	return from, writeFile(path, fmt.Appendf(nil, "%d\n", from+generationsPerStart))
-}
-
-// writeFile replaces path by rename, mode 0600.
-func writeFile(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // does nothing after the rename
-	if _, err := tmp.Write(data); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return from, hostfs.WriteFile(path, fmt.Appendf(nil, "%d\n", from+generationsPerStart))
 }
 
 // ReadyLine is the line that serve prints and the content of run/server.json.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/invoke"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 // Address returns the URL at which the server listens.
@@ -115,7 +116,7 @@ func (s *Server) announce(onReady func(ReadyLine) error) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(s.home.Path("run", "server.json"), data); err != nil {
+	if err := hostfs.WriteFile(s.home.Path("run", "server.json"), data); err != nil {
 		return err
 	}
 	s.ready.Store(true)

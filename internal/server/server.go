@@ -28,6 +28,7 @@ import (
 	"github.com/junctor-run/junctor/internal/endpoints"
 	"github.com/junctor-run/junctor/internal/extensions"
 	"github.com/junctor-run/junctor/internal/nodes"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/llm"
 	"github.com/junctor-run/junctor/internal/platform/oauth"
@@ -37,6 +38,7 @@ import (
 	"github.com/junctor-run/junctor/internal/serve/a2aserve"
 	"github.com/junctor-run/junctor/internal/serve/a2aserve/push"
 	"github.com/junctor-run/junctor/internal/serve/mcpserve"
+	"github.com/junctor-run/junctor/internal/setup"
 	"github.com/junctor-run/junctor/internal/taskagents"
 	"github.com/junctor-run/junctor/internal/taskagents/verbs"
 	"github.com/junctor-run/junctor/internal/upstreams"
@@ -67,6 +69,7 @@ type Server struct {
 	upstreams  *upstreams.Service
 	endpoints  *endpoints.Service
 	chat       *chat.Service
+	setup      *setup.Service
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -169,6 +172,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
 		Dir: s.home.Path("upstreams"), Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door, Logger: s.logger,
 	}); err != nil {
+		return err
+	}
+	if err = s.openSetup(); err != nil {
 		return err
 	}
 	cursorKey, err := s.home.key("cursor.key")
@@ -280,7 +286,7 @@ func (s *Server) ensureToken(ctx context.Context, file string, role capability.R
 	if err != nil {
 		return err
 	}
-	return writeFile(path, []byte(value.Reveal()+"\n"))
+	return hostfs.WriteFile(path, []byte(value.Reveal()+"\n"))
 }
 
 // loopback reports whether only this machine can reach the listener.

@@ -17,6 +17,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/secretstore"
 	"github.com/junctor-run/junctor/internal/store"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/upstreamsql"
 	"github.com/junctor-run/junctor/internal/upstreams/upstreamserve"
 )
@@ -61,6 +62,29 @@ func (s *Service) Close() error { return nil }
 
 // Routes adds the API of upstreams to mux.
 func (s *Service) Routes(mux *http.ServeMux) { s.surface.Routes(mux) }
+
+// Record is the stored settings of an upstream.
+type Record = record.Record
+
+// Records returns the records of all upstreams.
+func (s *Service) Records() []Record {
+	var out []Record
+	for _, status := range s.registry.List() {
+		out = append(out, status.Record)
+	}
+	return out
+}
+
+// Add adds an upstream and returns the number of its tools; see [upstream.Registry.Add].
+func (s *Service) Add(ctx context.Context, by capability.Principal, r Record) (tools int, err error) {
+	status, err := s.registry.Add(ctx, by, r)
+	return status.Counts.Tools, err
+}
+
+// Remove removes an upstream.
+func (s *Service) Remove(ctx context.Context, by capability.Principal, name string) error {
+	return s.registry.Remove(ctx, by, name)
+}
 
 // Source returns the source of the catalog.
 func (s *Service) Source() capability.Source { return s.registry }

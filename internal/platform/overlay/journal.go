@@ -30,6 +30,7 @@ type entry struct {
 	Edits   []Edit   `json:"edits,omitempty"`
 	Done    []done   `json:"done,omitempty"` // of each edit
 	Block   *block   `json:"block,omitempty"`
+	Text    string   `json:"text,omitempty"` // that Cut removed
 }
 
 func digest(data []byte) string {
@@ -131,7 +132,7 @@ func (e *entry) undo(ctx context.Context) error {
 		if info, serr := p.root.Lstat(p.rel); serr == nil && info.Mode().IsRegular() == (e.Kind == Private) && !info.IsDir() {
 			err = p.root.Remove(p.rel)
 		}
-	case Merge, Block:
+	case Merge, Block, Cut:
 		err = e.undoShared(ctx, p)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -168,6 +169,8 @@ func (e *entry) undoShared(ctx context.Context, p *place) error {
 		want = e.Before
 	case e.Kind == Block:
 		want = e.Block.removeFrom(now.data)
+	case e.Kind == Cut:
+		want = uncut(now.data, []byte(e.Text))
 	default:
 		if want, err = takeBack(now.data, e.Edits, e.Done); err != nil {
 			return err
@@ -180,4 +183,15 @@ func (e *entry) undoShared(ctx context.Context, p *place) error {
 		return nil
 	}
 	return p.replace(want, now)
+}
+
+// uncut appends text to a changed file, unless it is there again.
+func uncut(doc, text []byte) []byte {
+	if bytes.Contains(doc, bytes.TrimSpace(text)) {
+		return doc
+	}
+	if len(doc) > 0 && doc[len(doc)-1] != '\n' {
+		doc = append(doc, '\n')
+	}
+	return append(doc, text...)
 }

@@ -14,6 +14,7 @@ import (
 
 // done holds the data needed to revert an edit.
 type done struct {
+	Key     []byte `json:"key,omitempty"`     // the text of the key that was removed
 	Nothing bool   `json:"nothing,omitempty"` // the value was already present
 	Known   int    `json:"known"`             // number of the keys that existed
 	Before  []byte `json:"before,omitempty"`  // the text of the value that was replaced
@@ -86,6 +87,7 @@ func valueEnd(doc []byte, at int) int {
 // find walks down keys from the document's object. It returns the item of each key that
 // exists, with its container; ok is false if an item on the way is not an object.
 func find(doc []byte, keys []string) (path []step, ok bool) {
+	doc = Plain(doc)
 	at := skip(doc, 0, " \t\r\n")
 	for _, k := range keys {
 		if doc[at] != '{' {
@@ -138,6 +140,8 @@ func splice(doc []byte, at span, text []byte) []byte {
 // insert returns doc with a value, as a member if key is not nil, added at the end of the container
 // at at. It copies the white space between the existing items.
 func insert(doc []byte, at int, key, value []byte) []byte {
+	text := doc
+	doc = Plain(doc) // without comments, which are not copied
 	list, _ := items(doc, at)
 	colon, lead, where := []byte(": "), []byte(nil), at+1
 	if n := len(list); n > 0 {
@@ -153,7 +157,61 @@ func insert(doc []byte, at int, key, value []byte) []byte {
 	if key != nil {
 		value = slices.Concat(key, colon, value)
 	}
-	return splice(doc, span{where, where}, slices.Concat(lead, value))
+	return splice(text, span{where, where}, slices.Concat(lead, value))
+}
+
+// Plain returns a JSON document with comments and trailing commas replaced by white space of the same
+// length, so that positions in it are positions in doc. A document
+// without them is returned as it is.
+func Plain(doc []byte) []byte {
+	out := doc
+	blank := func(from, to int) {
+		if &out[0] == &doc[0] {
+			out = bytes.Clone(doc)
+		}
+		for i := from; i < to; i++ {
+			if out[i] != '\n' && out[i] != '\r' {
+				out[i] = ' '
+			}
+		}
+	}
+	comma := -1 // position of a comma after which only white space and comments came
+	for at := 0; at < len(doc); {
+		switch b := doc[at]; {
+		case b == '"':
+			for at++; at < len(doc) && doc[at] != '"'; at++ {
+				if doc[at] == '\\' {
+					at++
+				}
+			}
+			at, comma = at+1, -1
+		case b == '/' && at+1 < len(doc) && doc[at+1] == '/':
+			end := at
+			for end < len(doc) && doc[end] != '\n' {
+				end++
+			}
+			blank(at, end)
+			at = end
+		case b == '/' && at+1 < len(doc) && doc[at+1] == '*':
+			end := len(doc)
+			if i := bytes.Index(doc[at+2:], []byte("*/")); i >= 0 {
+				end = at + 2 + i + 2
+			}
+			blank(at, end)
+			at = end
+		case (b == '}' || b == ']') && comma >= 0:
+			blank(comma, comma+1)
+			at, comma = at+1, -1
+		default:
+			if b == ',' {
+				comma = at
+			} else if strings.IndexByte(" \t\r\n", b) < 0 {
+				comma = -1
+			}
+			at++
+		}
+	}
+	return out
 }
 
 // apply returns doc with the edit made, and the data to revert it. A path through a value that is not
@@ -164,8 +222,16 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 		return nil, done{}, broken("%s is in something that is not an object", strings.Join(e.Keys, "."))
 	}
 	d := done{Known: len(path)}
+	if e.Remove {
+		if d.Nothing = len(path) < len(e.Keys); d.Nothing {
+			return doc, d, nil
+		}
+		leaf := path[len(path)-1]
+		d.Key, d.Before = bytes.Clone(leaf.list[leaf.i].key.of(doc)), bytes.Clone(leaf.value().of(doc))
+		return leaf.cut(doc), d, nil
+	}
 	if len(path) < len(e.Keys) {
-		at := skip(doc, 0, " \t\r\n")
+		at := skip(Plain(doc), 0, " \t\r\n")
 		if len(path) > 0 {
 			at = path[len(path)-1].value().from
 		}
@@ -201,7 +267,7 @@ func (e Edit) apply(doc []byte) ([]byte, done, error) {
 
 // element returns the last element of an array that equals the edit's value, or the zero step.
 func (e Edit) element(doc []byte, at int) (s step) {
-	list, end := items(doc, at)
+	list, end := items(Plain(doc), at)
 	for i, it := range slices.Backward(list) {
 		if equal(it.value.of(doc), e.Value) {
 			return step{span{at, end}, list, i}
@@ -214,7 +280,16 @@ func (e Edit) element(doc []byte, at int) (s step) {
 // from the edit's stays.
 func (e Edit) revert(doc []byte, d done) []byte {
 	path, _ := find(doc, e.Keys)
-	if d.Nothing || len(path) < len(e.Keys) {
+	if e.Remove && !d.Nothing && len(path) == len(e.Keys)-1 { // the object is there and the member is not
+		at := skip(Plain(doc), 0, " \t\r\n")
+		if len(path) > 0 {
+			at = path[len(path)-1].value().from
+		}
+		if doc[at] == '{' {
+			return insert(doc, at, d.Key, d.Before)
+		}
+	}
+	if d.Nothing || e.Remove || len(path) < len(e.Keys) {
 		return doc
 	}
 	leaf := path[len(path)-1]
@@ -258,7 +333,7 @@ func carryOut(doc []byte, edits []Edit) (after []byte, all []done, err error) {
 		return nil, nil, broken("it is not one JSON object")
 	}
 	for _, e := range edits {
-		if len(e.Keys) == 0 || !jsonx.Valid(e.Value) {
+		if len(e.Keys) == 0 || !e.Remove && !jsonx.Valid(e.Value) {
 			return nil, nil, capability.Errorf(capability.CodeInvalidInput, "overlay.apply",
 				"an edit has at least one key and a JSON value").With("overlay_invalid", "")
 		}
@@ -283,6 +358,7 @@ func takeBack(doc []byte, edits []Edit, all []done) ([]byte, error) {
 }
 
 func isObject(doc []byte) bool {
+	doc = Plain(doc)
 	return jsonx.Valid(doc) && doc[skip(doc, 0, " \t\r\n")] == '{'
 }
 

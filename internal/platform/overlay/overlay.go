@@ -10,6 +10,7 @@
 package overlay
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +33,14 @@ const (
 	// Link makes a symbolic link to Target, that must not exist yet. Undo removes the link.
 	Link Kind = "link"
 	// Merge applies Edits to a JSON file. A file that is not one JSON object is an
-	// error and is not changed; a missing file is created.
+	// error and is not changed; a missing file is created. Comments and trailing commas are
+	// accepted and stay.
 	Merge Kind = "merge"
-	// Block puts Text between two marker lines at the end of a text file.
+	// Cut removes Text, which must occur exactly once, from a text file. Undo puts it back in
+	// its place, or at the end if the file was changed since.
+	Cut Kind = "cut"
+	// Block puts Text between two marker lines at the end of a text file. The markers are
+	// comments of Markdown, or with Hash lines that begin with "#".
 	Block Kind = "block"
 	// Ignore adds Text, lines of patterns, to the ignore file of the repository that contains
 	// the folder Path: its info/exclude, which is never committed. It does nothing outside of
@@ -56,7 +62,8 @@ type Change struct {
 	// them are created with mode 0700.
 	Path   string
 	Root   string
-	Text   string // Private, Block, Ignore
+	Text   string // Private, Block, Ignore, Cut
+	Hash   bool   // Block
 	Target string // Link
 	Edits  []Edit // Merge
 }
@@ -68,6 +75,8 @@ type Edit struct {
 	// Append adds Value to the array at Keys unless it has an equal element. Otherwise Value
 	// replaces the value at Keys.
 	Append bool `json:"append,omitempty"`
+	// Remove removes the member at Keys; Value is ignored.
+	Remove bool `json:"remove,omitempty"`
 }
 
 // Apply applies changes in their order. journal is a file that does not exist yet, in
@@ -112,7 +121,12 @@ func apply(ctx context.Context, j *journalFile, owner string, c *Change) error {
 			return entry{Kind: Merge, Edits: c.Edits, Done: done}, after, err
 		})
 	case Block:
-		return applyBlock(ctx, j, c.Root, c.Path, newBlock("<!-- ", " -->", owner, c.Text))
+		return applyBlock(ctx, j, c.Root, c.Path, c.block(owner))
+	case Cut:
+		return applyShared(ctx, j, c.Root, c.Path, func(before []byte) (entry, []byte, error) {
+			after, err := Preview(before, owner, []Change{*c})
+			return entry{Kind: Cut, Text: c.Text}, after, err
+		})
 	case Ignore:
 		info, err := infoFolder(c.Root, c.Path)
 		if err != nil || info == "" {
@@ -219,4 +233,39 @@ func outside(path string) error {
 
 func failed(path string, err error) error {
 	return capability.Wrap(capability.CodeFailed, "overlay.apply", path+" cannot be changed", err)
+}
+
+// Preview returns the content that a file would have after the changes, which must all be of
+// kind Merge, Block or Cut and of this file.
+func Preview(text []byte, owner string, changes []Change) ([]byte, error) {
+	for _, c := range changes {
+		switch c.Kind {
+		case Merge:
+			after, _, err := carryOut(text, c.Edits)
+			if err != nil {
+				return nil, err
+			}
+			text = after
+		case Block:
+			b := c.block(owner)
+			text = b.appendTo(text)
+		case Cut:
+			if c.Text == "" || bytes.Count(text, []byte(c.Text)) != 1 {
+				return nil, broken("the text to remove does not occur exactly once")
+			}
+			text = bytes.Replace(text, []byte(c.Text), nil, 1)
+		default:
+			return nil, capability.Errorf(capability.CodeInvalidInput, "overlay.preview", "a change of kind %q has no preview", c.Kind).
+				With("overlay_invalid", "")
+		}
+	}
+	return text, nil
+}
+
+// block returns the block of a change of kind Block.
+func (c *Change) block(owner string) block {
+	if c.Hash {
+		return newBlock("# ", "", owner, c.Text)
+	}
+	return newBlock("<!-- ", " -->", owner, c.Text)
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
 )
 
 const (
@@ -58,7 +58,7 @@ func Open(dir string, logger *slog.Logger) (*Files, []policy.Document, error) {
 		return nil, nil, err
 	}
 	if len(docs) == 0 {
-		if err := f.write("default.cedar", []byte(policy.DefaultRules())); err != nil {
+		if err := hostfs.WriteFile(filepath.Join(dir, "default.cedar"), []byte(policy.DefaultRules())); err != nil {
 			return nil, nil, err
 		}
 		if docs, err = f.read(); err != nil {
@@ -173,7 +173,7 @@ func (f *Files) Change(ctx context.Context, by capability.Principal, c policy.Ch
 	if dry || done.After == done.Before {
 		return done, nil
 	}
-	if err := f.write(policy.ManagedFile, docs[at].Text); err != nil {
+	if err := hostfs.WriteFile(filepath.Join(f.dir, policy.ManagedFile), docs[at].Text); err != nil {
 		return Changed{}, capability.Wrap(capability.CodeFailed, "policy.change", "the policy file cannot be written", err)
 	}
 	f.sum = sumOf(docs)
@@ -207,20 +207,6 @@ func (f *Files) read() ([]policy.Document, error) {
 		docs = append(docs, policy.Document{Name: filepath.Base(name), Text: text})
 	}
 	return docs, nil
-}
-
-// write replaces a file atomically.
-func (f *Files) write(name string, text []byte) error {
-	tmp, err := os.CreateTemp(f.dir, ".policy-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // already gone after the rename
-	_, err = tmp.Write(text)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), filepath.Join(f.dir, name))
 }
 
 func sumOf(docs []policy.Document) [sha256.Size]byte {

@@ -1,0 +1,445 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/server"
+	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+)
+
+const (
+	// startTimeout bounds the start of a server in the background.
+	startTimeout = 30 * time.Second
+	// verifyTimeout bounds the check of a client's entry.
+	verifyTimeout = 30 * time.Second
+)
+
+// setupOptions are the flags of setup.
+type setupOptions struct {
+	clients                    []string
+	undo, list, dry, yes, keep bool
+	move                       []string
+}
+
+func (a *app) setupCommand() *cobra.Command {
+	var o setupOptions
+	c := &cobra.Command{
+		Use: "setup", Short: "Connect the MCP clients of this machine to junctor", Args: cobra.NoArgs,
+		Long: `Finds the MCP clients of this machine, shows the MCP servers that they have, and
+connects them: junctor becomes a server of the client, with a token of its own, and the
+servers that you choose move behind junctor, where policies, approvals and the audit log
+apply to them. Credentials of moved servers become named secrets. Each change of a file
+is shown before it is made, and --undo restores the file.
+
+A server is started in the background if none runs on the home.`,
+		Example: `  junctor setup
+  junctor setup --client claude --dry-run
+  junctor setup --yes --move '*'
+  junctor setup --undo --client claude`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringArrayVar(&o.clients, "client", nil, "`NAME` only this client, such as claude (repeatable)")
+	f.StringArrayVar(&o.move, "move", nil, "`SERVER` move this server of the clients behind junctor; * means all (repeatable)")
+	f.BoolVar(&o.keep, "no-move", false, "leave the clients' servers where they are, without asking")
+	f.BoolVar(&o.undo, "undo", false, "restore the clients' files, and remove the servers that moved")
+	f.BoolVar(&o.list, "list", false, "list the clients and their servers, and change nothing")
+	f.BoolVar(&o.dry, "dry-run", false, "show the changes and make none")
+	f.BoolVar(&o.yes, "yes", false, "connect every client that is found, without asking")
+	return c
+}
+
+func (a *app) setup(ctx context.Context, o setupOptions) error {
+	if a.json && !o.list && !o.yes && !o.dry && !o.undo {
+		return capability.Errorf(capability.CodeInvalidInput, "setup",
+			"with --json nothing can be asked: give --yes, --dry-run, --list or --undo")
+	}
+	if !o.yes && !o.list && !o.dry && !o.undo && !terminal(a.stdin) {
+		return capability.Errorf(capability.CodeInvalidInput, "setup", "standard input is not a terminal, so nothing can be asked: give --yes or --dry-run")
+	}
+	if err := a.ensureServer(ctx); err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var listed struct{ Clients []setupserve.Status }
+	if err := c.Do(ctx, http.MethodGet, "/api/v1/clients", nil, &listed); err != nil {
+		return err
+	}
+	for _, name := range o.clients {
+		if !slices.ContainsFunc(listed.Clients, func(s setupserve.Status) bool { return s.Name == name }) {
+			return capability.Errorf(capability.CodeNotFound, "setup", "%q is not a client that can be set up", name).
+				With("client_not_found", "see them with: junctor setup --list")
+		}
+	}
+	chosen := slices.DeleteFunc(listed.Clients, func(s setupserve.Status) bool {
+		return len(o.clients) > 0 && !slices.Contains(o.clients, s.Name)
+	})
+	if o.list {
+		return a.listClients(chosen)
+	}
+	results := []setupserve.Result{}
+	var failures []error
+	for _, s := range chosen {
+		done, err := a.setupClient(ctx, s, o)
+		if err != nil {
+			fmt.Fprintf(a.stderr, "%s: %s\n", s.Title, plainText(capability.AsError(err).Message))
+			failures = append(failures, err)
+		} else if done != nil {
+			results = append(results, *done)
+		}
+	}
+	if a.json {
+		return errors.Join(a.printObject(map[string]any{"clients": results}), errors.Join(failures...))
+	}
+	switch {
+	case len(failures) > 0:
+		return failures[0]
+	case len(results) == 0 && o.undo:
+		a.printf("No client was set up, so there is nothing to undo.\n")
+	case len(results) == 0:
+		a.printf("No client was changed. See which there are with: junctor setup --list\n")
+	}
+	return nil
+}
+
+// setupClient connects or disconnects one client. It returns nil if nothing was to do.
+func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptions) (*setupserve.Result, error) {
+	named := len(o.clients) > 0
+	if o.undo {
+		if !s.SetUp && !named {
+			return nil, nil
+		}
+		return a.undoClient(ctx, s)
+	}
+	switch {
+	case !s.Found && !named:
+		return nil, nil
+	case s.Fault != "":
+		return nil, capability.Errorf(capability.CodeInvalidInput, "setup", "%s", s.Fault).With("client_config", "")
+	case s.SetUp:
+		if !a.json {
+			a.printf("%s is set up already.\n", s.Title)
+		}
+		return nil, nil
+	}
+	move := o.move
+	if !o.keep && len(move) == 0 && !o.yes && !o.dry {
+		var names []string
+		for _, server := range s.Servers {
+			if server.Stays == "" {
+				names = append(names, server.Name)
+			}
+		}
+		if len(names) > 0 {
+			answer, err := a.ask(ctx, fmt.Sprintf("%s has the servers %s. Move them behind junctor? [y/N or names] ", s.Title,
+				strings.Join(names, ", ")))
+			if err != nil {
+				return nil, err
+			}
+			switch answer = strings.TrimSpace(answer); {
+			case isYes(answer):
+				move = names
+			case answer != "" && !strings.EqualFold(answer, "n") && !strings.EqualFold(answer, "no"):
+				move = strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+			}
+		}
+	}
+	present := slices.DeleteFunc(slices.Clone(move), func(name string) bool { // --move is for all clients
+		return name != "*" && !slices.ContainsFunc(s.Servers, func(f clients.Found) bool { return f.Name == name })
+	})
+	preview, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, DryRun: true})
+	if err != nil {
+		return nil, err
+	}
+	if !a.json {
+		a.printf("%s, %s:\n%s", s.Title, plainText(preview.File), plainLines(preview.Difference)+"\n")
+	}
+	if o.dry {
+		return &preview, nil
+	}
+	trust := false
+	if !o.yes {
+		answer, err := a.ask(ctx, "Make this change? [y/N] ")
+		if err != nil || !isYes(strings.TrimSpace(answer)) {
+			return nil, err
+		}
+		if len(preview.Moved) > 0 {
+			answer, err = a.ask(ctx, "May tools that declare themselves read-only run without approval? [y/N] ")
+			if err != nil {
+				return nil, err
+			}
+			trust = isYes(strings.TrimSpace(answer))
+		}
+	} else {
+		trust = true // the client ran these servers without asking
+	}
+	done, err := a.connectClient(ctx, s.Name, setupserve.Request{Move: present, TrustHints: trust})
+	if err != nil {
+		return nil, err
+	}
+	a.printSetUp(ctx, s, done)
+	return &done, nil
+}
+
+func (a *app) printSetUp(ctx context.Context, s setupserve.Status, done setupserve.Result) {
+	if a.json {
+		return
+	}
+	for server, upstream := range done.Moved {
+		a.printf("  moved %s, which is the upstream %s\n", plainText(server), plainText(upstream))
+	}
+	for server, why := range done.Left {
+		if why != "it was not chosen" {
+			a.printf("  left %s in the client: %s\n", plainText(server), plainText(why))
+		}
+	}
+	tools, err := a.verifyBridge(ctx, s.Name)
+	if err != nil {
+		a.printf("  the connection could not be verified: %s\n", plainText(capability.AsError(err).Message))
+		return
+	}
+	a.printf("  verified: %s sees %d tools as agent:%s. If it is running, restart it.\n", s.Title, tools, s.Name)
+}
+
+func (a *app) undoClient(ctx context.Context, s setupserve.Status) (*setupserve.Result, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var done setupserve.Result
+	if err := c.Do(ctx, http.MethodDelete, "/api/v1/clients/"+url.PathEscape(s.Name), nil, &done); err != nil {
+		return nil, err
+	}
+	if !a.json {
+		a.printf("%s is as it was before:\n%s\n", s.Title, plainLines(done.Difference))
+	}
+	return &done, nil
+}
+
+func (a *app) connectClient(ctx context.Context, name string, req setupserve.Request) (done setupserve.Result, err error) {
+	c, err := a.client()
+	if err != nil {
+		return done, err
+	}
+	return done, c.Do(ctx, http.MethodPost, "/api/v1/clients/"+url.PathEscape(name), req, &done)
+}
+
+// ask prints a question and returns the line that the user types.
+func (a *app) ask(ctx context.Context, question string) (string, error) {
+	fmt.Fprint(a.stderr, plainText(question))
+	line, err := readLine(a.stdin)
+	if ctx.Err() != nil {
+		return "", capability.Wrap(capability.CodeCancelled, "setup", "interrupted", ctx.Err())
+	}
+	if err != nil && line == "" {
+		return "", capability.Wrap(capability.CodeCancelled, "setup", "there was no answer", err)
+	}
+	return line, nil
+}
+
+// readLine reads up to a line end, one byte at a time, so that later reads find the rest.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	for b := make([]byte, 1); len(line) < 4096; {
+		n, err := r.Read(b)
+		if n > 0 && b[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, b[:n]...)
+		if err != nil {
+			return string(line), err
+		}
+	}
+	return string(line), nil
+}
+
+func isYes(answer string) bool {
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+}
+
+func (a *app) listClients(list []setupserve.Status) error {
+	if a.json {
+		return a.printObject(map[string]any{"clients": list})
+	}
+	var rows [][]string
+	for _, s := range list {
+		state := "not found"
+		switch {
+		case s.Fault != "":
+			state = "file cannot be used"
+		case s.SetUp:
+			state = "set up"
+		case s.Connected:
+			state = "connected by hand"
+		case s.Found:
+			state = "found"
+		}
+		var servers []string
+		for _, server := range s.Servers {
+			servers = append(servers, server.Name)
+		}
+		rows = append(rows, []string{s.Name, state, dash(strings.Join(servers, ", ")), s.File})
+	}
+	if err := a.table([]string{"CLIENT", "STATE", "SERVERS", "FILE"}, rows, ""); err != nil {
+		return err
+	}
+	for _, s := range list {
+		for _, server := range s.Servers {
+			if server.Stays != "" {
+				a.printf("\n%s: %s cannot be moved: %s", s.Name, plainText(server.Name), plainText(server.Stays))
+			}
+		}
+		if s.Fault != "" {
+			a.printf("\n%s", plainText(s.Fault))
+		}
+	}
+	a.printf("\n")
+	return nil
+}
+
+// ensureServer starts a server in the background unless one runs on the home, or another was
+// named. Its output is written to logs/server.log in the home.
+func (a *app) ensureServer(ctx context.Context) error {
+	if a.server != "" || a.env("JUNCTOR_URL") != "" {
+		return nil
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return err
+	}
+	if c, err := a.client(); err == nil {
+		quick, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if c.Do(quick, http.MethodGet, "/api/v1/status", nil, nil) == nil {
+			return nil
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	logs := filepath.Join(home, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the home "+home+" cannot be created", err)
+	}
+	log, err := os.OpenFile(filepath.Join(logs, "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the log of the server cannot be opened", err)
+	}
+	defer log.Close()
+	child := exec.Command(program, "serve", "--home", home)
+	child.Env, child.Stderr = a.environ, log
+	child.SysProcAttr = ownSession()
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the server cannot be started", err)
+	}
+	ready := make(chan error, 1)
+	go func() { // ends with the line, or with the process
+		_, err := bufio.NewReader(out).ReadString('\n')
+		ready <- err
+	}()
+	select {
+	case err = <-ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(startTimeout):
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		return capability.Wrap(capability.CodeUnavailable, "setup", "the server did not start; its log is "+log.Name(), err).
+			With("service_unavailable", "start it by hand to see why: "+server.StartCommand(home))
+	}
+	fmt.Fprintf(a.stderr, "Started a server in the background (process %d, log %s).\n", child.Process.Pid, log.Name())
+	return child.Process.Release()
+}
+
+// verifyBridge starts the bridge as the client will, and returns the number of tools that it lists.
+func (a *app) verifyBridge(ctx context.Context, client string) (tools int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	home, err := a.findHome()
+	if err != nil {
+		return 0, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	bridge := exec.CommandContext(ctx, program, "--home", home, "mcp", "--client", client)
+	bridge.Env = slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool {
+		return strings.HasPrefix(v, "JUNCTOR_TOKEN=") || strings.HasPrefix(v, "JUNCTOR_URL=") // the client has none
+	})
+	var failure strings.Builder
+	bridge.Stderr = &failure
+	in, err := bridge.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := bridge.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := bridge.Start(); err != nil {
+		return 0, err
+	}
+	defer func() {
+		in.Close()
+		_ = bridge.Wait()
+	}()
+	lines := bufio.NewReaderSize(out, 1<<20)
+	request := func(line string, answer any) error {
+		if _, err := io.WriteString(in, line+"\n"); err != nil || answer == nil {
+			return err
+		}
+		for {
+			text, err := lines.ReadBytes('\n')
+			if err != nil {
+				return capability.Wrap(capability.CodeUnavailable, "setup", "the bridge ended: "+strings.TrimSpace(failure.String()), err)
+			}
+			var message struct{ ID, Result, Error json.RawMessage }
+			if json.Unmarshal(text, &message) != nil || message.ID == nil {
+				continue
+			}
+			if message.Error != nil {
+				return capability.Errorf(capability.CodeFailed, "setup", "the bridge answered %s", message.Error)
+			}
+			return json.Unmarshal(message.Result, answer)
+		}
+	}
+	var hello, list struct{ Tools []json.RawMessage }
+	err = request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
+		`"clientInfo":{"name":"junctor-setup","version":"1"}}}`, &hello)
+	if err == nil {
+		err = request(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
+	}
+	if err == nil {
+		err = request(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, &list)
+	}
+	return len(list.Tools), err
+}

@@ -1,0 +1,230 @@
+package clients_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/overlay"
+	"github.com/junctor-run/junctor/internal/setup/clients"
+)
+
+// fixtures returns a configuration of each client as its documentation shows it, with comments
+// where the client accepts them. Each has a server "files" that can be moved, and "other".
+func fixtures() map[string]string {
+	common := `{
+  "mcpServers": {
+    "files": {"command": "npx", "args": ["-y", "server-files", "/data"], "env": {"TOKEN": "abc"}},
+    "other": {"url": "https://example.org/mcp", "type": "http", "headers": {"Authorization": "Bearer x"}}
+  },
+  "kept": [1.50, null]
+}
+`
+	return map[string]string{
+		"claude": common, "claude-desktop": common, "gemini": common, "windsurf": strings.ReplaceAll(common, `"url"`, `"serverUrl"`),
+		"cursor": strings.Replace(common, `  "kept"`, "  // a comment with { and \"\n  /* and another, */ \"kept\"", 1),
+		"vscode": strings.Replace(strings.Replace(common, "mcpServers", "servers", 1), "null]\n", "null], // trailing\n", 1),
+		"zed":    "// Zed settings\n" + strings.Replace(common, "mcpServers", "context_servers", 1),
+		"opencode": `{
+  "$schema": "https://opencode.ai/config.json",
+  "mcp": {
+    "files": {"type": "local", "command": ["npx", "-y", "server-files", "/data"], "environment": {"TOKEN": "abc"}},
+    "other": {"type": "remote", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
+  },
+}
+`,
+		"codex": `model = "gpt-5" # mine
+
+[mcp_servers.files]
+command = "npx"
+args = ["-y", "server-files", "/data"]
+
+[mcp_servers.files.env]
+TOKEN = "abc"
+
+[mcp_servers."other"]
+url = "https://example.org/mcp"
+http_headers = { Authorization = "Bearer x" }
+
+[profiles.fast]
+notes = """
+[mcp_servers.files]
+is only text here
+"""
+`,
+	}
+}
+
+func env(string) string { return "" }
+
+// TestEveryClientIsConnectedAndRestoredToTheByte connects each client, moves one server, reads the
+// file back, and undoes it.
+func TestEveryClientIsConnectedAndRestoredToTheByte(t *testing.T) {
+	t.Parallel()
+	texts := fixtures()
+	for _, c := range clients.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			file := c.File(home, env)
+			text, ok := texts[c.Name]
+			if !ok {
+				t.Fatalf("there is no fixture of %s", c.Name)
+			}
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			now, err := c.Read(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []clients.Found{
+				{Server: clients.Server{
+					Name: "files", Command: "npx", Args: []string{"-y", "server-files", "/data"}, Env: map[string]string{"TOKEN": "abc"},
+				}},
+				{Server: clients.Server{Name: "other", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}},
+			}
+			if d := cmp.Diff(want, now.Servers); d != "" || now.Connected {
+				t.Fatalf("Read: connected %v, servers (-want +got):\n%s", now.Connected, d)
+			}
+			changes, left, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp", "--client", c.Name}, []string{"files"})
+			if err != nil || len(left) > 0 {
+				t.Fatalf("Plan = %v, left %v; want nil and nothing left", err, left)
+			}
+			preview, err := overlay.Preview(now.Text, "setup", changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			journal := filepath.Join(t.TempDir(), "journal")
+			if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
+				t.Fatal(err)
+			}
+			after, err := c.Read(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(after.Text) != string(preview) {
+				t.Errorf("the file has\n%s\nwant what was previewed:\n%s", after.Text, preview)
+			}
+			if d := cmp.Diff(want[1:], after.Servers); d != "" || !after.Connected {
+				t.Errorf("after: connected %v, servers (-want +got):\n%s", after.Connected, d)
+			}
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, "comment") || strings.Contains(line, "kept") || strings.Contains(line, "only text") {
+					if !strings.Contains(string(after.Text), strings.TrimSpace(line)) {
+						t.Errorf("the line %q is gone", line)
+					}
+				}
+			}
+			if err := overlay.Undo(t.Context(), journal); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(file)
+			if d := cmp.Diff(text, string(got)); err != nil || d != "" {
+				t.Errorf("after the undo: %v (-want +got):\n%s", err, d)
+			}
+		})
+	}
+}
+
+func TestAMissingFileIsCreatedAndRemovedAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range clients.All() {
+		home := t.TempDir()
+		file := c.File(home, env)
+		now, err := c.Read(file)
+		if err != nil || now.Text != nil {
+			t.Fatalf("%s: Read = %+v, %v; want an empty configuration", c.Name, now, err)
+		}
+		changes, _, err := c.Plan(home, file, now, "/bin/junctor", []string{"mcp"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		journal := filepath.Join(t.TempDir(), "journal")
+		if err := overlay.Apply(t.Context(), journal, "setup", changes); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := c.Read(file); err != nil || !after.Connected {
+			t.Errorf("%s: Read = %+v, %v; want an entry of junctor", c.Name, after, err)
+		}
+		if err := overlay.Undo(t.Context(), journal); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+			t.Errorf("%s: the undo left %v (%v), want an empty home", c.Name, left, err)
+		}
+	}
+}
+
+func TestAFileOfAnotherFormIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range clients.All() {
+		for _, text := range []string{"{ broken", `[]`, `{"` + c.Keys[0] + `": [1]}`, "x = [1\n", strings.Repeat("[", 100_000)} {
+			file := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(file); capability.AsError(err) == nil || capability.AsError(err).Reason != "client_config" ||
+				!strings.Contains(err.Error(), file) {
+				t.Errorf("%s: Read(%.20q) = %v, want client_config with the name of the file", c.Name, text, err)
+			}
+		}
+	}
+}
+
+func TestServersThatCannotBeMovedSayWhy(t *testing.T) {
+	t.Parallel()
+	c, err := clients.Find("claude")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {
+		"a": {"type": "sse", "url": "https://example.org"}, "b": {"command": "x", "args": ["${input:path}"]},
+		"c": {"command": "x", "env": {"T": "${T}"}}, "d": {"command": "x", "disabled": true}, "e": {}, "f": 7,
+		"g": {"command": "x"}, "junctor": {"command": "junctor"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now, err := c.Read(file)
+	if err != nil || !now.Connected {
+		t.Fatalf("Read: connected %v, %v; want true", now.Connected, err)
+	}
+	got := make(map[string]string)
+	for _, f := range now.Servers {
+		got[f.Name] = f.Stays
+	}
+	want := map[string]string{
+		"a": "its transport is sse", "b": "it has variables of the client, such as ${input:…}", "c": "the value of T is a variable of the client",
+		"d": "it is disabled", "e": "it has neither a command nor a URL", "f": "its form is not known", "g": "",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("reasons (-want +got):\n%s", d)
+	}
+}
+
+// FuzzJSONWithComments holds that positions in the plain document are positions in the original.
+func FuzzJSONWithComments(f *testing.F) {
+	for _, text := range fixtures() {
+		f.Add([]byte(text))
+	}
+	f.Add([]byte(`{"a": "/* no */", // yes` + "\n" + `"b": [1, /* } */ 2,],}`))
+	f.Add([]byte(`/*`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		plain := overlay.Plain(doc)
+		if len(plain) != len(doc) {
+			t.Fatalf("len(Plain(%q)) = %d, want %d", doc, len(plain), len(doc))
+		}
+		for i := range doc {
+			if plain[i] != doc[i] && plain[i] != ' ' {
+				t.Fatalf("Plain(%q) has %q at %d, want %q or a space", doc, plain[i], i, doc[i])
+			}
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/overlay"
+)
+
+const (
+	// maxFileBytes bounds a configuration file. Claude Code's holds the history of projects.
+	maxFileBytes = 16 << 20
+	maxServers   = 256
+)
+
+// Found is a server of a client, and why it cannot be moved.
+type Found struct {
+	Server
+	// Stays is why the server cannot be moved behind junctor; "" if it can.
+	Stays string `json:"stays,omitempty"`
+}
+
+// Config is the content of a client's configuration file.
+type Config struct {
+	Text      []byte // as it is on disk; nil if the file does not exist
+	Connected bool   // it has an entry of junctor
+	Servers   []Found
+}
+
+// Read reads a configuration file. A missing file is an empty configuration. Error: invalid_input,
+// reason client_config, with the file and the fault, if it is not of the expected form; it is
+// never changed then.
+func (c Client) Read(file string) (Config, error) {
+	f, err := os.Open(file)
+	if os.IsNotExist(err) {
+		return Config{}, nil
+	}
+	if err != nil {
+		return Config{}, c.broken(file, err.Error())
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil || len(text) > maxFileBytes {
+		return Config{}, c.broken(file, fmt.Sprintf("it cannot be read, or is larger than %d bytes", maxFileBytes))
+	}
+	servers, err := c.servers(text)
+	if err != nil {
+		return Config{}, c.broken(file, err.Error())
+	}
+	out := Config{Text: text}
+	for _, name := range slices.Sorted(keysOf(servers)) {
+		if name == EntryName {
+			out.Connected = true
+			continue
+		}
+		server, stays := c.read(servers[name])
+		server.Name = name
+		if stays == "" {
+			stays = c.unmovable(server)
+		}
+		out.Servers = append(out.Servers, Found{server, stays})
+	}
+	return out, nil
+}
+
+func keysOf(m map[string]json.RawMessage) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func (c Client) broken(file, fault string) error {
+	return capability.Errorf(capability.CodeInvalidInput, "clients", "the configuration of %s, %s, cannot be used: %s", c.Title, file, fault).
+		With("client_config", "correct the file; it was left as it is")
+}
+
+// servers returns the members of the object at Keys.
+func (c Client) servers(text []byte) (map[string]json.RawMessage, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	doc := overlay.Plain(text)
+	if c.Format == TOML {
+		var tables map[string]any
+		if err := toml.Unmarshal(text, &tables); err != nil {
+			return nil, fmt.Errorf("it is not TOML: %w", err)
+		}
+		var err error
+		if doc, err = json.Marshal(map[string]any{c.Keys[0]: tables[c.Keys[0]]}); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range c.Keys {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(doc, &members); err != nil {
+			return nil, fmt.Errorf("it is not the object that was expected: %w", err)
+		}
+		if doc = members[key]; doc == nil || string(doc) == "null" {
+			return nil, nil
+		}
+	}
+	var servers map[string]json.RawMessage
+	if err := json.Unmarshal(doc, &servers); err != nil {
+		return nil, fmt.Errorf("%s is not an object of servers", strings.Join(c.Keys, "."))
+	}
+	if len(servers) > maxServers {
+		return nil, fmt.Errorf("%s has more than %d servers", strings.Join(c.Keys, "."), maxServers)
+	}
+	return servers, nil
+}
+
+// unmovable returns why a server cannot run behind junctor, or "".
+func (c Client) unmovable(s Server) string {
+	switch {
+	case s.Command == "" && s.URL == "":
+		return "it has neither a command nor a URL"
+	case strings.Contains(strings.Join(append([]string{s.Command, s.URL}, s.Args...), " "), "${"):
+		return "it has variables of the client, such as ${input:…}"
+	}
+	for _, m := range []map[string]string{s.Env, s.Headers} {
+		for name, value := range m {
+			if strings.Contains(value, "${") || strings.Contains(value, "{env:") {
+				return "the value of " + name + " is a variable of the client"
+			}
+		}
+	}
+	return ""
+}
+
+// readCommon reads the form that most clients share: command, args, env, cwd; url and headers.
+func readCommon(raw json.RawMessage) (Server, string) {
+	var in struct {
+		Type, Transport, Command, URL, HTTPURL, ServerURL, Cwd string
+		Args                                                   []string
+		Env, Headers                                           map[string]string
+		HTTPHeaders                                            map[string]string `json:"http_headers"`
+		EnvHTTPHeaders                                         map[string]string `json:"env_http_headers"`
+		BearerTokenEnvVar                                      string            `json:"bearer_token_env_var"`
+		Disabled                                               bool
+		Enabled                                                *bool
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return Server{}, "its form is not known"
+	}
+	s := Server{Command: in.Command, Args: in.Args, Env: in.Env, Dir: in.Cwd, Headers: in.Headers}
+	for _, url := range []string{in.URL, in.HTTPURL, in.ServerURL} {
+		if s.URL == "" {
+			s.URL = url
+		}
+	}
+	if s.Headers == nil {
+		s.Headers = in.HTTPHeaders
+	}
+	switch {
+	case in.Disabled || in.Enabled != nil && !*in.Enabled:
+		return s, "it is disabled"
+	case in.Type == "sse" || in.Transport == "sse":
+		return s, "its transport is sse"
+	case in.BearerTokenEnvVar != "" || len(in.EnvHTTPHeaders) > 0:
+		return s, "its credential is a variable of the client's environment"
+	}
+	return s, ""
+}
+
+// readOpenCode reads the form of OpenCode: the command is one list, and the variables are called
+// environment.
+func readOpenCode(raw json.RawMessage) (Server, string) {
+	var in struct {
+		Type, URL            string
+		Command              []string
+		Environment, Headers map[string]string
+		Enabled              *bool
+		OAuth                json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return Server{}, "its form is not known"
+	}
+	s := Server{URL: in.URL, Env: in.Environment, Headers: in.Headers}
+	if len(in.Command) > 0 {
+		s.Command, s.Args = in.Command[0], in.Command[1:]
+	}
+	switch {
+	case in.Enabled != nil && !*in.Enabled:
+		return s, "it is disabled"
+	case len(in.OAuth) > 0 && string(in.OAuth) != "false":
+		return s, "the client logs in to it"
+	}
+	return s, ""
+}

@@ -1,0 +1,514 @@
+// Package setup connects the MCP clients of this machine to junctor: it writes junctor into their
+// configuration, moves the MCP servers that they have behind junctor, and undoes both to the byte.
+package setup
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/hostfs"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/platform/overlay"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/setup/clients"
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// Upstreams adds and removes MCP servers behind junctor.
+type Upstreams interface {
+	// Find returns the upstreams with the same command, URL and plain values.
+	Find(d Definition) []Definition
+	// Has reports whether an upstream has this name.
+	Has(name string) bool
+	// Add connects to the server and publishes its tools. It returns the number of tools.
+	Add(ctx context.Context, by capability.Principal, d Definition) (tools int, err error)
+	Remove(ctx context.Context, by capability.Principal, name string) error
+}
+
+// Definition is an MCP server to add. EnvSecrets and HeaderSecrets map names of variables and
+// headers to names of secrets.
+type Definition struct {
+	Name, Command, Dir, URL string
+	Args                    []string
+	Env, EnvSecrets         map[string]string
+	Headers, HeaderSecrets  map[string]string
+	TrustHints              bool
+}
+
+// Secrets stores values by name.
+type Secrets interface {
+	Get(name string) (secret.Value, error)
+	Set(name string, value secret.Value) error
+	Remove(name string) error
+}
+
+// Tokens creates and revokes tokens.
+type Tokens interface {
+	Authenticate(token string) (capability.Principal, error)
+	CreateToken(ctx context.Context, by capability.Principal, req policy.TokenRequest) (policy.Token, secret.Value, error)
+	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
+}
+
+// Config holds the dependencies of a Service. All fields are required.
+type Config struct {
+	Dir       string // holds a journal, a record and a token for each client; created if missing
+	UserHome  string // the folder with the clients' configuration
+	Env       func(string) string
+	Command   []string // starts the bridge of a client, to which "--client NAME" is added
+	Upstreams Upstreams
+	Secrets   Secrets
+	Tokens    Tokens
+	Door      *httpapi.Door
+	Logger    *slog.Logger
+}
+
+// Service sets clients up.
+type Service struct {
+	cfg Config
+	mu  sync.Mutex // one change at a time, because clients may share servers
+}
+
+// New returns a Service. It changes nothing.
+func New(cfg Config) (*Service, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "setup", "the folder "+cfg.Dir+" cannot be created", err)
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+// Run returns at once.
+func (s *Service) Run(context.Context) error { return nil }
+
+// Close does nothing.
+func (s *Service) Close() error { return nil }
+
+// Routes adds the API to mux.
+func (s *Service) Routes(mux *http.ServeMux) {
+	setupserve.New(setupserve.Config{Door: s.cfg.Door, Clients: s}).Routes(mux)
+}
+
+// Checks reports setups that were interrupted.
+func (s *Service) Checks(context.Context) []httpapi.Check {
+	var checks []httpapi.Check
+	for _, c := range clients.All() {
+		if _, err := s.record(c.Name); errors.Is(err, os.ErrNotExist) && exists(s.journal(c.Name)) {
+			checks = append(checks, httpapi.Check{
+				Name: "client " + c.Name, Detail: "the setup of " + c.Title + " was interrupted",
+				Remedy: "junctor setup --undo " + c.Name + ", and then junctor setup again",
+			})
+		}
+	}
+	return checks
+}
+
+// record is what was done for one client.
+type record struct {
+	Client string `json:"client"`
+	File   string `json:"file"`
+	// Servers maps the moved servers of the client to upstreams.
+	Servers map[string]string `json:"servers,omitempty"`
+	// Added lists the upstreams and Secrets the secrets that the setup created.
+	Added   []string `json:"added,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
+}
+
+func (s *Service) journal(name string) string    { return filepath.Join(s.cfg.Dir, name+".journal") }
+func (s *Service) recordFile(name string) string { return filepath.Join(s.cfg.Dir, name+".json") }
+
+// TokenFile returns the file with a client's token.
+func (s *Service) tokenFile(name string) string { return filepath.Join(s.cfg.Dir, name+".token") }
+
+func exists(file string) bool { _, err := os.Stat(file); return err == nil }
+
+func (s *Service) record(name string) (record, error) {
+	var r record
+	data, err := os.ReadFile(s.recordFile(name))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(data, &r)
+}
+
+func (s *Service) save(r record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return hostfs.WriteFile(s.recordFile(r.Client), append(data, '\n'))
+}
+
+// List implements setupserve.Clients.
+func (s *Service) List(context.Context) []setupserve.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []setupserve.Status
+	for _, c := range clients.All() {
+		out = append(out, s.status(c))
+	}
+	return out
+}
+
+// status describes one client.
+func (s *Service) status(c clients.Client) setupserve.Status {
+	file := c.File(s.cfg.UserHome, s.cfg.Env)
+	st := setupserve.Status{Name: c.Name, Title: c.Title, File: file, Servers: []clients.Found{}}
+	now, err := c.Read(file)
+	if err != nil {
+		st.Found, st.Fault = true, capability.AsError(err).Message
+		return st
+	}
+	st.Found = now.Text != nil || c.Binary != "" && onPath(c.Binary, s.cfg.Env("PATH"))
+	st.Connected = now.Connected
+	st.Servers = append(st.Servers, now.Servers...)
+	r, err := s.record(c.Name)
+	st.SetUp = err == nil && exists(s.journal(c.Name))
+	st.Moved = r.Servers
+	return st
+}
+
+// onPath reports whether a program is in one of the folders of path.
+func onPath(program, path string) bool {
+	for _, dir := range filepath.SplitList(path) {
+		info, err := os.Stat(filepath.Join(dir, program))
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Connect implements setupserve.Clients.
+func (s *Service) Connect(ctx context.Context, by capability.Principal, name string, req setupserve.Request) (setupserve.Result, error) {
+	c, err := clients.Find(name)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	file := c.File(s.cfg.UserHome, s.cfg.Env)
+	if _, err := s.record(name); err == nil && exists(s.journal(name)) {
+		return setupserve.Result{}, capability.Errorf(capability.CodeConflict, "setup", "%s is set up already", c.Title).
+			With("client_set_up", "undo it first with: junctor setup --undo "+name)
+	} else if exists(s.journal(name)) && !req.DryRun { // interrupted
+		if err := overlay.Undo(ctx, s.journal(name)); err != nil {
+			return setupserve.Result{}, err
+		}
+	}
+	now, err := c.Read(file)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	out := setupserve.Result{Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}}
+	move := s.movable(now, req.Move, out.Left)
+	r := record{Client: name, File: file, Servers: map[string]string{}}
+	if old, err := s.record(name); err == nil { // interrupted before the file was changed
+		r.Added, r.Secrets = old.Added, old.Secrets
+	}
+	if !req.DryRun {
+		for _, server := range move {
+			if err := s.move(ctx, by, server, req.TrustHints, &r); err != nil {
+				out.Left[server.Name] = capability.AsError(err).Message
+			}
+		}
+	} else {
+		for _, server := range move {
+			r.Servers[server.Name] = upstreamName(server.Name)
+		}
+	}
+	changes, left, err := c.Plan(s.root(file), file, now, s.cfg.Command[0],
+		append(slices.Clone(s.cfg.Command[1:]), "--client", name), sortedKeys(r.Servers))
+	if err == nil {
+		for server, why := range left {
+			out.Left[server] = why
+		}
+		var after []byte
+		if after, err = overlay.Preview(now.Text, owner, changes); err == nil {
+			out.Difference = secret.NewMasker(valuesOf(now)).Mask(clients.Difference(now.Text, after))
+		}
+	}
+	if err == nil && !req.DryRun {
+		err = s.write(ctx, by, r, changes)
+	}
+	if err != nil {
+		s.takeBack(ctx, by, r)
+		return setupserve.Result{}, err
+	}
+	out.Moved = r.Servers
+	return out, nil
+}
+
+// root returns the folder within which a client's file is changed: the user's home, or the file's
+// own folder if it is configured to be elsewhere.
+func (s *Service) root(file string) string {
+	if rel, err := filepath.Rel(s.cfg.UserHome, file); err == nil && filepath.IsLocal(rel) {
+		return s.cfg.UserHome
+	}
+	return filepath.Dir(file)
+}
+
+// owner marks the blocks that setup writes.
+const owner = "setup"
+
+// write creates the token, stores the record and changes the file, in this order.
+func (s *Service) write(ctx context.Context, by capability.Principal, r record, changes []overlay.Change) error {
+	if err := s.token(ctx, by, r.Client); err != nil {
+		return err
+	}
+	if err := s.save(r); err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the record of the setup cannot be written", err)
+	}
+	if err := overlay.Apply(ctx, s.journal(r.Client), owner, changes); err != nil {
+		_ = os.Remove(s.recordFile(r.Client))
+		return err
+	}
+	return nil
+}
+
+// token writes a token for a client, unless its file has a valid one.
+func (s *Service) token(ctx context.Context, by capability.Principal, name string) error {
+	file := s.tokenFile(name)
+	if old, _, err := secretstore.ReadFile(file); err == nil {
+		if who, err := s.cfg.Tokens.Authenticate(old.Reveal()); err == nil && who.Role == capability.RoleAgent {
+			return nil
+		}
+	}
+	if _, err := s.cfg.Tokens.RevokeToken(ctx, by, name); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+		return err
+	}
+	_, value, err := s.cfg.Tokens.CreateToken(ctx, by, policy.TokenRequest{Role: capability.RoleAgent, Name: name})
+	if err != nil {
+		return err
+	}
+	if err := hostfs.WriteFile(file, []byte(value.Reveal()+"\n")); err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the token of the client cannot be written", err)
+	}
+	return nil
+}
+
+// movable returns the servers of a configuration that the request names, "*" for all, and
+// notes the others in left.
+func (s *Service) movable(now clients.Config, names []string, left map[string]string) []clients.Server {
+	var out []clients.Server
+	for _, f := range now.Servers {
+		switch {
+		case f.Stays != "":
+			left[f.Name] = f.Stays
+		case slices.Contains(names, f.Name) || slices.Contains(names, "*"):
+			out = append(out, f.Server)
+		default:
+			left[f.Name] = "it was not chosen"
+		}
+	}
+	for _, name := range names {
+		if name != "*" && !slices.ContainsFunc(now.Servers, func(f clients.Found) bool { return f.Name == name }) {
+			left[name] = "the client has no such server"
+		}
+	}
+	return out
+}
+
+// move adds a client's server as an upstream and notes it in r. Values that look like credentials
+// become secrets. A server that is an upstream already, from another client, is used again.
+func (s *Service) move(ctx context.Context, by capability.Principal, server clients.Server, trustHints bool, r *record) error {
+	d := Definition{
+		Name: upstreamName(server.Name), Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args, TrustHints: trustHints,
+	}
+	var values []secretValue
+	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
+	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)
+	for _, other := range s.cfg.Upstreams.Find(d) {
+		if s.sameSecrets(server.Env, d.EnvSecrets, other.EnvSecrets) && s.sameSecrets(server.Headers, d.HeaderSecrets, other.HeaderSecrets) {
+			r.Servers[server.Name] = other.Name
+			return nil
+		}
+	}
+	if s.cfg.Upstreams.Has(d.Name) {
+		d.Name += "-" + r.Client
+	}
+	var set []string
+	for _, v := range values {
+		if err := s.cfg.Secrets.Set(v.name, secret.New(v.value)); err != nil {
+			return err
+		}
+		set = append(set, v.name)
+	}
+	if _, err := s.cfg.Upstreams.Add(ctx, by, d); err != nil {
+		for _, name := range set {
+			_ = s.cfg.Secrets.Remove(name)
+		}
+		return err
+	}
+	r.Servers[server.Name], r.Added, r.Secrets = d.Name, append(r.Added, d.Name), append(r.Secrets, set...)
+	return nil
+}
+
+// sameSecrets reports whether an upstream has the same secret variables or headers as a server.
+func (s *Service) sameSecrets(values, names, others map[string]string) bool {
+	if len(names) != len(others) {
+		return false
+	}
+	for name := range names {
+		stored, err := s.cfg.Secrets.Get(others[name])
+		if err != nil || subtle.ConstantTimeCompare([]byte(stored.Reveal()), []byte(values[name])) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+type secretValue struct{ name, value string }
+
+// split separates the values that look like credentials from the others.
+func split(server string, in map[string]string, values []secretValue) (plain, secrets map[string]string, all []secretValue) {
+	plain, secrets = make(map[string]string), make(map[string]string)
+	for _, name := range sortedKeys(in) {
+		if !credential(name, in[name]) {
+			plain[name] = in[name]
+			continue
+		}
+		as := server + "-" + strings.Trim(notName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+		secrets[name] = as
+		values = append(values, secretValue{as, in[name]})
+	}
+	return plain, secrets, values
+}
+
+var (
+	notName        = regexp.MustCompile(`[^a-z0-9.]+`)
+	credentialName = regexp.MustCompile(`(?i)(token|secret|password|passwd|passphrase|credential|authorization|cookie|api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|[_-]pat|[_-]dsn)$|^(key|pat|auth|dsn|database_url)$`)
+)
+
+// credential reports whether a variable or header seems to hold a credential, by its name, the
+// form of its value, or a password within a URL.
+func credential(name, value string) bool {
+	if value == "" {
+		return false
+	}
+	if credentialName.MatchString(name) || len(secret.FindTokens(value)) > 0 {
+		return true
+	}
+	_, rest, isURL := strings.Cut(value, "://")
+	user, _, hasUser := strings.Cut(rest, "@")
+	return isURL && hasUser && strings.Contains(user, ":") && !strings.Contains(user, "/")
+}
+
+// upstreamName turns the name of a client's server into one that upstreams may have.
+func upstreamName(name string) string {
+	return cmp.Or(strings.Trim(regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(name, "-"), "-._"), "server")
+}
+
+// valuesOf returns the values of variables and headers that look like credentials, to mask them.
+func valuesOf(now clients.Config) (values []string) {
+	for _, f := range now.Servers {
+		for _, m := range []map[string]string{f.Env, f.Headers} {
+			for name, value := range m {
+				if credential(name, value) {
+					values = append(values, value)
+				}
+			}
+		}
+	}
+	return values
+}
+
+// Disconnect implements setupserve.Clients.
+func (s *Service) Disconnect(ctx context.Context, by capability.Principal, name string) (setupserve.Result, error) {
+	c, err := clients.Find(name)
+	if err != nil {
+		return setupserve.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.record(name)
+	if err != nil && !exists(s.journal(name)) {
+		return setupserve.Result{}, capability.Errorf(capability.CodeNotFound, "setup", "%s was not set up by junctor", c.Title).
+			With("client_not_set_up", "see the clients with: junctor setup --list")
+	}
+	r.Client = name
+	file := cmp.Or(r.File, c.File(s.cfg.UserHome, s.cfg.Env))
+	before, _ := os.ReadFile(file) // only for the difference
+	if err := overlay.Undo(ctx, s.journal(name)); err != nil {
+		return setupserve.Result{}, err
+	}
+	after, _ := os.ReadFile(file)
+	now, _ := c.Read(file)
+	s.takeBack(ctx, by, r)
+	return setupserve.Result{
+		Client: name, File: file, Moved: r.Servers,
+		Difference: secret.NewMasker(valuesOf(now)).Mask(clients.Difference(before, after)),
+	}, nil
+}
+
+// takeBack removes what a setup created: the upstreams that no other client uses, their secrets,
+// the token and the record. Failures are logged, because the client's file is right already.
+func (s *Service) takeBack(ctx context.Context, by capability.Principal, r record) {
+	ctx = context.WithoutCancel(ctx)
+	for _, name := range r.Added {
+		if other, ok := s.usedElsewhere(r.Client, name); ok { // that client's undo removes it
+			other.Added, other.Secrets = append(other.Added, name), append(other.Secrets, ofUpstream(r.Secrets, name)...)
+			if err := s.save(other); err != nil {
+				s.cfg.Logger.Warn("record of a client not written", "client", other.Client, "err", err)
+			}
+			continue
+		}
+		if err := s.cfg.Upstreams.Remove(ctx, by, name); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+			s.cfg.Logger.Warn("upstream of a client not removed", "client", r.Client, "upstream", name, "err", err)
+			continue
+		}
+		for _, secretName := range ofUpstream(r.Secrets, name) {
+			_ = s.cfg.Secrets.Remove(secretName)
+		}
+	}
+	if exists(s.tokenFile(r.Client)) {
+		if _, err := s.cfg.Tokens.RevokeToken(ctx, by, r.Client); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
+		}
+		_ = os.Remove(s.tokenFile(r.Client))
+	}
+	_ = os.Remove(s.recordFile(r.Client))
+}
+
+// ofUpstream returns the secrets that were created for an upstream.
+func ofUpstream(secrets []string, upstream string) []string {
+	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !strings.HasPrefix(name, upstream+"-") })
+}
+
+// usedElsewhere returns the record of another client whose servers include the upstream.
+func (s *Service) usedElsewhere(client, upstream string) (record, bool) {
+	for _, c := range clients.All() {
+		if c.Name == client {
+			continue
+		}
+		if r, err := s.record(c.Name); err == nil {
+			for _, name := range r.Servers {
+				if name == upstream {
+					return r, true
+				}
+			}
+		}
+	}
+	return record{}, false
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,302 @@
+package setup_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/secretstore"
+	"github.com/junctor-run/junctor/internal/setup"
+	"github.com/junctor-run/junctor/internal/setup/setupserve"
+	"github.com/junctor-run/junctor/internal/store"
+)
+
+// upstreams holds what was added. It refuses servers whose command is "broken".
+type upstreams struct{ added []setup.Definition }
+
+func (u *upstreams) Find(d setup.Definition) (out []setup.Definition) {
+	for _, a := range u.added {
+		if a.URL == d.URL && a.Command == d.Command && slices.Equal(a.Args, d.Args) && cmp.Equal(a.Env, d.Env) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (u *upstreams) Has(name string) bool {
+	return slices.ContainsFunc(u.added, func(a setup.Definition) bool { return a.Name == name })
+}
+
+func (u *upstreams) Add(_ context.Context, _ capability.Principal, d setup.Definition) (int, error) {
+	if d.Command == "broken" {
+		return 0, capability.Errorf(capability.CodeUnavailable, "upstreams.add", "the program broken does not exist")
+	}
+	u.added = append(u.added, d)
+	return 1, nil
+}
+
+func (u *upstreams) Remove(_ context.Context, _ capability.Principal, name string) error {
+	u.added = slices.DeleteFunc(u.added, func(a setup.Definition) bool { return a.Name == name })
+	return nil
+}
+
+type rig struct {
+	*setup.Service
+	user, dir string
+	upstreams *upstreams
+	secrets   *secretstore.Store
+	policy    *policy.Policy
+}
+
+func admin() capability.Principal {
+	return capability.Principal{ID: "admin:x", Role: capability.RoleAdmin}
+}
+
+func open(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{user: t.TempDir(), dir: filepath.Join(t.TempDir(), "clients"), upstreams: &upstreams{}}
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "junctor.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if r.policy, err = policy.New(t.Context(), policy.Config{
+		Documents: []policy.Document{{Name: "default.cedar", Text: []byte(policy.DefaultRules())}}, Store: db,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if r.secrets, err = secretstore.Open(folder); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.secrets.Close() })
+	r.start(t)
+	return r
+}
+
+// start opens the service, as after a restart of the server.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	var err error
+	if r.Service, err = setup.New(setup.Config{
+		Dir: r.dir, UserHome: r.user, Env: func(string) string { return "" }, Command: []string{"/bin/junctor", "mcp"},
+		Upstreams: r.upstreams, Secrets: r.secrets, Tokens: r.policy, Logger: slog.New(slog.DiscardHandler),
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(r.user, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const claude = `{"mcpServers": {
+  "files": {"command": "files", "args": ["/data"], "env": {"FILES_TOKEN": "very-secret-1", "MODE": "ro"}},
+  "bad": {"command": "broken"}
+}}
+`
+
+func TestMovedServersKeepNoCredentialAndBrokenOnesStay(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	file := r.write(t, ".claude.json", claude)
+	all := setupserve.Request{Move: []string{"*"}, TrustHints: true}
+	dry := all
+	dry.DryRun = true
+	preview, err := r.Connect(t.Context(), admin(), "claude", dry)
+	if err != nil || len(r.upstreams.added) > 0 || read(t, file) != claude {
+		t.Fatalf("a dry run: %v, added %v; want no error and no change", err, r.upstreams.added)
+	}
+	if strings.Contains(preview.Difference, "very-secret-1") {
+		t.Errorf("the difference shows the credential:\n%s", preview.Difference)
+	}
+	done, err := r.Connect(t.Context(), admin(), "claude", all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Moved["files"] != "files" || !strings.Contains(done.Left["bad"], "does not exist") {
+		t.Errorf("moved %v, left %v; want files moved and bad left with its reason", done.Moved, done.Left)
+	}
+	want := []setup.Definition{{
+		Name: "files", Command: "files", Args: []string{"/data"}, Env: map[string]string{"MODE": "ro"},
+		EnvSecrets: map[string]string{"FILES_TOKEN": "files-files-token"}, Headers: map[string]string{}, HeaderSecrets: map[string]string{},
+		TrustHints: true,
+	}}
+	if d := cmp.Diff(want, r.upstreams.added); d != "" {
+		t.Errorf("added (-want +got):\n%s", d)
+	}
+	if v, err := r.secrets.Get("files-files-token"); err != nil || v.Reveal() != "very-secret-1" {
+		t.Errorf("the secret: %v, want the value of the variable", err)
+	}
+	text := read(t, file)
+	if !strings.Contains(text, `"bad"`) || strings.Contains(text, `"files": {`) || !strings.Contains(text, `"junctor"`) {
+		t.Errorf("the file has\n%s\nwant bad and junctor, and not files", text)
+	}
+	token, _, err := secretstore.ReadFile(filepath.Join(r.dir, "claude.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, err := r.policy.Authenticate(token.Reveal()); err != nil || who.ID != "agent:claude" {
+		t.Errorf("the token is of %q (%v), want agent:claude", who.ID, err)
+	}
+	if _, err := r.Connect(t.Context(), admin(), "claude", all); capability.CodeOf(err) != capability.CodeConflict {
+		t.Errorf("Connect again = %v, want conflict", err)
+	}
+
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, file); got != claude {
+		t.Errorf("after the undo the file has\n%s\nwant\n%s", got, claude)
+	}
+	if len(r.upstreams.added) > 0 {
+		t.Errorf("after the undo there are the upstreams %v, want none", r.upstreams.added)
+	}
+	if _, err := r.secrets.Get("files-files-token"); err == nil {
+		t.Error("after the undo the secret is still there, want it removed")
+	}
+	if _, err := r.policy.Authenticate(token.Reveal()); err == nil {
+		t.Error("after the undo the token is valid, want it revoked")
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); capability.AsError(err).Reason != "client_not_set_up" {
+		t.Errorf("Disconnect again = %v, want client_not_set_up", err)
+	}
+}
+
+func TestAServerOfTwoClientsIsOneUpstreamUntilBothAreUndone(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	const same = `{"mcpServers": {"files": {"command": "files", "env": {"T_TOKEN": "secret-value"}}}}`
+	r.write(t, ".claude.json", same)
+	r.write(t, ".cursor/mcp.json", same)
+	r.write(t, ".gemini/settings.json", strings.Replace(same, "secret-value", "another-value", 1))
+	for _, name := range []string{"claude", "cursor", "gemini"} {
+		if _, err := r.Connect(t.Context(), admin(), name, setupserve.Request{Move: []string{"*"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() (out []string) {
+		for _, a := range r.upstreams.added {
+			out = append(out, a.Name)
+		}
+		return out
+	}
+	if got := names(); !slices.Equal(got, []string{"files", "files-gemini"}) {
+		t.Errorf("upstreams %v, want one for the two equal servers and one for the other", got)
+	}
+	for i, name := range []string{"claude", "gemini", "cursor"} {
+		if _, err := r.Disconnect(t.Context(), admin(), name); err != nil {
+			t.Fatal(err)
+		}
+		want := [][]string{{"files", "files-gemini"}, {"files"}, nil}[i]
+		if got := names(); !slices.Equal(got, want) {
+			t.Errorf("after the undo of %s: upstreams %v, want %v", name, got, want)
+		}
+	}
+	if list, err := r.secrets.List(); err != nil || len(list) > 0 {
+		t.Errorf("secrets %v (%v), want none", list, err)
+	}
+}
+
+// TestASetupThatWasKilledIsRepairedByTheNext holds for each state that a kill may leave.
+func TestASetupThatWasKilledIsRepairedByTheNext(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string][]string{
+		"before the file was changed":  {"claude.journal"},
+		"before the record was there":  {"claude.json"},
+		"before the token was written": {"claude.json", "claude.journal", "claude.token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			file := r.write(t, ".claude.json", claude)
+			request := setupserve.Request{Move: []string{"files"}}
+			if _, err := r.Connect(t.Context(), admin(), "claude", request); err != nil {
+				t.Fatal(err)
+			}
+			for _, left := range lose {
+				if err := os.Remove(filepath.Join(r.dir, left)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if slices.Contains(lose, "claude.journal") { // then the file had not been changed
+				r.write(t, ".claude.json", claude)
+			}
+			r.start(t)
+			if _, err := r.Connect(t.Context(), admin(), "claude", request); err != nil {
+				t.Fatal(err)
+			}
+			if text := read(t, file); strings.Count(text, `"junctor"`) != 1 || strings.Contains(text, `"files": {`) {
+				t.Errorf("the file has\n%s\nwant junctor once, and not files", text)
+			}
+			if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, file); got != claude {
+				t.Errorf("after the undo the file has\n%s\nwant\n%s", got, claude)
+			}
+		})
+	}
+}
+
+func TestAFileThatChangedSinceKeepsItsChanges(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	file := r.write(t, ".claude.json", claude)
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"files"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, ".claude.json", strings.Replace(read(t, file), "{", `{"numStartups": 7, `, 1))
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, file)
+	for _, want := range []string{`"numStartups": 7`, `"files": {"command": "files"`, `"bad"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("after the undo the file has\n%s\nwant %s in it", text, want)
+		}
+	}
+	if strings.Contains(text, "junctor") {
+		t.Errorf("after the undo the file has\n%s\nwant no entry of junctor", text)
+	}
+}
+
+func TestABrokenFileStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	file := r.write(t, ".claude.json", "{ broken")
+	_, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}})
+	if e := capability.AsError(err); e == nil || e.Reason != "client_config" || !strings.Contains(e.Message, file) {
+		t.Errorf("Connect = %v, want client_config with the name of the file", err)
+	}
+	if got := read(t, file); got != "{ broken" {
+		t.Errorf("the file has %q, want it unchanged", got)
+	}
+	i := slices.IndexFunc(r.List(t.Context()), func(s setupserve.Status) bool { return s.Name == "claude" })
+	if s := r.List(t.Context())[i]; s.Fault == "" || s.SetUp {
+		t.Errorf("status %+v, want a fault", s)
+	}
+}

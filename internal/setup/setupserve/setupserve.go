@@ -1,0 +1,100 @@
+// Package setupserve is the part of /api/v1 that connects MCP clients of this machine.
+package setupserve
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+	"github.com/junctor-run/junctor/internal/setup/clients"
+)
+
+// Clients connects and disconnects clients.
+type Clients interface {
+	// List returns every client that is known, installed or not.
+	List(ctx context.Context) []Status
+	// Connect writes junctor into a client's configuration. With DryRun it changes nothing.
+	// Errors: not_found for an unknown client; invalid_input, reason client_config, for a file
+	// that cannot be used; conflict, reason client_set_up.
+	Connect(ctx context.Context, by capability.Principal, name string, req Request) (Result, error)
+	// Disconnect undoes Connect. Error: not_found, reason client_not_set_up.
+	Disconnect(ctx context.Context, by capability.Principal, name string) (Result, error)
+}
+
+// Status describes one client.
+type Status struct {
+	Name      string            `json:"name"`
+	Title     string            `json:"title"`
+	Found     bool              `json:"found"` // it seems to be installed
+	File      string            `json:"file"`
+	Fault     string            `json:"fault,omitempty"` // why the file cannot be used
+	Connected bool              `json:"connected"`       // the file has an entry of junctor
+	SetUp     bool              `json:"set_up"`          // junctor wrote the entry and can undo it
+	Servers   []clients.Found   `json:"servers"`
+	Moved     map[string]string `json:"moved,omitempty"` // servers of the client, and the upstreams they became
+}
+
+// Request selects what Connect does.
+type Request struct {
+	Move       []string `json:"move"` // servers to move behind junctor; "*" means all that can be
+	TrustHints bool     `json:"trust_hints"`
+	DryRun     bool     `json:"dry_run"`
+}
+
+// Result describes what was done, or would be.
+type Result struct {
+	Client     string            `json:"client"`
+	File       string            `json:"file"`
+	Difference string            `json:"difference"` // lines of the file, with credentials masked
+	Moved      map[string]string `json:"moved"`
+	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
+}
+
+// Config holds the dependencies of a Surface. All are required.
+type Config struct {
+	Door    *httpapi.Door
+	Clients Clients
+}
+
+// Surface serves the HTTP routes. Only administrators may use them, because they name programs
+// that are started on this machine.
+type Surface struct{ Config }
+
+// New returns the surface.
+func New(cfg Config) *Surface { return &Surface{cfg} }
+
+// Routes adds every path to mux.
+func (s *Surface) Routes(mux *http.ServeMux) {
+	admin := func(h httpapi.Handler) http.Handler { return s.Door.Guard(h, capability.RoleAdmin) }
+	mux.Handle("GET /api/v1/clients", admin(s.list))
+	mux.Handle("POST /api/v1/clients/{name}", admin(s.connect))
+	mux.Handle("DELETE /api/v1/clients/{name}", admin(s.disconnect))
+}
+
+func (s *Surface) list(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"clients": s.Clients.List(r.Context())})
+	return nil
+}
+
+func (s *Surface) connect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	var req Request
+	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	done, err := s.Clients.Connect(r.Context(), who, r.PathValue("name"), req)
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusOK, done)
+	return nil
+}
+
+func (s *Surface) disconnect(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	done, err := s.Clients.Disconnect(r.Context(), who, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	httpapi.WriteJSON(w, http.StatusOK, done)
+	return nil
+}
