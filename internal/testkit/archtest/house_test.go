@@ -73,11 +73,11 @@ func TestHouse(t *testing.T) {
 	for _, f := range []figure{
 		{"lines of product code", product, 188_500}, // of at most 140 columns; raise it with a feature that a user can name
 		{"packages", len(list), 181},
-		{"entries of internal/", len(entries), 15},
+		{"entries of internal/", len(entries), 16},
 		{"packages below 400 lines with one importer", len(single), 12},
 		{"lines of internal/server", server, 2_400},
 		{"fields of Server", fields, 21},
-		{"methods of Server", methods, 36},
+		{"methods of Server", methods, 37},
 		{"imports across a border", len(edgesToCut()), 0},
 		{"references to documents outside the repository", outside, 0},
 	} {
