@@ -95,6 +95,11 @@ func vocabularyOf(id string, p *cedar.Policy) (vocabulary, error) {
 		s.scope(part, doc[part])
 	}
 	s.walk(id, doc)
+	groups := slices.ContainsFunc(s.names, func(n Name) bool { return n.Type == "Tool" || n.Type == "Server" })
+	if _, approval := p.Annotations()["approval"]; !groups && !approval {
+		s.policy = p // the usual case; decoding the JSON form again takes most of the time
+		return s, nil
+	}
 	rewrite(doc)
 	if raw, err = json.Marshal(doc); err != nil {
 		return vocabulary{}, err
