@@ -286,6 +286,23 @@ func TestNonsenseDoesNotJoin(t *testing.T) {
 	}
 }
 
+func TestADrainingNodeThatWasLostDrainsOnWhenItReturns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.join(member("a", "f"))
+	r.drain("a")
+	if d := cmp.Diff([]string{"node.suspect a"}, kinds(r.Absent("a", e, 0))); d != "" {
+		t.Fatalf("Absent (-want +got):\n%s", d)
+	}
+	r.beat("a", e, 1)
+	if n, _ := r.Get("a"); n.Status != fleet.Draining {
+		t.Errorf("status after the heartbeat = %q, want %q", n.Status, fleet.Draining)
+	}
+	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "no_available_nodes" {
+		t.Errorf("Pick = %v, want no_available_nodes", err)
+	}
+}
+
 func TestDrainingFinishesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -98,6 +98,7 @@ type Node struct {
 	rank    float64        // its score while candidates are compared
 	running map[string]int // calls under way by function
 	until   time.Time      // a suspect's grace, a draining node's limit
+	drained time.Time      // the limit of a suspect that was draining; zero: it was not
 	reason  string         // for which a suspect is removed then
 	gap     time.Duration  // between its last two heartbeats
 	idle    int            // consecutive heartbeats without active calls

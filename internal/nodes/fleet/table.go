@@ -321,6 +321,9 @@ func (t *Table) Beat(id string, epoch int64, revision uint64, load Load) (Verdic
 	var events []Event
 	if n.Status == Disconnected {
 		n.Status, n.until = Connected, time.Time{}
+		if !n.drained.IsZero() {
+			n.Status, n.until, n.drained = Draining, n.drained, time.Time{}
+		}
 		events = []Event{{Kind: NodeResumed, Node: id, Epoch: epoch, Revision: n.Revision, Ours: n.Gateway == t.cfg.Gateway}}
 	}
 	return verdict, events
@@ -376,6 +379,9 @@ func (t *Table) Absent(id string, epoch int64, grace time.Duration) []Event {
 }
 
 func (t *Table) suspect(n *Node, grace time.Duration, reason string) []Event {
+	if n.Status == Draining {
+		n.drained = n.until
+	}
 	n.Status, n.until, n.reason, n.InFlight, n.running = Disconnected, t.cfg.Now().Add(grace), reason, 0, make(map[string]int)
 	return []Event{{Kind: NodeSuspect, Node: n.ID, Epoch: n.Epoch, Session: n.Session, Ours: n.Gateway == t.cfg.Gateway}}
 }

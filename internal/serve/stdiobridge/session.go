@@ -161,9 +161,7 @@ func (s *session) listen(ctx context.Context) {
 		err := s.stream(ctx, at, again)
 		again = true
 		if gone, ok := errors.AsType[*refusedError](err); ok && gone.status == http.StatusNotFound {
-			if _, err := s.renew(ctx, at); err == nil {
-				continue
-			}
+			_, _ = s.renew(ctx, at) // the delay applies too, because a server may lose every session
 		} else if ok && gone.status == http.StatusMethodNotAllowed {
 			return // the server has no such stream
 		}

@@ -244,7 +244,7 @@ func (h *hostCalls) allowed() map[string]worker.Call {
 func params(raw json.RawMessage, into ...any) error {
 	var list []jsonx.Raw
 	if err := jsonx.Unmarshal(raw, &list); err != nil {
-		return fmt.Errorf("the parameters are not list")
+		return fmt.Errorf("the parameters are not a list")
 	}
 	for i, p := range into {
 		if i >= len(list) {
