@@ -41,6 +41,19 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 	return r, err
 }
 
+// Start fails, because this system reaches tier T1 only and a program never starts below T2.
+func (b *Box) Start(_ Spec, c Confinement, _ Streams) (*Process, error) {
+	c.MinTier = max(c.MinTier, T2)
+	p, err := b.Place(c)
+	if err == nil {
+		err = unavailable(b.Facts(), p.Tier, T2)
+	}
+	return nil, err
+}
+
+// Reachable returns nil, because this system does not have the layers.
+func Reachable(string, Placement, int, int, bool) error { return nil }
+
 func inside(c Confinement) (work, pkg string) { return c.Work, c.Package }
 
 // Report returns an empty report, because the system does not have a sandbox to test.

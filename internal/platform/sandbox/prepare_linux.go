@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,7 +18,10 @@ import (
 
 // inside returns the paths of the work directory and the package at T3.
 func inside(c Confinement) (work, pkg string) {
-	if c.Work != "" {
+	switch {
+	case c.Work != "" && c.OwnPath:
+		work = c.Work
+	case c.Work != "":
 		work = jail.WorkDir
 	}
 	if c.Package != "" {
@@ -41,11 +45,16 @@ func (r *confined) prepare() error {
 	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
 		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
 	}
-	for _, dir := range append(slices.Clone(r.c.ReadOnly), r.c.Package) {
+	for _, dir := range slices.Concat(r.c.ReadOnly, r.c.ReadWrite, []string{r.c.Package}) {
 		if dir != "" {
 			if err := r.mayShow(dir); err != nil {
 				return err
 			}
+		}
+	}
+	for _, dir := range r.c.ReadWrite {
+		if err := mayChange(dir); err != nil {
+			return err
 		}
 	}
 	if err := r.openWork(); err != nil {
@@ -109,6 +118,27 @@ func (r *confined) mayShow(dir string) error {
 	return nil
 }
 
+// mayChange rejects directories that no program may be given for writing: those of the system
+// and those that the private root has of its own.
+func mayChange(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+	}
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "%s is not a directory", dir)
+	}
+	for _, system := range append(systemDirs(), "/boot", "/dev", "/etc", "/proc", "/run", "/sys") {
+		if beneath(real, system) {
+			return violation("%s belongs to the system and is not given to a program for writing", dir)
+		}
+	}
+	if beneath(jail.TempDir, real) {
+		return violation("%s holds the program's own temporary directory: name a directory below it", dir)
+	}
+	return nil
+}
+
 // openWork opens the work directory, whose path must not contain symbolic links. If the server
 // is root, it makes the program's user the owner.
 func (r *confined) openWork() error {
@@ -121,7 +151,7 @@ func (r *confined) openWork() error {
 	if !filepath.IsAbs(r.c.Work) || filepath.Clean(r.c.Work) != r.c.Work || r.c.Work == "/" {
 		return violation("the work directory is not a clean absolute path")
 	}
-	if r.spec.Dir != "" && !beneath(filepath.Clean(r.spec.Dir), r.c.Work) {
+	if r.spec.Dir != "" && !r.startsWhereItMay() {
 		return violation("a program starts in its work directory, and nowhere else")
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, r.c.Work, &unix.OpenHow{
@@ -139,6 +169,14 @@ func (r *confined) openWork() error {
 	return nil
 }
 
+// startsWhereItMay reports whether Spec.Dir lies in the work directory or, with OwnPath, in a
+// directory that the program may read.
+func (r *confined) startsWhereItMay() bool {
+	dir := filepath.Clean(r.spec.Dir)
+	in := func(parent string) bool { return beneath(dir, parent) }
+	return in(r.c.Work) || r.c.OwnPath && (slices.ContainsFunc(r.c.ReadOnly, in) || slices.ContainsFunc(r.c.ReadWrite, in))
+}
+
 // countTogether decides who enforces the limits: the control group, if the helper is in one;
 // otherwise the helper watches memory, and the kernel limits processes per user.
 func (r *confined) countTogether() {
@@ -147,7 +185,8 @@ func (r *confined) countTogether() {
 		return
 	}
 	switch {
-	case r.facts.Root:
+	case r.facts.Root: // the kernel counts every process of the program's user, also those of other runs
+		r.job.ExtraProcesses = tasksOf(r.c.UID) + helperThreads
 	case r.p.Tier == T3:
 		r.job.ExtraProcesses = helperThreads // counted in the same user namespace
 	default:
@@ -220,6 +259,8 @@ func mountOf(source, target string) (jail.Mount, bool) {
 func (r *confined) furnish() {
 	j := &r.job
 	j.Dir = "/"
+	workDir, _ := inside(r.c)
+	j.WorkDir = workDir
 	if !r.c.Bare {
 		for _, path := range r.shown() {
 			r.show(path, path)
@@ -231,20 +272,32 @@ func (r *confined) furnish() {
 	if r.work != nil {
 		var st unix.Stat_t
 		if unix.Fstat(int(r.work.Fd()), &st) == nil {
-			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: jail.WorkDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
+			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: workDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
 		}
-		j.Dir = jail.WorkDir
-		if r.spec.Dir != "" {
-			j.Dir = filepath.Join(jail.WorkDir, strings.TrimPrefix(filepath.Clean(r.spec.Dir), r.c.Work))
+		j.Dir = workDir
+		switch dir := filepath.Clean(r.spec.Dir); {
+		case r.spec.Dir == "":
+		case r.c.OwnPath:
+			j.Dir = dir
+		default:
+			j.Dir = filepath.Join(workDir, strings.TrimPrefix(dir, r.c.Work))
 		}
 	}
+	for _, dir := range r.c.ReadWrite {
+		if m, ok := mountOf(dir, dir); ok {
+			m.Write = true
+			j.Mounts = append(j.Mounts, m)
+		}
+	}
+	// A directory is mounted before those in it, which its mount would otherwise cover.
+	slices.SortStableFunc(j.Mounts, func(a, b jail.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	uid, gid := r.c.UID, r.c.GID
 	if !r.facts.Root {
 		uid, gid = os.Geteuid(), os.Getegid()
 	}
 	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
 	j.Files = map[string]string{
-		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n",
+		"/etc/passwd": "agent:x:" + id + "::" + cmp.Or(workDir, jail.WorkDir) + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n",
 		"/etc/hostname": "sandbox\n",
 	}
 	if r.p.Network != NetworkRaw {
@@ -252,10 +305,13 @@ func (r *confined) furnish() {
 	}
 	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
 	if r.c.Bare { // a bare root is complete already, and does not need the following
-		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: jail.WorkDir}}
+		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: cmp.Or(workDir, jail.WorkDir)}}
 	}
 	if r.c.Work != "" && !r.c.WorkReadOnly {
-		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})
+		j.Rules = append(j.Rules, jail.Rule{Path: workDir, Write: true})
+	}
+	for _, dir := range r.c.ReadWrite {
+		j.Rules = append(j.Rules, jail.Rule{Path: dir, Write: true})
 	}
 	r.environment(jail.TempDir)
 }
@@ -313,6 +369,9 @@ func (r *confined) confine() error {
 	}
 	if r.c.Work != "" {
 		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Work, Write: !r.c.WorkReadOnly})
+		for _, dir := range r.c.ReadWrite {
+			j.Rules = append(j.Rules, jail.Rule{Path: dir, Write: true})
+		}
 		if d := filepath.Clean(r.spec.Dir); r.spec.Dir != "" && d != r.c.Work {
 			j.Dir = d
 		}
@@ -326,16 +385,86 @@ func (r *confined) confine() error {
 func (r *confined) environment(temp string) {
 	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "TMPDIR" || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
+		return name == "TMPDIR" || name == "HOME" && r.c.Home || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	env = append(env, "TMPDIR="+temp)
+	if r.c.Home {
+		env = append(env, "HOME="+r.home(temp))
+	}
 	if r.job.Proxy {
 		proxy := "http://127.0.0.1:" + strconv.Itoa(jail.ProxyPort)
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 			env = append(env, name+"="+proxy)
 		}
+		env = append(env, "NODE_USE_ENV_PROXY=1") // Node ignores the others without it
 	}
 	r.job.Env = env
+}
+
+// home returns the value of HOME.
+func (r *confined) home(temp string) string {
+	work, _ := inside(r.c)
+	if r.p.Tier == T3 {
+		return cmp.Or(work, temp)
+	}
+	if r.c.Work == "" || r.facts.Root && !reaches(filepath.Dir(r.c.Work), r.c.UID, r.c.GID) {
+		return temp
+	}
+	return r.c.Work
+}
+
+// reaches reports whether the modes of dir and its parents permit a user without further
+// groups to enter dir.
+func reaches(dir string, uid, gid int) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) != nil || !permits(&st, uid, gid, unix.X_OK) {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// permits reports whether the mode of a file grants a user all of want, a set of R_OK, W_OK
+// and X_OK.
+func permits(st *unix.Stat_t, uid, gid int, want uint32) bool {
+	mode := st.Mode
+	switch {
+	case int(st.Uid) == uid:
+		mode >>= 6
+	case int(st.Gid) == gid:
+		mode >>= 3
+	}
+	return mode&want == want
+}
+
+// Reachable returns an error that a person can act on if the program's user could not use a
+// named directory: read it, or with write change it. At T2 the parents must permit it as well.
+// It is for servers that are root; any other server's programs run as the server's user.
+func Reachable(dir string, p Placement, uid, gid int, write bool) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+	}
+	want, verb := uint32(unix.R_OK), "read"
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		want |= unix.X_OK
+	}
+	if write {
+		want, verb = want|unix.W_OK, "changed"
+	}
+	at := dir
+	if permits(&st, uid, gid, want) {
+		if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {
+			return nil
+		}
+		at = "a folder above " + dir
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
+		"%s cannot be %s by the user %d, which the program runs as: the mode of %s forbids it", dir, verb, uid, at).
+		With("folder_unusable", "change its owner or mode; a folder that is named is never changed for you")
 }
 
 // fixTool sets the program's path as the program sees it and the file's identity, and permits
@@ -374,10 +503,11 @@ func (r *confined) fixTool() error {
 	}
 	switch {
 	case beneath(path, r.c.Work):
-		r.job.Path = jail.WorkDir + strings.TrimPrefix(path, r.c.Work)
+		work, _ := inside(r.c)
+		r.job.Path = work + strings.TrimPrefix(path, r.c.Work)
 	case beneath(path, r.c.Package):
 		r.job.Path = jail.PackageDir + strings.TrimPrefix(path, r.c.Package)
-	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly),
+	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly, r.c.ReadWrite),
 		func(dir string) bool { return beneath(path, dir) }):
 	default:
 		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)
