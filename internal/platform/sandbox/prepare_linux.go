@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,17 +46,8 @@ func (r *confined) prepare() error {
 	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
 		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
 	}
-	for _, dir := range slices.Concat(r.c.ReadOnly, r.c.ReadWrite, []string{r.c.Package}) {
-		if dir != "" {
-			if err := r.mayShow(dir); err != nil {
-				return err
-			}
-		}
-	}
-	for _, dir := range r.c.ReadWrite {
-		if err := mayChange(dir); err != nil {
-			return err
-		}
+	if err := r.box.Permits(r.c); err != nil {
+		return err
 	}
 	if err := r.openWork(); err != nil {
 		return err
@@ -96,16 +88,35 @@ func (r *confined) landlock() int {
 	return r.facts.Landlock
 }
 
+// Permits returns an error if one of the named directories of c may not be given to a program,
+// or is missing.
+func (b *Box) Permits(c Confinement) error {
+	for _, dir := range slices.Concat(c.ReadOnly, c.ReadWrite, []string{c.Package}) {
+		if dir == "" {
+			continue
+		}
+		if err := b.mayShow(dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range c.ReadWrite {
+		if err := mayChange(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // mayShow rejects paths that must always remain hidden.
-func (r *confined) mayShow(dir string) error {
+func (b *Box) mayShow(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return violation("a directory that is shown to a program is named by its clean absolute path")
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the directory "+dir+", which the program needs, is not there", err)
 	}
-	for _, private := range r.box.cfg.Private {
+	for _, private := range b.cfg.Private {
 		if beneath(real, private) || beneath(private, real) {
 			return violation("the server's own files are not shown to programs")
 		}
@@ -113,6 +124,11 @@ func (r *confined) mayShow(dir string) error {
 	for _, name := range credentialDirs() {
 		if strings.Contains(real+"/", "/"+name+"/") {
 			return violation("directories with credentials are not shown to programs")
+		}
+	}
+	for _, name := range homeCredentials() {
+		if _, err := os.Lstat(filepath.Join(real, name)); err == nil {
+			return violation("%s holds credentials (%s) and is not shown to programs: name a directory in it", dir, name)
 		}
 	}
 	return nil
@@ -123,7 +139,7 @@ func (r *confined) mayShow(dir string) error {
 func mayChange(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the directory "+dir+", which the program needs, is not there", err)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
 		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "%s is not a directory", dir)
@@ -162,11 +178,77 @@ func (r *confined) openWork() error {
 	}
 	r.work = os.NewFile(uintptr(fd), "work")
 	if r.facts.Root { // at least for reading, because other users may not enter it
+		if r.c.Home {
+			if err := r.giveContent(); err != nil {
+				return setupFailed("give the work directory away", err)
+			}
+		}
 		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
 			return setupFailed("give the work directory away", err)
 		}
 	}
 	return nil
+}
+
+// giveContent makes the program's user the owner of everything in the work directory if the
+// directory has another owner. It follows no links, and leaves files with several names alone,
+// because another name may be outside.
+func (r *confined) giveContent() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(r.work.Fd()), &st); err != nil || int(st.Uid) == r.c.UID {
+		return err
+	}
+	root, err := os.OpenRoot(r.c.Work)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && !d.IsDir() && st.Nlink > 1 {
+			return nil
+		}
+		return root.Lchown(name, r.c.UID, r.c.GID)
+	})
+}
+
+// OwnerOf returns the user and group that a program runs as which is given directories, if the
+// server is root: the only owner other than root, or [DefaultUID]. Several owners are an error.
+func OwnerOf(dirs []string) (uid, gid int, err error) {
+	uid, gid = DefaultUID, DefaultUID
+	first := ""
+	for _, dir := range dirs {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return 0, 0, capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+		}
+		switch {
+		case st.Uid == 0:
+		case first == "":
+			first, uid, gid = dir, int(st.Uid), int(st.Gid)
+		case int(st.Uid) != uid:
+			return 0, 0, capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
+				"%s and %s belong to different users, and a program runs as one", first, dir).
+				With("folder_unusable", "name folders of one user")
+		}
+	}
+	return uid, gid, nil
+}
+
+// Shows reports whether a program of c can read a path, if the modes of the files permit it.
+func (b *Box) Shows(c Confinement, path string) bool {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil && !strings.HasPrefix(path, "/proc/") {
+		path = real
+	}
+	return slices.ContainsFunc(slices.Concat(systemDirs(), systemFiles(), devices(), []string{"/proc", c.Work}, b.cfg.ReadOnly,
+		c.ReadOnly, c.ReadWrite), func(dir string) bool { return beneath(path, dir) })
 }
 
 // startsWhereItMay reports whether Spec.Dir lies in the work directory or, with OwnPath, in a
@@ -385,10 +467,10 @@ func (r *confined) confine() error {
 func (r *confined) environment(temp string) {
 	env := slices.DeleteFunc(slices.Clone(r.spec.Env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "TMPDIR" || name == "HOME" && r.c.Home || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
+		return name == "TMPDIR" || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	env = append(env, "TMPDIR="+temp)
-	if r.c.Home {
+	if r.c.Home && !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") }) {
 		env = append(env, "HOME="+r.home(temp))
 	}
 	if r.job.Proxy {

@@ -74,8 +74,10 @@ type Confinement struct {
 	// OwnPath shows Work at its own path at T3 as well, and lets the program start in a
 	// directory of ReadOnly or ReadWrite.
 	OwnPath bool
-	// Home sets HOME to Work as the program sees it, or to the temporary directory if the
-	// program's user cannot reach Work by its path (at T2, below a directory closed to it).
+	// Home makes Work the program's home across runs: HOME is Work as the program sees it, or the
+	// temporary directory if the program's user cannot reach Work by its path (at T2, below
+	// a directory closed to it). A HOME in Spec.Env takes precedence. If the user of the program
+	// has changed, the content of Work is given to the new one too.
 	Home bool
 
 	// Bare hides the whole machine: all system directories, files and devices. It is for
