@@ -34,27 +34,3 @@ func (r Registries) validate() error {
 	}
 	return nil
 }
-
-// Variables returns the variables that package runners read, NAME=VALUE.
-func (r Registries) Variables() []string {
-	var env []string
-	for _, v := range []struct {
-		value string
-		names []string
-	}{
-		{r.NPM, []string{"npm_config_registry"}},
-		{r.PyPI, []string{"UV_DEFAULT_INDEX", "PIP_INDEX_URL"}},
-		{r.Proxy, []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy"}},
-		{r.CA, []string{"NODE_EXTRA_CA_CERTS", "npm_config_cafile", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}},
-	} {
-		for _, name := range v.names {
-			if v.value != "" {
-				env = append(env, name+"="+v.value)
-			}
-		}
-	}
-	if r.Proxy != "" {
-		env = append(env, "NODE_USE_ENV_PROXY=1") // Node ignores the others without it
-	}
-	return env
-}

@@ -55,7 +55,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	registry := upstream.NewRegistry(upstream.Config{
 		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
-		Dir: cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: cfg.Sources.Variables(), CA: cfg.Sources.CA,
+		Dir: cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Sources), CA: cfg.Sources.CA,
 	})
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
 }
@@ -74,6 +74,30 @@ func newWalls(cfg Config) *sandbox.Box {
 	return sandbox.New(sandbox.Config{
 		ReadOnly: cfg.Walls.ReadOnly, Off: sandbox.Without(cfg.Walls.Off), Scratch: scratch, Private: private,
 	})
+}
+
+// registryVariables returns the variables that package runners read, NAME=VALUE.
+func registryVariables(r config.Registries) []string {
+	var env []string
+	for _, v := range []struct {
+		value string
+		names []string
+	}{
+		{r.NPM, []string{"npm_config_registry"}},
+		{r.PyPI, []string{"UV_DEFAULT_INDEX", "PIP_INDEX_URL"}},
+		{r.Proxy, []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy"}},
+		{r.CA, []string{"NODE_EXTRA_CA_CERTS", "npm_config_cafile", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}},
+	} {
+		for _, name := range v.names {
+			if v.value != "" {
+				env = append(env, name+"="+v.value)
+			}
+		}
+	}
+	if r.Proxy != "" {
+		env = append(env, "NODE_USE_ENV_PROXY=1") // Node ignores the others without it
+	}
+	return env
 }
 
 // Run returns at once, because the catalog runs [Service.Source].

@@ -14,8 +14,7 @@ import (
 // Start starts the program confined, with the caller's streams, and returns once it runs. It
 // captures nothing: Stdin, the output limits and MergeStderr of the [Spec] are not used. Errors:
 // those of [Box.Place] and the setup errors of [Box.Run]; a program never starts below T2. The
-// caller must call [Process.Wait] or [Process.Stop] to know that it ended; without a call it
-// ends with the server.
+// process ends with the server at the latest.
 func (b *Box) Start(spec Spec, c Confinement, streams Streams) (*Process, error) {
 	if c.MinTier == T1 {
 		c.MinTier = T2
