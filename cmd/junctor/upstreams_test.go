@@ -41,8 +41,8 @@ func mcpServer() {
 		case "tools/call":
 			var act struct{ Read, Write string }
 			_ = json.Unmarshal(m.Params.Arguments, &act)
-			text, _ := json.Marshal(try(act.Read, act.Write) + "called with " + string(m.Params.Arguments) + ", GREETING is " + os.Getenv("GREETING") + ", TOKEN is " +
-				os.Getenv("TOKEN"))
+			text, _ := json.Marshal(try(act.Read, act.Write) + "called with " + string(m.Params.Arguments) + ", GREETING is " +
+				os.Getenv("GREETING") + ", TOKEN is " + os.Getenv("TOKEN"))
 			answer = `"result":{"content":[{"type":"text","text":` + string(text) + `}]}`
 		}
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, answer)

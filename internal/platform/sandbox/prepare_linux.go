@@ -379,7 +379,8 @@ func (r *confined) furnish() {
 	}
 	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
 	j.Files = map[string]string{
-		"/etc/passwd": "agent:x:" + id + "::" + cmp.Or(workDir, jail.WorkDir) + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n",
+		"/etc/passwd":   "agent:x:" + id + "::" + cmp.Or(workDir, jail.WorkDir) + ":/bin/sh\n",
+		"/etc/group":    "agent:x:" + strconv.Itoa(gid) + ":\n",
 		"/etc/hostname": "sandbox\n",
 	}
 	if r.p.Network != NetworkRaw {

@@ -86,7 +86,8 @@ func TestServiceReachesOnlyItsFolders(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p, in, out := startShell(t, tier, Confinement{Work: work, ReadWrite: []string{shared}, ReadOnly: []string{fixed}, Network: NetworkRaw}, evaluate)
+			c := Confinement{Work: work, ReadWrite: []string{shared}, ReadOnly: []string{fixed}, Network: NetworkRaw}
+			p, in, out := startShell(t, tier, c, evaluate)
 			for _, act := range []struct{ do, want string }{
 				{"pwd", work},
 				{"echo $HOME", work},
@@ -172,7 +173,9 @@ func TestServiceIsNotGivenFoldersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	for _, dir := range []string{home, filepath.Join(home, "run"), filepath.Dir(home), "/etc", "/usr/share", "/tmp", "/", "relative", "/proc/self"} {
+	for _, dir := range []string{
+		home, filepath.Join(home, "run"), filepath.Dir(home), "/etc", "/usr/share", "/tmp", "/", "relative", "/proc/self",
+	} {
 		c := Confinement{Work: ownDir(t), ReadWrite: []string{dir}, MinTier: T2, OwnPath: true}
 		p, err := b.Start(Spec{Path: "/bin/true"}, c, Streams{null, null, null})
 		if err == nil {

@@ -66,6 +66,9 @@ type Config struct {
 	// the client starts it itself, in Dir with Env and without confinement.
 	Start func(stdin, stdout, stderr *os.File) (Process, error)
 
+	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
+	ConnectTimeout time.Duration
+
 	URL string // HTTP; exactly one of Command and URL
 	SSE bool   // URL uses the HTTP+SSE of 2024-11-05
 	// HTTP is required with URL. It restricts the dialled addresses and redirects, and

@@ -198,7 +198,8 @@ func (u *upstream) offer() string {
 	if len(flags) == 0 {
 		return ""
 	}
-	return "the program cannot see all that its command names; if it may, add " + strings.Join(flags, " ") + " (--rw in place of --ro to write)"
+	return "the program cannot see all that its command names; if it may, add " + strings.Join(flags, " ") +
+		" (--rw in place of --ro to write)"
 }
 
 // limited returns err, or, if the program of a connection went over a limit, an error that names

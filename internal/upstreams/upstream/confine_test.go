@@ -21,7 +21,8 @@ func (w *paperWalls) Facts() sandbox.Facts { return sandbox.Facts{Tier: sandbox.
 
 func (w *paperWalls) Place(c sandbox.Confinement) (sandbox.Placement, error) {
 	if w.gone.Load() {
-		return sandbox.Placement{}, capability.Errorf(capability.CodeUnavailable, "sandbox.place", "there is none").With("sandbox_unavailable", "")
+		return sandbox.Placement{}, capability.Errorf(capability.CodeUnavailable, "sandbox.place", "there is none").
+			With("sandbox_unavailable", "")
 	}
 	return sandbox.Placement{Tier: sandbox.T3, Network: c.Network}, nil
 }

@@ -64,7 +64,7 @@ func (u *upstream) dial(key string) (*conn, error) {
 	rec := &u.record
 	cfg := ClientConfig{
 		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE,
-		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
+		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger, ConnectTimeout: u.patience(),
 		Down: func(err error) {
 			select {
 			case c.down <- err:
@@ -393,4 +393,13 @@ func (u *upstream) poke() {
 	case u.wake <- struct{}{}:
 	default:
 	}
+}
+
+// patience returns how long an attempt to connect may take. Runners of packages download them
+// first, into a cache of the upstream's own.
+func (u *upstream) patience() time.Duration {
+	if len(u.record.Command) > 0 && slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "pnpx"}, filepath.Base(u.record.Command[0])) {
+		return installTimeout
+	}
+	return connectTimeout
 }

@@ -115,7 +115,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 		u.unfold()
 		return nil, &e
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, u.patience())
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		return fail(err)

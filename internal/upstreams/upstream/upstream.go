@@ -87,6 +87,8 @@ type ClientConfig struct {
 	Command []string
 	Dir     string
 	Env     []string // the whole environment
+	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
+	ConnectTimeout time.Duration
 	// Start starts Command confined; if nil, it is started as this server's user.
 	Start    func(stdin, stdout, stderr *os.File) (mcpclient.Process, error)
 	URL      string
@@ -140,6 +142,7 @@ const (
 	maxConnections     = 64  // of one upstream
 	maxTotal           = 256 // of all
 	connectTimeout     = 10 * time.Second
+	installTimeout     = time.Minute      // in place of connectTimeout, while a package runner downloads
 	listTimeout        = 40 * time.Second // above the client's own limit
 	maxRetryDelay      = 30 * time.Second
 	minRefreshInterval = 30 * time.Second

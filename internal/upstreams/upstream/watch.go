@@ -173,7 +173,7 @@ func (u *upstream) try(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, u.patience())
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		u.noteErrors(c)

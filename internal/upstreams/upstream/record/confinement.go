@@ -38,7 +38,8 @@ func (r *Record) checkConfinement() error {
 		return fmt.Errorf("there are more than %d folders", maxPairs)
 	}
 	for _, dir := range slices.Concat(r.ReadOnly, r.ReadWrite) {
-		if len(dir) > maxText || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsFunc(dir, func(c rune) bool { return c < ' ' }) {
+		control := strings.ContainsFunc(dir, func(c rune) bool { return c < ' ' })
+		if len(dir) > maxText || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || control {
 			return fmt.Errorf("%.120q is not the clean absolute path of a folder", dir)
 		}
 	}
