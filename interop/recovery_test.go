@@ -79,7 +79,7 @@ func children(t *testing.T, pid int, word string) []int {
 
 func TestAProviderIsKilled(t *testing.T) {
 	r := newRecovering(t)
-	r.addProgram("everything", "server-everything")
+	r.addProgram("everything", "server-everything", "")
 	const calls = 3
 	told := make(chan any, 64*calls)
 	s := r.goClient(t, "2025-11-25", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
@@ -208,8 +208,9 @@ func TestThePlaneIsRestarted(t *testing.T) {
 func restarted(t *testing.T, end func(*recovering)) {
 	t.Helper()
 	r := newRecovering(t)
-	r.addProgram("everything", "server-everything")
-	r.addProgram("filesystem", "server-filesystem", t.TempDir())
+	r.addProgram("everything", "server-everything", "")
+	shared := sharedDir(t)
+	r.addProgram("filesystem", "server-filesystem", shared, shared)
 	f := newFar(t, false)
 	r.cli("upstreams", "add", "far", "--url", f.url, "--local")
 	r.cli("grants", "create", "--principal", "agent:local-agent", "--action", "fs.writeText", "--expires", "8h")

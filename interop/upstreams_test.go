@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 )
 
 // upstreamsConfig is what the plane of these tests is configured with: work is a
@@ -45,27 +47,50 @@ func newUpstreams(t *testing.T) (*world, string) {
 	token, err := os.ReadFile(filepath.Join(p.home, "run", "agent.token"))
 	ok(t, err)
 	p.tok = strings.TrimSpace(string(token))
-	files := t.TempDir()
-	p.addProgram("everything", "server-everything")
-	p.addProgram("filesystem", "server-filesystem", files)
-	p.cli("upstreams", "add", "memory", "--env", "MEMORY_FILE_PATH="+filepath.Join(files, "memory.jsonl"), "--", p.node,
-		npmServer("server-memory"))
+	files := sharedDir(t)
+	p.addProgram("everything", "server-everything", "")
+	p.addProgram("filesystem", "server-filesystem", files, files)
+	p.cli("upstreams", "add", "memory", "--env", "MEMORY_FILE_PATH="+filepath.Join(files, "memory.jsonl"), "--ro", npmModules(), "--rw", files,
+		"--", p.node, npmServer("server-memory"))
 	p.cli("upstreams", "add", "web", "--url", p.everythingOverHTTP(freeAddress(t))+"/mcp", "--local")
 	return p, files
 }
 
-// npmServer is the program of a reference server.
-func npmServer(name string) string {
-	path, err := filepath.Abs(filepath.Join("node_modules", "@modelcontextprotocol", name, "dist", "index.js"))
+// npmModules is the folder of the installed packages.
+func npmModules() string {
+	path, err := filepath.Abs("node_modules")
 	if err != nil {
 		panic(err)
 	}
 	return path
 }
 
-func (w *world) addProgram(name, server string, args ...string) {
+// npmServer is the program of a reference server.
+func npmServer(name string) string {
+	return filepath.Join(npmModules(), "@modelcontextprotocol", name, "dist", "index.js")
+}
+
+// addProgram adds a reference server, confined, with one folder to write unless it is "".
+func (w *world) addProgram(name, server, folder string, args ...string) {
 	w.t.Helper()
-	w.cli(append([]string{"upstreams", "add", name, "--", w.node, npmServer(server)}, args...)...)
+	add := []string{"upstreams", "add", name, "--ro", npmModules()}
+	if folder != "" {
+		add = append(add, "--rw", folder)
+	}
+	w.cli(slices.Concat(add, []string{"--", w.node, npmServer(server)}, args)...)
+}
+
+// sharedDir is a folder that confined programs of a server may be given: as root they run as
+// another user, to whom it belongs.
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "interop-shared-")
+	ok(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if os.Geteuid() == 0 {
+		ok(t, os.Chown(dir, sandbox.DefaultUID, sandbox.DefaultUID))
+	}
+	return dir
 }
 
 // everythingOverHTTP starts server-everything at an address.
@@ -214,7 +239,7 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 		says("file", "written by "+kind)
 		says("memory", kind+"-"+transport, "was here")
 		next("ready")
-		w.addProgram("thinking", "server-sequential-thinking")
+		w.addProgram("thinking", "server-sequential-thinking", "")
 		defer w.cli("upstreams", "remove", "thinking")
 		names("changed", "sequentialthinking", "echo")
 		s := says("thought", "thoughtNumber")
@@ -248,7 +273,7 @@ func (w *world) inspectUpstreams(t *testing.T, transport, files string) {
 	path := filepath.Join(files, "inspector-"+transport+".txt")
 	run(`"trigger-long-running-operation"`, "--method", "tools/list")
 	run("Echo: hello", "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello")
-	ok(t, os.WriteFile(path, []byte("by somebody"), 0o600))
+	ok(t, os.WriteFile(path, []byte("by somebody"), 0o644))
 	run("by somebody", "--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path="+path)
 	run(`"args-prompt"`, "--method", "prompts/list")
 	run("Paris", "--method", "prompts/get", "--prompt-name", "args-prompt", "--prompt-args", "city=Paris")

@@ -215,7 +215,7 @@ func TestUpstreamsPage(t *testing.T) {
 	paste(t, string(page),
 		"added far: ", "added byurl: ", "tool catalog_search", "mcp.far:tool:catalog_search", "structuredContent", "all wait for your approval",
 		"approved tool catalog_search, which was quarantined",
-		"pin_approved", "far is ready", "upstreams: 4, and nothing waits", "added agent: 1 tool,", "a2a/taskId", "removed far", `"name":"byurl"`,
+		"pin_approved", "far is ready", "upstreams: 6, and nothing waits", "added agent: 1 tool,", "a2a/taskId", "removed far", `"name":"byurl"`,
 	)
 }
 

@@ -41,7 +41,27 @@ type upstreamRow struct {
 		Expires time.Time
 		Renewed bool
 	}
-	Stderr string
+	Stderr                   string
+	Confinement, Tier, Limit string
+	ReadOnly                 []string `json:"read_only"`
+	ReadWrite                []string `json:"read_write"`
+	Network, Unseen          []string
+}
+
+// confined returns how the program is confined: its tier and network, "unconfined", "container", or
+// "" for a URL.
+func (u *upstreamRow) confined() string {
+	switch u.Confinement {
+	case "sandbox":
+		tier := u.Tier
+		if tier == "" {
+			tier = "confined"
+		}
+		return tier + ", network " + strings.Join(u.Network, ",")
+	case "none":
+		return "unconfined"
+	}
+	return u.Confinement
 }
 
 // target returns the URL or the command.
@@ -89,10 +109,10 @@ func (a *app) upstreamsCommand() *cobra.Command {
 				for _, u := range out.Upstreams {
 					rows = append(rows, []string{
 						u.Name, u.State, fmt.Sprint(u.Counts.Tools), fmt.Sprint(u.Counts.Prompts),
-						fmt.Sprint(u.Counts.Resources), dash(u.waiting()), u.target(), dash(u.Reason),
+						fmt.Sprint(u.Counts.Resources), dash(u.waiting()), dash(u.confined()), u.target(), dash(u.Reason),
 					})
 				}
-				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "TARGET", "REASON"}, rows,
+				return a.table([]string{"NAME", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "CONFINED", "TARGET", "REASON"}, rows,
 					"no upstream is registered; add one with: junctor upstreams add NAME -- COMMAND ARG...")
 			})
 		},
@@ -132,7 +152,7 @@ func (a *app) upstreamsCommand() *cobra.Command {
 		},
 	}
 	return a.group("upstreams", "Manage upstreams: MCP servers and A2A agents as providers", a.upstreamsAddCommand(), list, show, remove,
-		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), restart, sample)
+		a.upstreamsLoginCommand(), a.upstreamsDiffCommand(), a.upstreamsApproveCommand(), a.upstreamsConfineCommand(), restart, sample)
 }
 
 func (a *app) printUpstream(raw json.RawMessage) error {
@@ -157,6 +177,20 @@ func (a *app) printUpstream(raw json.RawMessage) error {
 		{"own credentials", fmt.Sprint(u.OwnCredentials)},
 		{"sampling", u.Sampling},
 		{"connections", fmt.Sprint(u.Connections)},
+	}
+	if c := u.confined(); c != "" {
+		rows = append(rows, []string{"confined", c})
+	}
+	for _, of := range []struct {
+		label string
+		list  []string
+	}{{"may read", u.ReadOnly}, {"may change", u.ReadWrite}, {"cannot see", u.Unseen}} {
+		if len(of.list) > 0 {
+			rows = append(rows, []string{of.label, strings.Join(of.list, " ")})
+		}
+	}
+	if u.Limit != "" {
+		rows = append(rows, []string{"went over", "its " + u.Limit})
 	}
 	if s := u.Server; s != nil {
 		rows = append(rows, []string{"server", strings.TrimSpace(s.Name + " " + s.Release + ", " + strings.ToUpper(u.Kind) + " " + s.Version)})

@@ -9,7 +9,8 @@ import (
 )
 
 // mcpServer is a small MCP server for scripts: it lists what the file of its first
-// argument holds, whatever that is, and every call tells its environment.
+// argument holds, whatever that is, and every call reports its environment. A
+// call with read or write names a file, and its answer reports what came of that.
 func mcpServer() {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
@@ -38,10 +39,24 @@ func mcpServer() {
 			}
 			answer = `"result":{"tools":` + strings.ReplaceAll(string(list), "\n", " ") + `}`
 		case "tools/call":
-			text, _ := json.Marshal("called with " + string(m.Params.Arguments) + ", GREETING is " + os.Getenv("GREETING") + ", TOKEN is " +
-				os.Getenv("TOKEN"))
+			var act struct{ Read, Write string }
+			_ = json.Unmarshal(m.Params.Arguments, &act)
+			text, _ := json.Marshal(try(act.Read, act.Write) + "called with " + string(m.Params.Arguments) + ", GREETING is " +
+				os.Getenv("GREETING") + ", TOKEN is " + os.Getenv("TOKEN"))
 			answer = `"result":{"content":[{"type":"text","text":` + string(text) + `}]}`
 		}
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, answer)
 	}
+}
+
+// try reads one file and writes another, unless their names are empty, and reports the outcome.
+func try(read, write string) (report string) {
+	if read != "" {
+		data, err := os.ReadFile(read)
+		report += fmt.Sprintf("read %d bytes, %v; ", len(data), err)
+	}
+	if write != "" {
+		report += fmt.Sprintf("wrote, %v; ", os.WriteFile(write, []byte("permit (principal, action, resource);"), 0o600))
+	}
+	return report
 }

@@ -20,6 +20,8 @@ type upstreamFlags struct {
 	env, secretEnv, header, secretHeader, roots    []string
 	keys                                           []string
 	a2a, sse, quarantine, trust, hints, local, own bool
+	unconfined                                     bool
+	folders                                        folderFlags
 	timeout, idle                                  time.Duration
 	oauth                                          oauthFlags
 }
@@ -37,10 +39,12 @@ What it declares now is shown to agents at once, because you add it; with --quar
 each definition waits for your approval first. What it changes later is held until you
 have looked: see junctor upstreams diff and junctor upstreams approve.
 
-A program gets a folder of its own in the home and an environment of a few
-harmless variables (PATH, HOME, LANG, TMPDIR and the like) besides what you give
-it. Credentials are named, never written: store them with junctor secrets set NAME.`,
-		Example: `  junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
+A program is confined: it sees the system, a folder of its own in the home, which is
+its HOME, and the folders that you name with --ro and --rw; it never sees the rest of
+the home or your files. Its environment has a few harmless variables besides what you
+give it. With --unconfined it may do all that the server's user may. Credentials are
+named, never written: store them with junctor secrets set NAME.`,
+		Example: `  junctor upstreams add files --rw /srv/docs -- npx -y @modelcontextprotocol/server-filesystem /srv/docs
   junctor upstreams add tracker --url https://mcp.example.org/mcp --bearer tracker-token
   junctor upstreams add notes --url https://notes.example.org/mcp --oauth && junctor upstreams login notes
   junctor upstreams add planner --a2a --url https://agent.example.org/.well-known/agent-card.json --key planner.jwks
@@ -67,6 +71,8 @@ it. Credentials are named, never written: store them with junctor secrets set NA
 	f.StringArrayVar(&o.env, "env", nil, "`NAME=VALUE` variable of the program (repeatable)")
 	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "`NAME=SECRET` variable of the program, with the value of a secret (repeatable)")
 	f.StringVar(&o.dir, "dir", "", "`DIR` folder the program works in (default one of its own in the home)")
+	o.folders.add(c)
+	f.BoolVar(&o.unconfined, "unconfined", false, "run the program as the server's user, with all that the user may do")
 	f.StringArrayVar(&o.roots, "root", nil, "`DIR` folder that the server is told of when it asks for roots (repeatable)")
 	f.StringVar(&o.isolation, "isolation", "", "`ISOLATION` whose connections they are: shared, principal or client-session (default shared)")
 	f.BoolVar(&o.own, "own-credentials", false, "each principal shows secrets of its own, such as own.NAME.agent.ann in place of NAME")
@@ -88,6 +94,8 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 	case dash < 0 && len(args) > 1 || dash > 1 || dash == 0:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "%s needs one name, and the command after --", cmd.CommandPath()).
 			With("", "write: junctor upstreams add NAME -- COMMAND ARG...")
+	case o.unconfined && o.folders.given():
+		return nil, capability.Errorf(capability.CodeInvalidInput, "", "--ro, --rw and --net are for a confined program, not with --unconfined")
 	case o.quarantine && o.trust:
 		return nil, capability.Errorf(capability.CodeInvalidInput, "", "give --quarantine or --trust, not both")
 	}
@@ -129,6 +137,12 @@ func (o *upstreamFlags) record(cmd *cobra.Command, args []string) (map[string]an
 			return nil, err
 		}
 		body["keys"] = keys
+	}
+	if o.unconfined {
+		body["confinement"] = "none"
+	}
+	if err := o.folders.record(body); err != nil {
+		return nil, err
 	}
 	if o.quarantine {
 		body["trust"] = "untrusted"
@@ -199,6 +213,12 @@ func (a *app) printAdded(raw json.RawMessage) error {
 		return nil
 	}
 	a.printf("added %s: %s\n", plainText(u.Name), u.counted())
+	if u.Confinement == "none" {
+		a.warnf("%s is not confined: it may do all that the server's user may", u.Name)
+	}
+	for _, path := range u.Unseen {
+		a.warnf("%s cannot see %s; if it may: junctor upstreams confine %s --ro DIR or --rw DIR", u.Name, plainText(path), u.Name)
+	}
 	if n := u.Counts.Dropped; n > 0 {
 		a.warnf("%d %s dropped; see: junctor upstreams show %s", n, counted(n, "definition was", "definitions were"), u.Name)
 	}

@@ -41,6 +41,7 @@ type Config struct {
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
 	Sandbox    Sandbox    `koanf:"sandbox"`
+	Upstreams  Upstreams  `koanf:"upstreams"`
 	Model      Model      `koanf:"model"`
 	NATS       NATS       `koanf:"nats"`
 	Gateway    Gateway    `koanf:"gateway"`
@@ -219,6 +220,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Agents.check(c.Programs); err != nil {
+		return err
+	}
+	if err := c.Upstreams.Registries.validate(); err != nil {
 		return err
 	}
 	if err := oneOf("sandbox.min_tier", c.Sandbox.MinTier, "", "T1", "T2", "T3"); err != nil {

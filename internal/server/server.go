@@ -170,7 +170,8 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if s.upstreams, err = upstreams.New(ctx, upstreams.Config{
-		Dir: s.home.Path("upstreams"), Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door, Logger: s.logger,
+		Home: s.home.Path, Walls: cfg.Sandbox, Sources: cfg.Upstreams.Registries, Store: s.shared, Secrets: s.secrets, Log: s.log, Door: s.door,
+		Logger: s.logger,
 	}); err != nil {
 		return err
 	}

@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/config"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
@@ -24,8 +28,10 @@ import (
 
 // Config holds the dependencies of a Service. All fields are required.
 type Config struct {
-	Dir     string    // parent of the working folders of programs
-	Store   *store.DB // the database that gateways share
+	Home    func(...string) string // paths in the home
+	Walls   config.Sandbox
+	Sources config.Registries // of package runners
+	Store   *store.DB         // the database that gateways share
 	Secrets *secretstore.Store
 	Log     *audit.Log
 	Door    *httpapi.Door
@@ -49,9 +55,49 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	registry := upstream.NewRegistry(upstream.Config{
 		Store: upstreamsql.New(cfg.Store), Secrets: cfg.Secrets, Tokens: cfg.Secrets, Log: cfg.Log, Logger: cfg.Logger, Dial: dial,
-		Dir: cfg.Dir, Environment: sandbox.Environment(),
+		Dir: cfg.Home("upstreams"), Environment: sandbox.Environment(), Walls: newWalls(cfg), Registries: registryVariables(cfg.Sources), CA: cfg.Sources.CA,
 	})
 	return &Service{registry, upstreamserve.New(upstreamserve.Config{Door: cfg.Door, Upstreams: registry})}, nil
+}
+
+// newWalls returns the sandbox of programs. It never shows the home to them, except to each its
+// own folder.
+func newWalls(cfg Config) *sandbox.Box {
+	scratch := cfg.Home("run")
+	if os.Geteuid() == 0 { // programs run as a user without access to it
+		scratch = ""
+	}
+	private := []string{cfg.Home()}
+	if real, err := filepath.EvalSymlinks(cfg.Home()); err == nil {
+		private = append(private, real)
+	}
+	return sandbox.New(sandbox.Config{
+		ReadOnly: cfg.Walls.ReadOnly, Off: sandbox.Without(cfg.Walls.Off), Scratch: scratch, Private: private,
+	})
+}
+
+// registryVariables returns the variables that package runners read, NAME=VALUE.
+func registryVariables(r config.Registries) []string {
+	var env []string
+	for _, v := range []struct {
+		value string
+		names []string
+	}{
+		{r.NPM, []string{"npm_config_registry"}},
+		{r.PyPI, []string{"UV_DEFAULT_INDEX", "PIP_INDEX_URL"}},
+		{r.Proxy, []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy"}},
+		{r.CA, []string{"NODE_EXTRA_CA_CERTS", "npm_config_cafile", "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}},
+	} {
+		for _, name := range v.names {
+			if v.value != "" {
+				env = append(env, name+"="+v.value)
+			}
+		}
+	}
+	if r.Proxy != "" {
+		env = append(env, "NODE_USE_ENV_PROXY=1") // Node ignores the others without it
+	}
+	return env
 }
 
 // Run returns at once, because the catalog runs [Service.Source].
@@ -107,6 +153,15 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 	var checks []httpapi.Check
 	for i := range list {
 		u := &list[i]
+		if u.Confinement == record.Unconfined && !u.Disabled {
+			c := httpapi.Check{
+				Name: "confinement of " + u.Name, OK: !u.Undecided, Detail: "unconfined: its program may do all that this server's user may",
+			}
+			if u.Undecided {
+				c.Remedy = "junctor upstreams confine " + u.Name + ", with --ro and --rw for the folders that it needs"
+			}
+			checks = append(checks, c)
+		}
 		waiting := u.Counts.Held + u.Counts.Quarantined
 		c := httpapi.Check{Name: "upstream " + u.Name}
 		switch {
@@ -114,6 +169,8 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 			continue
 		case u.Failed:
 			c.Detail, c.Remedy = u.Reason, "junctor upstreams show "+u.Name+" has its last errors; then: junctor upstreams restart "+u.Name
+		case u.Limit != "" && u.State != capability.StateReady:
+			c.Detail, c.Remedy = "its program went over its "+u.Limit, "junctor upstreams show "+u.Name+" has its last errors"
 		case u.State == capability.StateUnauthorized && u.OAuth != nil:
 			c.Detail, c.Remedy = u.Reason, "junctor upstreams login "+u.Name
 		case u.State != capability.StateReady:
@@ -126,8 +183,8 @@ func (s *Service) Checks(context.Context) []httpapi.Check {
 		}
 		checks = append(checks, c)
 	}
-	if checks == nil {
-		checks = []httpapi.Check{{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))}}
+	if !slices.ContainsFunc(checks, func(c httpapi.Check) bool { return !c.OK }) {
+		checks = append(checks, httpapi.Check{Name: "upstreams", OK: true, Detail: fmt.Sprintf("%d, and nothing waits", len(list))})
 	}
 	return checks
 }

@@ -41,6 +41,28 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 	return r, err
 }
 
+// Start fails, because this system reaches tier T1 only and a program never starts below T2.
+func (b *Box) Start(_ Spec, c Confinement, _ Streams) (*Process, error) {
+	c.MinTier = max(c.MinTier, T2)
+	p, err := b.Place(c)
+	if err == nil {
+		err = unavailable(b.Facts(), p.Tier, T2)
+	}
+	return nil, err
+}
+
+// Reachable returns nil, because this system does not have the layers.
+func Reachable(string, Placement, int, int, bool) error { return nil }
+
+// Permits returns nil, because Start fails on this system.
+func (b *Box) Permits(Confinement) error { return nil }
+
+// OwnerOf returns no user, because programs run as the server's here.
+func OwnerOf([]string) (uid, gid int, err error) { return 0, 0, nil }
+
+// Shows returns true, because nothing is hidden here.
+func (b *Box) Shows(Confinement, string) bool { return true }
+
 func inside(c Confinement) (work, pkg string) { return c.Work, c.Package }
 
 // Report returns an empty report, because the system does not have a sandbox to test.

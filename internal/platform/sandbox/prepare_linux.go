@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +19,10 @@ import (
 
 // inside returns the paths of the work directory and the package at T3.
 func inside(c Confinement) (work, pkg string) {
-	if c.Work != "" {
+	switch {
+	case c.Work != "" && c.OwnPath:
+		work = c.Work
+	case c.Work != "":
 		work = jail.WorkDir
 	}
 	if c.Package != "" {
@@ -41,12 +46,8 @@ func (r *confined) prepare() error {
 	if err := r.c.Egress.Check(); err != nil && r.p.Network == NetworkProxy {
 		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the network policy cannot be read: "+err.Error(), err)
 	}
-	for _, dir := range append(slices.Clone(r.c.ReadOnly), r.c.Package) {
-		if dir != "" {
-			if err := r.mayShow(dir); err != nil {
-				return err
-			}
-		}
+	if err := r.box.Permits(r.c); err != nil {
+		return err
 	}
 	if err := r.openWork(); err != nil {
 		return err
@@ -87,16 +88,35 @@ func (r *confined) landlock() int {
 	return r.facts.Landlock
 }
 
+// Permits returns an error if one of the named directories of c may not be given to a program,
+// or is missing.
+func (b *Box) Permits(c Confinement) error {
+	for _, dir := range slices.Concat(c.ReadOnly, c.ReadWrite, []string{c.Package}) {
+		if dir == "" {
+			continue
+		}
+		if err := b.mayShow(dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range c.ReadWrite {
+		if err := mayChange(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // mayShow rejects paths that must always remain hidden.
-func (r *confined) mayShow(dir string) error {
+func (b *Box) mayShow(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return violation("a directory that is shown to a program is named by its clean absolute path")
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "a directory the program needs is not there", err)
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the directory "+dir+", which the program needs, is not there", err)
 	}
-	for _, private := range r.box.cfg.Private {
+	for _, private := range b.cfg.Private {
 		if beneath(real, private) || beneath(private, real) {
 			return violation("the server's own files are not shown to programs")
 		}
@@ -105,6 +125,32 @@ func (r *confined) mayShow(dir string) error {
 		if strings.Contains(real+"/", "/"+name+"/") {
 			return violation("directories with credentials are not shown to programs")
 		}
+	}
+	for _, name := range homeCredentials() {
+		if _, err := os.Lstat(filepath.Join(real, name)); err == nil {
+			return violation("%s holds credentials (%s) and is not shown to programs: name a directory in it", dir, name)
+		}
+	}
+	return nil
+}
+
+// mayChange rejects directories that no program may be given for writing: those of the system
+// and those that the private root has of its own.
+func mayChange(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.run", "the directory "+dir+", which the program needs, is not there", err)
+	}
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		return capability.Errorf(capability.CodeInvalidInput, "sandbox.run", "%s is not a directory", dir)
+	}
+	for _, system := range append(systemDirs(), "/boot", "/dev", "/etc", "/proc", "/run", "/sys") {
+		if beneath(real, system) {
+			return violation("%s belongs to the system and is not given to a program for writing", dir)
+		}
+	}
+	if beneath(jail.TempDir, real) {
+		return violation("%s holds the program's own temporary directory: name a directory below it", dir)
 	}
 	return nil
 }
@@ -121,7 +167,7 @@ func (r *confined) openWork() error {
 	if !filepath.IsAbs(r.c.Work) || filepath.Clean(r.c.Work) != r.c.Work || r.c.Work == "/" {
 		return violation("the work directory is not a clean absolute path")
 	}
-	if r.spec.Dir != "" && !beneath(filepath.Clean(r.spec.Dir), r.c.Work) {
+	if r.spec.Dir != "" && !r.startsWhereItMay() {
 		return violation("a program starts in its work directory, and nowhere else")
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, r.c.Work, &unix.OpenHow{
@@ -132,11 +178,85 @@ func (r *confined) openWork() error {
 	}
 	r.work = os.NewFile(uintptr(fd), "work")
 	if r.facts.Root { // at least for reading, because other users may not enter it
+		if r.c.Home {
+			if err := r.giveContent(); err != nil {
+				return setupFailed("give the work directory away", err)
+			}
+		}
 		if err := r.work.Chown(r.c.UID, r.c.GID); err != nil {
 			return setupFailed("give the work directory away", err)
 		}
 	}
 	return nil
+}
+
+// giveContent makes the program's user the owner of everything in the work directory if the
+// directory has another owner. It follows no links, and leaves files with several names alone,
+// because another name may be outside.
+func (r *confined) giveContent() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(r.work.Fd()), &st); err != nil || int(st.Uid) == r.c.UID {
+		return err
+	}
+	root, err := os.OpenRoot(r.c.Work)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && !d.IsDir() && st.Nlink > 1 {
+			return nil
+		}
+		return root.Lchown(name, r.c.UID, r.c.GID)
+	})
+}
+
+// OwnerOf returns the user and group that a program runs as which is given directories, if the
+// server is root: the only owner other than root, or [DefaultUID]. Several owners are an error.
+func OwnerOf(dirs []string) (uid, gid int, err error) {
+	uid, gid = DefaultUID, DefaultUID
+	first := ""
+	for _, dir := range dirs {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return 0, 0, capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+		}
+		switch {
+		case st.Uid == 0:
+		case first == "":
+			first, uid, gid = dir, int(st.Uid), int(st.Gid)
+		case int(st.Uid) != uid:
+			return 0, 0, capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
+				"%s and %s belong to different users, and a program runs as one", first, dir).
+				With("folder_unusable", "name folders of one user")
+		}
+	}
+	return uid, gid, nil
+}
+
+// Shows reports whether a program of c can read a path, if the modes of the files permit it.
+func (b *Box) Shows(c Confinement, path string) bool {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil && !strings.HasPrefix(path, "/proc/") {
+		path = real
+	}
+	return slices.ContainsFunc(slices.Concat(systemDirs(), systemFiles(), devices(), []string{"/proc", c.Work}, b.cfg.ReadOnly,
+		c.ReadOnly, c.ReadWrite), func(dir string) bool { return beneath(path, dir) })
+}
+
+// startsWhereItMay reports whether Spec.Dir lies in the work directory or, with OwnPath, in a
+// directory that the program may read.
+func (r *confined) startsWhereItMay() bool {
+	dir := filepath.Clean(r.spec.Dir)
+	in := func(parent string) bool { return beneath(dir, parent) }
+	return in(r.c.Work) || r.c.OwnPath && (slices.ContainsFunc(r.c.ReadOnly, in) || slices.ContainsFunc(r.c.ReadWrite, in))
 }
 
 // countTogether decides who enforces the limits: the control group, if the helper is in one;
@@ -147,7 +267,8 @@ func (r *confined) countTogether() {
 		return
 	}
 	switch {
-	case r.facts.Root:
+	case r.facts.Root: // the kernel counts every process of the program's user, also those of other runs
+		r.job.ExtraProcesses = tasksOf(r.c.UID) + helperThreads
 	case r.p.Tier == T3:
 		r.job.ExtraProcesses = helperThreads // counted in the same user namespace
 	default:
@@ -220,6 +341,8 @@ func mountOf(source, target string) (jail.Mount, bool) {
 func (r *confined) furnish() {
 	j := &r.job
 	j.Dir = "/"
+	workDir, _ := inside(r.c)
+	j.WorkDir = workDir
 	if !r.c.Bare {
 		for _, path := range r.shown() {
 			r.show(path, path)
@@ -231,20 +354,33 @@ func (r *confined) furnish() {
 	if r.work != nil {
 		var st unix.Stat_t
 		if unix.Fstat(int(r.work.Fd()), &st) == nil {
-			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: jail.WorkDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
+			j.Mounts = append(j.Mounts, jail.Mount{Source: r.c.Work, Target: workDir, Dev: st.Dev, Ino: st.Ino, Write: !r.c.WorkReadOnly})
 		}
-		j.Dir = jail.WorkDir
-		if r.spec.Dir != "" {
-			j.Dir = filepath.Join(jail.WorkDir, strings.TrimPrefix(filepath.Clean(r.spec.Dir), r.c.Work))
+		j.Dir = workDir
+		switch dir := filepath.Clean(r.spec.Dir); {
+		case r.spec.Dir == "":
+		case r.c.OwnPath:
+			j.Dir = dir
+		default:
+			j.Dir = filepath.Join(workDir, strings.TrimPrefix(dir, r.c.Work))
 		}
 	}
+	for _, dir := range r.c.ReadWrite {
+		if m, ok := mountOf(dir, dir); ok {
+			m.Write = true
+			j.Mounts = append(j.Mounts, m)
+		}
+	}
+	// A directory is mounted before those in it, which its mount would otherwise cover.
+	slices.SortStableFunc(j.Mounts, func(a, b jail.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	uid, gid := r.c.UID, r.c.GID
 	if !r.facts.Root {
 		uid, gid = os.Geteuid(), os.Getegid()
 	}
 	id := strconv.Itoa(uid) + ":" + strconv.Itoa(gid)
 	j.Files = map[string]string{
-		"/etc/passwd": "agent:x:" + id + "::" + jail.WorkDir + ":/bin/sh\n", "/etc/group": "agent:x:" + strconv.Itoa(gid) + ":\n",
+		"/etc/passwd":   "agent:x:" + id + "::" + cmp.Or(workDir, jail.WorkDir) + ":/bin/sh\n",
+		"/etc/group":    "agent:x:" + strconv.Itoa(gid) + ":\n",
 		"/etc/hostname": "sandbox\n",
 	}
 	if r.p.Network != NetworkRaw {
@@ -252,10 +388,13 @@ func (r *confined) furnish() {
 	}
 	j.Rules = []jail.Rule{{Path: "/"}, {Path: jail.TempDir, Write: true}, {Path: "/dev", Device: true}}
 	if r.c.Bare { // a bare root is complete already, and does not need the following
-		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: jail.WorkDir}}
+		j.Rules = []jail.Rule{{Path: jail.PackageDir}, {Path: cmp.Or(workDir, jail.WorkDir)}}
 	}
 	if r.c.Work != "" && !r.c.WorkReadOnly {
-		j.Rules = append(j.Rules, jail.Rule{Path: jail.WorkDir, Write: true})
+		j.Rules = append(j.Rules, jail.Rule{Path: workDir, Write: true})
+	}
+	for _, dir := range r.c.ReadWrite {
+		j.Rules = append(j.Rules, jail.Rule{Path: dir, Write: true})
 	}
 	r.environment(jail.TempDir)
 }
@@ -313,6 +452,9 @@ func (r *confined) confine() error {
 	}
 	if r.c.Work != "" {
 		j.Rules = append(j.Rules, jail.Rule{Path: r.c.Work, Write: !r.c.WorkReadOnly})
+		for _, dir := range r.c.ReadWrite {
+			j.Rules = append(j.Rules, jail.Rule{Path: dir, Write: true})
+		}
 		if d := filepath.Clean(r.spec.Dir); r.spec.Dir != "" && d != r.c.Work {
 			j.Dir = d
 		}
@@ -329,13 +471,83 @@ func (r *confined) environment(temp string) {
 		return name == "TMPDIR" || r.job.Proxy && strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	env = append(env, "TMPDIR="+temp)
+	if r.c.Home && !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") }) {
+		env = append(env, "HOME="+r.home(temp))
+	}
 	if r.job.Proxy {
 		proxy := "http://127.0.0.1:" + strconv.Itoa(jail.ProxyPort)
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 			env = append(env, name+"="+proxy)
 		}
+		env = append(env, "NODE_USE_ENV_PROXY=1") // Node ignores the others without it
 	}
 	r.job.Env = env
+}
+
+// home returns the value of HOME.
+func (r *confined) home(temp string) string {
+	work, _ := inside(r.c)
+	if r.p.Tier == T3 {
+		return cmp.Or(work, temp)
+	}
+	if r.c.Work == "" || r.facts.Root && !reaches(filepath.Dir(r.c.Work), r.c.UID, r.c.GID) {
+		return temp
+	}
+	return r.c.Work
+}
+
+// reaches reports whether the modes of dir and its parents permit a user without further
+// groups to enter dir.
+func reaches(dir string, uid, gid int) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) != nil || !permits(&st, uid, gid, unix.X_OK) {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// permits reports whether the mode of a file grants a user all of want, a set of R_OK, W_OK
+// and X_OK.
+func permits(st *unix.Stat_t, uid, gid int, want uint32) bool {
+	mode := st.Mode
+	switch {
+	case int(st.Uid) == uid:
+		mode >>= 6
+	case int(st.Gid) == gid:
+		mode >>= 3
+	}
+	return mode&want == want
+}
+
+// Reachable returns an error that a person can act on if the program's user could not use a
+// named directory: read it, or with write change it. At T2 the parents must permit it as well.
+// It is for servers that are root; any other server's programs run as the server's user.
+func Reachable(dir string, p Placement, uid, gid int, write bool) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return capability.Wrap(capability.CodeInvalidInput, "sandbox.place", dir+" is not there", err).With("folder_unusable", "")
+	}
+	want, verb := uint32(unix.R_OK), "read"
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		want |= unix.X_OK
+	}
+	if write {
+		want, verb = want|unix.W_OK, "changed"
+	}
+	at := dir
+	if permits(&st, uid, gid, want) {
+		if p.Tier == T3 || reaches(filepath.Dir(dir), uid, gid) {
+			return nil
+		}
+		at = "a folder above " + dir
+	}
+	return capability.Errorf(capability.CodeInvalidInput, "sandbox.place",
+		"%s cannot be %s by the user %d, which the program runs as: the mode of %s forbids it", dir, verb, uid, at).
+		With("folder_unusable", "change its owner or mode; a folder that is named is never changed for you")
 }
 
 // fixTool sets the program's path as the program sees it and the file's identity, and permits
@@ -374,10 +586,11 @@ func (r *confined) fixTool() error {
 	}
 	switch {
 	case beneath(path, r.c.Work):
-		r.job.Path = jail.WorkDir + strings.TrimPrefix(path, r.c.Work)
+		work, _ := inside(r.c)
+		r.job.Path = work + strings.TrimPrefix(path, r.c.Work)
 	case beneath(path, r.c.Package):
 		r.job.Path = jail.PackageDir + strings.TrimPrefix(path, r.c.Package)
-	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly),
+	case slices.ContainsFunc(slices.Concat(systemDirs(), r.box.cfg.ReadOnly, r.c.ReadOnly, r.c.ReadWrite),
 		func(dir string) bool { return beneath(path, dir) }):
 	default:
 		r.job.Path = jail.ToolDir + "/" + filepath.Base(path)

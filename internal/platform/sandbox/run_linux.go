@@ -63,16 +63,21 @@ func (b *Box) Run(ctx context.Context, spec Spec, c Confinement) (Result, error)
 
 // launch implements Run at T2 and T3, for a placement that was already decided.
 func (b *Box) launch(ctx context.Context, spec Spec, c Confinement, p Placement, f Facts) (Result, error) {
-	c.Limits = c.Limits.withDefaults()
-	if c.UID == 0 {
-		c.UID, c.GID = DefaultUID, DefaultUID
-	}
-	run := &confined{box: b, spec: spec, c: c, p: p, facts: f, events: make(chan struct{})}
+	run := b.newRun(spec, c, p, f)
 	defer run.cleanUp()
 	if err := run.prepare(); err != nil {
 		return Result{Placement: p}, err
 	}
 	return run.execute(ctx)
+}
+
+// newRun returns the state of a run whose placement was decided. The caller calls cleanUp.
+func (b *Box) newRun(spec Spec, c Confinement, p Placement, f Facts) *confined {
+	c.Limits = c.Limits.withDefaults()
+	if c.UID == 0 {
+		c.UID, c.GID = DefaultUID, DefaultUID
+	}
+	return &confined{box: b, spec: spec, c: c, p: p, facts: f, events: make(chan struct{})}
 }
 
 // confined is the state of one run.
@@ -100,6 +105,7 @@ type confined struct {
 	failed  *jail.Event
 	limit   string
 	flooded bool
+	started chan struct{} // if not nil, closed when the program was started
 }
 
 // cleanUp ends the proxy, closes the handles and removes the temporary directory.
@@ -298,6 +304,10 @@ func (r *confined) listen(ctx context.Context) {
 		}
 		r.mu.Unlock()
 		switch e.Kind {
+		case jail.EventStarted:
+			if r.started != nil {
+				close(r.started)
+			}
 		case jail.EventListener:
 			r.serveProxy(ctx, oob[:oobn])
 		case jail.EventEnded, jail.EventFailed:
@@ -346,20 +356,8 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 		}
 		result.Usage = Usage{User: e.Usage.User, System: e.Usage.System, MaxRSS: e.Usage.MaxRSS}
 	}
-	refused := false
-	if r.group != nil {
-		result.Usage.MaxMemory, refused = r.group.peak()
-		if r.limit == "" && r.group.killedForMemory() {
-			r.limit = "memory"
-		}
-	}
-	switch {
-	case r.limit != "":
-	case result.Signal == "SIGXCPU":
-		r.limit = "cpu"
-	case result.Signal == "SIGXFSZ":
-		r.limit = "file_size"
-	case refused && result.ExitCode != 0 && !stopped:
+	refused := r.measure(&result)
+	if r.limit == "" && refused && result.ExitCode != 0 && !stopped {
 		r.limit = "processes"
 	}
 	switch {
@@ -383,4 +381,24 @@ func (r *confined) verdict(ctx context.Context, result Result, stopped bool) (Re
 		return result, setupFailed("watch the program", fmt.Errorf("the helper ended without a word"))
 	}
 	return result, nil
+}
+
+// measure adds the usage of the control group to result, and sets the limit that the signal of
+// the program or its group shows. It reports whether a new process was refused. The caller
+// holds mu.
+func (r *confined) measure(result *Result) (refused bool) {
+	if r.group != nil {
+		result.Usage.MaxMemory, refused = r.group.peak()
+		if r.limit == "" && r.group.killedForMemory() {
+			r.limit = "memory"
+		}
+	}
+	switch {
+	case r.limit != "":
+	case result.Signal == "SIGXCPU":
+		r.limit = "cpu"
+	case result.Signal == "SIGXFSZ":
+		r.limit = "file_size"
+	}
+	return refused
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +103,9 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		spec.Path = self
 	}
 	cmd := exec.Command(spec.Path, spec.Args...)
+	if spec.Self && runtime.GOOS == "linux" {
+		cmd.Path = "/proc/self/exe" // the very file, even if its name was reused
+	}
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = spec.Dir, spec.Env, spec.Files
 	if cmd.Env == nil {
 		cmd.Env = []string{}

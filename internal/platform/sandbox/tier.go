@@ -68,6 +68,18 @@ type Confinement struct {
 	Package  string
 	ReadOnly []string
 
+	// ReadWrite are directories that the program may change, at their own names. They are
+	// checked like ReadOnly and never given to UID, so their modes must permit the access.
+	ReadWrite []string
+	// OwnPath shows Work at its own path at T3 as well, and lets the program start in a
+	// directory of ReadOnly or ReadWrite.
+	OwnPath bool
+	// Home makes Work the program's home across runs: HOME is Work as the program sees it, or the
+	// temporary directory if the program's user cannot reach Work by its path (at T2, below
+	// a directory closed to it). A HOME in Spec.Env takes precedence. If the user of the program
+	// has changed, the content of Work is given to the new one too.
+	Home bool
+
 	// Bare hides the whole machine: all system directories, files and devices. It is for
 	// a program that does not need them, such as a static binary of junctor.
 	Bare bool

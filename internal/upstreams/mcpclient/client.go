@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -72,6 +73,7 @@ func New(cfg Config) (*Client, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	c.cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, connectTimeout)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -87,7 +89,7 @@ func (c *Client) spawn(f func()) bool {
 }
 
 // Connect connects unless the client is connected. Concurrent callers share one attempt, which
-// takes 10 s at most and continues if the context of one of them ends. Errors: unavailable (reasons
+// takes Config.ConnectTimeout at most and continues if the context of one of them ends. Errors: unavailable (reasons
 // connection_failed, unauthenticated, unsupported_version), and those of ctx.
 func (c *Client) Connect(ctx context.Context) (Server, error) {
 	c.mu.Lock()
@@ -116,7 +118,7 @@ func (c *Client) attempt(renewal bool) *attempt {
 	a := &attempt{done: make(chan struct{})}
 	c.pending = a
 	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, connectTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ConnectTimeout)
 		defer cancel()
 		lk, err := c.establish(ctx)
 		c.mu.Lock()

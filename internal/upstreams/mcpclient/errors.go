@@ -59,8 +59,8 @@ func (c *Client) unreachable(err error) error {
 		return e
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return capability.Wrap(capability.CodeUnavailable, "mcp.connect", fmt.Sprintf("%s did not answer within %s", c.cfg.Name, connectTimeout),
-			err).With(reasonConnection, "")
+		return capability.Wrap(capability.CodeUnavailable, "mcp.connect",
+			fmt.Sprintf("%s did not answer within %s", c.cfg.Name, c.cfg.ConnectTimeout), err).With(reasonConnection, "")
 	}
 	text, hint := c.whyUnreachable(err)
 	return capability.Wrap(capability.CodeUnavailable, "mcp.connect", text, err).With(reasonConnection, hint)

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -60,6 +61,13 @@ type Config struct {
 	Command []string // stdio: the program and its arguments
 	Dir     string   // its working directory
 	Env     []string // its whole environment, KEY=VALUE; nothing is inherited
+
+	// Start starts Command with the three streams, which the client closes afterwards. If nil,
+	// the client starts it itself, in Dir with Env and without confinement.
+	Start func(stdin, stdout, stderr *os.File) (Process, error)
+
+	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
+	ConnectTimeout time.Duration
 
 	URL string // HTTP; exactly one of Command and URL
 	SSE bool   // URL uses the HTTP+SSE of 2024-11-05

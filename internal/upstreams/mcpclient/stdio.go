@@ -32,9 +32,43 @@ type processLink struct {
 	queue  chan line
 	stdin  *os.File
 	stdout *os.File
-	exited chan struct{} // closed when the process and its group have ended
-	leader *exec.Cmd
+	exited chan struct{} // closed when the process and all it started have ended
 	once   sync.Once
+
+	process Process // nil until it was started; set before openProcess returns
+}
+
+// Process is a program that was started, with all that it starts itself.
+type Process interface {
+	Wait()
+	Terminate()
+	Kill()
+}
+
+// localProcess is a program in its own process group, without confinement.
+type localProcess struct{ *exec.Cmd }
+
+// Wait returns when the program has ended, and ends the rest of its group.
+func (p localProcess) Wait() { _ = procgroup.Reap(p.Cmd, func() { procgroup.Kill(p.Cmd) }) }
+
+// Terminate asks the group to end.
+func (p localProcess) Terminate() { procgroup.Terminate(p.Cmd) }
+
+// Kill ends the group.
+func (p localProcess) Kill() { procgroup.Kill(p.Cmd) }
+
+// startLocal starts Config.Command in its own process group.
+func (c *Client) startLocal(in, out, errs *os.File) (Process, error) {
+	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
+	cmd.Dir = c.cfg.Dir
+	cmd.Env = append([]string{}, c.cfg.Env...) // nil would inherit the server's
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
+	procgroup.Own(cmd, true)
+	procgroup.SealDescriptors()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return localProcess{cmd}, nil
 }
 
 // line is an outgoing message; ex may be nil.
@@ -43,27 +77,24 @@ type line struct {
 	ex   *exchange
 }
 
-// openProcess starts the program in its own process group.
+// openProcess starts the program with Config.Start, or in its own process group.
 func (c *Client) openProcess() (link, error) {
-	cmd := exec.Command(c.cfg.Command[0], c.cfg.Command[1:]...)
-	cmd.Dir = c.cfg.Dir
-	cmd.Env = append([]string{}, c.cfg.Env...) // nil would inherit the server's
-	procgroup.Own(cmd, true)
-	l := &processLink{conn: c.newConn(), queue: make(chan line), exited: make(chan struct{}), leader: cmd}
+	l := &processLink{conn: c.newConn(), queue: make(chan line), exited: make(chan struct{})}
 	pipes, err := newPipes(3)
 	if err != nil {
 		l.stop()
 		return nil, err
 	}
-	cmd.Stdin, l.stdin = pipes[0].out, pipes[0].in
-	l.stdout, cmd.Stdout = pipes[1].out, pipes[1].in
+	l.stdin, l.stdout = pipes[0].in, pipes[1].out
 	stderr := pipes[2].out
-	cmd.Stderr = pipes[2].in
 	started := make(chan error, 1)
-	if c.spawn(func() { l.run(started) }) {
+	if c.spawn(func() { l.run(pipes[0].out, pipes[1].in, pipes[2].in, started) }) {
 		err = <-started
 	} else {
 		err = c.errClosed()
+		pipes[0].out.Close()
+		pipes[1].in.Close()
+		pipes[2].in.Close()
 	}
 	if err != nil {
 		l.stop()
@@ -99,25 +130,29 @@ func newPipes(n int) ([]pipe, error) {
 	return pipes, nil
 }
 
-// run starts the process and waits for its end. It locks its thread, because the process
-// is set to die with its parent thread.
-func (l *processLink) run(started chan<- error) {
+// run starts the process with its ends of the pipes and waits for its end. It locks its
+// thread, because a local process is set to die with its parent thread.
+func (l *processLink) run(in, out, errs *os.File, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.exited)
-	procgroup.SealDescriptors()
-	err := l.leader.Start()
-	for _, f := range []any{l.leader.Stdin, l.leader.Stdout, l.leader.Stderr} {
-		f.(*os.File).Close() // the child has its own copy
+	start := l.c.cfg.Start
+	if start == nil {
+		start = l.c.startLocal
 	}
+	process, err := start(in, out, errs)
+	for _, f := range []*os.File{in, out, errs} {
+		f.Close() // the child has its own copy
+	}
+	l.process = process
 	started <- err
 	if err != nil {
 		return
 	}
-	err = procgroup.Reap(l.leader, func() { procgroup.Kill(l.leader) })
+	process.Wait()
 	// A process that left the group may still hold the output open.
 	_ = l.stdout.SetReadDeadline(time.Now().Add(time.Second))
-	l.log("the process of an upstream ended", err)
+	l.log("the process of an upstream ended", nil)
 }
 
 func (l *processLink) log(what string, err error) {
@@ -292,15 +327,15 @@ func (l *processLink) close(bool) {
 		l.stdin.Close()
 		for _, step := range []struct {
 			grace time.Duration
-			then  func(*exec.Cmd)
-		}{{inputGrace, procgroup.Terminate}, {termGrace, procgroup.Kill}} {
+			then  func()
+		}{{inputGrace, l.process.Terminate}, {termGrace, l.process.Kill}} {
 			t := time.NewTimer(step.grace)
 			select {
 			case <-l.exited:
 				t.Stop()
 				return
 			case <-t.C:
-				step.then(l.leader)
+				step.then()
 			}
 		}
 		<-l.exited

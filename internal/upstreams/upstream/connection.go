@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/platform/sandbox"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
@@ -50,9 +51,10 @@ type conn struct {
 	down   chan error    // receives the reason of a loss; capacity 1
 
 	// guarded by upstream.mu
-	busy int
-	used time.Time
-	lost bool
+	process *sandbox.Process // of a confined program, else nil
+	busy    int
+	used    time.Time
+	lost    bool
 }
 
 // dial returns a connection with a client that is not connected yet. It counts towards
@@ -62,7 +64,7 @@ func (u *upstream) dial(key string) (*conn, error) {
 	rec := &u.record
 	cfg := ClientConfig{
 		Name: rec.Name, Kind: rec.Kind, Keys: rec.Keys, Local: rec.PrivateNetwork, Command: rec.Command, URL: rec.URL, SSE: rec.SSE,
-		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger,
+		Roots: rec.Roots, Sampling: rec.Sampling == record.Forward, Logger: u.reg.cfg.Logger, ConnectTimeout: u.patience(),
 		Down: func(err error) {
 			select {
 			case c.down <- err:
@@ -87,7 +89,12 @@ func (u *upstream) dial(key string) (*conn, error) {
 		if cfg.Env, err = u.environment(u.ownerOf(key)); err != nil {
 			return nil, err
 		}
-		if cfg.Dir, err = u.folder(); err != nil {
+		if u.record.Confinement == record.Sandboxed {
+			cfg.Start, err = u.starter(c, cfg.Env)
+		} else {
+			cfg.Dir, err = u.folder()
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +156,7 @@ func (u *upstream) unfold() {
 			u.reg.cfg.Logger.Error("the tokens of an upstream that is gone are still there", "upstream", u.record.Name, "err", err)
 		}
 	}
-	if u.record.Dir == "" && u.record.URL == "" && u.reg.cfg.Dir != "" {
+	if (u.record.Dir == "" || u.record.Confinement == record.Sandboxed) && u.record.URL == "" && u.reg.cfg.Dir != "" {
 		_ = os.Remove(filepath.Join(u.reg.cfg.Dir, u.record.Name)) // fails unless it is empty
 	}
 }
@@ -386,4 +393,13 @@ func (u *upstream) poke() {
 	case u.wake <- struct{}{}:
 	default:
 	}
+}
+
+// patience returns how long an attempt to connect may take. Runners of packages download them
+// first, into a cache of the upstream's own.
+func (u *upstream) patience() time.Duration {
+	if len(u.record.Command) > 0 && slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "pnpx"}, filepath.Base(u.record.Command[0])) {
+		return installTimeout
+	}
+	return connectTimeout
 }

@@ -70,7 +70,7 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		if tt.before != nil {
 			r.far.set(tt.before)
 		}
-		rec := record.Record{Name: "far", Command: []string{"server"}}
+		rec := record.Record{Name: "far", Command: []string{"server"}, Confinement: record.Unconfined}
 		if tt.change != nil {
 			tt.change(&rec)
 		}
@@ -89,7 +89,7 @@ func TestAFailedAddLeavesNothing(t *testing.T) {
 		}
 	}
 	r.add("far", nil)
-	_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", Command: []string{"server"}})
+	_, err := r.Add(t.Context(), admin(), record.Record{Name: "far", Command: []string{"server"}, Confinement: record.Unconfined})
 	fails(t, err, capability.CodeConflict, "upstream_exists")
 	if err := r.Remove(t.Context(), admin(), "far"); err != nil {
 		t.Fatal(err)

@@ -64,6 +64,13 @@ func (c *credentials) header(context.Context) (http.Header, error) {
 // variables of the record.
 func (u *upstream) environment(owner string) ([]string, error) {
 	env := slices.Clone(u.reg.cfg.Environment)
+	if u.record.Confinement == record.Sandboxed { // it has a home and a user of its own
+		env = slices.DeleteFunc(env, func(kv string) bool {
+			name, _, _ := strings.Cut(kv, "=")
+			return slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}, name)
+		})
+		env = append(env, u.reg.cfg.Registries...)
+	}
 	for _, name := range sortedKeys(u.record.Env) {
 		env = append(env, name+"="+u.record.Env[name])
 	}

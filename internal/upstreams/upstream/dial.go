@@ -12,8 +12,9 @@ import (
 // DialMCP returns a client for an MCP server, for [Config.Dial].
 func DialMCP(cfg ClientConfig) (Client, error) {
 	in := mcpclient.Config{
-		Name: cfg.Name, Command: cfg.Command, Dir: cfg.Dir, Env: cfg.Env, URL: cfg.URL, SSE: cfg.SSE, HTTP: cfg.HTTP, Header: cfg.Header,
-		Roots: cfg.Roots, Sampling: cfg.Sampling, Updated: cfg.Updated, Down: cfg.Down, Logger: cfg.Logger,
+		Name: cfg.Name, Command: cfg.Command, Dir: cfg.Dir, Env: cfg.Env, Start: cfg.Start, URL: cfg.URL, SSE: cfg.SSE, HTTP: cfg.HTTP,
+		Header: cfg.Header, ConnectTimeout: cfg.ConnectTimeout, Roots: cfg.Roots, Sampling: cfg.Sampling, Updated: cfg.Updated,
+		Down: cfg.Down, Logger: cfg.Logger,
 	}
 	if cfg.Changed != nil {
 		in.Changed = func(l mcpclient.List) {

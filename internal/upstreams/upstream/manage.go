@@ -85,7 +85,7 @@ func (r *Registry) Add(ctx context.Context, by capability.Principal, rec record.
 		return Status{}, err
 	}
 	r.record(ctx, audit.UpstreamAdded, &rec, by, audit.OutcomeSuccess, audit.Attr{Key: "trust", Value: rec.Trust},
-		audit.Attr{Key: "isolation", Value: rec.Isolation})
+		audit.Attr{Key: "isolation", Value: rec.Isolation}, audit.Attr{Key: "confinement", Value: rec.Confinement})
 	return u.status(false), nil
 }
 
@@ -104,7 +104,10 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	fail := func(err error) (*conn, error) {
-		e := *capability.AsError(u.unreachable(err))
+		e := *capability.AsError(u.unreachable(u.limited(c, err)))
+		if offer := u.offer(); offer != "" {
+			e.Hint = offer
+		}
 		if text := tail(u.masked(c.client.Stderr())); text != "" {
 			e.Details = map[string]any{"stderr": lastLines(text)}
 		}
@@ -112,7 +115,7 @@ func (u *upstream) first(ctx context.Context) (*conn, error) {
 		u.unfold()
 		return nil, &e
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, u.patience())
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		return fail(err)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func recordOf(name string) record.Record {
-	return record.Record{Name: name, Command: []string{"server"}}
+	return record.Record{Name: name, Command: []string{"server"}, Confinement: record.Unconfined}
 }
 
 // far is an MCP server of a test, behind clients that speak to it in memory.
@@ -317,6 +317,9 @@ func (r *rig) add(name string, change func(*record.Record)) upstream.Status {
 	rec := recordOf(name)
 	if change != nil {
 		change(&rec)
+	}
+	if rec.URL != "" {
+		rec.Confinement = ""
 	}
 	s, err := r.Add(r.Context(), admin(), rec)
 	if err != nil {

@@ -34,7 +34,7 @@ func (u *upstream) serve(ctx context.Context, c *conn) {
 			if err == nil {
 				err = errors.New("the connection was lost")
 			}
-			u.lost(ctx, u.unreachable(err))
+			u.lost(ctx, u.unreachable(u.limited(c, err)))
 			return
 		case <-sweeping.C:
 			u.sweep()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
+	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
 )
 
 // restore returns the stored upstreams. One that cannot be restored is logged and left out.
@@ -24,6 +25,15 @@ func (r *Registry) restore(ctx context.Context) (list []*upstream, err error) {
 }
 
 func (r *Registry) restoreOne(s Saved) *upstream {
+	undecided := s.Record.Confinement == "" && len(s.Record.Command) > 0
+	if undecided {
+		// It was stored before programs were confined, without the folders that it needs.
+		// Confined, it would start and fail later, so it runs as before and is listed as such.
+		s.Record.Confinement = record.Unconfined
+		if record.IsContainer(s.Record.Command) {
+			s.Record.Confinement = record.Container
+		}
+	}
 	if err := s.Record.Check(); err != nil && s.Damaged == "" {
 		s.Damaged, s.Record.Disabled = capability.AsError(err).Message, true
 	}
@@ -36,6 +46,7 @@ func (r *Registry) restoreOne(s Saved) *upstream {
 		r.cfg.Logger.Error("an upstream was not restored", "upstream", s.Record.Name, "err", err)
 		return nil
 	}
+	u.undecided = undecided && s.Record.Confinement == record.Unconfined
 	return u
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
@@ -17,12 +18,20 @@ type Status struct {
 	Reason string           `json:"reason,omitempty"`
 	Since  time.Time        `json:"since"`
 	// Failed is true if it is not started again until an operator restarts it.
-	Failed      bool      `json:"failed,omitempty"`
-	Server      *Server   `json:"server,omitempty"` // of the last connection
-	Connections int       `json:"connections"`
-	Added       time.Time `json:"added"`
-	Synced      time.Time `json:"synced,omitzero"` // when lists were read last
-	Counts      Counts    `json:"counts"`
+	Failed      bool    `json:"failed,omitempty"`
+	Server      *Server `json:"server,omitempty"` // of the last connection
+	Connections int     `json:"connections"`
+	// Tier is that of a confined program while it runs. Limit is the limit that it or a part of
+	// it went over last.
+	Tier  string `json:"tier,omitempty"`
+	Limit string `json:"limit,omitempty"`
+	// Unseen are the paths that the command names and the confined program cannot read.
+	Unseen []string `json:"unseen,omitempty"`
+	// Undecided is true if it is unconfined because it was stored before programs were confined.
+	Undecided bool      `json:"confinement_undecided,omitempty"`
+	Added     time.Time `json:"added"`
+	Synced    time.Time `json:"synced,omitzero"` // when lists were read last
+	Counts    Counts    `json:"counts"`
 	// Lists holds, by kind, why a list is missing or incomplete.
 	Lists map[ingest.Kind]string `json:"lists,omitempty"`
 
@@ -90,13 +99,16 @@ func (u *upstream) status(whole bool) Status {
 	u.mu.Lock()
 	s := Status{
 		Record: u.record, State: u.state.State, Reason: u.state.Reason, Since: u.state.Since, Failed: u.failed(),
-		Connections: len(u.conns), Added: u.added, Synced: u.synced, Stderr: u.stderr,
+		Connections: len(u.conns), Added: u.added, Synced: u.synced, Stderr: u.stderr, Limit: u.limit, Undecided: u.undecided,
 	}
 	if u.damaged != "" {
 		s.Reason += " (" + u.damaged + ")"
 	}
 	if u.current != nil {
 		s.Connections++
+		if p := u.current.process; p != nil {
+			s.Tier, s.Limit = p.Placement().Tier.String(), cmp.Or(p.Limit(), u.limit)
+		}
 		if content := u.current.client.Stderr(); content != "" && whole {
 			s.Stderr = tail(u.masked(content))
 		}
@@ -116,6 +128,7 @@ func (u *upstream) status(whole bool) Status {
 		login := u.tokens.State()
 		s.Login = &login
 	}
+	s.Unseen = u.unseen()
 	s.Stderr = ingest.Shown(s.Stderr)
 	for _, kind := range ingest.Kinds() {
 		l := u.listings[kind]

@@ -58,8 +58,13 @@ func (r *Registry) Subscribe(ctx context.Context, upstream, uri string, updated 
 	u.mu.Unlock()
 	leave := sync.OnceFunc(func() { u.leave(uri, s, id) })
 	if fresh {
-		s.err = u.subscribe(ctx, c, "resources/subscribe", uri)
+		// Others may wait for it, so it does not end with the first subscriber.
+		s.err = u.subscribe(context.WithoutCancel(ctx), c, "resources/subscribe", uri)
 		close(s.made)
+		if s.err == nil && ctx.Err() != nil {
+			leave()
+			return nil, capability.AsError(ctx.Err())
+		}
 	} else {
 		select {
 		case <-s.made:

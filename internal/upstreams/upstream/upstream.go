@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/upstreams/mcpclient"
 	"github.com/junctor-run/junctor/internal/upstreams/oauthclient"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/ingest"
 	"github.com/junctor-run/junctor/internal/upstreams/upstream/record"
@@ -78,13 +80,17 @@ type Client interface {
 // ClientConfig configures a connection. The callbacks are called from goroutines of the
 // client and must not block.
 type ClientConfig struct {
-	Name     string
-	Kind     string            // of the record: mcp or a2a
-	Keys     []json.RawMessage // keys of which one must have signed the card
-	Local    bool              // the upstream may be on this machine or its network
-	Command  []string
-	Dir      string
-	Env      []string // the whole environment
+	Name    string
+	Kind    string            // of the record: mcp or a2a
+	Keys    []json.RawMessage // keys of which one must have signed the card
+	Local   bool              // the upstream may be on this machine or its network
+	Command []string
+	Dir     string
+	Env     []string // the whole environment
+	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
+	ConnectTimeout time.Duration
+	// Start starts Command confined; if nil, it is started as this server's user.
+	Start    func(stdin, stdout, stderr *os.File) (mcpclient.Process, error)
 	URL      string
 	SSE      bool
 	HTTP     *http.Client
@@ -116,7 +122,13 @@ type Config struct {
 	Dir string
 	// Environment is part of the environment of every program; records add to it.
 	Environment []string
-	Now         func() time.Time
+	// Walls confines programs; nil: only unconfined ones can be started.
+	Walls Walls
+	// Registries are variables of confined programs by which package runners find registries,
+	// and CA is a file with certificates that such programs may read, or "".
+	Registries []string
+	CA         string
+	Now        func() time.Time
 
 	Refresh    time.Duration // how often lists are read again; 0: 10 min
 	Degraded   time.Duration // how long a lost upstream's definitions stay listed; 0: 5 min
@@ -130,6 +142,7 @@ const (
 	maxConnections     = 64  // of one upstream
 	maxTotal           = 256 // of all
 	connectTimeout     = 10 * time.Second
+	installTimeout     = time.Minute      // in place of connectTimeout, while a package runner downloads
 	listTimeout        = 40 * time.Second // above the client's own limit
 	maxRetryDelay      = 30 * time.Second
 	minRefreshInterval = 30 * time.Second

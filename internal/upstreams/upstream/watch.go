@@ -23,12 +23,14 @@ type upstream struct {
 	record  record.Record
 	added   time.Time
 	damaged string
-	key     capability.ProviderKey
-	http    *http.Client // nil for programs
-	breaker callBreaker
-	tokens  *oauthclient.Source // nil without OAuth
-	calls   atomic.Int64
-	view    atomic.Pointer[view]
+	// undecided is true if the record was stored before programs were confined.
+	undecided bool
+	key       capability.ProviderKey
+	http      *http.Client // nil for programs
+	breaker   callBreaker
+	tokens    *oauthclient.Source // nil without OAuth
+	calls     atomic.Int64
+	view      atomic.Pointer[view]
 
 	wake   chan struct{}
 	dead   chan struct{} // closed when the watcher has ended
@@ -56,6 +58,7 @@ type upstream struct {
 	exits    []time.Time
 	failures int // consecutive failures to connect
 	stderr   string
+	limit    string                        // the limit that its program went over last, or ""
 	listed   map[ingest.Kind]string        // why a list could not be read
 	ttl      map[ingest.Kind]time.Duration // TTL of each list, as the upstream declares
 	synced   time.Time
@@ -170,12 +173,12 @@ func (u *upstream) try(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, u.patience())
 	defer cancel()
 	if c.server, err = c.client.Connect(connecting); err != nil {
 		u.noteErrors(c)
 		u.close(c)
-		return nil, u.unreachable(err)
+		return nil, u.unreachable(u.limited(c, err))
 	}
 	close(c.ready)
 	u.refresh(ctx, c, []ingest.Kind{ingest.Tool}) // before any call, because its definitions may have changed

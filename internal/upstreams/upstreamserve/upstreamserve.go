@@ -25,6 +25,7 @@ type Upstreams interface {
 	Add(ctx context.Context, by capability.Principal, r record.Record) (upstream.Status, error)
 	Remove(ctx context.Context, by capability.Principal, name string) error
 	Restart(ctx context.Context, by capability.Principal, name string) (upstream.Status, error)
+	Confine(ctx context.Context, by capability.Principal, name string, to upstream.Walled) (upstream.Status, error)
 	Login(ctx context.Context, by capability.Principal, name string, step upstream.LoginStep) (upstream.LoginResult, error)
 	Diff(name string) ([]ingest.PinDifference, error)
 	Approve(ctx context.Context, by capability.Principal, name string, which upstream.Selection) ([]upstream.Approved, error)
@@ -54,6 +55,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("GET "+base+"/{name}", operator(s.show))
 	mux.Handle("DELETE "+base+"/{name}", admin(s.remove))
 	mux.Handle("POST "+base+"/{name}/restart", operator(s.restart))
+	mux.Handle("POST "+base+"/{name}/confine", admin(s.confine))
 	mux.Handle("POST "+base+"/{name}/login", operator(s.login))
 	mux.Handle("GET "+base+"/{name}/diff", operator(s.diff))
 	mux.Handle("POST "+base+"/{name}/approve", operator(s.approve))
@@ -90,6 +92,15 @@ func (s *Surface) remove(w http.ResponseWriter, r *http.Request, who capability.
 
 func (s *Surface) restart(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
 	status, err := s.Upstreams.Restart(r.Context(), who, r.PathValue("name"))
+	return answer(w, status, err)
+}
+
+func (s *Surface) confine(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	to, err := read[upstream.Walled](w, r)
+	if err != nil {
+		return err
+	}
+	status, err := s.Upstreams.Confine(r.Context(), who, r.PathValue("name"), to)
 	return answer(w, status, err)
 }
 

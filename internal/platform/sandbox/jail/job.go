@@ -94,6 +94,8 @@ type Job struct {
 	// Extra is the number of handles in the message that become the program's descriptors 3, 4, ….
 	Extra int `json:"extra,omitempty"`
 
+	// WorkDir is the path of the work directory in the private root of T3.
+	WorkDir string `json:"work_dir,omitempty"`
 	// TempDir is the temporary directory if it is not part of a private root.
 	TempDir string `json:"temp_dir,omitempty"`
 

@@ -68,7 +68,7 @@ type rulesetAttr struct{ fs, net, scoped uint64 }
 
 // ruleset creates the Landlock rules of the job and returns their descriptor, which the
 // caller closes, or -1 if the job does not use Landlock. It omits paths that do not exist.
-func (h *helper) ruleset() (int, error) {
+func (h *helper) ruleset() (ruleset int, err error) {
 	abi := h.job.Landlock
 	if abi <= 0 {
 		return -1, nil
@@ -94,6 +94,11 @@ func (h *helper) ruleset() (int, error) {
 	if errno != 0 {
 		return -1, fmt.Errorf("make the Landlock rules: %w", errno)
 	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(int(fd))
+		}
+	}()
 	rules := h.job.Rules
 	if h.job.Self {
 		rules = append(slices.Clip(rules), Rule{Path: selfPath})

@@ -35,7 +35,7 @@ func (h *helper) watch() {
 	if l.Disk > 0 {
 		dir := "."
 		if h.job.Isolate {
-			dir = WorkDir
+			dir = h.job.WorkDir
 		}
 		go h.watchDisk(dir, l.Disk)
 	}

@@ -3,6 +3,15 @@ package seccomp
 // numbersAMD64 returns the numbers on linux/amd64 of the calls that the filter names.
 func numbersAMD64() map[string]uint32 {
 	return map[string]uint32{
+		"shmat":              30,
+		"shmctl":             31,
+		"semop":              65,
+		"semctl":             66,
+		"msgsnd":             69,
+		"msgrcv":             70,
+		"msgctl":             71,
+		"semtimedop":         220,
+		"mq_unlink":          241,
 		"shmget":             29,
 		"semget":             64,
 		"msgget":             68,

@@ -3,6 +3,15 @@ package seccomp
 // numbersARM64 returns the numbers on linux/arm64 of the calls that the filter names.
 func numbersARM64() map[string]uint32 {
 	return map[string]uint32{
+		"shmat":              196,
+		"shmctl":             195,
+		"semop":              193,
+		"semctl":             191,
+		"msgsnd":             189,
+		"msgrcv":             188,
+		"msgctl":             187,
+		"semtimedop":         192,
+		"mq_unlink":          181,
 		"shmget":             194,
 		"semget":             190,
 		"msgget":             186,

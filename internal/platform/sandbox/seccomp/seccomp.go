@@ -120,6 +120,8 @@ func processDenied() []string {
 	return []string{
 		"setpriority", "ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
 		"shmget", "semget", "msgget", "mq_open",
+		// Objects of other programs are also reached by their numbers, without a get.
+		"shmat", "shmctl", "semop", "semtimedop", "semctl", "msgsnd", "msgrcv", "msgctl", "mq_unlink",
 	}
 }
 

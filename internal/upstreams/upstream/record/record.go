@@ -36,6 +36,13 @@ const (
 	Hold   = "hold"   // a changed definition waits; calls of the old one are refused
 	Warn   = "warn"   // a changed definition is published and recorded
 	Follow = "follow" // a changed definition is published
+
+	Sandboxed  = "sandbox"   // the program is confined
+	Unconfined = "none"      // the program runs as the server's user
+	Container  = "container" // the program starts a container, which the container's engine confines
+
+	NetworkAll  = "all"
+	NetworkNone = "none"
 )
 
 // Record describes an upstream. It contains the names of secrets in the secret store,
@@ -55,8 +62,15 @@ type Record struct {
 	HeaderSecrets map[string]string `json:"header_secrets,omitempty"`
 	BearerSecret  string            `json:"bearer_secret,omitempty"`
 	OAuth         *OAuth            `json:"oauth,omitempty"` // in place of BearerSecret
-	Keys          []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
-	Roots         []string          `json:"roots,omitempty"` // directories in the response to roots/list
+	// Confinement is that of a program: sandbox (default), container (default of a command such as
+	// docker run) or none. The rest is for sandbox: named directories that the program may read and
+	// those that it may change, and its network: all (default), none, or host patterns.
+	Confinement string            `json:"confinement,omitempty"`
+	ReadOnly    []string          `json:"read_only,omitempty"`
+	ReadWrite   []string          `json:"read_write,omitempty"`
+	Network     []string          `json:"network,omitempty"`
+	Keys        []json.RawMessage `json:"keys,omitempty"`  // of an A2A agent: JWKs, one of which signs its card
+	Roots       []string          `json:"roots,omitempty"` // directories in the response to roots/list
 
 	Isolation string `json:"isolation,omitempty"` // shared (default), principal, client-session
 	// OwnCredentials makes each principal's connection use that principal's secrets, named
@@ -173,6 +187,8 @@ func (r *Record) checkURL() error {
 		return fmt.Errorf("a URL of an upstream begins with https; plain http is for local addresses (--local)")
 	case len(r.Env)+len(r.EnvSecrets) > 0 || r.Dir != "":
 		return fmt.Errorf("environment and folder are for commands, not for URLs")
+	case r.Confinement != "" || len(r.ReadOnly)+len(r.ReadWrite)+len(r.Network) > 0:
+		return fmt.Errorf("confinement, its folders and its network are for commands, not for URLs")
 	case len(r.Headers)+len(r.HeaderSecrets) > maxPairs:
 		return fmt.Errorf("there are more than %d headers", maxPairs)
 	}
@@ -237,7 +253,7 @@ func (r *Record) checkCommand() error {
 			}
 		}
 	}
-	return nil
+	return r.checkConfinement()
 }
 
 // checkAgent returns an error for fields that only the other kind of upstream has.

@@ -98,3 +98,35 @@ func TestNoPrincipalLeadsToTheSecretOfAnother(t *testing.T) {
 		seen[name] = id
 	}
 }
+
+func TestConfinementOfARecord(t *testing.T) {
+	command := []string{"server"}
+	for _, c := range []struct {
+		name string
+		rec  Record
+		want string // "" for an error
+	}{
+		{"by default", Record{Command: command}, Sandboxed},
+		{"a container", Record{Command: []string{"docker", "run", "image"}}, Container},
+		{"a program that is called like an engine", Record{Command: []string{"./docker", "run"}}, Sandboxed},
+		{"a container that is none", Record{Command: command, Confinement: Container}, ""},
+		{"folders", Record{Command: command, ReadOnly: []string{"/a"}, ReadWrite: []string{"/b", "/a/c"}}, Sandboxed},
+		{"reading in what may be written", Record{Command: command, ReadOnly: []string{"/a/b"}, ReadWrite: []string{"/a"}}, ""},
+		{"a relative folder", Record{Command: command, ReadOnly: []string{"a"}}, ""},
+		{"a folder with dots", Record{Command: command, ReadWrite: []string{"/a/../b"}}, ""},
+		{"folders without confinement", Record{Command: command, Confinement: Unconfined, ReadOnly: []string{"/a"}}, ""},
+		{"an unknown one", Record{Command: command, Confinement: "walls"}, ""},
+		{"hosts", Record{Command: command, Network: []string{"example.org", "*.example.org:8443"}}, Sandboxed},
+		{"all and hosts", Record{Command: command, Network: []string{"all", "example.org"}}, ""},
+		{"no host", Record{Command: command, Network: []string{"http://example.org/"}}, ""},
+		{"a work folder that is not shown", Record{Command: command, Dir: "/a"}, ""},
+		{"a work folder that is shown", Record{Command: command, Dir: "/a/b", ReadOnly: []string{"/a"}}, Sandboxed},
+		{"a URL", Record{URL: "https://example.org", Confinement: Sandboxed}, ""},
+	} {
+		c.rec.Name = "n"
+		err := c.rec.Check()
+		if got := c.rec.Confinement; err == nil && got != c.want || err != nil && c.want != "" {
+			t.Errorf("%s: Check() = %v with the confinement %q, want %q", c.name, err, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+)
+
+// Upstreams configures the programs of upstreams.
+type Upstreams struct {
+	Registries Registries `koanf:"registries"`
+}
+
+// Registries configures package runners in confined programs, which see no file of a user.
+type Registries struct {
+	NPM   string `koanf:"npm" doc:"Address of the npm registry for confined programs of upstreams, such as those started with npx. Empty: npm's own."`
+	PyPI  string `koanf:"pypi" doc:"Address of the Python package index for confined programs of upstreams, such as those started with uvx. Empty: the runner's own."`
+	Proxy string `koanf:"proxy" doc:"Address of the HTTP proxy that confined programs of upstreams use. Not used with --net HOST."`
+	CA    string `koanf:"ca" doc:"File with the certificates (PEM) of all authorities that confined programs of upstreams trust. Empty: those of this machine."`
+}
+
+func (r Registries) validate() error {
+	for name, text := range map[string]string{"npm": r.NPM, "pypi": r.PyPI, "proxy": r.Proxy} {
+		u, err := url.Parse(text)
+		if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return fmt.Errorf("upstreams.registries.%s: this is not the address of a server: write https://host/path", name)
+		}
+		if text != "" && u.User != nil {
+			return fmt.Errorf("upstreams.registries.%s: an address holds no user or password", name)
+		}
+	}
+	if r.CA != "" && (!filepath.IsAbs(r.CA) || filepath.Clean(r.CA) != r.CA) {
+		return fmt.Errorf("upstreams.registries.ca: %q is not an absolute path", r.CA)
+	}
+	return nil
+}
