@@ -22,12 +22,16 @@ type program struct {
 	checksPaths                         bool                         // before it asks its hooks
 	failed                              map[fakemodel.Failure]string // how a failure is shown
 	yes, no                             string                       // labels of a question
+	questions, forms, plans             map[string]bool              // the modes in which the program offers the tool
+	three                               string                       // the third label of a dialog about a command
 }
 
 func programs() []program {
 	return []program{
 		{
 			name: "claude", binary: "claude", yes: "Yes", no: "No",
+			questions: map[string]bool{"structured": true, "pty": true}, forms: map[string]bool{"structured": true},
+			plans: map[string]bool{"structured": true, "pty": true},
 			files: map[string]string{
 				".claude.json":          `{"hasCompletedOnboarding":true,"mine":[1, 2]}`,
 				".claude/settings.json": "{\n \"theme\": \"light\", \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"true\"}]}]}\n}\n",
@@ -36,12 +40,13 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "codex", binary: "codex", base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No",
+			name: "codex", binary: "codex", base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
+			questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", questions: map[string]bool{"pty": true}, checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
 			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},

@@ -62,6 +62,9 @@ func (r request) answer(s Step) (a answer, ok bool) {
 			return answer{tool: t.name, args: t.fill(object{t.first("file_path", "filePath", "path"): s.Write.Path, "content": s.Write.Text})}, true
 		}
 		return r.run("printf '%s' "+quote(s.Write.Text)+" > "+quote(s.Write.Path), s.Leave)
+	case s.Call != nil:
+		t, found := r.offered(s.Call.Names...)
+		return answer{tool: t.name, args: s.Call.Args}, found
 	case s.Run != "":
 		return r.run(s.Run, s.Leave)
 	}

@@ -308,7 +308,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	}
 	plan, err := programs.Build(programs.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
-		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
+		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "", Structured: g.structured,
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
 		Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,

@@ -111,6 +111,9 @@ func (b *build) codexConfig() string {
 	}
 	codexPermissions(&t, b.Preset)
 	t.set("check_for_update_on_startup", "false")
+	if b.Structured {
+		t.set("features.default_mode_request_user_input", "true")
+	}
 	t.set("notify", "["+tomlText(b.Self)+`, "child", "hook", "codex"]`)
 	// Commands get the token of the helpers, but not the API key.
 	t.table("shell_environment_policy")
@@ -162,6 +165,9 @@ func (b *build) codexHooks(file string) (hooks object, trust string) {
 		{"SubagentStop", "subagent_stop"},
 		{"PreCompact", "pre_compact"},
 	} {
+		if b.Structured && e.name == "PermissionRequest" { // its answer would win over that of the protocol
+			continue
+		}
 		handler := object{"type": "command", "command": b.hookCommand(), "timeout": hookTimeout(e.name)}
 		hooks[e.name] = []any{object{"hooks": []any{handler}}}
 		t.table("hooks", "state", file+":"+e.key+":0:0")
