@@ -24,12 +24,14 @@ type program struct {
 	yes, no                             string                       // labels of a question
 	questions, forms, plans             map[string]bool              // the modes in which the program offers the tool
 	three                               string                       // the third label of a dialog about a command
+	presets                             bool                         // the presets are tried
+	sandboxed                           map[string]bool              // commands that write fail there unless it asks
 }
 
 func programs() []program {
 	return []program{
 		{
-			name: "claude", binary: "claude", yes: "Yes", no: "No",
+			name: "claude", binary: "claude", presets: true, yes: "Yes", no: "No",
 			questions: map[string]bool{"structured": true, "pty": true}, forms: map[string]bool{"structured": true},
 			plans: map[string]bool{"structured": true, "pty": true},
 			files: map[string]string{
@@ -40,7 +42,7 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "codex", binary: "codex", base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
+			name: "codex", binary: "codex", presets: true, sandboxed: map[string]bool{"pty": true}, base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
 			questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},

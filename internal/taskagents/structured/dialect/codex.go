@@ -7,6 +7,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
@@ -26,6 +27,13 @@ type codex struct {
 type item struct {
 	id    string
 	paths []string
+	diffs []diff // nil if they are too large to be shown
+}
+
+// diff is the change of one file, as the user is shown it.
+type diff struct {
+	Path string `json:"path"`
+	Diff string `json:"diff"`
 }
 
 func (c *codex) Begin() Step {
@@ -38,11 +46,14 @@ func (c *codex) Begin() Step {
 				return refused(fail)
 			}
 			s := sent(c.notify("initialized", object{}))
+			method, params := "thread/start", object{"cwd": c.cfg.Workdir}
 			if c.cfg.Resume != "" {
-				s.send(c.call("thread/resume", object{"threadId": c.cfg.Resume, "cwd": c.cfg.Workdir, "excludeTurns": true}, c.opened))
-			} else {
-				s.send(c.call("thread/start", object{"cwd": c.cfg.Workdir}, c.opened))
+				method, params["threadId"], params["excludeTurns"] = "thread/resume", c.cfg.Resume, true
 			}
+			if c.cfg.Preset.Judge(programs.ShellUse) == programs.Ask { // otherwise commands that write in the folder would run unasked
+				params["approvalPolicy"] = "untrusted"
+			}
+			s.send(c.call(method, params, c.opened))
 			return s
 		}))
 }
@@ -180,6 +191,7 @@ type codexItem struct {
 	Query   string `json:"query"`
 	Changes []struct {
 		Path string `json:"path"`
+		Diff string `json:"diff"`
 		Kind struct {
 			Moved string `json:"move_path"`
 		} `json:"kind"`
@@ -215,11 +227,17 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 		q.Tool, q.Input = "exec_command", encoded(object{"command": p.Command, "cwd": p.Cwd})
 		q.Prompt, q.Cwd = strings.TrimSpace("Run: "+p.Command), text.ShortenBytes(p.Cwd, maxPrompt)
 	case "item/fileChange/requestApproval":
-		paths := c.changed(p.ItemID)
+		change := c.changed(p.ItemID)
+		paths := change.paths
 		if p.GrantRoot != "" {
 			paths = append(paths, p.GrantRoot)
 		}
-		q.Tool, q.Input = "apply_patch", encoded(object{"paths": paths})
+		q.Tool, q.Input = "apply_patch", encoded(object{"paths": paths, "changes": change.diffs})
+		if change.diffs == nil && len(paths) > 0 {
+			s := sent(c.result(id, object{"decision": "decline"}))
+			s.tell(Told{Kind: Warned, Text: "a change was refused because it is too large to be shown: " + text.ShortenBytes(q.Prompt, maxLabel)})
+			return s, nil
+		}
 		q.Prompt = "Change " + strings.Join(paths, ", ")
 	case "item/tool/requestUserInput":
 		q.Tool, q.Input = "request_user_input", json.RawMessage(params)
@@ -256,14 +274,27 @@ func codexForm(list []codexQuestion) (form []detect.Question) {
 	return form
 }
 
-// changed returns the files of a change that was reported before.
-func (c *codex) changed(id string) []string {
+// changed returns a change that was reported before.
+func (c *codex) changed(id string) item {
 	for _, i := range c.items {
 		if i.id == id {
-			return slices.Clone(i.paths)
+			i.paths = slices.Clone(i.paths)
+			return i
 		}
 	}
-	return nil
+	return item{}
+}
+
+// diffs returns the changes of the files, or nil if they are too large to be shown.
+func (i *codexItem) diffs() []diff {
+	list, size := []diff{}, 0
+	for _, change := range i.Changes {
+		list, size = append(list, diff{change.Path, change.Diff}), size+len(change.Path)+len(change.Diff)
+	}
+	if size > maxShown || len(list) > maxPaths {
+		return nil
+	}
+	return list
 }
 
 func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
@@ -333,7 +364,7 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 		paths := i.paths()
 		t.Tool, t.Text = "apply_patch", text.ShortenBytes(strings.Join(paths, ", "), maxPrompt)
 		if !completed && len(i.ID) <= maxID {
-			c.items = append(c.items[max(0, len(c.items)-maxItems+1):], item{i.ID, paths})
+			c.items = append(c.items[max(0, len(c.items)-maxItems+1):], item{i.ID, paths, i.diffs()})
 		}
 	case "mcpToolCall", "dynamicToolCall", "collabAgentToolCall":
 		t.Tool, t.Text = text.ShortenBytes(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""

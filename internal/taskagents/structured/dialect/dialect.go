@@ -229,6 +229,7 @@ type Config struct {
 	Workdir   string // absolute
 	Resume    string // the program's id of a conversation to resume; "": a new one
 	Version   string // version of junctor, for the program's log
+	Preset    programs.Preset
 }
 
 // New returns the client's side of a conversation with a program. It fails with invalid_input,

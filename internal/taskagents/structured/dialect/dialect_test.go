@@ -87,13 +87,13 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 
 func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 	d := opened(t, programs.Codex)
-	handleLine(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
+	handleLine(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","diff":"+a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
 	q := handleLine(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
-	if q.Tool != "apply_patch" || string(q.Input) != `{"paths":["/w/a","/etc/b","/w/c","/r"]}` {
+	if q.Tool != "apply_patch" || string(q.Input) != `{"changes":[{"path":"/w/a","diff":"+a"},{"path":"/w/c","diff":""}],"paths":["/w/a","/etc/b","/w/c","/r"]}` {
 		t.Errorf("%s %s", q.Tool, q.Input)
 	}
 	q = handleLine(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
-	if string(q.Input) != `{"paths":[]}` {
+	if string(q.Input) != `{"changes":[],"paths":[]}` {
 		t.Errorf("of a change that is not known: %s", q.Input)
 	}
 }
