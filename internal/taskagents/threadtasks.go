@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/junctor-run/junctor/capability"
@@ -12,6 +14,7 @@ import (
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -189,8 +192,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 			return err
 		}
 		if state == tasks.Failed {
-			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed",
-				"look at the thread, or continue it with an instruction")
+			to.Error = failure(d)
 		}
 	case tasks.Cancelled:
 		if to.Status = "cancelled"; len(d.Sessions) == 0 {
@@ -228,6 +230,17 @@ const (
 func resumption(text string) tasks.Request {
 	params := `{"message":"` + text + `","requestedSchema":{"type":"object","properties":{"text":{"type":"string","title":"Answer","enum":["` + goOn + `","` + giveUp + `"]}},"required":["text"]}}`
 	return tasks.Request{Key: resumeKey, Method: "elicitation/create", Params: json.RawMessage(params)}
+}
+
+// failure returns the error of a thread's Task.
+func failure(d threads.Detail) *capability.Error {
+	e := capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary)
+	if slices.ContainsFunc(d.Sessions, func(s row.Session) bool {
+		return s.Status == row.SessionError && strings.HasPrefix(s.CompletionSummary, detect.RefusedPermission)
+	}) {
+		return e.With("permission_refused", "start it in structured mode, where the user is asked, or with a preset that allows it")
+	}
+	return e.With("task_failed", "look at the thread, or continue it with an instruction")
 }
 
 // outcomes returns the results of a thread's sessions as JSON objects, without sessions that

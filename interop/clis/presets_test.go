@@ -81,3 +81,31 @@ func (r *run) preset(t *testing.T, preset, mode string) {
 	}
 	r.stop(t, s.ID)
 }
+
+// TestARunThatWasRefusedIsNotDone lets OpenCode, which refuses by itself in a terminal what it would
+// have to ask about, write with a preset that asks.
+func TestARunThatWasRefusedIsNotDone(t *testing.T) {
+	bin, _ := commands(t)
+	if _, err := os.Stat(filepath.Join(bin, "opencode")); err != nil {
+		t.Skip("opencode is not installed; run: make test-agents")
+	}
+	for _, c := range programs() {
+		if c.name != "opencode" {
+			continue
+		}
+		r := &run{program: c, plane: newPlane(t, build(t), c.files)}
+		dir := r.workspace(t, "refused")
+		var err error
+		r.fake, err = fakemodel.Start(fakemodel.Script{
+			"PLAY-REFUSED-RUN": {{Run: "echo ran > " + filepath.Join(dir, "ran.txt")}, {Say: "So be it."}},
+		})
+		ok(t, err)
+		t.Cleanup(r.fake.Close)
+		s := r.spawn(t, "standard", dir, "Run. PLAY-REFUSED-RUN", "")
+		s = r.until(t, s.ID, "it is over", func(s session) bool { return s.Status == "stopped" || s.Status == "error" })
+		if s.CompletedTurns != 0 || s.Phase != "failed:permission_refused" {
+			t.Errorf("the session is %+v, want phase failed:permission_refused and no completed turn\n%s", s, r.picture(t, s.ID))
+		}
+		holds(t, dir)
+	}
+}

@@ -74,6 +74,10 @@ type Status struct {
 	URL     string   `json:"url,omitempty"` // where to sign in
 }
 
+// RefusedPermission is the kind of the failure of a turn in which the program itself refused what its
+// preset asks the user about.
+const RefusedPermission = "permission_refused"
+
 // Word returns the status as written in recordings.
 func (s Status) Word() string {
 	switch {
