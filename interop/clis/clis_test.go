@@ -112,6 +112,7 @@ func TestPrograms(t *testing.T) {
 			ok(t, err)
 			t.Cleanup(r.fake.Close)
 			t.Run("it works, is interrupted and goes on", r.works)
+			t.Run("its first turn is interrupted", r.firstInterrupted)
 			t.Run("it asks", r.asks)
 			if !testing.Short() {
 				t.Run("it may only read", r.reads)
@@ -296,6 +297,27 @@ func (r *run) resumed(t *testing.T, token string) {
 	asked := r.fake.Asked(playResume)
 	if len(asked) != 1 || !strings.Contains(asked[0].Text, "Write a greeting. "+playWrite) || !strings.Contains(asked[0].Text, decision) {
 		t.Errorf("the model received %+v, want one request with the conversation so far\nthe session: %+v\n%s", asked, s, r.picture(t, s.ID))
+	}
+	r.stop(t, s.ID)
+}
+
+// firstInterrupted: a text that is sent after the first turn was interrupted is not joined with the
+// task, which Claude Code restores in its input box.
+func (r *run) firstInterrupted(t *testing.T) {
+	if r.noPrompt != "" {
+		t.Skip(r.noPrompt)
+	}
+	dir := r.workspace(t, "first")
+	s := r.spawn(t, "autonomous", dir, "Take your time. "+playSlow, "")
+	r.until(t, s.ID, "the model is asked", func(s session) bool { return s.Status == "busy" && len(r.fake.Asked(playSlow)) > 0 })
+	r.post(t, s.ID, "send", map[string]any{"keys": []string{"escape"}})
+	r.until(t, s.ID, "it stops", func(s session) bool { return s.Status == "ready" })
+	before := len(r.fake.Asked(playAgain))
+	r.post(t, s.ID, "send", map[string]any{"input": "Now this. " + playAgain})
+	r.completed(t, s.ID, 1)
+	asked := r.fake.Asked(playAgain)
+	if len(asked) != before+1 || strings.Contains(asked[len(asked)-1].Last, playSlow) {
+		t.Errorf("the model received %+v, want the text alone", asked[before:])
 	}
 	r.stop(t, s.ID)
 }

@@ -46,6 +46,16 @@ func (r request) text() string {
 	return out.String()
 }
 
+// last is the last text of the user.
+func (r request) last() string {
+	for _, it := range slices.Backward(r.items) {
+		if it.role == user && it.text != "" {
+			return it.text
+		}
+	}
+	return ""
+}
+
 // answer is what every dialect writes: words, or a call of a tool.
 type answer struct {
 	say  string

@@ -66,6 +66,7 @@ type Asked struct {
 	Play string // "": a request of the program's own
 	Step int
 	Text string // everything that the conversation says, its system prompt too
+	Last string // the last text of the user
 	At   time.Time
 }
 
@@ -138,7 +139,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if steps := m.script[play]; len(steps) > 0 {
 		step = steps[min(n, len(steps)-1)]
 	}
-	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), At: time.Now()})
+	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
 	}

@@ -23,17 +23,26 @@ const (
 	Notify     Level = "notify"  // the user is notified and nothing is answered
 )
 
-// Level returns the level of a thread: the one in its metadata, otherwise the default. For a
-// thread without supervised sessions it returns the default.
+// Level returns the level of a thread: the one in its metadata, otherwise the default. The metadata
+// of a thread without supervised sessions is read from the registry.
 func (c *Coordinator) Level(threadID string) Level {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if th := c.threads[threadID]; th != nil {
-		if l := Level(row.Meta(th.row.Metadata, metaLevel)); l == Autonomous || l == Confirm || l == Notify {
-			return l
+	level := c.level
+	th := c.threads[threadID]
+	var metadata []byte
+	if th != nil {
+		metadata = th.row.Metadata
+	}
+	c.mu.Unlock()
+	if th == nil && threadID != "" {
+		if d, err := c.cfg.Registry.Detail(c.ctx, threadID, threads.Selection{Fields: []threads.Field{threads.FieldPending}}); err == nil {
+			metadata = d.Metadata
 		}
 	}
-	return c.level
+	if l := Level(row.Meta(metadata, metaLevel)); l == Autonomous || l == Confirm || l == Notify {
+		return l
+	}
+	return level
 }
 
 // SetLevel stores the level of a thread in its metadata; level "" removes it. If threadID is
