@@ -101,7 +101,10 @@ func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	list = []Peer{}
 	for _, other := range a.cfg.Sessions.List() {
 		_, og := a.find(other.ID())
-		if o := other.Info(); o.ID != id && og != nil && og.owner == g.owner && (o.Status == detect.Busy || o.Status == detect.Blocked || o.Status == detect.Starting) {
+		if og == nil || og.owner != g.owner {
+			continue
+		}
+		if o := other.Info(); o.ID != id && (o.Status == detect.Busy || o.Status == detect.Blocked || o.Status == detect.Starting) {
 			list = append(list, peer(o.ID, o.Name, o.AdapterType, o.Workdir, o.Metadata))
 		}
 	}
