@@ -48,7 +48,7 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "gemini", binary: "gemini", questions: map[string]bool{"pty": true}, checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
+			name: "gemini", binary: "gemini", checksPaths: true, model: "gemini-2.5-pro", yes: "Allow once", no: "No",
 			noLoading: "Gemini CLI 0.61.0 does not find a conversation again that it had over ACP",
 			files:     map[string]string{".gemini/GEMINI.md": "Be kind.\n", ".gemini/trustedFolders.json": "{\"/somewhere\": \"TRUST_FOLDER\"}\n"},
 			failed:    map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
