@@ -116,11 +116,8 @@ func (a *app) printSession(raw json.RawMessage) error {
 		ID, Name, AdapterType, Status, Phase, Workdir, ThreadID, Owner, ApprovalPreset, Error string
 
 		StartedAt, LastActivityAt, EndedAt time.Time
-		Blocker                            *struct {
-			Prompt  string
-			Options []string
-		}
-		Notes []string
+		Blocker                            *blockerRow
+		Notes                              []string
 	}](raw)
 	if err != nil {
 		return err
@@ -141,7 +138,7 @@ func (a *app) printSession(raw json.RawMessage) error {
 		rows = append(rows, []string{"ended", when(s.EndedAt)})
 	}
 	if b := s.Blocker; b != nil {
-		rows = append(rows, []string{"asks", b.Prompt}, []string{"options", dash(strings.Join(b.Options, ", "))})
+		rows = append(rows, []string{"asks", b.Prompt})
 	}
 	if s.Error != "" {
 		rows = append(rows, []string{"error", s.Error})
@@ -149,7 +146,64 @@ func (a *app) printSession(raw json.RawMessage) error {
 	for _, n := range s.Notes {
 		rows = append(rows, []string{"note", n})
 	}
-	return a.fields(rows)
+	if err := a.fields(rows); err != nil || s.Blocker == nil {
+		return err
+	}
+	a.printBlocker(s.Blocker)
+	return nil
+}
+
+// blockerRow is what a session waits for.
+type blockerRow struct {
+	ID, Type, Prompt, Tool, Cwd, Reason string
+	Input                               json.RawMessage
+	Options                             []string
+	Choices                             []choiceRow
+	Questions                           []struct {
+		ID, Text string
+		Options  []choiceRow
+	}
+}
+
+type choiceRow struct {
+	N                          int
+	Label, Description, Effect string
+}
+
+// printBlocker prints what is asked, completely, and the answers with their numbers.
+func (a *app) printBlocker(b *blockerRow) {
+	a.printf("\n%s\n", plainLines(b.Prompt))
+	for _, row := range [][2]string{
+		{"kind", b.Type},
+		{"question", b.ID},
+		{"tool", b.Tool},
+		{"folder", b.Cwd},
+		{"in the words of the model", b.Reason},
+		{"input", string(b.Input)},
+	} {
+		if row[1] != "" && row[1] != "null" {
+			a.printf("%s: %s\n", row[0], plainLines(row[1]))
+		}
+	}
+	list := func(choices []choiceRow) {
+		for _, c := range choices {
+			text := c.Label
+			if c.Effect != "" && c.Effect != "none" {
+				text += " (" + c.Effect + ")"
+			}
+			if c.Description != "" {
+				text += ": " + c.Description
+			}
+			a.printf("  %d %s\n", c.N, plainText(text))
+		}
+	}
+	for _, q := range b.Questions {
+		a.printf("%s: %s\n", plainText(q.ID), plainText(q.Text))
+		if len(b.Questions) > 1 {
+			list(q.Options)
+		}
+	}
+	list(b.Choices)
 }
 
 // printThread prints a thread and its sessions.

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/junctor-run/junctor/capability"
 )
 
 // taskRow is one task in the server's answers.
@@ -19,7 +17,12 @@ type taskRow struct {
 	Created, Updated, Expires                          time.Time
 	Requests                                           []struct {
 		Key, Method, Approval string
-		Params                struct{ Message string }
+		Params                struct {
+			Message         string
+			RequestedSchema struct {
+				Properties map[string]struct{ Type string }
+			}
+		}
 	}
 	Result json.RawMessage
 	Error  *struct{ Code, Reason, Message, Hint string }
@@ -93,38 +96,6 @@ func (a *app) tasksCommand() *cobra.Command {
 		append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
 }
 
-func (a *app) tasksAnswerCommand() *cobra.Command {
-	var key string
-	var decline bool
-	c := &cobra.Command{
-		Use: "answer ID [JSON]", Short: "Answer what a task asks, or decline", Args: cobra.RangeArgs(1, 2),
-		Example: `  junctor tasks answer tsk_… '{"answer":"the second one"}'
-  junctor tasks answer tsk_… '{"decision":"once"}'
-  junctor tasks answer tsk_… --decline`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			answer := map[string]any{"action": "accept"}
-			switch {
-			case decline && len(args) == 2:
-				return capability.Errorf(capability.CodeInvalidInput, "", "give an answer or --decline, not both")
-			case decline:
-				answer["action"] = "decline"
-			case len(args) == 2:
-				content := json.RawMessage(args[1])
-				if !json.Valid(content) || !strings.HasPrefix(strings.TrimSpace(args[1]), "{") {
-					return capability.Errorf(capability.CodeInvalidInput, "", "the answer is not a JSON object").With("", `write it as '{"answer":"…"}'`)
-				}
-				answer["content"] = content
-			}
-			body := map[string]any{"answer": answer}
-			setText(body, "key", key)
-			return a.call(cmd.Context(), http.MethodPost, taskPath(args[0], "/answer"), body, a.printMoved)
-		},
-	}
-	c.Flags().StringVar(&key, "key", "", "`KEY` key of the question, where there are several")
-	c.Flags().BoolVar(&decline, "decline", false, "decline instead of answering")
-	return c
-}
-
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }
 
 // printMoved prints the new state of a task.
@@ -160,13 +131,19 @@ func (a *app) printTask(raw json.RawMessage) error {
 		if r.Approval != "" {
 			text = strings.TrimSpace(text + " (" + r.Approval + ")")
 		}
-		rows = append(rows, []string{"asks " + r.Key, text})
+		line, _, _ := strings.Cut(text, "\n")
+		rows = append(rows, []string{"asks " + r.Key, line})
 	}
 	if e := t.Error; e != nil {
 		rows = append(rows, []string{"error", e.Code + ": " + e.Message})
 	}
 	if err := a.fields(rows); err != nil {
 		return err
+	}
+	for _, r := range t.Requests {
+		if strings.Contains(r.Params.Message, "\n") {
+			a.printf("\n%s\n%s\n", plainText(r.Key), plainLines(r.Params.Message))
+		}
 	}
 	var said struct{ Text string }
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/core/tasks"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator"
-	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/launch"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
@@ -192,8 +192,7 @@ func (f *threadTasks) move(ctx context.Context, thread string) error {
 			return err
 		}
 		if state == tasks.Failed {
-			to.Error = capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary).With("task_failed",
-				"look at the thread, or continue it with an instruction")
+			to.Error = failure(d)
 		}
 	case tasks.Cancelled:
 		if to.Status = "cancelled"; len(d.Sessions) == 0 {
@@ -233,6 +232,17 @@ func resumption(text string) tasks.Request {
 	return tasks.Request{Key: resumeKey, Method: "elicitation/create", Params: json.RawMessage(params)}
 }
 
+// failure returns the error of a thread's Task.
+func failure(d threads.Detail) *capability.Error {
+	e := capability.Errorf(capability.CodeFailed, "tasks", "%s", d.Thread.Summary)
+	if slices.ContainsFunc(d.Sessions, func(s row.Session) bool {
+		return s.Status == row.SessionError && strings.HasPrefix(s.CompletionSummary, detect.RefusedPermission)
+	}) {
+		return e.With("permission_refused", "start it in structured mode, where the user is asked, or with a preset that allows it")
+	}
+	return e.With("task_failed", "look at the thread, or continue it with an instruction")
+}
+
 // outcomes returns the results of a thread's sessions as JSON objects, without sessions that
 // were replaced.
 func outcomes(list []row.Session) []map[string]any {
@@ -246,100 +256,6 @@ func outcomes(list []row.Session) []map[string]any {
 		}
 	}
 	return out
-}
-
-// questions returns one form for each session of a thread that waits for its user: to confirm
-// a decision, to choose an option of a dialog, or to answer with a text.
-func (f *threadTasks) questions(d threads.Detail) (list []tasks.Request) {
-	for _, s := range d.Sessions {
-		if s.Status != row.SessionBlocked && s.Status != row.SessionWaiting {
-			continue
-		}
-		f.mu.Lock()
-		text := f.asked[d.ID][s.SessionID]
-		f.mu.Unlock()
-		answer := map[string]any{"type": "string", "title": "Answer"}
-		form := map[string]any{"text": answer}
-		for _, p := range d.PendingDecisions {
-			if p.SessionID == s.SessionID {
-				text = p.PromptText
-				form["approved"] = map[string]any{"type": "boolean", "title": "Do what was decided", "default": true}
-			}
-		}
-		if live, err := f.sessions.Get(s.SessionID); err == nil {
-			if b := live.Info().Blocker; b != nil {
-				if text == "" {
-					text = b.Prompt
-				}
-				if len(b.Options) > 0 {
-					answer["enum"] = b.Options
-				}
-			}
-		}
-		if text == "" {
-			text = s.Label + " waits for you."
-		}
-		params, err := jsonx.Marshal(map[string]any{"message": text, "requestedSchema": map[string]any{"type": "object", "properties": form}})
-		if err != nil {
-			f.logger.Error("a question of a thread cannot be asked", "session", s.SessionID, "err", err)
-			continue
-		}
-		list = append(list, tasks.Request{Key: s.SessionID, Method: "elicitation/create", Params: params})
-	}
-	return list
-}
-
-// Answer implements tasks.Threads. It resumes or stops the thread, confirms the pending
-// decision of the session, or sends the text or choice to it. Errors: invalid_input, reason
-// no_answer, and those of the operation.
-func (f *threadTasks) Answer(ctx context.Context, who capability.Principal, thread string, r tasks.Request, answer json.RawMessage) error {
-	const op = "tasks.answer"
-	var a struct {
-		Action  string `json:"action"`
-		Content struct {
-			Text     string `json:"text"`
-			Approved *bool  `json:"approved"`
-		} `json:"content"`
-	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the answer is not the result of elicitation/create")
-	}
-	yes, text := a.Action == "accept", a.Content.Text
-	if r.Key == resumeKey {
-		switch said := strings.ToLower(strings.TrimSpace(text)); {
-		case !yes || said == giveUp:
-			return f.Stop(ctx, who.ID, thread)
-		case said == goOn:
-			defer f.poke(thread)
-			_, err := f.c.launcher.Control(ctx, who, launch.Control{ThreadID: thread, Operation: launch.Resume})
-			return err
-		}
-		return capability.Errorf(capability.CodeInvalidInput, op, "the task is to go on or to end").With("no_answer", "answer resume or cancel")
-	}
-	_, pending, err := f.c.registry.PeekPending(ctx, r.Key)
-	if err != nil {
-		return err
-	}
-	if pending {
-		var instead *directive.Answer
-		if text != "" {
-			instead = &directive.Answer{Action: "respond", Response: text}
-		}
-		return f.c.coordinator.Confirm(ctx, r.Key, yes && (a.Content.Approved == nil || *a.Content.Approved), instead)
-	}
-	if !yes || text == "" {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the agent waits for a text").With("no_answer",
-			"answer with a text, or cancel the task")
-	}
-	s, err := f.sessions.Get(r.Key)
-	if err != nil {
-		return err
-	}
-	if i := s.Info(); i.Status == detect.Blocked && i.Blocker != nil && len(i.Blocker.Options) > 0 {
-		return s.Choose(ctx, i.Blocker.Fingerprint, text)
-	}
-	_, err = sessions.SendSoon(ctx, s, text, false)
-	return err
 }
 
 // Stop implements tasks.Threads: it stops the thread for the principal who.

@@ -22,12 +22,18 @@ type program struct {
 	checksPaths                         bool                         // before it asks its hooks
 	failed                              map[fakemodel.Failure]string // how a failure is shown
 	yes, no                             string                       // labels of a question
+	questions, forms, plans             map[string]bool              // the modes in which the program offers the tool
+	three                               string                       // the third label of a dialog about a command
+	presets                             bool                         // the presets are tried
+	sandboxed                           map[string]bool              // commands that write fail there unless it asks
 }
 
 func programs() []program {
 	return []program{
 		{
-			name: "claude", binary: "claude", yes: "Yes", no: "No",
+			name: "claude", binary: "claude", presets: true, yes: "Yes", no: "No",
+			questions: map[string]bool{"structured": true, "pty": true}, forms: map[string]bool{"structured": true},
+			plans: map[string]bool{"structured": true, "pty": true},
 			files: map[string]string{
 				".claude.json":          `{"hasCompletedOnboarding":true,"mine":[1, 2]}`,
 				".claude/settings.json": "{\n \"theme\": \"light\", \"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"true\"}]}]}\n}\n",
@@ -36,7 +42,8 @@ func programs() []program {
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
 		{
-			name: "codex", binary: "codex", base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No",
+			name: "codex", binary: "codex", presets: true, sandboxed: map[string]bool{"pty": true}, base: "/v1", model: "gpt-5.5", yes: "Yes, proceed", no: "No", three: "No, and tell Codex",
+			questions: map[string]bool{"structured": true}, forms: map[string]bool{"structured": true},
 			files:  map[string]string{".codex/config.toml": "model = \"mine\"\n", ".codex/AGENTS.md": "Be kind.\n", ".codex/auth.json": "{}\n"},
 			failed: map[fakemodel.Failure]string{fakemodel.Auth: "auth", fakemodel.Billing: "billing"},
 		},
@@ -105,6 +112,7 @@ func TestPrograms(t *testing.T) {
 			ok(t, err)
 			t.Cleanup(r.fake.Close)
 			t.Run("it works, is interrupted and goes on", r.works)
+			t.Run("its first turn is interrupted", r.firstInterrupted)
 			t.Run("it asks", r.asks)
 			if !testing.Short() {
 				t.Run("it may only read", r.reads)
@@ -289,6 +297,27 @@ func (r *run) resumed(t *testing.T, token string) {
 	asked := r.fake.Asked(playResume)
 	if len(asked) != 1 || !strings.Contains(asked[0].Text, "Write a greeting. "+playWrite) || !strings.Contains(asked[0].Text, decision) {
 		t.Errorf("the model received %+v, want one request with the conversation so far\nthe session: %+v\n%s", asked, s, r.picture(t, s.ID))
+	}
+	r.stop(t, s.ID)
+}
+
+// firstInterrupted: a text that is sent after the first turn was interrupted is not joined with the
+// task, which Claude Code restores in its input box.
+func (r *run) firstInterrupted(t *testing.T) {
+	if r.noPrompt != "" {
+		t.Skip(r.noPrompt)
+	}
+	dir := r.workspace(t, "first")
+	s := r.spawn(t, "autonomous", dir, "Take your time. "+playSlow, "")
+	r.until(t, s.ID, "the model is asked", func(s session) bool { return s.Status == "busy" && len(r.fake.Asked(playSlow)) > 0 })
+	r.post(t, s.ID, "send", map[string]any{"keys": []string{"escape"}})
+	r.until(t, s.ID, "it stops", func(s session) bool { return s.Status == "ready" })
+	before := len(r.fake.Asked(playAgain))
+	r.post(t, s.ID, "send", map[string]any{"input": "Now this. " + playAgain})
+	r.completed(t, s.ID, 1)
+	asked := r.fake.Asked(playAgain)
+	if len(asked) != before+1 || strings.Contains(asked[len(asked)-1].Last, playSlow) {
+		t.Errorf("the model received %+v, want the text alone", asked[before:])
 	}
 	r.stop(t, s.ID)
 }

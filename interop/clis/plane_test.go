@@ -161,10 +161,23 @@ type session struct {
 	Decisions, Notes                        []string
 	ExitCode                                *int
 	Error                                   string
-	Blocker                                 *struct {
-		Type, Prompt string
-		Options      []string
+	Blocker                                 *blocker
+}
+
+// blocker is what a session waits for.
+type blocker struct {
+	ID, Type, Prompt, Source, Tool string
+	Input                          json.RawMessage
+	Options                        []string
+	Questions                      []struct {
+		ID, Text string
+		Multiple bool
 	}
+}
+
+func (b *blocker) String() string {
+	data, _ := json.Marshal(b) // of plain values
+	return string(data)
 }
 
 func (p *plane) shown(t *testing.T, id string) (s session) {
@@ -186,7 +199,7 @@ func (p *plane) until(t *testing.T, id, what string, holds func(s session) bool)
 			return s
 		}
 		if time.Since(began) > waitTimeout {
-			t.Fatalf("not within %s: %s; it is %+v\n%s", waitTimeout, what, s, p.picture(t, id))
+			t.Fatalf("not within %s: %s; it is %+v, blocker %v\n%s", waitTimeout, what, s, s.Blocker, p.picture(t, id))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -46,6 +46,16 @@ func (r request) text() string {
 	return out.String()
 }
 
+// last is the last text of the user.
+func (r request) last() string {
+	for _, it := range slices.Backward(r.items) {
+		if it.role == user && it.text != "" {
+			return it.text
+		}
+	}
+	return ""
+}
+
 // answer is what every dialect writes: words, or a call of a tool.
 type answer struct {
 	say  string
@@ -62,6 +72,9 @@ func (r request) answer(s Step) (a answer, ok bool) {
 			return answer{tool: t.name, args: t.fill(object{t.first("file_path", "filePath", "path"): s.Write.Path, "content": s.Write.Text})}, true
 		}
 		return r.run("printf '%s' "+quote(s.Write.Text)+" > "+quote(s.Write.Path), s.Leave)
+	case s.Call != nil:
+		t, found := r.offered(s.Call.Names...)
+		return answer{tool: t.name, args: s.Call.Args}, found
 	case s.Run != "":
 		return r.run(s.Run, s.Leave)
 	}

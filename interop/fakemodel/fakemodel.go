@@ -32,6 +32,7 @@ type Step struct {
 	Say   string        // ends the turn
 	Write *File         // calls the program's tool that writes a file, or else its shell
 	Run   string        // calls its tool that runs a command
+	Call  *Call         // calls a tool of the program by name
 	Leave bool          // a command asks to leave the program's sandbox, where it has one
 	Fail  Failure       // answers with an error
 	Slow  time.Duration // waits before that, two minutes at most, or until the client has disconnected
@@ -39,6 +40,12 @@ type Step struct {
 
 // File is a file that a program is told to write.
 type File struct{ Path, Text string }
+
+// Call is a call of the first of some tools that a program offers.
+type Call struct {
+	Names []string
+	Args  map[string]any
+}
 
 // Failure is the kind of an error.
 type Failure string
@@ -59,6 +66,7 @@ type Asked struct {
 	Play string // "": a request of the program's own
 	Step int
 	Text string // everything that the conversation says, its system prompt too
+	Last string // the last text of the user
 	At   time.Time
 }
 
@@ -131,7 +139,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if steps := m.script[play]; len(steps) > 0 {
 		step = steps[min(n, len(steps)-1)]
 	}
-	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), At: time.Now()})
+	m.keep(Asked{Path: r.URL.Path, Play: play, Step: n, Text: req.text(), Last: req.last(), At: time.Now()})
 	if !pause(r.Context(), min(step.Slow, maxReplyDelay)) {
 		return
 	}

@@ -308,7 +308,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 	}
 	plan, err := programs.Build(programs.Spawn{
 		Framework: g.framework, Binary: program.Path, Session: id, UUID: newUUID(), Server: a.cfg.Server(), Token: token, Self: a.cfg.Self,
-		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "",
+		Workdir: g.workdir, StateDir: state, KeepDir: g.kept, Home: a.cfg.Home, UID: a.cfg.UID, Repo: m.Repo != "", Structured: g.structured,
 		Task: req.Task, Memory: req.Memory, Skills: manifest, Preset: g.preset, Resume: req.ResumeToken, Model: req.Model,
 		Provider: req.Provider, BaseURL: req.BaseURL,
 		Credentials: a.cfg.Login(), Custom: req.Custom, Parent: a.cfg.Parent,
@@ -356,7 +356,7 @@ func (a *Agents) prepared(ctx context.Context, by capability.Principal, id strin
 func (a *Agents) structured(g *agent, spec sessions.Spec, resume string) (sessions.Live, error) {
 	return a.cfg.Sessions.Run(spec.ID, func(tell func(sessions.Event)) (sessions.Live, error) {
 		return structured.Start(structured.Config{Tell: tell, Version: a.cfg.Version, Logger: a.cfg.Logger}, structured.Spec{
-			Spec: spec, Resume: resume,
+			Spec: spec, Resume: resume, Preset: g.preset,
 			Judge: func(ctx context.Context, ask structured.Ask) permit.Decision {
 				return a.permitted(ctx, spec.ID, g, ask.Tool, ask.Input, !ask.Filing)
 			},

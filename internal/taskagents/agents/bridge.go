@@ -91,7 +91,7 @@ func (a *Agents) Parent(id string) (c ParentContext, ok bool) {
 	return c, true
 }
 
-// Peers returns all other sessions that are busy, blocked or starting, of any thread and owner.
+// Peers returns the other sessions of the same owner that are busy, blocked or starting, of any thread.
 // ok is false if the session has ended or is unknown.
 func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	s, g := a.find(id)
@@ -100,6 +100,10 @@ func (a *Agents) Peers(id string) (list []Peer, ok bool) {
 	}
 	list = []Peer{}
 	for _, other := range a.cfg.Sessions.List() {
+		_, og := a.find(other.ID())
+		if og == nil || og.owner != g.owner {
+			continue
+		}
 		if o := other.Info(); o.ID != id && (o.Status == detect.Busy || o.Status == detect.Blocked || o.Status == detect.Starting) {
 			list = append(list, peer(o.ID, o.Name, o.AdapterType, o.Workdir, o.Metadata))
 		}

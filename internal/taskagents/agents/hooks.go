@@ -48,6 +48,12 @@ func (a *Agents) Hook(ctx context.Context, session string, body []byte) (json.Ra
 	if t == nil { // its protocol reports its state
 		return r.Reply(verdict), nil
 	}
+	switch {
+	case r.Kind == Permission && !verdict.Allow && !verdict.Deny:
+		t.Requested(programs.DecisionOf(g.framework, r.Tool), r.Tool, r.Input)
+	case r.Kind == Activity:
+		t.Granted()
+	}
 	if r.Kind == Complete && programs.Of(g.framework).StrayTurns && len(r.Prompts) > 0 && !t.Asked(r.Prompts) {
 		return r.Reply(verdict), nil // a turn that the program started by itself, for example to find a title
 	}
@@ -74,7 +80,7 @@ func (a *Agents) permitted(ctx context.Context, session string, g *agent, tool s
 	d := permit.Judge(permit.Request{
 		Framework: g.framework, Preset: g.preset, Tool: tool, Input: input, Workdir: g.workdir, Home: a.cfg.Home, Own: a.cfg.Own,
 	})
-	if asks && d.Effect == permit.Ask && a.cfg.Ask != nil {
+	if asks && d.Effect == permit.Ask && d.Category != programs.UserInteraction && a.cfg.Ask != nil { // only a user answers questions
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		if by, ok := a.cfg.Ask(asking, session, tool, input, d); ok && asking.Err() == nil {
 			by.Category = d.Category

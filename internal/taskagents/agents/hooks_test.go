@@ -110,7 +110,7 @@ func TestWhoeverIsAskedHas55Seconds(t *testing.T) {
 			return permit.Decision{Effect: permit.Allow}, true
 		}})
 		began := time.Now()
-		reply := a.hook(t, `{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"ls"}}`)
+		reply := a.hook(t, `{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"make"}}`)
 		if waited := time.Since(began); reply != "{}" || waited != 55*time.Second || !slices.Equal(*r, records{"Bash ask preset"}) {
 			t.Errorf("after %s it was answered %s: %q", waited, reply, *r)
 		}

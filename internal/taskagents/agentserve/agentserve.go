@@ -93,6 +93,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 		handle("GET", "/{id}", s.get)
 		handle("POST", "/{id}/send", s.send)
 		handle("POST", "/{id}/choose", posted(http.StatusOK, nil, s.choose))
+		handle("POST", "/{id}/answer", posted(http.StatusOK, nil, s.answer))
 		handle("POST", "/{id}/stop", posted(http.StatusOK, nil, s.stop))
 		handle("GET", "/{id}/output", s.output)
 		handle("GET", "/{id}/buffered-output", s.buffered)
@@ -290,6 +291,28 @@ func (s *Surface) choose(r *http.Request, _ capability.Principal, in chooseReque
 		err = session.Choose(r.Context(), in.Fingerprint, in.Label)
 	}
 	return success{true}, err
+}
+
+// answerRequest answers the open blocker: by a number, a label, yes or no, or a text, and the
+// questions of a form by their ids.
+type answerRequest struct {
+	Blocker string              `json:"blocker"`
+	Answer  string              `json:"answer"`
+	Text    string              `json:"text"`
+	Answers map[string][]string `json:"answers"`
+	Decline bool                `json:"decline"`
+}
+
+func (s *Surface) answer(r *http.Request, _ capability.Principal, in answerRequest) (success, error) {
+	_, session, err := s.Agents.Get(r.PathValue("id"))
+	if err != nil {
+		return success{}, err
+	}
+	reply := detect.Reply{Blocker: in.Blocker, Text: in.Answer, Values: in.Answers, Decline: in.Decline}
+	if in.Answer == "" && in.Text != "" {
+		reply.Text, reply.Free = in.Text, true
+	}
+	return success{true}, session.Answer(r.Context(), reply)
 }
 
 type stopRequest struct {

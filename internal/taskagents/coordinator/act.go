@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -114,11 +115,17 @@ func (t *task) guarded(text string, b *detect.Blocker, a directive.Answer) direc
 // option returns the index of the choice that an answer names by its number or by the
 // beginning of its label; -1 if it does not name exactly one.
 func option(choices []string, answer string) int {
-	answer = text.Fold(answer)
-	if n, err := strconv.Atoi(strings.TrimRight(answer, ".)")); err == nil && n >= 1 && n <= len(choices) {
-		return n - 1
+	b := detect.Blocker{Type: "permission", Options: choices}
+	return chosen(&b, answer)
+}
+
+// chosen returns the index of the option of a dialog that an answer names, or -1.
+func chosen(b *detect.Blocker, answer string) int {
+	a, err := b.Read(detect.Reply{Text: answer})
+	if err != nil {
+		return -1
 	}
-	return detect.MatchOption(choices, answer, "")
+	return a.Option
 }
 
 // respond sends a to the session: its keys, the choice of dialog b that it names, or its text,
@@ -140,12 +147,12 @@ func (t *task) respond(b *detect.Blocker, a directive.Answer) error {
 	case a.UseKeys || text == "":
 		err = term.Keys(ctx, a.Keys)
 	case b != nil && len(b.Options) > 0:
-		i := option(b.Options, text)
+		i := chosen(b, text)
 		if i < 0 {
 			return capability.Errorf(capability.CodeInvalidInput, "task.coordinate", "the answer %.80q fits none of the dialog's choices",
 				text).With("no_such_option", "")
 		}
-		err = term.Choose(ctx, b.Fingerprint, b.Options[i])
+		err = term.Choose(ctx, cmp.Or(b.ID, b.Fingerprint), b.Options[i])
 	default:
 		if t.shell() { // a program in the shell reads one line; further lines would be commands
 			text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
@@ -188,7 +195,8 @@ func (t *task) sent(next int) {
 // open reports whether term is still blocked by the dialog b.
 func (t *task) open(term Terminal, b *detect.Blocker) bool {
 	i := term.Info()
-	return i.Status == detect.Blocked && (i.Blocker == nil || b.Fingerprint == "" || i.Blocker.Fingerprint == b.Fingerprint)
+	return i.Status == detect.Blocked &&
+		(i.Blocker == nil || b.Fingerprint == "" || i.Blocker.Fingerprint == b.Fingerprint && (b.ID == "" || i.Blocker.ID == b.ID))
 }
 
 // escalate sends the question of a, or one made from content, to the user and sets a live
@@ -231,7 +239,7 @@ func (c *Coordinator) Permit(ctx context.Context, session, tool string, input []
 			return nil
 		}
 		a = t.guarded(s, b, a)
-		i := option(b.Options, a.Response)
+		i := chosen(b, a.Response)
 		if i < 0 {
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
 	"github.com/junctor-run/junctor/internal/taskagents/directive"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/threads"
 	"github.com/junctor-run/junctor/internal/taskagents/threads/row"
@@ -48,6 +49,11 @@ func providerFailure(kind, s string, now time.Time) (choice.CoolDown, bool) {
 // program after a provider failure, otherwise it asks the user.
 func (t *task) turnFailed(e sessions.Event) {
 	t.c.tell(t.event("turn_failed", e))
+	if e.Kind == detect.RefusedPermission {
+		t.fail(detect.RefusedPermission + ": the program refused by itself what the user would have to be asked about: " +
+			text.LastRunes(strings.TrimSpace(e.Text), 1500))
+		return
+	}
 	if _, provider := providerFailure(e.Kind, e.Text, t.c.cfg.Now()); provider {
 		t.providerFailed(e.Kind, e.Text)
 		return

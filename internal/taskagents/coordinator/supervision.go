@@ -23,17 +23,26 @@ const (
 	Notify     Level = "notify"  // the user is notified and nothing is answered
 )
 
-// Level returns the level of a thread: the one in its metadata, otherwise the default. For a
-// thread without supervised sessions it returns the default.
+// Level returns the level of a thread: the one in its metadata, otherwise the default. The metadata
+// of a thread without supervised sessions is read from the registry.
 func (c *Coordinator) Level(threadID string) Level {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if th := c.threads[threadID]; th != nil {
-		if l := Level(row.Meta(th.row.Metadata, metaLevel)); l == Autonomous || l == Confirm || l == Notify {
-			return l
+	level := c.level
+	th := c.threads[threadID]
+	var metadata []byte
+	if th != nil {
+		metadata = th.row.Metadata
+	}
+	c.mu.Unlock()
+	if th == nil && threadID != "" {
+		if d, err := c.cfg.Registry.Detail(c.ctx, threadID, threads.Selection{Fields: []threads.Field{threads.FieldPending}}); err == nil {
+			metadata = d.Metadata
 		}
 	}
-	return c.level
+	if l := Level(row.Meta(metadata, metaLevel)); l == Autonomous || l == Confirm || l == Notify {
+		return l
+	}
+	return level
 }
 
 // SetLevel stores the level of a thread in its metadata; level "" removes it. If threadID is
@@ -178,6 +187,14 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 	if !approved {
 		t.record(row.Decision{EventType: "confirmation", PromptText: p.PromptText, Decision: row.Ignore, Reasoning: "Somebody rejected it."})
 		t.c.tell(t.event("confirmation_rejected", nil))
+		t.waiting = time.Time{}
+		if i, err := t.c.cfg.Sessions.Terminal(t.id); err != nil || i.Info().Status != detect.Blocked { // otherwise its dialog is still open
+			t.update(func(s *row.Session) {
+				if s.Status.Live() {
+					s.Status = row.SessionActive
+				}
+			})
+		}
 		return nil
 	}
 	var a directive.Answer
@@ -203,4 +220,20 @@ func (t *task) confirm(approved bool, override *directive.Answer) error {
 	t.c.tell(t.event("confirmation_approved", a))
 	t.act(about.Event, p.PromptText, about.Blocker, a)
 	return nil
+}
+
+// refusedText is sent to a program whose turn ended because the user refused what it asked for.
+const refusedText = "The user refused that. Go on without it, or say what you need it for."
+
+// Denied notifies the coordinator that the user is about to refuse what a session asks for. If the
+// program ends its turn because of that, it receives a text with which it goes on, so that the task
+// neither hangs nor asks again.
+func (c *Coordinator) Denied(ctx context.Context, session string) {
+	c.mu.Lock()
+	t := c.tasks[session]
+	c.mu.Unlock()
+	if t == nil {
+		return
+	}
+	_ = t.do(ctx, func() error { t.denied = true; return nil }) // of a session that has ended nothing is left to do
 }

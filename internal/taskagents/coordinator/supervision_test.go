@@ -339,3 +339,14 @@ func TestAToolThatAPresetAsksAbout(t *testing.T) {
 		})
 	}
 }
+
+func TestTheLevelOfAThreadWithoutSessionsIsTheStoredOne(t *testing.T) {
+	play(t, func(*rig) {}, func(r *rig) {
+		if err := r.SetLevel(r.t.Context(), r.thread, coordinator.Notify); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Level(r.thread); got != coordinator.Notify {
+			t.Errorf("Level = %s, want %s", got, coordinator.Notify)
+		}
+	})
+}

@@ -31,6 +31,7 @@ type task struct {
 	screen     uint64          // hash of the screen at the last idle check
 	scan       time.Time       // time of the next idle check
 	stopAt     time.Time       // when to stop the program; zero: never
+	denied     bool            // the user refused the open dialog
 	waiting    time.Time       // since when the user has to answer; zero if not
 	pending    string          // fingerprint of the dialog whose answer waits for confirmation; "-" for a turn
 
@@ -299,7 +300,15 @@ func (t *task) goesOn(e sessions.Event) {
 			t.expire()
 		}
 	}
+	if e.Type == sessions.ReadyAgain && t.denied && e.To != nil && e.To.Phase == detect.PhaseInterrupted {
+		t.denied = false
+		if err := t.respond(nil, directive.Answer{Action: "respond", Response: refusedText}); err != nil {
+			t.unanswered("", err)
+		}
+		return
+	}
 	if e.Type == sessions.BusyNow {
+		t.denied = false
 		t.stopAt, t.waiting = time.Time{}, time.Time{}
 		if t.row.Status == row.SessionBlocked || t.row.Status == row.SessionWaiting {
 			t.replies = 0 // the user answered

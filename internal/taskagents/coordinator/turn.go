@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/coordinator/decide"
@@ -57,6 +58,13 @@ func (t *task) blocked(e sessions.Event) {
 	text := b.Prompt
 	if strings.TrimSpace(text) == "" {
 		text = t.lines(30)
+	}
+	if b.Type == "question" || b.Type == "plan" {
+		t.execute("blocked", text, b, directive.Answer{
+			Action: "escalate", Response: text, Reasoning: "Only the user answers questions and plans.",
+		})
+		t.waiting = time.Time{} // without a limit
+		return
 	}
 	t.execute("blocked", text, b, t.ask(situation{event: "blocked", text: text, blocker: b}))
 }

@@ -81,6 +81,9 @@ func Judge(r Request) Decision {
 		if why := r.command(command); why != "" {
 			return d.with(Deny, "command", why)
 		}
+		if verdict == programs.Ask && r.reads(command, cwdOf(r.Input)) {
+			d.Category, verdict = programs.FileRead, r.Preset.Judge(programs.FileRead)
+		}
 	}
 	if verdict == programs.Auto {
 		return d.with(Allow, "preset", "")
@@ -216,6 +219,18 @@ func pathsOf(input json.RawMessage) (paths []string, ok bool) {
 		}
 	}
 	return paths, true
+}
+
+// cwdOf returns the directory in which a command runs, or "".
+func cwdOf(input json.RawMessage) string {
+	var in struct {
+		Cwd     string `json:"cwd"`
+		Workdir string `json:"workdir"`
+	}
+	if jsonx.Unmarshal(input, &in) != nil {
+		return "?" // not absolute, so no command counts as reading
+	}
+	return cmp.Or(in.Cwd, in.Workdir)
 }
 
 // patched returns the files that a patch in Codex's format names.

@@ -28,8 +28,8 @@ func claudeProgram() Program {
 			{ShellUse, []string{"Bash", "BashOutput", "KillShell"}},
 			{Web, []string{"WebSearch", "WebFetch"}},
 			{Agent, []string{"Task", "Agent", "Skill", "SendMessage", "Workflow"}},
-			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode", "ExitPlanMode"}},
-			{UserInteraction, []string{"AskUserQuestion"}},
+			{Planning, []string{"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "EnterPlanMode"}},
+			{UserInteraction, []string{"AskUserQuestion", "ExitPlanMode"}},
 		},
 		Files: []WorkspaceFile{
 			memoryFile("CLAUDE.md"), configFile(".claude/settings.json", "json"), configFile(".claude/settings.local.json", "json"),
@@ -159,7 +159,7 @@ func (b *build) rootInSandbox() bool { return b.UID == 0 && b.Parent["IS_SANDBOX
 func claudePresetFlags(p Preset, bypass bool) []string {
 	switch {
 	case p == Readonly: // a list of denied tools would not have those of later versions
-		return []string{"--tools=" + strings.Join(claudeTools(p, Auto), ",")}
+		return []string{"--tools=" + strings.Join(append(claudeTools(p, Auto), claudeTools(p, Ask)...), ",")}
 	case p == Permissive, p == Autonomous && !bypass:
 		return []string{"--permission-mode=acceptEdits"}
 	case p == Autonomous:
@@ -201,6 +201,9 @@ func (b *build) claudeHooks() object {
 		"PreToolUse", "PermissionRequest", "Stop", "Notification", "TaskCompleted",
 		"UserPromptSubmit", "PostToolUse", "StopFailure", "SubagentStop", "SessionEnd", "PreCompact",
 	} {
+		if b.Structured && event == "PermissionRequest" { // its answer would win over that of the protocol
+			continue
+		}
 		hooks[event] = []any{object{"matcher": "*", "hooks": []any{object{
 			"type": "http", "url": b.hooksURL(), "timeout": hookTimeout(event), "allowedEnvVars": []string{"ELIZA_HOOK_TOKEN"},
 			"headers": object{"X-Parallax-Session-Id": b.Session, "X-Parallax-Hook-Token": "$ELIZA_HOOK_TOKEN"},

@@ -45,7 +45,7 @@ func codexProgram() Program {
 		plan:     (*build).codex,
 		approval: func(p Preset, a *Approval) {
 			var t toml
-			codexPermissions(&t, p)
+			codexPermissions(&t, p, false)
 			a.addFile(".codex/config.toml", t.String(), "toml")
 		},
 	}
@@ -109,8 +109,11 @@ func (b *build) codexConfig() string {
 	if b.BaseURL != "" {
 		t.set("model_provider", `"proxy"`)
 	}
-	codexPermissions(&t, b.Preset)
+	codexPermissions(&t, b.Preset, b.Structured)
 	t.set("check_for_update_on_startup", "false")
+	if b.Structured {
+		t.set("features.default_mode_request_user_input", "true")
+	}
 	t.set("notify", "["+tomlText(b.Self)+`, "child", "hook", "codex"]`)
 	// Commands get the token of the helpers, but not the API key.
 	t.table("shell_environment_policy")
@@ -132,15 +135,21 @@ func (b *build) codexConfig() string {
 	return t.String()
 }
 
-// codexPermissions writes the settings of a preset to config.toml. Current versions refuse
-// "untrusted" and the former "workspace-read".
-func codexPermissions(t *toml, p Preset) {
-	sandbox, approval, web := "workspace-write", "on-request", "live"
+// codexPermissions writes the settings of a preset to config.toml. Current versions refuse the
+// approval policy "untrusted" there, with which they ask about every command, and with "on-request"
+// only commands that leave the sandbox are asked about. So in a terminal the sandbox of the presets
+// that ask about commands is read-only: a command that writes fails there, unless it is asked about.
+// In structured mode the conversation is started with "untrusted".
+func codexPermissions(t *toml, p Preset, structured bool) {
+	sandbox, approval, web := "read-only", "on-request", "live"
+	if structured {
+		sandbox = "workspace-write"
+	}
 	switch p {
-	case Readonly:
-		sandbox, web = "read-only", "disabled"
+	case Readonly: // its sandbox refuses to write; an accepted command would leave the sandbox
+		sandbox, approval, web = "read-only", "never", "disabled"
 	case Autonomous:
-		approval = "never"
+		sandbox, approval = "workspace-write", "never"
 	}
 	t.set("approval_policy", tomlText(approval))
 	t.set("sandbox_mode", tomlText(sandbox))
@@ -162,6 +171,9 @@ func (b *build) codexHooks(file string) (hooks object, trust string) {
 		{"SubagentStop", "subagent_stop"},
 		{"PreCompact", "pre_compact"},
 	} {
+		if b.Structured && e.name == "PermissionRequest" { // its answer would win over that of the protocol
+			continue
+		}
 		handler := object{"type": "command", "command": b.hookCommand(), "timeout": hookTimeout(e.name)}
 		hooks[e.name] = []any{object{"hooks": []any{handler}}}
 		t.table("hooks", "state", file+":"+e.key+":0:0")

@@ -23,7 +23,7 @@ func geminiProgram() Program {
 			{Web, []string{"web_fetch", "google_web_search"}},
 			{Agent, []string{"activate_skill", "get_internal_docs"}},
 			{Planning, []string{"save_memory", "write_todos"}},
-			{UserInteraction, []string{"ask_user"}},
+			{UserInteraction, []string{"ask_user", "exit_plan_mode"}},
 		},
 		Files:    []WorkspaceFile{memoryFile("GEMINI.md"), configFile(".gemini/settings.json", "json")},
 		Greeting: "Gemini CLI", DeliverDelay: defaultDeliverDelay,

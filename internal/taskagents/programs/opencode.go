@@ -71,7 +71,7 @@ func (b *build) openCode() error {
 	}
 	b.env["OPENCODE_CONFIG_CONTENT"] = strings.TrimSuffix(text(config), "\n")
 	b.env["OPENCODE_DISABLE_AUTOUPDATE"] = "1"
-	if len(toolsWith(OpenCode, b.Preset, Ask)) > 0 {
+	if b.Preset.Judge(ShellUse) == Ask {
 		b.note("OpenCode refuses what it would have to ask about, except in structured mode")
 	}
 	flags := []string{"run"}
@@ -94,6 +94,9 @@ func openCodePermissions(p Preset) object {
 	for _, r := range Of(OpenCode).Tools {
 		for _, t := range r.Tools {
 			rules[t] = words[p.Judge(r.Category)]
+			if r.Category == UserInteraction { // the tool itself asks the user
+				rules[t] = "allow"
+			}
 		}
 	}
 	return rules

@@ -33,6 +33,8 @@ type Spawn struct {
 	OwnHome bool // Home belongs to the session
 	UID     int
 	Repo    bool // the task has a repository
+	// Structured plans for structured mode, whose protocol asks for permissions, instead of a hook.
+	Structured bool
 
 	Task   string
 	Memory string // text of the caller for the memory file

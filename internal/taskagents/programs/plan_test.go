@@ -378,8 +378,8 @@ func TestPresets(t *testing.T) {
 	t.Parallel()
 	// One letter for each category in the order of the table: auto, ask, blocked.
 	want := map[programs.Preset]string{
-		programs.Readonly: "abbbbaa", programs.Standard: "akkakaa", programs.Permissive: "aakaaaa",
-		programs.Autonomous: "aaaaaaa", "unknown": "bbbbbbb",
+		programs.Readonly: "abbbbak", programs.Standard: "akkakak", programs.Permissive: "aakaaak",
+		programs.Autonomous: "aaaaaak", "unknown": "bbbbbbb",
 	}
 	for p, letters := range want {
 		var got string

@@ -60,28 +60,34 @@ type PresetRow struct {
 	Blocked     []Category `json:"blocked"`
 }
 
-// Presets returns the table of presets, the strictest first.
+// Presets returns the table of presets, the strictest first. Every preset leaves questions and plans
+// to the user.
 func Presets() []PresetRow {
 	return []PresetRow{
 		{
-			Readonly, "It may read and plan; everything else is refused.",
-			[]Category{FileRead, Planning, UserInteraction},
-			nil,
+			Readonly, "It may read; everything else but questions and plans is refused.",
+			[]Category{FileRead, Planning},
+			[]Category{UserInteraction},
 			[]Category{FileWrite, ShellUse, Web, Agent},
 		},
 		{
 			Standard, "It may read, plan and use the web; it asks before it writes, runs commands or starts agents.",
-			[]Category{FileRead, Planning, UserInteraction, Web},
-			[]Category{FileWrite, ShellUse, Agent},
+			[]Category{FileRead, Planning, Web},
+			[]Category{FileWrite, ShellUse, Agent, UserInteraction},
 			nil,
 		},
 		{
-			Permissive, "It asks before it runs commands, and for nothing else.",
-			[]Category{FileRead, FileWrite, Web, Agent, Planning, UserInteraction},
-			[]Category{ShellUse},
+			Permissive, "It asks before it runs commands.",
+			[]Category{FileRead, FileWrite, Web, Agent, Planning},
+			[]Category{ShellUse, UserInteraction},
 			nil,
 		},
-		{Autonomous, "It asks for nothing.", []Category{FileRead, FileWrite, ShellUse, Web, Agent, Planning, UserInteraction}, nil, nil},
+		{
+			Autonomous, "It asks for nothing but what only a user can answer: questions and plans.",
+			[]Category{FileRead, FileWrite, ShellUse, Web, Agent, Planning},
+			[]Category{UserInteraction},
+			nil,
+		},
 	}
 }
 
@@ -115,6 +121,18 @@ func CategoryOf(name Name, tool string) Category {
 		}
 	}
 	return Agent
+}
+
+// DecisionOf returns the kind of decision that a tool requests from the user, question or plan, or
+// "" if the tool does neither.
+func DecisionOf(name Name, tool string) string {
+	switch {
+	case CategoryOf(name, tool) != UserInteraction:
+		return ""
+	case strings.Contains(strings.ToLower(tool), "plan"):
+		return "plan"
+	}
+	return "question"
 }
 
 // toolsWith returns a program's tools for which the preset has one of the verdicts.

@@ -20,7 +20,7 @@ func qwenProgram() Program {
 			{Web, []string{"web_fetch", "web_search"}},
 			{Agent, []string{"agent", "skill"}},
 			{Planning, []string{"todo_write", "save_memory"}},
-			{UserInteraction, []string{"ask_user_question"}},
+			{UserInteraction, []string{"ask_user_question", "exit_plan_mode"}},
 		},
 		Files:    []WorkspaceFile{memoryFile("QWEN.md"), configFile(".qwen/settings.json", "json")},
 		Greeting: "Qwen Code", DeliverDelay: defaultDeliverDelay,
@@ -105,9 +105,12 @@ func (b *build) qwenHooks() object {
 		"PreToolUse", "PermissionRequest", "Stop", "Notification",
 		"UserPromptSubmit", "PostToolUse", "StopFailure", "SubagentStop", "SessionEnd", "PreCompact",
 	} {
+		if b.Structured && event == "PermissionRequest" { // its answer would win over that of the protocol
+			continue
+		}
 		matcher := "*"
 		if event == "PermissionRequest" { // a reply that allows its question would end it without an answer
-			matcher = "^(?!ask_user_question$)"
+			matcher = "^(?!(ask_user_question|exit_plan_mode)$)"
 		}
 		hooks[event] = []any{object{"matcher": matcher, "hooks": []any{object{
 			"type": "command", "name": "junctor", "command": b.hookCommand(),

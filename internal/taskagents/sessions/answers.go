@@ -88,6 +88,29 @@ func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 	return s.Keys(s.ctx, a.Keys)
 }
 
+// Answer selects the option of the open dialog that a reply names. A form of several questions, or
+// a text, can only be typed.
+//
+// Its errors are those of [detect.Blocker.Read] and of Choose, and invalid_input (needs_terminal).
+func (s *Session) Answer(ctx context.Context, r detect.Reply) error {
+	s.mu.Lock()
+	b := s.info.Blocker
+	open := !s.gone && s.info.Status == detect.Blocked && b != nil
+	s.mu.Unlock()
+	if !open {
+		return detect.Ended()
+	}
+	if len(r.Values) > 0 || len(b.Options) == 0 || r.Free {
+		return capability.Errorf(capability.CodeInvalidInput, "tasks.answer", "the program takes this answer only in its terminal").
+			With("needs_terminal", "answer it by hand: junctor tasks attach "+s.spec.ID)
+	}
+	a, err := s.spec.Mask.Read(b, r)
+	if err != nil {
+		return err
+	}
+	return s.choose(ctx, b.ID, a.Option)
+}
+
 // Choose selects an option of the open dialog by the beginning of its label. It moves the cursor
 // to the option, verifies its position on the screen, presses Enter, and returns when the dialog
 // has closed. fingerprint identifies the dialog that the caller saw; "" means any open one.
@@ -96,20 +119,39 @@ func (s *Session) give(a *programs.Answer, b *detect.Blocker) error {
 // invalid_input (no_such_option), failed (dialog_stays), unavailable, and those of ctx.
 func (s *Session) Choose(ctx context.Context, fingerprint, label string) error {
 	const op = "tasks.choose"
-	gone := capability.Errorf(capability.CodeConflict, op, "that dialog is not open any more").With(ReasonNoDialog, "look at the screen again")
+	s.mu.Lock()
+	b := s.info.Blocker
+	s.mu.Unlock()
+	if b == nil {
+		return errNoDialog()
+	}
+	target := s.spec.Mask.Option(b.Options, label)
+	if target < 0 && s.spec.Mask.Means(fingerprint, b) {
+		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label,
+			s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
+	}
+	return s.choose(ctx, fingerprint, target)
+}
+
+func errNoDialog() error {
+	return capability.Errorf(capability.CodeConflict, "tasks.choose", "that dialog is not open any more").With(ReasonNoDialog,
+		"look at the screen again")
+}
+
+// choose is Choose with the index of the option.
+func (s *Session) choose(ctx context.Context, fingerprint string, target int) error {
+	const op = "tasks.choose"
+	gone := errNoDialog()
 	s.mu.Lock()
 	st := s.detector.Status()
 	d := s.view().Dialog
+	b := s.info.Blocker
 	s.mu.Unlock()
-	if st.State != detect.Blocked || d == nil || !s.spec.Mask.Means(fingerprint, st.Blocker) {
+	if st.State != detect.Blocked || d == nil || b == nil || b.Fingerprint != st.Blocker.Fingerprint || !s.spec.Mask.Means(fingerprint, b) ||
+		target < 0 || target >= len(d.Options) || !slices.Equal(d.Options, st.Blocker.Options) {
 		return gone
 	}
 	fingerprint = st.Blocker.Fingerprint
-	target := s.spec.Mask.Option(d.Options, label)
-	if target < 0 {
-		return capability.Errorf(capability.CodeInvalidInput, op, "the dialog has no single option that begins with %.80q; it has: %s", label,
-			s.spec.Mask.Text(strings.Join(d.Options, " | "))).With("no_such_option", "")
-	}
 	// stands reports whether d is the same list with the cursor at that option.
 	stands := func(d *detect.Dialog, at int) bool {
 		return d != nil && d.Selected == at && len(d.Options) > target && d.Options[target] == st.Blocker.Options[target]

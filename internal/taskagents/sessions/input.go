@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -347,10 +348,11 @@ func (s *Session) submit(ctx context.Context, text string) (Outcome, error) {
 		With("submit_failed", "see its screen with: junctor tasks attach "+s.spec.ID)
 }
 
-// clear empties the input box if it contains the last text. Claude Code restores a text there if
-// it is interrupted before its first word (measured), and the next text would be appended.
+// clear empties the input box if it contains one of the last texts, the task on the command line too.
+// Claude Code restores a text there if it is interrupted before its first word (measured), and the
+// next text would be appended.
 func (s *Session) clear(ctx context.Context) error {
-	holds := func() bool { return s.last != "" && s.view().Holds(s.last) }
+	holds := func() bool { return slices.ContainsFunc(s.sent, s.view().BoxBegins) }
 	s.mu.Lock()
 	left := holds()
 	s.mu.Unlock()

@@ -35,6 +35,9 @@ type Live interface {
 	Keys(ctx context.Context, names []string) error
 	// Choose answers the program's question. Its errors are those of [Session.Choose].
 	Choose(ctx context.Context, fingerprint, label string) error
+	// Answer answers the program's question or form. Its errors are those of
+	// [detect.Blocker.Read] and of Choose.
+	Answer(ctx context.Context, r detect.Reply) error
 	Stop(force bool)
 	Done() <-chan struct{}
 	// Lines returns the last n lines of the visible text.

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -79,7 +80,49 @@ func (m Mask) blocker(b *detect.Blocker) *detect.Blocker {
 	for i, o := range out.Options {
 		out.Options[i] = m.Text(o)
 	}
+	out.Input, out.Cwd, out.Reason = m.json(b.Input), m.Text(b.Cwd), m.Text(b.Reason)
+	out.Choices, out.Questions = m.choices(b.Choices), slices.Clone(b.Questions)
+	for i, q := range out.Questions {
+		out.Questions[i].Text, out.Questions[i].Options = m.Text(q.Text), m.choices(q.Options)
+	}
 	return &out
+}
+
+func (m Mask) choices(list []detect.Choice) []detect.Choice {
+	list = slices.Clone(list)
+	for i, c := range list {
+		list[i].Label, list[i].Description = m.Text(c.Label), m.Text(c.Description)
+	}
+	return list
+}
+
+// json returns a tool's input masked. If the result is not JSON any more, it is returned as a text.
+func (m Mask) json(input json.RawMessage) json.RawMessage {
+	if len(input) == 0 {
+		return nil
+	}
+	masked := json.RawMessage(m.Text(string(input)))
+	if json.Valid(masked) {
+		return masked
+	}
+	out, err := json.Marshal(string(masked))
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// Read returns the meaning of a reply to a blocker, whose labels the user saw masked.
+func (m Mask) Read(b *detect.Blocker, r detect.Reply) (detect.Answer, error) {
+	a, err := b.Read(r)
+	if err == nil {
+		return a, nil
+	}
+	shown := m.blocker(b)
+	if a, again := shown.Read(r); again == nil && a.Option >= 0 && a.Values == nil {
+		return b.Selects(a.Option), nil
+	}
+	return detect.Answer{}, err
 }
 
 func (m Mask) evidence(list []detect.Evidence) []detect.Evidence {
@@ -93,7 +136,7 @@ func (m Mask) evidence(list []detect.Evidence) []detect.Evidence {
 // Means reports whether a fingerprint, masked or not, is that of the open dialog. "" matches any
 // dialog.
 func (m Mask) Means(fingerprint string, open *detect.Blocker) bool {
-	return fingerprint == "" || fingerprint == open.Fingerprint || fingerprint == m.Text(open.Fingerprint)
+	return fingerprint == "" || open.ID != "" && fingerprint == open.ID || fingerprint == open.Fingerprint || fingerprint == m.Text(open.Fingerprint)
 }
 
 // Option returns the index of the only option whose label, masked or not, begins with a text, or

@@ -3,7 +3,9 @@ package sessions
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,8 @@ type Session struct {
 	done     chan struct{} // closed after the end and Cleanup
 	wake     chan struct{} // signals that timers may have changed
 	replied  chan struct{} // signals that replies is not empty
+	requests []request     // reported by hooks, and not on the screen yet
+	blockers int           // number of blockers so far
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
@@ -235,6 +239,11 @@ func poke(c chan<- struct{}) {
 func (s *Session) moved(changes []detect.Change) {
 	for _, c := range changes {
 		to := c.To
+		if to.State == detect.Blocked && to.Blocker != nil {
+			to.Blocker = s.asks(to.Blocker)
+		} else if c.From.State == detect.Blocked {
+			s.requests = nil
+		}
 		s.info.Status, s.info.Phase, s.info.Blocker, s.info.URL = to.State, to.Phase, to.Blocker, to.URL
 		s.emit(Event{Type: State, From: &c.From, To: &to, Cause: c.Cause, Evidence: c.Evidence})
 		s.record(time.Now(), cast.Mark, to.Word())
@@ -270,6 +279,46 @@ func (s *Session) moved(changes []detect.Change) {
 	if len(changes) > 0 {
 		s.news()
 	}
+}
+
+// asks returns a dialog with an id of its own and the request of the hook that came before it. The
+// caller holds mu.
+func (s *Session) asks(b *detect.Blocker) *detect.Blocker {
+	out := *b
+	s.blockers++
+	out.ID, out.Asked = "blk-"+s.spec.ID+"-"+strconv.Itoa(s.blockers), time.Now()
+	if len(s.requests) == 1 { // of several it is not known which one the dialog shows
+		r := s.requests[0]
+		out.Tool, out.Input, out.Source, out.Type = r.tool, r.input, "hook", cmp.Or(r.kind, out.Type)
+	}
+	return &out
+}
+
+// Requested stores what a hook reported about the dialog that follows: its tool, the tool's whole
+// input, and the kind of the decision, or "" if the screen decides.
+func (s *Session) Requested(kind, tool string, input json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.requests) < maxRequests {
+		s.requests = append(s.requests, request{kind, tool, input})
+	}
+}
+
+// Granted forgets the requests of hooks, because a tool has ended.
+func (s *Session) Granted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info.Status != detect.Blocked {
+		s.requests = nil
+	}
+}
+
+const maxRequests = 4
+
+// request is a use of a tool about which the program asks.
+type request struct {
+	kind, tool string
+	input      json.RawMessage
 }
 
 // ready reports the end of a turn, or only that the program is ready. The caller holds mu.

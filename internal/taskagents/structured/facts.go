@@ -3,6 +3,7 @@ package structured
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -178,7 +179,7 @@ func (s *Session) question(q *dialect.Question) {
 	}
 	p := &pending{Question: q}
 	s.open = append(s.open, p)
-	if q.Type != "permission" || s.spec.Judge == nil {
+	if q.Type != "permission" || s.spec.Judge == nil { // only a user answers questions and plans
 		s.show(p)
 		return
 	}
@@ -249,8 +250,29 @@ func (s *Session) blocker() {
 		return
 	}
 	s.move(detect.Status{State: detect.Blocked, Blocker: &detect.Blocker{
-		Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1, Fingerprint: mark,
+		ID: s.blockerID(), Type: q.Type, Prompt: q.Prompt, Options: q.Labels(), Selected: -1, Fingerprint: mark, Source: "protocol",
+		Tool: q.Tool, Input: q.Input, Cwd: q.Cwd, Reason: q.Reason, Choices: q.Choices(), Questions: q.Form, Asked: time.Now(),
 	}}, "question", q.Prompt)
+}
+
+// blockerID returns the id of the next blocker.
+func (s *Session) blockerID() string {
+	s.blockers++
+	return "blk-" + s.spec.ID + "-" + strconv.Itoa(s.blockers)
+}
+
+// fill sends the values of a form and continues with the remaining questions.
+func (s *Session) fill(p *pending, values map[string][]string) {
+	s.open = slices.DeleteFunc(s.open, func(o *pending) bool { return o == p })
+	for _, q := range p.Form {
+		said := strings.Join(values[q.ID], ", ")
+		if q.Secret {
+			said = "(not shown)"
+		}
+		s.print("= " + q.Text + " " + said)
+	}
+	s.do(s.talk.Fill(p.Question, values))
+	s.reopen(p.shown)
 }
 
 // answer sends the answer to a question and continues with the remaining ones.

@@ -3,6 +3,7 @@ package structured
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -200,15 +201,45 @@ func (s *Session) Choose(_ context.Context, fingerprint, label string) error {
 		return capability.Errorf(capability.CodeInvalidInput, op, "the question has no single option that begins with %.80q; it has: %s", label,
 			s.spec.Mask.Text(strings.Join(b.Options, " | "))).With("no_such_option", "")
 	}
-	for _, p := range s.open {
-		if p.shown { // the oldest shown question is the blocker
-			s.info.LastInput = time.Now()
-			s.emit(sessions.Event{Type: sessions.Message, Direction: "keys", Text: "choose " + b.Options[option]})
-			s.answer(p, option, "")
-			break
-		}
-	}
+	s.decide(b.Selects(option))
 	return nil
+}
+
+// Answer answers the open question. Its errors are those of [detect.Blocker.Read], and conflict
+// (blocker_ended) if no question is open.
+func (s *Session) Answer(_ context.Context, r detect.Reply) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.status.Blocker
+	if s.gone || s.status.State != detect.Blocked || b == nil {
+		return detect.Ended()
+	}
+	a, err := s.spec.Mask.Read(b, r)
+	if err != nil {
+		return err
+	}
+	s.decide(a)
+	return nil
+}
+
+// decide sends an answer to the open question. The caller holds mu.
+func (s *Session) decide(a detect.Answer) {
+	i := slices.IndexFunc(s.open, func(p *pending) bool { return p.shown }) // the oldest shown question is the blocker
+	if i < 0 {
+		return
+	}
+	p := s.open[i]
+	s.info.LastInput = time.Now()
+	said := "answer a form"
+	if a.Option >= 0 {
+		said = "choose " + p.Options[a.Option].Label
+	}
+	s.emit(sessions.Event{Type: sessions.Message, Direction: "keys", Text: said})
+	if len(a.Values) > 0 {
+		s.fill(p, a.Values)
+		return
+	}
+	s.answer(p, a.Option, "")
 }
 
 // Keys implements sessions.Live. Without a terminal, only Escape has an effect: it interrupts the

@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/platform/process"
 	"github.com/junctor-run/junctor/internal/taskagents/permit"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/internal/taskagents/sessions"
 	"github.com/junctor-run/junctor/internal/taskagents/structured/dialect"
@@ -84,6 +85,7 @@ type Spec struct {
 	sessions.Spec
 	// Resume is the program's id of the conversation to resume; "" starts a new one.
 	Resume string
+	Preset programs.Preset
 	// Judge decides whether a tool may be used. If nil, the user is always asked. It is called in
 	// a separate goroutine; its ctx ends after a minute. The result permit.Ask leaves the question
 	// open for Choose.
@@ -124,6 +126,7 @@ type Session struct {
 	counts   Counts
 	usage    dialect.Usage
 	open     []*pending // questions without answer, the oldest first
+	blockers int        // number of blockers so far
 	filing   int        // files that are being read or written
 	out      [][]byte   // messages to the program
 	outSize  int
@@ -187,7 +190,7 @@ func (s *Session) start() (err error) {
 	spec := s.spec
 	if s.talk, err = dialect.New(dialect.Config{
 		Framework: spec.Framework, Workdir: spec.Dir, Resume: spec.Resume,
-		Version: s.cfg.Version,
+		Version: s.cfg.Version, Preset: spec.Preset,
 	}); err != nil {
 		return err
 	}

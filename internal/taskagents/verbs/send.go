@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
@@ -166,7 +165,7 @@ func (v *agentVerbs) send(ctx context.Context, c Call, params json.RawMessage) (
 		if !ok {
 			return blocked(i)
 		}
-		if err := t.Choose(ctx, i.Blocker.Fingerprint, label); err != nil {
+		if err := t.Choose(ctx, First(i.Blocker.ID, i.Blocker.Fingerprint), label); err != nil {
 			return Fail(err, map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 		}
 		return Result{Success: true, Text: fmt.Sprintf("Answered %q.", label), Data: map[string]any{"sessionId": i.ID, "answered": label}}, nil
@@ -212,35 +211,12 @@ func blocked(i sessions.Info) (Result, error) {
 	return Fail(err.With(sessions.ReasonBlocked, hint), map[string]any{"sessionId": i.ID, "dialog": i.Blocker})
 }
 
-// answer returns the option of a dialog that a text names by its number, its label or the
-// beginning of exactly one label, ignoring case. y and n mean yes and no.
+// answer returns the option of a dialog that a text names by its number, its label, yes or no, or
+// the beginning of exactly one label, ignoring case.
 func answer(b *detect.Blocker, text string) (label string, ok bool) {
-	text = strings.ToLower(strings.TrimSpace(strings.TrimRight(text, ".! ")))
-	if n, err := strconv.Atoi(text); err == nil {
-		if n < 1 || n > len(b.Options) {
-			return "", false
-		}
-		return b.Options[n-1], true
-	}
-	switch text {
-	case "y":
-		text = "yes"
-	case "n":
-		text = "no"
-	case "":
+	a, err := b.Read(detect.Reply{Text: strings.TrimRight(text, ".! ")})
+	if err != nil || a.Option < 0 {
 		return "", false
 	}
-	var begins []string
-	for _, option := range b.Options {
-		if strings.EqualFold(strings.TrimSpace(option), text) {
-			return option, true
-		}
-		if strings.HasPrefix(strings.ToLower(strings.TrimSpace(option)), text) {
-			begins = append(begins, option)
-		}
-	}
-	if len(begins) != 1 {
-		return "", false
-	}
-	return begins[0], true
+	return b.Options[a.Option], true
 }

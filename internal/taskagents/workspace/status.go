@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -47,13 +48,17 @@ func (m *Manager) status(ctx context.Context, w Workspace) (Status, error) {
 	}
 	out := result.Stdout.Bytes()
 	if result.Stdout.Truncated() {
-		out = result.Stdout.Head
+		out = complete(result.Stdout.Head)
 	}
 	s := parseStatus(string(out))
 	s.Truncated = s.Truncated || result.Stdout.Truncated()
 	s.Clean = s.Clean && !result.Stdout.Truncated()
 	return s, nil
 }
+
+// complete returns output that was cut without its last entry, of which only the beginning may be
+// left.
+func complete(out []byte) []byte { return out[:bytes.LastIndexByte(out, 0)+1] }
 
 // parseStatus parses git's porcelain v2 format with -z and without renames.
 func parseStatus(out string) Status {

@@ -65,7 +65,7 @@ func foreignNames() map[string]int {
 		"internal/taskagents/programs/preflight":     3,
 		"internal/taskagents/sessions":               25,
 		"internal/taskagents/signin":                 1,
-		"internal/taskagents/structured/dialect":     35,
+		"internal/taskagents/structured/dialect":     34,
 		"internal/taskagents/threads":                26,
 		"internal/taskagents/threads/row":            99,
 		"internal/taskagents/verbs":                  56,

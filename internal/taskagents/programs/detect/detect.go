@@ -262,7 +262,13 @@ func (d *Detector) Exit(now time.Time, code int, asked bool) []Change {
 	evidence := []Evidence{{Source: "exit", Text: exitText(code)}}
 	var changes []Change
 	if code == 0 && !asked && !d.turn.IsZero() { // a program for one task ends with it
-		changes = d.move(now, Status{State: Ready, Phase: PhaseDone}, "exit", evidence)
+		to := Status{State: Ready, Phase: PhaseDone}
+		if d.look(); d.file.OneShot {
+			if failed := d.sort().failed; failed != nil && failed.Rule.Detail == RefusedPermission {
+				to.Phase, evidence = phaseFailed+failed.Rule.Detail, append(evidence, d.evidence(failed))
+			}
+		}
+		changes = d.move(now, to, "exit", evidence)
 	}
 	phase := d.status.Phase
 	changes = append(changes, d.move(now, Status{State: Stopping, Phase: phase}, "exit", evidence)...)

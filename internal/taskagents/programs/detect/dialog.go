@@ -16,6 +16,7 @@ import (
 type Dialog struct {
 	Prompt   string
 	Options  []string // labels
+	Numbers  []int    // as shown before the labels; 0: none
 	Selected int      // index of the option under the cursor
 
 	top, first, last int // rows: of the block, the first option, the last one
@@ -68,7 +69,7 @@ func findDialog(rows []string, inverse []bool, file *File) *Dialog {
 			continue
 		}
 		for _, each := range list {
-			d.Options = append(d.Options, each.label)
+			d.Options, d.Numbers = append(d.Options, each.label), append(d.Numbers, each.number)
 		}
 		d.top = max(d.first-rowsOfPrompt, 0)
 		for top := d.first - 1; top >= d.top; top-- {
@@ -130,7 +131,7 @@ func numbered(rows []string, start int, at option, cursors string) []option {
 		for y := at.row + step; y >= start && y < len(rows) && len(list) < maxOptions; y += step {
 			o, ok := readOption(rows, y, cursors)
 			switch {
-			case ok && o.number == prev.number+step && o.col >= at.col-1 && o.col <= at.col+1:
+			case ok && o.number > 0 && o.number == prev.number+step && o.col >= at.col-1 && o.col <= at.col+1:
 				list, prev, skipped = append(list, o), o, 0
 				continue
 			case !ok, !o.cursor && o.col > at.col:

@@ -96,7 +96,7 @@ func (d *Detector) ofFact(cause string) proposal {
 	s := Status{State: f.State, Phase: f.Phase}
 	switch f.State {
 	case Blocked:
-		s.Blocker = blocker(f.Kind, f.Text, nil, -1)
+		s.Blocker = blocker(f.Kind, f.Text, nil, nil, -1)
 	case Error:
 		s.Kind = f.Kind
 	}
@@ -207,7 +207,7 @@ func (d *Detector) asked(s signs) (proposal, bool) {
 			p.evidence = append(p.evidence, d.evidence(s.seq))
 		}
 		question, options, selected, _ := d.view.Question(nil)
-		p.status = Status{State: Blocked, Blocker: blocker(kind, question, options, selected)}
+		p.status = Status{State: Blocked, Blocker: blocker(kind, question, options, d.numbers(options), selected)}
 		return p, true
 	}
 	p.evidence = []Evidence{d.evidence(rule)}
@@ -219,8 +219,16 @@ func (d *Detector) asked(s signs) (proposal, bool) {
 	if question == "" {
 		question = rule.Text
 	}
-	p.status = Status{State: Blocked, Blocker: blocker(rule.Rule.Detail, question, options, selected)}
+	p.status = Status{State: Blocked, Blocker: blocker(rule.Rule.Detail, question, options, d.numbers(options), selected)}
 	return p, true
+}
+
+// numbers returns the numbers of the options of the open dialog, or nil if they are not its options.
+func (d *Detector) numbers(options []string) []int {
+	if d.view.Dialog == nil || len(d.view.Dialog.Numbers) != len(options) {
+		return nil
+	}
+	return d.view.Dialog.Numbers
 }
 
 // working proposes Busy for a running turn, first without phase; the phase follows as a second

@@ -346,6 +346,13 @@ func (v *View) Holds(typed string) bool {
 	return strings.Contains(box, first) || strings.HasPrefix(box, "[pasted")
 }
 
+// BoxBegins reports whether the input box begins with a text that was typed, literally or as a
+// placeholder for pasted text.
+func (v *View) BoxBegins(typed string) bool {
+	first := firstLine(typed)
+	return v.Holds(typed) && (strings.HasPrefix(text.Fold(v.Box.Text), first) || strings.HasPrefix(text.Fold(v.Box.Text), "[pasted"))
+}
+
 // firstLine returns the folded beginning of a text, short enough not to be wrapped.
 func firstLine(typed string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(typed), "\n")

@@ -74,14 +74,9 @@ type Status struct {
 	URL     string   `json:"url,omitempty"` // where to sign in
 }
 
-// Blocker is a question whose answer the program waits for.
-type Blocker struct {
-	Type        string   `json:"type"`
-	Prompt      string   `json:"prompt,omitempty"`
-	Options     []string `json:"options,omitempty"`
-	Selected    int      `json:"selected"` // index in Options, or -1
-	Fingerprint string   `json:"fingerprint"`
-}
+// RefusedPermission is the kind of the failure of a turn in which the program itself refused what its
+// preset asks the user about.
+const RefusedPermission = "permission_refused"
 
 // Word returns the status as written in recordings.
 func (s Status) Word() string {
@@ -138,6 +133,9 @@ func exitText(code int) string {
 	return fmt.Sprintf("exit status %d", code)
 }
 
-func blocker(kind, prompt string, options []string, selected int) *Blocker {
-	return &Blocker{Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: Fingerprint(kind, prompt, options)}
+func blocker(kind, prompt string, options []string, numbers []int, selected int) *Blocker {
+	return &Blocker{
+		Type: kind, Prompt: prompt, Options: options, Selected: selected, Fingerprint: Fingerprint(kind, prompt, options),
+		Choices: choices(kind, options, numbers), Source: "screen",
+	}
 }

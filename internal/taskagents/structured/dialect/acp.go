@@ -116,6 +116,11 @@ func (a *acp) Answer(q *Question, option int, _ string) Step {
 	return sent(a.result(q.id, object{"outcome": object{"outcome": "selected", "optionId": q.Options[option].answer}}))
 }
 
+// Fill implements Dialect. The protocol has no forms.
+func (a *acp) Fill(q *Question, _ map[string][]string) Step {
+	return a.Answer(q, q.Find("reject_once", "reject_always"), "")
+}
+
 func (a *acp) Filed(f *File, text string, err error) Step {
 	switch {
 	case err != nil:

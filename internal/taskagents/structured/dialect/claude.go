@@ -54,14 +54,19 @@ func (c *claude) Answer(q *Question, option int, why string) Step {
 		}
 		return c.reply(q.id, object{"behavior": "deny", "message": why})
 	}
-	input := q.raw
-	if q.about != "" { // the answers are part of the tool's input
-		members := make(map[string]jsonx.Raw)
-		_ = jsonx.Unmarshal(q.raw, &members) // it was parsed before
-		members["answers"] = encoded(map[string]string{q.about: q.Options[option].Label})
-		input = encoded(members)
+	return c.reply(q.id, object{"behavior": "allow", "updatedInput": q.raw})
+}
+
+// Fill implements Dialect. The answers are part of the tool's input, by the texts of the questions.
+func (c *claude) Fill(q *Question, values map[string][]string) Step {
+	members := make(map[string]jsonx.Raw)
+	_ = jsonx.Unmarshal(q.raw, &members) // it was parsed before
+	answers := make(map[string]string, len(q.Form))
+	for _, one := range q.Form {
+		answers[one.Text] = strings.Join(values[one.ID], ", ")
 	}
-	return c.reply(q.id, object{"behavior": "allow", "updatedInput": input})
+	members["answers"] = encoded(answers)
+	return c.reply(q.id, object{"behavior": "allow", "updatedInput": jsonx.Raw(encoded(members))})
 }
 
 func (c *claude) reply(id jsonx.Raw, response object) Step {
@@ -179,43 +184,57 @@ func (c *claude) asked(id, request jsonx.Raw) (Step, error) {
 		Prompt:  text.ShortenBytes(strings.TrimSpace("Use "+r.Tool+": "+brief(r.Input, r.Description)), maxPrompt),
 		Options: []Option{{Label: "Allow", Kind: "allow_once"}, {Label: "Deny", Kind: "reject_once"}},
 	}
-	if r.Tool == "AskUserQuestion" {
-		if !q.choice(r.Input) {
-			q.Options = q.Options[1:]
-			return c.Answer(q, 0, "Ask one question at a time, with options of which one is chosen."), nil
+	refuse := func(why string) (Step, error) {
+		q.Options = q.Options[1:]
+		return c.Answer(q, 0, why), nil
+	}
+	q.Reason = text.ShortenBytes(r.Description, maxPrompt)
+	switch {
+	case len(r.Input) > maxShown:
+		return refuse("The input of this tool is too large to be shown to the user. Split it.")
+	case r.Tool == "AskUserQuestion":
+		if !q.ask(claudeForm(r.Input)) {
+			return refuse("Ask one to eight different questions, each with a text and options that are short.")
 		}
+	case r.Tool == "ExitPlanMode":
+		q.Type, q.Prompt = "plan", planOf(r.Input)
+		q.Options[0].Label, q.Options[1].Label = "Approve the plan", "Keep planning"
 	}
 	return told(Told{Kind: Asked, Question: q}), nil
 }
 
-// choice sets q from the input of AskUserQuestion. It returns false unless there is exactly one
-// question with options.
-func (q *Question) choice(input jsonx.Raw) bool {
+// claudeForm returns the questions of AskUserQuestion. Each may also be answered with a text.
+func claudeForm(input jsonx.Raw) (form []detect.Question) {
 	var in struct {
 		Questions []struct {
 			Question string `json:"question"`
 			Multi    bool   `json:"multiSelect"`
 			Options  []struct {
-				Label string `json:"label"`
+				Label       string `json:"label"`
+				Description string `json:"description"`
 			} `json:"options"`
 		} `json:"questions"`
 	}
-	if jsonx.Unmarshal(input, &in) != nil || len(in.Questions) != 1 || in.Questions[0].Multi || len(in.Questions[0].Question) > maxPrompt {
-		return false
+	if jsonx.Unmarshal(input, &in) != nil {
+		return nil
 	}
-	one := in.Questions[0]
-	q.Type, q.Prompt, q.about, q.Options = "question", one.Question, one.Question, nil
-	for _, o := range one.Options {
-		if len(o.Label) > maxLabel {
-			return false
+	for i, asked := range in.Questions {
+		q := detect.Question{ID: strconv.Itoa(i + 1), Text: asked.Question, Multiple: asked.Multi, FreeText: true}
+		for _, o := range asked.Options {
+			q.Options = append(q.Options, detect.Choice{Label: o.Label, Description: o.Description})
 		}
-		q.Options = append(q.Options, Option{Label: o.Label})
+		form = append(form, q)
 	}
-	if len(q.Options) == 0 || len(q.Options) > MaxOptions {
-		return false
+	return form
+}
+
+// planOf returns the plan in a tool's input. The whole of it is in Question.Input.
+func planOf(input jsonx.Raw) string {
+	var in struct {
+		Plan string `json:"plan"`
 	}
-	q.Options = append(q.Options, Option{Label: "Do not answer", Kind: "reject_once"})
-	return true
+	_ = jsonx.Unmarshal(input, &in) // without a plan only the input is shown
+	return text.ShortenBytes(strings.TrimSpace("May it carry out this plan?\n"+in.Plan), maxPrompt)
 }
 
 // brief returns a short description of a tool's input for users.
@@ -280,9 +299,8 @@ func assistant(message jsonx.Raw) (s Step, err error) {
 }
 
 func (c *claude) result(line []byte) (s Step, err error) {
-	type tokens struct {
-		In     int64 `json:"inputTokens"`
-		Out    int64 `json:"outputTokens"`
+	type counts struct {
+		tokens
 		Read   int64 `json:"cacheReadInputTokens"`
 		Create int64 `json:"cacheCreationInputTokens"`
 	}
@@ -294,7 +312,7 @@ func (c *claude) result(line []byte) (s Step, err error) {
 		Errors    []string          `json:"errors"`
 		SessionID string            `json:"session_id"`
 		USD       float64           `json:"total_cost_usd"`
-		Models    map[string]tokens `json:"modelUsage"`
+		Models    map[string]counts `json:"modelUsage"`
 	}
 	if err := unmarshal(line, &r); err != nil {
 		return Step{}, err

@@ -1,11 +1,13 @@
 package dialect
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 	"github.com/junctor-run/junctor/protocol/jsonrpc"
 )
@@ -25,20 +27,33 @@ type codex struct {
 type item struct {
 	id    string
 	paths []string
+	diffs []diff // nil if they are too large to be shown
+}
+
+// diff is the change of one file, as the user is shown it.
+type diff struct {
+	Path string `json:"path"`
+	Diff string `json:"diff"`
 }
 
 func (c *codex) Begin() Step {
-	return sent(c.call("initialize", object{"clientInfo": object{"name": "junctor", "title": "junctor", "version": c.cfg.Version}},
+	return sent(c.call("initialize", object{
+		"clientInfo":   object{"name": "junctor", "title": "junctor", "version": c.cfg.Version},
+		"capabilities": object{"experimentalApi": true},
+	}, // for questions to the user
 		func(_ jsonx.Raw, fail *rpcError) Step {
 			if fail != nil {
 				return refused(fail)
 			}
 			s := sent(c.notify("initialized", object{}))
+			method, params := "thread/start", object{"cwd": c.cfg.Workdir}
 			if c.cfg.Resume != "" {
-				s.send(c.call("thread/resume", object{"threadId": c.cfg.Resume, "cwd": c.cfg.Workdir, "excludeTurns": true}, c.opened))
-			} else {
-				s.send(c.call("thread/start", object{"cwd": c.cfg.Workdir}, c.opened))
+				method, params["threadId"], params["excludeTurns"] = "thread/resume", c.cfg.Resume, true
 			}
+			if c.cfg.Preset.Judge(programs.ShellUse) == programs.Ask { // otherwise commands that write in the folder would run unasked
+				params["approvalPolicy"] = "untrusted"
+			}
+			s.send(c.call(method, params, c.opened))
 			return s
 		}))
 }
@@ -103,14 +118,19 @@ func (c *codex) Interrupt([]*Question) Step {
 
 func (c *codex) Answer(q *Question, option int, _ string) Step {
 	o := q.Options[option]
-	if q.about != "" {
-		answers := object{q.about: object{"answers": []string{o.Label}}}
-		if o.Kind != "" {
-			answers = object{}
-		}
-		return sent(c.result(q.id, object{"answers": answers}))
+	if len(q.Form) > 0 { // it is not answered
+		return sent(c.result(q.id, object{"answers": object{}}))
 	}
 	return sent(c.result(q.id, object{"decision": o.answer}))
+}
+
+// Fill implements Dialect.
+func (c *codex) Fill(q *Question, values map[string][]string) Step {
+	answers := make(object, len(q.Form))
+	for _, one := range q.Form {
+		answers[one.ID] = object{"answers": values[one.ID]}
+	}
+	return sent(c.result(q.id, object{"answers": answers}))
 }
 
 // Filed implements Dialect. It does nothing, because the program reads and writes files itself.
@@ -142,8 +162,10 @@ type codexQuestion struct {
 	ID       string `json:"id"`
 	Question string `json:"question"`
 	Secret   bool   `json:"isSecret"`
+	Other    bool   `json:"isOther"`
 	Options  []struct {
-		Label string `json:"label"`
+		Label       string `json:"label"`
+		Description string `json:"description"`
 	} `json:"options"`
 }
 
@@ -169,6 +191,7 @@ type codexItem struct {
 	Query   string `json:"query"`
 	Changes []struct {
 		Path string `json:"path"`
+		Diff string `json:"diff"`
 		Kind struct {
 			Moved string `json:"move_path"`
 		} `json:"kind"`
@@ -190,10 +213,7 @@ func (i *codexItem) paths() (list []string) {
 }
 
 type codexTokenUsage struct {
-	Total struct {
-		In  int64 `json:"inputTokens"`
-		Out int64 `json:"outputTokens"`
-	} `json:"total"`
+	Total tokens `json:"total"`
 }
 
 func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, error) {
@@ -205,23 +225,30 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 	switch method {
 	case "item/commandExecution/requestApproval":
 		q.Tool, q.Input = "exec_command", encoded(object{"command": p.Command, "cwd": p.Cwd})
-		q.Prompt = strings.TrimSpace(p.Reason + "\n" + p.Command)
+		q.Prompt, q.Cwd = strings.TrimSpace("Run: "+p.Command), text.ShortenBytes(p.Cwd, maxPrompt)
 	case "item/fileChange/requestApproval":
-		paths := c.changed(p.ItemID)
+		change := c.changed(p.ItemID)
+		paths := change.paths
 		if p.GrantRoot != "" {
 			paths = append(paths, p.GrantRoot)
 		}
-		q.Tool, q.Input = "apply_patch", encoded(object{"paths": paths})
-		q.Prompt = strings.TrimSpace(p.Reason + "\nChange " + strings.Join(paths, ", "))
+		q.Tool, q.Input = "apply_patch", encoded(object{"paths": paths, "changes": change.diffs})
+		if change.diffs == nil && len(paths) > 0 {
+			s := sent(c.result(id, object{"decision": "decline"}))
+			s.tell(Told{Kind: Warned, Text: "a change was refused because it is too large to be shown: " + text.ShortenBytes(q.Prompt, maxLabel)})
+			return s, nil
+		}
+		q.Prompt = "Change " + strings.Join(paths, ", ")
 	case "item/tool/requestUserInput":
-		if !q.codexChoice(p.Questions) {
-			return sent(c.result(id, object{"answers": object{}})), nil
+		q.Tool, q.Input = "request_user_input", json.RawMessage(params)
+		if !q.ask(codexForm(p.Questions)) {
+			return sent(c.failure(id, jsonrpc.CodeInvalidParams, "ask one to eight different questions, with texts and options that are short")), nil
 		}
 		return told(Told{Kind: Asked, Question: q}), nil
 	default:
 		return c.unsupported(id, method), nil
 	}
-	q.Prompt = text.ShortenBytes(q.Prompt, maxPrompt)
+	q.Prompt, q.Reason = text.ShortenBytes(q.Prompt, maxPrompt), text.ShortenBytes(p.Reason, maxPrompt)
 	q.Options = []Option{{Label: "Allow", Kind: "allow_once", answer: jsonx.Raw(`"accept"`)}}
 	if slices.ContainsFunc(p.Available, func(d jsonx.Raw) bool { return string(d) == `"acceptForSession"` }) {
 		q.Options = append(q.Options, Option{
@@ -235,30 +262,39 @@ func (c *codex) asked(id jsonx.Raw, method string, params jsonx.Raw) (Step, erro
 	return told(Told{Kind: Asked, Question: q}), nil
 }
 
-func (q *Question) codexChoice(list []codexQuestion) bool {
-	if len(list) != 1 || list[0].Secret || len(list[0].Options) == 0 || len(list[0].Options) > MaxOptions || list[0].ID == "" ||
-		len(list[0].ID) > maxID {
-		return false
-	}
-	q.Type, q.Tool, q.Prompt, q.about = "question", "request_user_input", text.ShortenBytes(list[0].Question, maxPrompt), list[0].ID
-	for _, o := range list[0].Options {
-		if len(o.Label) > maxLabel {
-			return false
+// codexForm returns the questions of request_user_input.
+func codexForm(list []codexQuestion) (form []detect.Question) {
+	for _, asked := range list {
+		q := detect.Question{ID: asked.ID, Text: asked.Question, Secret: asked.Secret, FreeText: asked.Other || len(asked.Options) == 0}
+		for _, o := range asked.Options {
+			q.Options = append(q.Options, detect.Choice{Label: o.Label, Description: o.Description})
 		}
-		q.Options = append(q.Options, Option{Label: o.Label})
+		form = append(form, q)
 	}
-	q.Options = append(q.Options, Option{Label: "Do not answer", Kind: "reject_once"})
-	return true
+	return form
 }
 
-// changed returns the files of a change that was reported before.
-func (c *codex) changed(id string) []string {
+// changed returns a change that was reported before.
+func (c *codex) changed(id string) item {
 	for _, i := range c.items {
 		if i.id == id {
-			return slices.Clone(i.paths)
+			i.paths = slices.Clone(i.paths)
+			return i
 		}
 	}
-	return nil
+	return item{}
+}
+
+// diffs returns the changes of the files, or nil if they are too large to be shown.
+func (i *codexItem) diffs() []diff {
+	list, size := []diff{}, 0
+	for _, change := range i.Changes {
+		list, size = append(list, diff{change.Path, change.Diff}), size+len(change.Path)+len(change.Diff)
+	}
+	if size > maxShown || len(list) > maxPaths {
+		return nil
+	}
+	return list
 }
 
 func (c *codex) noted(method string, params jsonx.Raw) (Step, error) {
@@ -328,7 +364,7 @@ func (c *codex) item(i *codexItem, completed bool) Step {
 		paths := i.paths()
 		t.Tool, t.Text = "apply_patch", text.ShortenBytes(strings.Join(paths, ", "), maxPrompt)
 		if !completed && len(i.ID) <= maxID {
-			c.items = append(c.items[max(0, len(c.items)-maxItems+1):], item{i.ID, paths})
+			c.items = append(c.items[max(0, len(c.items)-maxItems+1):], item{i.ID, paths, i.diffs()})
 		}
 	case "mcpToolCall", "dynamicToolCall", "collabAgentToolCall":
 		t.Tool, t.Text = text.ShortenBytes(strings.TrimPrefix(i.Server+"."+i.Tool, "."), maxLabel), ""

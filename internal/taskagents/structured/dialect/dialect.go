@@ -10,12 +10,14 @@ package dialect
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
 	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
+	"github.com/junctor-run/junctor/internal/taskagents/programs/detect"
 )
 
 // The bounds of one conversation.
@@ -29,6 +31,8 @@ const (
 	maxItems   = 16      // stored file changes
 	maxPaths   = 1_000   // files of one change
 	maxWaits   = 64      // requests without an answer
+	maxForm    = 8       // questions of a form; one with more is refused
+	maxShown   = 1 << 20 // bytes of a tool's input; one that is larger cannot be shown whole and is refused
 )
 
 // Dialect is the client's side of one conversation. It is not safe for concurrent use. The caller
@@ -45,6 +49,8 @@ type Dialect interface {
 	// Answer answers a question with the option at an index. why is a reason for the agent, which
 	// is sent with a refusal if the protocol allows it.
 	Answer(q *Question, option int, why string) Step
+	// Fill answers the questions of a form, by their ids.
+	Fill(q *Question, values map[string][]string) Step
 	// Interrupt requests the end of the turn. Its open questions are withdrawn.
 	Interrupt(open []*Question) Step
 	// Filed answers a request for a file with its text or an error.
@@ -102,20 +108,23 @@ type Told struct {
 // Question is a question or request whose answer the program waits for.
 type Question struct {
 	ID      string          // of this conversation, while it is open
-	Type    string          // permission, or question
+	Type    string          // permission, question or plan
 	Tool    string          // name in the program's presets and hooks
 	Input   json.RawMessage // of the tool, with the known files and commands
 	Prompt  string
+	Cwd     string // of a command, or ""
+	Reason  string // words of the model, or ""
 	Options []Option
+	Form    []detect.Question // of a question to the user
 
-	about string    // key of the question in the tool's input
-	raw   jsonx.Raw // the tool's input as received
-	id    jsonx.Raw // of the request
+	raw jsonx.Raw // the tool's input as received
+	id  jsonx.Raw // of the request
 }
 
 // Option is one possible answer.
 type Option struct {
 	Label string
+	About string // description, or ""
 	Kind  string // allow_once, allow_always, reject_once, reject_always; "" for an answer
 
 	answer jsonx.Raw
@@ -142,6 +151,54 @@ func (q *Question) Labels() []string {
 	return list
 }
 
+// ask makes q a form of questions to the user. It returns false if the form is empty, has
+// too many questions, or one that cannot be shown whole. A form of one question that is not multiple choice can also be
+// answered by one of its options.
+func (q *Question) ask(form []detect.Question) bool {
+	if len(form) == 0 || len(form) > maxForm {
+		return false
+	}
+	texts := make([]string, len(form))
+	for i, one := range form {
+		if one.ID == "" || len(one.ID) > maxID || one.Text == "" || len(one.Text) > maxPrompt || len(one.Options) > MaxOptions ||
+			len(one.Options) == 0 && !one.FreeText || slices.Contains(texts, one.Text) {
+			return false
+		}
+		for n := range one.Options {
+			if len(one.Options[n].Label) > maxLabel || len(one.Options[n].Description) > maxPrompt {
+				return false
+			}
+			one.Options[n].N, one.Options[n].Effect = n+1, detect.NoEffect
+		}
+		texts[i] = one.Text
+	}
+	q.Type, q.Form, q.Prompt, q.Options = "question", form, strings.Join(texts, "\n"), nil
+	if len(form) == 1 && !form[0].Multiple {
+		for _, o := range form[0].Options {
+			q.Options = append(q.Options, Option{Label: o.Label, About: o.Description})
+		}
+	}
+	q.Options = append(q.Options, Option{Label: "Do not answer", Kind: "reject_once"})
+	return true
+}
+
+// Choices returns the options of the question with their numbers and effects.
+func (q *Question) Choices() []detect.Choice {
+	list := make([]detect.Choice, len(q.Options))
+	for i, o := range q.Options {
+		list[i] = detect.Choice{N: i + 1, Label: o.Label, Description: o.About, Effect: detect.NoEffect}
+		switch o.Kind {
+		case "allow_once":
+			list[i].Effect = detect.Once
+		case "allow_always":
+			list[i].Effect = detect.InSession
+		case "reject_once", "reject_always":
+			list[i].Effect = detect.Denies
+		}
+	}
+	return list
+}
+
 // File is a request of the program to read or write a file.
 type File struct {
 	Write       bool
@@ -160,12 +217,19 @@ type Usage struct {
 	Total   bool    // total of the conversation; otherwise an increment
 }
 
+// tokens is a number of tokens as programs report it.
+type tokens struct {
+	In  int64 `json:"inputTokens"`
+	Out int64 `json:"outputTokens"`
+}
+
 // Config configures a conversation.
 type Config struct {
 	Framework programs.Name
 	Workdir   string // absolute
 	Resume    string // the program's id of a conversation to resume; "": a new one
 	Version   string // version of junctor, for the program's log
+	Preset    programs.Preset
 }
 
 // New returns the client's side of a conversation with a program. It fails with invalid_input,

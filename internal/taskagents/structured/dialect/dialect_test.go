@@ -62,28 +62,38 @@ func TestQuestionsOfAgentsHaveTheirAnswersAsOptions(t *testing.T) {
 		if q.Type != "question" || q.Prompt != "Which?" || strings.Join(q.Labels(), "|") != "Red|Blue|Do not answer" {
 			t.Errorf("%s: %+v", name, q)
 		}
-		for option, want := range map[int]string{0: c.first, 2: c.none} {
-			if out := d.Answer(q, option, "").Out; len(out) != 1 || !strings.Contains(string(out[0]), want) {
-				t.Errorf("%s: option %d is answered by %s", name, option, out)
-			}
+		if out := d.Fill(q, map[string][]string{q.Form[0].ID: {"Red"}}).Out; len(out) != 1 || !strings.Contains(string(out[0]), c.first) {
+			t.Errorf("%s: Red is answered by %s, want %s in it", name, out, c.first)
 		}
-		// What cannot be put as one choice is refused at once.
+		if out := d.Answer(q, 2, "").Out; len(out) != 1 || !strings.Contains(string(out[0]), c.none) {
+			t.Errorf("%s: no answer is sent as %s, want %s in it", name, out, c.none)
+		}
 		two := strings.Replace(c.ask, `"questions":[`, `"questions":[{"id":"q0","question":"What?","options":[{"label":"x"}]},`, 1)
-		if s := handleLine(t, d, two); len(s.Told) != 0 || len(s.Out) != 1 {
-			t.Errorf("%s: two questions: %+v", name, s)
+		s = handleLine(t, d, two)
+		if len(s.Told) != 1 || len(s.Told[0].Question.Form) != 2 || strings.Join(s.Told[0].Question.Labels(), "|") != "Do not answer" {
+			t.Errorf("%s: two questions are %+v, want a form of two", name, s)
+		}
+		// A form that cannot be shown whole is refused at once.
+		for what, long := range map[string]string{
+			"a long text": strings.Replace(c.ask, "Which?", strings.Repeat("x", 3_000), 1),
+			"a long form": strings.Replace(c.ask, `"questions":[`, `"questions":[`+strings.Repeat(`{"id":"q0","question":"What?","options":[{"label":"x"}]},`, 8), 1),
+		} {
+			if s := handleLine(t, d, long); len(s.Told) != 0 || len(s.Out) != 1 {
+				t.Errorf("%s: %s: told %d events and sent %d messages, want a refusal", name, what, len(s.Told), len(s.Out))
+			}
 		}
 	}
 }
 
 func TestWhatCodexWantsToChangeIsKnownWhenItAsks(t *testing.T) {
 	d := opened(t, programs.Codex)
-	handleLine(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
+	handleLine(t, d, `{"method":"item/started","params":{"threadId":"th","item":{"type":"fileChange","id":"i1","changes":[{"path":"/w/a","diff":"+a","kind":{"type":"update","move_path":"/etc/b"}},{"path":"/w/c","kind":{"type":"add"}}]}}}`)
 	q := handleLine(t, d, `{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"th","turnId":"tu","itemId":"i1","grantRoot":"/r"}}`).Told[0].Question
-	if q.Tool != "apply_patch" || string(q.Input) != `{"paths":["/w/a","/etc/b","/w/c","/r"]}` {
+	if q.Tool != "apply_patch" || string(q.Input) != `{"changes":[{"path":"/w/a","diff":"+a"},{"path":"/w/c","diff":""}],"paths":["/w/a","/etc/b","/w/c","/r"]}` {
 		t.Errorf("%s %s", q.Tool, q.Input)
 	}
 	q = handleLine(t, d, `{"id":1,"method":"item/fileChange/requestApproval","params":{"threadId":"th","itemId":"never told"}}`).Told[0].Question
-	if string(q.Input) != `{"paths":[]}` {
+	if string(q.Input) != `{"changes":[],"paths":[]}` {
 		t.Errorf("of a change that is not known: %s", q.Input)
 	}
 }

@@ -1,0 +1,55 @@
+package permit
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/junctor-run/junctor/internal/taskagents/programs"
+)
+
+func TestACommandThatOnlyReadsTheFolderIsReading(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "work")
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(top, filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(command, cwd string) Effect {
+		input, err := json.Marshal(map[string]string{"command": command, "cwd": cwd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Judge(Request{
+			Framework: programs.Codex, Preset: programs.Standard, Tool: "exec_command", Input: input, Workdir: dir, Home: "/home/user",
+		}).Effect
+	}
+	for _, command := range []string{
+		"ls", "ls -la sub", "ls " + dir, `/bin/bash -lc 'ls -R && cat "sub/a" 2>/dev/null | head -n 5'`, "sed -n '1,200p' a.go", "rg -n word sub",
+		"grep -rn word . 2>&1", "pwd",
+	} {
+		if got := ask(command, dir); got != Allow {
+			t.Errorf("%s: %s, want %s", command, got, Allow)
+		}
+	}
+	for _, command := range []string{
+		"echo ran > ran.txt && ls", "ls; touch a", "ls & rm a", "cat out/secret", "cat /etc/passwd", "cat ../secret", "cat *", "cat ~/x",
+		"cat $HOME/x",
+		"ls $(touch a)", "ls `touch a`", "A=1 ls", "./ls", "rg --pre ./run x", "rg --pre=./run x", "rg -L word", "grep -R word", "grep -f/etc/shadow x",
+		"grep --file=../list x", "sed -n '1w a' b", "sed -i s/a/b/ c", "cat <(touch a)", "ls() { touch a; }; ls", "git status", "find . -delete",
+		"bash -c 'bash -c \"bash -c \\\"ls\\\"\"'", "wc --files0-from=list", "cat > a", "tee a", "ls >> a", "", "ls '", "bash a.sh",
+	} {
+		if got := ask(command, dir); got == Allow {
+			t.Errorf("%q: %s, want it asked about or denied", command, got)
+		}
+	}
+	if got := ask("ls", top); got == Allow {
+		t.Errorf("ls in a directory outside: %s, want it asked about", got)
+	}
+}

@@ -1,0 +1,231 @@
+package clis
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/interop/fakemodel"
+)
+
+// The plays about decisions of a user.
+const (
+	playOneQuestion = "PLAY-ONE-QUESTION"
+	playForm        = "PLAY-FORM"
+	playPlan        = "PLAY-PLAN"
+	playThree       = "PLAY-THREE"
+)
+
+// TestQuestionsReachTheUser starts the real programs, whose model asks the user or presents a
+// plan, with the preset that asks about nothing: the user is asked nevertheless.
+func TestQuestionsReachTheUser(t *testing.T) {
+	bin, _ := commands(t)
+	binary := build(t)
+	for _, c := range programs() {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := os.Stat(filepath.Join(bin, c.binary)); err != nil {
+				t.Skipf("%s is not installed; run: make test-agents", c.name)
+			}
+			r := &run{program: c, plane: newPlane(t, binary, c.files)}
+			r.dir = r.workspace(t, "work")
+			var err error
+			r.fake, err = fakemodel.Start(decisionPlays(c.name, filepath.Join(r.home, "workspaces")))
+			ok(t, err)
+			t.Cleanup(r.fake.Close)
+			for _, mode := range []string{"structured", "pty"} {
+				t.Run(mode, func(t *testing.T) {
+					if c.questions[mode] {
+						t.Run("one question", func(t *testing.T) { r.oneQuestion(t, mode) })
+					}
+					if c.forms[mode] {
+						t.Run("a form", func(t *testing.T) { r.form(t, mode) })
+					}
+					if c.plans[mode] {
+						t.Run("a plan", func(t *testing.T) { r.plan(t, mode) })
+					}
+				})
+			}
+			if c.three != "" {
+				t.Run("3 is the third option on the screen", r.third)
+			}
+		})
+	}
+}
+
+func decisionPlays(name, workspaces string) fakemodel.Script {
+	options := []any{
+		map[string]any{"label": "Apples", "description": "They are red."},
+		map[string]any{"label": "Pears", "description": "They are green."},
+	}
+	question := map[string]any{"question": "Which fruit?", "header": "Fruit", "options": options, "multiSelect": false, "id": "fruit"}
+	more := map[string]any{
+		"question": "Which colours?", "header": "Colours", "multiSelect": true, "id": "colours",
+		"options": []any{
+			map[string]any{"label": "Red", "description": "As blood."},
+			map[string]any{"label": "Blue", "description": "As the sky."},
+			map[string]any{"label": "Grey", "description": "As stone."},
+		},
+	}
+	if name == "gemini" || name == "qwen" {
+		question["type"], more["type"], more["multiSelect"] = "choice", "choice", true
+	}
+	names := []string{"AskUserQuestion", "request_user_input", "ask_user", "ask_user_question", "question"}
+	call := func(list ...any) *fakemodel.Call {
+		return &fakemodel.Call{Names: names, Args: map[string]any{"questions": list}}
+	}
+	return fakemodel.Script{
+		playOneQuestion: {{Call: call(question)}, {Say: "I see."}},
+		playForm:        {{Call: call(question, more)}, {Say: "I see."}},
+		playPlan: {
+			{Call: &fakemodel.Call{Names: []string{"EnterPlanMode", "Read"}, Args: map[string]any{}}},
+			{Call: &fakemodel.Call{Names: []string{"ExitPlanMode", "exit_plan_mode"}, Args: map[string]any{"plan": "1. Paint the house blue."}}},
+			{Write: &fakemodel.File{Path: filepath.Join(workspaces, "plan", "painted.txt"), Text: "blue"}},
+			{Say: "It is painted."},
+		},
+		playThree: {{Run: "touch " + filepath.Join(workspaces, "three", "one.txt"), Leave: true}, {Say: "So be it."}},
+	}
+}
+
+// asked waits for a decision that the user has to make.
+func (r *run) asked(t *testing.T, id, kind string) session {
+	t.Helper()
+	return r.until(t, id, "it asks: "+kind, func(s session) bool {
+		if s.Status == "error" || strings.HasPrefix(s.Phase, "failed:") || s.CompletedTurns > 0 {
+			t.Fatalf("no %s reached the user: %+v\n%s", kind, s, r.picture(t, id))
+		}
+		return s.Status == "blocked" && s.Blocker.Type == kind && (len(s.Blocker.Options) > 0 || len(s.Blocker.Questions) > 0)
+	})
+}
+
+// received returns the text of the request that the model received after the answer.
+func (r *run) received(t *testing.T, play string, step int) string {
+	t.Helper()
+	asked := r.fake.Asked(play)
+	if len(asked) <= step {
+		t.Fatalf("the model was asked %d times, want more than %d", len(asked), step)
+	}
+	return asked[len(asked)-1].Text
+}
+
+func (r *run) oneQuestion(t *testing.T, mode string) {
+	s := r.spawnIn(t, mode, "autonomous", r.dir, "Ask me. "+playOneQuestion, "")
+	s = r.asked(t, s.ID, "question")
+	if s.Blocker.ID == "" || !strings.Contains(s.Blocker.Prompt, "Which fruit?") {
+		t.Errorf("blocker = %+v, want an id and the prompt Which fruit?", s.Blocker)
+	}
+	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "2"})
+	r.completed(t, s.ID, 1)
+	if got := r.received(t, playOneQuestion, 1); !strings.Contains(got, "Pears") {
+		t.Errorf("the model received %q, want the answer Pears", got[max(0, len(got)-600):])
+	}
+	status, answer := r.request(t, "POST", "/api/coding-agents/"+s.ID+"/answer", map[string]any{"blocker": s.Blocker.ID, "answer": "1"})
+	if status != http.StatusConflict {
+		t.Errorf("a second answer: %d %s, want 409", status, answer)
+	}
+	r.stop(t, s.ID)
+}
+
+func (r *run) form(t *testing.T, mode string) {
+	s := r.spawnIn(t, mode, "autonomous", r.dir, "Ask me. "+playForm, "")
+	s = r.asked(t, s.ID, "question")
+	if len(s.Blocker.Questions) != 2 {
+		t.Fatalf("blocker = %+v, want two questions", s.Blocker)
+	}
+	answers := map[string]any{s.Blocker.Questions[0].ID: []string{"quinces"}, s.Blocker.Questions[1].ID: []string{"1", "Grey"}}
+	if !s.Blocker.Questions[1].Multiple {
+		answers[s.Blocker.Questions[1].ID] = []string{"Grey"}
+	}
+	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answers": answers})
+	r.completed(t, s.ID, 1)
+	got := r.received(t, playForm, 1)
+	for _, want := range []string{"quinces", "Grey"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the model received %q, want the answer %s", got[max(0, len(got)-600):], want)
+		}
+	}
+	r.stop(t, s.ID)
+}
+
+func (r *run) plan(t *testing.T, mode string) {
+	dir := filepath.Join(r.home, "workspaces", "plan")
+	ok(t, os.RemoveAll(dir))
+	ok(t, os.Mkdir(dir, 0o700))
+	s := r.spawnIn(t, mode, "autonomous", dir, "Make a plan. "+playPlan, "")
+	s = r.asked(t, s.ID, "plan")
+	if data, _ := json.Marshal(s.Blocker); !strings.Contains(string(data), "Paint the house blue") {
+		t.Errorf("blocker = %s, want the plan in it", data)
+	}
+	holds(t, dir)
+	r.post(t, s.ID, "answer", map[string]any{"blocker": s.Blocker.ID, "answer": "yes"})
+	r.completed(t, s.ID, 1)
+	holds(t, dir, "painted.txt")
+	r.stop(t, s.ID)
+}
+
+// third answers a dialog of three options with "3", which is its refusal, by the verb that
+// agents and chats use.
+func (r *run) third(t *testing.T) {
+	dir := r.workspace(t, "three")
+	s := r.spawn(t, "standard", dir, "Ask me. "+playThree, "")
+	s = r.until(t, s.ID, "it asks", func(s session) bool {
+		return s.Status == "blocked" && s.Blocker.Type == "permission" && len(s.Blocker.Options) > 0
+	})
+	if n := len(s.Blocker.Options); n != 3 || !strings.HasPrefix(s.Blocker.Options[2], r.three) {
+		t.Errorf("options = %q, want three, the third %s", s.Blocker.Options, r.three)
+	}
+	status, answer := r.request(t, "POST", "/api/v1/invocations", map[string]any{
+		"target": "SEND_TO_AGENT", "input": map[string]any{"sessionId": s.ID, "input": "3"},
+	})
+	if status != http.StatusOK || !strings.Contains(answer, r.three) {
+		t.Errorf("the answer 3: %d %s, want %s chosen", status, answer, r.three)
+	}
+	r.until(t, s.ID, "it goes on or waits", func(s session) bool { return s.Status == "ready" })
+	holds(t, dir)
+	r.stop(t, s.ID)
+}
+
+// TestADeniedTaskAsksNothing refuses what the agent of a task asks for, with "no": the agent goes on
+// without it and the task ends.
+func TestADeniedTaskAsksNothing(t *testing.T) {
+	commands(t)
+	binary := build(t)
+	for _, c := range programs() {
+		if c.name != "claude" && c.name != "codex" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			top := folder(t)
+			dir := filepath.Join(top, "three")
+			ok(t, os.Mkdir(dir, 0o700))
+			fake, err := fakemodel.Start(decisionPlays(c.name, top))
+			ok(t, err)
+			t.Cleanup(fake.Close)
+			r := &run{program: c, plane: newPlane(t, binary, c.files, "ANTHROPIC_BASE_URL="+fake.URL(),
+				"OPENAI_BASE_URL="+fake.URL()+"/v1", "PARALLAX_CODEX_MODEL_POWERFUL=gpt-5.5",
+				"CODING_AGENT_ALLOWED_WORKDIRS="+top), fake: fake}
+			status, answer := r.request(t, "POST", "/api/coding-agents/coordinator/threads", map[string]any{
+				"task": "Ask me. " + playThree, "agentType": c.name, "approvalPreset": "standard", "workdir": dir,
+				"agents": []any{map[string]any{"task": "Ask me. " + playThree, "agentType": c.name}},
+			})
+			var made created
+			if err := json.Unmarshal([]byte(answer), &made); err != nil || status != http.StatusCreated || len(made.Agents) != 1 {
+				t.Fatalf("%d %s", status, answer)
+			}
+			r.ends(t, made, "input_required")
+			_, answer = r.request(t, "GET", "/api/v1/tasks/"+made.Task, nil)
+			if !strings.Contains(answer, "one.txt") || !strings.Contains(answer, r.no) {
+				t.Errorf("the question %s shows neither the command nor the option %s", answer, r.no)
+			}
+			status, answer = r.request(t, "POST", "/api/v1/tasks/"+made.Task+"/answer",
+				map[string]any{"answer": map[string]any{"action": "accept", "content": map[string]any{"text": "no"}}})
+			if status != http.StatusOK {
+				t.Fatalf("%d %s", status, answer)
+			}
+			r.ends(t, made, "completed")
+			holds(t, dir)
+		})
+	}
+}
