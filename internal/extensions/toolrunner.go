@@ -198,6 +198,9 @@ func (t *toolRunner) Preview(ctx context.Context, r runner.Run, out *capability.
 	out.Details["argv"] = p.display
 	out.Details["sandbox"] = walls(p.placed, p.request.Confinement.Limits)
 	out.Details["work_dir"] = p.placed.Work
+	if env := slices.Concat(p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret); len(env) > 0 {
+		out.Details["env"] = env // names only
+	}
 	if p.placed.Network != sandbox.NetworkNone {
 		out.Details["hosts"] = append([]string{}, p.manifest.Network.Allow...)
 	}
