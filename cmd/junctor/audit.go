@@ -16,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
-	"github.com/junctor-run/junctor/internal/server/checkup"
+	"github.com/junctor-run/junctor/internal/store/backup"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -206,7 +206,7 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	if err != nil {
 		return audit.VerifyReport{}, nil, err
 	}
-	report, err := checkup.VerifyAudit(cmd.Context(), home)
+	report, err := backup.VerifyAudit(cmd.Context(), home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", home+" does not contain an audit log", err).With("",
 			"name the home of a server with --home")

@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/platform/hostfs"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 	"github.com/junctor-run/junctor/internal/store"
+	"github.com/junctor-run/junctor/internal/store/backup"
 )
 
 // readTimeout bounds the time for reading a whole database or log.
@@ -88,7 +89,7 @@ func (c Config) chain(ctx context.Context) httpapi.Check {
 	if hostfs.Writable(c.path("state")) != nil { // SQLite writes beside the file even for reading
 		return good("audit chain", "not looked at: the state of the home cannot be read by this user")
 	}
-	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return VerifyAudit(ctx, c.Home) })
+	return Chain(ctx, func(ctx context.Context) (audit.VerifyReport, error) { return backup.VerifyAudit(ctx, c.Home) })
 }
 
 // Chain returns the finding about an audit chain, which verify checks.
