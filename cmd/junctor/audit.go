@@ -2,10 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/internal/serve/restserve"
-	"github.com/junctor-run/junctor/internal/store/segment"
+	"github.com/junctor-run/junctor/internal/store/backup"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -159,7 +160,9 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Verify the whole chain and name the first bad record", Args: cobra.NoArgs,
 		Long: `Verify the whole chain and name the first bad record; the exit status is then 1. Where
-no server runs on the home, the files are read and not changed.`,
+no server runs on the home, the files are read and not changed, with the home's key
+and database. Records that the server did not write have no valid code; missing ones
+are found by the database.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, raw, err := a.verify(cmd)
 			if err != nil {
@@ -169,6 +172,9 @@ no server runs on the home, the files are read and not changed.`,
 				err = a.printJSON(raw)
 			} else if report.FirstBad == nil {
 				a.printf("the chain holds: %d records in %d %s\n", report.Records, report.Segments, counted(report.Segments, "segment", "segments"))
+				if !report.Keyed {
+					a.note("only hashes were checked, because the key state/audit.key of the home is missing")
+				}
 			} else {
 				a.printf("the chain is broken at record %d in segment %d: %s\n", report.FirstBad.Seq, report.FirstBad.Segment,
 					plainText(report.FirstBad.Reason))
@@ -200,13 +206,11 @@ func (a *app) verify(cmd *cobra.Command) (audit.VerifyReport, json.RawMessage, e
 	if err != nil {
 		return audit.VerifyReport{}, nil, err
 	}
-	segments, err := segment.Open(filepath.Join(home, "audit"), segment.Config{ReadOnly: true})
-	if err != nil {
+	report, err := backup.VerifyAudit(cmd.Context(), home)
+	if errors.Is(err, fs.ErrNotExist) {
 		return audit.VerifyReport{}, nil, capability.Wrap(capability.CodeNotFound, "", home+" does not contain an audit log", err).With("",
 			"name the home of a server with --home")
 	}
-	defer segments.Close()
-	report, err := audit.VerifySegments(cmd.Context(), segments, nil)
 	if err != nil {
 		return report, nil, err
 	}

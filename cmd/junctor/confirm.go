@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 )
 
 const yesHelp = "say yes to whatever you are asked"
@@ -43,7 +44,7 @@ func confirmation(e *capability.Error) (id string, asked bool) {
 func (a *app) answer(ctx context.Context, id string, question *capability.Error, yes bool) (bool, error) {
 	if !yes {
 		summary, _ := question.Details["summary"].(string)
-		fmt.Fprintf(a.stderr, "%s\nGo on? [y/N] ", plainText(summary))
+		fmt.Fprintf(a.stderr, "%s\nGo on? [y/N] ", text.Visible(summary))
 		var word string
 		_, _ = fmt.Fscanln(a.stdin, &word)
 		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")

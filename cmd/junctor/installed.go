@@ -52,9 +52,12 @@ func (a *app) installedCommands() []*cobra.Command {
 		Use: "show ID", Short: "Show an extension: what it is, what it may do, and its guide", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.showExtension(cmd.Context(), args[0]) },
 	}
-	var force bool
+	var force, agree bool
 	install := &cobra.Command{
-		Use: "install FILE.zip|DIR", Short: "Install or upgrade a package; nothing runs until it is enabled", Args: cobra.ExactArgs(1),
+		Use: "install FILE.zip|DIR", Short: "Install or upgrade a package; its commands run once it is enabled", Args: cobra.ExactArgs(1),
+		Long: `Install or upgrade a package. If a step of it runs a program or downloads a file, the
+package is shown first; you agree at the terminal, or with --yes. Where there is neither,
+nothing runs and the exit status is 3.`,
 		Example: `  junctor extensions install ./tools.notes
   junctor extensions enable tools.notes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,25 +65,33 @@ func (a *app) installedCommands() []*cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := extensionsPath + "/install?force=" + strconv.FormatBool(force)
-			return a.call(cmd.Context(), http.MethodPost, path, data, a.printInstalled)
+			return a.install(agree, func(agreed string) error {
+				path := extensionsPath + "/install?force=" + strconv.FormatBool(force) + "&agreed=" + url.QueryEscape(agreed)
+				return a.call(cmd.Context(), http.MethodPost, path, data, a.printInstalled)
+			})
 		},
 	}
 	install.Flags().BoolVar(&force, "force", false, "also when the installed version is higher")
+	install.Flags().BoolVar(&agree, "yes", false, yesHelp)
 	var address struct {
 		URL    string `json:"url"`
 		SHA256 string `json:"sha256,omitempty"`
 		Force  bool   `json:"force,omitempty"`
+		Agreed string `json:"agreed,omitempty"`
 	}
 	fromURL := &cobra.Command{
 		Use: "install-url URL", Short: "Install or upgrade a package from an https address", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address.URL = args[0]
-			return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
+			return a.install(agree, func(agreed string) error {
+				address.Agreed = agreed
+				return a.call(cmd.Context(), http.MethodPost, extensionsPath+"/install-url", address, a.printInstalled)
+			})
 		},
 	}
 	fromURL.Flags().StringVar(&address.SHA256, "sha256", "", "`HASH` refuse it unless it has this SHA-256")
 	fromURL.Flags().BoolVar(&address.Force, "force", false, "also when the installed version is higher")
+	fromURL.Flags().BoolVar(&agree, "yes", false, yesHelp)
 	var yes bool
 	var visible []string
 	enable := &cobra.Command{
@@ -166,6 +177,30 @@ func (a *app) printInstalled(raw json.RawMessage) error {
 	a.printf("%s of %s done\n\nSee what it asks for, and let it run: junctor extensions enable %s\n", plainText(rec.Operation),
 		plainText(rec.Extension), plainText(rec.Extension))
 	return nil
+}
+
+// install calls do. If the package acts while it is installed, install prints what it does, asks at
+// the terminal, unless yes is set, and calls do again with the hash of the package that was shown.
+func (a *app) install(yes bool, do func(agreed string) error) error {
+	err := do("")
+	e := capability.AsError(err)
+	if e == nil || e.Code != capability.CodeConsentRequired {
+		return err
+	}
+	hash, _ := e.Details["tree_hash"].(string)
+	if text, _ := e.Details["text"].(string); !a.json {
+		a.printf("%s\n", plainLines(text))
+	}
+	if !yes && terminal(a.stdin) && !a.json {
+		a.printf("Agree? [y/N] ")
+		var word string
+		_, _ = fmt.Fscanln(a.stdin, &word)
+		yes = strings.EqualFold(word, "y") || strings.EqualFold(word, "yes")
+	}
+	if hash == "" || !yes {
+		return err
+	}
+	return do(hash)
 }
 
 // printFindings prints the findings about installed extensions, and returns exit status 1 if an

@@ -120,7 +120,7 @@ func member(ts *testscript.TestScript, source, path string) (any, bool) {
 	return v, true
 }
 
-func text(v any) string {
+func jsonText(v any) string {
 	if s, ok := v.(string); ok {
 		return s
 	}
@@ -139,7 +139,7 @@ func jsonEnv(ts *testscript.TestScript, neg bool, args []string) {
 	if !ok {
 		ts.Fatalf("%s has no %s:\n%s", args[1], args[2], ts.ReadFile(args[1]))
 	}
-	ts.Setenv(args[0], text(v))
+	ts.Setenv(args[0], jsonText(v))
 }
 
 func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
@@ -148,7 +148,7 @@ func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	got := "absent"
 	if v, ok := member(ts, args[0], args[1]); ok {
-		got = text(v)
+		got = jsonText(v)
 	}
 	if (got == args[2]) == neg {
 		ts.Fatalf("%s of %s is %s, not as wanted %s:\n%s", args[1], args[0], got, args[2], ts.ReadFile(args[0]))
@@ -195,7 +195,7 @@ func term(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: term FILE")
 	}
 	pid, _ := member(ts, args[0], "pid")
-	n, err := strconv.Atoi(text(pid))
+	n, err := strconv.Atoi(jsonText(pid))
 	ts.Check(err)
 	ts.Check(syscall.Kill(n, syscall.SIGTERM))
 }

@@ -36,7 +36,10 @@ func (a *app) secretsCommand() *cobra.Command {
 				fmt.Fprintln(a.stderr, "type the value, then Ctrl-D:")
 			}
 			value, err := io.ReadAll(io.LimitReader(in, limit+1))
-			if err != nil || len(value) > limit {
+			if err != nil {
+				return capability.Wrap(capability.CodeFailed, "", "the secret cannot be read", err)
+			}
+			if len(value) > limit {
 				return capability.Errorf(capability.CodeTooLarge, "", "a secret is at most %d bytes", limit)
 			}
 			value = []byte(strings.TrimRight(string(value), "\r\n"))

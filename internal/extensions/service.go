@@ -313,6 +313,7 @@ func (x *Service) Source() capability.Source {
 	return extensionSource{published: &x.published, Source: runner.New(runner.Config{
 		Executors: x.executors(), Queue: x.queue, Limiter: queue.NewLimiter(x.rates, time.Now), Cache: x.cache,
 		Results: x.results, Running: &x.running, QueueWait: time.Minute, Effect: declaration.PermissionsEffect, Artifacts: x.artifacts,
+		Settings: x.settingsDigest,
 	}, x.List, x.news)}
 }
 

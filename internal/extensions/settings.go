@@ -2,6 +2,8 @@ package extensions
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -21,6 +23,7 @@ type settings struct {
 	stored func(name string) (secret.Value, error)
 	// declared are the names that the manifest uses as secrets.
 	declared []string
+	digest   string
 }
 
 // settings reads the settings of an extension. Its stored returns permission_denied for
@@ -37,10 +40,32 @@ func (x *Service) settings(ctx context.Context, l *lifecycle.Loaded) (settings, 
 	if err != nil {
 		return s, err
 	}
+	if s.digest, err = digestOf(raw); err != nil {
+		return s, err
+	}
 	if err := jsonx.Unmarshal(raw, &s.values); err != nil {
 		return s, capability.Wrap(capability.CodeInternal, "runner", "the settings of "+l.ID+" cannot be read", err)
 	}
 	return s, nil
+}
+
+// settingsDigest returns a digest of all settings of an extension.
+func (x *Service) settingsDigest(ctx context.Context, id string) (string, error) {
+	raw, err := x.manager.RawConfig(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return digestOf(raw)
+}
+
+// digestOf returns a digest of settings that does not depend on their order.
+func digestOf(doc json.RawMessage) (string, error) {
+	if len(doc) == 0 {
+		doc = json.RawMessage("{}")
+	}
+	sorted, err := jsonx.Sorted(doc)
+	sum := sha256.Sum256(sorted)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // declared reports whether a package declares the use of a stored secret, for a

@@ -109,6 +109,7 @@ type prepared struct {
 	request  tool.Request
 	display  []string // its words, with dots in place of sensitive values
 	words    []string
+	settings string   // their digest
 	secret   []string // names of the variables that hold secrets
 	wished   sandbox.Tier
 	placed   sandbox.Placement
@@ -162,6 +163,7 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 		}
 		own[name] = tool.Own{Path: file, SHA256: a.SHA256}
 	}
+	p.settings = settings.digest
 	secrets := settings.secrets(m.Env.Secrets)
 	p.secret = slices.Sorted(maps.Keys(secrets))
 	p.request = tool.Request{
@@ -175,11 +177,11 @@ func (t *toolRunner) prepare(ctx context.Context, r runner.Run) (p prepared, err
 }
 
 // binds returns a digest of what an approval covers: the words, names of variables,
-// working folder, permissions, tier and network. The package has its own hash.
+// working folder, permissions, tier, network and settings. The package has its own hash.
 func (p *prepared) binds() (string, error) {
 	data, err := jsonx.Marshal([]any{
 		p.words, p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret, p.request.Confinement.Work, p.request.Permissions,
-		p.placed.Tier, p.placed.Network,
+		p.placed.Tier, p.placed.Network, p.settings,
 	})
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), err
@@ -198,6 +200,9 @@ func (t *toolRunner) Preview(ctx context.Context, r runner.Run, out *capability.
 	out.Details["argv"] = p.display
 	out.Details["sandbox"] = walls(p.placed, p.request.Confinement.Limits)
 	out.Details["work_dir"] = p.placed.Work
+	if env := slices.Concat(p.manifest.Env.Pass, slices.Sorted(maps.Keys(p.manifest.Env.Set)), p.secret); len(env) > 0 {
+		out.Details["env"] = env // names only
+	}
 	if p.placed.Network != sandbox.NetworkNone {
 		out.Details["hosts"] = append([]string{}, p.manifest.Network.Allow...)
 	}

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net/http"
 	"os/exec"
 	"slices"
 	"testing"
@@ -13,7 +12,7 @@ import (
 // same run: everything but the tool must stay within 50 ms.
 func BenchmarkRun(b *testing.B) {
 	n := serve(b, b.TempDir(), "JUNCTOR_EXTENSIONS_CALLS_PER_MINUTE=1000000", "JUNCTOR_EXTENSIONS_BURST=1000000")
-	if err := n.admin.Do(b.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(b, "1.0.0"), nil); err != nil {
+	if err := n.install(b, sayPackage(b, "1.0.0")); err != nil {
 		b.Fatal(err)
 	}
 	if err := n.enableSay(b); err != nil {

@@ -74,7 +74,7 @@ func (n *node) chat(t *testing.T, session, text string) (out chatReply) {
 func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 	model := newModelService(t)
 	n := serve(t, t.TempDir(), "JUNCTOR_MODEL_URL="+model.URL+"/v1", "JUNCTOR_MODEL_NAME=tiny", "JUNCTOR_MODEL_KEY_SECRET=model-key")
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
 		t.Fatal(err)
 	}
 	if r := n.chat(t, "s1", "/say hello"); r.Type != "extension_prompt" || r.Message.Metadata["prompt"] == nil {
@@ -144,7 +144,7 @@ func TestChatRunsCommandsAndAsksTheModel(t *testing.T) {
 
 func TestARunThatNobodyWaitsFor(t *testing.T) {
 	n := serve(t, t.TempDir())
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.enableSay(t); err != nil {

@@ -46,6 +46,17 @@ func sayPackage(t testing.TB, version string) []byte {
 
 const extensionsDoor = "/api/v1/extensions"
 
+// install installs a package, and agrees to what it does meanwhile if that is asked.
+func (n *node) install(t testing.TB, pkg []byte) error {
+	t.Helper()
+	err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg, nil)
+	if capability.CodeOf(err) != capability.CodeConsentRequired {
+		return err
+	}
+	hash, _ := capability.AsError(err).Details["tree_hash"].(string)
+	return n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install?agreed="+hash, pkg, nil)
+}
+
 // enableSay agrees to what the package asks for.
 func (n *node) enableSay(t testing.TB) error {
 	t.Helper()
@@ -134,7 +145,7 @@ func TestExtensionDoorRefusesNonsense(t *testing.T) {
 
 func TestKeptResultsDieWithTheSettings(t *testing.T) {
 	n := serve(t, t.TempDir())
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.enableSay(t); err != nil {
@@ -154,7 +165,7 @@ func TestKeptResultsDieWithTheSettings(t *testing.T) {
 
 func TestDisablingEndsWhatRuns(t *testing.T) {
 	n := serve(t, t.TempDir())
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, "1.0.0"), nil); err != nil {
+	if err := n.install(t, sayPackage(t, "1.0.0")); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.enableSay(t); err != nil {
@@ -193,7 +204,7 @@ func TestKilledServerKeepsExtensionsWhole(t *testing.T) {
 			defer close(done)
 			for i := 0; ; i++ {
 				version := fmt.Sprintf("1.%d.%d", round, i)
-				err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", sayPackage(t, version), nil)
+				err := n.install(t, sayPackage(t, version))
 				if err == nil {
 					_ = n.enableSay(t)
 					_, _ = n.say(t, "/say hello")
@@ -258,9 +269,8 @@ func TestSettingsFitTheirSchemaAndSecretsAreTheAdministrators(t *testing.T) {
 	if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), "config_schema") {
 		t.Errorf("%+v %v", rec, err)
 	}
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install",
-		pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`),
-		nil); err != nil {
+	if err := n.install(t,
+		pkg(`{"type":"object","properties":{"word":{"type":"string"},"api_key":{"type":"string"}},"additionalProperties":false}`)); err != nil {
 		t.Fatal(err)
 	}
 	var made struct{ Token string }
@@ -362,7 +372,7 @@ func TestEachExtensionHasAUserOfItsOwnUnderRoot(t *testing.T) {
 			pkg = rezip(t, pkg, "manifest.json", `"id":"tools.say"`, `"id":"tools.shout"`)
 			pkg = rezip(t, pkg, "install/plan.yaml", "id: tools.say", "id: tools.shout")
 		}
-		if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg, nil); err != nil {
+		if err := n.install(t, pkg); err != nil {
 			t.Fatal(err)
 		}
 		var shown struct {

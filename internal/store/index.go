@@ -30,6 +30,9 @@ func (d *DB) Audit(gateway string) *AuditIndex {
 	return &AuditIndex{db: d, own: "gateway = ?", key: "gateway", who: gateway}
 }
 
+// AuditIn returns the audit index in a database that [Look] has opened.
+func AuditIn(db *sql.DB) *AuditIndex { return (&DB{sql: db}).Audit("") }
+
 func (x *AuditIndex) inTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return x.db.InTx(ctx, fmt.Sprint("audit ", x.who), f)
 }

@@ -82,18 +82,37 @@ func (d *DB) RevokeToken(ctx context.Context, idOrName string, at time.Time) (po
 }
 
 const approvalColumns = `id, kind, principal, capability, content_hash, input_digest, module, session, permissions,
-	effect, summary, channel, state, decision, decided_by, asked, decided, expires, usable_until, consumed`
+	effect, summary, channel, state, decision, decided_by, asked, decided, expires, usable_until, consumed, shown, barred`
 
 func scanApproval(s scanner) (a policy.Approval, err error) {
 	err = s.Scan(&a.ID, &a.Kind, &a.Principal, &a.Capability, &a.ContentHash, &a.InputDigest, &a.Module, &a.Session,
 		wordList{&a.Permissions}, &a.Effect, &a.Summary, &a.Channel, &a.State, &a.Decision, &a.DecidedBy,
-		instant{&a.Asked}, instant{&a.Decided}, instant{&a.Expires}, instant{&a.UsableUntil}, instant{&a.Consumed})
+		instant{&a.Asked}, instant{&a.Decided}, instant{&a.Expires}, instant{&a.UsableUntil}, instant{&a.Consumed},
+		shown{&a.Shown}, &a.Barred)
 	return a, err
 }
 
+// shown stores what an approver is shown.
+type shown struct{ of *policy.Shown }
+
+func (s shown) Scan(v any) error {
+	raw, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("what an approval shows is stored as %T", v)
+	}
+	if raw == "" {
+		return nil
+	}
+	return jsonx.Unmarshal([]byte(raw), s.of)
+}
+
 // AskApproval adds a or returns the open question about the same call.
-func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.Approval, created bool, err error) {
-	err = d.InTx(ctx, "approval "+a.Principal+" "+string(a.Capability)+" "+a.InputDigest, func(tx *sql.Tx) error {
+func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (got policy.Approval, created bool, err error) {
+	view, err := jsonx.Marshal(a.Shown)
+	if err != nil {
+		return policy.Approval{}, false, err
+	}
+	err = d.InTx(ctx, "approvals "+a.Principal, func(tx *sql.Tx) error {
 		var err error
 		got, err = scanApproval(tx.QueryRowContext(ctx, `
 			SELECT `+approvalColumns+` FROM approvals
@@ -103,16 +122,26 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval) (got policy.App
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		var open int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM approvals WHERE principal = ? AND state = 'pending' AND expires > ?`,
+			a.Principal, nanos(a.Asked)).Scan(&open); err != nil {
+			return err
+		}
+		if open >= maxOpen {
+			return policy.TooManyOpen(a.Principal, maxOpen)
+		}
 		created, err = changed(tx.ExecContext(ctx, `
-			INSERT INTO approvals (`+approvalColumns+`)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			INSERT INTO approvals (`+approvalColumns+`, input)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			a.ID, a.Kind, a.Principal, a.Capability, a.ContentHash, a.InputDigest, a.Module, a.Session, words(a.Permissions),
 			a.Effect, a.Summary, a.Channel, a.State, a.Decision, a.DecidedBy,
-			nanos(a.Asked), nanos(a.Decided), nanos(a.Expires), nanos(a.UsableUntil), nanos(a.Consumed)))
+			nanos(a.Asked), nanos(a.Decided), nanos(a.Expires), nanos(a.UsableUntil), nanos(a.Consumed),
+			string(view), a.Barred, append([]byte{}, a.Input...)))
 		if err == nil && !created {
 			err = conflict("an approval %s exists", a.ID)
 		}
 		got = a
+		got.Input = nil
 		return err
 	})
 	if err != nil {
@@ -130,12 +159,31 @@ func (d *DB) Approval(ctx context.Context, id string) (policy.Approval, error) {
 	return a, err
 }
 
-// Approvals returns the newest approvals in a state, or of all states.
-func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, limit int) ([]policy.Approval, error) {
+// ApprovalInput returns the input of a pending approval.
+func (d *DB) ApprovalInput(ctx context.Context, id string) (input []byte, err error) {
+	err = d.sql.QueryRowContext(ctx, `SELECT input FROM approvals WHERE id = ?`, id).Scan(&input)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = notFound("approval", id, "confirmations list")
+	}
+	return input, err
+}
+
+// Approvals returns the newest approvals in a state, or of all states, behind the one with the id
+// after.
+func (d *DB) Approvals(ctx context.Context, state policy.ApprovalState, after string, limit int) ([]policy.Approval, error) {
 	rows, err := d.sql.QueryContext(ctx, `
-		SELECT `+approvalColumns+` FROM approvals WHERE ?1 = '' OR state = ?1
-		ORDER BY asked DESC, rowid DESC LIMIT ?2`, state, limit)
+		SELECT `+approvalColumns+` FROM approvals WHERE (?1 = '' OR state = ?1)
+			AND (?2 = '' OR (asked, id) < (SELECT asked, id FROM approvals WHERE id = ?2))
+		ORDER BY asked DESC, id DESC LIMIT ?3`, state, after, limit)
 	return collect(rows, err, scanApproval)
+}
+
+// DeniedApproval returns a denied approval of this call that would not have expired yet.
+func (d *DB) DeniedApproval(ctx context.Context, b policy.Binding, now time.Time) (policy.Approval, bool, error) {
+	return one(scanApproval(d.sql.QueryRowContext(ctx, `
+		SELECT `+approvalColumns+` FROM approvals
+		WHERE principal = ? AND capability = ? AND content_hash = ? AND input_digest = ? AND state = 'denied' AND expires > ?
+		ORDER BY asked DESC, id DESC LIMIT 1`, b.Principal, b.Capability, b.ContentHash, b.InputDigest, nanos(now))))
 }
 
 // DecideApproval answers a pending approval. The statement itself checks the state, so that of two
@@ -151,7 +199,7 @@ func (d *DB) DecideApproval(ctx context.Context, id string, dec policy.Decision,
 		usableUntil = time.Time{}
 	}
 	a, err := scanApproval(d.sql.QueryRowContext(ctx, `
-		UPDATE approvals SET state = ?2, decision = ?3, decided_by = ?4, decided = ?5, usable_until = ?6
+		UPDATE approvals SET state = ?2, decision = ?3, decided_by = ?4, decided = ?5, usable_until = ?6, input = ''
 		WHERE id = ?1 AND state = 'pending' AND expires > ?5
 		RETURNING `+approvalColumns, id, state, dec, by, nanos(at), nanos(usableUntil)))
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -196,13 +244,13 @@ func (d *DB) ReturnApproval(ctx context.Context, id string, now time.Time) (bool
 // SupersedeApprovals ends the pending approvals for content that was replaced or removed.
 func (d *DB) SupersedeApprovals(ctx context.Context, module, content string) (int, error) {
 	n, err := d.exec(ctx, `
-		UPDATE approvals SET state = 'superseded' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)
+		UPDATE approvals SET state = 'superseded', input = '' WHERE state = 'pending' AND module = ? AND content_hash != ?`, module, content)
 	return int(n), err
 }
 
 // ExpireApprovals expires the pending approvals that are overdue.
 func (d *DB) ExpireApprovals(ctx context.Context, now time.Time) (int, error) {
-	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires <= ?`, nanos(now))
+	n, err := d.exec(ctx, `UPDATE approvals SET state = 'expired', input = '' WHERE state = 'pending' AND expires <= ?`, nanos(now))
 	return int(n), err
 }
 

@@ -45,16 +45,24 @@ func (s *turns) RevokeToken(ctx context.Context, id string, at time.Time) (polic
 	return s.next().RevokeToken(ctx, id, at)
 }
 
-func (s *turns) AskApproval(ctx context.Context, a policy.Approval) (policy.Approval, bool, error) {
-	return s.next().AskApproval(ctx, a)
+func (s *turns) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (policy.Approval, bool, error) {
+	return s.next().AskApproval(ctx, a, maxOpen)
 }
 
 func (s *turns) Approval(ctx context.Context, id string) (policy.Approval, error) {
 	return s.next().Approval(ctx, id)
 }
 
-func (s *turns) Approvals(ctx context.Context, state policy.ApprovalState, limit int) ([]policy.Approval, error) {
-	return s.next().Approvals(ctx, state, limit)
+func (s *turns) Approvals(ctx context.Context, state policy.ApprovalState, after string, limit int) ([]policy.Approval, error) {
+	return s.next().Approvals(ctx, state, after, limit)
+}
+
+func (s *turns) ApprovalInput(ctx context.Context, id string) ([]byte, error) {
+	return s.next().ApprovalInput(ctx, id)
+}
+
+func (s *turns) DeniedApproval(ctx context.Context, b policy.Binding, now time.Time) (policy.Approval, bool, error) {
+	return s.next().DeniedApproval(ctx, b, now)
 }
 
 func (s *turns) DecideApproval(ctx context.Context, id string, d policy.Decision, by string, at, until time.Time) (policy.Approval, error) {

@@ -5,6 +5,8 @@
 package text
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -124,4 +126,33 @@ func StripControl(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Visible returns s on one line, with escapes such as \u202e for characters that a screen does not
+// show or that change how it shows others: control, format, and blank characters.
+func Visible(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !strconv.IsPrint(r) || blank(r):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Quote returns s as a quoted string, with escapes as in [Visible].
+func Quote(s string) string { return Visible(strconv.Quote(s)) }
+
+// blank reports whether a character counts as printable but has no visible form.
+func blank(r rune) bool {
+	switch r {
+	case 0x034f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x2800, 0x3164, 0xffa0:
+		return true
+	}
+	return r >= 0x180b && r <= 0x180f || r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0000 && r <= 0xe0fff
 }

@@ -85,3 +85,23 @@ func FuzzCuts(f *testing.F) {
 		}
 	})
 }
+
+func TestInvisibleCharactersAreEscaped(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain é 漢 👍":    "plain é 漢 👍",
+		"a\u202eb\u200b": `a\u202eb\u200b`,
+		"\x1b[2K\n":      `\x1b[2K\n`,
+		"\u3164\ufe0f":   `\u3164\ufe0f`,
+		"\U000e0041":     `\U000e0041`,
+		"\xff\ufffd":     "\\xff\ufffd",
+		"'":              "'",
+	} {
+		if got := text.Visible(in); got != want {
+			t.Errorf("Visible(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got, want := text.Quote("a\"\u200b\u3164"), `"a\"\u200b\u3164"`; got != want {
+		t.Errorf("Quote() = %s, want %s", got, want)
+	}
+}

@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -123,11 +124,15 @@ func readLines(segs Segments, info SegmentInfo, at int64, last bool, buf *bufio.
 
 // The fixed parts at the end of a record's line.
 const (
-	hashKey    = `, "hash": "`
-	prevKey    = `, "prev_hash": "`
-	seqKey     = `, "seq": `
-	hexLen     = 2 * sha256.Size
-	hashMember = len(hashKey) + hexLen + len(`"}`)
+	macKey    = `, "mac": "`
+	hashKey   = `, "hash": "`
+	prevKey   = `, "prev_hash": "`
+	seqKey    = `, "seq": `
+	hexLen    = 2 * sha256.Size
+	macLen    = 16 // bytes
+	macMember = len(macKey) + 2*macLen + len(`"`)
+	// hashMember and prevMember are the lengths of the whole members.
+	hashMember = len(hashKey) + hexLen + len(`"`)
 	prevMember = len(prevKey) + hexLen + len(`"`)
 )
 
@@ -135,16 +140,24 @@ const (
 type link struct {
 	seq        uint64
 	prev, hash [sha256.Size]byte
-	covered    int // bytes of the line under the hash
+	mac        []byte // hexadecimal digits, nil if the record has none
+	covered    int    // bytes of the line under the hash
 }
 
 // parseLink parses the chain's members at the end of a line. It accepts only the exact form that
 // the writer produces.
 func parseLink(data []byte) (link, bool) {
 	var k link
-	k.covered = len(data) - hashMember
+	if !bytes.HasSuffix(data, []byte(`"}`)) {
+		return k, false
+	}
+	end := len(data) - len(`}`)
+	if at := end - macMember; at > 0 && bytes.HasPrefix(data[at:], []byte(macKey)) {
+		k.mac, end = data[at+len(macKey):end-1], at
+	}
+	k.covered = end - hashMember
 	prevAt := k.covered - prevMember
-	if prevAt <= 0 || !bytes.HasSuffix(data, []byte(`"}`)) ||
+	if prevAt <= 0 || data[end-1] != '"' ||
 		!bytes.HasPrefix(data[k.covered:], []byte(hashKey)) || !bytes.HasPrefix(data[prevAt:], []byte(prevKey)) ||
 		data[k.covered-1] != '"' {
 		return k, false
@@ -165,6 +178,26 @@ func parseLink(data []byte) (link, bool) {
 	return k, true
 }
 
+// newMAC returns the code that authenticates records with the key of the home, or nil without a
+// key. Its key is derived, because callers can obtain digests of chosen values under the key
+// itself.
+func newMAC(key []byte) hash.Hash {
+	if len(key) == 0 {
+		return nil
+	}
+	derive := hmac.New(sha256.New, key)
+	_, _ = derive.Write([]byte("junctor audit record"))
+	return hmac.New(sha256.New, derive.Sum(nil))
+}
+
+// appendMAC appends the hexadecimal code of a record's hash.
+func appendMAC(b []byte, mac hash.Hash, of *[sha256.Size]byte) []byte {
+	var sum [sha256.Size]byte
+	mac.Reset()
+	_, _ = mac.Write(of[:])
+	return hex.AppendEncode(b, mac.Sum(sum[:0])[:macLen])
+}
+
 func unhex(dst *[sha256.Size]byte, src []byte) bool {
 	for _, c := range src[:hexLen] {
 		if 'A' <= c && c <= 'F' { // only lower case, so that a line has one valid spelling
@@ -181,6 +214,9 @@ type walker struct {
 	prev   [sha256.Size]byte
 	sum    hash.Hash
 	anchor bool // seq and prev are set; otherwise the first header provides them
+	mac    hash.Hash
+	keyed  bool   // a record with a code came before, so every later one must have it
+	macs   uint64 // records with a code
 }
 
 // The reasons of a bad record.
@@ -190,6 +226,8 @@ const (
 	BadSeq        = "seq_gap"             // records are missing, repeated or out of order
 	BadPrev       = "prev_hash_mismatch"  // the record follows another one
 	BadHash       = "hash_mismatch"       // the record was edited
+	BadMAC        = "mac_mismatch"        // the record has another code than the key makes of it
+	BadNoMAC      = "mac_missing"         // the record has no code, and one before it has
 	BadCheckpoint = "checkpoint_mismatch" // the record is not the one that was logged
 	BadTail       = "tail_missing"        // logged records are missing at the end
 	BadStart      = "start_missing"       // the first segments are missing
@@ -229,6 +267,14 @@ func (w *walker) step(ln line) string {
 		return BadSeq
 	case w.anchor && k.prev != w.prev:
 		return BadPrev
+	case k.mac == nil && w.keyed:
+		return BadNoMAC
+	case k.mac != nil && w.mac != nil && !hmac.Equal(k.mac, appendMAC(nil, w.mac, &k.hash)):
+		return BadMAC
+	}
+	if k.mac != nil {
+		w.keyed = true
+		w.macs++
 	}
 	w.seq, w.prev, w.anchor = k.seq, k.hash, true
 	return ""

@@ -23,6 +23,7 @@ type head struct {
 	place
 	Open  []openCall `json:"open"` // calls begun but not ended at that position
 	Floor floor      `json:"floor"`
+	Keyed bool       `json:"keyed,omitempty"` // records behind this position have codes
 }
 
 // Open reads the end of the chain and closes the calls that the last process left open.
@@ -53,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	key := slices.Clone(cfg.Key)
 	l.macs.New = func() any { return hmac.New(sha256.New, key) }
 	l.synced = sync.NewCond(&l.mu)
-	l.chain.digest = sha256.New()
+	l.chain.digest, l.chain.mac = sha256.New(), newMAC(key)
 	if cfg.Mirror != nil {
 		l.mirror = newMirrors(cfg.Mirror)
 	}
@@ -92,12 +93,12 @@ func (l *Log) restore(ctx context.Context) ([]Record, error) {
 	hd := loadHead(segs)
 	l.floor = hd.Floor
 	last := list[len(list)-1]
-	w := walker{}
+	w := walker{mac: newMAC(l.cfg.Key)}
 	from := place{Segment: list[0].ID}
 	if i := slices.IndexFunc(list, func(s SegmentInfo) bool { return s.ID == hd.Segment }); i >= 0 && hd.Offset <= list[i].Size &&
 		hd.Offset > 0 {
 		from = hd.place
-		w.seq, w.anchor = hd.Seq, true
+		w.seq, w.anchor, w.keyed = hd.Seq, true, hd.Keyed
 		_, _ = hex.Decode(w.prev[:], []byte(hd.Hash))
 		for _, o := range hd.Open {
 			l.open[o.Run] = o
@@ -258,7 +259,7 @@ func (l *Log) upkeep(ctx context.Context) {
 func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Lock()
 	end := l.end
-	h := head{place: end.place(), Floor: l.floor, Open: make([]openCall, 0, len(l.open))}
+	h := head{place: end.place(), Floor: l.floor, Keyed: l.chain.mac != nil, Open: make([]openCall, 0, len(l.open))}
 	for _, o := range l.open {
 		h.Open = append(h.Open, o)
 	}

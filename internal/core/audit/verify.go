@@ -12,6 +12,8 @@ type VerifyReport struct {
 	Segments int        `json:"segments"`            // read
 	FirstSeq uint64     `json:"first_seq"`           // number of the first stored record
 	LastSeq  uint64     `json:"last_seq"`            // number of the last good record
+	MACs     uint64     `json:"macs"`                // good records with a code
+	Keyed    bool       `json:"keyed"`               // the codes were checked; without the key only hashes are
 	FirstBad *BadRecord `json:"first_bad,omitempty"` // nil if the chain is complete
 }
 
@@ -26,6 +28,8 @@ type BadRecord struct {
 // CheckpointSource is the part of an [Index] that a verification reads.
 type CheckpointSource interface {
 	Checkpoints(ctx context.Context, after uint64, limit int) ([]Checkpoint, error)
+	// Position returns the end of the indexed part of the log.
+	Position(ctx context.Context) (Position, error)
 }
 
 // Verify reads the current chain and checks it against the checkpoints and the head. Memory
@@ -36,19 +40,22 @@ func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
 	if l.cfg.Index != nil {
 		points = l.cfg.Index
 	}
-	return verify(ctx, l.cfg.Segments, l.snapshot, points)
+	return verify(ctx, l.cfg.Segments, l.snapshot, points, l.cfg.Key)
 }
 
-// VerifySegments checks a chain without opening a log. If points is nil, it uses files only.
-func VerifySegments(ctx context.Context, segs Segments, points CheckpointSource) (VerifyReport, error) {
-	return verify(ctx, segs, segs.List, points)
+// VerifySegments checks a chain without opening a log. If points is nil, it uses files only. If key
+// is empty, it does not check the codes of records.
+func VerifySegments(ctx context.Context, segs Segments, points CheckpointSource, key []byte) (VerifyReport, error) {
+	return verify(ctx, segs, segs.List, points, key)
 }
 
 // verify checks the segments that snapshot returns against the chain's rules, the checkpoints and
 // the head. The first bad record ends it and is part of the report, not an error.
-func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, error), source CheckpointSource) (VerifyReport, error) {
-	var rep VerifyReport
-	var w walker
+func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, error), source CheckpointSource,
+	key []byte,
+) (VerifyReport, error) {
+	rep := VerifyReport{Keyed: len(key) > 0}
+	w := walker{mac: newMAC(key)}
 	hd := loadHead(segs)
 	points := &checkpoints{source: source, head: Checkpoint{Seq: hd.Seq, Hash: hd.Hash}}
 	// The checkpoints are read before the segments are listed, because a log in use gains
@@ -110,7 +117,7 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 			continue
 		}
 		rep.Records++
-		rep.LastSeq = w.seq
+		rep.LastSeq, rep.MACs = w.seq, w.macs
 		ok, err := points.check(ctx, w.seq, w.prev)
 		if err != nil {
 			return rep, err
@@ -133,6 +140,7 @@ func verify(ctx context.Context, segs Segments, snapshot func() ([]SegmentInfo, 
 type checkpoints struct {
 	source CheckpointSource
 	head   Checkpoint
+	index  Position
 	page   []Checkpoint
 	after  uint64
 	upTo   uint64 // number of the last one to check
@@ -142,6 +150,12 @@ type checkpoints struct {
 
 // bound sets upTo and lowest to the last and first checkpoints that exist now.
 func (c *checkpoints) bound(ctx context.Context) error {
+	if c.source != nil {
+		var err error
+		if c.index, err = c.source.Position(ctx); err != nil {
+			return err
+		}
+	}
 	for c.source != nil {
 		page, err := c.source.Checkpoints(ctx, c.upTo, checkpointPage)
 		if err != nil {
@@ -180,7 +194,8 @@ func (c *checkpoints) next(ctx context.Context) (Checkpoint, bool, error) {
 
 // check reports whether the checkpoint of record seq, if any, agrees with its hash.
 func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]byte) (bool, error) {
-	if c.head.Seq == seq && seq > 0 && c.head.Hash != hex.EncodeToString(hash[:]) {
+	if seq > 0 && (c.head.Seq == seq && c.head.Hash != hex.EncodeToString(hash[:]) ||
+		c.index.Seq == seq && c.index.Hash != hex.EncodeToString(hash[:])) {
 		return false, nil
 	}
 	for {
@@ -197,7 +212,7 @@ func (c *checkpoints) check(ctx context.Context, seq uint64, hash [hexLen / 2]by
 
 // beyond reports whether a checkpoint proves a record after seq.
 func (c *checkpoints) beyond(ctx context.Context, seq uint64) (bool, error) {
-	if c.head.Seq > seq {
+	if c.head.Seq > seq || c.index.Seq > seq {
 		return true, nil
 	}
 	for {

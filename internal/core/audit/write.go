@@ -60,6 +60,7 @@ type chain struct {
 	segment uint64
 	offset  int64
 	digest  hash.Hash
+	mac     hash.Hash // nil without a key
 	buf     []byte
 	ends    []int // end of each line of the batch in buf
 }
@@ -177,7 +178,7 @@ func (l *Log) writeBatch(batch []*pending) error {
 }
 
 // link appends the complete line of the next record to buf. Its hash covers the 32 raw bytes of
-// the previous hash and the line up to its hash member.
+// the previous hash and the line up to its hash member. Its code covers the hash.
 func (c *chain) link(body []byte) {
 	start := len(c.buf)
 	c.buf = append(c.buf, body...)
@@ -192,6 +193,10 @@ func (c *chain) link(body []byte) {
 	c.digest.Sum(c.prev[:0])
 	c.buf = append(c.buf, `, "hash": "`...)
 	c.buf = hex.AppendEncode(c.buf, c.prev[:])
+	if c.mac != nil {
+		c.buf = append(c.buf, `", "mac": "`...)
+		c.buf = appendMAC(c.buf, c.mac, &c.prev)
+	}
 	c.buf = append(c.buf, "\"}\n"...)
 }
 

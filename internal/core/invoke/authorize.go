@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/policy"
 )
@@ -123,10 +125,14 @@ func (r *run) obtainConsent(ctx context.Context) error {
 	if err := r.engine.cfg.Log.Ready(true); err != nil {
 		return err
 	}
+	shown, err := r.shown()
+	if err != nil {
+		return err
+	}
 	consent, err := r.engine.cfg.Policy.Consent(ctx, policy.Asked{
 		Principal: r.inv.Principal, Entry: r.entry, Session: r.inv.Session, Run: r.inv.ID, InputDigest: r.bound(), Channel: channel,
-		Summary: r.summary(),
-		Exact:   asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
+		Summary: r.summary(shown), Shown: shown, Input: r.inv.Input,
+		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 	})
 	if err != nil {
 		if capability.CodeOf(err) == capability.CodeConsentRequired {
@@ -181,30 +187,42 @@ func (r *run) bound() string {
 	return digest
 }
 
-// summary returns the text for the approver: the principal, the action, the target, and
-// the reason for the approval.
-func (r *run) summary() string {
-	const most = 1024
-	what := string(r.inv.Input)
-	if r.preview.What != nil {
-		what = strings.Join(r.preview.What, " ")
+// shown returns the view of the call for the approver: the words that would run, what the preview
+// declares, and the input.
+func (r *run) shown() (policy.Shown, error) {
+	details := maps.Clone(r.preview.Details)
+	for _, repeated := range []string{
+		"argv",        // the words
+		"permissions", // a field of the approval
+		"sandbox",     // chosen by the server; a weaker one than asked for is in the reason
+	} {
+		delete(details, repeated)
 	}
-	if len(what) > most {
-		what = strings.ToValidUTF8(what[:most], "") + fmt.Sprintf("… (%d bytes in all)", len(what))
+	if len(details) == 0 {
+		return policy.Show(r.preview.What, nil, r.inv.Input)
 	}
-	if r.preview.What != nil {
-		what = "to run: " + what
-	} else {
-		what = "with " + what
+	raw, err := jsonx.Marshal(details)
+	if err != nil {
+		return policy.Shown{}, err
 	}
-	if r.preview.Why != "" {
-		what += " (" + r.preview.Why + ")"
-	}
+	return policy.Show(r.preview.What, raw, r.inv.Input)
+}
+
+// summary returns the text for the approver: the principal, the action, the target, every
+// value, and the reason for the approval.
+func (r *run) summary(shown policy.Shown) string {
 	who := r.inv.Principal.ID
 	if r.inv.Principal.OnBehalfOf != "" {
 		who += ", for " + r.inv.Principal.OnBehalfOf + ","
 	}
-	return fmt.Sprintf("%s asks for %s on %s %s", who, r.entry.Name(), r.entry.Key(), what)
+	what := text.Visible(fmt.Sprintf("%s asks for %s on %s", who, r.entry.Name(), r.entry.Key()))
+	if values := shown.String(); values != "" {
+		what += " " + values
+	}
+	if r.preview.Why != "" {
+		what += " (" + text.Visible(r.preview.Why) + ")"
+	}
+	return what
 }
 
 // inputDigest returns a digest of the JSON value, independent of key order and white space.

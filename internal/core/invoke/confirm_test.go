@@ -88,9 +88,8 @@ func TestAYesHoldsForWhatWasShown(t *testing.T) {
 	inv := on(admin(), "w", `{"a":1}`)
 	_, err := r.engine.Invoke(t.Context(), inv)
 	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
-	if !strings.Contains(first.Details["summary"].(string), "to run: rm a") {
-		t.Errorf(`first.Details["summary"] = %v, want strings.Contains(first.Details["summary"].(string), "to run: rm a")`,
-			first.Details["summary"])
+	if !strings.Contains(first.Details["summary"].(string), `to run: "rm" "a"`) {
+		t.Errorf("summary = %q, want it to contain the quoted words", first.Details["summary"])
 	}
 	if _, _, err := r.policy.Decide(t.Context(), admin(), first.Details["approval"].(string), policy.DecideOnce); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,15 @@ import (
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/base/jsonx"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/rules"
 )
 
-// vetoTimeout bounds one route augmenter, because it delays the call.
-const vetoTimeout = 5 * time.Second
+const (
+	vetoTimeout   = 5 * time.Second // of one route augmenter, because it delays the call
+	maxVetoReason = 200             // bytes
+)
 
 // vetoQuestion is the input of a route augmenter before an action that changes data is sent.
 type vetoQuestion struct {
@@ -79,7 +82,7 @@ func (r *run) augmenters() []*catalog.Entry {
 }
 
 // ask calls one route augmenter with the call's input, for at most vetoTimeout, and returns its
-// decision. reason has at most 200 bytes.
+// decision. reason has at most maxVetoReason bytes.
 func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 	defer cancel()
@@ -101,11 +104,7 @@ func (r *run) ask(ctx context.Context, e *catalog.Entry) (veto bool, reason stri
 	if err := jsonx.Unmarshal(result.Value, &answer); err != nil {
 		return false, "", err
 	}
-	const most = 200
-	if len(answer.Reason) > most {
-		answer.Reason = answer.Reason[:most]
-	}
-	return answer.Veto, answer.Reason, nil
+	return answer.Veto, text.CutBytes(answer.Reason, maxVetoReason), nil
 }
 
 // beside calls a provider as part of this call, without a slot, state or record of its own. If ctx

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/catalog"
@@ -130,6 +131,23 @@ func TestAVetoStopsACallAndNothingElseIsTried(t *testing.T) {
 				t.Errorf("%d calls, told %q, %s", n, told, reply.State)
 			}
 		})
+	}
+}
+
+func TestReasonOfAVetoIsCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	told := ""
+	r := newRig(t, options{rules: `permit (principal, action, resource);`, tune: func(c *invoke.Config) {
+		c.Vetoed = func(_ *capability.Invocation, _ *catalog.Entry, _, reason string) { told = reason }
+	}})
+	r.chat("message.send", capability.EffectExternal, "work")
+	r.augmenter("owner", capability.Augment{Effect: "veto", Targets: []string{"message.send"}}, func(string) (string, error) {
+		return `{"veto":true,"reason":"x` + strings.Repeat("é", 150) + `"}`, nil
+	})
+	_, err := r.engine.Invoke(t.Context(), send())
+	fails(t, err, capability.CodeDenied, "route_vetoed")
+	if !utf8.ValidString(told) || strings.Contains(told, "\ufffd") || !strings.Contains(told, "éé") {
+		t.Errorf("reason = %q, want valid UTF-8", told)
 	}
 }
 

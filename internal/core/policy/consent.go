@@ -17,7 +17,7 @@ const (
 	clientApprovalTTL   = 2 * time.Minute  // the caller answers soon or has disconnected
 	onceTTL             = 15 * time.Minute // an approved once may be used
 	timedGrantTTL       = 15 * time.Minute
-	recentDenials       = 1000 // searched before an approval is opened
+	maxOpenApprovals    = 32 // of one principal
 )
 
 // Decision is an answer to an approval. Every decision except once and deny writes a Grant.
@@ -41,6 +41,8 @@ type Asked struct {
 	InputDigest string
 	Channel     Channel
 	Summary     string
+	Shown       Shown
+	Input       []byte
 	// Exact accepts only grants for exactly this capability, because the approval is about its
 	// effect and not about permissions.
 	Exact bool
@@ -87,9 +89,10 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 	ap := Approval{
 		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
 		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
-		Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
+		Shown: a.Shown, Input: a.Input, Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
+		Barred: p.barred(a),
 	}
-	got, created, err := p.store.AskApproval(ctx, ap)
+	got, created, err := p.store.AskApproval(ctx, ap, maxOpenApprovals)
 	if err != nil {
 		return Consent{}, err
 	}
@@ -123,17 +126,32 @@ func (p *Policy) standing(ctx context.Context, id string) error {
 // have expired yet. Otherwise a repeating caller could open approvals until a person makes a
 // mistake.
 func (p *Policy) rejected(ctx context.Context, b Binding, now time.Time) error {
-	denied, err := p.store.Approvals(ctx, ApprovalDenied, recentDenials)
-	if err != nil {
+	a, ok, err := p.store.DeniedApproval(ctx, b, now)
+	if err != nil || !ok {
 		return err
 	}
-	for _, a := range denied {
-		if a.Binding == b && now.Before(a.Expires) {
-			return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
-				With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
-		}
+	return capability.Errorf(capability.CodeDenied, "authorize", "this call was rejected (%s)", a.ID).
+		With("confirmation_rejected", "do something else, or ask an operator for a grant").Detail("approval", a.ID)
+}
+
+// barred returns the principal on whose behalf the call is made, if it would need an operator's
+// approval for the same call itself, otherwise "".
+func (p *Policy) barred(a Asked) string {
+	if creator, ok := p.creator(a.Principal); ok && p.alone(creator, a.Entry).Consent == ChannelOperator {
+		return creator.ID
 	}
-	return nil
+	return ""
+}
+
+// ReasonTooManyApprovals is the reason of a call whose principal has too many open approvals.
+const ReasonTooManyApprovals = "too_many_approvals"
+
+// TooManyOpen is the error of a principal that has maxOpen open approvals: overloaded.
+func TooManyOpen(principal string, maxOpen int) error {
+	e := capability.Errorf(capability.CodeOverloaded, "authorize", "%s has %d open approvals, and no more are opened for it", principal, maxOpen).
+		With(ReasonTooManyApprovals, "have them answered: junctor confirmations list --state pending")
+	e.RetryAfter = time.Minute
+	return e
 }
 
 // Return restores the approval that Consent consumed for a call which did not start. It can be
@@ -153,12 +171,27 @@ func (p *Policy) Supersede(ctx context.Context, module, content string) error {
 	return err
 }
 
-// Approvals lists approvals in the state ("" = all), newest first.
-func (p *Policy) Approvals(ctx context.Context, state ApprovalState, limit int) ([]Approval, error) {
+// Approval returns one approval.
+func (p *Policy) Approval(ctx context.Context, id string) (Approval, error) {
+	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
+		return Approval{}, err
+	}
+	return p.store.Approval(ctx, id)
+}
+
+// ApprovalInput returns the whole input of the call that a pending approval is about. It is empty
+// for any other approval.
+func (p *Policy) ApprovalInput(ctx context.Context, id string) ([]byte, error) {
+	return p.store.ApprovalInput(ctx, id)
+}
+
+// Approvals lists at most limit approvals in the state ("" = all), newest first, beginning behind
+// the one with the id after if it is not "".
+func (p *Policy) Approvals(ctx context.Context, state ApprovalState, after string, limit int) ([]Approval, error) {
 	if _, err := p.store.ExpireApprovals(ctx, p.now().UTC()); err != nil {
 		return nil, err
 	}
-	return p.store.Approvals(ctx, state, limit)
+	return p.store.Approvals(ctx, state, after, limit)
 }
 
 // Decide answers an approval. The principal must be an operator or admin and, except on the client
@@ -181,7 +214,7 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 	if err != nil {
 		return Approval{}, nil, err
 	}
-	if a.Principal == by.ID && a.Channel != ChannelClient {
+	if (a.Principal == by.ID || a.Barred == by.ID) && a.Channel != ChannelClient {
 		return Approval{}, nil, capability.Errorf(capability.CodeDenied, op, "a caller may not approve its own request").
 			With("forbidden", "let another operator or the admin decide")
 	}

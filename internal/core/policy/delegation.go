@@ -31,13 +31,17 @@ func fromToken(id string) bool {
 	return ok && tokenName.MatchString(name)
 }
 
-// creator returns the principal on whose behalf a principal acts, as it was when the token was
-// created. ok is false if a token of either is no longer live.
+// creator returns the principal on whose behalf a principal acts, as its token makes it now. A
+// principal without a token of this server is as it was when the token was created.
+// ok is false if a token of either is no longer live.
 func (p *Policy) creator(who capability.Principal) (creator capability.Principal, ok bool) {
 	m := p.tokens.Load()
 	t, ok := m.names[who.ID]
 	if !ok || t.OnBehalfOf == nil || !m.good(t, p.now()) {
 		return capability.Principal{}, false
+	}
+	if id := t.OnBehalfOf.Token; id != "" {
+		return m.ids[id].Principal(), true // good: it is there
 	}
 	return t.OnBehalfOf.By, true
 }

@@ -20,7 +20,7 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 			for i := range live {
 				g := &live[i]
 				if g.Scope != scope || (g.Action != "*") != exact || a.Exact && !g.exact(a.Entry) || !g.covers(a, now) || !g.gives(a.Entry) ||
-					!p.reaches(g, a, now) {
+					p.ownGrant(g, a) || !p.reaches(g, a, now) {
 					continue
 				}
 				if g.MaxUses > 0 {
@@ -41,6 +41,19 @@ func (p *Policy) useGrant(ctx context.Context, a Asked, now time.Time) (string, 
 		}
 	}
 	return "", false, nil
+}
+
+// ownGrant reports whether the grant was made by a principal that may not approve the call: the
+// caller itself, or the one that [Approval.Barred] names. A grant from an approval that the caller
+// was entitled to answer is not one of these.
+func (p *Policy) ownGrant(g *Grant, a Asked) bool {
+	switch {
+	case a.Channel == ChannelClient || g.Channel == ChannelClient:
+		return false
+	case g.GrantedBy == a.Principal.ID:
+		return true
+	}
+	return g.GrantedBy == a.Principal.OnBehalfOf && g.GrantedBy != "" && p.barred(a) == g.GrantedBy
 }
 
 // exact reports whether the grant names a capability, or exactly this action of an extension.
@@ -96,8 +109,8 @@ func (a *Approval) grant() Grant {
 }
 
 // CreateGrant validates, stores and records a standing permission. Empty names become "*", an empty
-// scope global. A grant without any restriction is invalid_input. It does not check the rights
-// of by.
+// scope global. A grant without any restriction is invalid_input, one of an operator for itself
+// denied. It does not check the rights of by otherwise.
 func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Grant) (Grant, error) {
 	const op = "grants.create"
 	if err := p.ready(); err != nil {
@@ -138,6 +151,10 @@ func (p *Policy) CreateGrant(ctx context.Context, by capability.Principal, g Gra
 	if g.Principal == "*" && g.Role == "*" && g.Module == "*" && g.Action == "*" {
 		return Grant{}, capability.Errorf(capability.CodeInvalidInput, op, "a grant for everybody and everything is a policy, not a grant").
 			With("", "name a principal, role, module or action; or write a Cedar policy")
+	}
+	if by.Role == capability.RoleOperator && g.Channel != ChannelClient && (g.Principal == by.ID || g.Scope == "user" && g.ScopeID == by.ID) {
+		return Grant{}, capability.Errorf(capability.CodeDenied, op, "an operator may not grant anything to itself").
+			With("forbidden", "let another operator or an administrator make the grant")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

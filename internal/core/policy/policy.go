@@ -9,9 +9,9 @@ package policy
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -198,8 +198,8 @@ type verdictKey struct {
 
 func keyOf(r *rules, p capability.Principal, e *catalog.Entry) verdictKey {
 	k := verdictKey{rules: r, entry: e, principal: p.ID, role: p.Role}
-	if len(p.Labels) > 0 {
-		k.labels = fmt.Sprint(p.Labels)
+	for _, label := range p.Labels { // with their lengths, so that no two lists have one key
+		k.labels += strconv.Itoa(len(label)) + ":" + label
 	}
 	return k
 }

@@ -100,7 +100,7 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 			if n := race(); n != 3 {
 				t.Errorf("a grant for 3 uses was used %d times", n)
 			}
-			open, err := p[1].Approvals(t.Context(), policy.ApprovalPending, 10)
+			open, err := p[1].Approvals(t.Context(), policy.ApprovalPending, "", 10)
 			if err != nil || len(open) != 1 {
 				t.Fatalf("16 callers asked %d questions (%v)", len(open), err)
 			}

@@ -20,12 +20,19 @@ type Store interface {
 	RevokeToken(ctx context.Context, idOrName string, at time.Time) (Token, error)
 
 	// AskApproval adds a, unless an unexpired pending approval with the same
-	// Binding exists, which is returned instead with created false. Atomic.
-	AskApproval(ctx context.Context, a Approval) (got Approval, created bool, err error)
+	// Binding exists, which is returned instead with created false. Atomic. If maxOpen others
+	// of the principal are pending, the error is [TooManyOpen].
+	AskApproval(ctx context.Context, a Approval, maxOpen int) (got Approval, created bool, err error)
 	// Approval returns one by id.
 	Approval(ctx context.Context, id string) (Approval, error)
-	// Approvals returns those in the state ("" = all), newest first, at most limit.
-	Approvals(ctx context.Context, state ApprovalState, limit int) ([]Approval, error)
+	// ApprovalInput returns the input of a pending approval. It is empty for any other.
+	ApprovalInput(ctx context.Context, id string) ([]byte, error)
+	// Approvals returns those in the state ("" = all), newest first, at most limit. If after is
+	// the id of an approval, the list begins behind it.
+	Approvals(ctx context.Context, state ApprovalState, after string, limit int) ([]Approval, error)
+	// DeniedApproval returns an approval that was denied and would not have expired yet for
+	// this call; ok is false unless one was.
+	DeniedApproval(ctx context.Context, b Binding, now time.Time) (a Approval, ok bool, err error)
 	// DecideApproval moves a pending, unexpired approval to approved or denied.
 	// Any other state is a conflict that names it. For a decision of once, the
 	// approval may be consumed until usableUntil.
@@ -139,6 +146,7 @@ type Approval struct {
 	Permissions []string          `json:"permissions,omitempty"`
 	Effect      capability.Effect `json:"effect"`
 	Summary     string            `json:"summary"` // the call, described for the approver
+	Shown       Shown             `json:"shown,omitzero"`
 	Channel     Channel           `json:"channel"`
 	State       ApprovalState     `json:"state"`
 	Decision    Decision          `json:"decision,omitempty"`
@@ -148,6 +156,12 @@ type Approval struct {
 	Expires     time.Time         `json:"expires"`
 	UsableUntil time.Time         `json:"usable_until,omitzero"` // of an approved once
 	Consumed    time.Time         `json:"consumed,omitzero"`
+	// Barred is a principal that may not answer because the call is made on its behalf, and it
+	// would need an approval for the same call itself.
+	Barred string `json:"barred,omitempty"`
+	// Input is the whole input of the call. It is stored while the approval is pending and read
+	// with ApprovalInput only.
+	Input []byte `json:"-"`
 }
 
 // Grant is a standing permission. Principal, Role and Action are "*" or a name; a grant ends

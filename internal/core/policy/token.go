@@ -5,8 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/text"
 	"github.com/junctor-run/junctor/internal/core/audit"
 	"github.com/junctor-run/junctor/secret"
 )
@@ -22,6 +24,11 @@ type TokenRequest struct {
 	// principal. If nil, the rights are not bounded.
 	OnBehalfOf *capability.Principal
 }
+
+const (
+	maxLabels     = 64 // of a token
+	maxLabelBytes = 256
+)
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
@@ -47,6 +54,15 @@ func (p *Policy) CreateToken(ctx context.Context, by capability.Principal, req T
 	if !tokenName.MatchString(t.Name) {
 		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
 			"the token name %q must be 1 to 64 letters, digits, dots, dashes, underscores or @, beginning with a letter or digit", t.Name)
+	}
+	if len(req.Labels) > maxLabels {
+		return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op, "a token has at most %d labels", maxLabels)
+	}
+	for _, s := range append(slices.Clone(req.Labels), req.View) {
+		if len(s) > maxLabelBytes || !utf8.ValidString(s) || text.Visible(s) != s {
+			return Token{}, secret.Value{}, capability.Errorf(capability.CodeInvalidInput, op,
+				"%q cannot be a label or view: at most %d bytes, without control and invisible characters", text.CutBytes(s, maxLabelBytes), maxLabelBytes)
+		}
 	}
 	if req.OnBehalfOf != nil {
 		d, err := p.delegation(*req.OnBehalfOf)

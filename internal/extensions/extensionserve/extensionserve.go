@@ -217,7 +217,8 @@ func visible(r *http.Request) []string {
 }
 
 // install installs the package in the body, or in the part "file" of a multipart form.
-// Its sha256 may be a query parameter or a part.
+// Its sha256 may be a query parameter or a part. The query parameter agreed is the tree_hash of the
+// screen that the operator has agreed to.
 func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability.Principal) (err error) {
 	force, err := flag(r, "force")
 	if err != nil {
@@ -241,8 +242,13 @@ func (s *Surface) install(w http.ResponseWriter, r *http.Request, who capability
 		return capability.Errorf(capability.CodeInvalidInput, "install", "the request holds no package").With("",
 			"send the zip file as the body, or as the part file of a form")
 	}
-	rec, err := s.Extensions.Install(r.Context(), who, src, lifecycle.Options{Force: force})
+	rec, err := s.Extensions.Install(r.Context(), who, src, lifecycle.Options{Force: force, Agree: agreeTo(r.URL.Query().Get("agreed"))})
 	return answer(w, rec, err)
+}
+
+// agreeTo returns the agreement to one package, by the tree_hash of its screen.
+func agreeTo(hash string) func(extension.Screen) bool {
+	return func(screen extension.Screen) bool { return hash != "" && hash == screen.TreeHash }
 }
 
 func (s *Surface) form(r *http.Request, to io.Writer, src *lifecycle.Source) error {
@@ -290,6 +296,7 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 		URL    string `json:"url"`
 		SHA256 string `json:"sha256,omitempty"`
 		Force  bool   `json:"force,omitempty"`
+		Agreed string `json:"agreed,omitempty"` // tree_hash of the screen that the operator has agreed to
 	}
 	if err := httpapi.Decode(w, r, &req); err != nil {
 		return err
@@ -297,7 +304,9 @@ func (s *Surface) installURL(w http.ResponseWriter, r *http.Request, who capabil
 	if req.URL == "" {
 		return capability.Errorf(capability.CodeInvalidInput, "decode", "url is needed")
 	}
-	rec, err := s.Extensions.Install(r.Context(), who, lifecycle.Source{URL: req.URL, SHA256: req.SHA256}, lifecycle.Options{Force: req.Force})
+	rec, err := s.Extensions.Install(r.Context(), who, lifecycle.Source{URL: req.URL, SHA256: req.SHA256}, lifecycle.Options{
+		Force: req.Force, Agree: agreeTo(req.Agreed),
+	})
 	return answer(w, rec, err)
 }
 

@@ -32,6 +32,10 @@ type Options struct {
 	Record string
 	// Force allows a lower version than the installed one.
 	Force bool
+	// Agree reports whether the operator has agreed to what the package does while it is
+	// installed and removed, which the screen lists. It is called if a step runs a program or
+	// contacts another machine. If nil, the operator has not agreed.
+	Agree func(extension.Screen) bool
 	// Strict treats the package's warnings as errors.
 	Strict bool
 }
@@ -172,6 +176,9 @@ func (in *install) run(ctx context.Context) error {
 	}
 	if in.same {
 		return in.nothingToDo(ctx)
+	}
+	if err := in.agreed(); err != nil {
+		return err
 	}
 	if err := in.register(ctx); err != nil {
 		return err
@@ -348,6 +355,30 @@ func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extens
 		in.same = in.m.intact(ctx, in.old) == nil
 	}
 	return errors.Join(in.step(ctx, stepRegister, 20), in.m.at("extracted"))
+}
+
+// agreed returns consent_required, with the screen as details, if a step of the plan runs a program
+// or contacts another machine, and the operator has not agreed to it.
+func (in *install) agreed() error {
+	if !in.pkg.Plan.Acts() {
+		return nil
+	}
+	x := in.new
+	x.ID, x.Permissions = in.pkg.Manifest.ID, in.pkg.Permissions
+	if in.old != nil {
+		x.AgentVisible = in.old.AgentVisible
+	}
+	screen := extension.NewScreen(in.pkg, in.hash, source(&x), in.m.tier(&x), x.AgentVisible)
+	if given, had := givenOf(in.old); had {
+		screen.More = given.Beyond(&screen)
+	}
+	if in.opts.Agree != nil && in.opts.Agree(screen) {
+		return nil
+	}
+	return capability.Errorf(capability.CodeConsentRequired, "extensions.install",
+		"%s runs programs or downloads files while it is installed or removed, and no user has approved that yet", x.ID).
+		With(ReasonConsent, "read what it does, then install it with --yes").
+		Detail("screen", screen).Detail("text", screen.Text()).Detail("tree_hash", in.hash)
 }
 
 func (in *install) nothingToDo(ctx context.Context) error {

@@ -213,6 +213,14 @@ func (f files) dir(t *testing.T) string {
 	return dir
 }
 
+// Install installs a package of which the operator has agreed to every step, unless opts differ.
+func (r *rig) Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (lifecycle.Record, error) {
+	if opts.Agree == nil {
+		opts.Agree = func(extension.Screen) bool { return true }
+	}
+	return r.Manager.Install(ctx, by, src, opts)
+}
+
 func (r *rig) install(f files, opts lifecycle.Options) (lifecycle.Record, error) {
 	data := f.zip(r.t)
 	return r.Install(r.t.Context(), admin(), lifecycle.Source{Zip: bytes.NewReader(data), Size: int64(len(data))}, opts)

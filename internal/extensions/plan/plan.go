@@ -101,6 +101,21 @@ func (s *Step) Needs() []string {
 	return append(slices.Clip(s.Requires), needed)
 }
 
+// Acts reports whether the step runs a program or contacts another machine.
+func (s *Step) Acts() bool {
+	switch s.Type {
+	case Shell, PowerShell, Download, VerifyHTTP:
+		return true
+	}
+	return false
+}
+
+// Acts reports whether a step of installing or removing runs a program or contacts another machine.
+func (p *Plan) Acts() bool {
+	acts := func(s Step) bool { return s.Acts() }
+	return slices.ContainsFunc(p.Steps, acts) || slices.ContainsFunc(p.Uninstall, acts)
+}
+
 // Plan is a validated plan.
 type Plan struct {
 	ID        string `json:"id,omitempty"`

@@ -81,10 +81,34 @@ func (p *provider) Preview(ctx context.Context, c capability.Call) (capability.P
 		Details: map[string]any{"permissions": a.permissions()},
 		Ran:     &capability.Ran{Command: "/" + a.command.Name, Action: a.ID, Runner: a.Runner, Args: len(route.Args)},
 	}
+	if out.Binds, err = p.settings(ctx); err != nil {
+		return capability.Preview{}, err
+	}
 	if x, ok := a.executor.(Previewer); ok {
 		err = x.Preview(ctx, p.asRun(a, route, c), &out)
 	}
 	return out, err
+}
+
+// settings returns the digest of the settings that a run reads.
+func (p *provider) settings(ctx context.Context) (string, error) {
+	if p.cfg.Settings == nil {
+		return "", nil
+	}
+	return p.cfg.Settings(ctx, p.id)
+}
+
+// agreed returns conflict, reason extension_changed, if the settings have changed since the call
+// was approved. A [Previewer] checks this itself, with the rest of what it would run.
+func (p *provider) agreed(ctx context.Context, a *action, c capability.Call) error {
+	if _, ok := a.executor.(Previewer); ok || c.Agreed == "" {
+		return nil
+	}
+	if now, err := p.settings(ctx); err != nil || now != c.Agreed {
+		return capability.Wrap(capability.CodeConflict, "runner", "the settings have changed since the call was approved", err).
+			With("extension_changed", "try again")
+	}
+	return nil
 }
 
 // understand returns the action, route and words of a call. Errors: unsupported_runner,
@@ -131,6 +155,9 @@ func (p *provider) meant(c capability.Call) (*action, Words, error) {
 // is kept, the session's last response, and returns the Reply as JSON. If only storing
 // the last response fails, the error is failed, reason result_not_kept.
 func (p *provider) run(ctx context.Context, a *action, route *command.Route, c capability.Call) (json.RawMessage, *capability.Ran, error) {
+	if err := p.agreed(ctx, a, c); err != nil {
+		return nil, nil, err
+	}
 	start := p.cfg.Now()
 	run := p.asRun(a, route, c)
 	collect := p.watch(a)

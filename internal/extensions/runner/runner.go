@@ -90,6 +90,9 @@ type Config struct {
 	// Effect returns the highest effect among permissions.
 	Effect func(permissions []string) capability.Effect
 	Now    func() time.Time // nil: time.Now
+	// Settings returns a digest of the settings that an extension's runs read. An approval is
+	// bound to it. If nil, extensions have no settings.
+	Settings func(ctx context.Context, extension string) (string, error)
 	// Artifacts is called before a run of an extension; the returned function, called
 	// after it, stores the new artifacts and returns them and the omitted ones. If nil,
 	// no artifacts are collected.

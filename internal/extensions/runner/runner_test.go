@@ -62,6 +62,7 @@ type rig struct {
 	results *session.Results
 	away    atomic.Bool // the store of results
 	running runner.Running
+	digest  atomic.Pointer[string] // of the settings
 	entries map[string]capability.Contribution
 	module  capability.Module
 	by      capability.Provider
@@ -129,6 +130,12 @@ func newRig(t testing.TB, exec *recorder, rates queue.Rates) *rig {
 		Executors: map[string]runner.Executor{"exec": exec, "analyze.response": exec, "db": exec},
 		Queue:     queue.New(queue.Limits{}), Limiter: queue.NewLimiter(rates, time.Now), Cache: queue.NewCache(time.Now), Results: r.results,
 		Running: &r.running, QueueWait: time.Minute, Effect: effect,
+		Settings: func(context.Context, string) (string, error) {
+			if d := r.digest.Load(); d != nil {
+				return *d, nil
+			}
+			return "", nil
+		},
 	}, func() []runner.Extension { return []runner.Extension{sample()} }, r.news)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -349,5 +356,36 @@ func BenchmarkExecute(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.exec.runs = r.exec.runs[:0]
+	}
+}
+
+func TestChangedSettingsUndoAnApproval(t *testing.T) {
+	t.Parallel()
+	exec := &recorder{}
+	r := newRig(t, exec, queue.Rates{PerMinute: 1000, Burst: 1000})
+	set := func(s string) { r.digest.Store(&s) }
+	set("one")
+	call := capability.Call{
+		Invocation: "run_1", Member: capability.Member{Module: "tools.sample", Kind: runner.Kind, Name: "sample.change"},
+		Principal: capability.Principal{ID: "agent:x"}, Input: json.RawMessage(`{}`), Progress: func(capability.Chunk) {},
+	}
+	preview := func() string {
+		t.Helper()
+		p, err := r.by.(capability.Previewer).Preview(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Binds
+	}
+	call.Agreed = preview()
+	if _, err := r.by.Invoke(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	set("two")
+	if now := preview(); now == call.Agreed {
+		t.Errorf("Binds after a change of the settings = %q, want another than before", now)
+	}
+	if _, err := r.by.Invoke(t.Context(), call); capability.CodeOf(err) != capability.CodeConflict || exec.count() != 1 {
+		t.Errorf("Invoke(approved with other settings) = %v after %d runs, want conflict after 1", err, exec.count())
 	}
 }

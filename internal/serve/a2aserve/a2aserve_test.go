@@ -99,7 +99,7 @@ func TestApprovalsOfAnOperator(t *testing.T) {
 	if got := st.send(st.one, `"parts":[{"text":"yes"}],"taskId":"`+waits.ID+`"`, ""); got.Status.State != a2awire.StateAuthRequired {
 		t.Errorf("%+v", got)
 	}
-	list, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, 10)
+	list, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, "", 10)
 	ok(t, err)
 	if len(list) != 1 {
 		t.Fatalf("list = %v, want len(list) == 1", list)

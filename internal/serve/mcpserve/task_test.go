@@ -104,7 +104,7 @@ func TestAMissingApprovalOfAnOperatorIsWaitedForByATask(t *testing.T) {
 	}
 	waiting := st.until(task.Result.TaskID, "working")
 	wants(t, waiting.Result.StatusMessage, "needs an operator's approval")
-	list, err := st.policy.Approvals(context.Background(), policy.ApprovalPending, 10)
+	list, err := st.policy.Approvals(context.Background(), policy.ApprovalPending, "", 10)
 	ok(t, err)
 	_, _, err = st.policy.Decide(context.Background(), st.admin, list[0].ID, policy.DecideOnce)
 	ok(t, err)

@@ -2,6 +2,7 @@ package restserve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,14 +86,45 @@ func (s *Surface) confirmations(w http.ResponseWriter, r *http.Request, _ capabi
 		return capability.Errorf(capability.CodeInvalidInput, "confirmations.list",
 			"%q is not a state; use pending, approved, denied, expired or superseded", state)
 	}
-	list, err := s.Policy.Approvals(r.Context(), state, 500)
+	list, err := s.Policy.Approvals(r.Context(), state, r.URL.Query().Get("after"), maxApprovals+1)
 	if err != nil {
 		return err
 	}
-	if list == nil {
-		list = []policy.Approval{}
+	body := struct {
+		Confirmations []policy.Approval `json:"confirmations"`
+		Next          string            `json:"next,omitempty"` // after of the next page
+	}{Confirmations: list}
+	if len(list) > maxApprovals {
+		body.Confirmations, body.Next = list[:maxApprovals], list[maxApprovals-1].ID
 	}
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"confirmations": list})
+	if list == nil {
+		body.Confirmations = []policy.Approval{}
+	}
+	httpapi.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+// maxApprovals is the number of approvals on one page.
+const maxApprovals = 500
+
+// confirmation answers with one approval and, while it is pending, the whole input of the call.
+func (s *Surface) confirmation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
+	input, err := s.Policy.ApprovalInput(r.Context(), r.PathValue("id")) // before the state, which is then newer
+	if err != nil {
+		return err
+	}
+	a, err := s.Policy.Approval(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if len(input) == 0 {
+		input = nil
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	httpapi.WriteJSON(w, http.StatusOK, struct {
+		Confirmation policy.Approval `json:"confirmation"`
+		Input        json.RawMessage `json:"input,omitempty"`
+	}{a, input})
 	return nil
 }
 

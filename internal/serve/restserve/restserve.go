@@ -141,6 +141,7 @@ func (s *Surface) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /api/v1/tokens", admin(s.createToken))
 	mux.Handle("DELETE /api/v1/tokens/{id}", admin(s.revokeToken))
 	mux.Handle("GET /api/v1/confirmations", operator(s.confirmations))
+	mux.Handle("GET /api/v1/confirmations/{id}", operator(s.confirmation))
 	mux.Handle("POST /api/v1/confirmations/{id}", operator(s.decide))
 	mux.Handle("GET /api/v1/grants", operator(s.grants))
 	mux.Handle("POST /api/v1/grants", operator(s.createGrant))

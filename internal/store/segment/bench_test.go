@@ -21,7 +21,7 @@ func benchLog(b *testing.B) *audit.Log {
 	ok(b, err)
 	logs, err := OpenMirror(filepath.Join(dir, "logs"), MirrorConfig{})
 	ok(b, err)
-	l, err := audit.Open(b.Context(), audit.Config{Segments: segs, Mirror: logs, Gateway: "gw", Home: "/home/ann"})
+	l, err := audit.Open(b.Context(), audit.Config{Segments: segs, Mirror: logs, Gateway: "gw", Home: "/home/ann", Key: make([]byte, 32)})
 	ok(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup

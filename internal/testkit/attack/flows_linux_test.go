@@ -95,7 +95,7 @@ func TestF1(t *testing.T) {
 	s.says("Linux", "run", "/test status")
 
 	p := postman("1.0.0")
-	s.says("install of tools.postman done", "extensions", "install", p.folder(t))
+	s.says("install of tools.postman done", "extensions", "install", "--yes", p.folder(t))
 	s.says("disabled", "extensions", "list")
 	s.fails(5, "", "run", "/postman get https://a/b")
 	s.fails(3, "run command-line programs", "extensions", "enable", "tools.postman")
@@ -110,10 +110,10 @@ func TestF1(t *testing.T) {
 	s.ok("extensions", "disable", "tools.postman")
 	s.fails(5, "disabled", "run", "/postman get https://a/b")
 	s.ok("extensions", "enable", "tools.postman", "--yes")
-	s.ok("extensions", "install", postman("1.1.0").folder(t)) // asks for nothing new
+	s.ok("extensions", "install", "--yes", postman("1.1.0").folder(t)) // asks for nothing new
 	s.ok("extensions", "enable", "tools.postman", "--yes")
 	s.says("1.1.0", "run", "/postman state")
-	if out, code := s.command(t, s.home, "extensions", "install", p.folder(t)); code == 0 {
+	if out, code := s.command(t, s.home, "extensions", "install", "--yes", p.folder(t)); code == 0 {
 		t.Errorf("a lower version was installed: %s", out)
 	}
 	s.says("nothing is wrong", "extensions", "doctor")

@@ -117,7 +117,7 @@ func changeForever(ctx context.Context, t *testing.T, s *server, round int, doin
 			word = "upgrade"
 		}
 		doing.is(word)
-		err := s.admin.Do(ctx, http.MethodPost, extensionsDoor+"/install", data, nil)
+		err := agreed(ctx, s.admin, data)
 		if err == nil {
 			doing.is("enable")
 			_ = s.enable(ctx, s.admin, "tools.killed")

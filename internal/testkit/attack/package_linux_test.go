@@ -161,10 +161,20 @@ func walkable(dir string) {
 
 // install puts a package on the server and agrees to what it asks for.
 func (s *server) install(ctx context.Context, c *client.Client, p pack, t testing.TB) error {
-	if err := c.Do(ctx, http.MethodPost, extensionsDoor+"/install", p.zip(t), nil); err != nil {
+	if err := agreed(ctx, c, p.zip(t)); err != nil {
 		return err
 	}
 	return s.enable(ctx, c, p.id)
+}
+
+// agreed installs a package, and agrees to what it does meanwhile if that is asked.
+func agreed(ctx context.Context, c *client.Client, data []byte) error {
+	err := c.Do(ctx, http.MethodPost, extensionsDoor+"/install", data, nil)
+	if capability.CodeOf(err) != capability.CodeConsentRequired {
+		return err
+	}
+	hash, _ := capability.AsError(err).Details["tree_hash"].(string)
+	return c.Do(ctx, http.MethodPost, extensionsDoor+"/install?agreed="+hash, data, nil)
 }
 
 func (s *server) enable(ctx context.Context, c *client.Client, id string) error {

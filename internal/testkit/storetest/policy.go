@@ -78,13 +78,13 @@ func approval(id string) policy.Approval {
 
 func approvalAskedOnce(t *testing.T, s Stores) {
 	first := approval("cnf_1")
-	got, created, err := s.Policy.AskApproval(t.Context(), first)
+	got, created, err := s.Policy.AskApproval(t.Context(), first, 32)
 	ok(t, err)
 	same(t, got, first)
 	if !created {
 		t.Fatal("not created")
 	}
-	got, created, err = s.Policy.AskApproval(t.Context(), approval("cnf_2"))
+	got, created, err = s.Policy.AskApproval(t.Context(), approval("cnf_2"), 32)
 	ok(t, err)
 	same(t, got, first)
 	if created {
@@ -92,16 +92,16 @@ func approvalAskedOnce(t *testing.T, s Stores) {
 	}
 	other := approval("cnf_3")
 	other.InputDigest, other.Asked = "e", first.Asked.Add(time.Hour)
-	_, created, err = s.Policy.AskApproval(t.Context(), other)
+	_, created, err = s.Policy.AskApproval(t.Context(), other, 32)
 	ok(t, err)
 	late := approval("cnf_4")
 	late.Asked, late.Expires = day(1), day(2)
-	_, createdLate, err := s.Policy.AskApproval(t.Context(), late)
+	_, createdLate, err := s.Policy.AskApproval(t.Context(), late, 32)
 	ok(t, err)
 	if !created || !createdLate {
 		t.Fatal("another binding, or an expired question, was taken for the same")
 	}
-	all, err := s.Policy.Approvals(t.Context(), "", 2)
+	all, err := s.Policy.Approvals(t.Context(), "", "", 2)
 	ok(t, err)
 	same(t, all, []policy.Approval{late, other})
 	back, err := s.Policy.Approval(t.Context(), "cnf_1")
@@ -113,7 +113,7 @@ func approvalAskedOnce(t *testing.T, s Stores) {
 	n := winners(t, 12, func(i int) (bool, error) {
 		a := approval(fmt.Sprintf("cnf_r%d", i))
 		a.InputDigest = "raced"
-		_, created, err := s.Policy.AskApproval(t.Context(), a)
+		_, created, err := s.Policy.AskApproval(t.Context(), a, 32)
 		return created, err
 	})
 	if n != 1 {
@@ -121,8 +121,73 @@ func approvalAskedOnce(t *testing.T, s Stores) {
 	}
 }
 
+func approvalViews(t *testing.T, s Stores) {
+	a := approval("cnf_1")
+	a.Shown = policy.Shown{Argv: []policy.ShownValue{{Value: `"rm"`}}, Members: []policy.ShownValue{{Name: "a", Value: `"x`, Bytes: 9, SHA256: "ab"}}}
+	a.Barred, a.Input = "operator:o", []byte("{\"a\":\"\xff\"}")
+	got, _, err := s.Policy.AskApproval(t.Context(), a, 32)
+	ok(t, err)
+	want := a
+	want.Input = nil
+	same(t, got, want)
+	back, err := s.Policy.Approval(t.Context(), "cnf_1")
+	ok(t, err)
+	same(t, back, want)
+	input, err := s.Policy.ApprovalInput(t.Context(), "cnf_1")
+	ok(t, err)
+	same(t, input, a.Input)
+	_, err = s.Policy.DecideApproval(t.Context(), "cnf_1", policy.DecideOnce, "o", day(0), day(1))
+	ok(t, err)
+	input, err = s.Policy.ApprovalInput(t.Context(), "cnf_1")
+	ok(t, err)
+	same(t, len(input), 0)
+	_, err = s.Policy.ApprovalInput(t.Context(), "cnf_9")
+	code(t, err, capability.CodeNotFound)
+}
+
+func approvalsBounded(t *testing.T, s Stores) {
+	ask := func(id, principal string) error {
+		a := approval(id)
+		a.Principal, a.InputDigest, a.Asked = principal, id, day(0).Add(time.Duration(id[len(id)-1])*time.Second)
+		_, _, err := s.Policy.AskApproval(t.Context(), a, 3)
+		return err
+	}
+	for _, id := range []string{"cnf_1", "cnf_2", "cnf_3"} {
+		ok(t, ask(id, "agent:a"))
+	}
+	code(t, ask("cnf_4", "agent:a"), capability.CodeOverloaded)
+	ok(t, ask("cnf_2", "agent:a")) // the same question again
+	ok(t, ask("cnf_5", "agent:b"))
+	var ids []string
+	for after := ""; ; after = ids[len(ids)-1] {
+		list, err := s.Policy.Approvals(t.Context(), policy.ApprovalPending, after, 2)
+		ok(t, err)
+		if len(list) == 0 {
+			break
+		}
+		for _, a := range list {
+			ids = append(ids, a.ID)
+		}
+	}
+	same(t, ids, []string{"cnf_5", "cnf_3", "cnf_2", "cnf_1"})
+	b := approval("cnf_1").Binding
+	b.InputDigest = "cnf_1"
+	denied := func(now time.Time) string {
+		t.Helper()
+		a, _, err := s.Policy.DeniedApproval(t.Context(), b, now)
+		ok(t, err)
+		return a.ID
+	}
+	same(t, denied(day(0)), "")
+	_, err := s.Policy.DecideApproval(t.Context(), "cnf_1", policy.DecideDeny, "o", day(0), day(1))
+	ok(t, err)
+	same(t, denied(day(0)), "cnf_1")
+	same(t, denied(day(1)), "")
+	ok(t, ask("cnf_4", "agent:a"))
+}
+
 func approvalDecidedOnce(t *testing.T, s Stores) {
-	_, _, err := s.Policy.AskApproval(t.Context(), approval("cnf_1"))
+	_, _, err := s.Policy.AskApproval(t.Context(), approval("cnf_1"), 32)
 	ok(t, err)
 	at := day(0).Add(time.Minute)
 	n := winners(t, 12, func(i int) (bool, error) {
@@ -152,7 +217,7 @@ func approvalDecidedOnce(t *testing.T, s Stores) {
 	code(t, err, capability.CodeNotFound)
 	late := approval("cnf_2")
 	late.InputDigest = "other"
-	_, _, err = s.Policy.AskApproval(t.Context(), late)
+	_, _, err = s.Policy.AskApproval(t.Context(), late, 32)
 	ok(t, err)
 	_, err = s.Policy.DecideApproval(t.Context(), "cnf_2", policy.DecideAlways, "o", late.Expires, day(3))
 	code(t, err, capability.CodeConflict)
@@ -160,7 +225,7 @@ func approvalDecidedOnce(t *testing.T, s Stores) {
 
 func approvalConsumedOnce(t *testing.T, s Stores) {
 	a := approval("cnf_1")
-	_, _, err := s.Policy.AskApproval(t.Context(), a)
+	_, _, err := s.Policy.AskApproval(t.Context(), a, 32)
 	ok(t, err)
 	at := day(0).Add(time.Minute)
 	none := func(why string, b policy.Binding, now time.Time) {
@@ -194,7 +259,7 @@ func approvalConsumedOnce(t *testing.T, s Stores) {
 		t.Fatalf("spent %d times", n)
 	}
 	always := approval("cnf_2")
-	_, created, err := s.Policy.AskApproval(t.Context(), always)
+	_, created, err := s.Policy.AskApproval(t.Context(), always, 32)
 	ok(t, err)
 	if !created {
 		t.Fatal("a spent approval still answers")
@@ -206,7 +271,7 @@ func approvalConsumedOnce(t *testing.T, s Stores) {
 
 func approvalReturned(t *testing.T, s Stores) {
 	a := approval("cnf_1")
-	_, _, err := s.Policy.AskApproval(t.Context(), a)
+	_, _, err := s.Policy.AskApproval(t.Context(), a, 32)
 	ok(t, err)
 	at := day(0).Add(time.Minute)
 	until := at.Add(15 * time.Minute)
@@ -244,7 +309,7 @@ func approvalsSuperseded(t *testing.T, s Stores) {
 		a := approval(fmt.Sprintf("cnf_%d", i))
 		a.InputDigest = a.ID
 		change(&a)
-		_, _, err := s.Policy.AskApproval(t.Context(), a)
+		_, _, err := s.Policy.AskApproval(t.Context(), a, 32)
 		ok(t, err)
 	}
 	states := func() (list []policy.ApprovalState) {
@@ -272,13 +337,13 @@ func approvalsExpire(t *testing.T, s Stores) {
 	for i, expires := range []time.Time{day(1), day(2), day(3)} {
 		a := approval(fmt.Sprintf("cnf_%d", i))
 		a.InputDigest, a.Expires = a.ID, expires
-		_, _, err := s.Policy.AskApproval(t.Context(), a)
+		_, _, err := s.Policy.AskApproval(t.Context(), a, 32)
 		ok(t, err)
 	}
 	n, err := s.Policy.ExpireApprovals(t.Context(), day(2))
 	ok(t, err)
 	same(t, n, 2)
-	pending, err := s.Policy.Approvals(t.Context(), policy.ApprovalPending, 10)
+	pending, err := s.Policy.Approvals(t.Context(), policy.ApprovalPending, "", 10)
 	ok(t, err)
 	if len(pending) != 1 || pending[0].ID != "cnf_2" {
 		t.Fatalf("%+v", pending)

@@ -44,6 +44,8 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		with("token names are free after revocation or expiry", tokenNames)
 		with("one of many creates a token", tokenRace)
 		with("an approval is asked once for a binding", approvalAskedOnce)
+		with("an approval keeps its view, and its input while it is pending", approvalViews)
+		with("open approvals are bounded, listed by page and found when denied", approvalsBounded)
 		with("an approval is decided once", approvalDecidedOnce)
 		with("an approved once fits its binding and is spent once", approvalConsumedOnce)
 		with("a spent once can be given back in its time", approvalReturned)

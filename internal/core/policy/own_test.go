@@ -1,0 +1,121 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// asksOperators makes operators need the approval of another person for writes.
+const asksOperators = `
+@id("two-persons") @approval("operator") permit (principal in Role::"operator", action, resource);
+@approval("operator") permit (principal in Role::"task", action, resource);`
+
+func TestOperatorCannotGrantItselfWhatItMayNotApprove(t *testing.T) {
+	t.Parallel()
+	r := open(t, asksOperators)
+	me, _ := r.made(t, policy.TokenRequest{Role: capability.RoleOperator, Name: "me"})
+	other, _ := r.made(t, policy.TokenRequest{Role: capability.RoleOperator, Name: "other"})
+	child, _ := r.child(t, "mine", me)
+	e := entry(t, capability.Contribution{Effect: capability.EffectWrite})
+	consent := func(p capability.Principal) error {
+		_, err := r.Consent(t.Context(), policy.Asked{Principal: p, Entry: e, InputDigest: "d", Channel: policy.ChannelOperator})
+		return err
+	}
+	if _, err := r.CreateGrant(t.Context(), me, policy.Grant{Principal: me.ID}); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("CreateGrant(for itself) = %v, want denied", err)
+	}
+	if _, err := r.CreateGrant(t.Context(), me, policy.Grant{Module: "remote.tools", Scope: "user", ScopeID: me.ID}); capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("CreateGrant(for itself by scope) = %v, want denied", err)
+	}
+	for _, g := range []policy.Grant{{Module: "remote.tools"}, {Principal: child.ID}} {
+		if _, err := r.CreateGrant(t.Context(), me, g); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []capability.Principal{me, child} {
+			if err := consent(p); capability.CodeOf(err) != capability.CodeConsentRequired {
+				t.Errorf("Consent(%s) with a grant by %s = %v, want consent_required", p.ID, me.ID, err)
+			}
+		}
+	}
+	err := consent(child)
+	_, _, err = r.Decide(t.Context(), me, capability.AsError(err).Details["approval"].(string), policy.DecideOnce)
+	if capability.CodeOf(err) != capability.CodeDenied {
+		t.Errorf("Decide(the call of its own task) = %v, want denied", err)
+	}
+	if err := consent(other); err != nil {
+		t.Errorf("Consent(another operator) = %v, want the grant used", err)
+	}
+}
+
+func TestOpenApprovalsOfOnePrincipalAreBounded(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	e := entry(t, capability.Contribution{Effect: capability.EffectWrite})
+	for i := range 33 {
+		want := capability.CodeConsentRequired
+		if i == 32 {
+			want = capability.CodeOverloaded
+		}
+		a := policy.Asked{Principal: who(capability.RoleAgent), Entry: e, InputDigest: fmt.Sprint(i), Channel: policy.ChannelOperator}
+		for range 2 { // the second has the same binding
+			if _, err := r.Consent(t.Context(), a); capability.CodeOf(err) != want {
+				t.Fatalf("Consent(%d) = %v, want %s", i, err, want)
+			}
+		}
+	}
+}
+
+func TestLabelsWithHiddenCharactersAreRefused(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	for _, label := range []string{"a\nb", "a\x1b[2K", "a\u202eb", "a\u200b", "\xff", strings.Repeat("a", 257)} {
+		_, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleAgent, Labels: []string{label}})
+		if capability.CodeOf(err) != capability.CodeInvalidInput {
+			t.Errorf("CreateToken(label %q) = %v, want invalid_input", label, err)
+		}
+	}
+}
+
+func TestVerdictsOfDifferentLabelsAreNotConfused(t *testing.T) {
+	t.Parallel()
+	r := open(t, `permit (principal, action, resource) when { principal.labels.contains("a b") };`)
+	e := entry(t, capability.Contribution{Effect: capability.EffectRead})
+	p := who(capability.RoleAgent)
+	p.Labels = []string{"a b"}
+	if v := r.Authorize(p, e); !v.Permitted {
+		t.Fatalf("Authorize(%q) = %+v, want permitted", p.Labels, v)
+	}
+	p.Labels = []string{"a", "b"}
+	if v := r.Authorize(p, e); v.Permitted {
+		t.Errorf("Authorize(%q) = %+v, want denied", p.Labels, v)
+	}
+}
+
+func TestBoundOfATokenIsTheStateOfItsCreatorsToken(t *testing.T) {
+	t.Parallel()
+	r := open(t, policy.DefaultRules(), `@id("fenced") forbid (principal, action, resource) when { principal.labels.contains("fenced") };`)
+	creator, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin),
+		policy.TokenRequest{Role: capability.RoleAgent, Name: "creator", Labels: []string{"fenced"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := creator.Principal()
+	stale.Labels = nil
+	child := policy.Token{
+		ID: "tok_child", Name: "child", Role: capability.RoleTask, Hash: "h", Created: r.now(),
+		OnBehalfOf: &policy.Delegation{Token: creator.ID, By: stale},
+	}
+	if err := r.db.CreateToken(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Authorize(child.Principal(), entry(t, capability.Contribution{Effect: capability.EffectRead})); v.Permitted {
+		t.Errorf("Authorize(child) = %+v, want what the creator's token allows now: denied", v)
+	}
+}
