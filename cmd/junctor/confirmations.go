@@ -86,9 +86,15 @@ func (a *app) showConfirmation(cmd *cobra.Command, id string, whole bool) error 
 			return nil
 		}
 		rows := [][]string{
-			{"id", c.ID}, {"state", string(c.State)}, {"principal", c.Principal}, {"capability", string(c.Capability)},
-			{"effect", string(c.Effect)}, {"permissions", dash(strings.Join(c.Permissions, ", "))},
-			{"created", when(c.Asked)}, {"expires", when(c.Expires)}, {"decided by", dash(c.DecidedBy)},
+			{"id", c.ID},
+			{"state", string(c.State)},
+			{"principal", c.Principal},
+			{"capability", string(c.Capability)},
+			{"effect", string(c.Effect)},
+			{"permissions", dash(strings.Join(c.Permissions, ", "))},
+			{"created", when(c.Asked)},
+			{"expires", when(c.Expires)},
+			{"decided by", dash(c.DecidedBy)},
 		}
 		for i, v := range c.Shown.Argv {
 			v.Name = fmt.Sprintf("argument %d", i)
