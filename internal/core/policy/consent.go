@@ -148,7 +148,8 @@ const ReasonTooManyApprovals = "too_many_approvals"
 
 // TooManyOpen is the error of a principal that has maxOpen open approvals: overloaded.
 func TooManyOpen(principal string, maxOpen int) error {
-	e := capability.Errorf(capability.CodeOverloaded, "authorize", "%s has %d open approvals, and no more are opened for it", principal, maxOpen).
+	e := capability.Errorf(capability.CodeOverloaded, "authorize", "%s has %d open approvals, and no more are opened for it",
+		principal, maxOpen).
 		With(ReasonTooManyApprovals, "have them answered: junctor confirmations list --state pending")
 	e.RetryAfter = time.Minute
 	return e

@@ -28,7 +28,8 @@ func TestOperatorCannotGrantItselfWhatItMayNotApprove(t *testing.T) {
 	if _, err := r.CreateGrant(t.Context(), me, policy.Grant{Principal: me.ID}); capability.CodeOf(err) != capability.CodeDenied {
 		t.Errorf("CreateGrant(for itself) = %v, want denied", err)
 	}
-	if _, err := r.CreateGrant(t.Context(), me, policy.Grant{Module: "remote.tools", Scope: "user", ScopeID: me.ID}); capability.CodeOf(err) != capability.CodeDenied {
+	_, err := r.CreateGrant(t.Context(), me, policy.Grant{Module: "remote.tools", Scope: "user", ScopeID: me.ID})
+	if capability.CodeOf(err) != capability.CodeDenied {
 		t.Errorf("CreateGrant(for itself by scope) = %v, want denied", err)
 	}
 	for _, g := range []policy.Grant{{Module: "remote.tools"}, {Principal: child.ID}} {
@@ -41,7 +42,7 @@ func TestOperatorCannotGrantItselfWhatItMayNotApprove(t *testing.T) {
 			}
 		}
 	}
-	err := consent(child)
+	err = consent(child)
 	_, _, err = r.Decide(t.Context(), me, capability.AsError(err).Details["approval"].(string), policy.DecideOnce)
 	if capability.CodeOf(err) != capability.CodeDenied {
 		t.Errorf("Decide(the call of its own task) = %v, want denied", err)
@@ -73,7 +74,8 @@ func TestLabelsWithHiddenCharactersAreRefused(t *testing.T) {
 	t.Parallel()
 	r := open(t)
 	for _, label := range []string{"a\nb", "a\x1b[2K", "a\u202eb", "a\u200b", "\xff", strings.Repeat("a", 257)} {
-		_, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin), policy.TokenRequest{Role: capability.RoleAgent, Labels: []string{label}})
+		_, _, err := r.CreateToken(t.Context(), who(capability.RoleAdmin),
+			policy.TokenRequest{Role: capability.RoleAgent, Labels: []string{label}})
 		if capability.CodeOf(err) != capability.CodeInvalidInput {
 			t.Errorf("CreateToken(label %q) = %v, want invalid_input", label, err)
 		}

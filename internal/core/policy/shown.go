@@ -49,7 +49,7 @@ func Show(argv []string, details, input []byte) (Shown, error) {
 	for _, arg := range argv {
 		found[0] = append(found[0], leaf{text: arg, quoted: true})
 	}
-	total := len(argv)
+	var total int
 	for depth := maxShownDepth; ; depth-- { // fewer levels, until the values fit
 		found[1], found[2] = nil, nil
 		for i, raw := range [][]byte{details, input} {

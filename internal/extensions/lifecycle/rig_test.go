@@ -214,7 +214,9 @@ func (f files) dir(t *testing.T) string {
 }
 
 // Install installs a package of which the operator has agreed to every step, unless opts differ.
-func (r *rig) Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (lifecycle.Record, error) {
+func (r *rig) Install(ctx context.Context, by capability.Principal, src lifecycle.Source, opts lifecycle.Options) (
+	lifecycle.Record, error,
+) {
 	if opts.Agree == nil {
 		opts.Agree = func(extension.Screen) bool { return true }
 	}

@@ -123,7 +123,8 @@ func approvalAskedOnce(t *testing.T, s Stores) {
 
 func approvalViews(t *testing.T, s Stores) {
 	a := approval("cnf_1")
-	a.Shown = policy.Shown{Argv: []policy.ShownValue{{Value: `"rm"`}}, Members: []policy.ShownValue{{Name: "a", Value: `"x`, Bytes: 9, SHA256: "ab"}}}
+	a.Shown = policy.Shown{Argv: []policy.ShownValue{{Value: `"rm"`}}}
+	a.Shown.Members = []policy.ShownValue{{Name: "a", Value: `"x`, Bytes: 9, SHA256: "ab"}}
 	a.Barred, a.Input = "operator:o", []byte("{\"a\":\"\xff\"}")
 	got, _, err := s.Policy.AskApproval(t.Context(), a, 32)
 	ok(t, err)
