@@ -174,6 +174,12 @@ func (a *app) setupClient(ctx context.Context, s setupserve.Status, o setupOptio
 	if !a.json {
 		a.printf("%s, %s:\n%s", s.Title, plainText(preview.File), plainLines(preview.Difference)+"\n")
 	}
+	for server, folders := range preview.Folders {
+		if !a.json {
+			a.printf("  %s would be confined; it may write to %s and read %s\n", plainText(server),
+				plainText(orNothing(folders.ReadWrite)), plainText(orNothing(folders.ReadOnly)))
+		}
+	}
 	if o.dry {
 		return &preview, nil
 	}
@@ -271,6 +277,14 @@ func readLine(r io.Reader) (string, error) {
 		}
 	}
 	return string(line), nil
+}
+
+// orNothing joins folders for a sentence.
+func orNothing(folders []string) string {
+	if len(folders) == 0 {
+		return "no folder of yours"
+	}
+	return strings.Join(folders, ", ")
 }
 
 func isYes(answer string) bool {

@@ -52,7 +52,7 @@ func (m movedServers) Has(name string) bool {
 func (m movedServers) Add(ctx context.Context, by capability.Principal, d setup.Definition) (int, error) {
 	return m.Service.Add(ctx, by, upstreams.Record{
 		Name: d.Name, Command: commandOf(d), Dir: d.Dir, URL: d.URL, Env: d.Env, EnvSecrets: d.EnvSecrets, Headers: d.Headers,
-		HeaderSecrets: d.HeaderSecrets, HintsTrusted: d.TrustHints,
+		HeaderSecrets: d.HeaderSecrets, HintsTrusted: d.TrustHints, ReadOnly: d.ReadOnly, ReadWrite: d.ReadWrite,
 	})
 }
 

@@ -46,7 +46,9 @@ type Definition struct {
 	Args                    []string
 	Env, EnvSecrets         map[string]string
 	Headers, HeaderSecrets  map[string]string
-	TrustHints              bool
+	// ReadOnly and ReadWrite are the folders that the program sees.
+	ReadOnly, ReadWrite []string
+	TrustHints          bool
 }
 
 // Secrets stores values by name.
@@ -212,8 +214,12 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	if err != nil {
 		return setupserve.Result{}, err
 	}
-	out := setupserve.Result{Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}}
+	out := setupserve.Result{Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{}}
 	move := s.movable(now, req.Move, out.Left)
+	for _, server := range move {
+		readOnly, readWrite := s.folders(server)
+		out.Folders[server.Name] = setupserve.Folders{ReadOnly: readOnly, ReadWrite: readWrite}
+	}
 	r := record{Client: name, File: file, Servers: map[string]string{}}
 	if old, err := s.record(name); err == nil { // interrupted before the file was changed
 		r.Added, r.Secrets = old.Added, old.Secrets
@@ -327,6 +333,7 @@ func (s *Service) move(ctx context.Context, by capability.Principal, server clie
 	d := Definition{
 		Name: upstreamName(server.Name), Command: server.Command, Dir: server.Dir, URL: server.URL, Args: server.Args, TrustHints: trustHints,
 	}
+	d.ReadOnly, d.ReadWrite = s.folders(server)
 	var values []secretValue
 	d.Env, d.EnvSecrets, values = split(d.Name, server.Env, values)
 	d.Headers, d.HeaderSecrets, values = split(d.Name, server.Headers, values)

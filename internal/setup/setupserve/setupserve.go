@@ -49,6 +49,14 @@ type Result struct {
 	Difference string            `json:"difference"` // lines of the file, with credentials masked
 	Moved      map[string]string `json:"moved"`
 	Left       map[string]string `json:"left,omitempty"` // servers that stay in the client, and why
+	// Folders are what the programs of the moved servers see besides the system.
+	Folders map[string]Folders `json:"folders,omitempty"`
+}
+
+// Folders are the folders that a confined program may read, and may write.
+type Folders struct {
+	ReadOnly  []string `json:"read_only,omitempty"`
+	ReadWrite []string `json:"read_write,omitempty"`
 }
 
 // Config holds the dependencies of a Surface. All are required.
