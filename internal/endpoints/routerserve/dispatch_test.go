@@ -243,9 +243,10 @@ func TestWhoMayNotCallLearnsNothing(t *testing.T) {
 	} {
 		there, absent := rg.do(test.method, test.path, rg.node, ""), rg.do(test.method, test.absent, rg.node, "")
 		neutral := strings.NewReplacer("shed", "shop", "/items/:id", "/items/1")
-		if there.status != absent.status || neutral.Replace(there.body) != neutral.Replace(absent.body) ||
-			!strings.Contains(there.body, "unknown_capability") {
-			t.Errorf("%s %s: %d %s, but of what is not there %d %s", test.method, test.path, there.status, there.body, absent.status, absent.body)
+		got, want := neutral.Replace(there.body), neutral.Replace(absent.body)
+		if there.status != absent.status || got != want || !strings.Contains(there.body, "unknown_capability") {
+			t.Errorf("%s %s, which is forbidden: %d %s; want the response for an absent module, %d %s, with unknown_capability", test.method,
+				test.path, there.status, got, absent.status, want)
 		}
 		if there.header.Get("Allow") != "" {
 			t.Errorf("%s tells of its methods", test.path)

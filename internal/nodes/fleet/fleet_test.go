@@ -377,7 +377,7 @@ func TestTheLeastLoadedTakesTheCall(t *testing.T) {
 	} {
 		tt.q.Function = "f"
 		if got := r.picked(tt.q); got != tt.want {
-			t.Errorf("%s: %s", tt.name, got)
+			t.Errorf("%s: picked %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -383,7 +383,7 @@ func TestACallGoesWhereItsDefinitionSays(t *testing.T) {
 	}
 }
 
-func TestTheCardIsAskedForAnew(t *testing.T) {
+func TestACardIsReadAgainOverHTTP(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	asked, status := 0, http.StatusOK
@@ -416,7 +416,8 @@ func TestTheCardIsAskedForAnew(t *testing.T) {
 		var more provider.Card
 		if more, err = a.Card(t.Context()); err != nil || len(more.Definitions) != 1 ||
 			string(more.Definitions[0]) != string(card.Definitions[0]) || more.TTL != 90*time.Second {
-			t.Errorf("%+v %v", more, err)
+			t.Errorf("Card = %d definitions %s, TTL %v, %v; want those of Connect, %s, and TTL 1m30s", len(more.Definitions), more.Definitions,
+				more.TTL, err, card.Definitions)
 		}
 	}
 	mu.Lock()
