@@ -25,7 +25,7 @@ func skilled(t *testing.T, env ...string) *node {
 	pkg := sayPackage(t, "1.0.0")
 	pkg = rezip(t, pkg, "commands/commands.yaml", "{id: hello,", "{id: hello, agent_visible: true, args: [{name: word, required: true}],")
 	pkg = rezip(t, pkg, "commands/commands.yaml", "{id: greet,", "{id: greet, agent_visible: true,")
-	if err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg, nil); err != nil {
+	if err := n.install(t, pkg); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.enableSay(t); err != nil {
