@@ -264,7 +264,7 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	with := map[string]string{
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
-		"confirmations approve": "cnf_1", "confirmations deny": "cnf_1",
+		"confirmations approve": "cnf_1", "confirmations deny": "cnf_1", "confirmations show": "cnf_1",
 		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
@@ -277,7 +277,7 @@ func TestWithoutAServer(t *testing.T) {
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
 		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t",
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
-		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
+		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u", "upstreams confine": "u",
 		"upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
