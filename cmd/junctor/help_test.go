@@ -277,7 +277,8 @@ func TestWithoutAServer(t *testing.T) {
 		"skill install": "n " + file, "skill list": "n", "skill uninstall": "n s",
 		"tasks answer": "t", "tasks attach": "t", "tasks cancel": "t", "tasks control": "t stop", "tasks create": "x", "tasks explain": "t",
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
-		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u", "upstreams confine": "u",
+		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
+		"upstreams confine": "u",
 		"upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}

@@ -214,7 +214,9 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	if err != nil {
 		return setupserve.Result{}, err
 	}
-	out := setupserve.Result{Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{}}
+	out := setupserve.Result{
+		Client: name, File: file, Moved: map[string]string{}, Left: map[string]string{}, Folders: map[string]setupserve.Folders{},
+	}
 	move := s.movable(now, req.Move, out.Left)
 	for _, server := range move {
 		readOnly, readWrite := s.folders(server)
