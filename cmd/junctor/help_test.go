@@ -279,7 +279,7 @@ func TestWithoutAServer(t *testing.T) {
 		"tasks send": "t x", "tasks share": "t", "tasks show": "t", "tasks stop": "t", "tasks watch": "t",
 		"tokens create": "--role agent", "tokens revoke": "t", "upstreams add": "u --url http://127.0.0.1:1", "upstreams approve": "u",
 		"upstreams confine": "u",
-		"upstreams diff": "u", "upstreams login": "u", "upstreams remove": "u",
+		"upstreams diff":    "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
 	alone := strings.Fields(`serve setup doctor help version completion config child frameworks sandbox conformance endpoint`)
