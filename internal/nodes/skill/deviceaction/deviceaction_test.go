@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -33,9 +34,7 @@ func folder(t *testing.T, files map[string]string) string {
 		if strings.HasPrefix(content, "#!") {
 			mode = 0o700
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		programfile.Write(t, filepath.Join(dir, name), content, mode)
 	}
 	return dir
 }
