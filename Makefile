@@ -1,4 +1,5 @@
 # make run    build, and bring up the demo: a server, an endpoint, commands to try
+# make console  the page of the web console alone (part of make build)
 # make test   everything a change must pass; installs what it needs on Debian
 # make test-agents  installs the programs of task agents, and tries the server with them
 # make lint   gofumpt and golangci-lint (their versions: tools/go.mod), and commit subjects
@@ -20,11 +21,24 @@ COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS  := -s -w -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT)
 SOURCES  := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
-.PHONY: run build test test-agents lint house bench soak fuzz vuln release deps interop-deps agents-deps clean
+.PHONY: run build console test test-agents lint house bench soak fuzz vuln release deps interop-deps agents-deps clean
 .DEFAULT_GOAL := build
 
-build:
+build: console
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/junctor ./cmd/junctor
+
+# The page of the web console, from internal/console/web/src. Without npm the server is built
+# without it, and says how to get it.
+CONSOLE := internal/console/web
+console:
+	@if ! command -v npm >/dev/null; then echo "npm is not here, so this build has no web console"; exit 0; fi; \
+	if [ ! -e $(CONSOLE)/dist/index.html ] || [ -n "$$(find $(CONSOLE)/src $(CONSOLE)/package-lock.json -newer $(CONSOLE)/dist/index.html)" ]; then \
+	  if [ ! -e $(CONSOLE)/node_modules/.package-lock.json ] || [ $(CONSOLE)/package-lock.json -nt $(CONSOLE)/node_modules/.package-lock.json ]; then \
+	    npm ci --prefix $(CONSOLE) --ignore-scripts --no-audit --no-fund --silent || { echo "npm cannot fetch the console's parts, so this build has no web console"; exit 0; }; \
+	    touch $(CONSOLE)/node_modules/.package-lock.json; \
+	  fi; \
+	  $(GO) -C tools run -buildvcs=false ./bundle $(CURDIR)/$(CONSOLE); \
+	fi
 
 run: build
 	./bin/junctor serve --demo

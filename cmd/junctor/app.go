@@ -170,7 +170,7 @@ func counted(n int, one, many string) string {
 // commands returns all commands in the groups and order of the help.
 func (a *app) commands() []commandGroup {
 	return []commandGroup{
-		{"Getting started", []*cobra.Command{a.serveCommand(), a.setupCommand(), a.mcpCommand(), a.doctorCommand()}},
+		{"Getting started", []*cobra.Command{a.serveCommand(), a.setupCommand(), a.consoleCommand(), a.mcpCommand(), a.doctorCommand()}},
 		{"Calling", []*cobra.Command{a.invokeCommand(), a.callCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.heldCommand()}},
 		{"The catalog", append([]*cobra.Command{a.catalogCommand(), a.modulesCommand()}, a.showingCommands()...)},
 		{"Providers (endpoints)", []*cobra.Command{

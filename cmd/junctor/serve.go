@@ -85,7 +85,11 @@ func (a *app) serve(ctx context.Context, cfg config.Config, readyFile string, on
 		return err
 	}
 	survive()
-	s, err := server.New(ctx, cfg, server.Options{Version: version(), Logger: logger})
+	opts := server.Options{Version: version(), Logger: logger}
+	if terminal(a.stderr) {
+		opts.Print = func(line string) { a.warnf("%s\n", line) }
+	}
+	s, err := server.New(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}

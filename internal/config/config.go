@@ -37,6 +37,8 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
+	Console Console `koanf:"console"`
+
 	OAuth      OAuth      `koanf:"oauth"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
@@ -71,6 +73,11 @@ type Audit struct {
 	Level     string        `koanf:"level" doc:"Lowest level that is recorded: debug adds a begin record for reads."`
 	Retention time.Duration `koanf:"retention" doc:"Remove audit segments older than this; 0 keeps them all."`
 	SlowAfter time.Duration `koanf:"slow_after" doc:"Calls longer than this are also recorded as capability_slow."`
+}
+
+// Console configures the web console.
+type Console struct {
+	Verify string `koanf:"verify" doc:"How a person confirms dangerous decisions in the web console (approvals of external effects or for always, tokens, grants, secrets, policies, new providers). code: six digits that are printed on the terminal of junctor serve and by junctor console code; off: not at all, so a program that controls the browser can decide."`
 }
 
 // FS configures the directories that fs.* and git.* may access.
@@ -147,9 +154,11 @@ type Sandbox struct {
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
-		Listen: "127.0.0.1:7777",
-		Log:    Log{Level: "info", Format: "text"},
-		Audit:  Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second},
+		Listen:  "127.0.0.1:7777",
+		Log:     Log{Level: "info", Format: "text"},
+		Audit:   Audit{Mode: "standard", Level: "info", SlowAfter: 5 * time.Second},
+		Console: Console{Verify: "code"},
+
 		Limits: Limits{
 			CallTimeout: 300 * time.Second, EndpointTimeout: 60 * time.Second, MaxTimeout: time.Hour,
 			RequestBody: 4 << 20, Result: 16 << 20, EndpointAnswer: 32 << 20, PerProvider: 1024,
@@ -289,6 +298,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := oneOf("audit.mode", c.Audit.Mode, "strict", "standard", "best_effort"); err != nil {
+		return err
+	}
+	if err := oneOf("console.verify", c.Console.Verify, "code", "off"); err != nil {
 		return err
 	}
 	if err := oneOf("audit.level", c.Audit.Level, "debug", "info"); err != nil {

@@ -26,7 +26,7 @@ type wing interface {
 
 // wings returns the services of all features. A new one is one line here, and one in open.
 func (s *Server) wings() []wing {
-	return []wing{s.extensions, s.agents, s.nodes, s.upstreams, s.endpoints, s.chat, s.setup}
+	return []wing{s.extensions, s.agents, s.nodes, s.upstreams, s.endpoints, s.chat, s.setup, s.console}
 }
 
 // sources returns the sources of all provider kinds. A new kind is one line here.

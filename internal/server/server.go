@@ -18,6 +18,7 @@ import (
 	"github.com/junctor-run/junctor/internal/chat"
 	"github.com/junctor-run/junctor/internal/chat/engine"
 	"github.com/junctor-run/junctor/internal/config"
+	"github.com/junctor-run/junctor/internal/console"
 	"github.com/junctor-run/junctor/internal/core/catalog"
 	"github.com/junctor-run/junctor/internal/core/catalog/compile"
 	"github.com/junctor-run/junctor/internal/core/catalog/publish"
@@ -70,6 +71,7 @@ type Server struct {
 	endpoints  *endpoints.Service
 	chat       *chat.Service
 	setup      *setup.Service
+	console    *console.Service
 
 	listener net.Listener
 	ready    atomic.Bool
@@ -90,6 +92,8 @@ type surfaces struct {
 type Options struct {
 	Version string
 	Logger  *slog.Logger
+	// Print shows a line to the person at the server's terminal. nil if there is none.
+	Print func(line string)
 }
 
 // New opens the home of cfg and everything in it, and listens. On an error nothing stays open.
@@ -178,6 +182,13 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	if err = s.openSetup(); err != nil {
 		return err
 	}
+	if s.console, err = console.New(console.Config{
+		Dir: s.home.Path("console"), Home: s.home.Dir, PublicURL: cfg.PublicURL, Address: s.Address, Tokens: s.policy, Door: s.door, Log: s.log,
+		Logger: s.logger, Print: opts.Print, Verify: cfg.Console.Verify,
+	}); err != nil {
+		return err
+	}
+	s.door.UseSessions(s.console.Session)
 	cursorKey, err := s.home.key("cursor.key")
 	if err != nil {
 		return capability.Wrap(capability.CodeFailed, "home", "the cursor key cannot be read", err)

@@ -39,7 +39,7 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.Handle("GET /metrics", s.door.LoopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
 	guard := httpapi.HostGuard{Loopback: s.loopback(), PublicURL: s.cfg.PublicURL, AllowedOrigins: s.cfg.MCP.AllowedOrigins, Logger: s.logger}
-	return guard.Wrap(httpapi.Bounded(s.endpoints.Uncleaned(mux))), nil
+	return guard.Wrap(httpapi.Bounded(s.console.Guard(s.endpoints.Uncleaned(mux)))), nil
 }
 
 func permissions(names []string) ([]string, error) {

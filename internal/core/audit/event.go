@@ -80,7 +80,9 @@ const (
 
 	TokenCreated  Event = "token_created"
 	TokenRevoked  Event = "token_revoked"
+	Login         Event = "login" // of a browser
 	LoginFailed   Event = "login_failed"
+	SessionEnded  Event = "session_ended" // of a browser
 	ConfigChanged Event = "config_changed"
 	ServerStarted Event = "server_started"
 	ServerStopped Event = "server_stopped"
@@ -218,7 +220,9 @@ func EventTable() []EventRow {
 
 		{TokenCreated, Info, s, false},
 		{TokenRevoked, Warning, s, false},
+		{Login, Info, s, false},
 		{LoginFailed, Warning, s, false},
+		{SessionEnded, Info, s, false},
 		{ConfigChanged, Info, s, false},
 		{ServerStarted, Info, 0, false},
 		{ServerStopped, Info, 0, false},

@@ -36,6 +36,14 @@ type Door struct {
 	refused *rate.Limiter
 	oauth   OAuth
 	public  string
+	browser func(r *http.Request) (who capability.Principal, ok bool, err error)
+}
+
+// UseSessions accepts the sessions of browsers. session returns the principal of a request, ok =
+// false if it carries no session, and the error unauthenticated or denied. It must be called
+// before the first request.
+func (d *Door) UseSessions(session func(r *http.Request) (who capability.Principal, ok bool, err error)) {
+	d.browser = session
 }
 
 // OAuth checks the access tokens of an authorization server.
@@ -92,8 +100,9 @@ func New(p *policy.Policy, log *audit.Log, logger *slog.Logger) *Door {
 	return &Door{policy: p, log: log, logger: logger, refused: rate.NewLimiter(5, 20)}
 }
 
-// Principal returns the principal of r, from its Authorization header. The error is
-// unauthenticated; failures are recorded as login_failed, at most 5 a second.
+// Principal returns the principal of r, from its Authorization header, or without one from the
+// session of a browser. The error is unauthenticated; failures of tokens are recorded as
+// login_failed, at most 5 a second.
 //
 // The token of a task agent's session is accepted only at /mcp; elsewhere the error is denied,
 // reason task_token. Handlers that accept such a token call [Door.Task].
@@ -123,6 +132,11 @@ func (d *Door) Task(r *http.Request) (session string, err error) {
 // bearerOf authenticates the bearer token of r, as an access token or as a token of this server,
 // and records a failure.
 func (d *Door) bearerOf(r *http.Request) (capability.Principal, error) {
+	if d.browser != nil && r.Header.Get("Authorization") == "" {
+		if who, ok, err := d.browser(r); ok {
+			return who, err
+		}
+	}
 	token := bearer(r.Header.Get("Authorization"))
 	var p capability.Principal
 	var err error

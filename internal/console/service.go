@@ -1,0 +1,368 @@
+// Package console serves the web console: the page, and the sign-in of browsers. The console
+// is a client of the public API; a session acts as the principal whose token made its code.
+package console
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/core/audit"
+	"github.com/junctor-run/junctor/internal/core/policy"
+	"github.com/junctor-run/junctor/internal/platform/httpapi"
+)
+
+// The headers of the page's requests.
+const (
+	// SecretHeader holds the half of a session that is not the cookie.
+	SecretHeader = "Junctor-Console"
+	// VerificationHeader is "ID:DIGITS" of a verification.
+	VerificationHeader = "Junctor-Verification"
+)
+
+// Tokens finds the tokens that sessions belong to.
+type Tokens interface {
+	Token(value string) (policy.Token, error)
+	StandingToken(id string) (policy.Token, bool)
+	Approval(ctx context.Context, id string) (policy.Approval, error)
+}
+
+// Config holds the dependencies of a Service. All fields but Verify are required.
+type Config struct {
+	Dir       string // holds the sessions; created if missing
+	Home      string // tells the cookies of servers on one host apart
+	PublicURL string // of a proxy in front, or ""
+	Address   func() string
+	Tokens    Tokens
+	Door      *httpapi.Door
+	Log       *audit.Log
+	Logger    *slog.Logger
+	// Print shows the person at the server's terminal a line. nil if it has none.
+	Print func(line string)
+	// Verify is "code", or "off" for no verification of dangerous decisions.
+	Verify string
+}
+
+// Service serves the console.
+type Service struct {
+	cfg      Config
+	cookie   string
+	secure   bool
+	sessions *sessions
+	verify   *verifications
+	files    *files
+}
+
+// New opens the console's sessions.
+func New(cfg Config) (*Service, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, capability.Wrap(capability.CodeFailed, "console", "the folder "+cfg.Dir+" cannot be created", err)
+	}
+	list, err := openSessions(filepath.Join(cfg.Dir, "sessions.json"), time.Now)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, sessions: list, verify: &verifications{now: time.Now}}
+	u, err := url.Parse(cfg.PublicURL)
+	s.secure = err == nil && u.Scheme == "https"
+	s.cookie = cookieName(cfg.Home, s.secure)
+	if s.files, err = openFiles(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run returns at once.
+func (s *Service) Run(context.Context) error { return nil }
+
+// Close does nothing: sessions are saved when they change.
+func (s *Service) Close() error { return nil }
+
+// Checks reports a console that is not part of this build.
+func (s *Service) Checks(context.Context) []httpapi.Check {
+	if s.files.built {
+		return nil
+	}
+	return []httpapi.Check{{Name: "web console", OK: true, Detail: "this build has no page: npm was missing when it was made (make build)"}}
+}
+
+// Routes adds the page and the sign-in to mux.
+func (s *Service) Routes(mux *http.ServeMux) {
+	operator := func(h httpapi.Handler) http.Handler {
+		return s.cfg.Door.Guard(h, capability.RoleAdmin, capability.RoleOperator)
+	}
+	mux.Handle("POST /api/v1/console/codes", operator(s.newCode))
+	mux.Handle("GET /api/v1/console/sessions", operator(s.listSessions))
+	mux.Handle("DELETE /api/v1/console/sessions/{id}", operator(s.endSession))
+	mux.Handle("GET /api/v1/console/verifications", operator(s.listVerifications))
+	mux.Handle("POST /console/session", plain(s.signIn))
+	mux.Handle("GET /console/session", plain(s.showSession))
+	mux.Handle("DELETE /console/session", plain(s.signOut))
+	mux.HandleFunc("GET /console/", s.files.serve)
+	mux.Handle("GET /{$}", http.HandlerFunc(s.root))
+}
+
+// plain writes the error of a handler that authenticates by itself.
+func plain(h func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			httpapi.WriteError(w, err)
+		}
+	})
+}
+
+// root sends browsers to the console.
+func (s *Service) root(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, "/console/", http.StatusFound)
+		return
+	}
+	httpapi.WriteError(w, capability.Errorf(capability.CodeNotFound, "route", "there is nothing at this path").
+		With("", "agents connect to /mcp; people open /console/ in a browser or use the command junctor"))
+}
+
+// bearerToken returns the caller's token. A session cannot make codes, nor read verification codes:
+// both prove that the person is at a terminal.
+func (s *Service) bearerToken(r *http.Request) (policy.Token, error) {
+	_, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.TrimSpace(value) == "" {
+		return policy.Token{}, capability.Errorf(capability.CodeDenied, "console", "a session of the console cannot do this").
+			With("session_not_enough", "run junctor console at a terminal")
+	}
+	return s.cfg.Tokens.Token(strings.TrimSpace(value))
+}
+
+func (s *Service) newCode(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	t, err := s.bearerToken(r)
+	if err != nil {
+		return err
+	}
+	value, expires := s.sessions.newCode(t.ID, who.ID)
+	w.Header().Set("Cache-Control", "no-store")
+	httpapi.WriteJSON(w, http.StatusCreated, struct {
+		URL     string    `json:"url"`
+		Expires time.Time `json:"expires"`
+		Built   bool      `json:"built"` // false if this build has no page
+	}{s.Link(value), expires.UTC(), s.files.built})
+	return nil
+}
+
+// Link returns the address that signs a browser in with a code. The code is in the fragment,
+// which browsers send to no server. Passkeys and cookies belong to the name localhost.
+func (s *Service) Link(value string) string {
+	base := strings.TrimRight(s.cfg.PublicURL, "/")
+	if base == "" {
+		u, err := url.Parse(s.cfg.Address())
+		if err == nil && u.Hostname() == "127.0.0.1" {
+			u.Host = "localhost:" + u.Port()
+		}
+		base = strings.TrimRight(u.String(), "/")
+	}
+	return base + "/console/#c=" + value
+}
+
+// shownSession is a session in the API.
+type shownSession struct {
+	ID        string    `json:"id"`
+	Principal string    `json:"principal"`
+	Created   time.Time `json:"created"`
+	Used      time.Time `json:"used"`
+	Expires   time.Time `json:"expires"`
+	Secret    string    `json:"secret,omitempty"` // once, at the sign-in
+	Role      string    `json:"role,omitempty"`
+}
+
+func shown(one session) shownSession {
+	return shownSession{ID: one.ID, Principal: one.Principal, Created: one.Created, Used: one.Used, Expires: one.Expires}
+}
+
+func (s *Service) listSessions(w http.ResponseWriter, _ *http.Request, _ capability.Principal) error {
+	list := []shownSession{}
+	for _, one := range s.sessions.all() {
+		list = append(list, shown(one))
+	}
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"sessions": list})
+	return nil
+}
+
+func (s *Service) endSession(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	one, err := s.sessions.end(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.record(r.Context(), audit.SessionEnded, who.ID, one)
+	httpapi.WriteJSON(w, http.StatusOK, shown(one))
+	return nil
+}
+
+func (s *Service) listVerifications(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
+	if _, err := s.bearerToken(r); err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"verifications": s.verify.of(who.ID)})
+	return nil
+}
+
+func (s *Service) signIn(w http.ResponseWriter, r *http.Request) error {
+	var req struct {
+		Code string `json:"code"`
+	}
+	if err := httpapi.Decode(w, r, &req); err != nil {
+		return err
+	}
+	one, cookie, half, err := s.sessions.signIn(req.Code)
+	if err != nil {
+		return err
+	}
+	t, ok := s.cfg.Tokens.StandingToken(one.Token)
+	if !ok {
+		_, _ = s.sessions.end(one.ID)
+		return ended()
+	}
+	s.record(r.Context(), audit.Login, one.Principal, one)
+	http.SetCookie(w, &http.Cookie{
+		Name: s.cookie, Value: cookie, Path: "/", Expires: one.Expires, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode,
+	})
+	w.Header().Set("Cache-Control", "no-store")
+	body := shown(one)
+	body.Secret, body.Role = half, string(t.Role)
+	httpapi.WriteJSON(w, http.StatusCreated, body)
+	return nil
+}
+
+func (s *Service) showSession(w http.ResponseWriter, r *http.Request) error {
+	one, t, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	body := shown(one)
+	body.Role = string(t.Role)
+	httpapi.WriteJSON(w, http.StatusOK, body)
+	return nil
+}
+
+func (s *Service) signOut(w http.ResponseWriter, r *http.Request) error {
+	one, _, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	if _, err = s.sessions.end(one.ID); err != nil {
+		return err
+	}
+	s.record(r.Context(), audit.SessionEnded, one.Principal, one)
+	http.SetCookie(w, &http.Cookie{Name: s.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Service) record(ctx context.Context, event audit.Event, principal string, one session) {
+	_, err := s.cfg.Log.Append(context.WithoutCancel(ctx), audit.Record{
+		Logger: "console", Event: event, Success: audit.OutcomeSuccess,
+		Metadata: audit.Metadata{
+			Surface: "console", Principal: audit.Principal{ID: principal}, Attrs: []audit.Attr{{Key: "session", Value: one.ID}},
+		},
+	}, audit.Written)
+	if err != nil {
+		s.cfg.Logger.Error("sign-in not recorded", "event", event, "err", err)
+	}
+}
+
+// session returns the session of a request and its token. The error is unauthenticated.
+func (s *Service) session(r *http.Request) (session, policy.Token, error) {
+	cookie, err := r.Cookie(s.cookie)
+	if err != nil || r.Header.Get(SecretHeader) == "" {
+		return session{}, policy.Token{}, ended()
+	}
+	one, err := s.sessions.use(cookie.Value, r.Header.Get(SecretHeader))
+	if err != nil {
+		return session{}, policy.Token{}, err
+	}
+	t, ok := s.cfg.Tokens.StandingToken(one.Token)
+	if !ok {
+		_, _ = s.sessions.end(one.ID)
+		return session{}, policy.Token{}, ended()
+	}
+	return one, t, nil
+}
+
+// Session returns the principal of a request with a console session, for [httpapi.Door]. ok is
+// false if the request has none.
+func (s *Service) Session(r *http.Request) (who capability.Principal, ok bool, err error) {
+	if r.Header.Get(SecretHeader) == "" {
+		return capability.Principal{}, false, nil
+	}
+	if !reachable(r.URL.Path) {
+		return capability.Principal{}, true, capability.Errorf(capability.CodeDenied, "console",
+			"a session of the console is good for the API of people only").With("session_not_enough", "agents use a token of their own")
+	}
+	_, t, err := s.session(r)
+	return t.Principal(), true, err
+}
+
+// reachable reports whether sessions are good for a path.
+func reachable(path string) bool {
+	for _, prefix := range []string{
+		"/api/v1/", "/api/capability-router/", "/api/coding-agents/", "/api/task-agents/", "/api/workspace/", "/api/issues/", "/api/modules/",
+	} {
+		if strings.HasPrefix(path, prefix) || path == strings.TrimSuffix(prefix, "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Guard requires the verification of dangerous decisions that come from a browser: they are
+// answered with denied, reason verification_required, until they are sent again with the code that
+// was printed on the terminal.
+func (s *Service) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(SecretHeader) != "" && s.cfg.Verify != "off" {
+			if err := s.verified(w, r); err != nil {
+				httpapi.WriteError(w, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// verified returns an error unless the request is harmless or carries its verification.
+func (s *Service) verified(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	body, err := httpapi.ReadBody(w, r, httpapi.BodyLimit)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	what, err := s.dangerous(r, body)
+	if err != nil || what == "" {
+		return err
+	}
+	_, t, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	principal, digest := t.Principal().ID, requestDigest(r.Method, r.URL.Path, body)
+	if id, digits, ok := strings.Cut(r.Header.Get(VerificationHeader), ":"); ok {
+		return s.verify.check(principal, id, digits, digest)
+	}
+	one, created := s.verify.ask(principal, what, digest)
+	if created && s.cfg.Print != nil {
+		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
+	}
+	return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
+		With("verification_required", "read it on the terminal of junctor serve, or run junctor console code").
+		Detail("verification", one.ID).Detail("what", what)
+}

@@ -1,0 +1,99 @@
+import { signal } from "@preact/signals";
+
+/** An error of the server: the sentence and the hint are for people. */
+export class Failure extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    readonly reason: string,
+    message: string,
+    readonly hint: string,
+    readonly details: Record<string, unknown>,
+  ) {
+    super(message);
+  }
+}
+
+const key = "junctor.secret";
+
+/** The half of the session that is not the cookie. "" means that this tab is not signed in. */
+export const secret = signal(sessionStorage.getItem(key) ?? "");
+
+export function keep(value: string): void {
+  if (value) sessionStorage.setItem(key, value);
+  else sessionStorage.removeItem(key);
+  secret.value = value;
+}
+
+/** A decision that waits for the code from the terminal, and how its dialog answers. */
+export interface Verification {
+  what: string;
+  wrong: string;
+  answer(digits: string | null): void;
+}
+
+export const verification = signal<Verification | null>(null);
+
+async function once(method: string, path: string, body: unknown, verified: string): Promise<Response> {
+  const headers: Record<string, string> = { Accept: "application/json", "Junctor-Console": secret.value };
+  if (verified) headers["Junctor-Verification"] = verified;
+  const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    init.body = JSON.stringify(body);
+  }
+  return fetch(path, init);
+}
+
+async function failure(r: Response): Promise<Failure> {
+  let e: any = {};
+  try {
+    e = (await r.json()).error ?? {};
+  } catch {
+    // A proxy in front answered; its page is not for people.
+  }
+  return new Failure(r.status, e.code ?? "failed", e.reason ?? "", e.message ?? `the server answered ${r.status}`, e.hint ?? "", e.details ?? {});
+}
+
+function askForCode(what: string, wrong: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    verification.value = {
+      what,
+      wrong,
+      answer(digits) {
+        verification.value = null;
+        resolve(digits);
+      },
+    };
+  });
+}
+
+/** Calls the API. Dangerous decisions ask for the code from the terminal first. */
+export async function call<T = any>(method: string, path: string, body?: unknown): Promise<T> {
+  let verified = "";
+  let open: { id: string; what: string } | null = null;
+  for (;;) {
+    const r = await once(method, path, body, verified);
+    if (r.ok) return r.status === 204 ? (undefined as T) : ((await r.json()) as T);
+    const e = await failure(r);
+    if (r.status === 401) {
+      keep("");
+      throw e;
+    }
+    let wrong = "";
+    if (e.reason === "verification_required") {
+      open = { id: String(e.details.verification), what: String(e.details.what) };
+    } else if (e.reason === "verification_failed" && open && verified) {
+      wrong = e.message;
+    } else {
+      throw e;
+    }
+    const digits = await askForCode(open.what, wrong);
+    if (digits === null) throw new Failure(0, "cancelled", "", "Nothing was decided.", "", {});
+    verified = `${open.id}:${digits}`;
+  }
+}
+
+export const get = <T = any>(path: string) => call<T>("GET", path);
+export const post = <T = any>(path: string, body: unknown = {}) => call<T>("POST", path, body);
+export const remove = <T = any>(path: string) => call<T>("DELETE", path);

@@ -1,0 +1,358 @@
+import { useSignal, effect } from "@preact/signals";
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { Failure, call, keep, secret, verification } from "./api";
+import { alive, connect, connected, share } from "./feed";
+import { go, here, href } from "./route";
+import { ago, useLoad, visible } from "./ui";
+import { Approvals, ApprovalPage, pendingPath, topics } from "./pages/approvals";
+import { Audit, AuditRecord } from "./pages/audit";
+import { Catalog, CatalogEntry } from "./pages/catalog";
+import { Connect } from "./pages/connect";
+import { Now } from "./pages/now";
+import { ProviderPage, Providers } from "./pages/providers";
+import { Access, Chat, NodePage, Nodes, System } from "./pages/rest";
+import { TaskPage, Tasks } from "./pages/tasks";
+
+const pages: { path: string; name: string; group?: string; key?: string }[] = [
+  { path: "/", name: "Now", key: "n" },
+  { path: "/approvals", name: "Approvals", key: "a" },
+  { path: "/tasks", name: "Tasks", key: "t" },
+  { path: "/chat", name: "Chat", key: "c" },
+  { path: "/catalog", name: "Catalog", group: "Capabilities", key: "l" },
+  { path: "/connect", name: "Connect" },
+  { path: "/providers", name: "Providers", key: "p" },
+  { path: "/nodes", name: "Nodes" },
+  { path: "/audit", name: "Audit", group: "Control", key: "u" },
+  { path: "/access", name: "Access" },
+  { path: "/system", name: "System", key: "s" },
+];
+
+const theme = () => document.documentElement.dataset.theme ?? "light";
+
+function applyTheme(value: string): void {
+  document.documentElement.dataset.theme = value;
+}
+
+applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+
+function Page() {
+  const [, first = "", second = ""] = here.value.split("?")[0].split("/").map(decodeURIComponent);
+  switch (first) {
+    case "":
+      return <Now />;
+    case "approvals":
+      return second ? <ApprovalPage id={second} /> : <Approvals />;
+    case "tasks":
+      return second ? <TaskPage id={second} /> : <Tasks />;
+    case "chat":
+      return <Chat session={second} key={second} />;
+    case "catalog":
+      return second ? <CatalogEntry action={second} key={second} /> : <Catalog />;
+    case "connect":
+      return <Connect />;
+    case "providers":
+      return second ? <ProviderPage name={second} /> : <Providers />;
+    case "nodes":
+      return second ? <NodePage id={second} /> : <Nodes />;
+    case "audit":
+      return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
+    case "access":
+      return <Access />;
+    case "system":
+      return <System />;
+  }
+  return (
+    <>
+      <h1>There is no page here</h1>
+      <p class="sub">
+        <a href={href("/")}>Go to Now</a>
+      </p>
+    </>
+  );
+}
+
+/** Where an id leads. */
+function jump(text: string): string | null {
+  if (/^(apr|cnf)_/.test(text)) return `/approvals/${text}`;
+  if (/^run_/.test(text)) return `/audit/${text}`;
+  if (/^thr_/.test(text)) return `/tasks/${text}`;
+  if (/^\d+$/.test(text)) return `/audit/${text}`;
+  return null;
+}
+
+function Palette(p: { close: () => void }) {
+  const box = useRef<HTMLDialogElement>(null);
+  const text = useSignal("");
+  const at = useSignal(0);
+  const tools = useLoad<{ tools: any[] }>("/api/v1/tools", /^$/, 600000);
+  useEffect(() => box.current?.showModal(), []);
+  const q = text.value.trim().toLowerCase();
+  const id = jump(text.value.trim());
+  const items: { label: string; kind: string; path: string }[] = [];
+  if (id) items.push({ label: text.value.trim(), kind: "go to id", path: id });
+  for (const page of pages) if (page.name.toLowerCase().includes(q)) items.push({ label: page.name, kind: "page", path: page.path });
+  if (q) for (const t of tools.data?.tools ?? []) {
+    if (items.length > 40) break;
+    if (`${t.tool} ${t.provider}`.toLowerCase().includes(q)) items.push({ label: visible(t.tool), kind: visible(t.provider), path: `/catalog/${encodeURIComponent(t.tool)}` });
+  }
+  const open = (i: number) => {
+    if (items[i]) go(items[i].path);
+    p.close();
+  };
+  return (
+    <dialog ref={box} class="palette" aria-label="Go to" onClose={p.close}>
+      <input
+        aria-label="Page, tool or id"
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="palette-items"
+        placeholder="Page, tool or id"
+        value={text.value}
+        onInput={(e) => {
+          text.value = e.currentTarget.value;
+          at.value = 0;
+        }}
+        onKeyDown={(e) => {
+          if (e.key === "ArrowDown") at.value = Math.min(at.value + 1, items.length - 1);
+          else if (e.key === "ArrowUp") at.value = Math.max(at.value - 1, 0);
+          else if (e.key === "Enter") open(at.value);
+          else return;
+          e.preventDefault();
+        }}
+      />
+      <ul id="palette-items" role="listbox" aria-label="Matches">
+        {items.map((item, i) => (
+          <li key={item.kind + item.path} role="option" aria-selected={i === at.value} onClick={() => open(i)}>
+            <span class="clip">{item.label}</span>
+            <span class="n">{item.kind}</span>
+          </li>
+        ))}
+      </ul>
+    </dialog>
+  );
+}
+
+function CodeDialog() {
+  const box = useRef<HTMLDialogElement>(null);
+  const digits = useSignal("");
+  const v = verification.value!;
+  useEffect(() => box.current?.showModal(), []);
+  return (
+    <dialog ref={box} aria-labelledby="code-title" onCancel={() => v.answer(null)}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          v.answer(digits.value.trim());
+        }}
+      >
+        <h1 id="code-title">Confirm: {visible(v.what)}</h1>
+        <p class="sub">Type the code that junctor printed on its terminal. “junctor console code” shows it too. An agent that controls this browser cannot read it.</p>
+        {v.wrong && (
+          <p class="note bad" role="alert">
+            {v.wrong}
+          </p>
+        )}
+        <label class="field">
+          Six digits
+          <input inputMode="numeric" autocomplete="off" maxLength={6} value={digits.value} onInput={(e) => (digits.value = e.currentTarget.value)} />
+        </label>
+        <div class="btns">
+          <button class="b p" type="submit">
+            Confirm
+          </button>
+          <button class="b" type="button" onClick={() => v.answer(null)}>
+            Decide nothing
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+function Live() {
+  const tick = useSignal(0);
+  useEffect(() => {
+    const t = setInterval(() => tick.value++, 1000);
+    return () => clearInterval(t);
+  }, []);
+  tick.value;
+  const up = connected.value;
+  return (
+    <div class="live" role="status">
+      <i class={`dot ${up ? "" : "off"}`} aria-hidden="true" />
+      <span>{up ? "live" : "no connection"}</span>
+      {alive.value > 0 && !up && <span>{ago(alive.value)} old</span>}
+    </div>
+  );
+}
+
+function Shell(p: { who: string }) {
+  const palette = useSignal(false);
+  const approvals = useLoad<{ confirmations: any[] }>(pendingPath, topics, 1000);
+  const waiting = approvals.data?.confirmations.length ?? 0;
+  const path = here.value.split("?")[0];
+  const current = pages.findLast((x) => x.path === "/" ? path === "/" : path === x.path || path.startsWith(`${x.path}/`));
+  useEffect(() => {
+    document.title = `${waiting ? `(${waiting}) ` : ""}${current?.name ?? "junctor"} · junctor`;
+  }, [waiting, current?.name]);
+  useEffect(() => {
+    let g = 0;
+    const on = (e: KeyboardEvent) => {
+      if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k") {
+        e.preventDefault();
+        palette.value = true;
+        return;
+      }
+      const t = e.target as HTMLElement;
+      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || document.querySelector("dialog[open]")) return;
+      if (e.key === "g") {
+        g = Date.now();
+      } else if (Date.now() - g < 1000) {
+        const page = pages.find((x) => x.key === e.key);
+        g = 0;
+        if (page) {
+          e.preventDefault();
+          e.stopImmediatePropagation();
+          go(page.path);
+        }
+      }
+    };
+    addEventListener("keydown", on, true);
+    return () => removeEventListener("keydown", on, true);
+  }, []);
+  return (
+    <div class="app">
+      <header class="top">
+        <a class="skip" href="#main">
+          Skip to the content
+        </a>
+        <a class="brand" href={href("/")}>
+          junctor
+        </a>
+        <button type="button" class="search" onClick={() => (palette.value = true)}>
+          <span>Go to page, tool or id</span>
+          <kbd>Ctrl K</kbd>
+        </button>
+        <div class="grow" />
+        <Live />
+        <button
+          type="button"
+          class="plain opt"
+          onClick={() => {
+            const next = theme() === "dark" ? "light" : "dark";
+            localStorage.setItem("junctor.theme", next);
+            applyTheme(next);
+          }}
+        >
+          Theme
+        </button>
+        <span class="live opt">{visible(p.who)}</span>
+        <button
+          type="button"
+          class="plain opt"
+          onClick={() =>
+            void call("DELETE", "/console/session").finally(() => {
+              keep("");
+              share();
+            })
+          }
+        >
+          Sign out
+        </button>
+      </header>
+      <nav aria-label="Pages">
+        {pages.map((x) => (
+          <>
+            {x.group && <h2>{x.group}</h2>}
+            <a key={x.path} href={href(x.path)} aria-current={x === current ? "page" : undefined} title={x.key ? `g ${x.key}` : undefined}>
+              {x.name}
+              {(x.path === "/approvals" || x.path === "/") && waiting > 0 && <span class="n wait">{waiting}</span>}
+            </a>
+          </>
+        ))}
+      </nav>
+      <main id="main">
+        {!connected.value && (
+          <p class="note bad" role="alert">
+            The server does not answer. What you see is from before; the page goes on by itself when it is back.
+          </p>
+        )}
+        <Page />
+      </main>
+      {palette.value && <Palette close={() => (palette.value = false)} />}
+      {verification.value && <CodeDialog key={verification.value.wrong} />}
+    </div>
+  );
+}
+
+function Gate(p: { why: string }) {
+  return (
+    <div class="gate">
+      <h1>junctor</h1>
+      <p>{p.why || "This browser is not signed in."}</p>
+      <p>Run this at a terminal of the machine, and open the link that it prints:</p>
+      <div class="code">
+        <pre>junctor console</pre>
+      </div>
+      <p class="sub">The link works once, for five minutes. You come back to this page.</p>
+    </div>
+  );
+}
+
+function App(p: { why: string }) {
+  const who = useSignal("");
+  const checked = useSignal(false);
+  useEffect(
+    () =>
+      effect(() => {
+        if (!secret.value) {
+          checked.value = true;
+          return;
+        }
+        call("GET", "/console/session").then(
+          (s) => {
+            who.value = s.principal;
+            checked.value = true;
+          },
+          (e) => {
+            if (!(e instanceof Failure)) setTimeout(() => (secret.value = secret.value), 1000);
+            checked.value = true;
+          },
+        );
+      }),
+    [],
+  );
+  if (!secret.value) return <Gate why={p.why} />;
+  return checked.value ? <Shell who={who.value} /> : null;
+}
+
+const wanted = "junctor.wanted";
+
+async function main(): Promise<void> {
+  if (location.hostname === "127.0.0.1") {
+    // Sign-ins belong to the name localhost.
+    location.replace(location.href.replace("//127.0.0.1", "//localhost"));
+    return;
+  }
+  let why = "";
+  const code = /[#&]c=([0-9a-f]+)/.exec(location.hash)?.[1];
+  if (code) {
+    history.replaceState(null, "", location.pathname + location.search);
+    keep("");
+    try {
+      keep((await call("POST", "/console/session", { code })).secret);
+      const back = sessionStorage.getItem(wanted);
+      sessionStorage.removeItem(wanted);
+      if (back && here.value === "/") go(back, true);
+    } catch (e) {
+      why = (e as Failure).message;
+    }
+  }
+  await connect();
+  if (secret.value) share();
+  else sessionStorage.setItem(wanted, here.value);
+  render(<App why={why} />, document.getElementById("app")!);
+}
+
+void main();

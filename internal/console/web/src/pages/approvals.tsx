@@ -1,0 +1,335 @@
+import { useEffect } from "preact/hooks";
+import { useSignal } from "@preact/signals";
+import { Failure, post } from "../api";
+import { go, href } from "../route";
+import { Act, Ago, Empty, Show, Tag, Title, Trouble, type Meaning, bytes, json, useLoad, visible } from "../ui";
+
+export interface Shown {
+  name?: string;
+  value: string;
+  bytes?: number;
+  sha256?: string;
+}
+
+export interface Approval {
+  id: string;
+  kind: string;
+  principal: string;
+  capability: string;
+  module?: string;
+  session?: string;
+  permissions?: string[];
+  effect: string;
+  summary: string;
+  shown?: { argv?: Shown[]; details?: Shown[]; members?: Shown[] };
+  state: string;
+  decision?: string;
+  decided_by?: string;
+  asked: string;
+  decided?: string;
+  expires: string;
+  input_digest: string;
+  barred?: string;
+}
+
+export const topics = /^(approval|confirmation|grant)\./;
+export const pendingPath = "/api/v1/confirmations?state=pending";
+
+/** The name that people know of a capability's id or action, such as files/write_file for
+ * mcp.files/write_file#ext.mcp.files.write_file@default. */
+export function toolOf(capability: string): string {
+  const action = (capability.split("#")[1] ?? capability).replace(/@[^@]*$/, "");
+  const mcp = /^ext\.mcp\.([^.]+)\.(.+)$/.exec(action);
+  if (mcp) return visible(`${mcp[1]}/${mcp[2]}`);
+  const remote = /^ext\.remote\.([^.]+)\.action\.(.+)$/.exec(action);
+  return visible(remote ? `${remote[1]}/${remote[2]}` : action);
+}
+
+export const decide = (id: string, decision: string) => post(`/api/v1/confirmations/${encodeURIComponent(id)}`, { decision });
+
+const states: Record<string, Meaning> = { pending: "wait", approved: "ok", denied: "bad", expired: "", superseded: "" };
+
+/** What the call would do, in one line: its first values. */
+export function Gist(p: { a: Approval }) {
+  const values = [...(p.a.shown?.argv ?? []), ...(p.a.shown?.members ?? [])];
+  const first = values.slice(0, 2).map((v) => (v.name ? `${v.name} ` : "") + v.value).join(", ");
+  return (
+    <span class="clip" title={visible(p.a.summary)}>
+      <b>{toolOf(p.a.capability)}</b> <span class="m">{visible(first).slice(0, 160)}</span>
+      {values.length > 2 && <span class="who"> and {values.length - 2} more</span>}
+    </span>
+  );
+}
+
+/** The keys of the workflow: j and k move, Enter opens. They work outside of inputs only. */
+export function useKeys(keys: Record<string, () => void>): void {
+  useEffect(() => {
+    const on = (e: KeyboardEvent) => {
+      const t = e.target as HTMLElement;
+      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName) || t.isContentEditable || document.querySelector("dialog[open]")) return;
+      const f = keys[e.key];
+      if (f) {
+        e.preventDefault();
+        f();
+      }
+    };
+    addEventListener("keydown", on);
+    return () => removeEventListener("keydown", on);
+  });
+}
+
+export function Approvals() {
+  const list = useLoad<{ confirmations: Approval[] }>("/api/v1/confirmations", topics, 2000);
+  const at = useSignal(0);
+  const all = list.data?.confirmations ?? [];
+  const pending = all.filter((a) => a.state === "pending");
+  const decided = all.filter((a) => a.state !== "pending").reverse().slice(0, 100);
+  useKeys({
+    j: () => (at.value = Math.min(at.value + 1, pending.length - 1)),
+    k: () => (at.value = Math.max(at.value - 1, 0)),
+    Enter: () => pending[at.value] && go(`/approvals/${pending[at.value].id}`),
+  });
+  return (
+    <>
+      <Title sub="Calls that wait until a person agrees. What you approve is what runs: another input asks again.">Approvals</Title>
+      <Show of={list}>
+        {() => (
+          <>
+            {pending.length === 0 ? (
+              <Empty command="junctor policy ask files/write_file">Nothing waits for you. Calls come here when a rule asks for an approval.</Empty>
+            ) : (
+              <ul class="list" aria-label="Pending approvals">
+                {pending.map((a, i) => (
+                  <li key={a.id}>
+                    <a class={`row c-now new ${i === at.value ? "sel" : ""}`} href={href(`/approvals/${a.id}`)}>
+                      <Tag is="wait">{a.effect}</Tag>
+                      <Gist a={a} />
+                      <span class="who opt clip">{visible(a.principal)}</span>
+                      <Ago at={a.asked} />
+                      <span class="b">Review</span>
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            )}
+            {decided.length > 0 && (
+              <>
+                <h2>Decided</h2>
+                <ul class="list">
+                  {decided.map((a) => (
+                    <li key={a.id}>
+                      <a class="row c-flat" href={href(`/approvals/${a.id}`)}>
+                        <Tag is={states[a.state]}>{a.state}</Tag>
+                        <Gist a={a} />
+                        <span class="who opt clip">{a.decided_by ? `by ${visible(a.decided_by)}` : visible(a.principal)}</span>
+                        <Ago at={a.decided ?? a.asked} />
+                      </a>
+                    </li>
+                  ))}
+                </ul>
+              </>
+            )}
+          </>
+        )}
+      </Show>
+    </>
+  );
+}
+
+const choices: [key: string, decision: string, label: string][] = [
+  ["a", "once", "Approve once"],
+  ["t", "timed", "For 1 hour"],
+  ["s", "session", "This session"],
+  ["A", "always", "Always…"],
+];
+
+export function ApprovalPage(p: { id: string }) {
+  const one = useLoad<{ confirmation: Approval; input?: unknown }>(`/api/v1/confirmations/${encodeURIComponent(p.id)}`, topics, 5000);
+  const armed = useSignal("");
+  const failed = useSignal<Failure | null>(null);
+  const run = async (decision: string) => {
+    failed.value = null;
+    armed.value = "";
+    try {
+      await decide(p.id, decision);
+    } catch (e) {
+      failed.value = e as Failure;
+    }
+    one.reload();
+  };
+  const pending = one.data?.confirmation.state === "pending";
+  const arm = (d: string) => () => pending && (armed.value = d);
+  useKeys({
+    a: arm("once"),
+    t: arm("timed"),
+    s: arm("session"),
+    A: arm("always"),
+    d: arm("deny"),
+    Enter: () => armed.value && void run(armed.value),
+    Escape: () => (armed.value = ""),
+  });
+  return (
+    <Show of={one}>
+      {({ confirmation: a, input }) => (
+        <>
+          <Title
+            sub={
+              <>
+                <b>{visible(a.principal)}</b> asks for <span class="m">{toolOf(a.capability)}</span>
+                {a.module && (
+                  <>
+                    {" "}
+                    of <b>{visible(a.module)}</b>
+                  </>
+                )}
+                . Effect: {a.effect}.
+              </>
+            }
+          >
+            {toolOf(a.capability)}
+          </Title>
+          <div class="two">
+            <div>
+              <Values title="Program and arguments" list={a.shown?.argv} />
+              <Values title="Details" list={a.shown?.details} />
+              <Values title="Everything that was asked" list={a.shown?.members} />
+              {input !== undefined && <Whole input={input} />}
+              {!pending && <p class="note">The input is kept only while an approval is pending. Its digest stays: {a.input_digest}</p>}
+            </div>
+            <aside>
+              {pending ? (
+                <>
+                  <div class="btns">
+                    {choices.map(([k, d, label]) => (
+                      <button key={d} type="button" class={`b ${d === "once" ? "p" : ""}`} aria-pressed={armed.value === d} onClick={() => (armed.value = d)}>
+                        {label} <kbd>{k}</kbd>
+                      </button>
+                    ))}
+                    <button type="button" class="b d" aria-pressed={armed.value === "deny"} onClick={() => (armed.value = "deny")}>
+                      Deny <kbd>d</kbd>
+                    </button>
+                  </div>
+                  {armed.value && (
+                    <div class="note" role="status">
+                      <p>{explain(armed.value, a)}</p>
+                      <div class="btns">
+                        <Act kind="p" do={() => run(armed.value)}>
+                          Confirm <kbd>Enter</kbd>
+                        </Act>
+                        <button type="button" class="b" onClick={() => (armed.value = "")}>
+                          Back <kbd>Esc</kbd>
+                        </button>
+                      </div>
+                    </div>
+                  )}
+                </>
+              ) : (
+                <p>
+                  <Tag is={states[a.state]}>{a.state}</Tag> {a.decision && a.decision !== "deny" ? `(${a.decision})` : ""} {a.decided_by && `by ${visible(a.decided_by)}`}
+                </p>
+              )}
+              {failed.value && <Trouble error={failed.value} />}
+              <dl>
+                <dt>Waiting</dt>
+                <dd>
+                  <Ago at={a.asked} />, at most until {new Date(a.expires).toLocaleString()}
+                </dd>
+                {a.permissions && a.permissions.length > 0 && (
+                  <>
+                    <dt>Permissions</dt>
+                    <dd>{a.permissions.map(visible).join(", ")}</dd>
+                  </>
+                )}
+                {a.session && (
+                  <>
+                    <dt>Session</dt>
+                    <dd class="m">{visible(a.session)}</dd>
+                  </>
+                )}
+                {a.barred && (
+                  <>
+                    <dt>May not decide</dt>
+                    <dd>{visible(a.barred)}, because the call is made on its behalf</dd>
+                  </>
+                )}
+                <dt>Digest of the input</dt>
+                <dd class="m">{a.input_digest}</dd>
+                <dt>Id</dt>
+                <dd class="m">{a.id}</dd>
+              </dl>
+              <p>
+                <a href={href(`/audit?cap=${encodeURIComponent(a.capability)}`)}>Earlier calls of this tool</a>
+              </p>
+            </aside>
+          </div>
+        </>
+      )}
+    </Show>
+  );
+}
+
+function explain(decision: string, a: Approval): string {
+  const tool = toolOf(a.capability);
+  switch (decision) {
+    case "once":
+      return "This call runs, with exactly this input, once.";
+    case "timed":
+      return `${a.principal} may call ${tool} for one hour without asking, with any input.`;
+    case "session":
+      return `${a.principal} may call ${tool} in this session without asking, with any input.`;
+    case "always":
+      return `${a.principal} may call ${tool} from now on without asking, with any input, until the grant is revoked.`;
+  }
+  return "The call is refused.";
+}
+
+function Values(p: { title: string; list?: Shown[] }) {
+  if (!p.list || p.list.length === 0) return null;
+  return (
+    <>
+      <h2>{p.title}</h2>
+      <div class="code">
+        <dl class="members">
+          {p.list.map((v, i) => (
+            <>
+              <dt>{visible(v.name ?? (p.title === "Program and arguments" ? String(i) : "input"))}</dt>
+              <dd>
+                {visible(v.value)}
+                {v.bytes ? <span class="who"> … {bytes(v.bytes)} in all, whole below; SHA-256 {v.sha256}</span> : null}
+              </dd>
+            </>
+          ))}
+        </dl>
+      </div>
+    </>
+  );
+}
+
+/** The whole input, every byte of it: long texts as text, the rest as JSON. */
+function Whole(p: { input: unknown }) {
+  const texts: [string, string][] = [];
+  if (p.input && typeof p.input === "object" && !Array.isArray(p.input)) {
+    for (const [name, v] of Object.entries(p.input)) if (typeof v === "string" && (v.length > 80 || v.includes("\n"))) texts.push([name, v]);
+  }
+  return (
+    <>
+      <h2>The whole input</h2>
+      {texts.map(([name, v]) => (
+        <div class="code" key={name}>
+          <div class="h">
+            <span class="m">{visible(name)}</span>
+            <span>{bytes(new TextEncoder().encode(v).length)}</span>
+          </div>
+          <pre tabIndex={0}>{visible(v)}</pre>
+        </div>
+      ))}
+      <div class="code">
+        <div class="h">
+          <span>As JSON</span>
+          <span>{bytes(new TextEncoder().encode(JSON.stringify(p.input)).length)}</span>
+        </div>
+        <pre tabIndex={0}>{json(p.input)}</pre>
+      </div>
+    </>
+  );
+}

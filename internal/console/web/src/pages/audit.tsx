@@ -1,0 +1,220 @@
+import { useSignal } from "@preact/signals";
+import { get } from "../api";
+import { go, here, href } from "../route";
+import { toolOf } from "./approvals";
+import { Act, Ago, Empty, Show, Tag, Title, Virtual, json, useLoad, visible } from "../ui";
+
+export interface Row {
+  seq: number;
+  timestamp: string;
+  level: string;
+  event: string;
+  success: boolean | null;
+  error: string | null;
+  action: string | null;
+  user_id: string | null;
+  session_id: string | null;
+  duration_seconds: number;
+  metadata: any;
+  hash: string;
+}
+
+const words: Record<string, string> = {
+  capability_executed: "called",
+  capability_failed: "failed",
+  capability_started: "began",
+  permission_denied: "refused",
+  confirmation_requested: "approval asked",
+  confirmation_answered: "approval decided",
+  login: "signed in",
+  session_ended: "signed out",
+};
+
+export const eventWord = (e: string) => words[e] ?? e.replaceAll("_", " ");
+
+/** A call that was stopped because it needs an approval was not refused. */
+export const needsApproval = (r: Row) => r.event === "permission_denied" && (r.metadata?.reason === "confirmation_required" || /approval \((cnf|apr)_/.test(r.error ?? ""));
+
+export function EventTag(p: { r: Row }) {
+  if (needsApproval(p.r)) return <Tag is="wait">needs approval</Tag>;
+  return <Tag is={p.r.success === false ? "bad" : p.r.event.startsWith("confirmation_req") ? "wait" : ""}>{eventWord(p.r.event)}</Tag>;
+}
+
+/** What a record is about. */
+export function subject(r: Row): string {
+  const m = r.metadata ?? {};
+  const name = m.canonical_action ?? m.tool ?? r.action ?? m.capability_id ?? m.upstream ?? m.name ?? m.task;
+  return name ? toolOf(String(name)) : eventWord(r.event);
+}
+
+const filters: [string, string][] = [
+  ["", "Everything"],
+  ["denied=true", "Refused"],
+  ["event=confirmation_requested", "Approvals asked"],
+  ["event=confirmation_answered", "Approvals decided"],
+  ["success=false", "Failures"],
+  ["level=WARNING", "Warnings"],
+  ["event=login", "Sign-ins"],
+];
+
+export function Audit() {
+  const query = new URLSearchParams(here.value.split("?")[1] ?? "");
+  const chosen = filters.find(([q]) => q !== "" && query.get(q.split("=")[0]) === q.split("=")[1])?.[0] ?? "";
+  query.set("limit", "500");
+  const list = useLoad<{ records: Row[] }>(`/api/v1/audit?${query}`, /./, 5000);
+  const proof = useSignal<any>(null);
+  const user = useSignal(query.get("user") ?? "");
+  const set = (change: (q: URLSearchParams) => void) => {
+    const q = new URLSearchParams(here.value.split("?")[1] ?? "");
+    change(q);
+    go(`/audit${q.size ? `?${q}` : ""}`, true);
+  };
+  return (
+    <>
+      <Title sub="Every call and every decision, in a chain that shows when a record was changed. Arguments are kept as digests.">Audit</Title>
+      <div class="bar">
+        <select
+          aria-label="Filter"
+          value={chosen}
+          onChange={(e) => {
+            const [k, v] = e.currentTarget.value.split("=");
+            set((q) => {
+              for (const [f] of filters) q.delete(f.split("=")[0]);
+              if (k) q.set(k, v);
+            });
+          }}
+        >
+          {filters.map(([q, label]) => (
+            <option key={q} value={q}>
+              {label}
+            </option>
+          ))}
+        </select>
+        <input
+          type="search"
+          aria-label="Who"
+          placeholder="who, such as agent:claude"
+          value={user.value}
+          onInput={(e) => (user.value = e.currentTarget.value)}
+          onKeyDown={(e) => e.key === "Enter" && set((q) => (user.value ? q.set("user", user.value) : q.delete("user")))}
+        />
+        <Act do={async () => (proof.value = await get("/api/v1/audit/verify"))}>Verify the chain</Act>
+      </div>
+      {proof.value && (
+        <p class={`note ${proof.value.first_bad ? "bad" : "ok"}`} role="status">
+          {proof.value.first_bad ? `The chain is broken at record ${proof.value.first_bad.seq}: ${proof.value.first_bad.reason}` : `The chain holds: ${proof.value.records} records.`}
+        </p>
+      )}
+      <Show of={list}>
+        {({ records }) =>
+          records.length === 0 ? (
+            <Empty>No record matches the filter {[...query].filter(([k]) => k !== "limit").map(([k, v]) => `${k}=${v}`).join(", ")}.</Empty>
+          ) : (
+            <Virtual
+              label="Records, newest first"
+              items={records}
+              row={(r, _, style) => (
+                <a class="row c-audit" style={style} key={r.seq} href={href(`/audit/${r.seq}`)}>
+                  <span class="t opt">{r.seq}</span>
+                  <span class="clip">
+                    <EventTag r={r} />
+                  </span>
+                  <span class="clip">
+                    {subject(r)} <span class="who">{visible(r.error ?? "")}</span>
+                  </span>
+                  <span class="who opt clip">{visible(r.metadata?.principal?.id ?? r.user_id ?? "")}</span>
+                  <Ago at={r.timestamp} />
+                </a>
+              )}
+            />
+          )
+        }
+      </Show>
+    </>
+  );
+}
+
+export function AuditRecord(p: { seq: string }) {
+  const byRun = p.seq.startsWith("run_");
+  const path = byRun ? `/api/v1/audit?run=${encodeURIComponent(p.seq)}&limit=200` : `/api/v1/audit?before=${Number(p.seq) + 1}&limit=1`;
+  const one = useLoad<{ records: Row[] }>(path, /^$/, 60000);
+  const run = one.data?.records[0]?.metadata?.run_id;
+  const trail = useLoad<{ records: Row[] }>(run ? `/api/v1/audit?run=${encodeURIComponent(run)}&limit=200` : null, /^$/, 60000);
+  return (
+    <Show of={one}>
+      {({ records }) => {
+        const r = records[0];
+        if (!r) return <Empty>There is no record {visible(p.seq)}.</Empty>;
+        const m = r.metadata ?? {};
+        return (
+          <>
+            <Title sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}>
+              {eventWord(r.event)}: {subject(r)}
+            </Title>
+            <div class="two">
+              <div>
+                {r.error && <p class="note bad">{visible(r.error)}</p>}
+                {trail.data && (
+                  <>
+                    <h2>
+                      What happened <span class="n">oldest first</span>
+                    </h2>
+                    <ul class="list">
+                      {[...trail.data.records].reverse().map((s) => (
+                        <li key={s.seq}>
+                          <a class={`row c-flat ${s.seq === r.seq ? "sel" : ""}`} href={href(`/audit/${s.seq}`)}>
+                            <EventTag r={s} />
+                            <span class="clip">
+                              {subject(s)} {s.error && <span class="who">{visible(s.error)}</span>}
+                            </span>
+                            <span class="who opt">{s.metadata?.duration_ms ? `${s.metadata.duration_ms} ms` : ""}</span>
+                            <span class="t">{new Date(s.timestamp).toLocaleTimeString()}</span>
+                          </a>
+                        </li>
+                      ))}
+                    </ul>
+                  </>
+                )}
+                <h2>The record</h2>
+                <div class="code">
+                  <pre tabIndex={0}>{json(r)}</pre>
+                </div>
+              </div>
+              <aside>
+                <dl>
+                  <Fact name="Who" value={m.principal?.id ?? r.user_id} />
+                  <Fact name="On behalf of" value={m.principal?.on_behalf_of} />
+                  <Fact name="Provider" value={m.provider} />
+                  <Fact name="Effect" value={m.effect} />
+                  <Fact name="Rule" value={m.decision?.policies?.join(", ") ?? m.decision?.rule} />
+                  <Fact name="Run" value={m.run_id} />
+                  <Fact name="Called from" value={m.client ?? m.surface} />
+                  <Fact name="Digest of the arguments" value={m.args_hash} />
+                  <Fact name="Link to the record before" value={(r as any).prev_hash} />
+                </dl>
+                <p class="btns">
+                  <a class="b" href={href(`/audit/${r.seq - 1}`)}>
+                    Before
+                  </a>
+                  <a class="b" href={href(`/audit/${r.seq + 1}`)}>
+                    After
+                  </a>
+                </p>
+              </aside>
+            </div>
+          </>
+        );
+      }}
+    </Show>
+  );
+}
+
+export function Fact(p: { name: string; value: unknown }) {
+  if (p.value === undefined || p.value === null || p.value === "") return null;
+  return (
+    <>
+      <dt>{p.name}</dt>
+      <dd class="m">{visible(p.value)}</dd>
+    </>
+  );
+}

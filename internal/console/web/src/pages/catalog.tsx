@@ -1,0 +1,193 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Failure, get, post } from "../api";
+import { go, here, href } from "../route";
+import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, useLoad, visible } from "../ui";
+import { Fact } from "./audit";
+
+interface Tool {
+  name: string;
+  tool: string;
+  provider: string;
+  effect: string;
+  state: string;
+  decision: string;
+  rules?: { id: string; file: string; line: number; text?: string }[];
+  description?: string;
+}
+
+const decisions: Record<string, Meaning> = { allow: "ok", ask: "wait", deny: "bad" };
+const decisionWords: Record<string, string> = { allow: "allowed", ask: "asks first", deny: "forbidden" };
+
+export function Catalog() {
+  const query = new URLSearchParams(here.value.split("?")[1] ?? "");
+  const as = query.get("as") ?? "";
+  const list = useLoad<{ tools: Tool[] }>(`/api/v1/tools${as ? `?as=${encodeURIComponent(as)}` : ""}`, /^(catalog|grant|policy)\./);
+  const tokens = useLoad<{ tokens: any[] }>("/api/v1/tokens", /^token\./);
+  const text = useSignal(query.get("q") ?? "");
+  const effect = useSignal("");
+  const decision = useSignal("");
+  const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const shown = (list.data?.tools ?? []).filter(
+    (t) =>
+      (!effect.value || t.effect === effect.value) &&
+      (!decision.value || t.decision === decision.value) &&
+      words.every((w) => `${t.tool} ${t.name} ${t.provider}`.toLowerCase().includes(w)),
+  );
+  const people = (tokens.data?.tokens ?? []).filter((t) => !t.revoked && t.role !== "task" && t.role !== "node");
+  return (
+    <>
+      <Title sub="Everything that can be called here, as one list: what it does to the world, who offers it, and what happens when it is called.">Catalog</Title>
+      <div class="bar">
+        <input type="search" aria-label="Search" placeholder="tool or provider" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
+        <select aria-label="Effect" value={effect.value} onChange={(e) => (effect.value = e.currentTarget.value)}>
+          <option value="">any effect</option>
+          {["read", "write", "external", "destructive"].map((e) => (
+            <option key={e}>{e}</option>
+          ))}
+        </select>
+        <select aria-label="Decision" value={decision.value} onChange={(e) => (decision.value = e.currentTarget.value)}>
+          <option value="">any decision</option>
+          {Object.entries(decisionWords).map(([k, v]) => (
+            <option key={k} value={k}>
+              {v}
+            </option>
+          ))}
+        </select>
+        <select aria-label="As seen by" value={as} onChange={(e) => go(`/catalog${e.currentTarget.value ? `?as=${encodeURIComponent(e.currentTarget.value)}` : ""}`, true)}>
+          <option value="">as you</option>
+          {people.map((t) => (
+            <option key={t.id} value={`${t.role}:${t.name}`}>
+              as {t.role}:{t.name}
+            </option>
+          ))}
+        </select>
+        <span class="n">{list.data ? `${shown.length} of ${list.data.tools.length}` : ""}</span>
+      </div>
+      <Show of={list}>
+        {({ tools }) =>
+          tools.length === 0 ? (
+            <Empty command="junctor upstreams add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes">Nothing can be called yet. Add an MCP server, a device or an extension.</Empty>
+          ) : shown.length === 0 ? (
+            <Empty>
+              No tool matches “{text.value}”
+              {effect.value && ` with effect ${effect.value}`}
+              {decision.value && ` that is ${decisionWords[decision.value]}`}.
+            </Empty>
+          ) : (
+            <Virtual
+              label="Tools"
+              items={shown}
+              row={(t, _, style) => (
+                <a class="row c-cat" style={style} key={`${t.provider} ${t.tool}`} href={href(`/catalog/${encodeURIComponent(t.tool)}${as ? `?as=${encodeURIComponent(as)}` : ""}`)}>
+                  <b class="clip">{visible(t.tool)}</b>
+                  <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
+                  <span class="who opt clip">{visible(t.provider)}</span>
+                  <Tag>{t.effect}</Tag>
+                  <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag>
+                </a>
+              )}
+            />
+          )
+        }
+      </Show>
+    </>
+  );
+}
+
+export function CatalogEntry(p: { action: string }) {
+  const query = new URLSearchParams(here.value.split("?")[1] ?? "");
+  const as = query.get("as");
+  const why = useLoad<any>(`/api/v1/catalog/explain?action=${encodeURIComponent(p.action)}`, /^catalog\./);
+  const tools = useLoad<{ tools: Tool[] }>(`/api/v1/tools${as ? `?as=${encodeURIComponent(as)}` : ""}`, /^catalog\./);
+  const entry = useSignal<any>(null);
+  useEffect(() => {
+    // The agents' catalog has descriptions and schemas.
+    void get("/api/v1/catalog/agent").then((all) => (entry.value = all.actions.find((a: any) => a.canonicalAction === p.action || a.name === p.action) ?? null));
+  }, [p.action]);
+  const mine = (tools.data?.tools ?? []).filter((t) => t.tool === p.action || `ext.mcp.${t.tool.replace("/", ".")}` === p.action);
+  const input = useSignal("{}");
+  const answer = useSignal<unknown>(undefined);
+  const failed = useSignal<Failure | null>(null);
+  const send = async (dry: boolean) => {
+    failed.value = null;
+    answer.value = undefined;
+    try {
+      answer.value = await post("/api/v1/invocations", { target: p.action, input: JSON.parse(input.value), dry_run: dry });
+    } catch (e) {
+      failed.value = e instanceof Failure ? e : new Failure(0, "invalid_input", "", `The input is not JSON: ${(e as Error).message}.`, "", {});
+    }
+  };
+  return (
+    <>
+      <Title sub={visible(entry.value?.description ?? "")}>{visible(p.action)}</Title>
+      <div class="two">
+        <div>
+          <h2>Why this provider</h2>
+          <Show of={why}>
+            {(w) => (
+              <ol class="list steps">
+                {String(w.text ?? "")
+                  .split("\n")
+                  .filter((l) => /^\s+\d/.test(l))
+                  .map((line, i) => (
+                    <li class="row" key={i}>
+                      {visible(line.trim().replace(/^\d+\s+/, ""))}
+                    </li>
+                  ))}
+              </ol>
+            )}
+          </Show>
+          <h2>Try it</h2>
+          <label class="field">
+            Input as JSON
+            <textarea value={input.value} spellcheck={false} onInput={(e) => (input.value = e.currentTarget.value)} />
+          </label>
+          <div class="btns">
+            <Act do={() => send(true)}>Dry run</Act>
+            <Act kind="p" do={() => send(false)}>
+              Call it
+            </Act>
+          </div>
+          {failed.value && <Trouble error={failed.value} />}
+          {answer.value !== undefined && (
+            <div class="code">
+              <div class="h">Answer</div>
+              <pre tabIndex={0}>{json(answer.value)}</pre>
+            </div>
+          )}
+          {entry.value && (
+            <>
+              <h2>Input</h2>
+              <div class="code">
+                <pre tabIndex={0}>{json(entry.value.inputSchema)}</pre>
+              </div>
+            </>
+          )}
+        </div>
+        <aside>
+          <dl>
+            {mine.map((t) => (
+              <>
+                <dt>{visible(t.provider)}</dt>
+                <dd>
+                  <Tag is={decisions[t.decision]}>{decisionWords[t.decision] ?? t.decision}</Tag> {t.effect}
+                  {t.rules?.map((r) => (
+                    <div class="m" key={r.id}>
+                      {r.file}:{r.line} {r.id}
+                    </div>
+                  ))}
+                </dd>
+              </>
+            ))}
+            <Fact name="Name that agents call" value={entry.value?.wireNames?.mcp} />
+            <Fact name="Chosen now" value={why.data?.selected?.provider} />
+          </dl>
+          <p>
+            <a href={href(`/audit?cap=${encodeURIComponent(why.data?.selected?.capability_id ?? p.action)}`)}>Its last calls</a>
+          </p>
+        </aside>
+      </div>
+    </>
+  );
+}

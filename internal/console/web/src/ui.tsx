@@ -1,0 +1,218 @@
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Failure, get } from "./api";
+import { connected, listen } from "./feed";
+
+/** What a page knows of one resource: the last data stays while the server is away. */
+export interface Loaded<T> {
+  data: T | null;
+  error: Failure | null;
+  at: number;
+  reload(): void;
+}
+
+/** Loads path, again whenever the feed tells an event that topics match, and every few seconds. */
+export function useLoad<T = any>(path: string | null, topics: RegExp = /^$/, everyMs = 15000): Loaded<T> {
+  const [state, set] = useState<{ path: string | null; data: T | null; error: Failure | null; at: number }>({ path, data: null, error: null, at: 0 });
+  const run = useRef<() => void>(() => {});
+  useEffect(() => {
+    if (!path) return;
+    let stopped = false;
+    let busy = false;
+    let again = false;
+    let timer: ReturnType<typeof setTimeout>;
+    const load = async () => {
+      if (busy) {
+        again = true;
+        return;
+      }
+      busy = true;
+      try {
+        const data = await get<T>(path);
+        if (!stopped) set({ path, data, error: null, at: Date.now() });
+      } catch (e) {
+        const error = e instanceof Failure ? e : new Failure(0, "unavailable", "", "The server does not answer.", "It may be restarting; this page tries again.", {});
+        if (!stopped) set((old) => ({ path, data: old.path === path ? old.data : null, error, at: old.at }));
+      }
+      busy = false;
+      if (again && !stopped) {
+        again = false;
+        void load();
+      }
+    };
+    const soon = () => {
+      clearTimeout(timer);
+      timer = setTimeout(load, 150);
+    };
+    run.current = load;
+    void load();
+    const off = listen((e) => {
+      if (topics.test(e.type) || e.type === "resync") soon();
+    });
+    const poll = setInterval(() => {
+      if (!document.hidden) void load();
+    }, everyMs);
+    const back = connected.subscribe((up) => {
+      if (up) soon();
+    });
+    return () => {
+      stopped = true;
+      clearTimeout(timer);
+      clearInterval(poll);
+      off();
+      back();
+    };
+  }, [path]);
+  const mine = state.path === path;
+  return { data: mine ? state.data : null, error: mine ? state.error : null, at: state.at, reload: () => run.current() };
+}
+
+/** The three states of a list that has nothing to show yet, and the data otherwise. */
+export function Show<T>(p: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
+  const { data, error, at } = p.of;
+  if (data === null) {
+    return error ? <Trouble error={error} /> : <p class="sub">Loading…</p>;
+  }
+  return (
+    <div class={error ? "stale" : undefined}>
+      {error && (
+        <p class="note bad" role="status">
+          {error.message} Shown is what was known {ago(at)} ago.
+        </p>
+      )}
+      {p.children(data)}
+    </div>
+  );
+}
+
+export function Trouble(p: { error: Failure }) {
+  return (
+    <p class="note bad" role="alert">
+      {p.error.message} {p.error.hint}
+    </p>
+  );
+}
+
+export function Empty(p: { children: ComponentChildren; command?: string }) {
+  return (
+    <div class="list empty">
+      <div>{p.children}</div>
+      {p.command && (
+        <p>
+          <code>{p.command}</code>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The meanings of colour; each is also a word. */
+export type Meaning = "wait" | "run" | "bad" | "ok" | "";
+
+export function Tag(p: { is?: Meaning; children: ComponentChildren }) {
+  return <span class={`tag ${p.is ?? ""}`}>{p.children}</span>;
+}
+
+export function Title(p: { children: ComponentChildren; sub?: ComponentChildren }) {
+  return (
+    <>
+      <h1 tabIndex={-1}>{p.children}</h1>
+      <p class="sub">{p.sub}</p>
+    </>
+  );
+}
+
+/** Invisible and reordering characters of texts that others wrote are shown as their code. */
+export function visible(s: unknown): string {
+  return String(s ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]/g, (c) =>
+    c === "\r" ? "␍" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+export function ago(t: string | number): string {
+  const s = Math.max(0, (Date.now() - (typeof t === "number" ? t : Date.parse(t))) / 1000);
+  if (!Number.isFinite(s)) return "";
+  if (s < 60) return `${Math.floor(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+
+export function Ago(p: { at: string | number }) {
+  const tick = useSignal(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick.value++, 5000);
+    return () => clearInterval(timer);
+  }, []);
+  tick.value;
+  const iso = typeof p.at === "number" ? new Date(p.at).toISOString() : p.at;
+  return (
+    <time class="t" dateTime={iso} title={new Date(iso).toLocaleString()}>
+      {ago(p.at)}
+    </time>
+  );
+}
+
+/** A button that runs an action once at a time and shows its failure beside it. */
+export function Act(p: { children: ComponentChildren; do: () => Promise<unknown>; kind?: string; title?: string; onFail?: (e: Failure) => void }) {
+  const busy = useSignal(false);
+  const wrong = useSignal("");
+  return (
+    <>
+      <button
+        type="button"
+        class={`b ${p.kind ?? ""}`}
+        title={p.title}
+        disabled={busy.value}
+        onClick={async (e) => {
+          e.preventDefault();
+          e.stopPropagation();
+          busy.value = true;
+          wrong.value = "";
+          try {
+            await p.do();
+          } catch (err) {
+            const f = err as Failure;
+            if (p.onFail) p.onFail(f);
+            else wrong.value = `${f.message} ${f.hint ?? ""}`;
+          }
+          busy.value = false;
+        }}
+      >
+        {p.children}
+      </button>
+      {wrong.value && (
+        <span class="who" role="alert">
+          {wrong.value}
+        </span>
+      )}
+    </>
+  );
+}
+
+/** A list that renders the rows in sight only. All rows have the same height. */
+export function Virtual<T>(p: { items: T[]; height?: number; row: (item: T, index: number, style: { top: string }) => ComponentChildren; label: string }) {
+  const height = p.height ?? 40;
+  const box = useRef<HTMLDivElement>(null);
+  const top = useSignal(0);
+  const view = useSignal(720);
+  useEffect(() => {
+    if (box.current) view.value = box.current.clientHeight || 720;
+  }, []);
+  const from = Math.max(0, Math.floor(top.value / height) - 6);
+  const to = Math.min(p.items.length, Math.ceil((top.value + view.value) / height) + 6);
+  return (
+    <div class="list virtual" ref={box} role="region" aria-label={p.label} tabIndex={0} onScroll={(e) => (top.value = e.currentTarget.scrollTop)}>
+      <div class="pad" style={{ height: `${p.items.length * height}px` }}>
+        {p.items.slice(from, to).map((item, i) => p.row(item, from + i, { top: `${(from + i) * height}px` }))}
+      </div>
+    </div>
+  );
+}
+
+export const json = (v: unknown) => visible(JSON.stringify(v, null, 2));
+
+export function bytes(n: number): string {
+  return n < 1024 ? `${n} bytes` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
+}
