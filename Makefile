@@ -65,7 +65,7 @@ interop-deps:
 
 # What starts hundreds of programs, and does little itself, is not looked at for races: that
 # would take minutes, and what it starts is looked at elsewhere.
-test: deps lint interop-deps agents-deps
+test: deps console lint interop-deps agents-deps
 	@if command -v npm >/dev/null; then export INTEROP_REQUIRED=1; fi; \
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /cmd/junctor$$)
 	$(GO) test -timeout 20m ./cmd/junctor
@@ -88,6 +88,7 @@ lint: bin/tools/golangci-lint bin/tools/gofumpt
 	@unformatted=$$($(TOOLS)/gofumpt -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 	$(TOOLS)/golangci-lint run ./...
+	@tsc=$(CONSOLE)/node_modules/.bin/tsc; if [ -e $$tsc ]; then $$tsc --noEmit -p $(CONSOLE); else echo "SKIPPED: the console's types, which npm could fetch"; fi
 	@git log --no-merges -n 20 --format=%s 2>/dev/null | awk '{ \
 	  if (length($$0) > 72) { print "commit subject longer than 72 characters: " $$0; bad = 1 } \
 	  if ($$0 !~ /^[a-z][a-z0-9,. \/_-]*: [a-z]/) { print "commit subject is not \"area: imperative object\": " $$0; bad = 1 } \

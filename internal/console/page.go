@@ -33,7 +33,7 @@ type file struct {
 	kind, etag   string
 }
 
-// files holds the page in memory: at most 1.2 MB.
+// files holds the page in memory, about a megabyte.
 type files struct {
 	all   map[string]file
 	built bool
@@ -63,7 +63,7 @@ func newFile(name string, data []byte) (file, error) {
 	sum := sha256.Sum256(data)
 	one := file{data: data, kind: mime.TypeByExtension(path.Ext(name)), etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 	if strings.HasSuffix(name, ".js") {
-		one.kind = "text/javascript; charset=utf-8" // whatever the machine's table says
+		one.kind = "text/javascript; charset=utf-8" // independent of the machine's table
 	}
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -38,7 +38,7 @@ type Tokens interface {
 // Config holds the dependencies of a Service. All fields but Verify are required.
 type Config struct {
 	Dir       string // holds the sessions; created if missing
-	Home      string // tells the cookies of servers on one host apart
+	Home      string // the home directory, from which the name of the cookie is made
 	PublicURL string // of a proxy in front, or ""
 	Address   func() string
 	Tokens    Tokens
@@ -135,7 +135,7 @@ func (s *Service) bearerToken(r *http.Request) (policy.Token, error) {
 	_, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.TrimSpace(value) == "" {
 		return policy.Token{}, capability.Errorf(capability.CodeDenied, "console", "a session of the console cannot do this").
-			With("session_not_enough", "run junctor console at a terminal")
+			With("console_token_required", "run junctor console at a terminal")
 	}
 	return s.cfg.Tokens.Token(strings.TrimSpace(value))
 }
@@ -303,7 +303,7 @@ func (s *Service) Session(r *http.Request) (who capability.Principal, ok bool, e
 	}
 	if !reachable(r.URL.Path) {
 		return capability.Principal{}, true, capability.Errorf(capability.CodeDenied, "console",
-			"a session of the console is good for the API of people only").With("session_not_enough", "agents use a token of their own")
+			"a session of the console is good for the API of people only").With("console_token_required", "agents use a token of their own")
 	}
 	_, t, err := s.session(r)
 	return t.Principal(), true, err
@@ -322,7 +322,7 @@ func reachable(path string) bool {
 }
 
 // Guard requires the verification of dangerous decisions that come from a browser: they are
-// answered with denied, reason verification_required, until they are sent again with the code that
+// answered with denied, reason console_code_required, until they are sent again with the code that
 // was printed on the terminal.
 func (s *Service) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -363,6 +363,6 @@ func (s *Service) verified(w http.ResponseWriter, r *http.Request) error {
 		s.cfg.Print("Code " + one.Code + " confirms in the console: " + what + " (two minutes)")
 	}
 	return capability.Errorf(capability.CodeDenied, "console.verify", "this needs the code that junctor printed on its terminal").
-		With("verification_required", "read it on the terminal of junctor serve, or run junctor console code").
+		With("console_code_required", "read it on the terminal of junctor serve, or run junctor console code").
 		Detail("verification", one.ID).Detail("what", what)
 }

@@ -142,7 +142,7 @@ func (s *sessions) signIn(value string) (one session, cookie, half string, err e
 }
 
 // use returns the session with both halves and notes that it was used. The error is
-// unauthenticated, reason session_ended.
+// unauthenticated, reason console_session_ended.
 func (s *sessions) use(cookie, half string) (session, error) {
 	cookieHash, halfHash := secret.Hash(cookie), secret.Hash(half)
 	s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *sessions) use(cookie, half string) (session, error) {
 
 func ended() error {
 	return capability.Errorf(capability.CodeUnauthenticated, "console", "this session of the console has ended").
-		With("session_ended", "run junctor console, and open the link that it prints")
+		With("console_session_ended", "run junctor console, and open the link that it prints")
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

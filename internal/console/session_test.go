@@ -73,8 +73,8 @@ func TestBothHalvesAreNeeded(t *testing.T) {
 		{"and the other way round", otherCookie, half},
 		{"the halves exchanged", half, cookie},
 	} {
-		if got, err := s.use(tt.cookie, tt.half); reason(err) != "session_ended" {
-			t.Errorf("%s: got %+v, %v, want reason session_ended", tt.name, got, err)
+		if got, err := s.use(tt.cookie, tt.half); reason(err) != "console_session_ended" {
+			t.Errorf("%s: got %+v, %v, want reason console_session_ended", tt.name, got, err)
 		}
 	}
 }
@@ -94,14 +94,14 @@ func TestSessionsEndByTimeAndByUse(t *testing.T) {
 		}
 	}
 	c.now = time.Date(2026, 11, 25, 20, 0, 0, 0, time.UTC)
-	if _, err := s.use(cookie, half); reason(err) != "session_ended" {
-		t.Errorf("after eight hours: got %v, want reason session_ended", err)
+	if _, err := s.use(cookie, half); reason(err) != "console_session_ended" {
+		t.Errorf("after eight hours: got %v, want reason console_session_ended", err)
 	}
 	value, _ = s.newCode("tok_1", "admin:ann")
 	_, cookie, half, _ = s.signIn(value)
 	c.now = c.now.Add(idleTimeout)
-	if _, err := s.use(cookie, half); reason(err) != "session_ended" {
-		t.Errorf("after half an hour without use: got %v, want reason session_ended", err)
+	if _, err := s.use(cookie, half); reason(err) != "console_session_ended" {
+		t.Errorf("after half an hour without use: got %v, want reason console_session_ended", err)
 	}
 }
 
@@ -174,8 +174,8 @@ func TestSessionsAndCodesAreBounded(t *testing.T) {
 	if got := len(s.all()); got != maxSessions {
 		t.Errorf("got %d sessions, want %d", got, maxSessions)
 	}
-	if _, err := s.use(cookie, half); reason(err) != "session_ended" {
-		t.Errorf("the session that was used least recently: got %v, want reason session_ended", err)
+	if _, err := s.use(cookie, half); reason(err) != "console_session_ended" {
+		t.Errorf("the session that was used least recently: got %v, want reason console_session_ended", err)
 	}
 }
 
@@ -194,28 +194,28 @@ func TestAVerificationIsOfOneDecision(t *testing.T) {
 		{"another person", "operator:bob", one.ID, digest},
 		{"another id", "admin:ann", "ver_0", digest},
 	} {
-		if err := v.check(tt.who, tt.id, one.Code, tt.digest); reason(err) != "verification_failed" {
-			t.Errorf("%s: got %v, want reason verification_failed", tt.name, err)
+		if err := v.check(tt.who, tt.id, one.Code, tt.digest); reason(err) != "console_code_wrong" {
+			t.Errorf("%s: got %v, want reason console_code_wrong", tt.name, err)
 		}
 	}
 	if err := v.check("admin:ann", one.ID, one.Code, digest); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	if err := v.check("admin:ann", one.ID, one.Code, digest); reason(err) != "verification_failed" {
-		t.Errorf("used twice: got %v, want reason verification_failed", err)
+	if err := v.check("admin:ann", one.ID, one.Code, digest); reason(err) != "console_code_wrong" {
+		t.Errorf("used twice: got %v, want reason console_code_wrong", err)
 	}
 	guessed, _ := v.ask("admin:ann", "approve", digest)
 	for range maxTries {
-		if err := v.check("admin:ann", guessed.ID, "x", digest); reason(err) != "verification_failed" {
-			t.Errorf("a wrong code: got %v, want reason verification_failed", err)
+		if err := v.check("admin:ann", guessed.ID, "x", digest); reason(err) != "console_code_wrong" {
+			t.Errorf("a wrong code: got %v, want reason console_code_wrong", err)
 		}
 	}
-	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest); reason(err) != "verification_failed" {
-		t.Errorf("after three tries: got %v, want reason verification_failed", err)
+	if err := v.check("admin:ann", guessed.ID, guessed.Code, digest); reason(err) != "console_code_wrong" {
+		t.Errorf("after three tries: got %v, want reason console_code_wrong", err)
 	}
 	late, _ := v.ask("admin:ann", "approve", digest)
 	c.now = c.now.Add(verifyTTL)
-	if err := v.check("admin:ann", late.ID, late.Code, digest); reason(err) != "verification_failed" {
-		t.Errorf("after two minutes: got %v, want reason verification_failed", err)
+	if err := v.check("admin:ann", late.ID, late.Code, digest); reason(err) != "console_code_wrong" {
+		t.Errorf("after two minutes: got %v, want reason console_code_wrong", err)
 	}
 }

@@ -76,7 +76,7 @@ func (v *verifications) ask(principal, what, digest string) (one verification, c
 	return *made, true
 }
 
-// check uses up a verification. The error is denied, reason verification_failed, if digits are
+// check uses up a verification. The error is denied, reason console_code_wrong, if digits are
 // wrong, or the verification is of another request or has ended.
 func (v *verifications) check(principal, id, digits, digest string) error {
 	v.mu.Lock()
@@ -87,12 +87,12 @@ func (v *verifications) check(principal, id, digits, digest string) error {
 	})
 	if i < 0 {
 		return capability.Errorf(capability.CodeDenied, "console.verify", "the code has expired or belongs to another decision").
-			With("verification_failed", "decide again; a new code is printed")
+			With("console_code_wrong", "decide again; a new code is printed")
 	}
 	if !same(secret.Hash(v.list[i].Code), secret.Hash(digits)) {
 		v.list[i].tries++
 		return capability.Errorf(capability.CodeDenied, "console.verify", "the code is wrong; %d tries are left", maxTries-v.list[i].tries).
-			With("verification_failed", "read it on the terminal of junctor serve, or run junctor console code")
+			With("console_code_wrong", "read it on the terminal of junctor serve, or run junctor console code")
 	}
 	v.list = slices.Delete(v.list, i, i+1)
 	return nil

@@ -92,7 +92,7 @@ type surfaces struct {
 type Options struct {
 	Version string
 	Logger  *slog.Logger
-	// Print shows a line to the person at the server's terminal. nil if there is none.
+	// Print shows a line to the person at the server's terminal. nil if it has no terminal.
 	Print func(line string)
 }
 

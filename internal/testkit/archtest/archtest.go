@@ -47,6 +47,7 @@ func places() []place {
 		{folder: "internal/endpoints", level: 5, wing: true},
 		{folder: "internal/serve", level: 5, wing: true},
 		{folder: "internal/setup", level: 5, wing: true},
+		{folder: "internal/console", level: 5, wing: true},
 		{folder: "conformance", level: 2},
 		{folder: "client", level: 2},
 		{folder: "internal/server", level: 6},

@@ -75,10 +75,10 @@ func TestHouse(t *testing.T) {
 		// The two bounds include the web console, the agent loop and the channels.
 		{"lines of product code", product, 200_000},
 		{"packages without testkit", len(list) - support, 190},
-		{"entries of internal/", len(entries), 16},
+		{"entries of internal/", len(entries), 17},
 		{"packages below 400 lines with one importer", len(single), 12},
 		{"lines of internal/server", server, 2_400},
-		{"fields of Server", fields, 21},
+		{"fields of Server", fields, 24},
 		{"methods of Server", methods, 37},
 		{"imports across a border", len(edgesToCut()), 0},
 		{"references to documents outside the repository", outside, 0},

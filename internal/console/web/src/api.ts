@@ -81,9 +81,9 @@ export async function call<T = any>(method: string, path: string, body?: unknown
       throw e;
     }
     let wrong = "";
-    if (e.reason === "verification_required") {
+    if (e.reason === "console_code_required") {
       open = { id: String(e.details.verification), what: String(e.details.what) };
-    } else if (e.reason === "verification_failed" && open && verified) {
+    } else if (e.reason === "console_code_wrong" && open && verified) {
       wrong = e.message;
     } else {
       throw e;

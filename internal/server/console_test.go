@@ -1,0 +1,242 @@
+package server_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"testing"
+
+	"github.com/junctor-run/junctor/capability"
+)
+
+// browser is a browser that is signed in to the console.
+type browser struct {
+	t      *testing.T
+	url    string
+	client *http.Client
+	secret string
+}
+
+// signIn opens the link of "junctor console".
+func (n *node) signIn(t *testing.T) *browser {
+	t.Helper()
+	var link struct{ URL string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
+		t.Fatal(err)
+	}
+	_, code, ok := strings.Cut(link.URL, "/console/#c=")
+	if !ok {
+		t.Fatalf("link %q, want a code after /console/#c=", link.URL)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &browser{t: t, url: n.url, client: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	var got struct{ Secret, Principal, Role string }
+	if status := b.send(http.MethodPost, "/console/session", `{"code":"`+code+`"}`, &got); status != http.StatusCreated ||
+		got.Principal != "admin:local-admin" || got.Role != "admin" {
+		t.Fatalf("status %d, %+v, want 201 and admin:local-admin", status, got)
+	}
+	b.secret = got.Secret
+	return b
+}
+
+func (b *browser) send(method, path, body string, out any, headers ...string) int {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.secret != "" {
+		req.Header.Set("Junctor-Console", b.secret)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(data, out); err != nil {
+			b.t.Fatalf("%s %s: %v in %q", method, path, err, data)
+		}
+	}
+	return resp.StatusCode
+}
+
+type failed struct {
+	Error struct {
+		Code, Reason string
+		Details      struct{ Verification, What string }
+	}
+}
+
+func TestASessionIsGoodForTheAPIOfPeopleAlone(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := n.signIn(t)
+	for _, path := range []string{"/api/v1/status", "/api/v1/tokens", "/api/capability-router/endpoints", "/api/coding-agents"} {
+		if status := b.send(http.MethodGet, path, "", nil); status != http.StatusOK {
+			t.Errorf("%s: status %d, want 200", path, status)
+		}
+	}
+	for _, path := range []string{"/mcp", "/v1/capabilities", "/api/cmp/mcp"} {
+		if status := b.send(http.MethodPost, path, "{}", nil); status != http.StatusForbidden && status != http.StatusUnauthorized {
+			t.Errorf("%s: status %d, want 401 or 403", path, status)
+		}
+	}
+	// What proves that a person is at a terminal takes a token.
+	for _, r := range [][2]string{{http.MethodPost, "/api/v1/console/codes"}, {http.MethodGet, "/api/v1/console/verifications"}} {
+		var f failed
+		if status := b.send(r[0], r[1], "", &f); status != http.StatusForbidden || f.Error.Reason != "console_token_required" {
+			t.Errorf("%s %s: status %d, %+v, want 403, console_token_required", r[0], r[1], status, f)
+		}
+	}
+	// The cookie alone reaches every port of the host, and the secret alone may be read by a script.
+	var f failed
+	secret := b.secret
+	b.secret = ""
+	if status := b.send(http.MethodGet, "/api/v1/status", "", &f); status != http.StatusUnauthorized {
+		t.Errorf("with the cookie alone: status %d, want 401", status)
+	}
+	bare := &browser{t: t, url: n.url, client: &http.Client{}, secret: secret}
+	t.Cleanup(bare.client.CloseIdleConnections)
+	if status := bare.send(http.MethodGet, "/api/v1/status", "", &f); status != http.StatusUnauthorized || f.Error.Reason != "console_session_ended" {
+		t.Errorf("with the secret alone: status %d, %+v, want 401, console_session_ended", status, f)
+	}
+	b.secret = secret
+	if got := n.records(t, "event=login"); len(got) != 1 {
+		t.Errorf("got %d records of sign-ins, want 1", len(got))
+	}
+}
+
+func TestDangerousDecisionsOfABrowserNeedTheCode(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := n.signIn(t)
+	call := map[string]any{"target": "fs.writeText", "input": map[string]any{"path": "a.txt", "text": "x"}}
+	err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil)
+	id, _ := capability.AsError(err).Details["approval"].(string)
+	if id == "" {
+		t.Fatalf("got %v, want an approval", err)
+	}
+	path := "/api/v1/confirmations/" + id
+	var f failed
+	if status := b.send(http.MethodPost, path, `{"decision":"always"}`, &f); status != http.StatusForbidden ||
+		f.Error.Reason != "console_code_required" || !strings.Contains(f.Error.Details.What, "fs.writeText") {
+		t.Fatalf("always: status %d, %+v, want 403, console_code_required for fs.writeText", status, f)
+	}
+	var open struct {
+		Verifications []struct{ ID, Code string }
+	}
+	if err := n.admin.Do(t.Context(), http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
+		t.Fatalf("got %+v, %v, want one verification", open, err)
+	}
+	v := open.Verifications[0]
+	wrong := "000000"
+	if v.Code == wrong {
+		wrong = "000001"
+	}
+	for _, tt := range []struct{ name, digits, body string }{
+		{"a wrong code", wrong, `{"decision":"always"}`},
+		{"the code for another decision", v.Code, `{"decision":"timed","for":"1h"}`},
+	} {
+		if status := b.send(http.MethodPost, path, tt.body, &f, "Junctor-Verification", v.ID+":"+tt.digits); status == http.StatusOK {
+			t.Errorf("%s: status 200, want a refusal", tt.name)
+		}
+	}
+	if status := b.send(http.MethodPost, path, `{"decision":"always"}`, nil, "Junctor-Verification", v.ID+":"+v.Code); status != http.StatusOK {
+		t.Errorf("with the code: status %d, want 200", status)
+	}
+	if err := n.agent.Do(t.Context(), http.MethodPost, "/api/v1/invocations", call, nil); err != nil {
+		t.Errorf("after the approval: got %v, want the call to run", err)
+	}
+	for _, r := range []struct{ method, path, body string }{
+		{http.MethodPost, "/api/v1/tokens", `{"role":"agent","name":"x"}`},
+		{http.MethodPut, "/api/v1/secrets/x", "x"},
+		{http.MethodPost, "/api/v1/grants", `{"principal":"agent:local-agent","action":"*"}`},
+		{http.MethodPost, "/api/v1/policy/changes", `{}`},
+		{http.MethodPost, "/api/v1/upstreams", `{"name":"x","command":["/bin/true"]}`},
+	} {
+		if status := b.send(r.method, r.path, r.body, &f); status != http.StatusForbidden || f.Error.Reason != "console_code_required" {
+			t.Errorf("%s %s: status %d, %+v, want 403, console_code_required", r.method, r.path, status, f)
+		}
+	}
+}
+
+func TestASessionSurvivesARestartAndEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	n := serve(t, home)
+	var made struct{ ID, Token string }
+	if err := n.admin.Do(t.Context(), http.MethodPost, "/api/v1/tokens", map[string]any{"role": "operator", "name": "ann"}, &made); err != nil {
+		t.Fatal(err)
+	}
+	own := *n
+	own.admin = n.client(t, made.Token)
+	var link struct{ URL string }
+	if err := own.admin.Do(t.Context(), http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(link.URL, "#c=")
+	jar, _ := cookiejar.New(nil)
+	b := &browser{t: t, url: n.url, client: &http.Client{Jar: jar}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	var got struct{ Secret string }
+	b.send(http.MethodPost, "/console/session", `{"code":"`+code+`"}`, &got)
+	b.secret = got.Secret
+	n.kill()
+	n = serve(t, home)
+	old := b.url
+	b.url = n.url // cookies are sent to every port
+	if status := b.send(http.MethodGet, "/api/v1/status", "", nil); status != http.StatusOK {
+		t.Errorf("after kill -9 of %s: status %d, want 200", old, status)
+	}
+	if status := b.send(http.MethodGet, "/api/v1/tokens", "", nil); status != http.StatusForbidden {
+		t.Errorf("what an operator may not: status %d, want 403", status)
+	}
+	if err := n.admin.Do(t.Context(), http.MethodDelete, "/api/v1/tokens/"+made.ID, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if status := b.send(http.MethodGet, "/api/v1/status", "", nil); status != http.StatusUnauthorized {
+		t.Errorf("after its token was revoked: status %d, want 401", status)
+	}
+}
+
+func TestBrowsersAreSentToTheConsole(t *testing.T) {
+	t.Parallel()
+	n := serve(t, t.TempDir())
+	b := &browser{t: t, url: n.url, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	if status := b.send(http.MethodGet, "/", "", nil, "Accept", "text/html,*/*"); status != http.StatusFound {
+		t.Errorf("a browser at /: status %d, want 302", status)
+	}
+	var f failed
+	if status := b.send(http.MethodGet, "/", "", &f); status != http.StatusNotFound || f.Error.Code != "not_found" {
+		t.Errorf("a program at /: status %d, %+v, want 404, not_found", status, f)
+	}
+	for _, path := range []string{"/console/", "/console/approvals/apr_1"} {
+		resp, err := b.client.Get(n.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		csp := resp.Header.Get("Content-Security-Policy")
+		if resp.StatusCode != http.StatusOK || !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+			t.Errorf("%s: status %d, policy %q, want the page with its policy", path, resp.StatusCode, csp)
+		}
+	}
+	if status := b.send(http.MethodGet, "/console/assets/gone-ABC.js", "", &f); status != http.StatusNotFound {
+		t.Errorf("an asset of another version: status %d, want 404", status)
+	}
+}

@@ -1,0 +1,116 @@
+// Drives the web console in a real Chromium and prints one JSON object with what it saw.
+// It is started by console_test.go with: node console.mjs URL LINK APPROVAL AGENT_TOKEN CODE_FILE
+import { readFileSync, existsSync } from "node:fs";
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const [url, link, approval, agentToken, codeFile] = process.argv.slice(2);
+const base = url.replace("127.0.0.1", "localhost");
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
+const seen = { violations: [], errors: [], axe: [], wide: [], notes: {} };
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+await context.addInitScript(() => addEventListener("securitypolicyviolation", (e) => console.log(`violation ${e.violatedDirective} ${e.blockedURI}`)));
+const watch = (page) => {
+  page.on("console", (m) => m.text().startsWith("violation ") && seen.violations.push(`${new URL(page.url()).pathname}: ${m.text()}`));
+  page.on("pageerror", (e) => seen.errors.push(`${new URL(page.url()).pathname}: ${e.message}`));
+};
+
+const page = await context.newPage();
+watch(page);
+
+// Without a session every page says how to sign in.
+await page.goto(`${base}/console/approvals`);
+await page.getByText("junctor console", { exact: true }).waitFor();
+
+await page.goto(link);
+await page.getByRole("heading", { name: "Now", level: 1 }).or(page.getByRole("heading", { name: "Approvals", level: 1 })).waitFor();
+seen.notes.fragment = page.url().includes("#");
+
+// Every page, in both themes: no violation, no serious finding, nothing wider than the window.
+for (const path of ["/", "/approvals", `/approvals/${approval}`, "/tasks", "/chat", "/catalog", "/catalog/fs.readText", "/connect", "/providers", "/nodes", "/audit", "/audit/2", "/access", "/system"]) {
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto(`${base}/console${path}`);
+  await page.locator("main h1").first().waitFor();
+  await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Loading…"));
+  for (const theme of ["light", "dark"]) {
+    await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
+    const devtools = await context.newCDPSession(page); // the page's policy forbids scripts of others
+    const { result } = await devtools.send("Runtime.evaluate", {
+      expression: `${axe};axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => v.id + " " + v.nodes[0].target.join(" "))))`,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    for (const finding of JSON.parse(result.value)) seen.axe.push(`${path} ${theme}: ${finding}`);
+  }
+  await page.setViewportSize({ width: 320, height: 700 });
+  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(path);
+}
+await page.setViewportSize({ width: 1280, height: 800 });
+
+// A new tab is signed in without a code; so is a reload.
+const second = await context.newPage();
+watch(second);
+await second.goto(`${base}/console/audit`);
+await second.getByRole("heading", { name: "Audit", level: 1 }).waitFor();
+await second.reload();
+await second.getByRole("heading", { name: "Audit", level: 1 }).waitFor();
+seen.notes.secondTab = true;
+
+// An approval, by keyboard only: the whole input is on the page, and a dangerous scope asks for the code.
+await page.goto(`${base}/console/`);
+await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
+await page.keyboard.press("g");
+await page.keyboard.press("a");
+await page.locator('[aria-label="Pending approvals"] a').first().waitFor();
+await page.keyboard.press("Enter");
+await page.getByText("Everything that was asked").waitFor();
+seen.notes.input = await page.locator("pre").first().textContent();
+seen.notes.script = await page.evaluate(() => Boolean(window.hacked));
+await page.keyboard.press("Shift+A");
+await page.getByText("from now on without asking").waitFor();
+await page.keyboard.press("Enter");
+await page.getByLabel("Six digits").waitFor();
+process.stdout.write("code wanted\n");
+for (let i = 0; i < 600 && !existsSync(codeFile); i++) await new Promise((r) => setTimeout(r, 50));
+await page.getByLabel("Six digits").fill(readFileSync(codeFile, "utf8").trim());
+await page.keyboard.press("Enter");
+await page.getByText("(always)").waitFor();
+seen.notes.approved = true;
+
+// A call that asks while the page is open appears on it.
+await page.goto(`${base}/console/`);
+await page.getByRole("heading", { name: "Now", level: 1 }).waitFor();
+const call = await fetch(`${url}/api/v1/invocations`, {
+  method: "POST",
+  headers: { Authorization: `Bearer ${agentToken}`, "Content-Type": "application/json" },
+  body: JSON.stringify({ target: "memory.store", input: { text: "made while open" } }),
+});
+seen.notes.asked = call.status;
+await page.locator("nav a[aria-current=page] .n.wait").waitFor();
+seen.notes.badge = true;
+
+// Another server on the same host gets the cookie and cannot use it.
+const stolen = await new Promise((resolve) => {
+  const thief = createServer((req, res) => {
+    res.end("hello");
+    if (req.url === "/") resolve({ cookie: req.headers.cookie ?? "", close: () => thief.close() });
+  });
+  thief.listen(0, "127.0.0.1", async () => {
+    const tab = await context.newPage();
+    await tab.goto(`http://localhost:${thief.address().port}/`);
+    await tab.close();
+  });
+});
+seen.notes.cookieSeen = stolen.cookie.includes("jct_console_");
+seen.notes.stolen = [];
+for (const path of ["/api/v1/status", "/api/v1/tokens", "/console/session", "/api/v1/audit"]) {
+  for (const method of ["GET", "POST"]) seen.notes.stolen.push((await fetch(url + path, { method, headers: { Cookie: stolen.cookie } })).status);
+}
+stolen.close();
+
+await browser.close();
+process.stdout.write(`${JSON.stringify(seen)}\n`);

@@ -1,0 +1,180 @@
+// Package console tries the web console in a real browser.
+package console
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/client"
+	"github.com/junctor-run/junctor/secret"
+)
+
+// missing reports why the test cannot run here.
+func missing() string {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "node is not installed"
+	}
+	if _, err := os.Stat("../node_modules/playwright-core"); err != nil {
+		return "the packages of interop are not installed (make interop-deps)"
+	}
+	for _, path := range []string{"/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"} {
+		if _, err := os.Stat(path); err == nil {
+			return ""
+		}
+	}
+	return "chromium is not installed"
+}
+
+// build makes the page and the program. It returns the program.
+func build(t *testing.T) string {
+	t.Helper()
+	if out, err := exec.Command("make", "-C", "../..", "console").CombinedOutput(); err != nil {
+		t.Fatalf("make console: %v\n%s", err, out)
+	}
+	if _, err := os.Stat("../../internal/console/web/dist/index.html"); err != nil {
+		t.Skip("the console's packages cannot be had here")
+	}
+	program := filepath.Join(t.TempDir(), "junctor")
+	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/junctor").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+func TestTheConsoleInABrowser(t *testing.T) {
+	if why := missing(); why != "" {
+		if os.Getenv("INTEROP_REQUIRED") != "" && why != "chromium is not installed" {
+			t.Fatalf("%s, want everything that the test needs", why)
+		}
+		t.Skip(why)
+	}
+	program := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	home := filepath.Join(t.TempDir(), "home")
+	files := t.TempDir()
+	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
+	server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	})
+	var ready struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		t.Fatalf("ready line: %v", err)
+	}
+	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
+
+	// What an agent asks for is shown as text, whatever it holds, and whole.
+	text := "<img src=x onerror=\"window.hacked=1\"> \u202egnp.exe \x1b[31m" + strings.Repeat("every byte of it. ", 16<<10) + "the end"
+	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+		"target": "fs.writeText", "input": map[string]any{"path": "plan.md", "text": text},
+	}, nil)
+	approval, _ := capability.AsError(err).Details["approval"].(string)
+	if approval == "" {
+		t.Fatalf("got %v, want an approval", err)
+	}
+	var link struct{ URL string }
+	if err := admin.Do(ctx, http.MethodPost, "/api/v1/console/codes", nil, &link); err != nil {
+		t.Fatal(err)
+	}
+	agentToken, err := os.ReadFile(filepath.Join(home, "run", "agent.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	codeFile := filepath.Join(t.TempDir(), "code")
+	driver := exec.CommandContext(ctx, "node", "console.mjs", ready.URL, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile)
+	driver.Stderr = os.Stderr
+	lines, err := driver.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var seen struct {
+		Violations, Errors, Axe, Wide []string
+		Notes                         struct {
+			Fragment, SecondTab, Script, Approved, Badge, CookieSeen bool
+			Input                                                    string
+			Asked                                                    int
+			Stolen                                                   []int
+		}
+	}
+	scan := bufio.NewScanner(lines)
+	scan.Buffer(nil, 8<<20)
+	for scan.Scan() {
+		if scan.Text() != "code wanted" {
+			if err := json.Unmarshal(scan.Bytes(), &seen); err != nil {
+				t.Errorf("the browser's answer: %v in %.300s", err, scan.Text())
+			}
+			continue
+		}
+		var open struct {
+			Verifications []struct{ Code, What string }
+		}
+		if err := admin.Do(ctx, http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
+			t.Fatalf("got %+v, %v, want one verification", open, err)
+		}
+		// Written beside and renamed, so that the browser never reads half of it.
+		if err := errors.Join(os.WriteFile(codeFile+".new", []byte(open.Verifications[0].Code), 0o600), os.Rename(codeFile+".new", codeFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := driver.Wait(); err != nil {
+		t.Fatalf("the browser's script: %v", err)
+	}
+	for name, list := range map[string][]string{
+		"violations of the content policy": seen.Violations, "errors of the page": seen.Errors,
+		"serious findings of accessibility": seen.Axe, "pages wider than 320 pixels": seen.Wide,
+	} {
+		if len(list) > 0 {
+			t.Errorf("%s: got %q, want none", name, list)
+		}
+	}
+	n := seen.Notes
+	if n.Fragment || !n.SecondTab || n.Script || !n.Approved || !n.Badge || n.Asked != http.StatusForbidden {
+		t.Errorf("got %+v, want no code in the address, a second tab that is signed in, no script of the text run, an approval and a badge", n)
+	}
+	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
+		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
+	}
+	if !n.CookieSeen {
+		t.Log("the browser sent no cookie to the other port, so stealing it was not tried")
+	}
+	for _, status := range n.Stolen {
+		if status < 400 {
+			t.Errorf("with the cookie alone: got status %d, want a refusal each time: %v", status, n.Stolen)
+		}
+	}
+}
+
+func dial(t *testing.T, url, home, role string) *client.Client {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(home, "run", role+".token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{URL: url, Token: secret.New(strings.TrimSpace(string(token)))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
