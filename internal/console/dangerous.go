@@ -37,8 +37,11 @@ func (s *Service) dangerous(r *http.Request, body []byte) (what string, err erro
 			return "approve " + text.Visible(string(a.Capability)) + " of " + text.Visible(a.Principal) + " (" + decision.Decision + ")", nil
 		}
 	case "tokens", "grants", "secrets", "upstreams", "extensions", "clients":
-		if r.Method == http.MethodDelete {
-			return "", nil // takes rights away
+		var req struct {
+			DryRun bool `json:"dry_run"`
+		}
+		if r.Method == http.MethodDelete || first == "clients" && json.Unmarshal(body, &req) == nil && req.DryRun {
+			return "", nil // takes rights away, or only shows what would change
 		}
 		return strings.ToLower(r.Method) + " " + text.Visible(rest), nil
 	case "policy":

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/junctor-run/junctor/capability"
+	"github.com/junctor-run/junctor/internal/base/ids"
 	"github.com/junctor-run/junctor/internal/platform/httpapi"
 )
 
@@ -22,8 +23,9 @@ import (
 //go:embed all:web/dist
 var dist embed.FS
 
-// contentPolicy allows scripts and styles of this server alone.
-const contentPolicy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+// contentPolicy allows scripts and styles of this server alone. The terminal makes its own style
+// elements, which carry the nonce of the page.
+const contentPolicy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self' 'nonce-NONCE'; img-src 'self' data: blob:; " +
 	"font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types junctor"
 
@@ -94,7 +96,8 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 		one, name = f.all["absent.html"], "absent.html"
 	}
 	h := w.Header()
-	h.Set("Content-Security-Policy", contentPolicy)
+	nonce := ids.Hex("", 16)
+	h.Set("Content-Security-Policy", strings.Replace(contentPolicy, "NONCE", nonce, 1))
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -105,6 +108,10 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	} else {
 		h.Set("Cache-Control", "no-store")
+	}
+	if name == "index.html" {
+		_, _ = w.Write(bytes.Replace(one.data, []byte("{nonce}"), []byte(nonce), 1))
+		return
 	}
 	h.Set("ETag", one.etag)
 	if r.Header.Get("If-None-Match") == one.etag {

@@ -106,6 +106,7 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("POST /console/session", plain(s.signIn))
 	mux.Handle("GET /console/session", plain(s.showSession))
 	mux.Handle("DELETE /console/session", plain(s.signOut))
+	mux.Handle("POST /console/tickets", plain(s.newTicket))
 	mux.HandleFunc("GET /console/", s.files.serve)
 	mux.Handle("GET /{$}", http.HandlerFunc(s.root))
 }
@@ -295,9 +296,44 @@ func (s *Service) session(r *http.Request) (session, policy.Token, error) {
 	return one, t, nil
 }
 
+// newTicket answers with a ticket for the terminal's WebSocket.
+func (s *Service) newTicket(w http.ResponseWriter, r *http.Request) error {
+	one, _, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	httpapi.WriteJSON(w, http.StatusCreated, map[string]any{"ticket": s.sessions.newTicket(one)})
+	return nil
+}
+
+// ticketOf returns the ticket that a WebSocket's request offers as a subprotocol, or "".
+func ticketOf(r *http.Request) string {
+	if path := r.URL.Path; path != "/api/coding-agents/console" && path != "/api/task-agents/console" {
+		return ""
+	}
+	for name := range strings.SplitSeq(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(name), "ticket."); ok {
+			return value
+		}
+	}
+	return ""
+}
+
 // Session returns the principal of a request with a console session, for [httpapi.Door]. ok is
 // false if the request has none.
 func (s *Service) Session(r *http.Request) (who capability.Principal, ok bool, err error) {
+	if value := ticketOf(r); value != "" {
+		one, err := s.sessions.useTicket(value)
+		if err != nil {
+			return capability.Principal{}, true, err
+		}
+		t, standing := s.cfg.Tokens.StandingToken(one.Token)
+		if !standing {
+			return capability.Principal{}, true, ended()
+		}
+		return t.Principal(), true, nil
+	}
 	if r.Header.Get(SecretHeader) == "" {
 		return capability.Principal{}, false, nil
 	}

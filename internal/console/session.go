@@ -20,6 +20,7 @@ const (
 	sessionTTL  = 8 * time.Hour
 	idleTimeout = 30 * time.Minute
 	codeTTL     = 5 * time.Minute
+	ticketTTL   = 30 * time.Second
 	maxSessions = 64 // per server; the one that was used least recently ends
 	maxCodes    = 64
 	// Uses are saved at most this often, so a restart forgets at most this much.
@@ -49,6 +50,13 @@ type code struct {
 	expires                time.Time
 }
 
+// ticket admits one WebSocket, whose request cannot carry headers.
+type ticket struct {
+	hash    string
+	session session
+	expires time.Time
+}
+
 // sessions holds the sessions of this server, also in a file, so that they survive a restart.
 // Codes are in memory only.
 type sessions struct {
@@ -57,7 +65,9 @@ type sessions struct {
 	mu    sync.Mutex
 	list  []*session
 	codes []code
-	saved time.Time
+	// tickets holds at most maxCodes.
+	tickets []ticket
+	saved   time.Time
 }
 
 // openSessions reads the file. Sessions that ended are dropped. A file that cannot be read as
@@ -83,6 +93,7 @@ func openSessions(file string, now func() time.Time) (*sessions, error) {
 func (s *sessions) drop() {
 	now := s.now()
 	s.list = slices.DeleteFunc(s.list, func(one *session) bool { return !one.live(now) })
+	s.tickets = slices.DeleteFunc(s.tickets, func(t ticket) bool { return !now.Before(t.expires) })
 	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return !now.Before(c.expires) })
 }
 
@@ -158,6 +169,38 @@ func (s *sessions) use(cookie, half string) (session, error) {
 		}
 	}
 	return session{}, ended()
+}
+
+// newTicket returns a ticket of a session: good once, for 30 seconds.
+func (s *sessions) newTicket(one session) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	if len(s.tickets) >= maxCodes {
+		s.tickets = slices.Delete(s.tickets, 0, 1)
+	}
+	value := ids.Hex("", 16)
+	s.tickets = append(s.tickets, ticket{secret.Hash(value), one, s.now().Add(ticketTTL)})
+	return value
+}
+
+// useTicket uses up a ticket and returns its session. The error is unauthenticated, reason
+// console_session_ended.
+func (s *sessions) useTicket(value string) (session, error) {
+	hash := secret.Hash(value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	i := slices.IndexFunc(s.tickets, func(t ticket) bool { return same(t.hash, hash) })
+	if i < 0 {
+		return session{}, ended()
+	}
+	one := s.tickets[i].session
+	s.tickets = slices.Delete(s.tickets, i, i+1)
+	if !slices.ContainsFunc(s.list, func(live *session) bool { return live.ID == one.ID }) {
+		return session{}, ended()
+	}
+	return one, nil
 }
 
 func ended() error {

@@ -91,7 +91,7 @@ type (
 // serveConsole serves a WebSocket with which one user watches up to maxWatched sessions and types
 // into them. Pages of other origins are refused.
 func (s *Surface) serveConsole(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	conn, err := websocket.Accept(w, r, nil)
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"junctor"}})
 	if err != nil {
 		return nil //nolint:nilerr // Accept has answered
 	}

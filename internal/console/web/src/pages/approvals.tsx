@@ -138,7 +138,7 @@ export function Approvals() {
 
 const choices: [key: string, decision: string, label: string][] = [
   ["a", "once", "Approve once"],
-  ["t", "timed", "For 1 hour"],
+  ["t", "timed", "For 15 minutes"],
   ["s", "session", "This session"],
   ["A", "always", "Always…"],
 ];
@@ -274,7 +274,7 @@ function explain(decision: string, a: Approval): string {
     case "once":
       return "This call runs, with exactly this input, once.";
     case "timed":
-      return `${a.principal} may call ${tool} for one hour without asking, with any input.`;
+      return `${a.principal} may call ${tool} for 15 minutes without asking, with any input.`;
     case "session":
       return `${a.principal} may call ${tool} in this session without asking, with any input.`;
     case "always":

@@ -40,6 +40,12 @@ export function EventTag(p: { r: Row }) {
   return <Tag is={p.r.success === false ? "bad" : p.r.event.startsWith("confirmation_req") ? "wait" : ""}>{eventWord(p.r.event)}</Tag>;
 }
 
+/** A record without the members that it leaves empty. */
+function known(v: any): any {
+  if (!v || typeof v !== "object" || Array.isArray(v)) return v;
+  return Object.fromEntries(Object.entries(v).filter(([, x]) => x !== null && x !== "" && !(Array.isArray(x) && x.length === 0)).map(([k, x]) => [k, known(x)]));
+}
+
 /** What a record is about. */
 export function subject(r: Row): string {
   const m = r.metadata ?? {};
@@ -149,7 +155,7 @@ export function AuditRecord(p: { seq: string }) {
         return (
           <>
             <Title sub={`Record ${r.seq}, ${new Date(r.timestamp).toLocaleString()}`}>
-              {eventWord(r.event)}: {subject(r)}
+              {subject(r) === eventWord(r.event) ? subject(r) : `${eventWord(r.event)}: ${subject(r)}`}
             </Title>
             <div class="two">
               <div>
@@ -177,7 +183,7 @@ export function AuditRecord(p: { seq: string }) {
                 )}
                 <h2>The record</h2>
                 <div class="code">
-                  <pre tabIndex={0}>{json(r)}</pre>
+                  <pre tabIndex={0}>{json(known(r))}</pre>
                 </div>
               </div>
               <aside>

@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { Failure, get, post } from "../api";
 import { go, here, href } from "../route";
 import { Act, Empty, Show, Tag, Title, Trouble, Virtual, type Meaning, json, useLoad, visible } from "../ui";
+import { toolOf } from "./approvals";
 import { Fact } from "./audit";
 
 interface Tool {
@@ -80,7 +81,9 @@ export function Catalog() {
               items={shown}
               row={(t, _, style) => (
                 <a class="row c-cat" style={style} key={`${t.provider} ${t.tool}`} href={href(`/catalog/${encodeURIComponent(t.tool)}${as ? `?as=${encodeURIComponent(as)}` : ""}`)}>
-                  <b class="clip">{visible(t.tool)}</b>
+                  <b class="clip" title={visible(t.tool)}>
+                    {toolOf(t.tool)}
+                  </b>
                   <span class="who opt clip">{visible(t.description ?? (t.name && t.name !== t.tool ? `agents call it ${t.name}` : ""))}</span>
                   <span class="who opt clip">{visible(t.provider)}</span>
                   <Tag>{t.effect}</Tag>

@@ -21,7 +21,7 @@ export function Connect() {
     failed.value = null;
     try {
       const body = await post<any>(`/api/v1/clients/${c.name}`, { dry_run: true });
-      preview.value = { name: c.name, diff: body.diff ?? body.preview ?? JSON.stringify(body, null, 2) };
+      preview.value = { name: c.name, diff: body.difference };
     } catch (e) {
       failed.value = e as Failure;
     }

@@ -3,6 +3,7 @@ import { get, post } from "../api";
 import { href } from "../route";
 import { Act, Ago, Empty, Show, Tag, Title, type Meaning, useLoad, visible } from "../ui";
 import { Fact } from "./audit";
+import { Terminal } from "./terminal";
 
 export interface Task {
   id: string;
@@ -90,7 +91,6 @@ export function TaskPage(p: { id: string }) {
   const one = useLoad<Thread>(`${threadsPath}/${encodeURIComponent(p.id)}`, /^(task|agent)\./, 3000);
   const session = one.data?.latestSessionId;
   const task = one.data?.metadata?.task;
-  const output = useLoad<{ output?: string }>(session ? `/api/coding-agents/${encodeURIComponent(session)}/output?lines=200` : null, /^(task|agent)\./, 3000);
   const asked = useLoad<any>(task ? `/api/v1/tasks/${task}` : null, /^(task|agent)\./, 3000);
   const answer = useSignal("");
   const question = asked.data?.question ?? asked.data?.blocker ?? asked.data?.task?.question;
@@ -135,14 +135,8 @@ export function TaskPage(p: { id: string }) {
               </div>
               {session && (
                 <>
-                  <h2>
-                    What the agent shows <span class="n">watch and type with: junctor attach {session}</span>
-                  </h2>
-                  <div class="code">
-                    <pre tabIndex={0} aria-label="Output of the agent">
-                      {visible(output.data?.output ?? (output.error ? output.error.message : "Loading…"))}
-                    </pre>
-                  </div>
+                  <h2>What the agent shows</h2>
+                  <Terminal session={session} />
                 </>
               )}
               {t.decisions && t.decisions.length > 0 && (
