@@ -9,6 +9,14 @@ const [url, link, approval, agentToken, codeFile] = process.argv.slice(2);
 const base = url.replace("127.0.0.1", "localhost");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const executablePath = ["/usr/lib/chromium/chromium", "/opt/google/chrome/chrome"].find((p) => existsSync(p));
+/** Asks the test for something, and waits until it is done. */
+async function ask(what) {
+  const file = `${codeFile}.${what.replaceAll(/[^a-z]/g, "_")}`;
+  process.stdout.write(`${what}\n`);
+  for (let i = 0; i < 1200 && !existsSync(file); i++) await new Promise((r) => setTimeout(r, 50));
+  return readFileSync(file, "utf8").trim();
+}
+
 const seen = { violations: [], errors: [], axe: [], wide: [], notes: {} };
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -74,9 +82,7 @@ await page.keyboard.press("Shift+A");
 await page.getByText("from now on without asking").waitFor();
 await page.keyboard.press("Enter");
 await page.getByLabel("Six digits").waitFor();
-process.stdout.write("code wanted\n");
-for (let i = 0; i < 600 && !existsSync(codeFile); i++) await new Promise((r) => setTimeout(r, 50));
-await page.getByLabel("Six digits").fill(readFileSync(codeFile, "utf8").trim());
+await page.getByLabel("Six digits").fill(await ask("code"));
 await page.keyboard.press("Enter");
 await page.getByText("(always)").waitFor();
 seen.notes.approved = true;
@@ -92,6 +98,18 @@ const call = await fetch(`${url}/api/v1/invocations`, {
 seen.notes.asked = call.status;
 await page.locator("nav a[aria-current=page] .n.wait").waitFor();
 seen.notes.badge = true;
+
+// The server is killed and started again: the page says so, keeps what it showed, and goes on.
+for (const path of ["/", "/approvals", "/audit"]) {
+  await page.goto(`${base}/console${path}`);
+  await page.locator("main h1").first().waitFor();
+  await ask(`kill ${path}`);
+  await page.getByText("The server does not answer").first().waitFor();
+  await ask(`start ${path}`);
+  await page.getByText("The server does not answer").first().waitFor({ state: "detached" });
+  await page.locator("nav .n.wait").first().waitFor();
+}
+seen.notes.survived = true;
 
 // Another server on the same host gets the cookie and cannot use it.
 const stolen = await new Promise((resolve) => {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,28 +64,33 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	defer cancel()
 	home := filepath.Join(t.TempDir(), "home")
 	files := t.TempDir()
-	server := exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", "127.0.0.1:0")
-	server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files)
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	var server *exec.Cmd
+	var ready struct{ URL string }
+	start := func(listen string) {
+		t.Helper()
+		server = exec.CommandContext(ctx, program, "serve", "--home", home, "--listen", listen)
+		server.Env = append(os.Environ(), "JUNCTOR_FS_ROOTS=files="+files)
+		out, err := server.StdoutPipe()
+		if err == nil {
+			err = server.Start()
+		}
+		if err == nil {
+			err = json.NewDecoder(out).Decode(&ready)
+		}
+		if err != nil {
+			t.Fatalf("the server does not start: %v", err)
+		}
 	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	start("127.0.0.1:0")
 	t.Cleanup(func() {
 		_ = server.Process.Signal(os.Interrupt)
 		_ = server.Wait()
 	})
-	var ready struct{ URL string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		t.Fatalf("ready line: %v", err)
-	}
 	admin, agent := dial(t, ready.URL, home, "admin"), dial(t, ready.URL, home, "agent")
 
 	// What an agent asks for is shown as text, whatever it holds, and whole.
 	text := "<img src=x onerror=\"window.hacked=1\"> \u202egnp.exe \x1b[31m" + strings.Repeat("every byte of it. ", 16<<10) + "the end"
-	err = agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
+	err := agent.Do(ctx, http.MethodPost, "/api/v1/invocations", map[string]any{
 		"target": "fs.writeText", "input": map[string]any{"path": "plan.md", "text": text},
 	}, nil)
 	approval, _ := capability.AsError(err).Details["approval"].(string)
@@ -99,6 +105,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The browser's script asks on its output and finds the answers in files that begin with this.
 	codeFile := filepath.Join(t.TempDir(), "code")
 	driver := exec.CommandContext(ctx, "node", "console.mjs", ready.URL, link.URL, approval, strings.TrimSpace(string(agentToken)), codeFile)
 	driver.Stderr = os.Stderr
@@ -112,29 +119,39 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	var seen struct {
 		Violations, Errors, Axe, Wide []string
 		Notes                         struct {
-			Fragment, SecondTab, Script, Approved, Badge, CookieSeen bool
-			Input                                                    string
-			Asked                                                    int
-			Stolen                                                   []int
+			Fragment, SecondTab, Script, Approved, Badge, Survived, CookieSeen bool
+			Input                                                              string
+			Asked                                                              int
+			Stolen                                                             []int
 		}
 	}
 	scan := bufio.NewScanner(lines)
 	scan.Buffer(nil, 8<<20)
 	for scan.Scan() {
-		if scan.Text() != "code wanted" {
+		asked, answer := scan.Text(), ""
+		switch word, _, _ := strings.Cut(asked, " "); word {
+		case "code":
+			var open struct {
+				Verifications []struct{ Code, What string }
+			}
+			if err := admin.Do(ctx, http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
+				t.Fatalf("got %+v, %v, want one verification", open, err)
+			}
+			answer = open.Verifications[0].Code
+		case "kill":
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		case "start":
+			start(strings.TrimPrefix(ready.URL, "http://"))
+		default:
 			if err := json.Unmarshal(scan.Bytes(), &seen); err != nil {
-				t.Errorf("the browser's answer: %v in %.300s", err, scan.Text())
+				t.Errorf("the browser's answer: %v in %.300s, want one JSON object", err, asked)
 			}
 			continue
 		}
-		var open struct {
-			Verifications []struct{ Code, What string }
-		}
-		if err := admin.Do(ctx, http.MethodGet, "/api/v1/console/verifications", nil, &open); err != nil || len(open.Verifications) != 1 {
-			t.Fatalf("got %+v, %v, want one verification", open, err)
-		}
 		// Written beside and renamed, so that the browser never reads half of it.
-		if err := errors.Join(os.WriteFile(codeFile+".new", []byte(open.Verifications[0].Code), 0o600), os.Rename(codeFile+".new", codeFile)); err != nil {
+		file := codeFile + "." + regexp.MustCompile("[^a-z]").ReplaceAllString(asked, "_")
+		if err := errors.Join(os.WriteFile(file+".new", []byte(answer), 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,8 +167,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		}
 	}
 	n := seen.Notes
-	if n.Fragment || !n.SecondTab || n.Script || !n.Approved || !n.Badge || n.Asked != http.StatusForbidden {
-		t.Errorf("got %+v, want no code in the address, a second tab that is signed in, no script of the text run, an approval and a badge", n)
+	if n.Fragment || !n.SecondTab || n.Script || !n.Approved || !n.Badge || !n.Survived || n.Asked != http.StatusForbidden {
+		t.Errorf("got %+v, want no code in the address, a second tab that is signed in, no script of the text run, an approval, a badge, and a page that survives kill -9", n)
 	}
 	if !strings.Contains(n.Input, "<img src=x") || !strings.HasSuffix(n.Input, "the end") || strings.ContainsAny(n.Input, "\u202e\x1b") {
 		t.Errorf("the input on the page: %d bytes, %.80q…, want all of it, with invisible characters shown", len(n.Input), n.Input)
