@@ -59,7 +59,12 @@ type Service struct {
 	sessions *sessions
 	verify   *verifications
 	files    *files
+	frames   frames
+	api      http.Handler // the public API, for what the server fetches as a person
 }
+
+// UseAPI sets the handler of the public API. It must be called before the first request.
+func (s *Service) UseAPI(api http.Handler) { s.api = api }
 
 // New opens the console's sessions.
 func New(cfg Config) (*Service, error) {
@@ -107,6 +112,10 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /console/session", plain(s.showSession))
 	mux.Handle("DELETE /console/session", plain(s.signOut))
 	mux.Handle("POST /console/tickets", plain(s.newTicket))
+	mux.Handle("POST /console/frames", plain(s.newFrame))
+	mux.HandleFunc("GET /console/frames/{ticket}/{$}", s.showFrame)
+	mux.HandleFunc("GET /console/frames/{ticket}/{name...}", s.frameFile)
+	mux.Handle("POST /console/frames/{ticket}/call", plain(s.frameCall))
 	mux.HandleFunc("GET /console/", s.files.serve)
 	mux.Handle("GET /{$}", http.HandlerFunc(s.root))
 }

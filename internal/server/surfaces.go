@@ -38,8 +38,10 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.door.LoopbackOrToken(s.metrics.Handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { restserve.Unrouted(mux, w, r) })
+	api := s.endpoints.Uncleaned(mux)
+	s.console.UseAPI(api)
 	guard := httpapi.HostGuard{Loopback: s.loopback(), PublicURL: s.cfg.PublicURL, AllowedOrigins: s.cfg.MCP.AllowedOrigins, Logger: s.logger}
-	return guard.Wrap(httpapi.Bounded(s.console.Guard(s.endpoints.Uncleaned(mux)))), nil
+	return guard.Wrap(httpapi.Bounded(s.console.Guard(api))), nil
 }
 
 func permissions(names []string) ([]string, error) {

@@ -70,6 +70,16 @@ func bundle(dir string) error {
 			return err
 		}
 	}
+	// Scripts of frames have fixed names, because each frame has a folder of its own.
+	framed := api.Build(api.BuildOptions{
+		AbsWorkingDir: abs, EntryPoints: []string{"src/frame/frame.ts", "src/frame/react.ts", "src/frame/frame.css"},
+		Outdir: filepath.Join(dist, "frame"), Bundle: true, Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser,
+		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone,
+		External: []string{"react-at-runtime"}, Define: map[string]string{"process.env.NODE_ENV": `"production"`}, Write: true, LogLevel: api.LogLevelWarning,
+	})
+	if len(framed.Errors) > 0 {
+		return errors.New("the sources of frames have errors")
+	}
 	// The page is written last: with it the build is complete.
 	return os.WriteFile(filepath.Join(dist, "index.html"), []byte(text), 0o644)
 }

@@ -13,6 +13,7 @@ import { Now } from "./pages/now";
 import { ProviderPage, Providers } from "./pages/providers";
 import { Access, Chat, NodePage, Nodes, System } from "./pages/rest";
 import { TaskPage, Tasks } from "./pages/tasks";
+import { ViewPage, Views } from "./pages/views";
 
 const pages: { path: string; name: string; group?: string; key?: string }[] = [
   { path: "/", name: "Now", key: "n" },
@@ -23,6 +24,7 @@ const pages: { path: string; name: string; group?: string; key?: string }[] = [
   { path: "/connect", name: "Connect" },
   { path: "/providers", name: "Providers", key: "p" },
   { path: "/nodes", name: "Nodes" },
+  { path: "/views", name: "Views", key: "v" },
   { path: "/audit", name: "Audit", group: "Control", key: "u" },
   { path: "/access", name: "Access" },
   { path: "/system", name: "System", key: "s" },
@@ -37,7 +39,7 @@ function applyTheme(value: string): void {
 applyTheme(localStorage.getItem("junctor.theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
 function Page() {
-  const [, first = "", second = ""] = here.value.split("?")[0].split("/").map(decodeURIComponent);
+  const [, first = "", second = "", third = ""] = here.value.split("?")[0].split("/").map(decodeURIComponent);
   switch (first) {
     case "":
       return <Now />;
@@ -55,6 +57,8 @@ function Page() {
       return second ? <ProviderPage name={second} /> : <Providers />;
     case "nodes":
       return second ? <NodePage id={second} /> : <Nodes />;
+    case "views":
+      return third ? <ViewPage module={second} id={third} /> : <Views />;
     case "audit":
       return second ? <AuditRecord seq={second} key={second} /> : <Audit />;
     case "access":
