@@ -73,6 +73,10 @@ func TestErrorsTellStrangersNothingOfTheirCause(t *testing.T) {
 		back.Hint != e.Hint {
 		t.Errorf("%+v %v", back, err)
 	}
+	if err := json.Unmarshal([]byte(`{"code":"consent_required"}`), &back); err != nil || back.Code != capability.CodeApprovalRequired {
+		t.Errorf("Unmarshal(consent_required) = %v, %q; want %q, because errors were stored with that code", err, back.Code,
+			capability.CodeApprovalRequired)
+	}
 	if err := json.Unmarshal([]byte(`{"code":1}`), &back); err == nil {
 		t.Error("a number is a code")
 	}

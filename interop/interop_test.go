@@ -159,7 +159,7 @@ type step struct {
 	Code                        int
 }
 
-var approvalID = regexp.MustCompile(`cnf_[0-9a-f]+`)
+var approvalID = regexp.MustCompile(`apr_[0-9a-f]+`)
 
 // scenario is what an agent does in its first minute: look, read here, read
 // there, and be asked to wait for a person.
@@ -205,10 +205,10 @@ func (w *world) scenario(t *testing.T, kind, transport string) {
 	}
 	asked := next("asked")
 	id := approvalID.FindString(asked.Text)
-	if !asked.IsError || id == "" || !strings.Contains(asked.Text, "junctor confirmations approve "+id) {
+	if !asked.IsError || id == "" || !strings.Contains(asked.Text, "junctor approvals approve "+id) {
 		t.Fatalf("DEVICE_PING: %+v", asked)
 	}
-	w.cli("confirmations", "approve", id)
+	w.cli("approvals", "approve", id)
 	_, err = io.WriteString(in, "approved\n")
 	ok(t, err)
 	if s := next("approved"); s.IsError || !strings.Contains(s.Text, kind+" over "+transport) {

@@ -179,7 +179,7 @@ func (a *app) commands() []commandGroup {
 		}},
 		{"Providers (nodes)", []*cobra.Command{a.nodesCommand(), a.nodeCommand(), a.skillCommand()}},
 		{"Providers (upstreams, extensions)", []*cobra.Command{a.upstreamsCommand(), a.extensionsCommand()}},
-		{"Who may do what", []*cobra.Command{a.policyCommand(), a.toolsCommand(), a.tokensCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
+		{"Who may do what", []*cobra.Command{a.policyCommand(), a.toolsCommand(), a.tokensCommand(), a.approvalsCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
 		{"The record", []*cobra.Command{a.auditCommand(), a.eventsCommand()}},
 		{"Task agents", []*cobra.Command{a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand()}},
 		{"Operating", []*cobra.Command{

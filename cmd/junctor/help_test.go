@@ -264,7 +264,8 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	with := map[string]string{
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
-		"confirmations approve": "cnf_1", "confirmations deny": "cnf_1", "confirmations show": "cnf_1",
+		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
+		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
 		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
@@ -404,9 +405,9 @@ secrets remove NAME
 grants list
 grants create
 grants revoke ID
-confirmations list
-confirmations approve ID
-confirmations deny ID
+approvals list
+approvals approve ID
+approvals deny ID
 sandbox status
 sandbox selftest
 audit query

@@ -112,7 +112,7 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	asked := c.ask("tools/call", `{"name":"catalog_call","arguments":`+write+`}`)
-	if !asked.IsError || asked.Meta.Error.Code != "consent_required" {
+	if !asked.IsError || asked.Meta.Error.Code != "approval_required" {
 		t.Errorf("%+v", asked)
 	}
 	var open struct{ Confirmations []struct{ Summary string } }

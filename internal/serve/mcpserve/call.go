@@ -174,7 +174,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	}
 	reply, err = s.cfg.Engine.Invoke(ctx, inv)
 	failure := capability.AsError(err)
-	if failure == nil || failure.Code != capability.CodeConsentRequired {
+	if failure == nil || failure.Code != capability.CodeApprovalRequired {
 		return reply, nil, err
 	}
 	if failure.Reason == capability.ReasonInputRequired {
