@@ -124,9 +124,10 @@ func (w *world) cli(args ...string) {
 }
 
 // environment is ours without what configures junctor: the server refuses
-// variables of its prefix that it does not know.
+// variables of its prefix that it does not know. Calls that need an approval end at once.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "JUNCTOR_") })
+	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "JUNCTOR_") }),
+		"JUNCTOR_APPROVALS_WAIT=0s")
 }
 
 // command is a node program that finds the server in its environment.

@@ -37,6 +37,7 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
+	Approvals  Approvals  `koanf:"approvals"`
 	OAuth      OAuth      `koanf:"oauth"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
@@ -156,6 +157,7 @@ func Default() Config {
 		},
 		Router:     Router{SyncInterval: 5 * time.Minute},
 		MCP:        defaultMCP(),
+		Approvals:  defaultApprovals(),
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
@@ -258,6 +260,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
 	if err := c.NATS.validate(); err != nil {
+		return err
+	}
+	if err := c.Approvals.validate(); err != nil {
 		return err
 	}
 	if err := c.Gateway.validate(); err != nil {

@@ -76,7 +76,7 @@ func (c *mcpClient) ask(method, params string) (result struct {
 // uses, and the record names that.
 func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 	home := t.TempDir()
-	n := serve(t, home, "JUNCTOR_MCP_EXPOSURE=search")
+	n := serve(t, home, "JUNCTOR_MCP_EXPOSURE=search", "JUNCTOR_APPROVALS_WAIT=0s")
 	if err := os.WriteFile(filepath.Join(home, "files", "note.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
