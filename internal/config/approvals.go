@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxApprovalWait bounds how long a call over MCP is held for an approval.
-const MaxApprovalWait = 10 * time.Minute
+// MaxApprovalTimeout is the longest time for which a call over MCP is held for an approval.
+const MaxApprovalTimeout = 10 * time.Minute
 
 // Approvals configures calls that need the approval of a person.
 type Approvals struct {
@@ -16,8 +16,8 @@ type Approvals struct {
 func defaultApprovals() Approvals { return Approvals{Wait: 45 * time.Second} }
 
 func (a Approvals) validate() error {
-	if a.Wait < 0 || a.Wait > MaxApprovalWait {
-		return fmt.Errorf("approvals.wait: %s is not 0 to %s", a.Wait, MaxApprovalWait)
+	if a.Wait < 0 || a.Wait > MaxApprovalTimeout {
+		return fmt.Errorf("approvals.wait: %s is not 0 to %s", a.Wait, MaxApprovalTimeout)
 	}
 	return nil
 }
