@@ -100,6 +100,10 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)},
 			audit.Attr{Key: "channel", Value: string(got.Channel)})
+		if got.Channel != ChannelClient { // the summary quotes the input, which is not logged
+			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", a.Entry.Name(),
+				"approve_with", "junctor approvals approve "+got.ID)
+		}
 	}
 	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
 		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor approvals approve %s; then call again with the same arguments", got.ID))
