@@ -52,7 +52,8 @@ func (a *app) approvalsCommand() *cobra.Command {
 
 // confirmationsCommand is approvalsCommand by its former name, with the former members in JSON.
 func (a *app) confirmationsCommand() *cobra.Command {
-	c := a.group("confirmations", "See and decide what waits for an approval: the former name of approvals", a.approvalVerbs(formerApprovals)...)
+	c := a.group("confirmations", "See and decide what waits for an approval: the former name of approvals",
+		a.approvalVerbs(formerApprovals)...)
 	c.Hidden = true
 	return c
 }
@@ -275,7 +276,8 @@ func (a *app) showApproval(ctx context.Context, api approvalAPI, id string, whol
 			return a.printApproval(out, false)
 		}
 		if len(out.Input) == 0 {
-			return capability.Errorf(capability.CodeConflict, "approvals.show", "%s is %s, and its input is not stored any more", id, out.one().State)
+			return capability.Errorf(capability.CodeConflict, "approvals.show", "%s is %s, and its input is not stored any more",
+				id, out.one().State)
 		}
 		a.printf("%s\n", visibleJSON(out.Input))
 		return nil
