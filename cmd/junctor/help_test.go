@@ -339,7 +339,8 @@ func TestWithoutAServer(t *testing.T) {
 	alone := strings.Fields(`serve setup doctor config debug`)
 	others := []string{ // they need files of their own, another process, or no terminal
 		"audit verify", "home backup", "home restore", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
-		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve", "tasks frameworks list", "tasks frameworks replay",
+		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
+		"tasks frameworks list", "tasks frameworks replay",
 		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",
 		"nodes device consent list", "nodes device consent grant", "nodes device consent deny",
 	}

@@ -90,7 +90,8 @@ func TestApprovalOfACallWhoseClientLeftCoversTheNextCall(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	answer := st.held(ctx, session)
 	id := st.pending()
-	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, mcpwire.HeaderSession, session)
+	r := st.do("POST", st.agent, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+		mcpwire.HeaderSession, session)
 	if r.status != 202 {
 		t.Fatalf("cancelled: %d %s", r.status, r.body)
 	}

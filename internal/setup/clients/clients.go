@@ -121,7 +121,8 @@ func Find(name string) (Client, error) {
 		}
 		names = append(names, c.Name)
 	}
-	return Client{}, capability.Errorf(capability.CodeNotFound, "clients", "%q is not a client that can be set up; use %s", name, strings.Join(names, ", ")).
+	return Client{}, capability.Errorf(capability.CodeNotFound, "clients", "%q is not a client that can be set up; use %s", name,
+		strings.Join(names, ", ")).
 		With("client_not_found", "")
 }
 
