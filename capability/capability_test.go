@@ -74,6 +74,10 @@ func TestErrorsTellStrangersNothingOfTheirCause(t *testing.T) {
 		t.Errorf(`%+v %v; want no error, back.Code = %v, back.Reason = "io", back.RetryAfter = %v, back.Hint = %v`,
 			back, err, e.Code, e.RetryAfter, e.Hint)
 	}
+	if err := json.Unmarshal([]byte(`{"code":"consent_required"}`), &back); err != nil || back.Code != capability.CodeApprovalRequired {
+		t.Errorf("Unmarshal(consent_required) = %v, %q; want %q, because errors were stored with that code", err, back.Code,
+			capability.CodeApprovalRequired)
+	}
 	if err := json.Unmarshal([]byte(`{"code":1}`), &back); err == nil {
 		t.Error("a number is a code; want an error")
 	}

@@ -16,7 +16,7 @@ type Code string
 const (
 	CodeUnauthenticated   Code = "unauthenticated"
 	CodeDenied            Code = "denied"
-	CodeConsentRequired   Code = "consent_required"
+	CodeApprovalRequired  Code = "approval_required"
 	CodeInvalidInput      Code = "invalid_input"
 	CodeTooLarge          Code = "too_large"
 	CodeUnknownCapability Code = "unknown_capability"
@@ -31,6 +31,10 @@ const (
 	CodeFailed            Code = "failed"
 	CodeInternal          Code = "internal"
 )
+
+// storedConsentRequired is the spelling of CodeApprovalRequired in errors that were stored before
+// it was renamed.
+const storedConsentRequired Code = "consent_required"
 
 // CodeRow holds the meaning of one code and its representation on each surface.
 type CodeRow struct {
@@ -52,7 +56,7 @@ func CodeTable() []CodeRow {
 	return []CodeRow{
 		{CodeUnauthenticated, "The credential is missing, malformed, expired or revoked.", 401, routerUnavailable, 3},
 		{CodeDenied, "Policy forbids this caller to do this.", 403, routerUnavailable, 3},
-		{CodeConsentRequired, "The call is allowed once somebody entitled to it has approved it.", 403, routerUnavailable, 3},
+		{CodeApprovalRequired, "The call is allowed once a person who may decide has approved it.", 403, routerUnavailable, 3},
 		{CodeInvalidInput, "The request or its arguments do not have the shape they must have.", 400, routerDecode, 2},
 		{CodeTooLarge, "The request or the answer exceeds a stated limit.", 413, routerDecode, 2},
 		{CodeUnknownCapability, "No capability of that name is visible to this caller.", 404, routerUnavailable, 4},
@@ -161,6 +165,9 @@ func (e *Error) UnmarshalJSON(data []byte) error {
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
+	}
+	if wire.Code == storedConsentRequired {
+		wire.Code = CodeApprovalRequired
 	}
 	*e = Error{
 		Code: wire.Code, Reason: wire.Reason, Message: wire.Message, Hint: wire.Hint,

@@ -37,6 +37,6 @@ const ReasonInputRequired = "input_required"
 
 // InputRequired returns the error with [ReasonInputRequired].
 func InputRequired(provider ProviderKey) *Error {
-	return Errorf(CodeConsentRequired, "execute", "%s asks something first, and the call has not been carried out", provider).
+	return Errorf(CodeApprovalRequired, "execute", "%s asks something first, and the call has not been carried out", provider).
 		With(ReasonInputRequired, "call again through MCP, where questions can be answered")
 }

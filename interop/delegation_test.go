@@ -69,7 +69,7 @@ func (w *world) approve(t *testing.T, text string) {
 	if id == "" {
 		t.Fatalf("nothing to approve: %s", text)
 	}
-	w.cli("confirmations", "approve", id)
+	w.cli("approvals", "approve", id)
 }
 
 // follow asks for a task over MCP, as a client does that declares the extension.
@@ -282,8 +282,8 @@ func TestATaskAgentHasItsCreatorsRights(t *testing.T) {
 	if !failed {
 		t.Fatalf("failed = false, want true; asked = %q", asked)
 	}
-	if list := w.output(t, "confirmations", "list"); !strings.Contains(list, "task:"+wide.session+", for agent:wide, asks for fs.writeText") {
-		t.Errorf(`w.output(t, "confirmations", "list") = %q, want it to contain %q`,
+	if list := w.output(t, "approvals", "list"); !strings.Contains(list, "task:"+wide.session+", for agent:wide, asks for fs.writeText") {
+		t.Errorf(`w.output(t, "approvals", "list") = %q, want it to contain %q`,
 			list, "task:"+wide.session+", for agent:wide, asks for fs.writeText")
 	}
 	w.approve(t, asked)

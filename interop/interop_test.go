@@ -124,9 +124,10 @@ func (w *world) cli(args ...string) {
 }
 
 // environment is ours without what configures junctor: the server refuses
-// variables of its prefix that it does not know.
+// variables of its prefix that it does not know. Calls that need an approval end at once.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "JUNCTOR_") })
+	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "JUNCTOR_") }),
+		"JUNCTOR_APPROVALS_WAIT=0s")
 }
 
 // command is a node program that finds the server in its environment.
@@ -159,7 +160,7 @@ type step struct {
 	Code                        int
 }
 
-var approvalID = regexp.MustCompile(`cnf_[0-9a-f]+`)
+var approvalID = regexp.MustCompile(`apr_[0-9a-f]+`)
 
 // scenario is what an agent does in its first minute: look, read here, read
 // there, and be asked to wait for a person.
@@ -205,10 +206,10 @@ func (w *world) scenario(t *testing.T, kind, transport string) {
 	}
 	asked := next("asked")
 	id := approvalID.FindString(asked.Text)
-	if !asked.IsError || id == "" || !strings.Contains(asked.Text, "junctor confirmations approve "+id) {
+	if !asked.IsError || id == "" || !strings.Contains(asked.Text, "junctor approvals approve "+id) {
 		t.Fatalf("DEVICE_PING: %+v", asked)
 	}
-	w.cli("confirmations", "approve", id)
+	w.cli("approvals", "approve", id)
 	_, err = io.WriteString(in, "approved\n")
 	ok(t, err)
 	if s := next("approved"); s.IsError || !strings.Contains(s.Text, kind+" over "+transport) {

@@ -251,12 +251,12 @@ func restarted(t *testing.T, end func(*recovering)) {
 	if got := diff(); !strings.Contains(got, "something else") {
 		t.Errorf("what waits for an approval: %s", got)
 	}
-	for command, want := range map[string]string{"grants": "fs.writeText", "confirmations": approval} {
+	for command, want := range map[string]string{"grants": "fs.writeText", "approvals": approval} {
 		if out := r.output(t, command, "list"); !strings.Contains(out, want) {
 			t.Errorf("%s: %s", command, out)
 		}
 	}
-	r.cli("confirmations", "approve", approval)
+	r.cli("approvals", "approve", approval)
 	until(t, "the upstreams are there", func() bool {
 		_, body := r.modern(t, "tools/list", "", "")
 		return strings.Contains(body, "write_file") && strings.Contains(body, "trigger-long")

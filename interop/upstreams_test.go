@@ -232,8 +232,8 @@ func (w *world) usesUpstreams(t *testing.T, kind, transport, view string, steps 
 	}
 	if view == "work" {
 		// It says of itself that it destroys: no rule spares agents the operator's yes.
-		id := approvalID.FindString(says("asked", "junctor confirmations approve").Text)
-		w.cli("confirmations", "approve", id)
+		id := approvalID.FindString(says("asked", "junctor approvals approve").Text)
+		w.cli("approvals", "approve", id)
 		goOn()
 		says("written", "Successfully wrote")
 		says("file", "written by "+kind)

@@ -30,7 +30,8 @@ type app struct {
 	environ []string
 
 	home, server, token string
-	json                bool
+	json, quiet         bool
+	version             bool // of the root command only
 }
 
 // execute runs one command line, prints its error if it fails, and returns the exit status.
@@ -118,15 +119,20 @@ Start a server with "junctor serve", or see it work with "junctor serve --demo".
 	f.StringVar(&a.home, "home", "", "`DIR` home directory (default $JUNCTOR_HOME, else junctor in the user's data directory)")
 	f.StringVar(&a.server, "server", "", "`URL` URL of the server (default $JUNCTOR_URL, else that of the server on the home)")
 	f.StringVar(&a.token, "token", "", "`TOKEN` token to show the server (default $JUNCTOR_TOKEN, else the home's admin token)")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print only the first column of a list, without its head: the ids or names")
+	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	f.BoolVar(&a.json, "json", false, "print one JSON document, or one line for each item where the command streams")
 	groups := a.commands()
 	for _, g := range groups {
 		root.AddCommand(g.commands...)
 	}
-	last := &groups[len(groups)-1]
-	help := a.helpCommand()
-	root.SetHelpCommand(help)
-	last.commands = append(last.commands, a.completionCommand(root), help)
+	for _, c := range append(a.formerCommands(), a.completionCommand(root), a.helpCommand()) {
+		c.Hidden = true
+		root.AddCommand(c)
+		if c.Name() == "help" {
+			root.SetHelpCommand(c)
+		}
+	}
 	root.SetHelpFunc(a.showHelp(groups))
 	root.SetFlagErrorFunc(wrongFlag)
 	setPlaceholders(root)
@@ -165,57 +171,6 @@ func counted(n int, one, many string) string {
 		return one
 	}
 	return many
-}
-
-// commands returns all commands in the groups and order of the help.
-func (a *app) commands() []commandGroup {
-	return []commandGroup{
-		{"Getting started", []*cobra.Command{a.serveCommand(), a.setupCommand(), a.consoleCommand(), a.mcpCommand(), a.doctorCommand()}},
-		{"Calling", []*cobra.Command{a.invokeCommand(), a.callCommand(), a.runCommand(), a.chatCommand(), a.runsCommand(), a.heldCommand()}},
-		{"The catalog", append([]*cobra.Command{a.catalogCommand(), a.modulesCommand()}, a.showingCommands()...)},
-		{"Providers (endpoints)", []*cobra.Command{
-			a.connectCommand(), a.disconnectCommand(), a.endpointsCommand(), a.endpointCommand(),
-			a.conformanceCommand(), a.reportCommand(),
-		}},
-		{"Providers (nodes)", []*cobra.Command{a.nodesCommand(), a.nodeCommand(), a.skillCommand()}},
-		{"Providers (upstreams, extensions)", []*cobra.Command{a.upstreamsCommand(), a.extensionsCommand()}},
-		{"Who may do what", []*cobra.Command{a.policyCommand(), a.toolsCommand(), a.tokensCommand(), a.grantsCommand(), a.confirmationsCommand(), a.secretsCommand()}},
-		{"The record", []*cobra.Command{a.auditCommand(), a.eventsCommand()}},
-		{"Task agents", []*cobra.Command{a.tasksCommand(), a.workspacesCommand(), a.frameworksCommand(), a.childCommand()}},
-		{"Operating", []*cobra.Command{
-			a.configCommand(), a.healthCommand(), a.backupCommand(), a.restoreCommand(), a.sandboxCommand(),
-			a.versionCommand(),
-		}},
-	}
-}
-
-type commandGroup struct {
-	title    string
-	commands []*cobra.Command
-}
-
-// group returns a command that only has subcommands (verbs).
-func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use + " COMMAND", Short: short, Args: cobra.ArbitraryArgs, RunE: a.noVerb}
-	c.AddCommand(verbs...)
-	return c
-}
-
-// noVerb runs a group without a subcommand: it prints the help, or with --json fails. An unknown
-// subcommand fails with invalid_input and a suggestion.
-func (a *app) noVerb(cmd *cobra.Command, args []string) error {
-	help := "see: " + cmd.CommandPath() + " --help"
-	switch {
-	case len(args) > 0:
-		cmd.SuggestionsMinimumDistance = 2
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			help = "did you mean: " + cmd.CommandPath() + " " + near[0]
-		}
-		return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a command of %s", args[0], cmd.CommandPath()).With("", help)
-	case a.json:
-		return capability.Errorf(capability.CodeInvalidInput, "", "%s needs a command after it", cmd.CommandPath()).With("", help)
-	}
-	return cmd.Help()
 }
 
 // env returns a variable of the environment, or "".

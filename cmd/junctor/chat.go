@@ -109,7 +109,7 @@ goes to the language model, if one is configured (model.url). /help lists the co
 }
 
 // chat sends each line of standard input as a message and prints the replies, until the input ends
-// or the user types /quit. At a terminal it asks for required confirmations.
+// or the user types /quit. At a terminal it asks for required approvals.
 func (a *app) chat(ctx context.Context, session string) error {
 	server, err := a.client()
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *app) chat(ctx context.Context, session string) error {
 		if err != nil {
 			return err
 		}
-		id, asked := confirmation(question)
+		id, asked := approvalOf(question)
 		if !asked || !ask {
 			continue
 		}
@@ -153,7 +153,7 @@ func (a *app) chat(ctx context.Context, session string) error {
 		} else {
 			word = "once"
 		}
-		if err := server.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": word},
+		if err := server.Do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id), map[string]string{"decision": word},
 			nil); err != nil {
 			return err
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/junctor-run/junctor/internal/base/text"
 )
 
-const yesHelp = "say yes to whatever you are asked"
+const yesHelp = "approve without being asked at the terminal"
 
-// confirmed calls do. If the server requires confirmation by the client, confirmed asks
+// confirmed calls do. If the server requires an approval by the client, confirmed asks
 // at the terminal, unless yes is set, and calls do again.
 func (a *app) confirmed(ctx context.Context, yes bool, do func() error) error {
 	err := do()
-	id, asked := confirmation(capability.AsError(err))
+	id, asked := approvalOf(capability.AsError(err))
 	if !asked {
 		return err
 	}
@@ -30,9 +30,9 @@ func (a *app) confirmed(ctx context.Context, yes bool, do func() error) error {
 	return do()
 }
 
-// confirmation returns the id of the confirmation that an error requests from the client.
-func confirmation(e *capability.Error) (id string, asked bool) {
-	if e == nil || e.Code != capability.CodeConsentRequired || e.Details["channel"] != "client" {
+// approvalOf returns the id of the approval that an error requests from the client.
+func approvalOf(e *capability.Error) (id string, asked bool) {
+	if e == nil || e.Code != capability.CodeApprovalRequired || e.Details["channel"] != "client" {
 		return "", false
 	}
 	id, asked = e.Details["approval"].(string)
@@ -57,7 +57,7 @@ func (a *app) answer(ctx context.Context, id string, question *capability.Error,
 	if err != nil {
 		return false, err
 	}
-	if err := c.Do(ctx, http.MethodPost, "/api/v1/confirmations/"+url.PathEscape(id), map[string]string{"decision": decision},
+	if err := c.Do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id), map[string]string{"decision": decision},
 		nil); err != nil {
 		return false, err
 	}

@@ -41,15 +41,29 @@ func helpOf(c *cobra.Command, groups []commandGroup) string {
 	own, global := flagsOf(c)
 	listFlags(&b, "Flags", own)
 	if c.HasParent() {
-		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token and --json: see junctor --help\n")
+		fmt.Fprintf(&b, "\nEvery command also takes --home, --server, --token, --quiet and --json: see junctor --help\n")
 	} else {
 		listFlags(&b, "Flags of every command", global)
+		fmt.Fprint(&b, exitStatuses)
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\nMore about a command: %s COMMAND --help\n", c.CommandPath())
 	}
 	return b.String()
 }
+
+// exitStatuses is the part of the help about exit statuses.
+const exitStatuses = `
+Exit status:
+  0  done
+  1  the work failed
+  2  wrong usage or invalid input
+  3  denied, or an approval is needed
+  4  not found
+  5  unavailable, timed out, or no server runs
+
+Completion of commands and flags: source <(junctor completion bash)
+`
 
 func listCommands(b *strings.Builder, title string, commands []*cobra.Command) {
 	width, any := 0, false

@@ -237,6 +237,59 @@ func TestWrongUsageOfEveryCommand(t *testing.T) {
 	}
 }
 
+// moved maps the places of commands that moved to those where they were.
+func moved() map[string]string {
+	return map[string]string{
+		"mcp": "upstreams", "endpoints add": "connect", "endpoints remove": "disconnect", "nodes call": "call", "nodes held": "held",
+		"nodes skill": "skill", "nodes device": "node", "catalog modules": "modules", "policy grants": "grants", "audit events": "events",
+		"tasks workspaces": "workspaces", "tasks frameworks": "frameworks", "extensions run": "run", "extensions runs": "runs",
+		"home": "",
+	}
+}
+
+func TestTheHelpHasAtMostTwentyCommandsInFiveGroups(t *testing.T) {
+	t.Parallel()
+	groups := (&app{}).commands()
+	n := 0
+	for _, c := range (&app{}).root().Commands() {
+		if c.IsAvailableCommand() {
+			n++
+		}
+	}
+	if n > 20 || len(groups) > 5 {
+		t.Errorf("the help has %d commands in %d groups, want at most 20 in 5", n, len(groups))
+	}
+}
+
+// TestMovedCommandsAreReachedByBothNames holds for every command that was at another place before.
+func TestMovedCommandsAreReachedByBothNames(t *testing.T) {
+	t.Parallel()
+	for now, former := range moved() {
+		for _, path := range []string{now, former} {
+			c, rest, err := (&app{}).root().Find(strings.Fields(path))
+			if err != nil || len(rest) > 0 {
+				t.Errorf("%q leads to %q with %q left (%v), want a command", path, c.CommandPath(), rest, err)
+			}
+		}
+	}
+}
+
+func TestListsWithQuietPrintOnlyTheFirstColumn(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{stdout: &out, quiet: true}
+	if err := a.table([]string{"ID", "STATE"}, [][]string{{"a", "x"}, {"b", "y"}}, ""); err != nil || out.String() != "a\nb\n" {
+		t.Errorf("table = %q, %v; want the ids a and b", out.String(), err)
+	}
+}
+
+func TestVersionFlagPrintsTheVersion(t *testing.T) {
+	t.Parallel()
+	if status, out, errs := typed(t, "--version"); status != 0 || !strings.HasPrefix(out, "junctor ") || errs != "" {
+		t.Errorf("--version: status %d, %q, %q on standard error; want 0 and the version", status, out, errs)
+	}
+}
+
 // takesAnyNumber reports commands that any number of arguments fits.
 func takesAnyNumber(c *cobra.Command) bool {
 	return strings.Contains(c.Use, "...") && c.Name() != "help"
@@ -264,7 +317,8 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	with := map[string]string{
 		"access": "", "audit trail": "run_1", "audit session": "s1", "call": "laptop f", "catalog explain": "fs.list",
-		"confirmations approve": "cnf_1", "confirmations deny": "cnf_1", "confirmations show": "cnf_1",
+		"approvals approve": "apr_1", "approvals deny": "apr_1", "approvals show": "apr_1",
+		"confirmations approve": "apr_1", "confirmations deny": "apr_1", "confirmations show": "apr_1",
 		"connect": "http://127.0.0.1:1", "disconnect": "tools", "endpoints export": "--to " + t.TempDir(), "endpoints show": "tools",
 		"events publish": "E", "extensions disable": "x", "extensions enable": "x",
 		"extensions install": file, "extensions install-url": "https://example.org/x.zip", "extensions show": "x", "extensions uninstall": "x",
@@ -282,20 +336,28 @@ func TestWithoutAServer(t *testing.T) {
 		"upstreams diff":    "u", "upstreams login": "u", "upstreams remove": "u",
 		"upstreams restart": "u", "upstreams show": "u", "workspaces create": "o/r", "workspaces finalize": "w", "workspaces remove": "w",
 	}
-	alone := strings.Fields(`serve setup doctor help version completion config child frameworks sandbox conformance endpoint`)
+	alone := strings.Fields(`serve setup doctor config debug`)
 	others := []string{ // they need files of their own, another process, or no terminal
-		"audit verify", "backup", "restore", "upstreams sample", "catalog eval", "extensions check", "extensions new", "report validate",
-		"skill pack", "skill sign", "skill diff", "endpoints import",
-		"node join", "node status", "node drain", "node leave", "node rescan", "node consent list", "node consent grant", "node consent deny",
+		"audit verify", "home backup", "home restore", "mcp sample", "catalog eval", "extensions check", "extensions new", "report validate",
+		"nodes skill pack", "nodes skill sign", "nodes skill diff", "endpoints import", "endpoints serve",
+		"tasks frameworks list", "tasks frameworks replay",
+		"nodes device join", "nodes device status", "nodes device drain", "nodes device leave", "nodes device rescan",
+		"nodes device consent list", "nodes device consent grant", "nodes device consent deny",
 	}
 	for _, c := range everyCommand(&app{}) {
 		path := strings.Fields(c.CommandPath())[1:]
 		name := strings.Join(path, " ")
 		if len(path) == 0 || slices.Contains(alone, path[0]) || slices.Contains(others, name) || c.HasAvailableSubCommands() &&
-			!slices.Contains([]string{"endpoints", "events"}, name) {
+			!slices.Contains([]string{"endpoints", "audit events"}, name) {
 			continue
 		}
-		line := append(path, strings.Fields(with[name])...)
+		arguments, known := with[name]
+		for now, former := range moved() { // the arguments are those of the former name
+			if rest, ok := strings.CutPrefix(name+" ", now+" "); ok && !known {
+				arguments = with[strings.TrimSpace(strings.Join([]string{former, rest}, " "))]
+			}
+		}
+		line := append(path, strings.Fields(arguments)...)
 		status, out, errs := typed(t, line...)
 		if status != 5 || out != "" || !strings.Contains(errs, "no server runs on the home") ||
 			!strings.Contains(errs, "start one with: junctor serve") {
@@ -319,6 +381,10 @@ func TestAWordThatIsNoneIsAnsweredWithThoseNearIt(t *testing.T) {
 		"tokens lst":                  "did you mean: junctor tokens list",
 		"completion bsh":              "did you mean: junctor completion bash",
 		"zzz":                         "see: junctor --help",
+		"workspace":                   "did you mean: junctor tasks workspaces",
+		"grant":                       "did you mean: junctor policy grants",
+		"loginn":                      "did you mean: junctor mcp login",
+		"mcp lst":                     "did you mean: junctor mcp list",
 		"tokens list --jsn":           "did you mean: --json",
 		"invoke x --sesion s":         "did you mean: --session",
 		"invoke x --zzzzzz":           "see: junctor invoke --help",
@@ -404,9 +470,9 @@ secrets remove NAME
 grants list
 grants create
 grants revoke ID
-confirmations list
-confirmations approve ID
-confirmations deny ID
+approvals list
+approvals approve ID
+approvals deny ID
 sandbox status
 sandbox selftest
 audit query

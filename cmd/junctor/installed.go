@@ -184,7 +184,7 @@ func (a *app) printInstalled(raw json.RawMessage) error {
 func (a *app) install(yes bool, do func(agreed string) error) error {
 	err := do("")
 	e := capability.AsError(err)
-	if e == nil || e.Code != capability.CodeConsentRequired {
+	if e == nil || e.Code != capability.CodeApprovalRequired {
 		return err
 	}
 	hash, _ := e.Details["tree_hash"].(string)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -9,36 +10,64 @@ import (
 	"github.com/junctor-run/junctor/internal/setup/clients"
 )
 
+// mcpCommand returns the commands about MCP servers. Without a verb it is the bridge unless standard
+// input is a terminal, because the configurations of installed clients run it so.
 func (a *app) mcpCommand() *cobra.Command {
-	var view, client string
+	var bridge mcpBridge
+	c := with(a.group("mcp", "Manage MCP servers and A2A agents, and serve MCP to a client"), a.mcpServeCommand())
+	for _, verb := range a.upstreamsCommand().Commands() {
+		c.AddCommand(verb)
+	}
+	c.Use = "mcp [COMMAND]"
+	c.Long = `Manage MCP servers and A2A agents as providers, and serve MCP to a client. Without a
+command, and if standard input is not a terminal, it is "junctor mcp serve".`
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 || terminal(a.stdin) {
+			return a.noVerb(cmd, args)
+		}
+		return a.runBridge(cmd.Context(), bridge)
+	}
+	bridge.flags(c)
+	return c
+}
+
+// mcpBridge holds the flags of the bridge.
+type mcpBridge struct{ view, client string }
+
+func (b *mcpBridge) flags(c *cobra.Command) {
+	c.Flags().StringVar(&b.client, "client", "", "`NAME` show the token that junctor setup created for this client")
+	c.Flags().StringVar(&b.view, "view", "", "`VIEW` view of the catalog")
+}
+
+func (a *app) mcpServeCommand() *cobra.Command {
+	var bridge mcpBridge
 	c := &cobra.Command{
-		Use:   "mcp",
+		Use:   "serve",
 		Short: "Serve MCP on standard input and output, bridged to the running server",
 		Long: `Serve MCP on standard input and output, bridged to the running server; none is
 started. It shows the home's agent token unless --token or JUNCTOR_TOKEN is given.
 Give it to an agent as the command of an MCP server, such as:
 
-  claude mcp add junctor -- junctor mcp`,
+  claude mcp add junctor -- junctor mcp serve`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			token := filepath.Join("run", "agent.token")
-			if client != "" {
-				found, err := clients.Find(client)
-				if err != nil {
-					return err
-				}
-				token = filepath.Join("clients", found.Name+".token")
-			}
-			url, bearer, err := a.connectionWith(token)
-			if err != nil {
-				return err
-			}
-			return stdiobridge.Run(cmd.Context(), stdiobridge.Config{
-				In: a.stdin, Out: a.stdout, Err: a.stderr, URL: url, Token: bearer, View: view,
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBridge(cmd.Context(), bridge) },
 	}
-	c.Flags().StringVar(&client, "client", "", "`NAME` show the token that junctor setup created for this client")
-	c.Flags().StringVar(&view, "view", "", "`VIEW` view of the catalog")
+	bridge.flags(c)
 	return c
+}
+
+func (a *app) runBridge(ctx context.Context, b mcpBridge) error {
+	token := filepath.Join("run", "agent.token")
+	if b.client != "" {
+		found, err := clients.Find(b.client)
+		if err != nil {
+			return err
+		}
+		token = filepath.Join("clients", found.Name+".token")
+	}
+	url, bearer, err := a.connectionWith(token)
+	if err != nil {
+		return err
+	}
+	return stdiobridge.Run(ctx, stdiobridge.Config{In: a.stdin, Out: a.stdout, Err: a.stderr, URL: url, Token: bearer, View: b.view})
 }

@@ -15,6 +15,12 @@ func (a *app) table(head []string, rows [][]string, none string) error {
 		a.note(none)
 		return nil
 	}
+	if a.quiet && head[0] != fieldHead {
+		for _, row := range rows {
+			fmt.Fprintln(a.stdout, plainText(row[0]))
+		}
+		return nil
+	}
 	tw := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(head, "\t"))
 	for _, row := range rows {
@@ -26,8 +32,11 @@ func (a *app) table(head []string, rows [][]string, none string) error {
 	return tw.Flush()
 }
 
+// fieldHead is the first head of the table of one object.
+const fieldHead = "FIELD"
+
 // fields prints one object, with a line for each field.
-func (a *app) fields(rows [][]string) error { return a.table([]string{"FIELD", "VALUE"}, rows, "") }
+func (a *app) fields(rows [][]string) error { return a.table([]string{fieldHead, "VALUE"}, rows, "") }
 
 // note prints a remark about the answer on standard error, unless text is "".
 func (a *app) note(text string) {

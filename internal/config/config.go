@@ -37,8 +37,8 @@ type Config struct {
 	MCP    MCP    `koanf:"mcp"`
 	A2A    A2A    `koanf:"a2a"`
 
-	Console Console `koanf:"console"`
-
+	Console    Console    `koanf:"console"`
+	Approvals  Approvals  `koanf:"approvals"`
 	OAuth      OAuth      `koanf:"oauth"`
 	Agents     Agents     `koanf:"agents"`
 	Extensions Extensions `koanf:"extensions"`
@@ -165,6 +165,7 @@ func Default() Config {
 		},
 		Router:     Router{SyncInterval: 5 * time.Minute},
 		MCP:        defaultMCP(),
+		Approvals:  defaultApprovals(),
 		Agents:     defaultAgents(),
 		Extensions: Extensions{CallsPerMinute: 60, Burst: 10, MaxConcurrent: 2, PerUser: 4, Queue: 100},
 		Model:      Model{Kind: "openai", MaxTokens: 2048},
@@ -267,6 +268,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model.name: say which model of %s is asked", c.Model.URL)
 	}
 	if err := c.NATS.validate(); err != nil {
+		return err
+	}
+	if err := c.Approvals.validate(); err != nil {
 		return err
 	}
 	if err := c.Gateway.validate(); err != nil {

@@ -50,7 +50,7 @@ const extensionsDoor = "/api/v1/extensions"
 func (n *node) install(t testing.TB, pkg []byte) error {
 	t.Helper()
 	err := n.admin.Do(t.Context(), http.MethodPost, extensionsDoor+"/install", pkg, nil)
-	if capability.CodeOf(err) != capability.CodeConsentRequired {
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		return err
 	}
 	hash, _ := capability.AsError(err).Details["tree_hash"].(string)

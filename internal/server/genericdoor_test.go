@@ -76,7 +76,7 @@ func (c *mcpClient) ask(method, params string) (result struct {
 // uses, and the record names that.
 func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 	home := t.TempDir()
-	n := serve(t, home, "JUNCTOR_MCP_EXPOSURE=search")
+	n := serve(t, home, "JUNCTOR_MCP_EXPOSURE=search", "JUNCTOR_APPROVALS_WAIT=0s")
 	if err := os.WriteFile(filepath.Join(home, "files", "note.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestAGenericDoorIsNoWiderThanWhatGoesThroughIt(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	asked := c.ask("tools/call", `{"name":"catalog_call","arguments":`+write+`}`)
-	if !asked.IsError || asked.Meta.Error.Code != "consent_required" {
+	if !asked.IsError || asked.Meta.Error.Code != "approval_required" {
 		t.Errorf("%+v", asked)
 	}
 	var open struct{ Confirmations []struct{ Summary string } }

@@ -119,7 +119,7 @@ func TestTheConfigurationOpensRoutesAndWithholdsHeaders(t *testing.T) {
 	if a := n.request(t, "POST", "/api/modules/shop/orders", "", "{}"); a.status != http.StatusUnauthorized {
 		t.Errorf("a stranger's write: %d %s", a.status, a.body)
 	}
-	if a := n.request(t, "GET", "/api/v1/confirmations", n.token(t, "admin"), ""); strings.Contains(a.body, "cnf_") {
+	if a := n.request(t, "GET", "/api/v1/confirmations", n.token(t, "admin"), ""); strings.Contains(a.body, "apr_") {
 		t.Errorf("a stranger asked for an approval: %s", a.body)
 	}
 	admin := n.token(t, "admin")

@@ -205,8 +205,9 @@ func (s *Server) open(ctx context.Context, opts Options) (err error) {
 	s.mcp = mcpserve.New(mcpserve.Config{
 		Door: s.door, Engine: s.engine, Catalog: s.catalog, Policy: s.policy, Version: opts.Version, Views: views(cfg.MCP.Views),
 		Own:   mcpserve.OwnStore{Blobs: s.extensions.Blobs(), Log: s.log, Usages: s.extensions.Usage, Limit: int64(cfg.Limits.Result)},
-		Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, SessionIdle: cfg.MCP.SessionIdle,
-		MaxBody: int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey,
+		Texts: s.agentTexts(), Updates: s.upstreams, Tasks: s.tasks, TaskAfter: cfg.MCP.TaskAfter, ApprovalWait: cfg.Approvals.Wait,
+		SessionIdle: cfg.MCP.SessionIdle,
+		MaxBody:     int64(cfg.Limits.RequestBody), PageSize: cfg.MCP.PageSize, Exposure: compile.View(cfg.MCP.Exposure), CursorKey: cursorKey,
 		Logger: s.logger,
 	})
 	return nil

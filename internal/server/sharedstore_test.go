@@ -103,7 +103,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	// An approval asked for on A and decided on B lets the caller on A go on.
 	_, err := write(t, annA, "approved.txt", "")
 	e := capability.AsError(err)
-	if capability.CodeOf(err) != capability.CodeConsentRequired {
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Fatal(err)
 	}
 	id, _ := e.Details["approval"].(string)
@@ -114,7 +114,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	if !exists(filepath.Join(a.home, "files", "approved.txt")) || exists(filepath.Join(b.home, "files", "approved.txt")) {
 		t.Error("the file is not where it was asked for")
 	}
-	if _, err := write(t, annA, "approved.txt", ""); capability.CodeOf(err) != capability.CodeConsentRequired {
+	if _, err := write(t, annA, "approved.txt", ""); capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Errorf("an approval for once was used twice: %v", err)
 	}
 
@@ -125,7 +125,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 		_, err := write(t, annB, "granted.txt", "")
 		return err == nil
 	})
-	if _, err := write(t, annA, "granted.txt", ""); capability.CodeOf(err) != capability.CodeConsentRequired {
+	if _, err := write(t, annA, "granted.txt", ""); capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Errorf("a grant for one use was used twice: %v", err)
 	}
 	a.must(t, http.MethodPost, "/api/v1/grants", map[string]any{"principal": "agent:ann", "action": "fs.writeText"}, &grant)
@@ -149,7 +149,7 @@ func TestTwoGatewaysShareOneStore(t *testing.T) {
 	a.must(t, http.MethodDelete, "/api/v1/grants/"+grant.ID, nil, nil)
 	within(t, "a grant revoked on A is over on B", func() bool {
 		_, err := write(t, annB, "late.txt", "")
-		return capability.CodeOf(err) == capability.CodeConsentRequired
+		return capability.CodeOf(err) == capability.CodeApprovalRequired
 	})
 	a.must(t, http.MethodDelete, "/api/v1/tokens/ann", nil, nil)
 	within(t, "a token revoked on A is refused on B", func() bool { return capability.CodeOf(in()) == capability.CodeUnauthenticated })
@@ -246,7 +246,7 @@ func TestTheSharedStoreGoesAwayAndComesBack(t *testing.T) {
 			_, err := write(t, n.admin, "keyed.txt", "k")
 			return err
 		}(),
-		"an answer": n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/cnf_000000000000000000000000",
+		"an answer": n.admin.Do(t.Context(), http.MethodPost, "/api/v1/confirmations/apr_000000000000000000000000",
 			map[string]string{"decision": "once"}, nil),
 	} {
 		if capability.CodeOf(err) != capability.CodeUnavailable || reason(err) != "store_unavailable" ||

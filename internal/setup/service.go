@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/core/policy"
@@ -61,6 +62,7 @@ type Secrets interface {
 // Tokens creates and revokes tokens.
 type Tokens interface {
 	Authenticate(token string) (capability.Principal, error)
+	Tokens(ctx context.Context) ([]policy.Token, error)
 	CreateToken(ctx context.Context, by capability.Principal, req policy.TokenRequest) (policy.Token, secret.Value, error)
 	RevokeToken(ctx context.Context, by capability.Principal, idOrName string) (policy.Token, error)
 }
@@ -126,12 +128,15 @@ type record struct {
 	// Added lists the upstreams and Secrets the secrets that the setup created.
 	Added   []string `json:"added,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+	// CreatesToken is true while the token is created and its file is not yet written. A token with
+	// the client's name that exists then was created by this setup.
+	CreatesToken bool `json:"creates_token,omitempty"`
 }
 
 func (s *Service) journal(name string) string    { return filepath.Join(s.cfg.Dir, name+".journal") }
 func (s *Service) recordFile(name string) string { return filepath.Join(s.cfg.Dir, name+".json") }
 
-// TokenFile returns the file with a client's token.
+// tokenFile returns the file with a client's token.
 func (s *Service) tokenFile(name string) string { return filepath.Join(s.cfg.Dir, name+".token") }
 
 func exists(file string) bool { _, err := os.Stat(file); return err == nil }
@@ -224,7 +229,10 @@ func (s *Service) Connect(ctx context.Context, by capability.Principal, name str
 	}
 	r := record{Client: name, File: file, Servers: map[string]string{}}
 	if old, err := s.record(name); err == nil { // interrupted before the file was changed
-		r.Added, r.Secrets = old.Added, old.Secrets
+		r.Added, r.Secrets, r.CreatesToken = old.Added, old.Secrets, old.CreatesToken
+	}
+	if err := s.mayUseToken(ctx, c, r); err != nil {
+		return setupserve.Result{}, err
 	}
 	if !req.DryRun {
 		for _, server := range move {
@@ -271,9 +279,9 @@ func (s *Service) root(file string) string {
 // owner marks the blocks that setup writes.
 const owner = "setup"
 
-// write creates the token, stores the record and changes the file, in this order.
+// write stores the record, creates the token and changes the file, in this order.
 func (s *Service) write(ctx context.Context, by capability.Principal, r record, changes []overlay.Change) error {
-	if err := s.token(ctx, by, r.Client); err != nil {
+	if err := s.token(ctx, by, &r); err != nil {
 		return err
 	}
 	if err := s.save(r); err != nil {
@@ -286,25 +294,72 @@ func (s *Service) write(ctx context.Context, by capability.Principal, r record, 
 	return nil
 }
 
-// token writes a token for a client, unless its file has a valid one.
-func (s *Service) token(ctx context.Context, by capability.Principal, name string) error {
-	file := s.tokenFile(name)
-	if old, _, err := secretstore.ReadFile(file); err == nil {
-		if who, err := s.cfg.Tokens.Authenticate(old.Reveal()); err == nil && who.Role == capability.RoleAgent {
-			return nil
-		}
+// ownsToken reports whether the live token with the client's name is the one in the client's file.
+func (s *Service) ownsToken(client string) bool {
+	value, _, err := secretstore.ReadFile(s.tokenFile(client))
+	if err != nil {
+		return false
 	}
-	if _, err := s.cfg.Tokens.RevokeToken(ctx, by, name); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
-		return err
+	who, err := s.cfg.Tokens.Authenticate(value.Reveal())
+	return err == nil && who.ID == string(capability.RoleAgent)+":"+client
+}
+
+// mayUseToken fails with conflict, reason client_token_exists, if a live token has the client's name
+// and was not created by its setup, because programs that use it would lose their access.
+func (s *Service) mayUseToken(ctx context.Context, c clients.Client, r record) error {
+	if r.CreatesToken || s.ownsToken(c.Name) {
+		return nil
 	}
-	_, value, err := s.cfg.Tokens.CreateToken(ctx, by, policy.TokenRequest{Role: capability.RoleAgent, Name: name})
+	all, err := s.cfg.Tokens.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	if err := hostfs.WriteFile(file, []byte(value.Reveal()+"\n")); err != nil {
-		return capability.Wrap(capability.CodeFailed, "setup", "the token of the client cannot be written", err)
+	for _, t := range all {
+		if t.Name == c.Name && t.Live(time.Now()) {
+			return capability.Errorf(capability.CodeConflict, "setup",
+				"%s would get a token named %q, and a token of that name exists that setup did not create", c.Title, c.Name).
+				With("client_token_exists", "if no program needs that token, revoke it with: junctor tokens revoke "+c.Name)
+		}
 	}
 	return nil
+}
+
+// token writes a token for the client of r, unless its file has a valid one. The record is stored
+// before the token is created, so that a setup that was killed recognizes its token.
+func (s *Service) token(ctx context.Context, by capability.Principal, r *record) error {
+	if s.ownsToken(r.Client) {
+		r.CreatesToken = false
+		return nil
+	}
+	if r.CreatesToken {
+		if err := s.revoke(ctx, by, r.Client); err != nil {
+			return err
+		}
+	}
+	r.CreatesToken = true
+	if err := s.save(*r); err != nil {
+		return capability.Wrap(capability.CodeFailed, "setup", "the record of the setup cannot be written", err)
+	}
+	_, value, err := s.cfg.Tokens.CreateToken(ctx, by, policy.TokenRequest{Role: capability.RoleAgent, Name: r.Client})
+	if err != nil {
+		r.CreatesToken = false
+		return err
+	}
+	if err := hostfs.WriteFile(s.tokenFile(r.Client), []byte(value.Reveal()+"\n")); err != nil {
+		return errors.Join(capability.Wrap(capability.CodeFailed, "setup", "the token of the client cannot be written", err),
+			s.revoke(ctx, by, r.Client))
+	}
+	r.CreatesToken = false
+	return nil
+}
+
+// revoke revokes the token with the client's name, if there is one.
+func (s *Service) revoke(ctx context.Context, by capability.Principal, client string) error {
+	_, err := s.cfg.Tokens.RevokeToken(ctx, by, client)
+	if capability.CodeOf(err) == capability.CodeNotFound {
+		return nil
+	}
+	return err
 }
 
 // movable returns the servers of a configuration that the request names, "*" for all, and
@@ -482,12 +537,12 @@ func (s *Service) takeBack(ctx context.Context, by capability.Principal, r recor
 			_ = s.cfg.Secrets.Remove(secretName)
 		}
 	}
-	if exists(s.tokenFile(r.Client)) {
-		if _, err := s.cfg.Tokens.RevokeToken(ctx, by, r.Client); err != nil && capability.CodeOf(err) != capability.CodeNotFound {
+	if r.CreatesToken || s.ownsToken(r.Client) {
+		if err := s.revoke(ctx, by, r.Client); err != nil {
 			s.cfg.Logger.Warn("token of a client not revoked", "client", r.Client, "err", err)
 		}
-		_ = os.Remove(s.tokenFile(r.Client))
 	}
+	_ = os.Remove(s.tokenFile(r.Client))
 	_ = os.Remove(s.recordFile(r.Client))
 }
 

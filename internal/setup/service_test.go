@@ -2,6 +2,7 @@ package setup_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -227,7 +228,7 @@ func TestASetupThatWasKilledIsRepairedByTheNext(t *testing.T) {
 	for name, lose := range map[string][]string{
 		"before the file was changed":  {"claude.journal"},
 		"before the record was there":  {"claude.json"},
-		"before the token was written": {"claude.json", "claude.journal", "claude.token"},
+		"before the token was written": {"claude.journal", "claude.token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,6 +240,18 @@ func TestASetupThatWasKilledIsRepairedByTheNext(t *testing.T) {
 			}
 			for _, left := range lose {
 				if err := os.Remove(filepath.Join(r.dir, left)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if slices.Contains(lose, "claude.token") {
+				var record map[string]any
+				file := filepath.Join(r.dir, "claude.json")
+				if err := json.Unmarshal([]byte(read(t, file)), &record); err != nil {
+					t.Fatal(err)
+				}
+				record["creates_token"] = true
+				text, err := json.Marshal(record)
+				if err := errors.Join(err, os.WriteFile(file, text, 0o600)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -259,6 +272,55 @@ func TestASetupThatWasKilledIsRepairedByTheNext(t *testing.T) {
 				t.Errorf("after the undo the file has\n%s\nwant\n%s", got, claude)
 			}
 		})
+	}
+}
+
+func TestATokenThatSetupDidNotCreateStaysValid(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	file := r.write(t, ".claude.json", claude)
+	_, value, err := r.policy.CreateToken(t.Context(), admin(), policy.TokenRequest{Role: capability.RoleAgent, Name: "claude"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		_, err = r.Connect(t.Context(), admin(), "claude", setupserve.Request{Move: []string{"*"}, DryRun: dry})
+		if e := capability.AsError(err); e == nil || e.Reason != "client_token_exists" {
+			t.Errorf("Connect(dry run %v) = %v, want client_token_exists", dry, err)
+		}
+	}
+	if _, err := r.policy.Authenticate(value.Reveal()); err != nil {
+		t.Errorf("the operator's token: %v, want it valid", err)
+	}
+	if got := read(t, file); got != claude || len(r.upstreams.added) > 0 {
+		t.Errorf("the file has\n%s\nand %d servers moved, want no change", got, len(r.upstreams.added))
+	}
+	if _, err := r.policy.RevokeToken(t.Context(), admin(), "claude"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Connect(t.Context(), admin(), "claude", setupserve.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.policy.RevokeToken(t.Context(), admin(), "claude"); err != nil {
+		t.Fatal(err)
+	}
+	_, value, err = r.policy.CreateToken(t.Context(), admin(), policy.TokenRequest{Role: capability.RoleAgent, Name: "claude"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Disconnect(t.Context(), admin(), "claude"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.policy.Authenticate(value.Reveal()); err != nil {
+		t.Errorf("the operator's token after the undo: %v, want it valid", err)
+	}
+}
+
+func TestAnUnknownClientIsReportedWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	_, err := open(t).Connect(t.Context(), admin(), "emacs", setupserve.Request{})
+	if got := err.Error(); !strings.Contains(got, "claude, claude-desktop, codex") || strings.Contains(got, "[") {
+		t.Errorf("Connect(emacs) = %q, want the names separated by commas", got)
 	}
 }
 

@@ -154,7 +154,7 @@ func (d *DB) AskApproval(ctx context.Context, a policy.Approval, maxOpen int) (g
 func (d *DB) Approval(ctx context.Context, id string) (policy.Approval, error) {
 	a, err := scanApproval(d.sql.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		err = notFound("approval", id, "confirmations list")
+		err = notFound("approval", id, "approvals list")
 	}
 	return a, err
 }
@@ -163,7 +163,7 @@ func (d *DB) Approval(ctx context.Context, id string) (policy.Approval, error) {
 func (d *DB) ApprovalInput(ctx context.Context, id string) (input []byte, err error) {
 	err = d.sql.QueryRowContext(ctx, `SELECT input FROM approvals WHERE id = ?`, id).Scan(&input)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = notFound("approval", id, "confirmations list")
+		err = notFound("approval", id, "approvals list")
 	}
 	return input, err
 }

@@ -91,7 +91,7 @@ func Errors() []ErrorRow {
 		{ReasonConsentDenied, permission, capability.CodeDenied, RetryNo},
 		{ReasonReserved, permission, capability.CodeDenied, RetryNo},
 		{ReasonDenied, permission, capability.CodeDenied, RetryNo},
-		{ReasonConsentRequired, permission, capability.CodeConsentRequired, RetryNo}, // after consent only
+		{ReasonConsentRequired, permission, capability.CodeApprovalRequired, RetryNo}, // after consent only
 		{ReasonInstalling, "", capability.CodeConflict, RetryYes},
 	}
 }
@@ -168,7 +168,7 @@ func nearest(code capability.Code) string {
 	switch code {
 	case capability.CodeUnauthenticated, capability.CodeDenied:
 		return ReasonDenied
-	case capability.CodeConsentRequired:
+	case capability.CodeApprovalRequired:
 		return ReasonConsentRequired
 	case capability.CodeInvalidInput, capability.CodeNotFound:
 		return ReasonParams

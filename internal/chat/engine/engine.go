@@ -194,7 +194,7 @@ func (e *Engine) failed(err error, metadata map[string]any) answer {
 		a.kind = TypePrompt
 		a.metadata["prompt"] = prompt
 	}
-	if a.err.Code == capability.CodeConsentRequired {
+	if a.err.Code == capability.CodeApprovalRequired {
 		a.kind = TypeConfirmation
 		a.metadata["confirmation"] = a.err.Details
 	}

@@ -33,7 +33,7 @@ func (e *invoker) Follow(_ context.Context, inv capability.Invocation, _ func(in
 	case "break":
 		return reply, fault.ExecutionFailed(3, "bad thing").Detail("output", "partly done\nbad thing")
 	case "ask":
-		return reply, capability.Errorf(capability.CodeConsentRequired, "t", "this asks").Detail("approval", "cnf_1").Detail("channel", "client")
+		return reply, capability.Errorf(capability.CodeApprovalRequired, "t", "this asks").Detail("approval", "apr_1").Detail("channel", "client")
 	case "slow":
 		inv.Progress(capability.Chunk{Message: "half way"})
 	}
@@ -146,7 +146,7 @@ func TestEveryReplyIsTextWholeAndStreamed(t *testing.T) {
 		{"no action", "/x fly", nil, engine.TypeError, "Hint: ", capability.CodeInvalidInput},
 		{"denied", "/x deny", nil, engine.TypeError, "permission exec", capability.CodeDenied},
 		{"failed, with what it said", "/x break", nil, engine.TypeError, "exit code 3: bad thing\n\npartly done", capability.CodeFailed},
-		{"a question", "/x ask", nil, engine.TypeConfirmation, "this asks", capability.CodeConsentRequired},
+		{"a question", "/x ask", nil, engine.TypeConfirmation, "this asks", capability.CodeApprovalRequired},
 		{"help", "/help", nil, engine.TypeText, "/x", ""},
 		{"help for one", "/help x", nil, engine.TypeText, "# How to x", ""},
 		{"help for none", "/help zz", nil, engine.TypePrompt, "no command /zz", capability.CodeUnknownCapability},

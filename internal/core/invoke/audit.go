@@ -123,7 +123,7 @@ func (r *run) ending(failure *capability.Error) State {
 func (r *run) durability(failure *capability.Error) audit.Durability {
 	if failure != nil {
 		switch failure.Code {
-		case capability.CodeDenied, capability.CodeConsentRequired:
+		case capability.CodeDenied, capability.CodeApprovalRequired:
 			return audit.Synced
 		}
 		if r.hidden || failure.Reason == capability.ReasonSecurityViolation {
@@ -219,7 +219,7 @@ func (r *run) describeEnd(rec *audit.Record, end State, result capability.Result
 	switch {
 	case failure.Reason == capability.ReasonSecurityViolation && !r.hidden: // with any code, because it is more than a missing permission
 		rec.Event = audit.SecurityViolation
-	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeConsentRequired:
+	case r.hidden, failure.Code == capability.CodeDenied, failure.Code == capability.CodeApprovalRequired:
 		rec.Event = audit.PermissionDenied
 	case failure.Reason == capability.ReasonRateLimited:
 		rec.Event = audit.RateLimited

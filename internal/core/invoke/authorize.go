@@ -102,7 +102,7 @@ func (r *run) covered(candidates []*catalog.Entry) ([]*catalog.Entry, error) {
 }
 
 // obtainConsent sets r.consent if the call requires an approval and has one. Otherwise it
-// requests one and returns consent_required. It runs after arbitration, because an approval is
+// requests one and returns approval_required. It runs after arbitration, because an approval is
 // bound to one capability. After an approval, the caller repeats the call, which passes every
 // check again.
 func (r *run) obtainConsent(ctx context.Context) error {
@@ -135,7 +135,7 @@ func (r *run) obtainConsent(ctx context.Context) error {
 		Exact: asks == confirmAlways || r.verdict.Consent == "", Once: asks == confirmFirst && r.verdict.Consent == "",
 	})
 	if err != nil {
-		if capability.CodeOf(err) == capability.CodeConsentRequired {
+		if capability.CodeOf(err) == capability.CodeApprovalRequired {
 			r.fire(EventConfirmNeeded, "")
 		}
 		return err

@@ -285,9 +285,9 @@ func TestBalancedCallIsAskedAboutOnce(t *testing.T) {
 	}
 	inv := through(agent(), "set", `{"x":1}`, capability.Selector{"node": "any"})
 	_, err := r.engine.Invoke(t.Context(), inv)
-	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	first := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	_, err = r.engine.Invoke(t.Context(), inv)
-	again := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	again := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if again.Details["approval"] != first.Details["approval"] {
 		t.Errorf("asked about %v and then about %v", first.Details, again.Details)
 	}
@@ -301,7 +301,7 @@ func TestBalancedCallIsAskedAboutOnce(t *testing.T) {
 	}
 	_, _, node := reply.Provider.Parts()
 	_, err = r.engine.Invoke(t.Context(), inv) // it was for once
-	second := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	second := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	approval, _ = second.Details["approval"].(string)
 	if _, _, err := r.policy.Decide(t.Context(), operator(), approval, policy.DecideOnce); err != nil {
 		t.Fatal(err)

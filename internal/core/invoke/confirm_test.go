@@ -57,7 +57,7 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 				return
 			}
 			reply, err := r.engine.Invoke(t.Context(), inv)
-			e := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+			e := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 			if e.Details["channel"] != tt.channel || p.calls.Load() != 0 || reply.State != invoke.StateFailed {
 				t.Fatalf("%v %v", e.Details, reply.State)
 			}
@@ -73,7 +73,7 @@ func TestPeopleConfirmWhatAsksForIt(t *testing.T) {
 			}
 			r.passes(inv)
 			_, err = r.engine.Invoke(t.Context(), on(tt.who, "w", `{"a":2}`))
-			if asked := capability.CodeOf(err) == capability.CodeConsentRequired; asked != tt.again || !asked && err != nil {
+			if asked := capability.CodeOf(err) == capability.CodeApprovalRequired; asked != tt.again || !asked && err != nil {
 				t.Error(err)
 			}
 		})
@@ -87,7 +87,7 @@ func TestAYesHoldsForWhatWasShown(t *testing.T) {
 		capability.Preview{What: []string{"rm", "a"}, Binds: "one"})
 	inv := on(admin(), "w", `{"a":1}`)
 	_, err := r.engine.Invoke(t.Context(), inv)
-	first := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	first := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if !strings.Contains(first.Details["summary"].(string), `to run: "rm" "a"`) {
 		t.Errorf("summary = %q, want it to contain the quoted words", first.Details["summary"])
 	}
@@ -96,7 +96,7 @@ func TestAYesHoldsForWhatWasShown(t *testing.T) {
 	}
 	p.preview.Binds = "two" // a setting has changed the words meanwhile
 	_, err = r.engine.Invoke(t.Context(), inv)
-	second := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	second := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if second.Details["approval"] == first.Details["approval"] {
 		t.Error("an answer to another question was taken")
 	}
@@ -118,7 +118,7 @@ func TestAWideGrantIsNoAnswerToWhatAlwaysAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.engine.Invoke(t.Context(), on(admin(), "w", `{}`))
-	e := fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	e := fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	if _, _, err := r.policy.Decide(t.Context(), admin(), e.Details["approval"].(string), policy.DecideAlways); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestAPersonWhoSaidNoMayThinkAgainAndOneWhoIsGoneIsNotWaitedFor(t *testing.T
 	ask := func() string {
 		t.Helper()
 		_, err := r.engine.Invoke(t.Context(), inv)
-		return fails(t, err, capability.CodeConsentRequired, "confirmation_required").Details["approval"].(string)
+		return fails(t, err, capability.CodeApprovalRequired, "confirmation_required").Details["approval"].(string)
 	}
 	id := ask()
 	if _, _, err := r.policy.Decide(t.Context(), admin(), id, policy.DecideDeny); err != nil {

@@ -32,9 +32,9 @@ func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 func (r *rig) asked(inv capability.Invocation) string {
 	r.Helper()
 	reply, err := r.engine.Invoke(r.Context(), inv)
-	e := fails(r, err, capability.CodeConsentRequired, "confirmation_required")
+	e := fails(r, err, capability.CodeApprovalRequired, "confirmation_required")
 	id, _ := e.Details["approval"].(string)
-	if !strings.HasPrefix(id, "cnf_") || !strings.Contains(e.Hint, id) || reply.State != invoke.StateFailed {
+	if !strings.HasPrefix(id, "apr_") || !strings.Contains(e.Hint, id) || reply.State != invoke.StateFailed {
 		r.Fatalf("%v, %s, state %s", e.Details, e.Hint, reply.State)
 	}
 	want := []invoke.State{"created", "validating", "awaiting_confirmation", "failed"}
@@ -173,7 +173,7 @@ func TestStandingGrantsLastAsLongAsTheySay(t *testing.T) {
 		if got := r.passes(on(agent(), "w", `{"any":"input"}`)); got["grant"] != g.ID {
 			t.Errorf(`r.passes(...) = %v, want got["grant"] == g.ID`, got)
 		}
-		c.advance(15*time.Minute + time.Second)
+		c.advance(time.Hour + time.Second)
 		r.asked(on(agent(), "w", `{}`))
 		if all, err := r.policy.Grants(t.Context()); err != nil || all[0].State != "expired" {
 			t.Errorf("%+v %v", all, err)
@@ -259,7 +259,7 @@ func TestAGrantForNCallsIsUsedNTimes(t *testing.T) {
 	for i := range 30 {
 		wg.Go(func() {
 			_, err := r.engine.Invoke(t.Context(), on(agent(), "w", fmt.Sprintf(`{"n":%d}`, i)))
-			if err != nil && capability.CodeOf(err) != capability.CodeConsentRequired {
+			if err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
 				t.Error(err)
 			}
 		})

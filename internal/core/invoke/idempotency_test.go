@@ -77,9 +77,9 @@ func TestACallThatNeverStartedFreesItsKey(t *testing.T) {
 	_, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k"))
 	fails(t, err, capability.CodeUnavailable, "connection_failed")
 	_, err = r.engine.Invoke(t.Context(), keyed(agent(), "w", `{}`, "k"))
-	fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	_, err = r.engine.Invoke(t.Context(), keyed(agent(), "w", `{}`, "k"))
-	fails(t, err, capability.CodeConsentRequired, "confirmation_required")
+	fails(t, err, capability.CodeApprovalRequired, "confirmation_required")
 	down = false
 	if reply, err := r.engine.Invoke(t.Context(), keyed(admin(), "w", `{}`, "k")); err != nil || reply.Replayed {
 		t.Errorf("%v, replayed %v", err, reply.Replayed)

@@ -13,7 +13,7 @@ import (
 func (r *rig) opened(inv capability.Invocation) policy.Approval {
 	r.Helper()
 	_, err := r.engine.Invoke(r.Context(), inv)
-	e := fails(r, err, capability.CodeConsentRequired, "confirmation_required")
+	e := fails(r, err, capability.CodeApprovalRequired, "confirmation_required")
 	a, err := r.policy.Approval(r.Context(), e.Details["approval"].(string))
 	if err != nil {
 		r.Fatal(err)

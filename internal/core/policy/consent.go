@@ -16,7 +16,7 @@ const (
 	operatorApprovalTTL = 24 * time.Hour   // an operator approval stays open
 	clientApprovalTTL   = 2 * time.Minute  // the caller answers soon or has disconnected
 	onceTTL             = 15 * time.Minute // an approved once may be used
-	timedGrantTTL       = 15 * time.Minute
+	timedGrantTTL       = time.Hour
 	maxOpenApprovals    = 32 // of one principal
 )
 
@@ -27,7 +27,7 @@ type Decision string
 const (
 	DecideOnce    Decision = "once"
 	DecideSession Decision = "session"
-	DecideTimed   Decision = "timed" // 15 minutes
+	DecideTimed   Decision = "timed" // one hour
 	DecideAlways  Decision = "always"
 	DecideDeny    Decision = "deny"
 )
@@ -59,7 +59,7 @@ type Consent struct {
 
 // Consent returns a live grant that covers the call, or consumes an approval with decision once
 // that fits it exactly. Otherwise it opens an approval, unless one for this call is open, and
-// fails with consent_required and the approval's id. If a person has denied the same call
+// fails with approval_required and the approval's id. If a person has denied the same call
 // recently, the error is denied, reason confirmation_rejected, except on the client channel.
 // On that channel the calling principal may answer ([Policy.Answer]); on the others, an
 // operator answers.
@@ -87,7 +87,7 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		}
 	}
 	ap := Approval{
-		ID: newID("cnf_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
+		ID: newID("apr_", now), Kind: "call", Binding: b, Module: a.Entry.Module.Extension, Session: a.Session,
 		Permissions: a.Entry.Contribution.Permissions, Effect: a.Entry.Effect, Summary: a.Summary,
 		Shown: a.Shown, Input: a.Input, Channel: a.Channel, State: ApprovalPending, Asked: now, Expires: now.Add(open),
 		Barred: p.barred(a),
@@ -100,12 +100,16 @@ func (p *Policy) Consent(ctx context.Context, a Asked) (Consent, error) {
 		p.record(ctx, audit.ConfirmationRequested, a.Principal, true, audit.Synced,
 			audit.Attr{Key: "approval", Value: got.ID}, audit.Attr{Key: "capability_id", Value: string(a.Entry.ID)},
 			audit.Attr{Key: "channel", Value: string(got.Channel)})
+		if got.Channel != ChannelClient { // the summary quotes the input, which is not logged
+			p.logger.Info("a call waits for an approval", "principal", a.Principal.ID, "action", a.Entry.Name(),
+				"approve_with", "junctor approvals approve "+got.ID)
+		}
 	}
-	asks := capability.Errorf(capability.CodeConsentRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
-		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+	asks := capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs an operator's approval (%s)", a.Entry.Name(), got.ID).
+		With("confirmation_required", fmt.Sprintf("an operator approves it with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	if got.Channel == ChannelClient {
-		asks = capability.Errorf(capability.CodeConsentRequired, "authorize", "%s asks for a confirmation (%s)", a.Entry.Name(), got.ID).
-			With("confirmation_required", fmt.Sprintf("say yes with --yes, or with: junctor confirmations approve %s; then call again with the same arguments", got.ID))
+		asks = capability.Errorf(capability.CodeApprovalRequired, "authorize", "%s needs your approval (%s)", a.Entry.Name(), got.ID).
+			With("confirmation_required", fmt.Sprintf("approve it with --yes, or with: junctor approvals approve %s; then call again with the same arguments", got.ID))
 	}
 	return Consent{}, asks.Detail("approval", got.ID).Detail("expires", jsonx.Stamp(got.Expires)).
 		Detail("channel", string(got.Channel)).Detail("summary", got.Summary)
@@ -150,7 +154,7 @@ const ReasonTooManyApprovals = "too_many_approvals"
 func TooManyOpen(principal string, maxOpen int) error {
 	e := capability.Errorf(capability.CodeOverloaded, "authorize", "%s has %d open approvals, and no more are opened for it",
 		principal, maxOpen).
-		With(ReasonTooManyApprovals, "have them answered: junctor confirmations list --state pending")
+		With(ReasonTooManyApprovals, "have them answered: junctor approvals list --state pending")
 	e.RetryAfter = time.Minute
 	return e
 }
@@ -200,7 +204,7 @@ func (p *Policy) Approvals(ctx context.Context, state ApprovalState, after strin
 // which is returned. Errors: invalid_input for an unknown decision, or session outside a
 // session; denied; not_found; conflict if the approval is no longer pending.
 func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string, d Decision) (Approval, *Grant, error) {
-	const op = "confirmations.decide"
+	const op = "approvals.decide"
 	if !slices.Contains([]Decision{DecideOnce, DecideSession, DecideTimed, DecideAlways, DecideDeny}, d) {
 		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op,
 			"%q is not a decision; use once, session, timed, always or deny", d)
@@ -226,7 +230,7 @@ func (p *Policy) Decide(ctx context.Context, by capability.Principal, id string,
 // was asked directly. It accepts only the channel client; any other approval, and those of
 // other principals, are not_found. Decisions are once, timed, always and deny.
 func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string, d Decision) (Approval, *Grant, error) {
-	const op = "confirmations.answer"
+	const op = "approvals.answer"
 	if !slices.Contains([]Decision{DecideOnce, DecideTimed, DecideAlways, DecideDeny}, d) {
 		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, op, "%q is not a decision; use once, timed, always or deny", d)
 	}
@@ -235,7 +239,7 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 	}
 	a, err := p.store.Approval(ctx, id)
 	if err == nil && (a.Principal != who.ID || a.Channel != ChannelClient) {
-		err = capability.Errorf(capability.CodeNotFound, op, "there is no confirmation %q", id)
+		err = capability.Errorf(capability.CodeNotFound, op, "there is no approval %q", id)
 	}
 	if err != nil {
 		return Approval{}, nil, err
@@ -246,7 +250,7 @@ func (p *Policy) Answer(ctx context.Context, who capability.Principal, id string
 // decide stores and records the decision of a principal that may answer, and creates the grant.
 func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval, d Decision) (Approval, *Grant, error) {
 	if d == DecideSession && a.Session == "" {
-		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "confirmations.decide",
+		return Approval{}, nil, capability.Errorf(capability.CodeInvalidInput, "approvals.decide",
 			"%s was asked outside a session, so it cannot be granted for one", a.ID).
 			With("", "use once, timed or always")
 	}
@@ -255,6 +259,7 @@ func (p *Policy) decide(ctx context.Context, by capability.Principal, a Approval
 	if err != nil {
 		return Approval{}, nil, err
 	}
+	defer p.decisions.notify() // after the grant, which a waiting call needs
 	p.record(ctx, audit.ConfirmationAnswered, by, true, audit.Synced,
 		audit.Attr{Key: "approval", Value: a.ID}, audit.Attr{Key: "answer", Value: string(d)},
 		audit.Attr{Key: "capability_id", Value: string(a.Capability)}, audit.Attr{Key: "asked_by", Value: a.Principal})

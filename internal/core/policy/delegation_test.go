@@ -192,7 +192,7 @@ func TestGrantsOfTaskAgents(t *testing.T) {
 		}
 		e := entry(t, write)
 		_, err := r.Consent(t.Context(), policy.Asked{Principal: child, Entry: e, Channel: r.Authorize(child, e).Consent, InputDigest: "x"})
-		if (err == nil) != tt.want || err != nil && capability.CodeOf(err) != capability.CodeConsentRequired {
+		if (err == nil) != tt.want || err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

@@ -92,7 +92,7 @@ func TestAskedAbout(t *testing.T) {
 	ann := capability.Principal{ID: "agent:ann", Role: capability.RoleAgent}
 	asked := policy.Asked{Principal: ann, Entry: e, InputDigest: "d", Channel: policy.ChannelOperator}
 	_, err := r.Consent(t.Context(), asked)
-	if capability.CodeOf(err) != capability.CodeConsentRequired {
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Fatal(err)
 	}
 	about := func(who capability.Principal, digest string) int {

@@ -37,8 +37,8 @@ func TestOperatorCannotGrantItselfWhatItMayNotApprove(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []capability.Principal{me, child} {
-			if err := consent(p); capability.CodeOf(err) != capability.CodeConsentRequired {
-				t.Errorf("Consent(%s) with a grant by %s = %v, want consent_required", p.ID, me.ID, err)
+			if err := consent(p); capability.CodeOf(err) != capability.CodeApprovalRequired {
+				t.Errorf("Consent(%s) with a grant by %s = %v, want approval_required", p.ID, me.ID, err)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func TestOpenApprovalsOfOnePrincipalAreBounded(t *testing.T) {
 	r := open(t)
 	e := entry(t, capability.Contribution{Effect: capability.EffectWrite})
 	for i := range 33 {
-		want := capability.CodeConsentRequired
+		want := capability.CodeApprovalRequired
 		if i == 32 {
 			want = capability.CodeOverloaded
 		}

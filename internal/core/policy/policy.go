@@ -51,6 +51,8 @@ type Policy struct {
 	mu    sync.Mutex
 	uses  uses
 	cache verdictCache
+
+	decisions decisions
 }
 
 // New parses the rules and loads the mirrors. It fails on the first invalid rule.

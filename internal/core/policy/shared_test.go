@@ -80,7 +80,7 @@ func TestTwoPoliciesOnOneStore(t *testing.T) {
 					wg.Go(func() {
 						<-start
 						c, err := p[i%2].Consent(t.Context(), asked)
-						if err != nil && capability.CodeOf(err) != capability.CodeConsentRequired {
+						if err != nil && capability.CodeOf(err) != capability.CodeApprovalRequired {
 							t.Error(err)
 						}
 						if c != (policy.Consent{}) {

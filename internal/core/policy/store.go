@@ -137,7 +137,7 @@ type Binding struct {
 
 // Approval is one question to a person, and its answer.
 type Approval struct {
-	ID string `json:"id"` // "cnf_" + 24 hex
+	ID string `json:"id"` // "apr_" + 24 hex
 	// Kind is call, enable, install, pin, terminal or question.
 	Kind string `json:"kind"`
 	Binding

@@ -197,7 +197,7 @@ func (t *Task) outcome(ctx context.Context, err error, now time.Time) {
 	t.Error, t.Status = failure, failure.Message
 	id, _ := failure.Details["approval"].(string)
 	switch failure.Code {
-	case capability.CodeConsentRequired:
+	case capability.CodeApprovalRequired:
 		if id == "" {
 			t.State = Failed
 			return

@@ -59,14 +59,14 @@ func (e *engine) Follow(ctx context.Context, inv capability.Invocation, _ func(i
 		return r, nil
 	case "consent", "client":
 		e.mu.Lock()
-		ok := e.approved["cnf_1"]
+		ok := e.approved["apr_1"]
 		e.mu.Unlock()
 		if !ok {
 			channel := string(policy.ChannelOperator)
 			if inv.Target.Action == "client" {
 				channel = string(policy.ChannelClient)
 			}
-			return r, capability.Errorf(capability.CodeConsentRequired, "", "needs a yes").Detail("approval", "cnf_1").Detail("channel", channel)
+			return r, capability.Errorf(capability.CodeApprovalRequired, "", "needs a yes").Detail("approval", "apr_1").Detail("channel", channel)
 		}
 	case "far", "":
 		if inv.Target.Capability == "" && inv.Target.Action == "" {
@@ -146,7 +146,7 @@ func newRig(t *testing.T, db *store.DB, tune ...func(*rig)) *rig {
 		Approval: func(context.Context, string) (policy.Approval, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return policy.Approval{ID: "cnf_1", State: r.state, Expires: time.Now().Add(time.Hour)}, nil
+			return policy.Approval{ID: "apr_1", State: r.state, Expires: time.Now().Add(time.Hour)}, nil
 		},
 		Decide: func(_ context.Context, _ capability.Principal, _ string, d policy.Decision) error {
 			r.decide(d != policy.DecideDeny)
@@ -184,7 +184,7 @@ func (r *rig) decide(yes bool) {
 	}
 	r.mu.Unlock()
 	r.engine.mu.Lock()
-	r.engine.approved["cnf_1"] = yes
+	r.engine.approved["apr_1"] = yes
 	r.engine.mu.Unlock()
 }
 
@@ -296,7 +296,7 @@ func TestApprovals(t *testing.T) {
 			begun := r.start(t, ann(), tt.action, `{"a":1}`)
 			if tt.action == "consent" {
 				waits := r.until(t, begun.ID, tasks.AuthRequired)
-				if waits.Requests[0].Approval != "cnf_1" {
+				if waits.Requests[0].Approval != "apr_1" {
 					t.Errorf("%+v", waits)
 				}
 				if _, err := r.Answer(t.Context(), ann(), begun.ID, "", json.RawMessage(`{"action":"accept"}`)); capability.CodeOf(

@@ -52,7 +52,7 @@ func TestADispatchThatCannotBeIsRefusedBeforeTheRemote(t *testing.T) {
 	}{
 		{"no token", "GET", "/items/1", "", "", nil, 401, "unauthenticated"},
 		{"no token on a route that calls itself public", "POST", "/items", "", "", nil, 401, "unauthenticated"},
-		{"an agent may not write without consent", "POST", "/items", rg.agent, "", nil, 403, "consent_required"},
+		{"an agent may not write without consent", "POST", "/items", rg.agent, "", nil, 403, "approval_required"},
 		{"no such method anywhere", "OPTIONS", "/items/1", rg.admin, "", nil, 405, "method_not_allowed"},
 		{"no such method here", "POST", "/items/1", rg.admin, "", nil, 405, "use DELETE, GET, PATCH, PUT"},
 		{"nothing there", "GET", "/none/at/all", rg.admin, "", nil, 404, "unknown_capability"},
@@ -229,7 +229,7 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 			`"/any/where", context.Query["q"] = "1", context.Body["in"] = 1.0, context.Headers["authorization"] = ""`, raw)
 	}
 	rg.do(http.MethodGet, "/api/modules/shop/own", rg.agent, "").want(t, "a declared route goes first", 200, "route")
-	rg.do(http.MethodGet, "/api/modules/shop/other", rg.agent, "").want(t, "an agent needs consent for the bridge", 403, "consent_required")
+	rg.do(http.MethodGet, "/api/modules/shop/other", rg.agent, "").want(t, "an agent needs consent for the bridge", 403, "approval_required")
 }
 
 // TestWhoMayNotCallLearnsNothing: what is there and forbidden answers as what is

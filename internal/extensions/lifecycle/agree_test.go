@@ -30,8 +30,8 @@ func TestNothingRunsBeforeTheOperatorAgrees(t *testing.T) {
 			for _, agree := range []func(extension.Screen) bool{nil, func(s extension.Screen) bool { shown = s; return false }} {
 				_, err := r.Manager.Install(t.Context(), admin(), src, lifecycle.Options{Agree: agree})
 				e := capability.AsError(err)
-				if e == nil || e.Code != capability.CodeConsentRequired {
-					t.Fatalf("Install(not agreed) = %v, want consent_required", err)
+				if e == nil || e.Code != capability.CodeApprovalRequired {
+					t.Fatalf("Install(not agreed) = %v, want approval_required", err)
 				}
 				if text, _ := e.Details["text"].(string); !strings.Contains(text, "a.test") && !strings.Contains(text, "write mark") {
 					t.Errorf("text = %q, want it to show the step", text)
@@ -48,7 +48,7 @@ func TestNothingRunsBeforeTheOperatorAgrees(t *testing.T) {
 			_, err := r.Manager.Install(t.Context(), admin(), src, lifecycle.Options{
 				Agree: func(s extension.Screen) bool { return s.TreeHash == shown.TreeHash },
 			})
-			if code := capability.CodeOf(err); err != nil && (code == capability.CodeConsentRequired || strings.Contains(plan, "shell")) {
+			if code := capability.CodeOf(err); err != nil && (code == capability.CodeApprovalRequired || strings.Contains(plan, "shell")) {
 				t.Errorf("Install(agreed) = %v, want the plan to run", err)
 			}
 		})

@@ -357,7 +357,7 @@ func (in *install) extract(ctx context.Context, tree *archive.Tree, rules extens
 	return errors.Join(in.step(ctx, stepRegister, 20), in.m.at("extracted"))
 }
 
-// agreed returns consent_required, with the screen as details, if a step of the plan runs a program
+// agreed returns approval_required, with the screen as details, if a step of the plan runs a program
 // or contacts another machine, and the operator has not agreed to it.
 func (in *install) agreed() error {
 	if !in.pkg.Plan.Acts() {
@@ -375,7 +375,7 @@ func (in *install) agreed() error {
 	if in.opts.Agree != nil && in.opts.Agree(screen) {
 		return nil
 	}
-	return capability.Errorf(capability.CodeConsentRequired, "extensions.install",
+	return capability.Errorf(capability.CodeApprovalRequired, "extensions.install",
 		"%s runs programs or downloads files while it is installed or removed, and no user has approved that yet", x.ID).
 		With(ReasonConsent, "read what it does, then install it with --yes").
 		Detail("screen", screen).Detail("text", screen.Text()).Detail("tree_hash", in.hash)

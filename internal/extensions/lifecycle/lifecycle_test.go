@@ -44,7 +44,7 @@ func TestAFreshInstallWaitsForAYes(t *testing.T) {
 	}
 	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
 	screen, ok := capability.AsError(err).Details["screen"].(extension.Screen)
-	if capability.CodeOf(err) != capability.CodeConsentRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
+	if capability.CodeOf(err) != capability.CodeApprovalRequired || !ok || !strings.Contains(screen.Text(), "runs its tool") {
 		t.Fatal(err)
 	}
 	if _, err := r.Enable(t.Context(), admin(), "tools.sample",
@@ -177,7 +177,8 @@ func TestUpgrades(t *testing.T) {
 	if s, err := r.Screen(t.Context(), "tools.sample", nil); err != nil || cmp.Diff([]string{"tool for agents sample.look"}, s.More) != "" {
 		t.Errorf("more = %q, err = %v; want tool for agents sample.look", s.More, err)
 	}
-	if _, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{}); capability.CodeOf(err) != capability.CodeConsentRequired {
+	_, err := r.Enable(t.Context(), admin(), "tools.sample", lifecycle.Answer{})
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		t.Error(err)
 	}
 	if config, err := r.Config(t.Context(), "tools.sample"); err != nil || string(config) != `{"mode":"1.0.0"}` {

@@ -93,7 +93,7 @@ type Answer struct {
 	AgentVisible []string
 }
 
-// Enable enables an extension. Errors: consent_required, with the screen as detail
+// Enable enables an extension. Errors: approval_required, with the screen as detail
 // "screen", if the operator has not consented to it now or before; conflict, if it is
 // not installed, being changed, or the consent is for another version; denied, if its
 // files were changed; and those of Config.Tier, if the sandbox is too weak.
@@ -122,7 +122,7 @@ func (m *Manager) Enable(ctx context.Context, by capability.Principal, id string
 			row.ID).With(ReasonState, "look at it again")
 	case !screen.Asks() || covered:
 	case a.TreeHash == "":
-		return row, capability.Errorf(capability.CodeConsentRequired, "extensions.enable",
+		return row, capability.Errorf(capability.CodeApprovalRequired, "extensions.enable",
 			"%s requests permissions that no user has approved yet", row.ID).
 			With(ReasonConsent, "read what it asks for, then enable it with --yes").Detail("screen", screen)
 	}

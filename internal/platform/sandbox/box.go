@@ -154,7 +154,7 @@ func (b *Box) placement(facts Facts, tier Tier, c Confinement) (Placement, error
 		p.Network = NetworkUnfiltered
 	}
 	if p.Network == NetworkUnfiltered && !c.AllowUnfiltered {
-		return Placement{}, capability.Errorf(capability.CodeConsentRequired, "sandbox.place",
+		return Placement{}, capability.Errorf(capability.CodeApprovalRequired, "sandbox.place",
 			"at tier %s the network cannot be limited to the hosts that were declared", tier).
 			With("confirmation_required", "confirm that it may reach every host, or run where tier T3 works")
 	}

@@ -91,7 +91,7 @@ func TestAnUnfilteredNetworkIsNotGivenSilently(t *testing.T) {
 	}
 	c := Confinement{Work: workDir(t), Network: NetworkProxy, MinTier: T2, MaxTier: T2}
 	_, err := box.Run(t.Context(), hostile("true"), c)
-	if e := capability.AsError(err); e == nil || e.Code != capability.CodeConsentRequired {
+	if e := capability.AsError(err); e == nil || e.Code != capability.CodeApprovalRequired {
 		t.Errorf("got %v", err)
 	}
 	c.AllowUnfiltered = true

@@ -174,7 +174,7 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	}
 	reply, err = s.cfg.Engine.Invoke(ctx, inv)
 	failure := capability.AsError(err)
-	if failure == nil || failure.Code != capability.CodeConsentRequired {
+	if failure == nil || failure.Code != capability.CodeApprovalRequired {
 		return reply, nil, err
 	}
 	if failure.Reason == capability.ReasonInputRequired {
@@ -187,6 +187,9 @@ func (s *Surface) invoke(ctx context.Context, c caller, m *mcpwire.Message, v vo
 	}
 	approval, _ := failure.Details["approval"].(string)
 	if failure.Details["channel"] != string(policy.ChannelClient) || approval == "" || !c.abilities.form {
+		if v.began == nil && s.cfg.ApprovalWait > 0 && approval != "" { // else the call becomes a task
+			reply, err = s.hold(ctx, c.who, v, inv, approval, reply, err)
+		}
 		return reply, nil, err
 	}
 	if v.relay != nil {

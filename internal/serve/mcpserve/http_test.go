@@ -211,7 +211,7 @@ func TestFailures(t *testing.T) {
 	st.call("down", `{}`, toolError("unavailable", "asleep"))
 	st.call("scalar", `{}`, toolError("failed", "9007199254740993"))
 	st.call("fs_writeText", `{"path":"x","text":"y","selector":{"endpoint":"a"}}`,
-		toolError("consent_required", "junctor confirmations approve cnf_"))
+		toolError("approval_required", "junctor approvals approve apr_"))
 	st.call("fs_readText", `{"path":"x","selector":{"endpoint":"zzz"}}`, toolError("not_found", "selector.endpoint to one of: a, b"))
 	st.call("fs_readText", `{"path":"x","selector":"a"}`, toolError("invalid_input", "selector"))
 	st.call("fs_readText", `{"path":"x","selector":{"endpoint":"b"}}`, func(t *testing.T, r reply, a answer, _ bool) {

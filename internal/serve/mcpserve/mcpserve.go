@@ -70,6 +70,8 @@ type Config struct {
 	// accept tasks. If nil, calls never become tasks.
 	Tasks     Tasks
 	TaskAfter time.Duration
+	// ApprovalWait is how long a call that needs an operator's approval is held; 0: not at all.
+	ApprovalWait time.Duration
 	// SessionIdle is how long an unused legacy session lasts; 0 means an hour.
 	SessionIdle time.Duration
 	// CursorKey authenticates cursors and seals states. Without one a random key is
@@ -78,8 +80,11 @@ type Config struct {
 	Logger    *slog.Logger // nil: silent
 }
 
-// Policy receives the decisions of people whose own client requested them.
+// Policy receives the decisions of people whose own client requested them, and reports those of
+// operators.
 type Policy interface {
+	// Decided waits until an approval is not pending and returns it.
+	Decided(ctx context.Context, id string) (policy.Approval, error)
 	Answer(ctx context.Context, who capability.Principal, id string, d policy.Decision) (policy.Approval, *policy.Grant, error)
 }
 
@@ -109,6 +114,7 @@ type Surface struct {
 
 	lists  sync.Map // viewer key → *rendered
 	leases *compile.Leases
+	holds  holds
 
 	views  map[string]*view
 	sealer *stateSealer

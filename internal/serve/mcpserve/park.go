@@ -232,7 +232,7 @@ func (p *parked) becomes() bool {
 	if p.inv.ID == "" || p.running != nil {
 		return false
 	}
-	return p.only || failure != nil && failure.Code == capability.CodeConsentRequired && failure.Details["approval"] != nil
+	return p.only || failure != nil && failure.Code == capability.CodeApprovalRequired && failure.Details["approval"] != nil
 }
 
 // keep converts the call to a task and returns the response with it. ok is false if the

@@ -170,7 +170,7 @@ func confirmation(err *capability.Error) capability.Question {
 			"properties": map[string]any{"decision": map[string]any{
 				"type": "string", "title": "Decision", "description": "What may be done, and for how long.",
 				"enum":      []policy.Decision{policy.DecideOnce, policy.DecideTimed, policy.DecideAlways, policy.DecideDeny},
-				"enumNames": []string{"Allow once", "Allow for 15 minutes", "Always allow", "Deny"},
+				"enumNames": []string{"Allow once", "Allow for one hour", "Always allow", "Deny"},
 			}},
 		},
 	})

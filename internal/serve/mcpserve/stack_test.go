@@ -56,6 +56,8 @@ type stackOptions struct {
 	texts    []Text
 	// taskAfter gives the surface tasks.
 	taskAfter time.Duration
+	// approvalWait holds calls that need an approval.
+	approvalWait time.Duration
 }
 
 func newStack(t testing.TB, opts stackOptions) *stack {
@@ -108,7 +110,7 @@ func newStack(t testing.TB, opts stackOptions) *stack {
 	}
 	st.surface = New(Config{
 		Door: entrance, Engine: engine, Catalog: st.catalog, Policy: pol, Version: "test", Views: opts.views, Updates: opts.updates,
-		Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter,
+		Own: opts.own, Texts: opts.texts, Tasks: manager, TaskAfter: opts.taskAfter, ApprovalWait: opts.approvalWait,
 		PageSize: opts.pageSize, MaxBody: opts.maxBody, CursorKey: []byte("a key of the test"),
 	})
 	st.offer(st.fake.batch())

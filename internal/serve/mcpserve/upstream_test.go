@@ -423,7 +423,7 @@ func TestConsentByTheCallersOwnPerson(t *testing.T) {
 		})
 	}
 	st, _ := newUpstreamStack(t, stackOptions{only: clientRules})
-	wants(t, st.asked(st.openAble(`{}`), "write", nil), "confirmation_required", "cnf_")
+	wants(t, st.asked(st.openAble(`{}`), "write", nil), "confirmation_required", "apr_")
 	other, err := st.policy.Approvals(t.Context(), policy.ApprovalPending, "", 10)
 	ok(t, err)
 	if _, _, err := st.policy.Answer(t.Context(), capability.Principal{ID: "agent:two", Role: capability.RoleAgent}, other[0].ID,

@@ -2,7 +2,6 @@ package restserve
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,75 +74,6 @@ func (s *Surface) revokeToken(w http.ResponseWriter, r *http.Request, who capabi
 		return err
 	}
 	httpapi.WriteJSON(w, http.StatusOK, t)
-	return nil
-}
-
-func (s *Surface) confirmations(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	state := policy.ApprovalState(r.URL.Query().Get("state"))
-	switch state {
-	case "", policy.ApprovalPending, policy.ApprovalApproved, policy.ApprovalDenied, policy.ApprovalExpired, policy.ApprovalSuperseded:
-	default:
-		return capability.Errorf(capability.CodeInvalidInput, "confirmations.list",
-			"%q is not a state; use pending, approved, denied, expired or superseded", state)
-	}
-	list, err := s.Policy.Approvals(r.Context(), state, r.URL.Query().Get("after"), maxApprovals+1)
-	if err != nil {
-		return err
-	}
-	body := struct {
-		Confirmations []policy.Approval `json:"confirmations"`
-		Next          string            `json:"next,omitempty"` // after of the next page
-	}{Confirmations: list}
-	if len(list) > maxApprovals {
-		body.Confirmations, body.Next = list[:maxApprovals], list[maxApprovals-1].ID
-	}
-	if list == nil {
-		body.Confirmations = []policy.Approval{}
-	}
-	httpapi.WriteJSON(w, http.StatusOK, body)
-	return nil
-}
-
-// maxApprovals is the number of approvals on one page.
-const maxApprovals = 500
-
-// confirmation answers with one approval and, while it is pending, the whole input of the call.
-func (s *Surface) confirmation(w http.ResponseWriter, r *http.Request, _ capability.Principal) error {
-	input, err := s.Policy.ApprovalInput(r.Context(), r.PathValue("id")) // before the state, which is then newer
-	if err != nil {
-		return err
-	}
-	a, err := s.Policy.Approval(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	if len(input) == 0 {
-		input = nil
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	httpapi.WriteJSON(w, http.StatusOK, struct {
-		Confirmation policy.Approval `json:"confirmation"`
-		Input        json.RawMessage `json:"input,omitempty"`
-	}{a, input})
-	return nil
-}
-
-func (s *Surface) decide(w http.ResponseWriter, r *http.Request, who capability.Principal) error {
-	var req struct {
-		Decision policy.Decision `json:"decision"`
-	}
-	if err := httpapi.Decode(w, r, &req); err != nil {
-		return err
-	}
-	a, g, err := s.Policy.Decide(r.Context(), who, r.PathValue("id"), req.Decision)
-	if err != nil {
-		return err
-	}
-	body := map[string]any{"confirmation": a}
-	if g != nil {
-		body["grant"] = g
-	}
-	httpapi.WriteJSON(w, http.StatusOK, body)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/junctor-run/junctor/capability"
 )
@@ -120,7 +121,8 @@ func Find(name string) (Client, error) {
 		}
 		names = append(names, c.Name)
 	}
-	return Client{}, capability.Errorf(capability.CodeNotFound, "clients", "%q is not a client that can be set up; there are %v", name, names).
+	return Client{}, capability.Errorf(capability.CodeNotFound, "clients", "%q is not a client that can be set up; use %s", name,
+		strings.Join(names, ", ")).
 		With("client_not_found", "")
 }
 

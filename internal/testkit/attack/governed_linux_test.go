@@ -63,7 +63,7 @@ func TestF11(t *testing.T) {
 	if err := s.install(t.Context(), admin, p, t); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.run(t.Context(), agent, "f11", "/once say x"); r.Err == nil || r.Err.Code != "consent_required" {
+	if r := s.run(t.Context(), agent, "f11", "/once say x"); r.Err == nil || r.Err.Code != "approval_required" {
 		t.Fatalf("without a grant: %v", r.Err)
 	}
 	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/grants",
@@ -84,7 +84,7 @@ func TestF11(t *testing.T) {
 			good++
 		case r.Err.Code == "overloaded":
 			refused++
-		case r.Err.Code != "consent_required":
+		case r.Err.Code != "approval_required":
 			t.Errorf("%v", r.Err)
 		}
 	}

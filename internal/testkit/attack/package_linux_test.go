@@ -170,7 +170,7 @@ func (s *server) install(ctx context.Context, c *client.Client, p pack, t testin
 // agreed installs a package, and agrees to what it does meanwhile if that is asked.
 func agreed(ctx context.Context, c *client.Client, data []byte) error {
 	err := c.Do(ctx, http.MethodPost, extensionsDoor+"/install", data, nil)
-	if capability.CodeOf(err) != capability.CodeConsentRequired {
+	if capability.CodeOf(err) != capability.CodeApprovalRequired {
 		return err
 	}
 	hash, _ := capability.AsError(err).Details["tree_hash"].(string)

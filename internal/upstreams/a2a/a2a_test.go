@@ -208,7 +208,7 @@ func TestSkillsAreCalled(t *testing.T) {
 			if err != nil || !strings.Contains(string(res), `"text":"the disk is full"`) || !strings.Contains(string(res), `"isError":true`) {
 				t.Errorf("%s %v", res, err)
 			}
-			if _, _, err = a.Call(ctx, request(d, "auth")); capability.CodeOf(err) != capability.CodeConsentRequired ||
+			if _, _, err = a.Call(ctx, request(d, "auth")); capability.CodeOf(err) != capability.CodeApprovalRequired ||
 				capability.AsError(err).Reason != provider.ReasonAuthRequired {
 				t.Error(err)
 			}

@@ -77,7 +77,7 @@ type work struct {
 // Call sends the request's message and follows the agent's task to its end. It returns
 // a result of tools/call of MCP, also with isError where the agent reports that it failed,
 // and the id of the task. Errors: invalid_input; unavailable where no byte reached the
-// agent; consent_required, reason upstream_auth_required, where the agent's own
+// agent; approval_required, reason upstream_auth_required, where the agent's own
 // operator has to act; timeout; failed. The end of ctx ends the call at once and
 // cancels the agent's task.
 func (a *Agent) Call(ctx context.Context, r Request) (result json.RawMessage, id string, err error) {
@@ -174,7 +174,7 @@ func (w *work) carry(ctx context.Context, m *a2awire.Message) (json.RawMessage, 
 			}
 			continue
 		case a2awire.StateAuthRequired:
-			return nil, capability.Errorf(capability.CodeConsentRequired, "upstream", "the agent %s waits for an approval of its own: %s",
+			return nil, capability.Errorf(capability.CodeApprovalRequired, "upstream", "the agent %s waits for an approval of its own: %s",
 				w.link.agent.cfg.Name, cut(w.status)).
 				With(ReasonAuthRequired, "see to it at the agent, then call again")
 		}

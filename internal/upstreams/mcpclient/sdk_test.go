@@ -164,11 +164,11 @@ func TestElicitation(t *testing.T) {
 			mustContain(t, out, "cancel") // no user to ask
 			return
 		}
-		wantCode(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired)
+		wantCode(t, err, capability.CodeApprovalRequired, capability.ReasonInputRequired)
 
 		r.Relay = &capability.Relay{Capabilities: json.RawMessage(`{"elicitation":{"form":{}},"roots":{}}`)}
 		out, err = g.Call(t.Context(), r)
-		wantCode(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired)
+		wantCode(t, err, capability.CodeApprovalRequired, capability.ReasonInputRequired)
 		mustContain(t, out, `"requestState":"state-1"`)
 		r.Relay.Responses = json.RawMessage(`{"name":{"action":"decline"}}`)
 		r.Relay.State = json.RawMessage(`"state-1"`)

@@ -60,7 +60,7 @@ func (b *callBreaker) reset() {
 // answered reports whether the upstream answered the call.
 func answered(err error) bool {
 	switch capability.CodeOf(err) {
-	case "", capability.CodeInvalidInput, capability.CodeTooLarge, capability.CodeConsentRequired:
+	case "", capability.CodeInvalidInput, capability.CodeTooLarge, capability.CodeApprovalRequired:
 		return true
 	case capability.CodeFailed:
 		return !broke(err)

@@ -78,7 +78,7 @@ func (p *provider) send(ctx context.Context, c *capability.Call, t *tracked) (js
 }
 
 // callable returns the definition of a member. Errors: unavailable, reason
-// definition_gone; consent_required, reason pin_held, if a change waits for an approval.
+// definition_gone; approval_required, reason pin_held, if a change waits for an approval.
 func (p *provider) callable(m capability.Member) (*binding, error) {
 	b := p.view.Load().bindings[m]
 	switch {
@@ -86,7 +86,7 @@ func (p *provider) callable(m capability.Member) (*binding, error) {
 		return nil, capability.Errorf(capability.CodeUnavailable, "execute", "%s does not offer this any more", p.record.Name).
 			With("definition_gone", "list the catalog again")
 	case b.held:
-		return nil, capability.Errorf(capability.CodeConsentRequired, "execute",
+		return nil, capability.Errorf(capability.CodeApprovalRequired, "execute",
 			"%s has changed its definition of %s %s, and nobody has approved the new one yet", p.record.Name, b.kind, b.name).
 			With("pin_held", "an operator sees what has changed with: junctor upstreams diff "+p.record.Name+
 				", and takes it with: junctor upstreams approve "+p.record.Name)

@@ -195,7 +195,7 @@ func TestQuestionsThatEndTheCallShowWhoAsks(t *testing.T) {
 	r.add("far", nil)
 	r.far.answers(`{"resultType":"input_required", "inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Who?","mode":"form"}},"b":{"params":{"message":"And?"},"method":"elicitation/create"}},"requestState":"s"}`)
 	out, err := r.tool("t", `{}`)
-	fails(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired)
+	fails(t, err, capability.CodeApprovalRequired, capability.ReasonInputRequired)
 	if out != `{"resultType":"input_required", "inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[far] Who?","mode":"form"}},"b":{"params":{"message":"[far] And?"},"method":"elicitation/create"}},"requestState":"s"}` {
 		t.Errorf("passed on as %s", out)
 	}
@@ -221,7 +221,7 @@ func TestATrustedUpstreamMayAskForSamplesAndRoots(t *testing.T) {
 	const asks = `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"sampling/createMessage","params":{"maxTokens":7}}}}`
 	r.far.answers(asks)
 	out, err := r.tool("t", `{}`)
-	if fails(t, err, capability.CodeConsentRequired, capability.ReasonInputRequired); out != asks {
+	if fails(t, err, capability.CodeApprovalRequired, capability.ReasonInputRequired); out != asks {
 		t.Errorf("passed on as %s", out)
 	}
 	r.far.answers(`{"resultType":"input_required","inputRequests":{"a":{"method":"later/thing"}}}`)

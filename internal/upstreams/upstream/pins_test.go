@@ -70,7 +70,7 @@ func TestAChangedDefinitionIsHeldUntilApproved(t *testing.T) {
 		t.Errorf("the old definition is not what is listed: %q", e.Contribution.Description)
 	}
 	_, err := r.tool("sum", `{}`)
-	if e := fails(t, err, capability.CodeConsentRequired, "pin_held"); !strings.Contains(e.Hint, "upstreams diff far") {
+	if e := fails(t, err, capability.CodeApprovalRequired, "pin_held"); !strings.Contains(e.Hint, "upstreams diff far") {
 		t.Errorf("the hint is %q", e.Hint)
 	}
 	if _, err := r.tool("other", `{}`); err != nil {
@@ -190,7 +190,7 @@ func TestPinsOutliveARestart(t *testing.T) {
 	})
 	third := newRigOn(t, r.db, r.far, nil)
 	_, err := third.tool("sum", `{}`) // at once: what it is now is known before any call
-	fails(t, err, capability.CodeConsentRequired, "pin_held")
+	fails(t, err, capability.CodeApprovalRequired, "pin_held")
 	third.listed("tool sum")
 	third.halt()
 

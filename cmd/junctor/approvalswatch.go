@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/junctor-run/junctor/internal/base/text"
+	"github.com/junctor-run/junctor/internal/core/policy"
+)
+
+// approvalPollInterval is the time between two requests for the pending approvals.
+const approvalPollInterval = time.Second
+
+func (a *app) watchApprovalsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch", Short: "Show each new approval as it is requested, and decide it at the terminal", Args: cobra.NoArgs,
+		Long: `Show each approval as it is requested. At a terminal, it is shown with every value that it
+covers and you decide it with a letter. Otherwise, each is one line. The command runs
+until it is interrupted.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := &approvalWatch{app: a, seen: make(map[string]bool)}
+			if !a.json && terminal(a.stdin) && terminal(a.stdout) {
+				w.lines = a.typedLines(cmd.Context())
+			}
+			return w.run(cmd.Context())
+		},
+	}
+}
+
+// approvalWatch shows pending approvals.
+type approvalWatch struct {
+	*app
+	seen  map[string]bool
+	lines <-chan string // what is typed; nil if nothing is asked
+}
+
+// typedLines returns the lines of standard input as they are typed. The goroutine ends with the
+// input or, after the next line, with ctx.
+func (a *app) typedLines(ctx context.Context) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(a.stdin); in.Scan(); {
+			select {
+			case lines <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+func (w *approvalWatch) run(ctx context.Context) error {
+	tick := time.NewTicker(approvalPollInterval)
+	defer tick.Stop()
+	for {
+		pending, err := w.pendingApprovals(ctx)
+		if ctx.Err() != nil {
+			return exitStatus(130) // Ctrl-C is the usual end and needs no message
+		}
+		if err != nil {
+			return err
+		}
+		for i := len(pending) - 1; i >= 0; i-- { // the oldest first
+			if c := pending[i]; !w.seen[c.ID] {
+				w.seen[c.ID] = true
+				if err := w.show(ctx, c); err != nil {
+					return err
+				}
+			}
+		}
+		w.forget(pending)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// forget removes the ids that are not pending any more.
+func (w *approvalWatch) forget(pending []policy.Approval) {
+	still := make(map[string]bool, len(pending))
+	for _, c := range pending {
+		still[c.ID] = w.seen[c.ID]
+	}
+	w.seen = still
+}
+
+func (w *approvalWatch) show(ctx context.Context, c policy.Approval) error {
+	switch {
+	case w.json:
+		return w.printObject(c)
+	case w.lines == nil:
+		w.printf("%s %s: %s\n", when(c.Asked), c.ID, text.Visible(c.Summary))
+		return nil
+	}
+	out, err := w.fetchApproval(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if out.one().State != policy.ApprovalPending {
+		return nil
+	}
+	w.printf("\n")
+	if err := w.printApproval(out, true); err != nil {
+		return err
+	}
+	w.note(alwaysRule(c))
+	return w.ask(ctx, c)
+}
+
+// ask reads a decision from the terminal. What was typed before the approval was shown does not count.
+func (w *approvalWatch) ask(ctx context.Context, c policy.Approval) error {
+	session := ""
+	if c.Session != "" {
+		session = ", [s]ession"
+	}
+	for drained := false; !drained; {
+		select {
+		case _, ok := <-w.lines:
+			drained = !ok
+		default:
+			drained = true
+		}
+	}
+	for {
+		fmt.Fprintf(w.stdout, "[o]nce, one [h]our%s, [a]lways, [d]eny, or Enter for later: ", session)
+		var line string
+		var ok bool
+		select {
+		case line, ok = <-w.lines:
+		case <-ctx.Done():
+			return nil
+		}
+		if !ok {
+			return exitStatus(0)
+		}
+		decision, known := decisionOf(line, c.Session != "")
+		switch {
+		case !known:
+			continue
+		case decision == "":
+			return nil
+		}
+		if err := w.decide(ctx, currentApprovals, c.ID, string(decision)); err != nil {
+			w.warnf("%s", plainText(err.Error())) // another operator decided it, or it expired
+		}
+		return nil
+	}
+}
+
+// decisionOf returns the decision that a typed letter means, "" for later. Known is false for any
+// other text.
+func decisionOf(line string, inSession bool) (d policy.Decision, known bool) {
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "":
+		return "", true
+	case "o", "once":
+		return policy.DecideOnce, true
+	case "h", "hour":
+		return policy.DecideTimed, true
+	case "s", "session":
+		return policy.DecideSession, inSession
+	case "a", "always":
+		return policy.DecideAlways, true
+	case "d", "deny":
+		return policy.DecideDeny, true
+	}
+	return "", false
+}
