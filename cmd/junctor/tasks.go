@@ -95,7 +95,8 @@ func (a *app) tasksCommand() *cobra.Command {
 		},
 	}
 	return a.group("tasks", "Give work to task agents, and look after tasks, threads and sessions",
-		append(a.workCommands(), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(), a.taskWatchCommand())...)
+		append(append(a.workCommands(), a.reviewCommands()...), list, show, cancel, a.tasksAnswerCommand(), a.attachCommand(),
+			a.taskWatchCommand())...)
 }
 
 func taskPath(id, verb string) string { return tasksPath + "/" + url.PathEscape(id) + verb }

@@ -19,14 +19,15 @@ const OwnPrefix = "junctor/"
 // by [Manager.MergeTask].
 type Source struct {
 	Path       string   `json:"path"`                 // top of the working tree, real
-	GitDir     string   `json:"gitDir"`               // directory with the refs and objects, real
+	GitDir     string   `json:"repository"`           // directory with the refs and objects, real
 	Alternates []string `json:"alternates,omitempty"` // further directories that it reads objects from
 	Branch     string   `json:"branch,omitempty"`     // checked-out branch; "" if HEAD is detached
 	Head       string   `json:"head"`                 // checked-out commit
 	Dirty      bool     `json:"dirty,omitempty"`      // it has changes that are not committed
 }
 
-func (s Source) also() []string { return append([]string{s.GitDir}, s.Alternates...) }
+// Directories returns the directories with the data of the repository, beside its working tree.
+func (s Source) Directories() []string { return append([]string{s.GitDir}, s.Alternates...) }
 
 const maxSourceAlternates = 16
 
@@ -81,7 +82,7 @@ func (m *Manager) Inspect(ctx context.Context, path string) (Source, error) {
 	}
 	s.Alternates = alternates(s.GitDir)
 	line := func(args ...string) (string, error) {
-		r, err := ask(gitcmd.Command{Dir: s.Path, Root: s.Path, Also: s.also(), Args: args, NeedRepository: true})
+		r, err := ask(gitcmd.Command{Dir: s.Path, Root: s.Path, Also: s.Directories(), Args: args, NeedRepository: true})
 		if err != nil || r.ExitCode != 0 {
 			return "", err
 		}
@@ -188,7 +189,8 @@ func (m *Manager) addPart(ctx context.Context, w *Workspace, req PartRequest) er
 	}
 	for ref := range strings.Lines(taken.Stdout.Text()) {
 		if ref = strings.TrimSpace(ref); ref == "refs/heads/"+req.Branch || !strings.HasPrefix(ref, "refs/heads/"+OwnPrefix) {
-			return capability.Errorf(capability.CodeConflict, "workspace.checkout", "the branch %s is in the way", strings.TrimPrefix(ref, "refs/heads/")).
+			return capability.Errorf(capability.CodeConflict, "workspace.checkout", "the branch %s is in the way",
+				strings.TrimPrefix(ref, "refs/heads/")).
 				With("branch_exists", "rename or delete that branch")
 		}
 	}
@@ -196,7 +198,8 @@ func (m *Manager) addPart(ctx context.Context, w *Workspace, req PartRequest) er
 	if err := m.put(*w); err != nil { // the record names the branch before it is created, so that discard can delete it
 		return err
 	}
-	if _, err := m.inSource(ctx, req.Source, "worktree", "add", "--quiet", "--no-track", "-b", req.Branch, "--", w.Path, req.Start); err != nil {
+	add := []string{"worktree", "add", "--quiet", "--no-track", "-b", req.Branch, "--", w.Path, req.Start}
+	if _, err := m.inSource(ctx, req.Source, add...); err != nil {
 		return err
 	}
 	if err := m.ownSubmodules(ctx, w, req.Source.Path, w.Path, 0); err != nil {
@@ -217,7 +220,7 @@ func (m *Manager) inSource(ctx context.Context, s Source, args ...string) (sandb
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	result, err := m.git.Run(ctx, gitcmd.Command{
-		Dir: s.Path, Root: s.Path, Also: s.also(), Args: args, Settings: m.author(), NeedRepository: true, ReadOnly: true,
+		Dir: s.Path, Root: s.Path, Also: s.Directories(), Args: args, Settings: m.author(), NeedRepository: true, ReadOnly: true,
 	})
 	if err == nil && result.ExitCode != 0 {
 		err = m.failed("workspace.checkout", result)

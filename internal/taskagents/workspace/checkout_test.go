@@ -151,11 +151,11 @@ func TestPartsOfATaskLeaveTheUsersCheckoutAsItIs(t *testing.T) {
 
 func TestUncommittedChangesAreCopied(t *testing.T) {
 	t.Parallel()
-	s, source := checkout(t)
+	s, _ := checkout(t)
 	s.write("own/gone.txt", "x")
 	s.own("add", ".")
 	s.plain(s.dir+"/own", "commit", "-q", "-m", "second")
-	source = s.inspect()
+	source := s.inspect()
 	s.write("own/a.txt", "changed\n")
 	s.write("own/new/b.bin", "\x00\xff")
 	s.write("own/noise.log", "ignored")

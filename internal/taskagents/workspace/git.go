@@ -48,7 +48,7 @@ func (m *Manager) command(ctx context.Context, git *gitcmd.Git, w Workspace, c g
 	case Worktree:
 		c.Root = m.base // the git directory is the parent's
 	case Checkout:
-		c.Also = w.Source.also()
+		c.Also = w.Source.Directories()
 	}
 	c.Settings = append(m.author(), c.Settings...)
 	result, err := git.Run(ctx, c)

@@ -135,7 +135,8 @@ func (m *Manager) unmerged(ctx context.Context, w Workspace) (string, error) {
 	if w.Merged {
 		return "", nil
 	}
-	count, err := m.line(ctx, w, "rev-list", "--count", "HEAD", "--not", "--exclude="+OwnPrefix+"*", "--branches", "--remotes", w.BaseCommit, "--")
+	count, err := m.line(ctx, w, "rev-list", "--count", "HEAD", "--not", "--exclude="+OwnPrefix+"*", "--branches", "--remotes",
+		w.BaseCommit, "--")
 	if err != nil {
 		return "it cannot be looked at", err
 	}

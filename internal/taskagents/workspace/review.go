@@ -99,8 +99,8 @@ func (m *Manager) MergePart(ctx context.Context, id, commit string) (Workspace, 
 	return m.update(id, func(w *Workspace) { w.Conflicts = conflicts })
 }
 
-// CopyChanges copies the uncommitted changes of a user's checkout, with files that git does not
-// know, into a part's worktree and commits them there. It returns the commit.
+// CopyChanges copies the uncommitted changes of a user's checkout, with untracked
+// files, into a part's worktree and commits them there. It returns the commit.
 func (m *Manager) CopyChanges(ctx context.Context, id string) (string, error) {
 	w, release, err := m.hold(ctx, id)
 	if err != nil {
@@ -256,7 +256,8 @@ func (m *Manager) MergeTask(ctx context.Context, req MergeRequest) (Merged, erro
 		return out, err
 	}
 	if _, err := m.inSource(ctx, source, "merge", "--ff-only", "--quiet", "--no-verify", "--no-gpg-sign", out.Commit); err != nil {
-		return out, capability.Wrap(capability.CodeConflict, "workspace.merge", "git left the checkout as it was: "+capability.AsError(err).Message, err).
+		return out, capability.Wrap(capability.CodeConflict, "workspace.merge", "git left the checkout as it was: "+
+			capability.AsError(err).Message, err).
 			With("checkout_dirty", "move the files away that git names, and merge again")
 	}
 	if out.Stat, err = m.stat(ctx, w, source.Head, out.Commit); err != nil {
@@ -283,7 +284,8 @@ func (m *Manager) mergeable(ctx context.Context, w Workspace, source Source, bas
 		return "", conflict("no_branch", "check out the branch that the work is for", "no branch is checked out in %.300q", source.Path)
 	}
 	if len(w.Conflicts) > 0 {
-		return "", conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send", "%d files have conflicts between the parts", len(w.Conflicts)).
+		return "", conflict(ReasonMergeConflict, "resolve them in "+w.Path+", or have an agent do it with tasks send",
+			"%d files have conflicts between the parts", len(w.Conflicts)).
 			Detail("files", w.Conflicts)
 	}
 	status, err := m.sourceStatus(ctx, source)
@@ -352,7 +354,8 @@ func (m *Manager) filtered(ctx context.Context, w Workspace, base, head string) 
 }
 
 func (m *Manager) sourceStatus(ctx context.Context, s Source) (Status, error) {
-	result, err := m.inSource(ctx, s, "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+	result, err := m.inSource(ctx, s, "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=no",
+		"--no-renames", "--ignore-submodules=dirty")
 	if err != nil {
 		return Status{}, err
 	}
@@ -368,7 +371,8 @@ func (m *Manager) prepare(ctx context.Context, w Workspace, source Source, head 
 	case "", FastForward:
 		found, err := m.run(ctx, w, []string{"merge-base", "--is-ancestor", source.Head, head}, 1)
 		if err == nil && found.ExitCode == 1 {
-			err = conflict("not_fast_forward", "merge with --squash or --rebase", "the branch %s has commits that the task did not start from", source.Branch)
+			err = conflict("not_fast_forward", "merge with --squash or --rebase",
+				"the branch %s has commits that the task did not start from", source.Branch)
 		}
 		return head, err
 	case Squash, Rebase:
@@ -376,7 +380,10 @@ func (m *Manager) prepare(ctx context.Context, w Workspace, source Source, head 
 		return "", badCheckout("invalid_method", "methods are fast-forward, squash and rebase", "there is no method %.40q", req.Method)
 	}
 	id := newID()
-	t := Workspace{ID: id, Mode: Checkout, State: Provisioning, Path: filepath.Join(m.base, id), Source: &source, CreatedAt: m.cfg.Now().UTC(), UsedAt: m.cfg.Now().UTC()}
+	now := m.cfg.Now().UTC()
+	t := Workspace{
+		ID: id, Mode: Checkout, State: Provisioning, Path: filepath.Join(m.base, id), Source: &source, CreatedAt: now, UsedAt: now,
+	}
 	if err := m.put(t); err != nil { // so that a crash leaves nothing
 		return "", err
 	}

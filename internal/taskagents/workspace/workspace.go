@@ -71,7 +71,7 @@ type Workspace struct {
 	Label      string      `json:"label,omitempty"`
 	Execution  string      `json:"execution,omitempty"` // of a Checkout: id of the task's thread
 	Role       string      `json:"role,omitempty"`      // of a Checkout: id of the part
-	Notes      []string    `json:"notes,omitempty"` // parts that were left out, such as submodules
+	Notes      []string    `json:"notes,omitempty"`     // parts that were left out, such as submodules
 	Pull       *forge.Pull `json:"pull,omitempty"`
 	Source     *Source     `json:"source,omitempty"` // of a Checkout: the user's checkout
 	// Conflicts lists the files with conflicts that a merge of parts left in the branch.
