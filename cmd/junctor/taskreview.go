@@ -251,8 +251,8 @@ func (a *app) taskDiscardCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "discard ID", Short: "Remove the worktrees and branches of a task in a checkout", Args: cobra.ExactArgs(1),
-		Long: `Remove the worktrees and branches of a task from the repository it was created in. Work that
-was not merged is lost.`,
+		Long: `Remove the worktrees and branches of a task from the repository it was created in.
+Work that was not merged is lost.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			thread, err := a.threadOf(cmd.Context(), args[0])
 			if err != nil {
