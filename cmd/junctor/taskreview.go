@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -128,7 +129,7 @@ func addDependencies(parts []map[string]any, after []string) error {
 }
 
 func (a *app) reviewCommands() []*cobra.Command {
-	return []*cobra.Command{a.taskDiffCommand(), a.taskMergeCommand(), a.taskDiscardCommand()}
+	return []*cobra.Command{a.taskDiffCommand(), a.taskCommentCommand(), a.taskMergeCommand(), a.taskDiscardCommand()}
 }
 
 func (a *app) taskDiffCommand() *cobra.Command {
@@ -200,6 +201,44 @@ func visibleDiff(diff string) string {
 		}
 	}
 	return b.String()
+}
+
+func (a *app) taskCommentCommand() *cobra.Command {
+	var part string
+	var on []string
+	c := &cobra.Command{
+		Use: "comment ID [TEXT]", Short: "Send a review of its work to an agent", Args: cobra.RangeArgs(1, 2),
+		Long: `Send a review of a part's work to its agent as one message, with the lines that the
+comments are about. The agent continues in its worktree; tasks diff then shows the work
+with its changes.`,
+		Example: `  junctor tasks comment tsk_0123456789abcdef --part api --on "api/health.go:12:Return 503 here." "And add a test."`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			comments := []map[string]any{}
+			for _, one := range on {
+				file, rest, _ := strings.Cut(one, ":")
+				number, said, ok := strings.Cut(rest, ":")
+				line, err := strconv.Atoi(number)
+				if !ok || err != nil || strings.TrimSpace(said) == "" {
+					return capability.Errorf(capability.CodeInvalidInput, "", "%q is not a comment on a line", one).
+						With("", "write --on FILE:LINE:TEXT")
+				}
+				comments = append(comments, map[string]any{"file": file, "line": line, "text": said})
+			}
+			body := map[string]any{"comments": comments}
+			setText(body, "part", part)
+			if len(args) == 2 {
+				body["text"] = args[1]
+			}
+			thread, err := a.threadOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.controlled(cmd.Context(), threadPath(thread, "/comment"), body)
+		},
+	}
+	c.Flags().StringVar(&part, "part", "", "`LABEL` part whose agent gets the review (default the only one)")
+	c.Flags().StringArrayVar(&on, "on", nil, "`FILE:LINE:TEXT` comment on a line, as it is after the change (repeatable)")
+	return c
 }
 
 func (a *app) taskMergeCommand() *cobra.Command {

@@ -325,13 +325,18 @@ func (a *app) taskStopCommand() *cobra.Command {
 	return c
 }
 
-// control performs an operation on a thread and prints the result.
+// control performs an operation on a thread.
 func (a *app) control(ctx context.Context, id string, body map[string]any) error {
 	thread, err := a.threadOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	return a.call(ctx, http.MethodPost, threadPath(thread, "/control"), body, func(raw json.RawMessage) error {
+	return a.controlled(ctx, threadPath(thread, "/control"), body)
+}
+
+// controlled posts a request that changes a thread, and prints the result.
+func (a *app) controlled(ctx context.Context, path string, body map[string]any) error {
+	return a.call(ctx, http.MethodPost, path, body, func(raw json.RawMessage) error {
 		out, err := decode[struct {
 			ThreadID, Status, Task string
 			Stopped                []string

@@ -42,6 +42,7 @@ type Launcher interface {
 	Review(ctx context.Context, thread, part string) (launch.Reviewed, error)
 	Merge(ctx context.Context, thread string, method workspace.MergeMethod, partial bool) (workspace.Merged, error)
 	Discard(ctx context.Context, thread string) (branches []string, err error)
+	Comment(ctx context.Context, by capability.Principal, c launch.Comments) (launch.Controlled, error)
 }
 
 // Supervisor reads and changes the coordinator's supervision, and confirms its pending decisions.
@@ -222,6 +223,7 @@ func (s *Surface) coordinatorRoutes(mux *http.ServeMux, base string) {
 	handle("GET", "/threads/{thread}/share", s.share)
 	handle("GET", "/threads/{thread}/diff", s.review)
 	handle("POST", "/threads/{thread}/merge", posted(http.StatusOK, nil, s.merge))
+	handle("POST", "/threads/{thread}/comment", posted(http.StatusOK, nil, s.reviewComment))
 	handle("POST", "/threads/{thread}/discard", posted(http.StatusOK, nil, s.discard))
 	handle("GET", "/tasks/{session}", s.task)
 	handle("GET", "/pending", s.pending)

@@ -34,6 +34,13 @@ type reviewedTask struct {
 	launch.Reviewed
 }
 
+// reviewRequest holds the comments of a review.
+type reviewRequest struct {
+	Part     string               `json:"part"`
+	Text     string               `json:"text"`
+	Comments []launch.LineComment `json:"comments"`
+}
+
 // local reports whether a request came over the machine's own loopback address.
 func local(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -57,4 +64,11 @@ func (s *Surface) discard(r *http.Request, _ capability.Principal, _ struct{}) (
 	thread := r.PathValue("thread")
 	branches, err := s.Launcher.Discard(r.Context(), thread)
 	return discardedTask{true, thread, append([]string{}, branches...)}, err
+}
+
+func (s *Surface) reviewComment(r *http.Request, by capability.Principal, in reviewRequest) (controlled, error) {
+	out, err := s.Launcher.Comment(r.Context(), by, launch.Comments{
+		ThreadID: r.PathValue("thread"), Part: in.Part, Lines: in.Comments, Text: in.Text,
+	})
+	return controlled{true, out}, err
 }

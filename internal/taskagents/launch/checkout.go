@@ -31,6 +31,7 @@ type Checkouts interface {
 	CommitPart(ctx context.Context, id, message string) (string, error)
 	MergePart(ctx context.Context, id, commit string) (workspace.Workspace, error)
 	CopyChanges(ctx context.Context, id string) (string, error)
+	Line(ctx context.Context, id, file string, line int) (string, error)
 	Review(ctx context.Context, id, base string) (workspace.Review, error)
 	MergeTask(ctx context.Context, req workspace.MergeRequest) (workspace.Merged, error)
 	DiscardTask(ctx context.Context, task string) ([]string, error)

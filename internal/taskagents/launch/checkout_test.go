@@ -79,7 +79,9 @@ func newJob(t *testing.T) *job {
 	if j.r, err = threads.New(threads.Config{Store: st, Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
-	j.where, err = workspace.Open(t.Context(), workspace.Config{Base: filepath.Join(dir, "work"), State: filepath.Join(dir, "state"), MinFree: 1})
+	j.where, err = workspace.Open(t.Context(), workspace.Config{
+		Base: filepath.Join(dir, "work"), State: filepath.Join(dir, "state"), MinFree: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,5 +335,66 @@ func TestATaskInPlaceWorksInTheCheckout(t *testing.T) {
 	}
 	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "no_checkout" {
 		t.Errorf("Merge(in place) = %v, want no_checkout", err)
+	}
+}
+
+func TestAReviewReachesTheAgentOfAPartAsOneMessage(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	made := j.create(launch.Part{Label: "one"}, launch.Part{Label: "two"})
+	folder := j.folder("one")
+	j.write(folder, "b.txt", "first\nsecond\n")
+	j.end(made.ThreadID, folder)
+	j.end(made.ThreadID, j.folder("two"))
+	if _, err := j.l.Review(t.Context(), made.ThreadID, ""); err != nil {
+		t.Fatal(err)
+	}
+	review := func(c launch.Comments) (launch.Controlled, error) {
+		c.ThreadID = made.ThreadID
+		return j.l.Comment(t.Context(), j.by, c)
+	}
+	for want, c := range map[string]launch.Comments{
+		"no_comments":  {Part: "one"},
+		"which_part":   {Text: "x"},
+		"no_such_line": {Part: "one", Lines: []launch.LineComment{{File: "b.txt", Line: 3, Text: "x"}}},
+	} {
+		if _, err := review(c); reason(err) != want {
+			t.Errorf("Comment(%+v) = %v, want %s", c, err, want)
+		}
+	}
+	for _, file := range []string{"../b.txt", "/etc/passwd", "none"} {
+		if _, err := review(launch.Comments{Part: "one", Lines: []launch.LineComment{{File: file, Line: 1}}}); reason(err) != "no_such_line" {
+			t.Errorf("Comment(%s) = %v, want no_such_line", file, err)
+		}
+	}
+	out, err := review(launch.Comments{Part: "one", Text: "And a test.", Lines: []launch.LineComment{
+		{File: "b.txt", Line: 2, Text: "Third, please."}, {File: "a.txt", Line: 1, Text: "Keep it."},
+	}})
+	if err != nil || len(out.Agents) != 1 {
+		t.Fatalf("Comment = %+v, %v, want one agent", out, err)
+	}
+	req := j.request(3)
+	for _, want := range []string{"b.txt:2", "second", "Third, please.", "a.txt:1", "Keep it.", "And a test."} {
+		if !strings.Contains(req.Task, want) {
+			t.Errorf("the message is %q, want %q in it", req.Task, want)
+		}
+	}
+	if req.Workdir != folder {
+		t.Errorf("the agent works in %s, want its worktree %s", req.Workdir, folder)
+	}
+	if _, err := j.l.Merge(t.Context(), made.ThreadID, "", false); reason(err) != "task_not_done" {
+		t.Errorf("Merge(while it works) = %v, want task_not_done", err)
+	}
+	j.write(folder, "b.txt", "first\nthird\n")
+	d, err := j.r.Detail(t.Context(), made.ThreadID, threads.Selection{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := d.Sessions[len(d.Sessions)-1].SessionID
+	if _, err := j.r.UpdateSession(t.Context(), last, func(s *row.Session) { s.Status = row.SessionCompleted }); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := j.l.Review(t.Context(), made.ThreadID, ""); err != nil || !bytes.Contains(r.Diff, []byte("+third")) {
+		t.Errorf("Review = %q, %v, want the change that the review asked for", r.Diff, err)
 	}
 }

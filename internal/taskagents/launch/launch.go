@@ -84,6 +84,8 @@ type Control struct {
 	Note        string    `json:"note,omitempty"`
 	Instruction string    `json:"instruction,omitempty"` // of Continue
 	AgentType   string    `json:"agentType,omitempty"`   // of Resume and Continue; "": as before
+	// Session is the session to continue; "": the newest.
+	Session string `json:"-"`
 	// Wait makes sessions wait for a slot if the maximal number of sessions runs, until the
 	// context ends or the thread is paused or stopped.
 	Wait bool `json:"-"`

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -204,6 +205,30 @@ func (m *Manager) Review(ctx context.Context, id, base string) (Review, error) {
 	r.Diff = result.Stdout.Bytes()
 	r.Stat, err = m.stat(ctx, w, base, r.Head)
 	return r, err
+}
+
+// Line returns a line of a file as it is committed on the branch of a workspace; the first is 1. It
+// fails with invalid_input, reason no_such_line.
+func (m *Manager) Line(ctx context.Context, id, file string, line int) (string, error) {
+	w, err := m.Get(id)
+	if err != nil {
+		return "", err
+	}
+	none := badCheckout("no_such_line", "name a line as tasks diff shows it, from the root of the repository",
+		"%.200q has no line %d on the branch %s", file, line, w.Branch)
+	if !filepath.IsLocal(file) || strings.ContainsRune(file, 0) || line < 1 {
+		return "", none
+	}
+	result, err := m.run(ctx, w, []string{"cat-file", "blob", "refs/heads/" + w.Branch + ":" + filepath.ToSlash(filepath.Clean(file))}, 128)
+	if err != nil || result.ExitCode != 0 {
+		return "", cmp.Or(err, error(none))
+	}
+	for text := range strings.Lines(string(result.Stdout.Bytes())) {
+		if line--; line == 0 {
+			return strings.ToValidUTF8(strings.TrimRight(text, "\r\n"), "\uFFFD"), nil
+		}
+	}
+	return "", none
 }
 
 // MergeMethod is the way in which a task's work gets into the user's branch.
