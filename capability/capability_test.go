@@ -50,10 +50,10 @@ func TestTheErrorTable(t *testing.T) {
 	}
 	golden(t, "codes.golden", b.String())
 	if len(seen) != 16 {
-		t.Errorf("%d codes", len(seen))
+		t.Errorf("%d codes; want len(seen) = 16", len(seen))
 	}
 	if capability.Code("made up").Row().Code != capability.CodeInternal {
-		t.Error("an unknown code is not internal")
+		t.Error(`an unknown code is not internal; want capability.Code("made up").Row().Code = capability.CodeInternal`)
 	}
 }
 
@@ -66,15 +66,16 @@ func TestErrorsTellStrangersNothingOfTheirCause(t *testing.T) {
 	doc, err := json.Marshal(e)
 	want := `{"code":"failed","reason":"io","message":"the file cannot be read","hint":"look at it","details":{"n":1,"path":"a"},"retry_after_ms":1500}`
 	if err != nil || string(doc) != want || strings.Contains(e.Error(), "inner") || !errors.Is(e, cause) {
-		t.Errorf("%s %v", doc, err)
+		t.Errorf(`%s %v; want no error, string(doc) = %v, e.Error() without "inner", e is %v`, doc, err, want, cause)
 	}
 	var back capability.Error
 	if err := json.Unmarshal(doc, &back); err != nil || back.Code != e.Code || back.Reason != "io" || back.RetryAfter != e.RetryAfter ||
 		back.Hint != e.Hint {
-		t.Errorf("%+v %v", back, err)
+		t.Errorf(`%+v %v; want no error, back.Code = %v, back.Reason = "io", back.RetryAfter = %v, back.Hint = %v`,
+			back, err, e.Code, e.RetryAfter, e.Hint)
 	}
 	if err := json.Unmarshal([]byte(`{"code":1}`), &back); err == nil {
-		t.Error("a number is a code")
+		t.Error("a number is a code; want an error")
 	}
 }
 
@@ -93,7 +94,7 @@ func TestAnyErrorBecomesOneOfTheSixteen(t *testing.T) {
 		{errors.New("secret"), capability.CodeInternal},
 	} {
 		if got := capability.CodeOf(tt.err); got != tt.want {
-			t.Errorf("%v is %s", tt.err, got)
+			t.Errorf("%v is %s; want got = %v", tt.err, got, tt.want)
 		}
 	}
 	if e := capability.AsError(errors.New("secret")); strings.Contains(e.Error(), "secret") {
@@ -115,12 +116,12 @@ func TestTargetsReadAndWriteAlike(t *testing.T) {
 	} {
 		got, err := capability.ParseTarget(in)
 		if d := cmp.Diff(want, got); err != nil || d != "" || got.String() != in {
-			t.Errorf("%s: %v %s", in, err, d)
+			t.Errorf(`%s: %v %s; want no error, d = "", got.String() = %v`, in, err, d, in)
 		}
 	}
 	for _, bad := range []string{"", "a:b", "a::b", ":a:b", "a:b:"} {
 		if _, err := capability.ParseTarget(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 }
@@ -145,11 +146,11 @@ func TestEffectsAreOrdered(t *testing.T) {
 	for i, e := range order {
 		for j, floor := range order {
 			if e.AtLeast(floor) != (i >= j) {
-				t.Errorf("%s at least %s: %v", e, floor, i < j)
+				t.Errorf("%s at least %s: %v; want e.AtLeast(floor) = (i >= j)", e, floor, i < j)
 			}
 		}
 		if e.Mutates() != (i > 0) {
-			t.Errorf("%s mutates: %v", e, i == 0)
+			t.Errorf("%s mutates: %v; want e.Mutates() = (i > 0)", e, i == 0)
 		}
 	}
 	if odd := capability.Effect("odd"); !odd.Mutates() || !odd.AtLeast(capability.EffectExternal) || odd.AtLeast(capability.EffectAdmin) {
@@ -165,7 +166,7 @@ func TestOnlyReadyAndDegradedTakeCalls(t *testing.T) {
 	} {
 		want := s == "" || s == capability.StateReady || s == capability.StateDegraded
 		if (capability.Availability{State: s}).Eligible() != want {
-			t.Errorf("%q eligible: %v", s, !want)
+			t.Errorf("%q eligible: %v; want (capability.Availability{State: s}).Eligible() = %v", s, !want, want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func dial(t *testing.T, h http.HandlerFunc) *client.Client {
 func TestAddressIsChecked(t *testing.T) {
 	for _, url := range []string{"", "127.0.0.1:7777", "ftp://x", "http://", "http://user:pw@127.0.0.1", "::"} {
 		if _, err := client.New(client.Config{URL: url}); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("%q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", url, err)
 		}
 	}
 }
@@ -40,10 +40,11 @@ func TestInvoke(t *testing.T) {
 	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Method != http.MethodPost || r.URL.Path != "/api/v1/invocations" || r.Header.Get("Authorization") != "Bearer "+token {
-			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+			t.Errorf(`%s %s %v; want r.Method = http.MethodPost, r.URL.Path = "/api/v1/invocations", `+
+				`r.Header.Get("Authorization") = "Bearer " + token`, r.Method, r.URL, r.Header)
 		}
 		if string(body) != `{"target":"fs.list","input":{"path":"."},"dry_run":true}` {
-			t.Errorf("body %s", body)
+			t.Errorf(`body %s; want string(body) = "{\"target\":\"fs.list\",\"input\":{\"path\":\".\"},\"dry_run\":true}"`, body)
 		}
 		_, _ = io.WriteString(w, `{"ok":true,"result":[1],"invocation":{"id":"run_1"}}`)
 	})
@@ -53,7 +54,7 @@ func TestInvoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !out.OK || string(out.Result) != "[1]" {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want out.OK = true, string(out.Result) = "[1]"`, out)
 	}
 }
 
@@ -84,11 +85,12 @@ func TestFailures(t *testing.T) {
 			var out struct{ Any string }
 			err := dial(t, c.h).Do(t.Context(), http.MethodGet, "/x", nil, &out)
 			if capability.CodeOf(err) != c.want || strings.Contains(err.Error(), token) {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want capability.CodeOf(err) = %v, err.Error() without %v", err, c.want, token)
 			}
 			for _, err := range dial(t, c.h).Lines(t.Context(), http.MethodGet, "/x", nil) {
 				if err != nil && (capability.CodeOf(err) != c.want || strings.Contains(err.Error(), token)) {
-					t.Errorf("lines: %v", err)
+					t.Errorf("lines: %v; want not (err != nil && (capability.CodeOf(err) != c.want || "+
+						"strings.Contains(err.Error(), token)))", err)
 				}
 			}
 		})
@@ -98,7 +100,7 @@ func TestFailures(t *testing.T) {
 func TestLines(t *testing.T) {
 	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") != "application/x-ndjson" {
-			t.Errorf("Accept %q", r.Header.Get("Accept"))
+			t.Errorf(`Accept %q; want r.Header.Get("Accept") = "application/x-ndjson"`, r.Header.Get("Accept"))
 		}
 		_, _ = io.WriteString(w, "{\"a\":1}\n\n{\"a\":2}\n{\"a\":3}\n")
 	})
@@ -112,7 +114,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	if strings.Join(got, "") != `{"a":1}{"a":2}` {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want strings.Join(got, "") = "{\"a\":1}{\"a\":2}"`, got)
 	}
 }
 
@@ -124,13 +126,13 @@ func TestWait(t *testing.T) {
 		}
 	})
 	if err := c.Wait(t.Context()); err != nil || asked != 3 {
-		t.Errorf("%v after %d", err, asked)
+		t.Errorf("%v after %d; want no error, asked = 3", err, asked)
 	}
 	never := dial(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := never.Wait(ctx); err == nil {
-		t.Error("a server that is never ready is waited for with success")
+		t.Error("a server that is never ready is waited for with success; want an error")
 	}
 }
 
@@ -140,11 +142,11 @@ func TestEndOfContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Do(ctx, http.MethodGet, "/x", nil, nil); capability.CodeOf(err) != capability.CodeCancelled {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: %v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.Do(ctx, http.MethodGet, "/x", nil, nil); capability.CodeOf(err) != capability.CodeTimeout {
-		t.Errorf("late: %v", err)
+		t.Errorf("late: %v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 	}
 }

@@ -21,7 +21,8 @@ func TestBothFormsOfAFailureAreRead(t *testing.T) {
 	} {
 		got := capability.AsError(failure(400, []byte(body)))
 		if got.Code != want.Code || got.Reason != want.Reason || got.Hint != want.Hint || (want.Message != "" && got.Message != want.Message) {
-			t.Errorf("%s: %#v", body, got)
+			t.Errorf(`%s: %#v; want got.Code = %v, got.Reason = %v, got.Hint = %v, not (want.Message != "" && got.Message != want.Message)`,
+				body, got, want.Code, want.Reason, want.Hint)
 		}
 	}
 }

@@ -216,12 +216,12 @@ func TestEveryBreakageIsNamed(t *testing.T) {
 	t.Parallel()
 	all := slices.Concat(brokenAvailability(), brokenManifests(), brokenAnswers(), brokenTransport())
 	if len(all) < 40 {
-		t.Fatalf("only %d breakages", len(all))
+		t.Fatalf("only %d breakages; want len(all) at least 40", len(all))
 	}
 	t.Logf("%d breakages", len(all))
 	sound := reportOf(t, t, func(next http.Handler) http.Handler { return next }, conformance.DialectUnion, waitTimeout)
 	if len(sound) > 0 {
-		t.Fatalf("the endpoint is not sound to begin with: %v", sound)
+		t.Fatalf("the endpoint is not sound to begin with: %v; want len(sound) at most 0", sound)
 	}
 	for _, b := range all {
 		outer := t
@@ -261,7 +261,7 @@ func reportOf(outer, t *testing.T, how breakage, dialect conformance.Dialect, ti
 	})
 	failure, ok := errors.AsType[*conformance.Failure](err)
 	if err != nil && !ok {
-		t.Fatal(err)
+		t.Fatalf("%v; want not (err != nil && !ok)", err)
 	}
 	if failure == nil {
 		return nil

@@ -38,7 +38,8 @@ func TestReferenceEndpointConforms(t *testing.T) {
 			var err error
 			report, err = conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, Token: secret.New(token), Dialect: dialect})
 			if err != nil || len(report.Warnings) > 0 {
-				t.Fatalf("token %q, dialect %s:\n%v\n%v", token, dialect, err, report.Warnings)
+				t.Fatalf("token %q, dialect %s:\n%v\n%v\nwant no error, len(report.Warnings) at most 0",
+					token, dialect, err, report.Warnings)
 			}
 		}
 		var driven []string
@@ -52,7 +53,8 @@ func TestReferenceEndpointConforms(t *testing.T) {
 			t.Errorf("diff (-want +got):\n%s", diff)
 		}
 		if report.ModuleCount != 2 || len(report.RPCCalls) < 18 {
-			t.Errorf("modules %d, calls %d", report.ModuleCount, len(report.RPCCalls))
+			t.Errorf("modules %d, calls %d; want report.ModuleCount = 2, len(report.RPCCalls) at least 18",
+				report.ModuleCount, len(report.RPCCalls))
 		}
 	}
 }
@@ -64,7 +66,7 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 		"URL": {BaseURL: "ftp://x"},
 	} {
 		if _, err := conformance.Run(t.Context(), opts); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, err)
 		}
 	}
 }
@@ -118,7 +120,7 @@ func TestWrongTokenIsNamed(t *testing.T) {
 	server := endpoint(t, "right")
 	_, err := conformance.Run(t.Context(), conformance.Options{BaseURL: server.URL, Token: secret.New("wrong")})
 	if err == nil {
-		t.Fatal("a wrong token passes")
+		t.Fatal("a wrong token passes; want an error")
 	}
 }
 

@@ -110,7 +110,7 @@ func TestAnEmptyTokenFileOpensNothing(t *testing.T) {
 	for name, example := range examples(t) {
 		out, err := exec.CommandContext(t.Context(), example.name, append(slices.Clip(example.args), "--token-file", empty)...).Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() == 0 || len(out) > 0 {
-			t.Errorf("%s: %v, %s", name, err, out)
+			t.Errorf("%s: %v, %s; want ok = true, exit.ExitCode() other than 0, len(out) at most 0", name, err, out)
 		}
 	}
 }

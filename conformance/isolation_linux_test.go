@@ -62,16 +62,17 @@ func TestAnIsolatedEndpointConforms(t *testing.T) {
 		m := &modules[i]
 		decision := both.Decide(m, client.ID())
 		if !decision.Trusted {
-			t.Errorf("%s: %+v", m.ID, decision)
+			t.Errorf("%s: %+v; want decision.Trusted = true", m.ID, decision)
 		}
 		live.Decisions = append(live.Decisions, decision)
 		if d := one.Decide(m, client.ID()); d.Trusted != (m.ID == "world-clock") {
-			t.Errorf("with one of them allowed, %s: %+v", m.ID, d)
+			t.Errorf(`with one of them allowed, %s: %+v; want d.Trusted = (m.ID == "world-clock")`, m.ID, d)
 		}
 		everySurfaceOf(t, opts, m.ID)
 		asset, err := client.Asset(t.Context(), m.ID, m.Views[0].BundlePath)
 		if err != nil || !bytes.Contains(asset.Body, []byte("Africa/Nairobi")) || bytes.Contains(asset.Body, []byte("import ")) {
-			t.Errorf("%s does not serve the compiled bundle: %v\n%s", m.ID, err, asset.Body)
+			t.Errorf("%s does not serve the compiled bundle: %v\n%s\nwant no error, asset.Body with []byte(\"Africa/Nairobi\"), "+
+				`asset.Body without []byte("import ")`, m.ID, err, asset.Body)
 		}
 	}
 	if path, err := livereport.Write(t.TempDir(), live); err != nil {
@@ -167,7 +168,7 @@ func startIsolated(t *testing.T, cell string) (url string, cmd *exec.Cmd) {
 			return started, cmd
 		}
 		if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EINVAL) {
-			t.Fatal(err)
+			t.Fatalf("%v; want not (!errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EINVAL))", err)
 		}
 		t.Logf("this machine does not grant %+v: %v", way, err)
 	}
@@ -192,21 +193,23 @@ func looksAround(t *testing.T, client *router.Client, way *syscall.SysProcAttr) 
 		t.Fatal(err)
 	}
 	if got.Data.Environment != 0 {
-		t.Errorf("it sees %d variables", got.Data.Environment)
+		t.Errorf("it sees %d variables; want got.Data.Environment = 0", got.Data.Environment)
 	}
 	if way == nil {
 		return
 	}
 	if way.Chroot != "" {
 		if diff := cmp.Diff([]string{"endpoint", "token"}, got.Data.Files); diff != "" {
-			t.Errorf("it sees other files: %s", diff)
+			t.Errorf(`it sees other files: %s; want diff = ""`, diff)
 		}
 	}
 	if got.Data.UID != unprivileged || got.Data.GID != unprivileged {
-		t.Errorf("it is user %d of group %d", got.Data.UID, got.Data.GID)
+		t.Errorf("it is user %d of group %d; want got.Data.UID = %v, got.Data.GID = %v",
+			got.Data.UID, got.Data.GID, unprivileged, unprivileged)
 	}
 	if way.Cloneflags&syscall.CLONE_NEWPID != 0 && got.Data.PID != 1 {
-		t.Errorf("it is process %d among others", got.Data.PID)
+		t.Errorf("it is process %d among others; want not (way.Cloneflags&syscall.CLONE_NEWPID != 0 && got.Data.PID != 1)",
+			got.Data.PID)
 	}
 }
 
@@ -222,7 +225,7 @@ func everySurfaceOf(t *testing.T, opts conformance.Options, module string) {
 	}
 	for _, surface := range conformance.Surfaces() {
 		if !strings.HasPrefix(report.Exercised[surface], module+":") {
-			t.Errorf("%s was not driven through %s", module, surface)
+			t.Errorf(`%s was not driven through %s; want report.Exercised[surface] beginning with module + ":"`, module, surface)
 		}
 	}
 }

@@ -186,11 +186,11 @@ func TestTheManifestSpeaksToEveryGeneration(t *testing.T) {
 		`"parameters":{}`, `"methods":["all","none"]`,
 	} {
 		if !strings.Contains(string(raw), want) {
-			t.Errorf("the manifest lacks %s:\n%s", want, raw)
+			t.Errorf("the manifest lacks %s:\n%s\nwant string(raw) with %v", want, raw, want)
 		}
 	}
 	if modules, err := router.DecodeModules(raw, router.Limits{}); err != nil || string(modules[0].Raw) == "" || len(modules[0].Views) != 2 {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want no error, string(modules[0].Raw) other than "", len(modules[0].Views) = 2`, err)
 	}
 }
 
@@ -242,15 +242,16 @@ func TestAWrongDeclarationIsNamedAtStart(t *testing.T) {
 			tt.change(&m)
 			_, err := NewEndpoint(m)
 			if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v does not name %s", err, tt.want)
+				t.Errorf("%v does not name %s; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() with %v",
+					err, tt.want, tt.want)
 			}
 		})
 	}
 	if _, err := NewEndpoint(); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("no module: %v", err)
+		t.Errorf("no module: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	if _, err := NewEndpoint(whole("a"), whole("a")); err == nil || !strings.Contains(err.Error(), "twice") {
-		t.Errorf("one id twice: %v", err)
+		t.Errorf(`one id twice: %v; want an error, err.Error() with "twice"`, err)
 	}
 }
 
@@ -313,7 +314,7 @@ func TestFailuresOfHandlersAreNamedAtTheirSource(t *testing.T) {
 			_, err = client.Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(`{"moduleId":"m","action":"DO"}`))
 			wire, ok := errors.AsType[*router.Error](err)
 			if !ok || tt.code != "" && wire.Code != tt.code || !strings.Contains(wire.Message, tt.says) {
-				t.Fatalf("%#v", err)
+				t.Fatalf(`%#v; want ok = true, not (tt.code != "" && wire.Code != tt.code), wire.Message with %v`, err, tt.says)
 			}
 			if tt.hides != "" && strings.Contains(fmt.Sprint(wire.Message, string(wire.Details)), tt.hides) {
 				t.Errorf("the answer tells strangers %q", tt.hides)
@@ -324,7 +325,7 @@ func TestFailuresOfHandlersAreNamedAtTheirSource(t *testing.T) {
 		})
 	}
 	if shared.Target != "" {
-		t.Error("a handler's shared error was changed")
+		t.Errorf(`a handler's shared error was changed; got shared.Target = %q; want shared.Target = ""`, shared.Target)
 	}
 }
 
@@ -340,21 +341,21 @@ func TestUnknownThingsAreUnknown(t *testing.T) {
 		"plugin.provider.get": `{"moduleId":"z","provider":"P"}`, "plugin.no": `{}`,
 	} {
 		if _, err := e.Invoke(t.Context(), method, json.RawMessage(params)); capability.CodeOf(err) != capability.CodeUnknownCapability {
-			t.Errorf("%s: %v", method, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = capability.CodeUnknownCapability", method, err)
 		}
 	}
 	if _, err := e.Invoke(t.Context(), "fs.list", json.RawMessage(`{}`)); capability.CodeOf(err) != capability.CodeUnavailable {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 	}
 	if _, err := e.Invoke(t.Context(), "plugin.asset.get", json.RawMessage(`{"moduleId":"a","path":"x.js"}`)); capability.CodeOf(
 		err) != capability.CodeNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf( err) = capability.CodeNotFound", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := e.Invoke(cancelled, "plugin.action.invoke", json.RawMessage(`{"moduleId":"a","action":"DO"}`)); capability.CodeOf(
 		err) != capability.CodeCancelled {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf( err) = capability.CodeCancelled", err)
 	}
 }
 
@@ -370,7 +371,8 @@ func TestOnlyOpenEndpointsOpenTheirAssets(t *testing.T) {
 		w := httptest.NewRecorder()
 		e.Handler(secret.New(token)).ServeHTTP(w, req)
 		if w.Code != http.StatusOK || w.Header().Get("Access-Control-Allow-Origin") != want || w.Body.String() != "export {}" {
-			t.Errorf("token %q: %d %v", token, w.Code, w.Header())
+			t.Errorf(`token %q: %d %v; want w.Code = http.StatusOK, w.Header().Get("Access-Control-Allow-Origin") = %v, `+
+				`w.Body.String() = "export {}"`, token, w.Code, w.Header(), want)
 		}
 	}
 }
@@ -396,12 +398,12 @@ func TestAHostsFunctionsBecomeActions(t *testing.T) {
 	} {
 		raw, err := e.Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(`{"moduleId":"box",`+params+`}`))
 		if err != nil || string(raw) != want {
-			t.Errorf("%s: %s, %v", params, raw, err)
+			t.Errorf("%s: %s, %v; want no error, string(raw) = %v", params, raw, err, want)
 		}
 	}
 	if _, err := e.Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(`{"moduleId":"box","action":"later"}`)); capability.CodeOf(
 		err) != capability.CodeUnavailable {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want capability.CodeOf( err) = capability.CodeUnavailable", err)
 	}
 }
 

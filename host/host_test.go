@@ -80,7 +80,8 @@ func TestReplaceAndUnregister(t *testing.T) {
 	<-changed
 	_, err := h.Invoke(t.Context(), capability.Call{Action: "fs.list"})
 	if capability.CodeOf(err) != capability.CodeUnavailable || !strings.Contains(err.Error(), "no root is configured") {
-		t.Errorf("unavailable function answered %v", err)
+		t.Errorf("unavailable function answered %v; want capability.CodeOf(err) = capability.CodeUnavailable, err.Error() with "+
+			`"no root is configured"`, err)
 	}
 	if got := capability.CodeOf(h.Replace(echo("absent"))); got != capability.CodeNotFound {
 		t.Errorf("replacing an absent function: %q, want not_found", got)
@@ -90,7 +91,7 @@ func TestReplaceAndUnregister(t *testing.T) {
 	}
 	_, err = h.Invoke(t.Context(), capability.Call{Action: "fs.list"})
 	if capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Errorf("withdrawn function answered %v", err)
+		t.Errorf("withdrawn function answered %v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestInvokeFindsTheFunction(t *testing.T) {
 				t.Fatalf("code %q (%v), want %q", got, err, tt.code)
 			}
 			if err == nil && string(result.Value) != "{}" {
-				t.Errorf("absent input reached the function as %s", result.Value)
+				t.Errorf(`absent input reached the function as %s; want not (err == nil && string(result.Value) != "{}")`, result.Value)
 			}
 		})
 	}
@@ -166,12 +167,13 @@ func TestInvokeNamesEveryFailure(t *testing.T) {
 				t.Fatalf("got %+v, want code %q and target f", e, tt.code)
 			}
 			if tt.hidden != "" && strings.Contains(e.Error(), tt.hidden) {
-				t.Errorf("the message tells strangers %q", e.Error())
+				t.Errorf(`the message tells strangers %q; want not (tt.hidden != "" && strings.Contains(e.Error(), tt.hidden))`,
+					e.Error())
 			}
 		})
 	}
 	if shared.Target != "" {
-		t.Error("a handler's shared error was changed")
+		t.Errorf(`a handler's shared error was changed; got shared.Target = %q; want shared.Target = ""`, shared.Target)
 	}
 }
 

@@ -78,10 +78,10 @@ func (in *installing) run(dir string, args ...string) (status int, said string) 
 	cmd.Dir, cmd.SysProcAttr = in.home, in.as
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		in.t.Fatal(err)
+		in.t.Fatalf("%v; want cmd.ProcessState not nil", err)
 	}
 	if left, _ := os.ReadDir(in.scratch); len(left) > 0 {
-		in.t.Errorf("it left %v", left)
+		in.t.Errorf("it left %v; want len(left) at most 0", left)
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
 }
@@ -90,7 +90,7 @@ func (in *installing) must(dir string, args ...string) string {
 	in.t.Helper()
 	status, said := in.run(dir, args...)
 	if status != 0 {
-		in.t.Fatalf("install.sh %v: %d %s", args, status, said)
+		in.t.Fatalf("install.sh %v: %d %s; want status = 0", args, status, said)
 	}
 	return said
 }
@@ -101,10 +101,10 @@ func (in *installing) refused(word, dir string, args ...string) {
 	args = append([]string{"--prefix", filepath.Join(in.home, "p")}, args...) // for root, too, nothing but the home
 	status, said := in.run(dir, args...)
 	if status != 1 || !strings.Contains(said, word) {
-		in.t.Errorf("install.sh %v: %d %s", args, status, said)
+		in.t.Errorf("install.sh %v: %d %s; want status = 1, said with %v", args, status, said, word)
 	}
 	if left := in.everything(); len(left) > 0 {
-		in.t.Errorf("install.sh %v left %v", args, left)
+		in.t.Errorf("install.sh %v left %v; want len(left) at most 0", args, left)
 	}
 }
 
@@ -129,14 +129,14 @@ func TestTheScriptInstallsUpgradesAndRemoves(t *testing.T) {
 	prefix := "--prefix=" + filepath.Join(in.home, "p")
 	installed := filepath.Join(in.home, "p", "bin", "junctor")
 	if said := in.must(in.dist, prefix); !strings.Contains(said, "9.9.9") || !strings.Contains(said, "not in PATH") {
-		t.Errorf("it said %q", said)
+		t.Errorf(`it said %q; want said with "9.9.9", said with "not in PATH"`, said)
 	}
 	info, err := os.Stat(installed)
 	if err != nil || info.Mode().Perm() != 0o755 || string(read(t, installed)) != program {
-		t.Fatalf("%v, %v", info, err)
+		t.Fatalf("%v, %v; want no error, info.Mode().Perm() = 0o755, string(read(t, installed)) = %v", info, err, program)
 	}
 	if said := in.must(in.dist, prefix); !strings.Contains(said, "this version already") {
-		t.Errorf("the second time it said %q", said)
+		t.Errorf(`the second time it said %q; want said with "this version already"`, said)
 	}
 	in.release(program + "# newer\n")
 	in.must(in.dist, prefix)
@@ -146,7 +146,7 @@ func TestTheScriptInstallsUpgradesAndRemoves(t *testing.T) {
 	in.must(in.dist, prefix, "--uninstall")
 	in.must(in.dist, prefix, "--uninstall")
 	if left := in.everything(); len(left) > 0 {
-		t.Errorf("there is still %v", left)
+		t.Errorf("there is still %v; want len(left) at most 0", left)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestTheScriptWorksInAnUnpackedArchiveAndFromAFile(t *testing.T) {
 	in.must(filepath.Join(in.dist, in.base), "--prefix", filepath.Join(in.home, "a"))
 	in.must(in.dist, "--from", filepath.Join(in.dist, in.base+".tar.gz"), "--prefix", "b ö")
 	if got := strings.Join(in.everything(), " "); got != "a/bin/junctor b ö/bin/junctor" {
-		t.Errorf("installed are %s", got)
+		t.Errorf(`installed are %s; want got = "a/bin/junctor b ö/bin/junctor"`, got)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestTheScriptPutsTheUnitOfItsProgram(t *testing.T) {
 	in := newInstalling(t)
 	in.must(in.dist, "--systemd=user", "--help") // states how, and does nothing
 	if left := in.everything(); len(left) > 0 {
-		t.Errorf("--help left %v", left)
+		t.Errorf("--help left %v; want len(left) at most 0", left)
 	}
 	for mode, place := range map[string]string{
 		"user":   in.home + "/.config/systemd/user/junctor.service",
@@ -188,19 +188,19 @@ func TestTheScriptPutsTheUnitOfItsProgram(t *testing.T) {
 		run()
 		unit := filepath.Join(root, place)
 		if got := string(read(t, unit)); !strings.Contains(got, "\nExecStart=/opt/x/bin/junctor serve\n") {
-			t.Errorf("the unit is %s", got)
+			t.Errorf(`the unit is %s; want got with "\nExecStart=/opt/x/bin/junctor serve\n"`, got)
 		}
 		if said := run(); strings.Count(said, "this version already") != 2 {
-			t.Errorf("the second time it said %s", said)
+			t.Errorf(`the second time it said %s; want strings.Count(said, "this version already") = 2`, said)
 		}
 		write(t, unit, "edited")
 		run()
 		if string(read(t, unit+".before")) != "edited" {
-			t.Error("what somebody had edited is lost")
+			t.Error(`what somebody had edited is lost; want string(read(t, unit+".before")) = "edited"`)
 		}
 		run("--uninstall")
 		if _, err := os.Stat(unit); !os.IsNotExist(err) {
-			t.Errorf("the unit is still there: %v", err)
+			t.Errorf("the unit is still there: %v; want os.IsNotExist(err)", err)
 		}
 	}
 }
@@ -251,11 +251,11 @@ func TestTheScriptInstallsNothingItCannotVouchFor(t *testing.T) {
 	in.must(in.dist, "--prefix", filepath.Join(in.home, "p"))
 	in.release("#!/bin/sh\nexit 1\n")
 	if status, said := in.run(in.dist, "--prefix", filepath.Join(in.home, "p")); status != 1 {
-		t.Errorf("%d %s", status, said)
+		t.Errorf("%d %s; want status = 1", status, said)
 	}
 	if got := strings.Join(in.everything(), " "); got != "p/bin/junctor" ||
 		string(read(t, filepath.Join(in.home, "p/bin/junctor"))) != program {
-		t.Errorf("there is %s", got)
+		t.Errorf(`there is %s; want got = "p/bin/junctor", string(read(t, filepath.Join(in.home, "p/bin/junctor"))) = %v`, got, program)
 	}
 }
 
@@ -276,10 +276,10 @@ func TestTheScriptPutsNoUnitThatCouldNotBeStarted(t *testing.T) {
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in.home, "TMPDIR=" + in.dist, "DESTDIR=" + filepath.Join(in.home, "dest")}
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "--prefix") || !strings.Contains(string(out), "home folders") {
-			t.Errorf("%s: %v %s", prefix, err, out)
+			t.Errorf(`%s: %v %s; want an error, string(out) with "--prefix", string(out) with "home folders"`, prefix, err, out)
 		}
 		if left := in.everything(); len(left) > 0 {
-			t.Fatalf("%s: it left %v", prefix, left)
+			t.Fatalf("%s: it left %v; want len(left) at most 0", prefix, left)
 		}
 	}
 	if err := os.Remove(filepath.Join(in.scratch, "link")); err != nil {
@@ -300,7 +300,7 @@ func TestTheScriptPutsNoUnitThatCouldNotBeStarted(t *testing.T) {
 	in.refused("--systemd=user", in.dist, "--systemd=system")
 	in.refused("needs root", in.dist, "--systemd=system", "--uninstall")
 	if said := in.must(in.dist, "--systemd", "--prefix", filepath.Join(in.home, "p")); !strings.Contains(said, "systemctl --user enable") {
-		t.Errorf("it said %s", said)
+		t.Errorf(`it said %s; want said with "systemctl --user enable"`, said)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestTheScriptRefusesWhatItDoesNotKnow(t *testing.T) {
 	in := newInstalling(t)
 	for _, args := range [][]string{{"--fast"}, {"--prefix"}, {"--from", ""}, {"--systemd=both"}, {"here"}} {
 		if status, said := in.run(in.dist, args...); status != 2 || !strings.Contains(said, "usage:") {
-			t.Errorf("%v: %d %s", args, status, said)
+			t.Errorf(`%v: %d %s; want status = 2, said with "usage:"`, args, status, said)
 		}
 	}
 	for _, shell := range []string{"sh", "dash", "bash", "busybox"} {

@@ -29,12 +29,12 @@ func TestAVersionWithoutAnEntryIsNotReleased(t *testing.T) {
 		"0.9.0-rc.1": "## [0.9.0-rc.1]\n\n- that\n",
 	} {
 		if got, err := entry(log, version); err != nil || got != want {
-			t.Errorf("%s: %q, %v", version, got, err)
+			t.Errorf("%s: %q, %v; want no error, got = %v", version, got, err, want)
 		}
 	}
 	for _, version := range []string{"1.1.0", "1.2.0", "0.9.0", "1.0"} {
 		if got, err := entry(log, version); err == nil {
-			t.Errorf("%s has the entry %q", version, got)
+			t.Errorf("%s has the entry %q; want an error", version, got)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestTheChangelogHasAnEntryForWhatIsBuiltNow(t *testing.T) {
 	t.Parallel()
 	version := regexp.MustCompile(`(?m)^VERSION .*,(\S+)\)$`).FindSubmatch(read(t, "../Makefile"))
 	if version == nil {
-		t.Fatal("the Makefile has no version")
+		t.Fatal("the Makefile has no version; want version not nil")
 	}
 	if _, err := entry(string(read(t, "../CHANGELOG.md")), string(version[1])); err != nil {
 		t.Error(err)
@@ -57,7 +57,7 @@ func TestVersionsAreSemantic(t *testing.T) {
 		"1.2.3 -X main.x=y": false, "1.2.3-a b": false,
 	} {
 		if validVersion(version) != want {
-			t.Errorf("%q: %v", version, !want)
+			t.Errorf("%q: %v; want validVersion(version) = %v", version, !want, want)
 		}
 	}
 }
@@ -72,12 +72,13 @@ func TestArchivesAreTheSameForTheSameFiles(t *testing.T) {
 		}
 		_, second, err := pack("base", system, files, at.In(time.FixedZone("elsewhere", 3600)))
 		if err != nil || !bytes.Equal(first, second) {
-			t.Errorf("%s differs when packed again, %v", name, err)
+			t.Errorf("%s differs when packed again, %v; want no error, first = %v", name, err, second)
 		}
 		got := unpacked(t, name, first)
 		for _, f := range files {
 			if e := got["base/"+f.name]; string(e.data) != string(f.data) || e.run != f.run || !e.at.Equal(at) {
-				t.Errorf("%s: base/%s is %+v", name, f.name, e)
+				t.Errorf("%s: base/%s is %+v; want string(e.data) = %v, e.run = %v, e.at.Equal(at)",
+					name, f.name, e, string(f.data), f.run)
 			}
 		}
 	}
@@ -127,7 +128,7 @@ func unpacked(t *testing.T, name string, data []byte) map[string]unpackedFile {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || h.Uname != "" {
-			t.Errorf("%s belongs to %d %s", h.Name, h.Uid, h.Uname)
+			t.Errorf(`%s belongs to %d %s; want h.Uid = 0, h.Uname = ""`, h.Name, h.Uid, h.Uname)
 		}
 		got[h.Name] = unpackedFile{text, h.Mode&0o100 != 0, h.ModTime}
 	}
@@ -154,7 +155,7 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, _ := c.bill("1.2.3", "0123456789ab", at, target{"linux", "arm64"}); !bytes.Equal(bill, again) {
-		t.Error("it differs when written again")
+		t.Errorf("it differs when written again; want bill = %v", again)
 	}
 	var doc map[string]any
 	if err := json.Unmarshal(bill, &doc); err != nil {
@@ -164,7 +165,8 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 	// name, of a hash alg and content, of a dependency ref; references are unique and lead
 	// somewhere; the serial number and the time have their forms.
 	if doc["bomFormat"] != "CycloneDX" || doc["specVersion"] != "1.6" || doc["version"] != 1.0 {
-		t.Errorf("%v %v %v", doc["bomFormat"], doc["specVersion"], doc["version"])
+		t.Errorf(`%v %v %v; want doc["bomFormat"] = "CycloneDX", doc["specVersion"] = "1.6", doc["version"] = 1.0`,
+			doc["bomFormat"], doc["specVersion"], doc["version"])
 	}
 	if s, _ := doc["serialNumber"].(string); !regexp.MustCompile(
 		`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(s) {
@@ -172,7 +174,7 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 	}
 	meta, _ := doc["metadata"].(map[string]any)
 	if meta["timestamp"] != "2026-03-04T05:06:08Z" {
-		t.Errorf("time %v", meta["timestamp"])
+		t.Errorf(`time %v; want meta["timestamp"] = "2026-03-04T05:06:08Z"`, meta["timestamp"])
 	}
 	refs := map[string]bool{}
 	ours, _ := meta["component"].(map[string]any)
@@ -190,11 +192,12 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 	}
 	if hashes, _ := ours["hashes"].([]any); len(hashes) != 1 || hashes[0].(map[string]any)["alg"] != "SHA-256" ||
 		hashes[0].(map[string]any)["content"] != sum(c.program) {
-		t.Errorf("the program's hash is %v", ours["hashes"])
+		t.Errorf(`the program's hash is %v; want len(hashes) = 1, hashes[0].(map[string]any)["alg"] = "SHA-256", `+
+			`hashes[0].(map[string]any)["content"] = sum(c.program)`, ours["hashes"])
 	}
 	for _, name := range []string{"junctor", "std", "example.com/a", "example.com/c"} {
 		if !slices.Contains(names, name) {
-			t.Errorf("%s is not named in %v", name, names)
+			t.Errorf("%s is not named in %v; want names with %v", name, names, name)
 		}
 	}
 	if slices.Contains(names, "example.com/b") || !refs["pkg:golang/example.com/a@v1.0.0%2Bincompatible"] {
@@ -202,7 +205,7 @@ func TestTheBillNamesEverythingThatIsLinked(t *testing.T) {
 	}
 	needs, _ := doc["dependencies"].([]any)[0].(map[string]any)["dependsOn"].([]any)
 	if len(needs) != len(parts) {
-		t.Errorf("%d are needed, %d are there", len(needs), len(parts))
+		t.Errorf("%d are needed, %d are there; want len(needs) = %v", len(needs), len(parts), len(parts))
 	}
 	for _, ref := range needs {
 		if !refs[ref.(string)] {
@@ -217,14 +220,14 @@ func TestWhatHasNoLicenceIsNotGivenAway(t *testing.T) {
 	write(t, filepath.Join(dir, "README"), "text")
 	var b bytes.Buffer
 	if err := addLicences(&b, "example.com/a", dir); err == nil {
-		t.Error("a module without a licence was taken")
+		t.Error("a module without a licence was taken; want an error")
 	}
 	write(t, filepath.Join(dir, "LICENCE.md"), "may be copied")
 	write(t, filepath.Join(dir, "NOTICE"), "was made by somebody")
 	write(t, filepath.Join(dir, "license.go"), "package a")
 	if err := addLicences(&b, "example.com/a", dir); err != nil || !strings.Contains(b.String(), "may be copied") ||
 		!strings.Contains(b.String(), "was made by somebody") {
-		t.Errorf("%v: %s", err, b.String())
+		t.Errorf(`%v: %s; want no error, b.String() with "may be copied", b.String() with "was made by somebody"`, err, b.String())
 	}
 	if strings.Contains(b.String(), "package a") {
 		t.Error("a source file was taken for a licence")
@@ -242,7 +245,7 @@ func TestOnlyWhatAReleaseLeftIsRemoved(t *testing.T) {
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 || left[0].Name() != "mine.txt" {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf(`%v, %v; want no error, len(left) = 1, left[0].Name() = "mine.txt"`, left, err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestUnitsStartTheServerAndLeaveItsSandboxItsMeans(t *testing.T) {
 		// own, so Type is not notify.
 		for _, line := range append(want, "[Service]Type=exec", "[Service]KillMode=mixed", "[Service]TimeoutStopSec=30", "[Service]UMask=0077") {
 			if !slices.Contains(said, line) {
-				t.Errorf("%s does not say %s", name, line)
+				t.Errorf("%s does not say %s; want said with %v", name, line, line)
 			}
 		}
 	}
@@ -84,7 +84,8 @@ func TestUnitsGiveUpOnWhatDoesNotMend(t *testing.T) {
 		}
 		rest, interval, burst := seconds["[Service]RestartSec"], seconds["[Unit]StartLimitIntervalSec"], seconds["[Unit]StartLimitBurst"]
 		if rest == 0 || burst < 3 || (burst-1)*rest > 60 || burst*(rest+10) > interval {
-			t.Errorf("%s: %d starts in %d s, %d s apart", name, burst, interval, rest)
+			t.Errorf("%s: %d starts in %d s, %d s apart; want rest other than 0, burst at least 3, (burst - 1) * rest at most "+
+				"60, burst * (rest + 10) at most %v", name, burst, interval, rest, interval)
 		}
 	}
 }
@@ -103,7 +104,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 		cmd := exec.Command(analyze, "verify", manager, path)
 		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("%s: %v %s", name, err, out)
+			t.Errorf("%s: %v %s; want no error, len(out) at most 0", name, err, out)
 		}
 	}
 }
@@ -119,7 +120,7 @@ func containerFile(t *testing.T) []instruction {
 		if word, rest, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 			list = append(list, instruction{word, strings.TrimSpace(rest)})
 		} else if word != "" {
-			t.Errorf("%q is not an instruction", line)
+			t.Errorf(`%q is not an instruction; want word = ""`, line)
 		}
 	}
 	return list
@@ -133,13 +134,13 @@ func TestTheContainerFileHolds(t *testing.T) {
 	image := regexp.MustCompile(`^[a-z0-9./-]+:[a-z0-9][a-z0-9.-]*( AS ([a-z]+))?$`)
 	for i, in := range containerFile(t) {
 		if i == 0 && in.word != "FROM" {
-			t.Errorf("it begins with %s", in.word)
+			t.Errorf(`it begins with %s; want not (i == 0 && in.word != "FROM")`, in.word)
 		}
 		switch in.word {
 		case "FROM":
 			m := image.FindStringSubmatch(in.rest)
 			if m == nil || strings.Contains(in.rest, ":latest") {
-				t.Errorf("FROM %s does not name a version", in.rest)
+				t.Errorf(`FROM %s does not name a version; want m not nil, in.rest without ":latest"`, in.rest)
 				continue
 			}
 			stages[m[2]], last = true, map[string]string{}
@@ -158,7 +159,7 @@ func TestTheContainerFileHolds(t *testing.T) {
 			}
 		case "RUN":
 			if strings.Contains(in.rest, "curl") || strings.Contains(in.rest, "wget") || strings.Contains(in.rest, "sudo") {
-				t.Errorf("RUN %s", in.rest)
+				t.Errorf(`RUN %s; want in.rest without "curl", in.rest without "wget", in.rest without "sudo"`, in.rest)
 			}
 		case "WORKDIR", "ARG", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD":
 		default:
@@ -167,10 +168,10 @@ func TestTheContainerFileHolds(t *testing.T) {
 		last[in.word] = in.rest
 	}
 	if user, _, _ := strings.Cut(last["USER"], ":"); user == "" || user == "0" || user == "root" {
-		t.Errorf("it runs as %q", last["USER"])
+		t.Errorf(`it runs as %q; want user other than "", user other than "0", user other than "root"`, last["USER"])
 	}
 	if last["ENV"] != "JUNCTOR_HOME="+last["VOLUME"] {
-		t.Errorf("the home is %q, the volume %q", last["ENV"], last["VOLUME"])
+		t.Errorf(`the home is %q, the volume %q; want last["ENV"] = "JUNCTOR_HOME=" + last["VOLUME"]`, last["ENV"], last["VOLUME"])
 	}
 	var entry, command, health []string
 	_, check, _ := strings.Cut(last["HEALTHCHECK"], "CMD ")
@@ -181,10 +182,12 @@ func TestTheContainerFileHolds(t *testing.T) {
 	}
 	if !slices.Equal(entry, []string{"junctor"}) || !slices.Equal(health, []string{"junctor", "health"}) || len(command) == 0 ||
 		command[0] != "serve" {
-		t.Errorf("it runs %v %v, and is asked by %v", entry, command, health)
+		t.Errorf(`it runs %v %v, and is asked by %v; want entry = []string{"junctor"}, health = []string{"junctor", "health"}, `+
+			`len(command) other than 0, command[0] = "serve"`, entry, command, health)
 	}
 	if listen := slices.Index(command, "--listen"); listen < 0 || !strings.HasSuffix(command[listen+1], ":"+last["EXPOSE"]) ||
 		!slices.Contains(command, "--insecure-plain-http") {
-		t.Errorf("it listens by %v, and exposes %s", command, last["EXPOSE"])
+		t.Errorf(`it listens by %v, and exposes %s; want listen at least 0, command[listen+1] ending with ":" + last["EXPOSE"], `+
+			`command with "--insecure-plain-http"`, command, last["EXPOSE"])
 	}
 }

@@ -17,11 +17,11 @@ func TestKnownValuesAndShapesAreMasked(t *testing.T) {
 		"of-nobody\nis " + token:          "•••\nis •••",
 	} {
 		if got := m.Mask(text); got != want {
-			t.Errorf("%q became %q", text, got)
+			t.Errorf("%q became %q; want got = %v", text, got, want)
 		}
 	}
 	var none *secret.Masker
 	if got := none.Mask("of-nobody " + token); got != "of-nobody •••" {
-		t.Errorf("without values it became %q", got)
+		t.Errorf(`without values it became %q; want got = "of-nobody •••"`, got)
 	}
 }

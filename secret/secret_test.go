@@ -42,18 +42,19 @@ func TestAValueNeverPrints(t *testing.T) {
 	out = append(out, fmt.Sprint(v), v.String(), fmt.Errorf("wrap %v", v).Error())
 	for _, s := range out {
 		if strings.Contains(s, plain) || strings.Contains(s, "68756e746572") || strings.Contains(s, "104 117") {
-			t.Errorf("printed: %s", s)
+			t.Errorf(`printed: %s; want s without %v, s without "68756e746572", s without "104 117"`, s, plain)
 		}
 	}
 	if got := fmt.Sprintf("%v|%s|%+v|%#v", v, v, v, v); got != "•••|•••|•••|•••" {
 		t.Errorf(`fmt.Sprintf("%%v|%%s|%%+v|%%#v", v, v, v, v) = %q, want "•••|•••|•••|•••"`, got)
 	}
 	if _ = h.hidden; v.Reveal() != plain || !v.Equal(plain) || v.Equal("hunter3") || v.Equal("") || v.Empty() {
-		t.Error("it is not the secret any longer")
+		t.Errorf(`it is not the secret any longer; want v.Reveal() = %v, v.Equal(plain), not v.Equal("hunter3"), not `+
+			`v.Equal(""), not v.Empty()`, plain)
 	}
 	for _, empty := range []secret.Value{{}, secret.New("")} {
 		if !empty.Empty() || empty.Reveal() != "" || !empty.Equal("") || empty.Equal("x") {
-			t.Error("nothing is something")
+			t.Error(`nothing is something; want empty.Empty(), empty.Reveal() = "", empty.Equal(""), not empty.Equal("x")`)
 		}
 	}
 }
@@ -73,16 +74,16 @@ func TestTokensHaveOneShape(t *testing.T) {
 	for i := range tok { // every single typing error is noticed
 		other := []byte(tok)
 		if other[i] ^= 1; secret.WellFormed(string(other)) {
-			t.Errorf("byte %d does not count", i)
+			t.Errorf("byte %d does not count; want not secret.WellFormed(string(other))", i)
 		}
 	}
 	for _, bad := range []string{"", "jct_", tok[:len(tok)-1], tok + "x", " " + tok, strings.ToUpper(tok), strings.Repeat("x", len(tok))} {
 		if secret.WellFormed(bad) {
-			t.Errorf("%q is well formed", bad)
+			t.Errorf("%q is well formed; want not secret.WellFormed(bad)", bad)
 		}
 	}
 	if secret.Hash("abc") != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
-		t.Error("the hash is not SHA-256")
+		t.Error(`the hash is not SHA-256; want secret.Hash("abc") = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"`)
 	}
 }
 
@@ -91,7 +92,7 @@ func FuzzWellFormed(f *testing.F) {
 	f.Add("jct_a_")
 	f.Fuzz(func(t *testing.T, s string) {
 		if secret.WellFormed(s) && (len(s) != 55 || !strings.HasPrefix(s, "jct_")) {
-			t.Errorf("%q is well formed", s)
+			t.Errorf(`%q is well formed; want not (secret.WellFormed(s) && (len(s) != 55 || !strings.HasPrefix(s, "jct_")))`, s)
 		}
 	})
 }

@@ -35,14 +35,14 @@ func TestShapesOfWellKnownCredentialsAreFound(t *testing.T) {
 		line := "key = \"" + text + "\" # rest"
 		got := secret.FindTokens(line)
 		if len(got) != 1 || got[0].Kind != kind || line[got[0].Start:got[0].End] != text {
-			t.Errorf("%s: %+v", kind, got)
+			t.Errorf("%s: %+v; want len(got) = 1, got[0].Kind = %v, line[got[0].Start:got[0].End] = %v", kind, got, kind, text)
 		}
 		masked := secret.MaskTokens(line)
 		if strings.Contains(masked, text) || !strings.HasPrefix(masked, "key = \"•••") {
-			t.Errorf("%s: masked as %q", kind, masked)
+			t.Errorf(`%s: masked as %q; want masked without %v, masked beginning with "key = \"•••"`, kind, masked, text)
 		}
 		if kind != "private_key" && !strings.HasSuffix(masked, "\" # rest") {
-			t.Errorf("%s: masked as %q", kind, masked)
+			t.Errorf(`%s: masked as %q; want not (kind != "private_key" && !strings.HasSuffix(masked, "\" # rest"))`, kind, masked)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestOrdinaryTextIsLeftAlone(t *testing.T) {
 		"AKIA" + "IOSFODNN7" + "EXAMPLE", "jct_ is our prefix", "-----BEGIN CERTIFICATE-----", "npm_config_registry_and_all_that_is_long",
 	} {
 		if got := secret.FindTokens(text); len(got) != 0 || secret.MaskTokens(text) != text {
-			t.Errorf("%q: %+v", text, got)
+			t.Errorf("%q: %+v; want len(got) = 0, secret.MaskTokens(text) = %v", text, got, text)
 		}
 	}
 }
@@ -63,10 +63,10 @@ func TestAPrivateKeyIsMaskedToItsEnd(t *testing.T) {
 	t.Parallel()
 	const begin, end = "-----BEGIN " + "PRIVATE KEY-----", "-----END PRIVATE KEY-----"
 	if got := secret.MaskTokens("a\n" + begin + "\nbody\n" + end + "\nz"); got != "a\n•••\nz" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "a\n•••\nz"`, got)
 	}
 	if got := secret.MaskTokens("a " + begin + "\nbody"); got != "a •••" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q; want got = "a •••"`, got)
 	}
 }
 
@@ -78,12 +78,13 @@ func FuzzMaskTokens(f *testing.F) {
 		last := 0
 		for _, tok := range secret.FindTokens(text) {
 			if tok.Start < last || tok.End <= tok.Start || tok.End > len(text) {
-				t.Fatalf("%+v in %d bytes after %d", tok, len(text), last)
+				t.Fatalf("%+v in %d bytes after %d; want tok.Start at least %v, tok.End more than %v, tok.End at most %v",
+					tok, len(text), last, last, tok.Start, len(text))
 			}
 			last = tok.End
 		}
 		if last > 0 && secret.MaskTokens(text) == text {
-			t.Error("something was found and nothing masked")
+			t.Error("something was found and nothing masked; want not (last > 0 && secret.MaskTokens(text) == text)")
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestSetRules(t *testing.T) {
 	write(dir, "broken.json", func(o object) { o["schemaVersion"] = 9.0 })
 	count, problems := Files([]string{dir}, options, Set{MinCount: 4, AllowedProviders: []string{"e2b"}, RequiredProviders: []string{"e2b"}})
 	if count != 3 {
-		t.Errorf("%d files", count)
+		t.Errorf("%d files; want count = 3", count)
 	}
 	var lines []string
 	for _, p := range problems {
@@ -40,13 +40,13 @@ func TestSetRules(t *testing.T) {
 		"no report of the provider e2b",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("nothing says %q in:\n%s", want, text)
+			t.Errorf("nothing says %q in:\n%s\nwant text with %v", want, text, want)
 		}
 	}
 	if _, problems := Files([]string{filepath.Join(dir, "home-machine.json")}, options, Set{MinCount: 1, MaxCount: 1}); len(problems) > 0 {
-		t.Errorf("a sound file: %v", problems)
+		t.Errorf("a sound file: %v; want len(problems) at most 0", problems)
 	}
 	if _, problems := Files([]string{t.TempDir()}, options, Set{}); len(problems) != 1 {
-		t.Errorf("an empty folder: %v", problems)
+		t.Errorf("an empty folder: %v; want len(problems) = 1", problems)
 	}
 }

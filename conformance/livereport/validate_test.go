@@ -134,7 +134,7 @@ func set(t *testing.T, root object, path string, value any) {
 		case []any:
 			n, err := strconv.Atoi(step)
 			if err != nil || n >= len(x) {
-				t.Fatalf("%s: no item %s", path, step)
+				t.Fatalf("%s: no item %s; want no error, n less than %v", path, step, len(x))
 			}
 			if last {
 				x[n] = value
@@ -259,7 +259,7 @@ func TestEveryOneChangeMutationIsNamed(t *testing.T) {
 		{"runtime.viewCount", gone, ""},
 	}
 	if len(mutations) < 60 {
-		t.Fatalf("only %d mutations", len(mutations))
+		t.Fatalf("only %d mutations; want len(mutations) at least 60", len(mutations))
 	}
 	for _, m := range mutations {
 		value, _ := json.Marshal(m.value)
@@ -273,10 +273,10 @@ func TestEveryOneChangeMutationIsNamed(t *testing.T) {
 			}
 			err := validate(t, report, "", options)
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("accepted; want an error")
 			}
 			if !strings.HasPrefix(err.Error(), want+" ") {
-				t.Errorf("%q does not begin with the field %s", err, want)
+				t.Errorf(`%q does not begin with the field %s; want err.Error() beginning with want + " "`, err, want)
 			}
 		})
 	}
@@ -287,7 +287,7 @@ func TestFileIdentity(t *testing.T) {
 	opts := options
 	opts.RequireFileIdentity = true
 	if err := validate(t, sound(), "e2b", opts); err == nil || !strings.HasPrefix(err.Error(), "provider ") {
-		t.Errorf("got %v", err)
+		t.Errorf(`got %v; want an error, err.Error() beginning with "provider "`, err)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestSkippedModulesNeedTheFlag(t *testing.T) {
 		"trusted": false, "reason": "module-not-allowed",
 	})
 	if err := validate(t, report, "", options); err == nil {
-		t.Error("accepted without the flag")
+		t.Error("accepted without the flag; want an error")
 	}
 	opts := options
 	opts.AllowSkipped = true

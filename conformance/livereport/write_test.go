@@ -79,27 +79,28 @@ func TestAWrittenReportValidates(t *testing.T) {
 		dir := t.TempDir()
 		path, err := livereport.Write(dir, report)
 		if err != nil || path != filepath.Join(dir, name+".json") {
-			t.Fatalf("%s: %q, %v", name, path, err)
+			t.Fatalf(`%s: %q, %v; want no error, path = filepath.Join(dir, name+".json")`, name, path, err)
 		}
 		opts := options(report.Kind)
 		if report.CI != nil {
 			opts.RequireCI, opts.GitHub = true, env
 		}
 		if n, problems := livereport.Files([]string{dir}, opts, livereport.Set{MinCount: 1, MaxCount: 1}); n != 1 || len(problems) > 0 {
-			t.Errorf("%s: %v", name, problems)
+			t.Errorf("%s: %v; want n = 1, len(problems) at most 0", name, problems)
 		}
 		was, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(was), `"observedAt": "2026-03-01T12:00:00.123Z"`) {
-			t.Errorf("%s: the time is not exact to the millisecond", name)
+			t.Errorf(`%s: the time is not exact to the millisecond; want string(was) with "\"observedAt\": \"2026-03-01T12:00:00.123Z\""`,
+				name)
 		}
 		if _, err := livereport.Write(dir, report); capability.CodeOf(err) != capability.CodeConflict {
-			t.Errorf("%s: a second time: %v", name, err)
+			t.Errorf("%s: a second time: %v; want capability.CodeOf(err) = capability.CodeConflict", name, err)
 		}
 		if now, err := os.ReadFile(path); err != nil || string(now) != string(was) {
-			t.Errorf("%s: the report was overwritten: %v", name, err)
+			t.Errorf("%s: the report was overwritten: %v; want no error, string(now) = %v", name, err, string(was))
 		}
 	}
 	if livereport.CIFrom(func(string) string { return "" }) != nil {
@@ -110,7 +111,7 @@ func TestAWrittenReportValidates(t *testing.T) {
 func TestWithoutAFolderNoReportIsWritten(t *testing.T) {
 	t.Parallel()
 	if path, err := livereport.Write("", livereport.Report{}); path != "" || err != nil {
-		t.Errorf("%q, %v", path, err)
+		t.Errorf(`%q, %v; want path = "", no error`, path, err)
 	}
 }
 
@@ -151,16 +152,17 @@ func TestAReportThatDoesNotHoldIsNotWritten(t *testing.T) {
 			dir := t.TempDir()
 			_, err := livereport.Write(dir, report)
 			if capability.CodeOf(err) != capability.CodeInvalidInput || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v does not say %q", err, tt.want)
+				t.Errorf("%v does not say %q; want capability.CodeOf(err) = capability.CodeInvalidInput, err.Error() with %v",
+					err, tt.want, tt.want)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("%s was written", left[0].Name())
+				t.Errorf("%s was written; want len(left) at most 0", left[0].Name())
 			}
 		})
 	}
 	if _, err := livereport.Write(filepath.Join(t.TempDir(), "none"), base); capability.CodeOf(err) != capability.CodeFailed ||
 		!errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("no folder: %v; want capability.CodeOf(err) = capability.CodeFailed, err is os.ErrNotExist", err)
 	}
 }
 
@@ -205,12 +207,12 @@ func TestTheFingerprintIsOfTheURLAsBrowsersWriteIt(t *testing.T) {
 	} {
 		sum := sha256.Sum256([]byte(want))
 		if got, err := livereport.URLHash(raw); err != nil || got != hex.EncodeToString(sum[:]) {
-			t.Errorf("%q is not taken for %q: %v", raw, want, err)
+			t.Errorf("%q is not taken for %q: %v; want no error, got = hex.EncodeToString(sum[:])", raw, want, err)
 		}
 	}
 	for _, raw := range []string{"", "example.com", "ftp://example.com/", "http://u@example.com/", "http:///x", "http://exämple.com/"} {
 		if _, err := livereport.URLHash(raw); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%q: %v", raw, err)
+			t.Errorf("%q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", raw, err)
 		}
 	}
 }

@@ -226,11 +226,11 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 	d := s.run(t, cfg)
 	for _, args := range []string{`{"name":"ann"}`, `[{"name":"ann"}]`} {
 		if out, err := s.ask(t, "laptop.1", "demo.hello", args); err != nil || string(out) != `"hello ann"` {
-			t.Errorf("%s %v", out, err)
+			t.Errorf(`%s %v; want no error, string(out) = "\"hello ann\""`, out, err)
 		}
 	}
 	if n, _ := s.Fleet().Get("laptop.1"); strings.Join(n.Labels, " ") != "gpu user:ann" {
-		t.Errorf("%+v", n.Labels)
+		t.Errorf(`%+v; want strings.Join(n.Labels, " ") = "gpu user:ann"`, n.Labels)
 	}
 	for name, mode := range map[string]os.FileMode{"key": 0o600, "state.json": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
@@ -238,13 +238,13 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 		}
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "state.json")); strings.Contains(string(data), token) {
-		t.Error("the token is kept")
+		t.Errorf("the token is kept; want string(data) without %v", token)
 	}
 	// Beside it, no other.
 	cfg.Gateway = s.url
 	if _, err := device.New(t.Context(), cfg); capability.CodeOf(err) != capability.CodeConflict ||
 		!strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeConflict, err.Error() with fmt.Sprint(os.Getpid())", err)
 	}
 	// While it runs, functions come and go.
 	if err := d.Register(device.Function{Name: "demo.count", Stream: func(_ context.Context, _ device.Args, emit func(any) error) error {
@@ -256,13 +256,13 @@ func TestItEnrolsOnceAndComesBackByItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := s.ask(t, "laptop.1", "demo.count", `null`); err != nil || string(out) != `[1,{"a":2}]` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "[1,{\"a\":2}]"`, out, err)
 	}
 	if ok, err := d.Unregister("demo.hello"); !ok || err != nil {
 		t.Errorf("Unregister = %v, error %v, want true", ok, err)
 	}
 	if _, err := s.ask(t, "laptop.1", "demo.hello", `null`); capability.AsError(err).Reason != cmp.ReasonFunctionNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.AsError(err).Reason = cmp.ReasonFunctionNotFound", err)
 	}
 	d.end(t)
 	// The second time neither a token nor a name is needed.
@@ -288,22 +288,23 @@ func TestLargeValuesTravelAsAssets(t *testing.T) {
 	out, err := s.ask(t, "a", "large", `null`)
 	a, ok, _ := cmp.ReadAsset(out)
 	if err != nil || !ok || string(s.assets[strings.TrimPrefix(a.Digest, "sha256:")]) != `"`+large+`"` {
-		t.Fatalf("%.200s %v", out, err)
+		t.Fatalf("%.200s %v; want no error, ok = true, string(s.assets[strings.TrimPrefix(a.Digest, \"sha256:\")]) = `\"` + large + `\"`",
+			out, err)
 	}
 	ref := string(cmp.AssetValue(a))
 	if out, err := s.ask(t, "a", "length", "["+ref+"]"); err != nil || string(out) != fmt.Sprint(len(large)) {
-		t.Errorf("%.200s %v", out, err)
+		t.Errorf("%.200s %v; want no error, string(out) = fmt.Sprint(len(large))", out, err)
 	}
 	s.mu.Lock() // another process changed it
 	s.assets[strings.TrimPrefix(a.Digest, "sha256:")][5] = 'y'
 	s.mu.Unlock()
 	if _, err := s.ask(t, "a", "length", "["+ref+"]"); capability.AsError(err).Reason != cmp.ReasonDigest {
-		t.Error(err)
+		t.Errorf("%v; want capability.AsError(err).Reason = cmp.ReasonDigest", err)
 	}
 	sum := sha256.Sum256(nil)
 	gone := cmp.AssetValue(cmp.Asset{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: 1})
 	if _, err := s.ask(t, "a", "length", "["+string(gone)+"]"); err == nil || !strings.Contains(err.Error(), "there is no such asset") {
-		t.Error(err)
+		t.Errorf(`%v; want an error, err.Error() with "there is no such asset"`, err)
 	}
 }
 
@@ -320,12 +321,12 @@ func TestASkillIsInstalledAndThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(out), `"changed":true`) {
-		t.Errorf("%s", out)
+		t.Errorf(`%s; want string(out) with "\"changed\":true"`, out)
 	}
 	d.end(t)
 	s.run(t, cfg)
 	if out, err := s.ask(t, "a", "device.camera.take_photo", `null`); err != nil || string(out) != `"a photo"` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "\"a photo\""`, out, err)
 	}
 }
 
@@ -343,10 +344,10 @@ func TestWithoutAFolderTheTokenIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := s.ask(t, "simple", "large", `null`); err != nil || len(s.assets) != 1 {
-		t.Errorf("%.200s %v", out, err)
+		t.Errorf("%.200s %v; want no error, len(s.assets) = 1", out, err)
 	}
 	if _, ok := d.HostStatus(); ok || s.asked != 0 {
-		t.Error("it has skills, or has enrolled")
+		t.Errorf("it has skills, or has enrolled; got s.asked = %v; want ok = false, s.asked = 0", s.asked)
 	}
 }
 
@@ -378,7 +379,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			err := device.Run(t.Context(), cfg)
 			if e := capability.AsError(err); e == nil || e.Code != tt.code || !strings.Contains(e.Hint, tt.hint) ||
 				strings.Contains(fmt.Sprint(e), token) {
-				t.Errorf("%v", err)
+				t.Errorf("%v; want e not nil, e.Code = %v, e.Hint with %v, fmt.Sprint(e) without %v", err, tt.code, tt.hint, token)
 			}
 		})
 	}
@@ -394,7 +395,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		Gateway: s.url, Token: secret.New(token),
 		Dir: dir,
 	}); capability.AsError(err).Reason != "key_exposed" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "key_exposed"`, err)
 	}
 }
 
@@ -444,7 +445,7 @@ func TestArgumentsAreRead(t *testing.T) {
 		var in greeting
 		err := device.Args{Arguments: tt.args}.Decode(&in, tt.places...)
 		if got := in.Name; err != nil && tt.want != "error" || err == nil && got != tt.want {
-			t.Errorf("%s: %q %v", name, got, err)
+			t.Errorf(`%s: %q %v; want not (err != nil && tt.want != "error"), not (err == nil && got != tt.want)`, name, got, err)
 		}
 	}
 }

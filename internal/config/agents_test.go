@@ -100,7 +100,7 @@ func TestForeignVariablesFillKeys(t *testing.T) {
 		}
 		inEnv, err := load(t, "", []string{name + "=" + c.value}, nil)
 		if d := cmp.Diff(c.want, inEnv.Agents); err != nil || d != "" {
-			t.Errorf("%s: %v %s", name, err, d)
+			t.Errorf(`%s: %v %s; want no error, d = ""`, name, err, d)
 		}
 		// The same in an agent's file, as a member of env and of env.vars.
 		for _, form := range []string{`{"env":{"NAME":VALUE}}`, `{"env":{"vars":{"NAME":VALUE}}}`} {
@@ -111,18 +111,18 @@ func TestForeignVariablesFillKeys(t *testing.T) {
 			}
 			inFile, err := load(t, "", []string{"ELIZA_CONFIG_PATH=" + file}, nil)
 			if d := cmp.Diff(c.want, inFile.Agents); err != nil || d != "" {
-				t.Errorf("%s in %s: %v %s", name, doc, err, d)
+				t.Errorf(`%s in %s: %v %s; want no error, d = ""`, name, doc, err, d)
 			}
 		}
 	}
 	c, err := load(t, "", []string{"CODING_WORKSPACE_CONFIG=" + cases["CODING_WORKSPACE_CONFIG"].value, "PARALLAX_OPENCODE_API_KEY=k"}, nil)
 	if token, key := c.Foreign.Secret("GITHUB_TOKEN"), c.Foreign.Secret("PARALLAX_OPENCODE_API_KEY"); err != nil ||
 		!token.Equal("ghp_aaaa") || !key.Equal("k") {
-		t.Errorf("%v: the credentials are not kept", err)
+		t.Errorf(`%v: the credentials are not kept; want no error, token.Equal("ghp_aaaa"), key.Equal("k")`, err)
 	}
 	if c, err := load(t, "", []string{"PTY_SERVICE_CONFIG={\"maxSessions\":3,\"debug\":true}"}, nil); err != nil ||
 		c.Agents.MaxSessions != 3 || c.Log.Level != "debug" {
-		t.Errorf("%v %+v", err, c.Log)
+		t.Errorf(`%v %+v; want no error, c.Agents.MaxSessions = 3, c.Log.Level = "debug"`, err, c.Log)
 	}
 }
 
@@ -150,13 +150,13 @@ func TestBadForeignValuesNameTheirVariable(t *testing.T) {
 		for _, value := range values {
 			if _, err := load(t, "", []string{name + "=" + value}, nil); err == nil || !strings.Contains(err.Error(), name) ||
 				strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("%s=%s: %v", name, value, err)
+				t.Errorf(`%s=%s: %v; want an error, err.Error() with %v, err.Error() without "s3cret"`, name, value, err, name)
 			}
 		}
 	}
 	for _, good := range []string{"PARALLAX_DEFAULT_AGENT_TYPE=none", "PARALLAX_DEFAULT_AGENT_TYPE= ", "CODING_AGENT_SANDBOX=on"} {
 		if c, err := load(t, "", []string{good}, nil); err != nil || cmp.Diff(config.Default().Agents, c.Agents) != "" {
-			t.Errorf("%s: %v", good, err)
+			t.Errorf(`%s: %v; want no error, cmp.Diff(config.Default().Agents, c.Agents) = ""`, good, err)
 		}
 	}
 	for key, says := range map[string]string{
@@ -168,7 +168,7 @@ func TestBadForeignValuesNameTheirVariable(t *testing.T) {
 		"{opencode_url: x}": "agents.opencode_url", "{validator_retries: 101}": "agents.validator_retries",
 	} {
 		if _, err := load(t, "agents: "+key, nil, nil); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("%s: %v; want an error, err.Error() with %v", key, err, says)
 		}
 	}
 }
@@ -196,7 +196,8 @@ func TestLayersOfTaskAgents(t *testing.T) {
 	a := c.Agents
 	if a.DefaultType != "codex" || a.Preset != "permissive" || a.Credentials != "cloud" || a.ScratchRetention != "ephemeral" ||
 		a.Subscription != "openai-codex" {
-		t.Errorf("%+v", a)
+		t.Errorf(`%+v; want a.DefaultType = "codex", a.Preset = "permissive", a.Credentials = "cloud", a.ScratchRetention = `+
+			`"ephemeral", a.Subscription = "openai-codex"`, a)
 	}
 	got := map[string]string{}
 	for name, v := range c.Foreign.Secrets {
@@ -221,19 +222,22 @@ func TestLayersOfTaskAgents(t *testing.T) {
 	}
 	if now.Agents.DefaultType != "claude" || now.Agents.Preset != "permissive" || now.Agents.Credentials != "cloud" ||
 		now.Agents.ScratchRetention != "" || now.Agents.Subscription != "" || now.Log.Level != "info" || len(now.Foreign.Secrets) != 0 {
-		t.Errorf("%+v", now.Agents)
+		t.Errorf(`%+v; want now.Agents.DefaultType = "claude", now.Agents.Preset = "permissive", now.Agents.Credentials = `+
+			`"cloud", now.Agents.ScratchRetention = "", now.Agents.Subscription = "", now.Log.Level = "info", `+
+			"len(now.Foreign.Secrets) = 0", now.Agents)
 	}
 	// What cannot be used states where, and nothing has changed.
 	write(`{"env":{"PARALLAX_DEFAULT_AGENT_TYPE":"emacs"}}`)
 	if same, err := c.Reread(); err == nil || !strings.Contains(err.Error(), "agent.json: env.PARALLAX_DEFAULT_AGENT_TYPE") ||
 		same.Agents.DefaultType != "codex" {
-		t.Errorf("%v %+v", err, same.Agents)
+		t.Errorf(`%v %+v; want an error, err.Error() with "agent.json: env.PARALLAX_DEFAULT_AGENT_TYPE", same.Agents.DefaultType = "codex"`,
+			err, same.Agents)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if gone, err := c.Reread(); err != nil || gone.Agents.DefaultType != "" || gone.Agents.Preset != "permissive" {
-		t.Errorf("%v %+v", err, gone.Agents)
+		t.Errorf(`%v %+v; want no error, gone.Agents.DefaultType = "", gone.Agents.Preset = "permissive"`, err, gone.Agents)
 	}
 }
 
@@ -255,14 +259,14 @@ func TestWhereTheAgentsFileIs(t *testing.T) {
 	} {
 		c, err := load(t, "", append(strings.Split(env, ";"), "HOME="+home), nil)
 		if err != nil || c.Agents.Models.Claude.Fast != want {
-			t.Errorf("%s: %q, %v", env, c.Agents.Models.Claude.Fast, err)
+			t.Errorf("%s: %q, %v; want no error, c.Agents.Models.Claude.Fast = %v", env, c.Agents.Models.Claude.Fast, err, want)
 		}
 	}
 	if _, err := load(t, "", []string{"ELIZA_NAMESPACE=../x", "HOME=" + home}, nil); err == nil {
-		t.Error("a namespace that is a path")
+		t.Error("a namespace that is a path; want an error")
 	}
 	if _, err := load(t, "", []string{"ELIZA_NAMESPACE=x"}, nil); err == nil {
-		t.Error("a user without a home")
+		t.Error("a user without a home; want an error")
 	}
 }
 
@@ -299,7 +303,7 @@ func FuzzForeignFile(f *testing.F) {
 		}
 		again, err := c.Reread()
 		if d := cmp.Diff(c.Agents, again.Agents); err != nil || d != "" {
-			t.Errorf("read again it says something else: %v %s", err, d)
+			t.Errorf(`read again it says something else: %v %s; want no error, d = ""`, err, d)
 		}
 	})
 }

@@ -31,7 +31,8 @@ func TestTheCatalogHasAFileOfItsOwn(t *testing.T) {
 		s = catalog.Settings{}
 		err := config.ReadCatalog(path, &s)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%.30q: %v", text, err)
+			t.Errorf(`%.30q: %v; want not (want == "" && err != nil), not (want != "" && (err == nil || `+
+				"!strings.Contains(err.Error(), want)))", text, err)
 		}
 		if strings.HasPrefix(text, "slots: {") && (s.Slots["memory"].Mode != "parallel" ||
 			s.Owners["messaging:slack:work"] != "slack-pro/adapter" || len(s.Policy) != 1) {

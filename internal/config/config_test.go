@@ -46,15 +46,15 @@ func TestNoFileIsTheDefault(t *testing.T) {
 		"JUNCTOR_GATEWAY=g",
 	}, nil, nil)
 	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
+		t.Errorf(`%v %s; want no error, d = ""`, err, d)
 	}
 	if _, err := config.Load("home", missing, true, nil, nil, nil); err == nil {
-		t.Error("a file that was asked for may be missing")
+		t.Error("a file that was asked for may be missing; want an error")
 	}
 	want.Programs = programs()
 	for _, empty := range []string{"", "\n", "# nothing\n", "{}", "---\n"} {
 		if got, err = load(t, empty, nil, nil); err != nil || cmp.Diff(want, got) != "" {
-			t.Errorf("%q: %v", empty, err)
+			t.Errorf(`%q: %v; want no error, cmp.Diff(want, got) = ""`, empty, err)
 		}
 	}
 }
@@ -145,12 +145,12 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		"JUNCTOR_FS_ROOTS=here": "JUNCTOR_FS_ROOTS",
 	} {
 		if _, err := load(t, "", []string{env}, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", env, err)
+			t.Errorf("%s: %v; want an error, err.Error() with %v", env, err, want)
 		}
 	}
 	for key, value := range map[string]any{"limits.call_timeout": "5", "no.such": "x", "mcp.page_size": "x"} {
 		if _, err := load(t, "", nil, map[string]any{key: value}); err == nil || !strings.Contains(err.Error(), strings.Split(key, ".")[0]) {
-			t.Errorf("--%s: %v", key, err)
+			t.Errorf(`--%s: %v; want an error, err.Error() with strings.Split(key, ".")[0]`, key, err)
 		}
 	}
 }
@@ -163,16 +163,16 @@ func TestSizesReadAndWriteAlike(t *testing.T) {
 	} {
 		var s config.Size
 		if err := s.UnmarshalText([]byte(in)); err != nil || s != want {
-			t.Errorf("%q is %d, %v", in, s, err)
+			t.Errorf("%q is %d, %v; want no error, s = %v", in, s, err, want)
 		}
 		var again config.Size
 		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
-			t.Errorf("%d is written %s", s, s)
+			t.Errorf("%d is written %s; want no error, again = %v", s, s, s)
 		}
 	}
 	for _, in := range []string{"", "x", "-1", "4MB", "4 Mi B", "1.5MiB", "0x10", "1 2", "9999999999GiB", "9223372036854775808", "KiB"} {
 		if err := new(config.Size).UnmarshalText([]byte(in)); err == nil {
-			t.Errorf("%q is a size", in)
+			t.Errorf("%q is a size; want an error", in)
 		}
 	}
 }
@@ -192,11 +192,11 @@ func TestEveryKeyIsDocumentedAndShown(t *testing.T) {
 			at = at.(map[string]any)[name]
 		}
 		if at == nil {
-			t.Errorf("%s is not shown", k.Path)
+			t.Errorf("%s is not shown; want at not nil", k.Path)
 		}
 	}
 	if n := countLeaves(reflect.TypeFor[config.Config]()); n != len(keys) {
-		t.Errorf("%d fields, %d keys", n, len(keys))
+		t.Errorf("%d fields, %d keys; want n = %v", n, len(keys), len(keys))
 	}
 	// Every default is accepted when it is written out.
 	for _, k := range keys {
@@ -233,7 +233,8 @@ func FuzzLoad(f *testing.F) {
 		c, err := load(t, doc, nil, nil)
 		if err != nil {
 			if !strings.Contains(err.Error(), "config.yaml:") && !strings.Contains(err.Error(), ": ") {
-				t.Errorf("the fault has no place: %v", err)
+				t.Errorf(`the fault has no place: %v; want not (!strings.Contains(err.Error(), "config.yaml:") && `+
+					`!strings.Contains(err.Error(), ": "))`, err)
 			}
 			return
 		}
@@ -241,7 +242,8 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("loaded and not valid: %v", err)
 		}
 		if c.Limits.CallTimeout < time.Microsecond && !strings.Contains(doc, "ns") {
-			t.Errorf("a timeout of %s", c.Limits.CallTimeout)
+			t.Errorf(`a timeout of %s; want not (c.Limits.CallTimeout < time.Microsecond && !strings.Contains(doc, "ns"))`,
+				c.Limits.CallTimeout)
 		}
 	})
 }
@@ -255,7 +257,7 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 	}, nil, nil)
 	want := []config.PublicRoute{{"a:b", "shop", "GET", "/menu/:day"}, {"far", "shop", "POST", "/x:y"}}
 	if d := cmp.Diff(want, cfg.Router.PublicRoutes); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
+		t.Errorf(`%v %s; want no error, d = ""`, err, d)
 	}
 	if d := cmp.Diff([]string{"X-A", "x-b-*"}, cfg.Router.WithheldRequestHeaders); d != "" {
 		t.Errorf("withheld request headers (-want +got):\n%s", d)
@@ -268,7 +270,7 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 		"JUNCTOR_ROUTER_WITHHELD_REQUEST_HEADERS=*":  "router.withheld_request_headers[0]",
 	} {
 		if _, err := config.Load(t.TempDir(), "none.yaml", false, []string{text}, nil, nil); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v; want an error, err.Error() with %v", text, err, says)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -278,7 +280,8 @@ func TestRoutesAndHeadersOfTheRouter(t *testing.T) {
 	}
 	if cfg, err = config.Load(t.TempDir(), file, true, nil, nil, nil); err != nil || len(cfg.Router.PublicRoutes) != 1 ||
 		cfg.Router.PublicRoutes[0].Path != "/menu" {
-		t.Errorf("%v %+v", err, cfg.Router.PublicRoutes)
+		t.Errorf(`%v %+v; want no error, len(cfg.Router.PublicRoutes) = 1, cfg.Router.PublicRoutes[0].Path = "/menu"`,
+			err, cfg.Router.PublicRoutes)
 	}
 }
 
@@ -297,7 +300,7 @@ func TestAnotherProductsVariableComesAfterOurOwn(t *testing.T) {
 	} {
 		c, err := load(t, tt.yaml, tt.env, nil)
 		if err != nil || c.DeploymentMode != tt.want {
-			t.Errorf("%q %v: %q %v", tt.yaml, tt.env, c.DeploymentMode, err)
+			t.Errorf("%q %v: %q %v; want no error, c.DeploymentMode = %v", tt.yaml, tt.env, c.DeploymentMode, err, tt.want)
 		}
 	}
 }

@@ -81,12 +81,12 @@ func TestElizaVariablesNameEndpoints(t *testing.T) {
 		var list []said
 		for _, e := range got.Endpoints {
 			if e.Timeout != 1500*time.Millisecond {
-				t.Errorf("%s: timeout %s", name, e.Timeout)
+				t.Errorf("%s: timeout %s; want e.Timeout = 1500 * time.Millisecond", name, e.Timeout)
 			}
 			list = append(list, said{e.ID, e.BaseURL, e.Token.Reveal(), e.AllowedModules, string(e.TrustPolicy)})
 		}
 		if d := cmp.Diff(c.want, list); err != nil || d != "" {
-			t.Errorf("%s: %v %s", name, err, d)
+			t.Errorf(`%s: %v %s; want no error, d = ""`, name, err, d)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestEveryAliasIsRead(t *testing.T) {
 	}
 	for _, a := range config.Aliases() {
 		if a.Doc == "" {
-			t.Errorf("%s is not explained", a.Name)
+			t.Errorf(`%s is not explained; want a.Doc other than ""`, a.Name)
 		}
 		for _, name := range []string{a.Name, a.Fallback} {
 			value, ok := bad[strings.TrimPrefix(a.Name, "ELIZA_CAPABILITY_ROUTER_")]
@@ -156,7 +156,7 @@ func TestEveryAliasIsRead(t *testing.T) {
 				continue // tokens and flags take any text
 			}
 			if _, err := config.ReadEliza([]string{name + "=" + value}); err == nil {
-				t.Errorf("%s is not read", name)
+				t.Errorf("%s is not read; want an error", name)
 			}
 		}
 	}
@@ -173,11 +173,11 @@ func TestTheTrustAuditKeepsItsLastFifty(t *testing.T) {
 		"ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT": " [" + strings.Join(records, ",") + "]",
 	})
 	if want := "[" + strings.Join(records[10:], ",") + "]"; err != nil || string(got.TrustAudit) != want {
-		t.Errorf("%v: %s", err, got.TrustAudit)
+		t.Errorf("%v: %s; want no error, string(got.TrustAudit) = %v", err, got.TrustAudit, want)
 	}
 	if _, err := config.ElizaVars(map[string]string{"ELIZA_CAPABILITY_ROUTER_URL": "x"}); err == nil ||
 		strings.Contains(err.Error(), "environment") {
-		t.Errorf("what is not from the environment: %v", err)
+		t.Errorf(`what is not from the environment: %v; want an error, err.Error() without "environment"`, err)
 	}
 }
 
@@ -204,22 +204,22 @@ func TestTheAgentsFilesAreTheLowestLayer(t *testing.T) {
 	}
 	got, err := load("ELIZA_STATE_DIR="+dir, p+"TIMEOUT_MS=9", p+"URLS= ")
 	if err != nil || len(got.Endpoints) != 1 {
-		t.Fatalf("%v %+v", err, got)
+		t.Fatalf("%v %+v; want no error, len(got.Endpoints) = 1", err, got)
 	}
 	if e := got.Endpoints[0]; e.Token.Reveal() != "t" || e.Timeout != 9*time.Millisecond || len(e.AllowedModules) != 1 {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Token.Reveal() = "t", e.Timeout = 9 * time.Millisecond, len(e.AllowedModules) = 1`, e)
 	}
 	if got, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "e")); err != nil || len(got.Endpoints) != 1 ||
 		got.Endpoints[0].BaseURL != "http://e" {
-		t.Errorf("%v %+v", err, got)
+		t.Errorf(`%v %+v; want no error, len(got.Endpoints) = 1, got.Endpoints[0].BaseURL = "http://e"`, err, got)
 	}
 	if got, err := load("HOME=" + dir); err != nil || len(got.Endpoints) != 0 {
-		t.Errorf("nobody asked for them: %v %+v", err, got)
+		t.Errorf("nobody asked for them: %v %+v; want no error, len(got.Endpoints) = 0", err, got)
 	}
 	if got, err := load("ELIZA_STATE_DIR=" + elsewhere); err != nil || len(got.Endpoints) != 0 {
-		t.Errorf("no files: %v %+v", err, got)
+		t.Errorf("no files: %v %+v; want no error, len(got.Endpoints) = 0", err, got)
 	}
 	if _, err := load("ELIZA_CONFIG_PATH=" + filepath.Join(elsewhere, "torn")); err == nil || !strings.Contains(err.Error(), "torn") {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want an error, err.Error() with "torn"`, err)
 	}
 }

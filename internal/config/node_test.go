@@ -28,7 +28,7 @@ func TestANodeIsChecked(t *testing.T) {
 		{"JUNCTOR_NODE_LABELS=" + strings.Repeat("x", 200), "node.labels"},
 	} {
 		if err := load(tt[0]); err == nil || !strings.Contains(err.Error(), tt[1]) {
-			t.Errorf("%s: %v", tt[0], err)
+			t.Errorf("%s: %v; want an error, err.Error() with tt[1]", tt[0], err)
 		}
 	}
 	if err := load("JUNCTOR_HOST_AUTO_CONSENT=true", "JUNCTOR_NODE_DEVELOPMENT=true"); err != nil {
@@ -36,6 +36,7 @@ func TestANodeIsChecked(t *testing.T) {
 	}
 	c := Default()
 	if c.Node.Heartbeat != 5*time.Second || c.Host.AllowTransferredCode || c.Host.Limits.RuntimeModules != 8 {
-		t.Errorf("%+v %+v", c.Node, c.Host)
+		t.Errorf("%+v %+v; want c.Node.Heartbeat = 5 * time.Second, c.Host.AllowTransferredCode = false, c.Host.Limits.RuntimeModules = 8",
+			c.Node, c.Host)
 	}
 }

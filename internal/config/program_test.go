@@ -12,7 +12,7 @@ func TestAModelIsOneWordThatIsNoOption(t *testing.T) {
 		"": false, "-model": false, "two words": false, "a\nb": false, "a\u200bb": false, strings.Repeat("é", 201): false,
 	} {
 		if ValidModel(name) != want {
-			t.Errorf("%q: %v", name, !want)
+			t.Errorf("%q: %v; want ValidModel(name) = %v", name, !want, want)
 		}
 	}
 }

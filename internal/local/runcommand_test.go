@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/host"
 	"github.com/junctor-run/junctor/internal/platform/roots"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,9 +57,7 @@ func runCommand(ctx context.Context, h *host.Host, input string) (commandResult,
 func TestRun(t *testing.T) {
 	t.Parallel()
 	h, base := newCommandHost(t)
-	if err := os.WriteFile(filepath.Join(base, "sub/own"), []byte("#!/bin/sh\necho own $1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programfile.Write(t, filepath.Join(base, "sub/own"), "#!/bin/sh\necho own $1\n", 0o700)
 	tests := []struct {
 		name, input, output string
 		code                int

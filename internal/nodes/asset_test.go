@@ -110,7 +110,7 @@ func get(t *testing.T, s *assetStore, name string) ([]byte, string, error) {
 			return nil, kind, err
 		}
 		if t.Context().Err() != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; want t.Context().Err() = nil", err)
 		}
 	}
 }
@@ -125,23 +125,24 @@ func TestAValueOfAnotherGatewayIsFetchedOnceAndKept(t *testing.T) {
 		}
 		got, kind, err := get(t, all[1], digestOf(value))
 		if err != nil || !bytes.Equal(got, value) || kind != "application/json" {
-			t.Errorf("%s: %d bytes of %d, %s, %v", what, len(got), size, kind, err)
+			t.Errorf(`%s: %d bytes of %d, %s, %v; want no error, got = %v, kind = "application/json"`,
+				what, len(got), size, kind, err, value)
 		}
 		kept[0].mu.Lock()
 		before := kept[0].reads
 		kept[0].mu.Unlock()
 		a := cmp.Asset{Digest: "sha256:" + digestOf(value), Size: int64(size)}
 		if again, err := all[1].Fetch(t.Context(), a); err != nil || !bytes.Equal(again, value) {
-			t.Errorf("%s again: %v", what, err)
+			t.Errorf("%s again: %v; want no error, again = %v", what, err, value)
 		}
 		kept[0].mu.Lock()
 		if kept[0].reads != before {
-			t.Errorf("%s was fetched twice", what)
+			t.Errorf("%s was fetched twice; want kept[0].reads = %v", what, before)
 		}
 		kept[0].mu.Unlock()
 		a.Size++
 		if _, err := all[1].Fetch(t.Context(), a); capability.AsError(err).Reason != cmp.ReasonDigest {
-			t.Errorf("%s of another size: %v", what, err)
+			t.Errorf("%s of another size: %v; want capability.AsError(err).Reason = cmp.ReasonDigest", what, err)
 		}
 	}
 }
@@ -156,7 +157,7 @@ func TestAValueThatNobodyHasIsNotFound(t *testing.T) {
 	for _, s := range []*assetStore{all[0], alone} {
 		_, _, err := s.Get(t.Context(), digestOf([]byte("nothing")))
 		if e := capability.AsError(err); e.Code != capability.CodeNotFound || e.Reason != "asset_not_found" {
-			t.Error(err)
+			t.Errorf(`%v; want e.Code = capability.CodeNotFound, e.Reason = "asset_not_found"`, err)
 		}
 	}
 }
@@ -172,10 +173,10 @@ func TestWhatAnotherGatewaySendsIsHeldToItsDigest(t *testing.T) {
 	kept[0].spoil = true
 	kept[0].mu.Unlock()
 	if _, _, err := get(t, all[1], digestOf(value)); capability.AsError(err).Reason != "asset_broken" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError(err).Reason = "asset_broken"`, err)
 	}
 	if refs, err := kept[1].List(t.Context(), "asset:"+digestOf(value)); err != nil || len(refs) != 0 {
-		t.Errorf("%v %v", refs, err)
+		t.Errorf("%v %v; want no error, len(refs) = 0", refs, err)
 	}
 }
 
@@ -184,13 +185,13 @@ func TestAPutIsHeldToItsDigest(t *testing.T) {
 	s := newAssetStore(assetConfig{Blobs: newBlobs(t)})
 	if _, err := s.Put(t.Context(), "laptop", digestOf([]byte("a")), "",
 		strings.NewReader("b")); capability.AsError(err).Reason != cmp.ReasonDigest {
-		t.Error(err)
+		t.Errorf("%v; want capability.AsError(err).Reason = cmp.ReasonDigest", err)
 	}
 	a, err := s.Keep(t.Context(), "laptop", []byte(`{"args":[]}`))
 	if err != nil || a.Check() != nil || a.MediaType != "application/json" {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf(`%+v %v; want no error, a.Check() = nil, a.MediaType = "application/json"`, a, err)
 	}
 	if got, err := s.Fetch(t.Context(), a); err != nil || string(got) != `{"args":[]}` {
-		t.Errorf("%s %v", got, err)
+		t.Errorf(`%s %v; want no error, string(got) = "{\"args\":[]}"`, got, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/cast"
 	"github.com/junctor-run/junctor/internal/testkit/fakecli"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 )
 
 // claudeMain is an agent's program that is started as Claude Code is, tells by the hooks
@@ -200,9 +201,7 @@ func homeOf(t *testing.T, role string) (user string, env []string) {
 	}
 	bin, user := t.TempDir(), t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\n%s=%s GORACE=atexit_sleep_ms=0 exec '%s' \"$@\"\n", roleVariable, role, self)
-	if err := os.WriteFile(filepath.Join(bin, "claude"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programfile.Write(t, filepath.Join(bin, "claude"), script, 0o700)
 	if err := os.WriteFile(filepath.Join(user, ".claude.json"), []byte(userSettings), 0o600); err != nil {
 		t.Fatal(err)
 	}

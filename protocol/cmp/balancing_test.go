@@ -29,7 +29,7 @@ func TestBalancingIsReadInEveryForm(t *testing.T) {
 	} {
 		got, err := cmp.ParseBalancing(json.RawMessage(in))
 		if d := gocmp.Diff(want, got); err != nil || d != "" {
-			t.Errorf("%s: %v %s", in, err, d)
+			t.Errorf(`%s: %v %s; want no error, d = ""`, in, err, d)
 		}
 	}
 	for _, bad := range []string{
@@ -37,7 +37,7 @@ func TestBalancingIsReadInEveryForm(t *testing.T) {
 		`{"requirements":{"min_memory_mb":-5}}`, `"fastest_response"`, `{"strategy":"cost_optimized"}`,
 	} {
 		if _, err := cmp.ParseBalancing(json.RawMessage(bad)); err == nil {
-			t.Errorf("%s is read", bad)
+			t.Errorf("%s is read; want an error", bad)
 		}
 	}
 }
@@ -55,10 +55,11 @@ func FuzzParseBalancing(f *testing.F) {
 			return
 		}
 		if !b.On && (b.Strategy != "" || b.Preferred != nil || b.Timeout != 0) {
-			t.Fatalf("%+v", b)
+			t.Fatalf(`%+v; want not (!b.On && (b.Strategy != "" || b.Preferred != nil || b.Timeout != 0))`, b)
 		}
 		if b.Timeout < 0 || b.Timeout > 24*time.Hour || b.MinMemory < 0 || len(b.Preferred) > 256 || len(b.Labels) > 256 {
-			t.Fatalf("%+v", b)
+			t.Fatalf("%+v; want b.Timeout at least 0, b.Timeout at most 24 * time.Hour, b.MinMemory at least 0, "+
+				"len(b.Preferred) at most 256, len(b.Labels) at most 256", b)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func TestArgumentsFollowTheOneRule(t *testing.T) {
 		got, _ := jsonx.Marshal(a)
 		if want == "" {
 			if e := capability.AsError(err); e == nil || e.Code != capability.CodeInvalidInput {
-				t.Errorf("%.40s: %s, %v", in, got, err)
+				t.Errorf("%.40s: %s, %v; want e not nil, e.Code = capability.CodeInvalidInput", in, got, err)
 			}
 		} else if err != nil || string(got) != want {
 			t.Errorf("%.40s: %s, %v; want %s", in, got, err, want)
@@ -71,7 +71,8 @@ func TestArgumentsGetTheirNames(t *testing.T) {
 	} {
 		got, err := bind(in)
 		if want == "" && capability.AsError(err) == nil || want != "" && got != want {
-			t.Errorf("%s: %s, %v", in, got, err)
+			t.Errorf(`%s: %s, %v; want not (want == "" && capability.AsError(err) == nil), not (want != "" && got != want)`,
+				in, got, err)
 		}
 	}
 	for in, want := range map[string]string{
@@ -80,7 +81,7 @@ func TestArgumentsGetTheirNames(t *testing.T) {
 	} {
 		v, err := cmp.Bool(json.RawMessage(in), "x", true)
 		if got := fmt.Sprint(v); err == nil && got != want || err != nil && want != "error" {
-			t.Errorf("%s: %v %v", in, v, err)
+			t.Errorf(`%s: %v %v; want not (err == nil && got != want), not (err != nil && want != "error")`, in, v, err)
 		}
 	}
 }
@@ -94,28 +95,30 @@ func TestErrorsTravel(t *testing.T) {
 		back := w.Capability()
 		if e.Code != row.Code || w.Code != row.Reason || w.Type != row.Type || w.Retryable != (row.Retry == cmp.RetryYes) ||
 			back.Code != row.Code || back.Reason != row.Reason {
-			t.Errorf("%s: %+v %+v %+v", row.Reason, e, w, back)
+			t.Errorf("%s: %+v %+v %+v; want e.Code = %v, w.Code = %v, w.Type = %v, w.Retryable = (row.Retry == cmp.RetryYes), "+
+				"back.Code = %v, back.Reason = %v", row.Reason, e, w, back, row.Code, row.Reason, row.Type, row.Code, row.Reason)
 		}
 		if cmp.FromError(e, "", "", true).Retryable != (row.Retry != cmp.RetryNo) {
-			t.Errorf("%s: when it may run twice", row.Reason)
+			t.Errorf(`%s: when it may run twice; want cmp.FromError(e, "", "", true).Retryable = (row.Retry != cmp.RetryNo)`,
+				row.Reason)
 		}
 	}
 	sent := cmp.Errorf(cmp.ReasonConnection, "x")
 	sent.Code = capability.CodeFailed
 	if w := cmp.FromError(sent, "", "", false); w.Retryable || w.Capability().Code != capability.CodeFailed {
-		t.Errorf("what was sent is not sent again: %+v", w)
+		t.Errorf("what was sent is not sent again: %+v; want w.Retryable = false, w.Capability().Code = capability.CodeFailed", w)
 	}
 	plain := cmp.FromError(errors.New("the password is x"), "", "", false)
 	if plain.Code != cmp.ReasonExecution || strings.Contains(plain.Message, "password") {
-		t.Errorf("%+v", plain)
+		t.Errorf(`%+v; want plain.Code = cmp.ReasonExecution, plain.Message without "password"`, plain)
 	}
 	long := cmp.FromError(cmp.Errorf(cmp.ReasonExecution, "%s", strings.Repeat("é", 4000)), "", "", false)
 	if len(long.Message) > cmp.MaxMessage {
-		t.Errorf("%d bytes", len(long.Message))
+		t.Errorf("%d bytes; want len(long.Message) at most cmp.MaxMessage", len(long.Message))
 	}
 	forged := (&cmp.WireError{Code: "internal", Message: "m", RetryAfter: 1 << 62}).Capability()
 	if forged.Code != capability.CodeFailed || forged.RetryAfter > 24*time.Hour {
-		t.Errorf("%+v", forged)
+		t.Errorf("%+v; want forged.Code = capability.CodeFailed, forged.RetryAfter at most 24 * time.Hour", forged)
 	}
 }
 
@@ -131,7 +134,7 @@ func TestEachReasonIsInTheTable(t *testing.T) {
 	}
 	all := regexp.MustCompile(`Reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(string(src), -1)
 	if len(all) != len(rows) {
-		t.Errorf("%d reasons, %d rows", len(all), len(rows))
+		t.Errorf("%d reasons, %d rows; want len(all) = %v", len(all), len(rows), len(rows))
 	}
 	for _, m := range all {
 		if !rows[m[1]] {
@@ -179,7 +182,7 @@ func TestNames(t *testing.T) {
 	} {
 		for _, in := range []string{"", "a\x00b", strings.Repeat("a", 300), "a\nb"} {
 			if check(in) == nil {
-				t.Errorf("%s %.20q", name, in)
+				t.Errorf("%s %.20q; want check(in) not nil", name, in)
 			}
 		}
 		if err := check("abc-1"); err != nil {
@@ -207,7 +210,7 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		if out, err := jsonx.Marshal(a); err != nil || !jsonx.Valid(out) {
-			t.Fatalf("%q: %s %v", data, out, err)
+			t.Fatalf("%q: %s %v; want no error, jsonx.Valid(out)", data, out, err)
 		}
 		for _, v := range a.Kwargs {
 			_, _, _ = cmp.ReadBytes(v)

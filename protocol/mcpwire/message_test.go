@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		m, fault := Parse(body)
 		if fault != nil {
 			if !json.Valid(AppendFault(nil, m.ID, fault)) {
-				t.Errorf("the refusal is no JSON: %s", AppendFault(nil, m.ID, fault))
+				t.Errorf("the refusal is no JSON: %s; want json.Valid(AppendFault(nil, m.ID, fault))", AppendFault(nil, m.ID, fault))
 			}
 			return
 		}
@@ -33,15 +33,16 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !json.Valid(body) {
-			t.Fatalf("taken for JSON: %q", body)
+			t.Fatalf("taken for JSON: %q; want json.Valid(body)", body)
 		}
 		for _, part := range []json.RawMessage{m.ID, m.Params.Raw, m.Params.Arguments, m.Params.Meta.Progress} {
 			if part != nil && (!json.Valid(part) || !bytes.Contains(body, part)) {
-				t.Errorf("%q is not a value of %q", part, body)
+				t.Errorf("%q is not a value of %q; want not (part != nil && (!json.Valid(part) || !bytes.Contains(body, part)))",
+					part, body)
 			}
 		}
 		if f := CheckModern(http.Header{}, &m); f == nil {
-			t.Error("no headers, and taken for right")
+			t.Error("no headers, and taken for right; want f not nil")
 		}
 	})
 }
@@ -53,7 +54,7 @@ func TestTheTraceOfATraceparent(t *testing.T) {
 		"mine": "", "00-00000000000000000000000000000000-b7ad6b7169203331-01": "",
 	} {
 		if got := traceID(in); got != want {
-			t.Errorf("%s: %q", in, got)
+			t.Errorf("%s: %q; want got = %v", in, got, want)
 		}
 	}
 }
@@ -67,7 +68,7 @@ func FuzzMarks(f *testing.F) {
 		}
 		marked := HeaderParams(definition)
 		if len(marked) > maxParams {
-			t.Errorf("%d marks", len(marked))
+			t.Errorf("%d marks; want len(marked) at most %v", len(marked), maxParams)
 		}
 		_ = CheckParams(http.Header{}, marked, arguments)
 	})

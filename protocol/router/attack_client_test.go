@@ -139,7 +139,8 @@ func TestHostileAnswersBecomeTypedErrors(t *testing.T) {
 				return
 			}
 			if e := wireOf(t, err); e.ToCapability("").Code != c.code || !strings.Contains(e.Message, c.says) || len(e.Message) > maxMessage {
-				t.Errorf("%.300v is %s", e, e.ToCapability("").Code)
+				t.Errorf(`%.300v is %s; want e.ToCapability("").Code = %v, e.Message with %v, len(e.Message) at most %v`,
+					e, e.ToCapability("").Code, c.code, c.says, maxMessage)
 			}
 		})
 	}
@@ -156,14 +157,15 @@ func TestARedirectTakesTheTokenNowhere(t *testing.T) {
 		client := connect(t, ClientConfig{BaseURL: srv.URL, Token: secret.New("s3cret")})
 		_, err := client.Invoke(t.Context(), "model.status", nil)
 		if e := wireOf(t, err); e.Status != status || e.ToCapability("").Reason != "redirect_refused" || strings.Contains(e.Error(), "s3cret") {
-			t.Errorf("%d: %+v", status, e)
+			t.Errorf(`%d: %+v; want e.Status = %v, e.ToCapability("").Reason = "redirect_refused", e.Error() without "s3cret"`,
+				status, e, status)
 		}
 		if _, err := client.Availability(t.Context()); err == nil {
-			t.Errorf("%d: the availability is read elsewhere", status)
+			t.Errorf("%d: the availability is read elsewhere; want an error", status)
 		}
 	}
 	if n := reached.Load(); n != 0 {
-		t.Errorf("the other server was reached %d times", n)
+		t.Errorf("the other server was reached %d times; want n = 0", n)
 	}
 }
 
@@ -182,13 +184,15 @@ func TestFailuresAreBounded(t *testing.T) {
 		e := wireOf(t, err)
 		if len(e.Message) > maxMessage || len(e.Method) > maxName || len(e.Capability) > maxName || len(e.Details) > maxDetails+64 ||
 			!strings.HasPrefix(e.Message, "üü") {
-			t.Errorf("%d: %d, %d, %d, %d bytes", status, len(e.Message), len(e.Method), len(e.Capability), len(e.Details))
+			t.Errorf("%d: %d, %d, %d, %d bytes; want len(e.Message) at most %v, len(e.Method) at most %v, len(e.Capability) at "+
+				`most %v, len(e.Details) at most maxDetails + 64, e.Message beginning with "üü"`, status, len(e.Message),
+				len(e.Method), len(e.Capability), len(e.Details), maxMessage, maxName, maxName)
 		}
 	}
 	for _, ms := range []string{"9223372036854775807", "4611686018427387904", "1e18"} {
 		e := &Error{Code: CodeRequestFailed, Details: json.RawMessage(`{"code":"overloaded","retry_after_ms":` + ms + `}`)}
 		if got := e.ToCapability("").RetryAfter; got < 0 || got > 24*time.Hour {
-			t.Errorf("%s ms are %s", ms, got)
+			t.Errorf("%s ms are %s; want got at least 0, got at most 24 * time.Hour", ms, got)
 		}
 	}
 }
@@ -207,6 +211,6 @@ func TestUnpackedAnswersAreBoundedToo(t *testing.T) {
 	client := connect(t, ClientConfig{BaseURL: srv.URL, Transport: transport, MaxResponse: 1 << 20})
 	_, err := client.Invoke(context.WithoutCancel(t.Context()), "model.status", nil)
 	if e := wireOf(t, err); e.ToCapability("").Code != capability.CodeTooLarge {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.ToCapability("").Code = capability.CodeTooLarge`, e)
 	}
 }

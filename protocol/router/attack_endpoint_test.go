@@ -38,7 +38,7 @@ func speak(t *testing.T, srv *httptest.Server, request string) string {
 	_, _ = io.WriteString(conn, request) // the server may have hung up already
 	got, err := io.ReadAll(conn)
 	if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // as it comes from the connection
-		t.Fatalf("the server still waits after %q", got)
+		t.Fatalf("the server still waits after %q; want not (ok && e.Timeout())", got)
 	}
 	return string(got)
 }
@@ -69,7 +69,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 			t.Parallel()
 			got := speak(t, srv, c.head+"\r\nHost: x\r\n\r\n"+c.body)
 			if !strings.Contains(got, "HTTP/1.1"+c.want) {
-				t.Errorf("%s", got)
+				t.Errorf(`%s; want got with "HTTP/1.1" + c.want`, got)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestTheTimeForABodyEndsWithIt(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	h := Handler(RequireToken(secret.Value{}, scripted(func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 		if !w.read.IsZero() || !w.write.IsZero() {
-			t.Errorf("during the call there are deadlines: %s and %s", w.read, w.write)
+			t.Errorf("during the call there are deadlines: %s and %s; want w.read.IsZero(), w.write.IsZero()", w.read, w.write)
 		}
 		return json.RawMessage(`{"ok":true,"provider":"` + strings.Repeat("x", 64<<10) + `"}`), nil
 	})), HandlerOptions{})
@@ -102,7 +102,8 @@ func TestTheTimeForABodyEndsWithIt(t *testing.T) {
 	}))
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"ok":true,"result"`) || w.write.IsZero() {
-		t.Errorf("%d %s, deadline %s", w.Code, w.Body, w.write)
+		t.Errorf(`%d %s, deadline %s; want w.Code = http.StatusOK, w.Body.String() with "\"ok\":true,\"result\"", not w.write.IsZero()`,
+			w.Code, w.Body, w.write)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestHostileRequestsGetATypedRefusal(t *testing.T) {
 			got := speak(t, srv, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s", PathInvoke,
 				c.head, len(c.body), c.body))
 			if !strings.Contains(got, `{"ok":false,"error":{`) || !strings.Contains(got, c.want) {
-				t.Errorf("%.300s", got)
+				t.Errorf(`%.300s; want got with "{\"ok\":false,\"error\":{", got with %v`, got, c.want)
 			}
 		})
 	}
@@ -216,7 +217,7 @@ func TestEndlessRequestIsReadUpToTheLimitOnly(t *testing.T) {
 	}()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Fatalf("%v, %v", resp, err)
+		t.Fatalf("%v, %v; want no error, resp.StatusCode = http.StatusRequestEntityTooLarge", resp, err)
 	}
 	_ = resp.Body.Close()
 	select {
@@ -233,6 +234,6 @@ func TestADeclaredLengthIsNotAllocated(t *testing.T) {
 	r.ContentLength = DefaultMaxBody
 	var buf bytes.Buffer
 	if e := h.readBody(&buf, r); e != nil || buf.Cap() > 1<<17 {
-		t.Errorf("%d bytes for a body of %d: %v", buf.Cap(), buf.Len(), e)
+		t.Errorf("%d bytes for a body of %d: %v; want e = nil, buf.Cap() at most 1 << 17", buf.Cap(), buf.Len(), e)
 	}
 }

@@ -20,21 +20,23 @@ func TestTheTableHasEveryMethodOnce(t *testing.T) {
 		}
 		seen[m.Name] = true
 		if got, ok := Lookup(m.Name); !ok || got.Name != m.Name || !strings.HasPrefix(m.Name, string(m.Family)+".") {
-			t.Errorf("%s: %+v", m.Name, got)
+			t.Errorf(`%s: %+v; want ok = true, got.Name = %v, m.Name beginning with string(m.Family) + "."`, m.Name, got, m.Name)
 		}
 		for _, s := range []*shape{m.params, m.result} {
 			if s == nil || len(s.fields) > maxFields {
-				t.Errorf("%s has no usable shape", m.Name)
+				t.Errorf("%s has no usable shape; want s not nil, len(s.fields) at most %v", m.Name, maxFields)
 			}
 		}
 	}
 	if len(seen) != 27 || families[FamilyPlugin] != 19 || len(moduleShape.fields) != 26 {
-		t.Errorf("%d methods, %v, %d manifest keys", len(seen), families, len(moduleShape.fields))
+		t.Errorf("%d methods, %v, %d manifest keys; want len(seen) = 27, families[FamilyPlugin] = 19, len(moduleShape.fields) = 26",
+			len(seen), families, len(moduleShape.fields))
 	}
 	route, _ := Lookup("plugin.route.call")
 	if route.EffectOf(json.RawMessage(`{"method":"GET"}`)) != capability.EffectRead ||
 		route.EffectOf(json.RawMessage(`{"method":"PUT"}`)) != capability.EffectExternal {
-		t.Error("a route's effect does not follow its verb")
+		t.Error("a route's effect does not follow its verb; want route.EffectOf(json.RawMessage(`{\"method\":\"GET\"}`)) = " +
+			"capability.EffectRead, route.EffectOf(json.RawMessage(`{\"method\":\"PUT\"}`)) = capability.EffectExternal")
 	}
 }
 
@@ -42,16 +44,16 @@ func TestDecodingReturnsTheSameBytesUnlessSomethingIsDropped(t *testing.T) {
 	in := json.RawMessage(`  {"moduleId":"m","provider":"P","state":{"a":[1,{"b":1e400}],"zzz":"\ud800"}} `)
 	out, err := DecodeParams("plugin.provider.get", in)
 	if err != nil || &out[0] != &in[0] || len(out) != len(in) {
-		t.Fatalf("%s, %v", out, err)
+		t.Fatalf("%s, %v; want no error, &out[0] = &in[0], len(out) = %v", out, err, len(in))
 	}
 	in = json.RawMessage(`{"x":1,"moduleId":"m","provider":"P","state":{"a": 1.0 }}`)
 	out, err = DecodeParams("plugin.provider.get", in)
 	if err != nil || string(out) != `{"moduleId":"m","provider":"P","state":{"a": 1.0 }}` {
-		t.Fatalf("%s, %v", out, err)
+		t.Fatalf(`%s, %v; want no error, string(out) = "{\"moduleId\":\"m\",\"provider\":\"P\",\"state\":{\"a\": 1.0 }}"`, out, err)
 	}
 	for _, none := range []string{"", "null", "[]", `"x"`, "3"} {
 		if out, err = DecodeParams("model.status", json.RawMessage(none)); err != nil || string(out) != "{}" {
-			t.Errorf("%q: %s, %v", none, out, err)
+			t.Errorf(`%q: %s, %v; want no error, string(out) = "{}"`, none, out, err)
 		}
 	}
 }
@@ -75,7 +77,7 @@ func TestParamsThatTheCodecRefuses(t *testing.T) {
 			continue
 		}
 		if got := wireOf(t, err).ToCapability("").Code; got != capability.CodeInvalidInput {
-			t.Errorf("%.60s is %s", in, got)
+			t.Errorf("%.60s is %s; want got = capability.CodeInvalidInput", in, got)
 		}
 	}
 }
@@ -110,7 +112,7 @@ func TestManifestLimitsHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := DecodeModules(tt.raw, tt.limits)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v", err)
+				t.Errorf(`%v; want (err == nil) = (tt.want == ""), not (err != nil && !strings.Contains(err.Error(), tt.want))`, err)
 			}
 		})
 	}
@@ -122,7 +124,7 @@ func TestHeadersThatCross(t *testing.T) {
 		"X-Server-Token": {"t"}, "X-Mine": {"1"}, "X-Bad": {"a\nb"},
 	}, "x-mine")
 	if len(got) != 1 || got["accept"] != "a, b" {
-		t.Errorf("%v", got)
+		t.Errorf(`%v; want len(got) = 1, got["accept"] = "a, b"`, got)
 	}
 }
 
@@ -131,18 +133,18 @@ func TestHeadersThatCross(t *testing.T) {
 func TestEscapedNamesAreReadAsTheyAreChecked(t *testing.T) {
 	a, err := DecodeAsset(json.RawMessage(`{"p\u0061th":"/a.js","content\u0054ype":"text/javascript","bodyB\u0061se64":"YQ=="}`))
 	if err != nil || a.Path != "/a.js" || a.ContentType != "text/javascript" || string(a.Body) != "a" {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf(`%+v, %v; want no error, a.Path = "/a.js", a.ContentType = "text/javascript", string(a.Body) = "a"`, a, err)
 	}
 	if m, err := DecodeModules(json.RawMessage(`{"m\u006fdules":[{"\u0069d":"m","name":"n"}]}`), Limits{}); err != nil || len(m) != 1 ||
 		m[0].ID != "m" {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf(`%+v, %v; want no error, len(m) = 1, m[0].ID = "m"`, m, err)
 	}
 	route, _ := Lookup("plugin.route.call")
 	if route.EffectOf(json.RawMessage(`{"m\u0065thod":"GET"}`)) != capability.EffectRead {
-		t.Error("the verb is not read")
+		t.Error("the verb is not read; want route.EffectOf(json.RawMessage(`{\"m\\u0065thod\":\"GET\"}`)) = capability.EffectRead")
 	}
 	if _, err := readEnvelope(200, []byte(`{"\u006fk":false,"err\u006fr":{"code":"CAPABILITY_UNAVAILABLE","message":"m"}}`),
 		"/"); err == nil || wireOf(t, err).Code != CodeUnavailable {
-		t.Errorf("a failure is taken for a result: %v", err)
+		t.Errorf("a failure is taken for a result: %v; want an error, wireOf(t, err).Code = %v", err, CodeUnavailable)
 	}
 }

@@ -28,10 +28,10 @@ func FuzzScanner(f *testing.F) {
 			return
 		}
 		if (err == nil) != json.Valid(raw) {
-			t.Fatalf("%q: %v", raw, err)
+			t.Fatalf("%q: %v; want (err == nil) = json.Valid(raw)", raw, err)
 		}
 		if (checkUTF8(raw) == nil) != utf8.Valid(raw) {
-			t.Fatalf("%q: UTF-8", raw)
+			t.Fatalf("%q: UTF-8; want (checkUTF8(raw) == nil) = utf8.Valid(raw)", raw)
 		}
 	})
 }
@@ -51,7 +51,8 @@ func FuzzDecodeModules(f *testing.F) {
 		for _, m := range modules {
 			again, err := ParseModule(m.Raw)
 			if err != nil || string(again.Raw) != string(m.Raw) {
-				t.Fatalf("decoding is not stable: %s -> %s, %v", m.Raw, again.Raw, err)
+				t.Fatalf("decoding is not stable: %s -> %s, %v; want no error, string(again.Raw) = %v",
+					m.Raw, again.Raw, err, string(m.Raw))
 			}
 		}
 	})
@@ -68,13 +69,13 @@ func FuzzDecodeParams(f *testing.F) {
 			return
 		}
 		if !json.Valid(out) {
-			t.Fatalf("%s is not JSON", out)
+			t.Fatalf("%s is not JSON; want json.Valid(out)", out)
 		}
 		if again, err := DecodeParams(method, out); err != nil || string(again) != string(out) {
-			t.Fatalf("decoding is not stable: %s -> %s, %v", out, again, err)
+			t.Fatalf("decoding is not stable: %s -> %s, %v; want no error, string(again) = %v", out, again, err, string(out))
 		}
 		if jsonx.Valid(raw) != jsonx.Valid(out) && jsonx.Valid(raw) {
-			t.Fatalf("%s became %s", raw, out)
+			t.Fatalf("%s became %s; want not (jsonx.Valid(raw) != jsonx.Valid(out) && jsonx.Valid(raw))", raw, out)
 		}
 	})
 }
@@ -89,11 +90,13 @@ func FuzzAssetPath(f *testing.F) {
 			return
 		}
 		if CheckModuleID(module) != nil || CheckAssetPath(path) != nil || !strings.HasPrefix(path, "/") {
-			t.Fatalf("%q gave %q %q", escaped, module, path)
+			t.Fatalf(`%q gave %q %q; want CheckModuleID(module) = nil, CheckAssetPath(path) = nil, path beginning with "/"`,
+				escaped, module, path)
 		}
 		for seg := range strings.SplitSeq(path[1:], "/") {
 			if seg == "" || seg == "." || seg == ".." || strings.ContainsAny(seg, "\\\x00") {
-				t.Fatalf("%q gave %q", escaped, path)
+				t.Fatalf(`%q gave %q; want seg other than "", seg other than ".", seg other than "..", seg without any of "\\\x00"`,
+					escaped, path)
 			}
 		}
 	})

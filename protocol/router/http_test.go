@@ -58,13 +58,13 @@ func TestInvokePassesBytesThroughBothEnds(t *testing.T) {
 	const result = `{"text":"x","data":{"big":12345678901234567890,"s":"\udfff"}}`
 	srv := serve(t, "", HandlerOptions{}, func(_ context.Context, method string, got json.RawMessage) (json.RawMessage, error) {
 		if method != "plugin.action.invoke" || string(got) != params {
-			t.Errorf("%s got %s", method, got)
+			t.Errorf(`%s got %s; want method = "plugin.action.invoke", string(got) = %v`, method, got, params)
 		}
 		return json.RawMessage(result), nil
 	})
 	got, err := connect(t, ClientConfig{BaseURL: srv.URL}).Invoke(t.Context(), "plugin.action.invoke", json.RawMessage(params))
 	if err != nil || string(got) != result {
-		t.Fatalf("%s, %v", got, err)
+		t.Fatalf("%s, %v; want no error, string(got) = %v", got, err, result)
 	}
 }
 
@@ -84,17 +84,18 @@ func TestTokenIsCheckedBeforeAnythingElse(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") != "Bearer" || !bytes.Contains(body, []byte(CodeUnavailable)) {
-				t.Errorf("%s with %q: %d %s", path, auth, resp.StatusCode, body)
+				t.Errorf(`%s with %q: %d %s; want resp.StatusCode = 401, resp.Header.Get("WWW-Authenticate") = "Bearer", body `+
+					"with []byte(CodeUnavailable)", path, auth, resp.StatusCode, body)
 			}
 		}
 	}
 	_, err := connect(t, ClientConfig{BaseURL: srv.URL, Token: secret.New("other")}).Availability(t.Context())
 	if e := wireOf(t, err); e.Code != CodeUnavailable || e.Status != 401 || e.ToCapability("").Code != capability.CodeUnauthenticated {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v; want e.Code = %v, e.Status = 401, e.ToCapability("").Code = capability.CodeUnauthenticated`, e, CodeUnavailable)
 	}
 	if a, err := connect(t, ClientConfig{BaseURL: srv.URL, Token: secret.New("s3cret")}).Availability(t.Context()); err != nil ||
 		!a.Capabilities.Plugin {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf("%+v, %v; want no error, a.Capabilities.Plugin = true", a, err)
 	}
 }
 
@@ -130,7 +131,8 @@ func TestTransportRefusalsCarryTheEnvelope(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			if resp.StatusCode != tt.status || !strings.HasPrefix(string(body), `{"ok":false,"error":{`) ||
 				!strings.Contains(string(body), tt.want) {
-				t.Errorf("%d %s", resp.StatusCode, body)
+				t.Errorf(`%d %s; want resp.StatusCode = %v, string(body) beginning with "{\"ok\":false,\"error\":{", string(body) with %v`,
+					resp.StatusCode, body, tt.status, tt.want)
 			}
 		})
 	}
@@ -190,7 +192,7 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/tenant/7"+PathInvoke {
-					t.Errorf("followed to %s", r.URL)
+					t.Errorf(`followed to %s; want r.URL.Path = "/tenant/7" + PathInvoke`, r.URL)
 				}
 				w.Header().Set("Location", "/elsewhere")
 				w.WriteHeader(tt.status)
@@ -206,7 +208,7 @@ func TestClientReadsTheAnswersOfOtherEndpoints(t *testing.T) {
 				return
 			}
 			if e := wireOf(t, err); e.Code != tt.code || e.ToCapability("").Code != tt.ours {
-				t.Errorf("%+v -> %s", e, e.ToCapability("").Code)
+				t.Errorf(`%+v -> %s; want e.Code = %v, e.ToCapability("").Code = %v`, e, e.ToCapability("").Code, tt.code, tt.ours)
 			}
 		})
 	}
@@ -229,7 +231,7 @@ func TestAnswersAreReadUpToTheLimitOnly(t *testing.T) {
 			defer srv.Close()
 			_, err := connect(t, ClientConfig{BaseURL: srv.URL, MaxResponse: 5000}).Availability(t.Context())
 			if e := wireOf(t, err); e.ToCapability("").Code != capability.CodeTooLarge || !strings.Contains(e.Message, "5000") {
-				t.Errorf("%+v", e)
+				t.Errorf(`%+v; want e.ToCapability("").Code = capability.CodeTooLarge, e.Message with "5000"`, e)
 			}
 		})
 	}
@@ -245,13 +247,13 @@ func TestDeadlineAndCancellationReachTheEndpoint(t *testing.T) {
 	c := connect(t, ClientConfig{BaseURL: srv.URL, Timeout: 30 * time.Millisecond})
 	_, err := c.Invoke(t.Context(), "model.status", nil)
 	if got := wireOf(t, err).ToCapability("").Code; got != capability.CodeTimeout {
-		t.Errorf("timeout is %s", got)
+		t.Errorf("timeout is %s; want got = capability.CodeTimeout", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(30*time.Millisecond, cancel)
 	_, err = c.Invoke(ctx, "pty.command.run", json.RawMessage(`{"command":"sleep"}`))
 	if got := wireOf(t, err).ToCapability("").Code; got != capability.CodeCancelled {
-		t.Errorf("cancellation is %s", got)
+		t.Errorf("cancellation is %s; want got = capability.CodeCancelled", got)
 	}
 	for range 2 {
 		select {
@@ -267,7 +269,7 @@ func TestUnreachableEndpointCountsAsNotStarted(t *testing.T) {
 	srv.Close()
 	_, err := connect(t, ClientConfig{BaseURL: srv.URL}).Invoke(t.Context(), "model.status", nil)
 	if got := wireOf(t, err).ToCapability(""); got.Code != capability.CodeUnavailable || got.Reason != "connection_failed" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.Code = capability.CodeUnavailable, got.Reason = "connection_failed"`, got)
 	}
 }
 
@@ -278,14 +280,14 @@ func TestBaseURLIsNormalised(t *testing.T) {
 	} {
 		got, err := NormalizeBaseURL(in)
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", in, got, err)
+			t.Errorf(`%q: %q, %v; want got = %v, (err == nil) = (want != "")`, in, got, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "u:p") {
-			t.Errorf("credentials in %v", err)
+			t.Errorf(`credentials in %v; want not (err != nil && strings.Contains(err.Error(), "u:p"))`, err)
 		}
 	}
 	if _, err := NewClient(ClientConfig{BaseURL: "http://h", ID: "a b"}); err == nil {
-		t.Error("a blank in the id is accepted")
+		t.Error("a blank in the id is accepted; want an error")
 	}
 }
 
@@ -299,7 +301,7 @@ func TestAssetOverHTTPEqualsAssetOverRPC(t *testing.T) {
 	})
 	a, err := connect(t, ClientConfig{BaseURL: srv.URL}).Asset(t.Context(), "m", "/a b/x.js")
 	if err != nil || !bytes.Equal(a.Body, body) || !MatchesIntegrity(a.Body, a.Integrity) {
-		t.Fatalf("%+v, %v", a, err)
+		t.Fatalf("%+v, %v; want no error, a.Body = %v, MatchesIntegrity(a.Body, a.Integrity)", a, err, body)
 	}
 	tests := []struct {
 		verb, path string
@@ -334,17 +336,20 @@ func TestAssetOverHTTPEqualsAssetOverRPC(t *testing.T) {
 			continue
 		}
 		if tt.verb == "GET" && !bytes.Equal(got, body) || tt.verb == "HEAD" && len(got) != 0 {
-			t.Errorf("%s %s: body %q", tt.verb, tt.path, got)
+			t.Errorf(`%s %s: body %q; want not (tt.verb == "GET" && !bytes.Equal(got, body)), not (tt.verb == "HEAD" && len(got) != 0)`,
+				tt.verb, tt.path, got)
 		}
 		if resp.ContentLength != int64(len(body)) || resp.Header.Get(HeaderIntegrity) != Integrity(body) ||
 			resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("ETag") == "" {
-			t.Errorf("%s %s: %v", tt.verb, tt.path, resp.Header)
+			t.Errorf("%s %s: %v; want resp.ContentLength = int64(len(body)), resp.Header.Get(HeaderIntegrity) = "+
+				`Integrity(body), resp.Header.Get("X-Content-Type-Options") = "nosniff", resp.Header.Get("ETag") other than ""`, tt.verb,
+				tt.path, resp.Header)
 		}
 		again := httptest.NewRequest("GET", srv.URL+PathAssets+tt.path, nil)
 		again.RequestURI = ""
 		again.Header.Set("If-None-Match", resp.Header.Get("ETag"))
 		if resp, err = http.DefaultTransport.RoundTrip(again); err != nil || resp.StatusCode != 304 {
-			t.Errorf("revalidation: %v, %v", resp, err)
+			t.Errorf("revalidation: %v, %v; want no error, resp.StatusCode = 304", resp, err)
 		}
 		_ = resp.Body.Close()
 	}

@@ -78,14 +78,14 @@ func checkIdentity(t *testing.T, s *shape, in, out []byte, again func(json.RawMe
 		source = map[string]any{} // parameters that are not an object count as absent
 	}
 	if want, got := project(s, source), anyOf(t, out); !reflect.DeepEqual(got, want) {
-		t.Fatalf("%q decodes to %q, which is %v, not %v", in, out, got, want)
+		t.Fatalf("%q decodes to %q, which is %v, not %v; want got = %v", in, out, got, want, want)
 	}
 	twice, err := again(out)
 	if err != nil {
 		t.Fatalf("%q decodes to %q, which is refused: %v", in, out, err)
 	}
 	if !s.keepRaw && !bytes.Equal(twice, out) {
-		t.Fatalf("decoding is not stable: %q, then %q", out, twice)
+		t.Fatalf("decoding is not stable: %q, then %q; want not (!s.keepRaw && !bytes.Equal(twice, out))", out, twice)
 	}
 }
 
@@ -105,14 +105,16 @@ func checkParams(t *testing.T, m Method, raw []byte) {
 	body := append(append([]byte(`{"method":"`+m.Name+`","params":`), out...), '}')
 	name, params, e := parseInvoke(body, PathInvoke)
 	if e != nil || name != m.Name || !bytes.Equal(bytes.TrimSpace(params), bytes.TrimSpace(out)) {
-		t.Fatalf("%q arrives as %s %q, %v", body, name, params, e)
+		t.Fatalf("%q arrives as %s %q, %v; want e = nil, name = %v, bytes.TrimSpace(params) = bytes.TrimSpace(out)",
+			body, name, params, e, m.Name)
 	}
 	for i := range m.params.fields {
 		f := &m.params.fields[i]
 		want, ok := anyOf(t, out).(map[string]any)[f.name]
 		got := paramRaw(out, f.name)
 		if ok != (got != nil) || ok && !reflect.DeepEqual(anyOf(t, got), want) {
-			t.Fatalf("%q of %q reads as %q, not %v", f.name, out, got, want)
+			t.Fatalf("%q of %q reads as %q, not %v; want ok = (got != nil), not (ok && !reflect.DeepEqual(anyOf(t, got), want))",
+				f.name, out, got, want)
 		}
 	}
 }
@@ -121,7 +123,7 @@ func checkResult(t *testing.T, m Method, raw []byte) {
 	t.Helper()
 	out, err := DecodeResult(m.Name, raw)
 	if verified := VerifyResult(m.Name, raw); (verified == nil) != (err == nil) {
-		t.Fatalf("%q: the producer says %v, the receiver %v", raw, verified, err)
+		t.Fatalf("%q: the producer says %v, the receiver %v; want (verified == nil) = (err == nil)", raw, verified, err)
 	}
 	if err != nil {
 		wireOf(t, err)
@@ -131,7 +133,7 @@ func checkResult(t *testing.T, m Method, raw []byte) {
 	answer := append(append([]byte(okPrefix), out...), '}')
 	got, err := readEnvelope(200, answer, PathInvoke)
 	if err != nil || !bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(out)) {
-		t.Fatalf("%q arrives as %q, %v", answer, got, err)
+		t.Fatalf("%q arrives as %q, %v; want no error, bytes.TrimSpace(got) = bytes.TrimSpace(out)", answer, got, err)
 	}
 	switch m.Name {
 	case "plugin.asset.get":
@@ -148,14 +150,14 @@ func checkAsset(t *testing.T, out json.RawMessage) {
 		return // trailing bits of base64 that the original takes
 	}
 	if members := anyOf(t, out).(map[string]any); a.Path != members["path"] || a.ContentType != members["contentType"] {
-		t.Fatalf("%q reads as %+v", out, a)
+		t.Fatalf(`%q reads as %+v; want a.Path = members["path"], a.ContentType = members["contentType"]`, out, a)
 	}
 	raw, err := EncodeAsset(a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, err := DecodeAsset(raw); err != nil || !reflect.DeepEqual(a, again) {
-		t.Fatalf("%+v is encoded as %s and comes back as %+v, %v", a, raw, again, err)
+		t.Fatalf("%+v is encoded as %s and comes back as %+v, %v; want no error, a = %v", a, raw, again, err, again)
 	}
 }
 
@@ -168,20 +170,20 @@ func checkModules(t *testing.T, out json.RawMessage) {
 	}
 	listed := anyOf(t, out).(map[string]any)["modules"].([]any)
 	if len(listed) != len(modules) {
-		t.Fatalf("%q has %d modules", out, len(modules))
+		t.Fatalf("%q has %d modules; want len(listed) = %v", out, len(modules), len(modules))
 	}
 	for i, m := range modules {
 		if !reflect.DeepEqual(anyOf(t, m.Raw), listed[i]) {
-			t.Fatalf("%q is kept as %q", out, m.Raw)
+			t.Fatalf("%q is kept as %q; want anyOf(t, m.Raw) = listed[i]", out, m.Raw)
 		}
 		again, err := ParseModule(m.Raw)
 		if err != nil || !reflect.DeepEqual(again, m) {
-			t.Fatalf("%q is stored and comes back as %q, %v", m.Raw, again.Raw, err)
+			t.Fatalf("%q is stored and comes back as %q, %v; want no error, again = %v", m.Raw, again.Raw, err, m)
 		}
 		a, b, err := m.Digests()
 		c, d, err2 := again.Digests()
 		if a != c || b != d || (err == nil) != (err2 == nil) {
-			t.Fatalf("%q has two digests", m.Raw)
+			t.Fatalf("%q has two digests; want a = %v, b = %v, (err == nil) = (err2 == nil)", m.Raw, c, d)
 		}
 	}
 }
@@ -264,12 +266,13 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("%q has code %q", raw, e.Code)
 		}
 		if c := e.ToCapability("op"); c.Code.Row().Code != c.Code {
-			t.Fatalf("%q becomes %q", raw, c.Code)
+			t.Fatalf("%q becomes %q; want c.Code.Row().Code = %v", raw, c.Code, c.Code)
 		}
 		sent := e.envelope()
 		_, err = readEnvelope(200, sent, PathInvoke)
 		if again := wireOf(t, err); again.Code != e.Code || again.Capability != e.Capability || again.Method != e.Method {
-			t.Fatalf("%+v is passed on as %q and read as %+v", e, sent, again)
+			t.Fatalf("%+v is passed on as %q and read as %+v; want again.Code = %v, again.Capability = %v, again.Method = %v",
+				e, sent, again, e.Code, e.Capability, e.Method)
 		}
 	})
 }

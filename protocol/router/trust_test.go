@@ -116,6 +116,6 @@ func TestDigestIgnoresWhatTheRouterStamps(t *testing.T) {
 	a, b, _ := plain.Digests()
 	c, d, _ := stamped.Digests()
 	if a != c || b != d {
-		t.Error("the stamp changed the digest")
+		t.Errorf("the stamp changed the digest; got a = %v, b = %v; want a = %v, b = %v", a, b, c, d)
 	}
 }

@@ -98,10 +98,10 @@ func TestCodecAgreesWithTheOriginalClient(t *testing.T) {
 		}
 		id, reason, ok := strings.Cut(line, " ")
 		if !ok {
-			t.Fatalf("deviation %q has no reason", id)
+			t.Fatalf("deviation %q has no reason; want ok = true", id)
 		}
 		if reasons[id] != "" {
-			t.Errorf("deviation %s is listed twice", id)
+			t.Errorf(`deviation %s is listed twice; want reasons[id] = ""`, id)
 		}
 		reasons[id] = reason
 	}

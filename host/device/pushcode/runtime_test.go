@@ -206,7 +206,7 @@ func TestCodeOfASkillRuns(t *testing.T) {
 	} {
 		got, err := n.call(t, c.name, c.args, 0)
 		if got != c.want || reason(err) != c.fails {
-			t.Errorf("%s: %s %v", c.name, got, err)
+			t.Errorf("%s: %s %v; want got = %v, reason(err) = %v", c.name, got, err, c.want, c.fails)
 		}
 	}
 	var chunks []string
@@ -226,7 +226,7 @@ func TestCodeOfASkillRuns(t *testing.T) {
 		Stream: true, Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") },
 	})
 	if reason(err) != cmp.ReasonExecution || !strings.Contains(err.Error(), "the reader is gone") {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = cmp.ReasonExecution, err.Error() with "the reader is gone"`, err)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestPythonRunsWhereItIsAllowed(t *testing.T) {
 		{"later", ``, `"later"`},
 	} {
 		if got, err := n.call(t, c.name, c.args, 0); got != c.want {
-			t.Errorf("%s: %s %v", c.name, got, err)
+			t.Errorf("%s: %s %v; want got = %v", c.name, got, err, c.want)
 		}
 	}
 }
@@ -268,11 +268,12 @@ func TestWASMRuns(t *testing.T) {
 	}
 	got, err := handle(t.Context(), functions.Call{ID: "1", Args: cmp.Arguments{Args: []json.RawMessage{json.RawMessage("1")}}})
 	if err != nil || string(got) != `{"args":[1],"context":{"call_id":"1","caller":""},"kwargs":{}}` {
-		t.Errorf("%s %v", got, err)
+		t.Errorf(`%s %v; want no error, string(got) = "{\"args\":[1],\"context\":{\"call_id\":\"1\",\"caller\":\"\"},\"kwargs\":{}}"`,
+			got, err)
 	}
 	if _, err := real(t).Load(t.Context(), []payload.Source{{ModuleID: "m", Language: "wasm", Code: []byte("MZ")}},
 		nil); reason(err) != cmp.ReasonPayload {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = cmp.ReasonPayload", err)
 	}
 }
 
@@ -286,11 +287,11 @@ func TestWhatCannotBeBound(t *testing.T) {
 		"throws":  {"javascript", "throw new Error('no')", "add", cmp.ReasonPayload}, "language": {"ruby", "x", "add", cmp.ReasonLanguage},
 	} {
 		if err := n.install(t, c.language, c.source, c.export); reason(err) != c.want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want reason(err) = %v", name, err, c.want)
 		}
 	}
 	if len(n.host.Installed()) != 0 {
-		t.Error("nothing is installed")
+		t.Error("nothing is installed; want len(n.host.Installed()) = 0")
 	}
 }
 
@@ -302,7 +303,7 @@ func TestAFileOfTheFolder(t *testing.T) {
 		t.Errorf("LoadFile = %v, streams %v, error %v, want a handle that streams", handle, streams, err)
 	}
 	if _, _, err := r.LoadFile(t.Context(), "javascript", []byte(script), "other"); err == nil {
-		t.Error("an export that is not there")
+		t.Error("an export that is not there; want an error")
 	}
 }
 
@@ -326,10 +327,11 @@ func TestScenario60HostileModules(t *testing.T) {
 		began := time.Now()
 		_, err := n.call(t, name, "", 3*time.Second)
 		if !slices.Contains(want, reason(err)) || time.Since(began) > 15*time.Second {
-			t.Errorf("%s: %v after %s", name, err, time.Since(began))
+			t.Errorf("%s: %v after %s; want want with reason(err), time.Since(began) at most 15 * time.Second",
+				name, err, time.Since(began))
 		}
 		if got, err := n.call(t, "add", `{"__args__":[1],"__kwargs__":{"b":2}}`, 0); got != "3" {
-			t.Errorf("after %s: %s %v", name, got, err)
+			t.Errorf(`after %s: %s %v; want got = "3"`, name, got, err)
 		}
 	}
 }
@@ -394,7 +396,7 @@ func FuzzExports(f *testing.F) {
 		if err == nil {
 			p.Release()
 		} else if reason(err) != cmp.ReasonPayload {
-			t.Fatal(err)
+			t.Fatalf("%v; want reason(err) = cmp.ReasonPayload", err)
 		}
 	})
 }

@@ -90,7 +90,7 @@ func TestReplayGoesOnLiveWithoutAGap(t *testing.T) {
 		cancel()
 		wg.Wait()
 		if diff := cmp.Diff([]uint64{1, 2, 3, 4}, got); diff != "" || !errors.Is(end, context.Canceled) {
-			t.Errorf("%s, ended with %v", diff, end)
+			t.Errorf(`%s, ended with %v; want diff = "", end is context.Canceled`, diff, end)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestOneLargeEventIsNotLag(t *testing.T) {
 		b.Publish("large.made", data)
 		wg.Wait()
 		if got != "large.made" {
-			t.Errorf("got %q", got)
+			t.Errorf(`got %q; want got = "large.made"`, got)
 		}
 	})
 }
@@ -175,10 +175,10 @@ func TestClose(t *testing.T) {
 		b.Close()
 		wg.Wait()
 		if len(got) != 1 || capability.CodeOf(end) != capability.CodeUnavailable {
-			t.Errorf("got %v, %v", got, end)
+			t.Errorf("got %v, %v; want len(got) = 1, capability.CodeOf(end) = capability.CodeUnavailable", got, end)
 		}
 		if id := b.Publish("late.made", nil); id != 0 {
-			t.Errorf("published %d after the end", id)
+			t.Errorf("published %d after the end; want id = 0", id)
 		}
 	})
 }
@@ -213,7 +213,8 @@ func TestManyPublishersAndSubscribers(t *testing.T) {
 			var last uint64
 			for e, err := range b.Subscribe(t.Context(), 0) {
 				if err != nil || e.ID != last+1 || e.Type == Resync {
-					t.Errorf("after %d came %d %s, %v", last, e.ID, e.Type, err)
+					t.Errorf("after %d came %d %s, %v; want no error, e.ID = last + 1, e.Type other than %v",
+						last, e.ID, e.Type, err, Resync)
 					return
 				}
 				if last = e.ID; last == publishers*each {

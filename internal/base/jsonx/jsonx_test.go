@@ -64,17 +64,17 @@ func TestFaultsNameWhereTheyAre(t *testing.T) {
 				t.Errorf("%s: offset %d, want %d", tt.in, s.Offset, tt.offset)
 			}
 			if err := jsonx.Unmarshal([]byte(tt.in), &d); err == nil {
-				t.Errorf("%s was read", tt.in)
+				t.Errorf("%s was read; want an error", tt.in)
 			}
 			continue
 		}
 		if f, ok := errors.AsType[*jsonx.TypeError](err); !ok || f.Pointer != tt.pointer || tt.offset != -1 {
-			t.Errorf("%s: %#v", tt.in, err)
+			t.Errorf("%s: %#v; want ok = true, f.Pointer = %v, tt.offset = -1", tt.in, err, tt.pointer)
 		}
 	}
 	var d doc
 	if err := jsonx.Unmarshal([]byte(`{"other":1,"name":"x"}`), &d); err != nil || d.Name != "x" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v; want no error, d.Name = "x"`, err)
 	}
 }
 
@@ -89,15 +89,16 @@ func TestSortedKeepsWhatCanonicalRounds(t *testing.T) {
 		c, err := jsonx.Canonical([]byte(tt.in))
 		s, err2 := jsonx.Sorted([]byte(tt.in))
 		if err != nil || err2 != nil || string(c) != tt.canonical || string(s) != tt.sorted {
-			t.Errorf("%s: %s %s, %v %v", tt.in, c, s, err, err2)
+			t.Errorf("%s: %s %s, %v %v; want no error, err2 = nil, string(c) = %v, string(s) = %v",
+				tt.in, c, s, err, err2, tt.canonical, tt.sorted)
 		}
 	}
 	for _, bad := range []string{`{"a":1,"a":2}`, `"\ud800"`, `{`, ``} {
 		if _, err := jsonx.Canonical([]byte(bad)); err == nil {
-			t.Errorf("%s has a canonical form", bad)
+			t.Errorf("%s has a canonical form; want an error", bad)
 		}
 		if _, err := jsonx.Sorted([]byte(bad)); err == nil {
-			t.Errorf("%s has a sorted form", bad)
+			t.Errorf("%s has a sorted form; want an error", bad)
 		}
 	}
 }
@@ -119,12 +120,13 @@ func TestCutLeavesAllOtherBytes(t *testing.T) {
 		value, rest, err := jsonx.Cut([]byte(tt.in), "x")
 		if err != nil || string(value) != tt.value || strings.Join(strings.Fields(string(rest)), "") != strings.Join(strings.Fields(tt.rest),
 			"") {
-			t.Errorf("%s: %s and %s, %v", tt.in, value, rest, err)
+			t.Errorf(`%s: %s and %s, %v; want no error, string(value) = %v, strings.Join(strings.Fields(string(rest)), "") = `+
+				`strings.Join(strings.Fields(tt.rest), "")`, tt.in, value, rest, err, tt.value)
 		}
 	}
 	for _, bad := range []string{`["x"]`, `"x"`, `{"x"`, `{"x":}`} {
 		if _, _, err := jsonx.Cut([]byte(bad), "x"); err == nil {
-			t.Errorf("%s was cut", bad)
+			t.Errorf("%s was cut; want an error", bad)
 		}
 	}
 }
@@ -145,11 +147,11 @@ func FuzzCut(f *testing.F) {
 		delete(want, "x")
 		var got map[string]any
 		if err := json.Unmarshal(rest, &got); err != nil || !reflect.DeepEqual(got, want) || had != (value != nil) {
-			t.Fatalf("%s: %s %v", in, rest, err)
+			t.Fatalf("%s: %s %v; want no error, got = %v, had = (value != nil)", in, rest, err, want)
 		}
 		var v any
 		if had && (json.Unmarshal(value, &v) != nil || !reflect.DeepEqual(v, x)) {
-			t.Fatalf("%s: %s", in, value)
+			t.Fatalf("%s: %s; want not (had && (json.Unmarshal(value, &v) != nil || !reflect.DeepEqual(v, x)))", in, value)
 		}
 	})
 }
@@ -159,11 +161,11 @@ func TestMarshalIsDeterministic(t *testing.T) {
 	m := map[string]any{"b": 1, "a": map[string]int{"z": 1, "y": 2}}
 	for range 20 {
 		if out, err := jsonx.Marshal(m); err != nil || string(out) != `{"a":{"y":2,"z":1},"b":1}` {
-			t.Fatalf("%s %v", out, err)
+			t.Fatalf(`%s %v; want no error, string(out) = "{\"a\":{\"y\":2,\"z\":1},\"b\":1}"`, out, err)
 		}
 	}
 	if out, err := jsonx.MarshalIndent(inner{1, "x"}); err != nil || string(out) != "{\n  \"n\": 1,\n  \"s\": \"x\"\n}" {
-		t.Errorf("%s %v", out, err)
+		t.Errorf(`%s %v; want no error, string(out) = "{\n \"n\": 1,\n \"s\": \"x\"\n}"`, out, err)
 	}
 }
 
@@ -183,7 +185,7 @@ func TestPrunedLeavesNothingEmpty(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, tt.want)
 		}
 		if again, _ := json.Marshal(v); string(again) != tt.in {
-			t.Errorf("%s: the value was changed to %s", tt.name, again)
+			t.Errorf("%s: the value was changed to %s; want string(again) = %v", tt.name, again, tt.in)
 		}
 	}
 }
@@ -196,12 +198,12 @@ func TestMendedLeavesNothingThatIsNoUnicode(t *testing.T) {
 	} {
 		out, err := jsonx.Mended([]byte(in))
 		if err != nil || string(out) != want {
-			t.Errorf("%q became %q, %v", in, out, err)
+			t.Errorf("%q became %q, %v; want no error, string(out) = %v", in, out, err, want)
 		}
 	}
 	for _, in := range []string{``, `{"a":1,"a":2}`, `{} {}`, `{"a"`} {
 		if out, err := jsonx.Mended([]byte(in)); err == nil {
-			t.Errorf("%q became %q", in, out)
+			t.Errorf("%q became %q; want an error", in, out)
 		}
 	}
 }
@@ -220,6 +222,6 @@ func TestAnAnswerHasItsTimesInOneForm(t *testing.T) {
 	})
 	const want = `{"list":[{"at":"2026-01-02T02:04:05.120Z"}],"pointer":"2026-01-02T02:04:05.120Z","raw":{"at":"2026-01-02T03:04:05.12+01:00"}}`
 	if err != nil || string(got) != want {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("%s, %v; want no error, string(got) = %v", got, err, want)
 	}
 }

@@ -78,7 +78,7 @@ func FuzzCuts(f *testing.F) {
 			t.Errorf("CutRunes(%q, %d) = %q, want %q", s, n, got, cut)
 		}
 		if got := text.FitRunes(s, n); utf8.RuneCountInString(got) > n {
-			t.Errorf("FitRunes(%q, %d) = %q, which is longer", s, n, got)
+			t.Errorf("FitRunes(%q, %d) = %q, which is longer; want utf8.RuneCountInString(got) at most %v", s, n, got, n)
 		}
 		if got := text.CutBytes(s, n); len(got) > n || !strings.HasPrefix(s, got) {
 			t.Errorf("CutBytes(%q, %d) = %q, want a prefix of at most %d bytes", s, n, got, n)

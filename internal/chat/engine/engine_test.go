@@ -181,17 +181,21 @@ func TestEveryReplyIsTextWholeAndStreamed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if reply.Type != tt.kind || !strings.Contains(reply.Message.Text, tt.want) {
-					t.Errorf("%s %q", reply.Type, reply.Message.Text)
+					t.Errorf("%s %q; want reply.Type = %v, reply.Message.Text with %v",
+						reply.Type, reply.Message.Text, tt.kind, tt.want)
 				}
 				if (reply.Error == nil) != (tt.code == "") || reply.Error != nil && reply.Error.Code != tt.code {
-					t.Errorf("%v", reply.Error)
+					t.Errorf(`%v; want (reply.Error == nil) = (tt.code == ""), not (reply.Error != nil && reply.Error.Code != tt.code)`,
+						reply.Error)
 				}
 				if to != nil && to.text.String() != reply.Message.Text {
-					t.Errorf("heard %q, kept %q", to.text.String(), reply.Message.Text)
+					t.Errorf("heard %q, kept %q; want not (to != nil && to.text.String() != reply.Message.Text)",
+						to.text.String(), reply.Message.Text)
 				}
 				kept, err := r.messages.List(t.Context(), session.Owner{Principal: "admin:ann", Session: "s"}, 0, 10)
 				if err != nil || len(kept) != 2 || kept[0].Role != session.RoleUser || kept[1].Text != reply.Message.Text {
-					t.Errorf("%+v %v", kept, err)
+					t.Errorf("%+v %v; want no error, len(kept) = 2, kept[0].Role = session.RoleUser, kept[1].Text = %v",
+						kept, err, reply.Message.Text)
 				}
 			}
 		})
@@ -215,16 +219,17 @@ func TestARunLeavesItsTraceWithTheMessage(t *testing.T) {
 		"run_id": "run_1", "sandbox_tier": "T3", "exit_code": 0.0,
 	} {
 		if m[key] != want {
-			t.Errorf("%s: %v", key, m[key])
+			t.Errorf("%s: %v; want m[key] = %v", key, m[key], want)
 		}
 	}
 	if to.progress != 1 || len(reply.Result) == 0 {
-		t.Errorf("%+v", reply)
+		t.Errorf("%+v; want to.progress = 1, len(reply.Result) other than 0", reply)
 	}
 	call := r.engine.calls[0]
 	if call.Surface != "slash" || call.Session != "s" || string(call.Input) != `{"args":[]}` ||
 		call.Target.Member.String() != "tools.x:command:x.slow" {
-		t.Errorf("%+v", call)
+		t.Errorf(`%+v; want call.Surface = "slash", call.Session = "s", string(call.Input) = "{\"args\":[]}", `+
+			`call.Target.Member.String() = "tools.x:command:x.slow"`, call)
 	}
 }
 
@@ -246,7 +251,7 @@ func TestWhatMustNotBeRecordedIsNot(t *testing.T) {
 			}
 			kept, err := r.messages.List(t.Context(), session.Owner{Principal: "admin:ann", Session: "s"}, 0, 1)
 			if err != nil || kept[0].Text != tt.want {
-				t.Errorf("%+v %v", kept, err)
+				t.Errorf("%+v %v; want no error, kept[0].Text = %v", kept, err, tt.want)
 			}
 		})
 	}
@@ -269,12 +274,13 @@ func TestAModelIsGivenTheConversationAndNoMore(t *testing.T) {
 	size := 0
 	for i, turn := range turns {
 		if turn.Assistant != (i%2 == 1) {
-			t.Fatalf("turn %d: %+v", i, turn)
+			t.Fatalf("turn %d: %+v; want turn.Assistant = (i%%2 == 1)", i, turn)
 		}
 		size += len(turn.Text)
 	}
 	if last := turns[len(turns)-1]; last.Text != "last words" || size > 49<<10 || len(turns) < 9 {
-		t.Errorf("%d turns, %d bytes, the last %.20q", len(turns), size, last.Text)
+		t.Errorf(`%d turns, %d bytes, the last %.20q; want last.Text = "last words", size at most 49 << 10, len(turns) at least 9`,
+			len(turns), size, last.Text)
 	}
 	if !strings.Contains(r.model.system, "/x  Does x") || strings.Contains(r.model.system, "/off") {
 		t.Errorf(`r.model.system = %q, want it to contain "/x  Does x" and it not to contain "/off"`, r.model.system)
@@ -295,10 +301,10 @@ func TestANewConversationForgets(t *testing.T) {
 	}
 	kept, err := r.messages.List(t.Context(), owner, 0, 10)
 	if err != nil || len(kept) != 1 || kept[0].Role != session.RoleAssistant { // the reply begins the new one
-		t.Errorf("%+v %v", kept, err)
+		t.Errorf("%+v %v; want no error, len(kept) = 1, kept[0].Role = session.RoleAssistant", kept, err)
 	}
 	if _, err := r.results.Last(t.Context(), owner, session.Reader{Extension: "tools.x"}); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -318,7 +324,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 			r := newRig(nil)
 			if _, err := r.Say(t.Context(), engine.Message{Principal: who(), Session: tt.session, Text: tt.text},
 				nil); capability.CodeOf(err) != tt.code {
-				t.Error(err)
+				t.Errorf("%v; want capability.CodeOf(err) = %v", err, tt.code)
 			}
 		})
 	}
@@ -329,11 +335,11 @@ func TestAReplyOutlivesItsListener(t *testing.T) {
 	r := newRig(nil)
 	_, err := r.Say(t.Context(), message("/x go"), &stream{gone: errors.New("hung up")})
 	if capability.CodeOf(err) != capability.CodeCancelled {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeCancelled", err)
 	}
 	kept, err := r.messages.List(t.Context(), session.Owner{Principal: "admin:ann", Session: "s"}, 0, 10)
 	if err != nil || len(kept) != 2 {
-		t.Errorf("%+v %v", kept, err)
+		t.Errorf("%+v %v; want no error, len(kept) = 2", kept, err)
 	}
 }
 
@@ -344,20 +350,20 @@ func TestACommandOutsideAConversation(t *testing.T) {
 		return r.Command(t.Context(), engine.Run{Message: engine.Message{Principal: who(), Text: text}, Async: async})
 	}
 	if done, err := run("/x go", false); err != nil || done.Reply.Invocation != "run_1" {
-		t.Errorf("%+v %v", done, err)
+		t.Errorf(`%+v %v; want no error, done.Reply.Invocation = "run_1"`, done, err)
 	}
 	if done, err := run("/help", false); err != nil || !strings.Contains(done.Text, "/x") {
-		t.Errorf("%+v %v", done, err)
+		t.Errorf(`%+v %v; want no error, done.Text with "/x"`, done, err)
 	}
 	if done, err := run("/x go", true); err != nil || done.Started == nil || done.Started.ID != "run_1" {
-		t.Errorf("%+v %v", done, err)
+		t.Errorf(`%+v %v; want no error, done.Started not nil, done.Started.ID = "run_1"`, done, err)
 	}
 	for text, reason := range map[string]string{
 		"hello": "invalid_args", "/z": "unknown_command", "/new": "invalid_args",
 		"/stop": "invalid_args",
 	} {
 		if _, err := run(text, false); capability.AsError(err).Reason != reason {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v; want capability.AsError(err).Reason = %v", text, err, reason)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestGoldenFiles(t *testing.T) {
 		}
 		files := read(t, dir)
 		if files.Absent() != (name == "fresh") {
-			t.Errorf("%s: absent is %t", name, files.Absent())
+			t.Errorf(`%s: absent is %t; want files.Absent() = (name == "fresh")`, name, files.Absent())
 		}
 		ok(t, files.Put(endpoints, records))
 		ok(t, files.Write())
@@ -71,19 +71,19 @@ func TestGoldenFiles(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			ok(t, err)
 			if d := cmp.Diff(string(want), string(got)); d != "" {
-				t.Errorf("%s of %s: %s", file, name, d)
+				t.Errorf(`%s of %s: %s; want d = ""`, file, name, d)
 			}
 			if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%s of %s: %v %v", file, name, info.Mode(), err)
+				t.Errorf("%s of %s: %v %v; want no error, info.Mode().Perm() = 0o600", file, name, info.Mode(), err)
 			}
 		}
 		if doc, _ := os.ReadFile(filepath.Join(dir, "eliza.json")); strings.Contains(string(doc), "t0ken") {
-			t.Errorf("%s: the token is in eliza.json", name)
+			t.Errorf(`%s: the token is in eliza.json; want string(doc) without "t0ken"`, name)
 		}
 		left, err := os.ReadDir(dir)
 		ok(t, err)
 		if want := map[string]int{"used": 3, "fresh": 2}[name]; len(left) != want {
-			t.Errorf("%s: %d files are left: %v", name, len(left), left)
+			t.Errorf("%s: %d files are left: %v; want len(left) = %v", name, len(left), left, want)
 		}
 	}
 }
@@ -104,18 +104,19 @@ func TestRoundTrip(t *testing.T) {
 	got, err := config.ElizaVars(vars)
 	ok(t, err)
 	if len(got.Endpoints) != 2 || strings.Count(string(got.TrustAudit), "recordedAt") != 1 {
-		t.Fatalf("%+v", got)
+		t.Fatalf(`%+v; want len(got.Endpoints) = 2, strings.Count(string(got.TrustAudit), "recordedAt") = 1`, got)
 	}
 	home, open := got.Endpoints[0], got.Endpoints[1]
 	if home.ID != "home" || home.BaseURL != "https://home.example.org/tenant/7" || home.Token.Reveal() != `t0ken 'n' "with" #\n` {
-		t.Errorf("%+v", home)
+		t.Errorf(`%+v; want home.ID = "home", home.BaseURL = "https://home.example.org/tenant/7", home.Token.Reveal() = "t0ken `+
+			`'n' \"with\" #\\n"`, home)
 	}
 	if d := cmp.Diff([]string{"notes", "lamp"}, home.AllowedModules); d != "" || string(home.TrustPolicy) != policyWithKey ||
 		!strings.Contains(pemKey, "\n") {
-		t.Errorf("%s %s", d, home.TrustPolicy)
+		t.Errorf(`%s %s; want d = "", string(home.TrustPolicy) = %v, pemKey with "\n"`, d, home.TrustPolicy, policyWithKey)
 	}
 	if open.ID != "open" || !open.Token.Empty() || open.AllowedModules != nil || open.TrustPolicy != nil {
-		t.Errorf("%+v", open)
+		t.Errorf(`%+v; want open.ID = "open", open.Token.Empty(), open.AllowedModules = nil, open.TrustPolicy = nil`, open)
 	}
 
 	// None of them: nothing of ours stays but the audit.
@@ -125,7 +126,7 @@ func TestRoundTrip(t *testing.T) {
 	vars, err = read(t, dir).Vars()
 	ok(t, err)
 	if len(vars) != 1 || vars["ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT"] == "" {
-		t.Errorf("%v", vars)
+		t.Errorf(`%v; want len(vars) = 1, vars["ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT"] other than ""`, vars)
 	}
 }
 
@@ -143,7 +144,7 @@ func TestTheAuditKeepsTheLastRecords(t *testing.T) {
 	ok(t, err)
 	audit := vars["ELIZA_CAPABILITY_ROUTER_TRUST_AUDIT"]
 	if n := strings.Count(audit, `"mode"`); n != elizafile.MaxRecords || !strings.Contains(audit, `"last"`) {
-		t.Errorf("%d records", n)
+		t.Errorf(`%d records; want n = elizafile.MaxRecords, audit with "\"last\""`, n)
 	}
 }
 
@@ -185,7 +186,7 @@ func TestWhatCannotBeReadNamesItsPlaceAndNoValue(t *testing.T) {
 		}
 	}
 	if _, err := elizafile.Read(elizafile.Places{Env: t.TempDir(), Config: "none"}); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("a directory: %v", err)
+		t.Errorf("a directory: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -193,11 +194,13 @@ func TestOnlyOurVariablesCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"LD_PRELOAD", "NODE_OPTIONS", "PATH", "ELIZA_x", "ELIZA_A\nPATH", ""} {
 		if elizafile.ParseEnv(nil).Set(name, "x") == nil || new(elizafile.Config).Set(name, "x") == nil {
-			t.Errorf("%q was set", name)
+			t.Errorf(`%q was set; want elizafile.ParseEnv(nil).Set(name, "x") not nil, new(elizafile.Config).Set(name, "x") not nil`,
+				name)
 		}
 	}
 	if elizafile.ParseEnv(nil).Set("ELIZA_X", "\xff") == nil || elizafile.ParseEnv(nil).Set("ELIZA_X", "a\x00") == nil {
-		t.Error("what is not text was set")
+		t.Error(`what is not text was set; want elizafile.ParseEnv(nil).Set("ELIZA_X", "\xff") not nil, ` +
+			`elizafile.ParseEnv(nil).Set("ELIZA_X", "a\x00") not nil`)
 	}
 }
 
@@ -216,12 +219,12 @@ func TestWhereAnAgentKeepsItsFiles(t *testing.T) {
 		got, err := elizafile.Find(func(name string) string { return c.env[name] })
 		if c.dir == "" {
 			if err == nil {
-				t.Errorf("%v: %+v", c.env, got)
+				t.Errorf("%v: %+v; want an error", c.env, got)
 			}
 			continue
 		}
 		if want := (elizafile.Places{Env: c.dir + "/config.env", Config: c.config}); err != nil || got != want {
-			t.Errorf("%v: %+v %v", c.env, got, err)
+			t.Errorf("%v: %+v %v; want no error, got = %v", c.env, got, err, want)
 		}
 	}
 }
@@ -247,7 +250,7 @@ func FuzzEnv(f *testing.F) {
 		ok(t, err)
 		again := elizafile.ParseEnv(after)
 		if got, err := again.Get("ELIZA_FUZZ"); err != nil || got != value {
-			t.Fatalf("%q came back as %q: %v", value, got, err)
+			t.Fatalf("%q came back as %q: %v; want no error, got = %v", value, got, err, value)
 		}
 		if strings.Contains(string(data), "ELIZA_FUZZ") {
 			return
@@ -256,7 +259,7 @@ func FuzzEnv(f *testing.F) {
 		back, err := again.Bytes()
 		ok(t, err)
 		if string(back) != string(before) {
-			t.Fatalf("%q became %q", before, back)
+			t.Fatalf("%q became %q; want string(back) = %v", before, back, string(before))
 		}
 	})
 }
@@ -280,7 +283,7 @@ func FuzzConfig(f *testing.F) {
 		twice, err := again.Bytes()
 		ok(t, err)
 		if string(twice) != string(out) {
-			t.Fatalf("%q became %q", out, twice)
+			t.Fatalf("%q became %q; want string(twice) = %v", out, twice, string(out))
 		}
 	})
 }

@@ -71,13 +71,14 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 	breaks.Store(true)
 	for range 5 { // the answer in between closed the count
 		if r.state("e") != capability.StateReady {
-			t.Fatalf("%s", r.state("e"))
+			t.Fatalf(`%s; want r.state("e") = capability.StateReady`, r.state("e"))
 		}
 		fails(t, call(), capability.CodeFailed, "connection_failed")
 	}
 	if st, _ := r.Show("e"); st.State != capability.StateUnavailable || !strings.Contains(st.Reason, "circuit open") ||
 		r.events(audit.EndpointDown) != 1 {
-		t.Errorf("%+v", st)
+		t.Errorf(`%+v; want st.State = capability.StateUnavailable, st.Reason with "circuit open", r.events(audit.EndpointDown) = 1`,
+			st)
 	}
 	n := calls.Load()
 	for range 20 {
@@ -86,7 +87,7 @@ func TestAnEndpointThatBreaksCallsIsLeftAlone(t *testing.T) {
 		}
 	}
 	if calls.Load() != n {
-		t.Error("it was called")
+		t.Errorf("it was called; want calls.Load() = %v", n)
 	}
 	r.must("other:action:GO", `{}`)
 	// Half-open: the next call decides. Lost, it is open for longer.

@@ -46,14 +46,14 @@ func TestEverySurfaceWorksThroughTheEngine(t *testing.T) {
 	} {
 		out, err := r.call(step.target, step.input)
 		if err != nil || !strings.Contains(out, step.want) {
-			t.Errorf("%s %s: %s %v", step.target, step.input, out, err)
+			t.Errorf("%s %s: %s %v; want no error, out with %v", step.target, step.input, out, err, step.want)
 		}
 	}
 	seen := make(map[string]bool)
 	for e := range r.catalog.Snapshot().Entries() {
 		seen[e.Contribution.Member.Kind] = true
 		if e.Provider == nil || e.Contribution.Availability.State != capability.StateReady {
-			t.Errorf("%s cannot be called", e.ID)
+			t.Errorf("%s cannot be called; want e.Provider not nil, e.Contribution.Availability.State = capability.StateReady", e.ID)
 		}
 	}
 	for _, kind := range []string{
@@ -91,7 +91,8 @@ func TestWhatAnEndpointRefusesKeepsItsCode(t *testing.T) {
 	} {
 		out, err := r.call(step.target, step.input)
 		if err == nil || step.code != "" && capability.CodeOf(err) != step.code {
-			t.Errorf("%s %s: %s %v", step.target, step.input, out, err)
+			t.Errorf(`%s %s: %s %v; want an error, not (step.code != "" && capability.CodeOf(err) != step.code)`,
+				step.target, step.input, out, err)
 		}
 	}
 }
@@ -109,7 +110,7 @@ func TestParametersKeepTheBytesOfTheInput(t *testing.T) {
 		{`{"\u0024options":{"x":1}}`, `"content":{},"options":{"x":1}}`},
 	} {
 		if out := r.must("m:action:GO", tt.input); !strings.HasSuffix(out, tt.want+"}}") {
-			t.Errorf("%s became %s", tt.input, out)
+			t.Errorf(`%s became %s; want out ending with tt.want + "}}"`, tt.input, out)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestARestartedEndpointServesTheNextCall(t *testing.T) {
 		h.stop()
 		_, err := r.call("field-notes:provider:NOTES_RECENT", `{}`)
 		if capability.CodeOf(err) != capability.CodeUnavailable {
-			t.Errorf("while it is away: %v", err)
+			t.Errorf("while it is away: %v; want capability.CodeOf(err) = capability.CodeUnavailable", err)
 		}
 		r.eventually("the catalog says so", func() bool {
 			e := r.catalog.Snapshot().Member(capability.Member{Module: "field-notes", Kind: "action", Name: "NOTE_ADD"})[0]
@@ -146,7 +147,8 @@ func TestARestartedEndpointServesTheNextCall(t *testing.T) {
 		r.must(target, `{"text":"back"}`)
 	}
 	if r.state("other") != capability.StateReady || r.events(audit.EndpointDown) != 2 || r.events(audit.EndpointUp) != 2 {
-		t.Errorf("%d down, %d up", r.events(audit.EndpointDown), r.events(audit.EndpointUp))
+		t.Errorf(`%d down, %d up; want r.state("other") = capability.StateReady, r.events(audit.EndpointDown) = 2, `+
+			"r.events(audit.EndpointUp) = 2", r.events(audit.EndpointDown), r.events(audit.EndpointUp))
 	}
 }
 
@@ -163,7 +165,7 @@ func TestACallCutInTheMiddleIsOneTypedErrorAndOnlyReadsAreSentAgain(t *testing.T
 			var body struct{ Method string }
 			raw, err := readAll(req)
 			if err != nil || json.Unmarshal(raw, &body) != nil {
-				t.Errorf("%s %v", raw, err)
+				t.Errorf("%s %v; want no error, json.Unmarshal(raw, &body) = nil", raw, err)
 			}
 			if n := calls[body.Method]; n != nil {
 				n.Add(1)
@@ -183,21 +185,21 @@ func TestACallCutInTheMiddleIsOneTypedErrorAndOnlyReadsAreSentAgain(t *testing.T
 	cut.Store(1)
 	_, err := r.call("m:action:GO", `{}`)
 	if fails(t, err, capability.CodeFailed, "connection_failed"); calls["plugin.action.invoke"].Load() != 1 {
-		t.Errorf("a write was sent %d times", calls["plugin.action.invoke"].Load())
+		t.Errorf(`a write was sent %d times; want calls["plugin.action.invoke"].Load() = 1`, calls["plugin.action.invoke"].Load())
 	}
 	cut.Store(1)
 	if r.must("m:provider:P", `{}`); calls["plugin.provider.get"].Load() != 2 {
-		t.Errorf("a read was sent %d times", calls["plugin.provider.get"].Load())
+		t.Errorf(`a read was sent %d times; want calls["plugin.provider.get"].Load() = 2`, calls["plugin.provider.get"].Load())
 	}
 	cut.Store(9)
 	_, err = r.call("m:provider:P", `{}`)
 	if fails(t, err, capability.CodeFailed, "connection_failed"); calls["plugin.provider.get"].Load() != 4 {
-		t.Errorf("a read was sent %d times", calls["plugin.provider.get"].Load()-2)
+		t.Errorf(`a read was sent %d times; want calls["plugin.provider.get"].Load() = 4`, calls["plugin.provider.get"].Load()-2)
 	}
 	cut.Store(0)
 	r.must("m:action:GO", `{}`)
 	if r.events(audit.EndpointDown) != 0 {
-		t.Error("a broken call took down an endpoint that answers")
+		t.Error("a broken call took down an endpoint that answers; want r.events(audit.EndpointDown) = 0")
 	}
 }
 
@@ -228,7 +230,7 @@ func TestManyCallersOfADeadEndpointShareOneQuestion(t *testing.T) {
 	}
 	wg.Wait()
 	if n := asked.Load(); n > 10 {
-		t.Errorf("asked %d times for 50 callers", n)
+		t.Errorf("asked %d times for 50 callers; want n at most 10", n)
 	}
 }
 
@@ -257,7 +259,7 @@ func TestALongCommandGetsTheTimeItAsksFor(t *testing.T) {
 	r.connect("shell", h)
 	e := r.catalog.Snapshot().Action("pty.command.run")
 	if len(e) != 1 || e[0].Contribution.Timeout < 30*time.Minute {
-		t.Fatalf("%+v", e)
+		t.Fatalf("%+v; want len(e) = 1, e[0].Contribution.Timeout at least 30 * time.Minute", e)
 	}
 	for _, input := range []string{`{"command":"x"}`, `{"command":"x","timeoutMs":1200000}`} {
 		if out := r.must("pty.command.run", input); !strings.Contains(out, "pty.command.run") {
@@ -295,6 +297,6 @@ func TestRacingChangesLeaveACatalogThatMatches(t *testing.T) {
 	}
 	wg.Wait()
 	if n := r.catalog.Snapshot().ModuleCount(); n != 0 || len(r.List()) != 0 {
-		t.Errorf("%d modules and %d endpoints are left", n, len(r.List()))
+		t.Errorf("%d modules and %d endpoints are left; want n = 0, len(r.List()) = 0", n, len(r.List()))
 	}
 }

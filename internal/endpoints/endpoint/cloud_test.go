@@ -139,18 +139,18 @@ func TestCloudEndpoints(t *testing.T) {
 				Timeout: timeout, PollInterval: time.Millisecond,
 			}, endpoint.Request{Persist: true, By: admin()})
 			if n := fake.count(job); n > c.polls {
-				t.Errorf("polled %d times", n)
+				t.Errorf("polled %d times; want n at most %v", n, c.polls)
 			}
 			if n := fake.count(remove); n != c.removed {
-				t.Errorf("removed %d times: %v", n, fake.asked)
+				t.Errorf("removed %d times: %v; want n = %v", n, fake.asked, c.removed)
 			}
 			if c.code != "" {
 				if e := capability.AsError(err); err == nil || e.Code != c.code || !strings.Contains(e.Message, c.says) ||
 					strings.Contains(e.Message, "cloud-key") {
-					t.Errorf("%v", err)
+					t.Errorf(`%v; want an error, e.Code = %v, e.Message with %v, e.Message without "cloud-key"`, err, c.code, c.says)
 				}
 				if len(r.List()) != 0 || r.vault.len() != 0 {
-					t.Errorf("something stayed: %+v", r.List())
+					t.Errorf("something stayed: %+v; want len(r.List()) = 0, r.vault.len() = 0", r.List())
 				}
 				return
 			}
@@ -159,7 +159,8 @@ func TestCloudEndpoints(t *testing.T) {
 			}
 			if status.ID != "cloud-capability" || status.Provider != "cloud" || done.AgentID != "a1" || len(synced.Registered) != 2 ||
 				!status.HasToken {
-				t.Errorf("%+v %+v %+v", status, synced, done)
+				t.Errorf(`%+v %+v %+v; want status.ID = "cloud-capability", status.Provider = "cloud", done.AgentID = "a1", `+
+					"len(synced.Registered) = 2, status.HasToken = true", status, synced, done)
 			}
 			if !strings.Contains(fake.asked[0], `{"agentConfig":{"bio":["b"]},"agentName":"n","statefulRuntime":true}`) {
 				t.Errorf("request = %q, want the agent's name, configuration and state", fake.asked[0])
@@ -185,7 +186,7 @@ func TestACloudEndpointThatCannotConnectIsRemoved(t *testing.T) {
 	},
 		endpoint.Request{TrustPolicy: newSigner(t).policy()})
 	if fails(t, err, capability.CodeDenied, "module_not_trusted"); fake.count(remove) != 1 || len(r.List()) != 0 {
-		t.Errorf("%v %+v", fake.asked, r.List())
+		t.Errorf("%v %+v; want fake.count(remove) = 1, len(r.List()) = 0", fake.asked, r.List())
 	}
 	for _, bad := range []endpoint.CloudRequest{
 		{APIBase: "ftp://x", AuthToken: secret.New("k"), Name: "n"},

@@ -80,21 +80,22 @@ func TestConnectIsAllOrNothing(t *testing.T) {
 		_, _, err := r.Connect(t.Context(), tt.req)
 		e := fails(t, err, tt.code, tt.reason)
 		if !strings.Contains(e.Message, tt.says) || strings.Contains(e.Error(), "wrong") {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf(`%s: %v; want e.Message with %v, e.Error() without "wrong"`, tt.name, err, tt.says)
 		}
 		saved, err := endpoint.NewSQLStore(r.db.SQL()).Endpoints(t.Context())
 		if err != nil || len(saved) != 0 || len(r.List()) != 0 || r.catalog.Snapshot() != before || r.vault.len() != 0 {
-			t.Fatalf("%s left something behind: %v %v %v", tt.name, saved, r.List(), err)
+			t.Fatalf("%s left something behind: %v %v %v; want no error, len(saved) = 0, len(r.List()) = 0, "+
+				"r.catalog.Snapshot() = %v, r.vault.len() = 0", tt.name, saved, r.List(), err, before)
 		}
 	}
 	if followed.Load() {
 		t.Error("a redirect was followed")
 	}
 	if sent > 64<<20 {
-		t.Errorf("%d bytes were read", sent)
+		t.Errorf("%d bytes were read; want sent at most 64 << 20", sent)
 	}
 	if n := r.events(audit.EndpointConnected); n != 0 {
-		t.Errorf("%d connections on record", n)
+		t.Errorf("%d connections on record; want n = 0", n)
 	}
 }
 
@@ -110,10 +111,10 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 		t.Errorf(`e.Message = %q, want it to contain "endpoint/one"`, e.Message)
 	}
 	if got := r.catalog.Snapshot(); got.Etag != before.Etag || len(r.List()) != 1 {
-		t.Error("something stayed behind")
+		t.Errorf("something stayed behind; got got.Etag = %v; want got.Etag = %v, len(r.List()) = 1", got.Etag, before.Etag)
 	}
 	if out := r.must("tools:action:GO", `{}`); out == "" {
-		t.Error("the first one is disturbed")
+		t.Errorf(`the first one is disturbed; got out = %q; want out other than ""`, out)
 	}
 	// Without the module that collides it may come in.
 	_, synced, err := r.Connect(t.Context(), endpoint.Request{ID: "two", BaseURL: second.url(), AllowedModules: []string{"more"}})
@@ -131,7 +132,7 @@ func TestAModuleOfAnotherEndpointIsNotTakenOver(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if n := r.events(audit.TrustDecided); n != 3 {
-		t.Errorf("%d trust decisions on record", n)
+		t.Errorf("%d trust decisions on record; want n = 3", n)
 	}
 }
 
@@ -147,30 +148,30 @@ func TestReconnectingReplacesByIDAndByURL(t *testing.T) {
 		return synced
 	}
 	if s := connect("a", "tools"); !slices.Equal(s.Registered, []string{"tools"}) {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Registered = []string{"tools"}`, s)
 	}
 	if s := connect("a"); !slices.Equal(s.Registered, []string{"more"}) || !slices.Equal(s.Skipped, []string{"tools"}) {
-		t.Errorf("a module that is let in later: %+v", s)
+		t.Errorf(`a module that is let in later: %+v; want s.Registered = []string{"more"}, s.Skipped = []string{"tools"}`, s)
 	}
 	a.offer(manifest("tools", oneAction+`,"priority":3`))
 	if s := connect("a"); !slices.Equal(s.Reloaded, []string{"tools"}) || !slices.Equal(s.Unloaded, []string{"more"}) {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Reloaded = []string{"tools"}, s.Unloaded = []string{"more"}`, s)
 	}
 	connect("b") // the same URL under another id
 	if list := r.List(); len(list) != 1 || list[0].ID != "b" {
-		t.Errorf("%+v", list)
+		t.Errorf(`%+v; want len(list) = 1, list[0].ID = "b"`, list)
 	}
 	r.must("tools:action:GO", `{}`)
 	saved, err := endpoint.NewSQLStore(r.db.SQL()).Endpoints(t.Context())
 	if err != nil || len(saved) != 1 || saved[0].ID != "b" {
-		t.Errorf("%+v %v", saved, err)
+		t.Errorf(`%+v %v; want no error, len(saved) = 1, saved[0].ID = "b"`, saved, err)
 	}
 	// Connected again without being saved, it must not come back as it was.
 	if _, _, err := r.Connect(t.Context(), endpoint.Request{ID: "b", BaseURL: h.url()}); err != nil {
 		t.Fatal(err)
 	}
 	if saved, err = endpoint.NewSQLStore(r.db.SQL()).Endpoints(t.Context()); err != nil || len(saved) != 0 {
-		t.Errorf("%+v %v", saved, err)
+		t.Errorf("%+v %v; want no error, len(saved) = 0", saved, err)
 	}
 }
 
@@ -238,7 +239,7 @@ func TestDisconnectWithdrawsExactlyItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.catalog.Snapshot().Etag != alone {
-		t.Error("the catalog is not what it was")
+		t.Errorf("the catalog is not what it was; want r.catalog.Snapshot().Etag = %v", alone)
 	}
 	r.must("one:action:GO", `{}`)
 	_, err := r.call("two:action:GO", `{}`)
@@ -262,21 +263,22 @@ func TestSyncReportsEachEndpointOnItsOwn(t *testing.T) {
 	g.offer(manifest("one", oneAction)) // belongs to a
 	reports, err := r.Sync(t.Context(), admin(), "")
 	if err != nil || len(reports) != 3 {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf("%+v %v; want no error, len(reports) = 3", reports, err)
 	}
 	if s := reports[0]; s.ID != "a" || s.Error != nil || !slices.Equal(s.Sync.Registered, []string{"new"}) {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.ID = "a", s.Error = nil, s.Sync.Registered = []string{"new"}`, s)
 	}
 	if s := reports[1]; s.ID != "b" || s.Error == nil || s.Error.Code != capability.CodeUnavailable {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.ID = "b", s.Error not nil, s.Error.Code = capability.CodeUnavailable`, s)
 	}
 	if s := reports[2]; s.ID != "c" || s.Error == nil || s.Error.Code != capability.CodeConflict {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.ID = "c", s.Error not nil, s.Error.Code = capability.CodeConflict`, s)
 	}
 	r.must("new:action:GO", `{}`)
 	r.must("three:action:GO", `{}`) // what it had stays
 	if r.state("a") != capability.StateReady || r.state("b") != capability.StateUnavailable || r.state("c") != capability.StateDegraded {
-		t.Errorf("%+v", r.List())
+		t.Errorf(`%+v; want r.state("a") = capability.StateReady, r.state("b") = capability.StateUnavailable, r.state("c") = `+
+			"capability.StateDegraded", r.List())
 	}
 	g.offer(manifest("three", oneAction))
 	r.eventually("c is well again", func() bool { return r.state("c") == capability.StateReady })
@@ -292,14 +294,14 @@ func TestACallerWhoGivesUpSaysNothingAboutTheEndpoint(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if reports, err := r.Sync(ctx, admin(), ""); err != nil || reports[0].Error == nil {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf("%+v %v; want no error, reports[0].Error not nil", reports, err)
 	}
 	if r.state("a") != capability.StateReady || r.events(audit.EndpointDown) != 0 {
-		t.Error("it is marked down")
+		t.Error(`it is marked down; want r.state("a") = capability.StateReady, r.events(audit.EndpointDown) = 0`)
 	}
 	r.halt() // nor does a stop of ours
 	if r.events(audit.EndpointDown) != 0 {
-		t.Error("it is marked down at the stop")
+		t.Error("it is marked down at the stop; want r.events(audit.EndpointDown) = 0")
 	}
 	_, _, err := r.Connect(t.Context(), endpoint.Request{BaseURL: h.url()})
 	fails(t, err, capability.CodeUnavailable, "service_unavailable")

@@ -227,7 +227,7 @@ func TestAConnectThatFailsAnywhereLeavesNothing(t *testing.T) { //nolint:paralle
 				}
 				err := s.try(way.id)
 				if capability.CodeOf(err) != f.code {
-					t.Errorf("%v", err)
+					t.Errorf("%v; want capability.CodeOf(err) = %v", err, f.code)
 				}
 				if f.at == atCatalog { // the state meanwhile could not be published either
 					s.broken.Store(false)
@@ -273,15 +273,15 @@ func TestASyncThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:parall
 				s.must("middle:action:GO", `{}`)
 			case atStore: // what is shown while it is down is older; the next sync saves it
 				if reports[0].Error != nil || after.Saved != before.Saved {
-					t.Errorf("%+v", reports[0])
+					t.Errorf("%+v; want reports[0].Error = nil, after.Saved = %v", reports[0], before.Saved)
 				}
 				s.disarm("2")
 				if _, err := s.Sync(t.Context(), admin(), "e"); err != nil || s.world(false).Saved == before.Saved {
-					t.Error("it is not saved later")
+					t.Errorf("it is not saved later; want no error, s.world(false).Saved other than %v", before.Saved)
 				}
 			default:
 				if reports[0].Error == nil {
-					t.Errorf("%+v", reports[0])
+					t.Errorf("%+v; want reports[0].Error not nil", reports[0])
 				}
 				if d := cmp.Diff(before, after); d != "" {
 					t.Errorf("diff (-want +got):\n%s", d)
@@ -347,7 +347,7 @@ func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:par
 					}
 				}
 				if want := map[string]int{"first": 3, "middle": 1, "last": 3}[module]; n != 0 && n != want {
-					t.Errorf("%d of %d entries of %s", n, want, module)
+					t.Errorf("%d of %d entries of %s; want not (n != 0 && n != want)", n, want, module)
 				}
 			}
 			saved := before.Saved == after.Saved
@@ -357,7 +357,8 @@ func TestARestartThatFailsAnywhereLeavesNothingHalf(t *testing.T) { //nolint:par
 				fails(t, err, capability.CodeUnknownCapability, "")
 			}
 			if !saved || !cmp.Equal(before.Secrets, after.Secrets) {
-				t.Errorf("what is saved changed: %s", cmp.Diff(before, after))
+				t.Errorf("what is saved changed: %s; want saved = true, cmp.Equal(before.Secrets, after.Secrets)",
+					cmp.Diff(before, after))
 			}
 			if at == "store read" || at == "secret read" {
 				return // an operator has to repair it

@@ -25,7 +25,7 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 	h, a, hk := living(t, one, two, manifest("plain", oneAction))
 	hk.meanwhile(func(call string) {
 		if call == "init one" && r.catalog.Snapshot().Len() != 0 {
-			t.Error("it is listed before it is started")
+			t.Error(`it is listed before it is started; want not (call == "init one" && r.catalog.Snapshot().Len() != 0)`)
 		}
 	})
 	r.connect("e", h)
@@ -46,14 +46,15 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 	hk.meanwhile(func(call string) {
 		n := len(r.catalog.Snapshot().Member(capability.Member{Module: "one", Kind: "action", Name: "GO"}))
 		if call == "dispose one" && n != 0 {
-			t.Error("it is stopped while it is listed")
+			t.Error(`it is stopped while it is listed; want not (call == "dispose one" && n != 0)`)
 		}
 	})
 	a.offer(withHooks("two", `"priority":2`, "init", "dispose"))
 	reports, err := r.Sync(t.Context(), admin(), "e")
 	if err != nil || !slices.Equal(reports[0].Sync.Reloaded, []string{"two"}) ||
 		!slices.Equal(reports[0].Sync.Unloaded, []string{"one", "plain"}) {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf(`%+v %v; want no error, reports[0].Sync.Reloaded = []string{"two"}, reports[0].Sync.Unloaded = []string{"one", "plain"}`,
+			reports, err)
 	}
 	hk.want(t, "dispose two", "init two", "dispose one")
 	// All of them, the last first.
@@ -66,11 +67,11 @@ func TestModulesAreStartedAndStopped(t *testing.T) {
 	}
 	hk.want(t, "dispose two", "dispose one")
 	if r.catalog.Snapshot().Len() != 0 {
-		t.Error("something is left")
+		t.Error("something is left; want r.catalog.Snapshot().Len() = 0")
 	}
 	lines, err := r.log.Query(t.Context(), audit.Query{Event: audit.CapabilityFailed, Limit: 10})
 	if err != nil || len(lines) != 1 {
-		t.Errorf("the failure is not on record: %d %v", len(lines), err)
+		t.Errorf("the failure is not on record: %d %v; want no error, len(lines) = 1", len(lines), err)
 	}
 }
 
@@ -85,7 +86,8 @@ func TestAReloadedModuleIsDrainingMeanwhile(t *testing.T) {
 	seen := 0
 	hk.meanwhile(func(string) {
 		if seen++; state("m") != capability.StateDraining || state("other") != capability.StateReady {
-			t.Errorf("%s, %s", state("m"), state("other"))
+			t.Errorf(`%s, %s; want state("m") = capability.StateDraining, state("other") = capability.StateReady`,
+				state("m"), state("other"))
 		}
 	})
 	a.offer(withHooks("m", `"priority":1`, "init", "dispose"), manifest("other", oneAction))
@@ -110,13 +112,13 @@ func TestChangedConfigurationIsApplied(t *testing.T) {
 		t.Helper()
 		reports, err := r.Sync(t.Context(), admin(), "e")
 		if err != nil || reports[0].Error != nil {
-			t.Fatalf("%+v %v", reports, err)
+			t.Fatalf("%+v %v; want no error, reports[0].Error = nil", reports, err)
 		}
 		return reports[0]
 	}
 	a.offer(with("2", ""))
 	if s := sync(); !slices.Equal(s.Sync.Reloaded, []string{"m"}) {
-		t.Errorf("%+v", s.Sync)
+		t.Errorf(`%+v; want s.Sync.Reloaded = []string{"m"}`, s.Sync)
 	}
 	hk.want(t, "applyConfig m")
 	if hk.config["m"]["v"] != "2" {
@@ -127,10 +129,11 @@ func TestChangedConfigurationIsApplied(t *testing.T) {
 	hk.set("applyConfig m", "not ok")
 	a.offer(with("3", ""))
 	if s := sync(); len(s.Sync.Failed) != 1 || s.Sync.Failed[0].Hook != "applyConfig" || len(s.Sync.Reloaded)+len(s.Sync.Unloaded) != 0 {
-		t.Errorf("%+v", s.Sync)
+		t.Errorf(`%+v; want len(s.Sync.Failed) = 1, s.Sync.Failed[0].Hook = "applyConfig", len(s.Sync.Reloaded) + len(s.Sync.Unloaded) = 0`,
+			s.Sync)
 	}
 	if catalogtest.Modules(r.catalog)[0].Digest != digest {
-		t.Error("the new manifest is listed")
+		t.Errorf("the new manifest is listed; want catalogtest.Modules(r.catalog)[0].Digest = %v", digest)
 	}
 	r.must("m:action:GO", `{}`)
 	hk.set("applyConfig m", "")
@@ -166,12 +169,13 @@ func TestAModuleThatDoesNotStartIsLeftOutOfASync(t *testing.T) {
 				manifest("new", oneAction))
 			reports, err := r.Sync(t.Context(), admin(), "e")
 			if err != nil || reports[0].Sync == nil {
-				t.Fatalf("%+v %v", reports, err)
+				t.Fatalf("%+v %v; want no error, reports[0].Sync not nil", reports, err)
 			}
 			s := reports[0].Sync
 			if len(s.Failed) != 2 || s.Failed[0].ModuleID != "late" || s.Failed[1].ModuleID != "m" || !slices.Equal(s.Unloaded, []string{"m"}) ||
 				!slices.Equal(s.Registered, []string{"new"}) || len(s.Reloaded) != 0 {
-				t.Errorf("%+v", s)
+				t.Errorf(`%+v; want len(s.Failed) = 2, s.Failed[0].ModuleID = "late", s.Failed[1].ModuleID = "m", s.Unloaded = `+
+					`[]string{"m"}, s.Registered = []string{"new"}, len(s.Reloaded) = 0`, s)
 			}
 			if d := cmp.Diff([]string{"dispose m", "init late", "init m", "dispose m"}, hk.took()[:4]); d != "" {
 				t.Errorf(`d = %q, want ""`, d)
@@ -184,7 +188,8 @@ func TestAModuleThatDoesNotStartIsLeftOutOfASync(t *testing.T) {
 			r.must("new:action:GO", `{}`)
 			if st, _ := r.Show("e"); st.State != capability.StateDegraded || !strings.Contains(st.Reason, "late") || len(st.History) == 0 ||
 				len(st.History[len(st.History)-1].Failed) != 2 {
-				t.Errorf("%+v", st)
+				t.Errorf(`%+v; want st.State = capability.StateDegraded, st.Reason with "late", len(st.History) other than 0, `+
+					"len(st.History[len(st.History)-1].Failed) = 2", st)
 			}
 			hk.set("init m", "")
 			hk.set("init late", "")
@@ -209,7 +214,7 @@ func TestAConnectUndoesWhatItStarted(t *testing.T) {
 	}
 	hk.want(t, "init a", "init b", "init c", "dispose c", "dispose b", "dispose a")
 	if len(r.List()) != 0 || r.catalog.Snapshot().ModuleCount() != 0 {
-		t.Error("something is left")
+		t.Error("something is left; want len(r.List()) = 0, r.catalog.Snapshot().ModuleCount() = 0")
 	}
 	hk.set("init c", "")
 	r.connect("e", h)
@@ -227,7 +232,7 @@ func TestAConnectUndoesWhatItStarted(t *testing.T) {
 	fails(t, err, capability.CodeFailed, "lifecycle_failed")
 	hk.want(t, "dispose b", "dispose a", "init a", "init b", "dispose b", "init b", "dispose a", "init a")
 	if r.catalog.Snapshot().Etag != before || len(r.List()) != 1 {
-		t.Error("the catalog is not what it was")
+		t.Errorf("the catalog is not what it was; want r.catalog.Snapshot().Etag = %v, len(r.List()) = 1", before)
 	}
 	r.must("b:action:GO", `{}`)
 	hk.meanwhile(nil)
@@ -313,7 +318,7 @@ func TestAHookThatHangsHoldsUpOnlyItsOwnEndpoint(t *testing.T) {
 	r.must("other:action:GO", `{}`)
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("it was connected")
+		t.Error("it was connected; want an error")
 	}
 	hk.meanwhile(nil)
 	_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "e", BaseURL: h.url(), Timeout: 50 * time.Millisecond})
@@ -330,10 +335,10 @@ func TestHookOutcomesAreShown(t *testing.T) {
 	r.connect("e", h)
 	st, err := r.Show("e")
 	if err != nil || len(st.Lifecycle) != 1 || !st.Lifecycle[0].OK || st.Lifecycle[0].Hook != "init" {
-		t.Errorf("%+v %v", st, err)
+		t.Errorf(`%+v %v; want no error, len(st.Lifecycle) = 1, st.Lifecycle[0].OK = true, st.Lifecycle[0].Hook = "init"`, st, err)
 	}
 	doc, err := json.Marshal(st)
 	if err != nil || !strings.Contains(string(doc), `"lifecycle":[{"moduleId":"m","hook":"init","ok":true`) {
-		t.Errorf("%s %v", doc, err)
+		t.Errorf(`%s %v; want no error, string(doc) with "\"lifecycle\":[{\"moduleId\":\"m\",\"hook\":\"init\",\"ok\":true"`, doc, err)
 	}
 }

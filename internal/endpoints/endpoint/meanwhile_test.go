@@ -34,7 +34,7 @@ func TestANameThatIsTakenWhileAModuleStarts(t *testing.T) {
 	fails(t, err, capability.CodeConflict, "registration_conflict")
 	hk.want(t, "init m", "dispose m")
 	if len(r.List()) != 1 {
-		t.Errorf("%+v", r.List())
+		t.Errorf("%+v; want len(r.List()) = 1", r.List())
 	}
 	if err := r.Disconnect(t.Context(), admin(), "robber"); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestANameThatIsTakenWhileAModuleStarts(t *testing.T) {
 	hk.on("init m", func() { r.connect("robber", robber) })
 	reports, err := r.Sync(t.Context(), admin(), "e")
 	if err != nil || reports[0].Error == nil || reports[0].Error.Code != capability.CodeConflict {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf("%+v %v; want no error, reports[0].Error not nil, reports[0].Error.Code = capability.CodeConflict", reports, err)
 	}
 	hk.want(t, "dispose m", "init m", "dispose m")
 	_, err = r.call("m:action:GO", `{}`)
@@ -93,7 +93,7 @@ func TestAnEndpointThatIsDisconnectedWhileItsModulesStart(t *testing.T) {
 	})
 	reports, err := r.Sync(t.Context(), admin(), "e")
 	if err != nil || reports[0].Error == nil || reports[0].Error.Code != capability.CodeNotFound {
-		t.Errorf("%+v %v", reports, err)
+		t.Errorf("%+v %v; want no error, reports[0].Error not nil, reports[0].Error.Code = capability.CodeNotFound", reports, err)
 	}
 	if err := <-gone; err != nil {
 		t.Fatal(err)
@@ -114,6 +114,6 @@ func TestAStopWhileModulesStart(t *testing.T) {
 	hk.want(t, "init m", "dispose m")
 	saved, err := endpoint.NewSQLStore(r.db.SQL()).Endpoints(t.Context())
 	if err != nil || len(saved) != 0 || r.vault.len() != 0 {
-		t.Errorf("%+v %v", saved, err)
+		t.Errorf("%+v %v; want no error, len(saved) = 0, r.vault.len() = 0", saved, err)
 	}
 }

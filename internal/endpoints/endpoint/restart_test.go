@@ -75,16 +75,16 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 		return !slices.ContainsFunc(again.List(), func(st endpoint.Status) bool { return st.State == capability.StateStarting })
 	})
 	if len(again.List()) != 5 {
-		t.Fatalf("%+v", again.List())
+		t.Fatalf("%+v; want len(again.List()) = 5", again.List())
 	}
 	for _, st := range again.List() {
 		was := want[st.ID]
 		if d := cmp.Diff([]any{was.BaseURL, was.HasToken, was.Persisted, was.AllowedModules, was.TrustPolicy, was.Modules, was.Families},
 			[]any{st.BaseURL, st.HasToken, st.Persisted, st.AllowedModules, st.TrustPolicy, st.Modules, st.Families}); d != "" {
-			t.Errorf("%s: %s", st.ID, d)
+			t.Errorf(`%s: %s; want d = ""`, st.ID, d)
 		}
 		if up := st.State == capability.StateReady; up == (st.ID == "down") {
-			t.Errorf("%s is %s", st.ID, st.State)
+			t.Errorf(`%s is %s; want up other than (st.ID == "down")`, st.ID, st.State)
 		}
 	}
 	for _, id := range []string{"fewer", "signed", "changed", "unchanged"} {
@@ -96,12 +96,12 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 	}
 	again.must("changed:provider:NEW", `{}`)
 	if len(again.vault.m) != 1 || !slices.Contains(slices.Collect(maps.Values(again.vault.m)), "second") {
-		t.Errorf("%v", again.vault.m)
+		t.Errorf(`%v; want len(again.vault.m) = 1, slices.Collect(maps.Values(again.vault.m)) with "second"`, again.vault.m)
 	}
 	// What is down is listed, as unavailable.
 	entries := again.catalog.Snapshot().Member(capability.Member{Module: "down", Kind: "provider", Name: "P"})
 	if len(entries) != 1 || entries[0].Contribution.Availability.State != capability.StateUnavailable {
-		t.Fatalf("%+v", entries)
+		t.Fatalf("%+v; want len(entries) = 1, entries[0].Contribution.Availability.State = capability.StateUnavailable", entries)
 	}
 	_, err := again.call("down:action:GO", `{}`)
 	fails(t, err, capability.CodeUnavailable, capability.AsError(err).Reason)
@@ -113,7 +113,7 @@ func TestFiveEndpointsComeBackAfterAKill(t *testing.T) {
 	third := newRigOn(t, killed(t, again), r.vault, nil)
 	third.eventually("it is found down", func() bool { return third.state("changed") == capability.StateUnavailable })
 	if n := len(third.catalog.Snapshot().Member(capability.Member{Module: "changed", Kind: "provider", Name: "NEW"})); n != 1 {
-		t.Errorf("%d entries of the new manifest", n)
+		t.Errorf("%d entries of the new manifest; want n = 1", n)
 	}
 }
 
@@ -131,15 +131,15 @@ func TestARemovedModuleUnloadsExactlyItsEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.catalog.Snapshot().Etag == alone {
-		t.Fatal("the new module is not there")
+		t.Fatalf("the new module is not there; want r.catalog.Snapshot().Etag other than %v", alone)
 	}
 	a.offer(manifest("stay", oneAction))
 	reports, err := r.Sync(t.Context(), admin(), "h")
 	if err != nil || !slices.Equal(reports[0].Sync.Unloaded, []string{"go"}) {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf(`%+v %v; want no error, reports[0].Sync.Unloaded = []string{"go"}`, reports, err)
 	}
 	if r.catalog.Snapshot().Etag != alone {
-		t.Error("something of it stayed, or something else went")
+		t.Errorf("something of it stayed, or something else went; want r.catalog.Snapshot().Etag = %v", alone)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestConfiguredEndpointsAreThereFromTheStart(t *testing.T) {
 			r.state("remote-2") == capability.StateUnconfigured
 	})
 	if st, _ := r.Show("primary"); !st.Primary || st.Persisted || len(r.List()) != 3 {
-		t.Errorf("%+v", r.List())
+		t.Errorf("%+v; want st.Primary = true, st.Persisted = false, len(r.List()) = 3", r.List())
 	}
 	r.must("up:action:GO", `{}`)
 	_, err := r.call("denied:action:GO", `{}`)
@@ -177,6 +177,6 @@ func TestConfiguredEndpointsAreThereFromTheStart(t *testing.T) {
 		c.Configured = []endpoint.Configured{{ID: "primary", BaseURL: up.url()}}
 	})
 	if list := again.List(); len(list) != 1 || list[0].ID != "mine" {
-		t.Errorf("%+v", list)
+		t.Errorf(`%+v; want len(list) = 1, list[0].ID = "mine"`, list)
 	}
 }

@@ -32,7 +32,7 @@ func TestSavedEndpointsComeBackWithTheirTokens(t *testing.T) {
 	unsaved, _ := scripted(t, manifest("u", oneAction))
 	r.connect("unsaved", unsaved)
 	if r.vault.len() != 2 {
-		t.Errorf("two endpoints share a token: %v", r.vault.m)
+		t.Errorf("two endpoints share a token: %v; want r.vault.len() = 2", r.vault.m)
 	}
 	r.halt()
 	gone.stop()
@@ -42,25 +42,25 @@ func TestSavedEndpointsComeBackWithTheirTokens(t *testing.T) {
 	again.must("field-notes:action:NOTE_ADD", `{"text":"still here"}`)
 	s, err := again.Show("home:1")
 	if err != nil || !s.Persisted || !s.HasToken || !slices.Equal(s.Modules, []string{"field-notes"}) {
-		t.Errorf("%+v %v", s, err)
+		t.Errorf(`%+v %v; want no error, s.Persisted = true, s.HasToken = true, s.Modules = []string{"field-notes"}`, s, err)
 	}
 	if e, ok := again.catalog.Snapshot().Capability("remote.field-notes/action.NOTE_ADD#ext.remote.field-notes.action.NOTE_ADD@home%3A1"); !ok || e.Contribution.Timeout != 7*time.Second {
-		t.Errorf("its timeout is lost: %v", ok)
+		t.Errorf("its timeout is lost: %v; want ok = true, e.Contribution.Timeout = 7 * time.Second", ok)
 	}
 	again.eventually("the other one is found missing", func() bool { return again.state("home.1") == capability.StateUnavailable })
 	if s, _ := again.Show("home.1"); !strings.Contains(s.Reason, "reached") {
-		t.Errorf("the reason is %q", s.Reason)
+		t.Errorf(`the reason is %q; want s.Reason with "reached"`, s.Reason)
 	}
 	gone.start()
 	again.eventually("it is back", func() bool { return again.state("home.1") == capability.StateReady })
 	if _, err := again.Show("unsaved"); err == nil {
-		t.Error("one that was not saved came back")
+		t.Error("one that was not saved came back; want an error")
 	}
 	if err := again.Disconnect(t.Context(), admin(), "home:1"); err != nil {
 		t.Fatal(err)
 	}
 	if again.vault.len() != 1 {
-		t.Errorf("%v", again.vault.m)
+		t.Errorf("%v; want again.vault.len() = 1", again.vault.m)
 	}
 	for name := range again.vault.m {
 		_ = again.vault.Remove(name)
@@ -79,7 +79,7 @@ func TestATokenThatIsNoLongerUsedIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := (i + 1) % 2; r.vault.len() != want {
-			t.Errorf("%d tokens after %q", r.vault.len(), tok)
+			t.Errorf("%d tokens after %q; want r.vault.len() = %v", r.vault.len(), tok, want)
 		}
 	}
 }
@@ -104,14 +104,15 @@ func TestAConnectThatCannotBeSavedChangesNothing(t *testing.T) {
 	etag := r.catalog.Snapshot().Etag
 	failing.broken.Store(true)
 	if err := connect(second, "second"); err == nil {
-		t.Fatal("it was connected")
+		t.Fatal("it was connected; want an error")
 	}
 	saved, err := failing.Endpoints(t.Context())
 	if err != nil || len(saved) != 1 || saved[0].BaseURL != first.url() || len(r.vault.m) != 1 || r.vault.m[saved[0].TokenName] != "first" {
-		t.Errorf("%+v %v %v", saved, r.vault.m, err)
+		t.Errorf("%+v %v %v; want no error, len(saved) = 1, saved[0].BaseURL = first.url(), len(r.vault.m) = 1, "+
+			`r.vault.m[saved[0].TokenName] = "first"`, saved, r.vault.m, err)
 	}
 	if r.catalog.Snapshot().Etag != etag {
-		t.Error("the catalog changed")
+		t.Errorf("the catalog changed; want r.catalog.Snapshot().Etag = %v", etag)
 	}
 	r.must("one:action:GO", `{}`)
 }
@@ -160,7 +161,7 @@ func keepsTheOrder(t *testing.T, s *endpoint.SQLStore) {
 	}
 	got, err := s.Endpoints(t.Context())
 	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
+		t.Errorf(`%v %s; want no error, d = ""`, err, d)
 	}
 	for range 2 {
 		if err := s.DeleteEndpoint(t.Context(), "m"); err != nil {
@@ -168,6 +169,6 @@ func keepsTheOrder(t *testing.T, s *endpoint.SQLStore) {
 		}
 	}
 	if got, err = s.Endpoints(t.Context()); err != nil || len(got) != 2 {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("%+v %v; want no error, len(got) = 2", got, err)
 	}
 }

@@ -57,11 +57,12 @@ func TestWhatAnotherServerConnectsIsTakenOver(t *testing.T) {
 	h, said := scripted(t, manifest("one", oneAction), manifest("two", oneAction))
 	a.keep("far", h, nil)
 	if _, err := b.Show("far"); capability.CodeOf(err) != capability.CodeNotFound {
-		t.Fatal(err)
+		t.Fatalf("%v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 	}
 	b.refresh()
 	if s, err := b.Show("far"); err != nil || !slices.Equal(s.Modules, []string{"one", "two"}) || !s.Persisted {
-		t.Errorf("what it was seen with last is not there at once: %+v %v", s, err)
+		t.Errorf(`what it was seen with last is not there at once: %+v %v; want no error, s.Modules = []string{"one", "two"}, `+
+			"s.Persisted = true", s, err)
 	}
 	b.ready("far")
 	b.must("one:action:GO", `{}`)
@@ -69,7 +70,7 @@ func TestWhatAnotherServerConnectsIsTakenOver(t *testing.T) {
 	b.refresh() // nothing new
 	b.ready("far")
 	if events != 1 || b.events(audit.EndpointConnected) != 1 {
-		t.Errorf("%d connects on record", events)
+		t.Errorf("%d connects on record; want events = 1, b.events(audit.EndpointConnected) = 1", events)
 	}
 
 	// Connected again with less allowed. Before b knows, it saves what it sees: that
@@ -81,13 +82,13 @@ func TestWhatAnotherServerConnectsIsTakenOver(t *testing.T) {
 	}
 	saved, err := endpoint.NewSQLStore(a.db.SQL()).Endpoints(t.Context())
 	if err != nil || len(saved) != 1 || !slices.Equal(saved[0].AllowedModules, []string{"one"}) {
-		t.Fatalf("%+v %v", saved, err)
+		t.Fatalf(`%+v %v; want no error, len(saved) = 1, saved[0].AllowedModules = []string{"one"}`, saved, err)
 	}
 	b.must("two:action:GO", `{}`)
 	b.refresh()
 	b.ready("far")
 	if _, err := b.call("two:action:GO", `{}`); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Errorf("a module that is no longer allowed: %v", err)
+		t.Errorf("a module that is no longer allowed: %v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 	b.must("one:action:GO", `{}`)
 
@@ -101,13 +102,13 @@ func TestWhatAnotherServerConnectsIsTakenOver(t *testing.T) {
 	}
 	b.refresh()
 	if list := b.List(); len(list) != 0 {
-		t.Errorf("%+v", list)
+		t.Errorf("%+v; want len(list) = 0", list)
 	}
 	if _, err := b.call("one:action:GO", `{}`); capability.CodeOf(err) != capability.CodeUnknownCapability {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeUnknownCapability", err)
 	}
 	if a.refresh(); len(a.List()) != 0 {
-		t.Error("it came back")
+		t.Error("it came back; want len(a.List()) = 0")
 	}
 }
 
@@ -122,11 +123,11 @@ func TestWhatIsConnectedHereAloneStays(t *testing.T) {
 	b.refresh()
 	b.must("mine:action:GO", `{}`)
 	if list := b.List(); len(list) != 2 || list[1].BaseURL != mine.url() {
-		t.Errorf("%+v", list)
+		t.Errorf("%+v; want len(list) = 2, list[1].BaseURL = mine.url()", list)
 	}
 	_ = b.db.Close()
 	if err := b.Refresh(t.Context()); err == nil {
-		t.Error("a closed store was read")
+		t.Error("a closed store was read; want an error")
 	}
 	b.must("mine:action:GO", `{}`)
 	b.must("theirs:action:GO", `{}`)
@@ -145,18 +146,20 @@ func TestAnEndpointIsNotAskedWithoutItsToken(t *testing.T) {
 	s, err := b.Show("far")
 	_, name, told := strings.Cut(s.Reason, "junctor secrets set ")
 	if err != nil || s.State != capability.StateUnauthorized || !told || !s.HasToken || b.vault.len() != 0 {
-		t.Fatalf("%+v %v", s, err)
+		t.Fatalf("%+v %v; want no error, s.State = capability.StateUnauthorized, told = true, s.HasToken = true, b.vault.len() = 0",
+			s, err)
 	}
 	reports, err := b.Sync(t.Context(), admin(), "far")
 	if err != nil || reports[0].Error == nil || reports[0].Error.Reason != "invalid_credentials" ||
 		b.state("far") != capability.StateUnauthorized {
-		t.Errorf("%+v %v", reports, err)
+		t.Errorf(`%+v %v; want no error, reports[0].Error not nil, reports[0].Error.Reason = "invalid_credentials", `+
+			`b.state("far") = capability.StateUnauthorized`, reports, err)
 	}
 	if err := b.vault.Set(name, []byte(token)); err != nil {
 		t.Fatal(err)
 	}
 	if reports, err = b.Sync(t.Context(), admin(), "far"); err != nil || reports[0].Error != nil {
-		t.Errorf("%+v %v", reports[0].Error, err)
+		t.Errorf("%+v %v; want no error, reports[0].Error = nil", reports[0].Error, err)
 	}
 	b.ready("far")
 	// Gone everywhere, its token too.
@@ -164,6 +167,6 @@ func TestAnEndpointIsNotAskedWithoutItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.refresh(); b.vault.len() != 0 || a.vault.len() != 0 {
-		t.Error("a token stays")
+		t.Error("a token stays; want b.vault.len() = 0, a.vault.len() = 0")
 	}
 }

@@ -62,7 +62,7 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 		{capability.Selector{"endpoint": "high"}, `{"modelType":"TEXT"}`, "high"},
 	} {
 		if got, err := by(tt.selector, tt.input); err != nil || got != tt.want {
-			t.Errorf("%v %s: %s %v", tt.selector, tt.input, got, err)
+			t.Errorf("%v %s: %s %v; want no error, got = %v", tt.selector, tt.input, got, err, tt.want)
 		}
 	}
 	if out := r.must("low:model:TEXT", `{"prompt":"x"}`); !strings.Contains(out, `"by":"low"`) {
@@ -89,7 +89,7 @@ func TestModelsOfATypeAreStackedByPriority(t *testing.T) {
 		}
 	}
 	if n := r.catalog.Snapshot().Len(); n != 0 {
-		t.Errorf("%d entries are left", n)
+		t.Errorf("%d entries are left; want n = 0", n)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestOnlyDeclaredPhasesAreCalled(t *testing.T) {
 		}
 	}
 	if n := calls.Load(); n != 0 {
-		t.Errorf("%d calls reached the wire", n)
+		t.Errorf("%d calls reached the wire; want n = 0", n)
 	}
 	for _, tt := range []struct{ target, want string }{
 		{"m:evaluator:bare.shouldRun", `{"shouldRun":true}`},
@@ -139,12 +139,12 @@ func TestOnlyDeclaredPhasesAreCalled(t *testing.T) {
 		{"m:responseHandlerEvaluator:r.evaluate", `{"patch":{"y":2}}`},
 	} {
 		if out := r.must(tt.target, `{}`); out != tt.want {
-			t.Errorf("%s: %s", tt.target, out)
+			t.Errorf("%s: %s; want out = %v", tt.target, out, tt.want)
 		}
 	}
 	e := r.catalog.Snapshot().Member(capability.Member{Module: "m", Kind: "evaluator", Name: "full.prepare"})
 	if len(e) != 1 || e[0].Contribution.Rank != 4 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v; want len(e) = 1, e[0].Contribution.Rank = 4", e)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestAViewWithAFrameOnlyHasItsAsset(t *testing.T) {
 	r.connect("e", h)
 	for module, want := range map[string]int{"m": 1, "url": 0} {
 		if n := len(r.catalog.Snapshot().Member(capability.Member{Module: module, Kind: "view", Name: "asset"})); n != want {
-			t.Errorf("%d asset entries of %s", n, module)
+			t.Errorf("%d asset entries of %s; want n = %v", n, module, want)
 		}
 	}
 }
@@ -199,10 +199,10 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	a.offer(manifest("stay", oneAction))
 	reports, err := r.Sync(t.Context(), admin(), "e")
 	if err != nil || len(reports[0].Sync.Unloaded) != 0 {
-		t.Fatalf("%+v %v", reports, err)
+		t.Fatalf("%+v %v; want no error, len(reports[0].Sync.Unloaded) = 0", reports, err)
 	}
 	if s := connect(true); len(s.Unloaded) != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want len(s.Unloaded) = 0", s)
 	}
 	r.must("gone:action:GO", `{}`)
 	hk.want(t, "init gone")
@@ -210,19 +210,19 @@ func TestWhatIsMissingStaysWhenAskedTo(t *testing.T) {
 	again := newRigOn(t, r.db, r.vault, nil)
 	again.eventually("it is back", func() bool { return again.state("e") == capability.StateReady })
 	if st, _ := again.Show("e"); !st.KeepMissing || len(st.Modules) != 2 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v; want st.KeepMissing = true, len(st.Modules) = 2", st)
 	}
 	hk.took()
 	r = again
 	if s := connect(true, "stay"); !cmp.Equal(s.Unloaded, []string{"gone"}) { // a restriction goes first
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want cmp.Equal(s.Unloaded, []string{"gone"})`, s)
 	}
 	hk.want(t, "dispose gone")
 	a.offer(manifest("stay", oneAction), manifest("extra", oneAction))
 	connect(true)
 	a.offer(manifest("stay", oneAction))
 	if s := connect(false); !cmp.Equal(s.Unloaded, []string{"extra"}) {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want cmp.Equal(s.Unloaded, []string{"extra"})`, s)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestLowLevelCallsGoToThePrimaryOrWhereTheyAreSent(t *testing.T) {
 			want = 100
 		}
 		if e.Contribution.Rank != want {
-			t.Errorf("%s has rank %d", e.ID, e.Contribution.Rank)
+			t.Errorf("%s has rank %d; want e.Contribution.Rank = %v", e.ID, e.Contribution.Rank, want)
 		}
 	}
 }

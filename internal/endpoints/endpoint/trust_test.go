@@ -158,16 +158,17 @@ func TestAPolicyDecidesForItsEndpointAndNoOther(t *testing.T) {
 				r.must("m:action:GO", `{}`)
 				st, _ := r.Show("e")
 				if len(st.TrustDecisions) != len(c.manifests) || !st.TrustDecisions[0].Trusted || st.TrustDecisions[0].Reason != router.TrustAllowed {
-					t.Errorf("%+v", st.TrustDecisions)
+					t.Errorf("%+v; want len(st.TrustDecisions) = %v, st.TrustDecisions[0].Trusted = true, "+
+						"st.TrustDecisions[0].Reason = router.TrustAllowed", st.TrustDecisions, len(c.manifests))
 				}
 				return
 			}
 			e := fails(t, err, capability.CodeDenied, "module_not_trusted")
 			if d, ok := e.Details["trustDecision"].(router.TrustDecision); !ok || d.Reason != c.reason || d.EndpointID != "e" {
-				t.Errorf("%+v", e.Details)
+				t.Errorf(`%+v; want ok = true, d.Reason = %v, d.EndpointID = "e"`, e.Details, c.reason)
 			}
 			if r.catalog.Snapshot().Etag != before || len(r.List()) != 1 {
-				t.Error("something stayed behind")
+				t.Errorf("something stayed behind; want r.catalog.Snapshot().Etag = %v, len(r.List()) = 1", before)
 			}
 			lines, err := r.log.Query(t.Context(), audit.Query{Event: audit.TrustDecided, Limit: 100})
 			if err != nil || !slices.ContainsFunc(lines, func(l json.RawMessage) bool { return strings.Contains(string(l), c.reason) }) {
@@ -189,14 +190,16 @@ func TestAModuleThatLosesItsTrustIsUnloadedAndComesBackWithIt(t *testing.T) {
 	reports, err := r.Sync(t.Context(), admin(), "e")
 	if err != nil || reports[0].Error != nil || !slices.Equal(reports[0].Sync.Unloaded, []string{"m"}) ||
 		!slices.Equal(reports[0].Sync.Skipped, []string{"n"}) {
-		t.Fatalf("%+v %v", reports[0], err)
+		t.Fatalf(`%+v %v; want no error, reports[0].Error = nil, reports[0].Sync.Unloaded = []string{"m"}, `+
+			`reports[0].Sync.Skipped = []string{"n"}`, reports[0], err)
 	}
 	_, err = r.call("m:action:GO", `{}`)
 	fails(t, err, capability.CodeUnknownCapability, "")
 	r.must("n:action:GO", `{}`)
 	st, _ := r.Show("e")
 	if d := st.TrustDecisions[1]; d.ModuleID != "m" || d.Trusted || d.Reason != router.TrustInvalidDigest || d.Detail == "" {
-		t.Errorf("%+v", st.TrustDecisions)
+		t.Errorf(`%+v; want d.ModuleID = "m", d.Trusted = false, d.Reason = router.TrustInvalidDigest, d.Detail other than ""`,
+			st.TrustDecisions)
 	}
 	a.offer(s.sign(t, "m", oneAction+`,"priority":1`, ""), s.sign(t, "n", oneAction, ""))
 	if _, err := r.Sync(t.Context(), admin(), "e"); err != nil {
@@ -245,7 +248,7 @@ func TestAPolicyThatCannotBeReadDeniesEverything(t *testing.T) {
 			fails(t, err, capability.CodeUnknownCapability, "")
 			st, _ := again.Show("bad")
 			if len(st.Modules) != 0 || len(st.TrustDecisions) != 1 || st.TrustDecisions[0].Trusted {
-				t.Errorf("%+v", st)
+				t.Errorf("%+v; want len(st.Modules) = 0, len(st.TrustDecisions) = 1, st.TrustDecisions[0].Trusted = false", st)
 			}
 			if name != "an empty allow-list" && (st.State != capability.StateUnconfigured ||
 				st.TrustDecisions[0].Reason != endpoint.TrustUnreadable || !strings.Contains(st.Reason, "cannot be read")) {
@@ -275,14 +278,16 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 	generation := r.catalog.Snapshot().Generation
 	if reports, err := r.Sync(t.Context(), admin(), "e"); err != nil || reports[0].Error != nil ||
 		!slices.Equal(reports[0].Sync.Skipped, []string{"m"}) {
-		t.Errorf("%+v %v", reports, err)
+		t.Errorf(`%+v %v; want no error, reports[0].Error = nil, reports[0].Sync.Skipped = []string{"m"}`, reports, err)
 	}
 	if s := r.catalog.Snapshot(); s.Etag != etag || s.Generation != generation {
-		t.Error("a sync of what has not changed changed the catalog")
+		t.Errorf("a sync of what has not changed changed the catalog; got s.Etag = %v, s.Generation = %v; want s.Etag = %v, "+
+			"s.Generation = %v", s.Etag, s.Generation, etag, generation)
 	}
 	if s := r.connect("e", h); !slices.Equal(s.Skipped, []string{"m"}) || s.Registered == nil ||
 		len(s.Registered)+len(s.Unloaded)+len(s.Reloaded) != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf(`%+v; want s.Skipped = []string{"m"}, s.Registered not nil, len(s.Registered) + len(s.Unloaded) + len(s.Reloaded) = 0`,
+			s)
 	}
 	r.connect("f", h) // by its URL
 	for members, kind := range map[string]string{
@@ -295,10 +300,10 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 		_, _, err := r.Connect(t.Context(), endpoint.Request{ID: "o", BaseURL: other.url(), Persist: true})
 		if e := fails(t, err, capability.CodeConflict, "registration_conflict"); e.Details["kind"] != kind ||
 			!strings.Contains(e.Message, "endpoint/f") || !strings.Contains(e.Message, "endpoint/o") {
-			t.Errorf("%s: %v", kind, e)
+			t.Errorf(`%s: %v; want e.Details["kind"] = %v, e.Message with "endpoint/f", e.Message with "endpoint/o"`, kind, e, kind)
 		}
 		if r.catalog.Snapshot().Etag != before || len(r.List()) != 1 {
-			t.Errorf("%s: something stayed behind", kind)
+			t.Errorf("%s: something stayed behind; want r.catalog.Snapshot().Etag = %v, len(r.List()) = 1", kind, before)
 		}
 	}
 	stacked, _ := scripted(t, manifest("other", `"models":[{"modelType":"TEXT","priority":7}]`))
@@ -317,7 +322,7 @@ func TestConnectingAgainNeverCollidesWithItself(t *testing.T) {
 	l.offer(manifest("late", oneAction+`,"routes":[{"method":"GET","path":"/x"}]`))
 	if reports, err := r.Sync(t.Context(), admin(), "late"); err != nil || reports[0].Error == nil ||
 		reports[0].Error.Code != capability.CodeConflict {
-		t.Errorf("%+v %v", reports, err)
+		t.Errorf("%+v %v; want no error, reports[0].Error not nil, reports[0].Error.Code = capability.CodeConflict", reports, err)
 	}
 	r.must("late:action:GO", `{}`)
 	a.offer(manifest("m", oneAction))

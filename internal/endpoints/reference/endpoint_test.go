@@ -89,7 +89,7 @@ func codeOf(t *testing.T, err error) capability.Code {
 	t.Helper()
 	e, ok := errors.AsType[*router.Error](err)
 	if !ok {
-		t.Fatalf("%T: %v", err, err)
+		t.Fatalf("%T: %v; want ok = true", err, err)
 	}
 	return e.ToCapability("").Code
 }
@@ -103,7 +103,8 @@ func TestEveryMethodServesEveryDeclaredItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(modules) != 2 || modules[0].ID != deviceID || modules[1].ID != notesID || modules[0].CapabilityEndpointID != "ref" {
-		t.Fatalf("%+v", modules)
+		t.Fatalf(`%+v; want len(modules) = 2, modules[0].ID = %v, modules[1].ID = %v, modules[0].CapabilityEndpointID = "ref"`,
+			modules, deviceID, notesID)
 	}
 	if err := os.WriteFile(filepath.Join(r.root, "a.txt"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestEveryMethodServesEveryDeclaredItem(t *testing.T) {
 			if params, ok := absent[m.Name]; ok {
 				_, err := r.try(m.Name, "", params)
 				if codeOf(t, err) != capability.CodeUnavailable {
-					t.Errorf("%v", err)
+					t.Errorf("%v; want codeOf(t, err) = capability.CodeUnavailable", err)
 				}
 				return
 			}
@@ -136,7 +137,7 @@ func TestEveryMethodServesEveryDeclaredItem(t *testing.T) {
 			for _, mod := range modules {
 				items, known := declared(mod, m.Surface)
 				if !known {
-					t.Fatalf("nothing is known of surface %q", m.Surface)
+					t.Fatalf("nothing is known of surface %q; want known = true", m.Surface)
 				}
 				for _, members := range items {
 					r.call(m.Name, mod.ID, members)
@@ -144,18 +145,18 @@ func TestEveryMethodServesEveryDeclaredItem(t *testing.T) {
 				}
 			}
 			if tried == 0 {
-				t.Errorf("no module offers %s", m.Surface)
+				t.Errorf("no module offers %s; want tried other than 0", m.Surface)
 			}
 			_, err := r.try(m.Name, "nobody", firstItem(modules, m.Surface))
 			if codeOf(t, err) != capability.CodeUnknownCapability {
-				t.Errorf("unknown module: %v", err)
+				t.Errorf("unknown module: %v; want codeOf(t, err) = capability.CodeUnknownCapability", err)
 			}
 			if m.Surface == "route" || m.Surface == "view" || strings.HasSuffix(m.Target, "hook") {
 				return
 			}
 			_, err = r.try(m.Name, deviceID, fmt.Sprintf(`%q:"nothing","method":"x"`, m.Target))
 			if codeOf(t, err) != capability.CodeUnknownCapability {
-				t.Errorf("unknown item: %v", err)
+				t.Errorf("unknown item: %v; want codeOf(t, err) = capability.CodeUnknownCapability", err)
 			}
 		})
 	}
@@ -246,7 +247,8 @@ func TestManifestsOfferEverySurfaceThatIsCounted(t *testing.T) {
 		}
 	}
 	if len(all.Widgets) == 0 || len(all.ComponentTypes) == 0 || all.App == nil || len(all.App.NavTabs) == 0 || modules[0].Priority == nil {
-		t.Errorf("%+v", all)
+		t.Errorf("%+v; want len(all.Widgets) other than 0, len(all.ComponentTypes) other than 0, all.App not nil, "+
+			"len(all.App.NavTabs) other than 0, modules[0].Priority not nil", all)
 	}
 }
 
@@ -259,7 +261,8 @@ func TestTheBundleIsTheSameOnBothPaths(t *testing.T) {
 	view := modules[1].Views[0]
 	a, err := r.Asset(t.Context(), notesID, "assets/field-notes.js") // the slash is optional
 	if err != nil || a.Integrity != view.Integrity || a.ContentType != view.ContentType || !router.MatchesIntegrity(a.Body, view.Integrity) {
-		t.Fatalf("%+v, %v", a, err)
+		t.Fatalf("%+v, %v; want no error, a.Integrity = %v, a.ContentType = %v, router.MatchesIntegrity(a.Body, view.Integrity)",
+			a, err, view.Integrity, view.ContentType)
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+router.PathAssets+notesID+view.BundlePath, nil)
 	req.Header.Set("Authorization", "bearer t0ken")
@@ -269,10 +272,11 @@ func TestTheBundleIsTheSameOnBothPaths(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != 200 || resp.Header.Get(router.HeaderIntegrity) != view.Integrity || resp.ContentLength != int64(len(a.Body)) {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		t.Errorf("%d %v; want resp.StatusCode = 200, resp.Header.Get(router.HeaderIntegrity) = %v, resp.ContentLength = int64(len(a.Body))",
+			resp.StatusCode, resp.Header, view.Integrity)
 	}
 	if _, err := r.Asset(t.Context(), notesID, "/assets/none.js"); codeOf(t, err) != capability.CodeNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want codeOf(t, err) = capability.CodeNotFound", err)
 	}
 }
 
@@ -291,13 +295,13 @@ func TestABundleFileReplacesTheEmbeddedOne(t *testing.T) {
 	}
 	a, err := router.DecodeAsset(raw)
 	if err != nil || string(a.Body) != "export default 7\n" {
-		t.Errorf("%s, %v", a.Body, err)
+		t.Errorf(`%s, %v; want no error, string(a.Body) = "export default 7\n"`, a.Body, err)
 	}
 	if av, _ := e.Availability(t.Context()); av.Capabilities.FS {
 		t.Error("fs is offered without a root")
 	}
 	if _, err := New(Config{BundleFile: file + ".none"}); err == nil {
-		t.Error("a missing bundle file is accepted")
+		t.Error("a missing bundle file is accepted; want an error")
 	}
 }
 
@@ -325,6 +329,6 @@ func TestConcurrentCallersLoseNothing(t *testing.T) {
 	wg.Wait()
 	raw, err := e.Invoke(t.Context(), "plugin.provider.get", json.RawMessage(`{"moduleId":"device-tools","provider":"DEVICE_STATUS"}`))
 	if err != nil || !strings.Contains(string(raw), fmt.Sprintf(`"pings":%d`, callers*each)) {
-		t.Errorf("%s, %v", raw, err)
+		t.Errorf("%s, %v; want no error, string(raw) with fmt.Sprintf(`\"pings\":%%d`, callers*each)", raw, err)
 	}
 }

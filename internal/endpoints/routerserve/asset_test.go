@@ -31,16 +31,18 @@ func TestAnAssetIsServedAsAStrangersFile(t *testing.T) {
 		}
 	}
 	if _, params := rg.last(); params["path"] != "/assets/main.js" || params["moduleId"] != "shop" {
-		t.Errorf("the endpoint was asked for %v", params)
+		t.Errorf(`the endpoint was asked for %v; want params["path"] = "/assets/main.js", params["moduleId"] = "shop"`, params)
 	}
 	tag := got.header.Get("Etag")
 	if again := rg.do("GET", base+"far/shop/assets/main.js", rg.agent, "", "If-None-Match", `"x", W/`+tag); tag == "" ||
 		again.status != http.StatusNotModified || again.body != "" {
-		t.Errorf("with the tag %s: %d %s", tag, again.status, again.body)
+		t.Errorf(`with the tag %s: %d %s; want tag other than "", again.status = http.StatusNotModified, again.body = ""`,
+			tag, again.status, again.body)
 	}
 	if head := rg.do("HEAD", base+"far/shop/assets/main.js", rg.agent, ""); head.status != 200 || head.header.Get("Content-Length") != "17" ||
 		head.body != "" {
-		t.Errorf("HEAD: %d %v %q", head.status, head.header, head.body)
+		t.Errorf(`HEAD: %d %v %q; want head.status = 200, head.header.Get("Content-Length") = "17", head.body = ""`,
+			head.status, head.header, head.body)
 	}
 	for declared, want := range map[string]string{
 		"text/html": "text/html", "image/svg+xml": "image/svg+xml", "text/javascript2": "text/javascript2",
@@ -49,7 +51,8 @@ func TestAnAssetIsServedAsAStrangersFile(t *testing.T) {
 		rg.say("plugin.asset.get", assetResult("/assets/page", declared, "<script>", ""))
 		page := rg.do("GET", base+"far/shop/assets/page", rg.agent, "")
 		if page.status != 200 || page.header.Get("Content-Security-Policy") != "sandbox" || page.header.Get("Content-Type") != want {
-			t.Errorf("%s: %d %v", declared, page.status, page.header)
+			t.Errorf(`%s: %d %v; want page.status = 200, page.header.Get("Content-Security-Policy") = "sandbox", `+
+				`page.header.Get("Content-Type") = %v`, declared, page.status, page.header, want)
 		}
 	}
 }
@@ -97,7 +100,7 @@ func TestTheProxyChecksInTheOrderOfTheSpecification(t *testing.T) {
 				t.Errorf("the failure is not in the original's form: %s", got.body)
 			}
 			if test.status == 405 && got.header.Get("Allow") != "GET, HEAD" {
-				t.Errorf("Allow: %s", got.header.Get("Allow"))
+				t.Errorf(`Allow: %s; want not (test.status == 405 && got.header.Get("Allow") != "GET, HEAD")`, got.header.Get("Allow"))
 			}
 		})
 	}
@@ -135,7 +138,8 @@ func TestFetchingAnAssetIsAnInvocationOnRecord(t *testing.T) {
 	run := got.header.Get("X-Junctor-Invocation")
 	records, err := rg.log.Query(t.Context(), audit.Query{Run: run, Limit: 10})
 	if err != nil || run == "" || len(records) == 0 {
-		t.Errorf("invocation %q left %d records: %v", run, len(records), err)
+		t.Errorf(`invocation %q left %d records: %v; want no error, run other than "", len(records) other than 0`,
+			run, len(records), err)
 	}
 }
 
@@ -148,7 +152,7 @@ func TestTheModuleListDropsOnlyAFaultyBundleURL(t *testing.T) {
 	got.want(t, "list", 200, `"bundleUrl":"https://cdn.example/good.js"`, `"bundlePath":"assets/a b.js"`, `"bundlePath":"assets/bad.js"`,
 		`"viewErrors":[{"endpointId":"far","moduleId":"shop","viewId":"bad"`)
 	if strings.Contains(got.body, `"/local.js"`) {
-		t.Errorf("the faulty URL is passed on: %s", got.body)
+		t.Errorf(`the faulty URL is passed on: %s; want got.body without "\"/local.js\""`, got.body)
 	}
 }
 
@@ -160,7 +164,7 @@ func TestAssetURLsAreEscapedPerSegment(t *testing.T) {
 		{"", "shop", "x.js", ""},
 	} {
 		if got := routerserve.AssetURL(test[0], test[1], test[2]); got != test[3] {
-			t.Errorf("%v: %s", test, got)
+			t.Errorf("%v: %s; want got = test[3]", test, got)
 		}
 	}
 }

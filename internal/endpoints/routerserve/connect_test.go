@@ -47,7 +47,8 @@ func TestUnloadMissingIsPassedOn(t *testing.T) {
 	for text, keep := range map[string]bool{`false`: true, `true`: false, `"false"`: false, `null`: false} {
 		status, out := r.ask("POST", "/api/capability-router/connect", r.admin, `{"endpoint":{"baseUrl":"http://h"},"unloadMissing":`+text+`}`)
 		if status != 200 || r.got.KeepMissing != keep || out["warnings"] != nil {
-			t.Errorf("%s: %d %v, keeps: %t", text, status, out, r.got.KeepMissing)
+			t.Errorf(`%s: %d %v, keeps: %t; want status = 200, r.got.KeepMissing = %v, out["warnings"] = nil`,
+				text, status, out, r.got.KeepMissing, keep)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestConnectAnswersInTheOriginalsForm(t *testing.T) {
 		want["success"], want["endpoint"], want["sync"] = true, at, sync
 		status, got := r.ask(http.MethodPost, connectPath, r.admin, body)
 		if d := cmp.Diff(want, got); status != http.StatusOK || d != "" {
-			t.Errorf("%s: %d %s", body, status, d)
+			t.Errorf(`%s: %d %s; want status = http.StatusOK, d = ""`, body, status, d)
 		}
 	}
 }
@@ -147,7 +148,8 @@ func TestConnectPassesOnWhatWasAsked(t *testing.T) {
 	got := r.got
 	if got.ID != "e" || got.BaseURL != "http://h" || got.Token.Reveal() != "t" || got.Timeout != 1500*time.Millisecond ||
 		string(got.AllowedModuleIDs) != `["m"]` || string(got.TrustPolicy) != `{"strictNames":true}` {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v; want got.ID = "e", got.BaseURL = "http://h", got.Token.Reveal() = "t", got.Timeout = 1500 * `+
+			`time.Millisecond, string(got.AllowedModuleIDs) = "[\"m\"]", string(got.TrustPolicy) = "{\"strictNames\":true}"`, got)
 	}
 	r.ask(http.MethodPost, connectPath, r.admin, `{"cloud":{"cloudApiBase":"https://c","authToken":"k","name":"n","bio":["b"],"endpointId":"i","token":"t","timeoutMs":5,"pollIntervalMs":6,"allowedModuleIds":["m"],"trustPolicy":{}}}`)
 	got = r.got
@@ -197,11 +199,11 @@ func TestConnectRefusesWhatItCannotRead(t *testing.T) {
 		}
 	}
 	if r.got.BaseURL != "" || r.got.Cloud != nil {
-		t.Errorf("one of them got through: %+v", r.got)
+		t.Errorf(`one of them got through: %+v; want r.got.BaseURL = "", r.got.Cloud = nil`, r.got)
 	}
 	if status, got := r.ask(http.MethodPost, connectPath, r.admin, `{"x":"`+strings.Repeat("x", 1<<20)+
 		`"}`); status != http.StatusRequestEntityTooLarge || got["code"] != "too_large" {
-		t.Errorf("%d %v", status, got)
+		t.Errorf(`%d %v; want status = http.StatusRequestEntityTooLarge, got["code"] = "too_large"`, status, got)
 	}
 }
 
@@ -230,7 +232,7 @@ func TestFailuresAreAMessageWithTheRestBeside(t *testing.T) {
 			want["details"] = c.err.Details
 		}
 		if d := cmp.Diff(want, got); status != c.status || d != "" {
-			t.Errorf("%d %s", status, d)
+			t.Errorf(`%d %s; want status = %v, d = ""`, status, d, c.status)
 		}
 	}
 	for _, c := range []struct {
@@ -245,7 +247,7 @@ func TestFailuresAreAMessageWithTheRestBeside(t *testing.T) {
 	} {
 		status, got := r.ask(c.method, c.path, c.token, good)
 		if _, ok := got["error"].(string); status != c.status || got["code"] != c.code || !ok {
-			t.Errorf("%s %s: %d %v", c.method, c.path, status, got)
+			t.Errorf(`%s %s: %d %v; want status = %v, got["code"] = %v, ok = true`, c.method, c.path, status, got, c.status, c.code)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func TestARouteIsFoundLiteralFirst(t *testing.T) {
 		got.want(t, test.method+" "+test.path, 200)
 		method, params := rg.last()
 		if method != "plugin.route.call" || params["path"] != test.sent || params["method"] != test.method || params["moduleId"] != "shop" {
-			t.Errorf("%s %s became %s %v", test.method, test.path, method, params)
+			t.Errorf(`%s %s became %s %v; want method = "plugin.route.call", params["path"] = %v, params["method"] = %v, `+
+				`params["moduleId"] = "shop"`, test.method, test.path, method, params, test.sent, test.method)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func TestADispatchThatCannotBeIsRefusedBeforeTheRemote(t *testing.T) {
 	rg.do("GET", "/api/modules/%2e%2e/x", rg.admin, "").want(t, "no module id", 400, "MODULE/PATH")
 	rg.do("GET", "/api/modules/other/x", rg.admin, "").want(t, "another module", 404, "unknown_capability")
 	if n := rg.calls(); n != 0 {
-		t.Errorf("the remote was asked %d times", n)
+		t.Errorf("the remote was asked %d times; want n = 0", n)
 	}
 }
 
@@ -93,15 +94,15 @@ func TestTheRemoteSeesTheRequestWithoutOurSecrets(t *testing.T) {
 		t.Errorf("query (-want +got):\n%s", diff)
 	}
 	if asked := rg.asked[len(rg.asked)-1]; !strings.Contains(asked, `"body":{"n":9007199254740993}`) {
-		t.Errorf("the body was changed: %s", asked)
+		t.Errorf(`the body was changed: %s; want asked with "\"body\":{\"n\":9007199254740993}"`, asked)
 	}
 	rg.do("POST", "/api/modules/shop/items", rg.admin, "a=1&b", "Content-Type", "application/x-www-form-urlencoded").want(t, "text", 200)
 	if _, params := rg.last(); params["body"] != "a=1&b" {
-		t.Errorf("text became %v", params["body"])
+		t.Errorf(`text became %v; want params["body"] = "a=1&b"`, params["body"])
 	}
 	rg.do("DELETE", "/api/modules/shop/items/1", rg.admin, "").want(t, "no body", 200)
 	if _, params := rg.last(); params["body"] != nil || params["query"] != nil {
-		t.Errorf("nothing became %v", params)
+		t.Errorf(`nothing became %v; want params["body"] = nil, params["query"] = nil`, params)
 	}
 }
 
@@ -170,7 +171,8 @@ func TestTheAnswerIsAStrangers(t *testing.T) {
 			}
 			if run := got.header.Get("X-Junctor-Invocation"); !strings.HasPrefix(run, "run_") ||
 				len(got.header.Values("X-Junctor-Invocation")) != 1 {
-				t.Errorf("the invocation is %q", run)
+				t.Errorf(`the invocation is %q; want run beginning with "run_", len(got.header.Values("X-Junctor-Invocation")) = 1`,
+					run)
 			}
 		})
 	}
@@ -223,7 +225,8 @@ func TestTheAppBridgeServesWhatNoRouteDoes(t *testing.T) {
 	}
 	if context.Method != "POST" || context.Pathname != "/any/where" || context.Path != "/any/where" || context.Query["q"] != "1" ||
 		context.Body["in"] != 1.0 || context.Headers["authorization"] != "" {
-		t.Errorf("the bridge was given %s", raw)
+		t.Errorf(`the bridge was given %s; want context.Method = "POST", context.Pathname = "/any/where", context.Path = `+
+			`"/any/where", context.Query["q"] = "1", context.Body["in"] = 1.0, context.Headers["authorization"] = ""`, raw)
 	}
 	rg.do(http.MethodGet, "/api/modules/shop/own", rg.agent, "").want(t, "a declared route goes first", 200, "route")
 	rg.do(http.MethodGet, "/api/modules/shop/other", rg.agent, "").want(t, "an agent needs consent for the bridge", 403, "consent_required")
@@ -249,10 +252,10 @@ func TestWhoMayNotCallLearnsNothing(t *testing.T) {
 				test.path, there.status, got, absent.status, want)
 		}
 		if there.header.Get("Allow") != "" {
-			t.Errorf("%s tells of its methods", test.path)
+			t.Errorf(`%s tells of its methods; want there.header.Get("Allow") = ""`, test.path)
 		}
 	}
 	if n := rg.calls(); n != 0 {
-		t.Errorf("the remote was asked %d times", n)
+		t.Errorf("the remote was asked %d times; want n = 0", n)
 	}
 }

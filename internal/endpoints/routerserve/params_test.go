@@ -15,18 +15,18 @@ func TestParametersPassAsTheBytesTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(p.raw("state")); got != state {
-		t.Errorf("state is %s", got)
+		t.Errorf("state is %s; want got = %v", got, state)
 	}
 	if p.text("moduleId") != "m" || p.text("provider") != "P" || p.text("state") != "" {
-		t.Errorf("names %q", p.names)
+		t.Errorf(`names %q; want p.text("moduleId") = "m", p.text("provider") = "P", p.text("state") = ""`, p.names)
 	}
 	if got := string(p.without("moduleId", "provider")); got != `{"state":`+state+`}` {
-		t.Errorf("without: %s", got)
+		t.Errorf("without: %s; want got = `{\"state\":` + state + `}`", got)
 	}
 	if got := string(p.without("nothing")); got != string(p.whole) {
-		t.Errorf("nothing to leave out, yet %s", got)
+		t.Errorf("nothing to leave out, yet %s; want got = %v", got, string(p.whole))
 	}
 	if _, err := parseParams(json.RawMessage(`[]`)); err == nil {
-		t.Error("an array passes for an object")
+		t.Error("an array passes for an object; want an error")
 	}
 }

@@ -55,7 +55,7 @@ func TestAPublicRouteIsOpenedByBothSides(t *testing.T) {
 		rg.do(test.method, "/api/modules/shop"+test.path, test.token, "").want(t, test.what, test.status)
 	}
 	if asked := rg.calls(); asked != 4 {
-		t.Errorf("the remote was asked %d times", asked)
+		t.Errorf("the remote was asked %d times; want asked = 4", asked)
 	}
 	rg.do("GET", "/api/modules/%ff/menu", "", "").want(t, "no module", 401)
 	rg.do("GET", "/v1/capabilities", "", "").want(t, "another door", 401)
@@ -67,7 +67,7 @@ func TestNothingIsPublicByItself(t *testing.T) {
 	rg = newStack(t, publicRoutes, open("elsewhere"))
 	rg.do("GET", "/api/modules/shop/menu", "", "").want(t, "opened for another endpoint", 401)
 	if asked := rg.calls(); asked != 0 {
-		t.Errorf("the remote was asked %d times", asked)
+		t.Errorf("the remote was asked %d times; want asked = 0", asked)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestOperatorsWithholdHeadersOfTheirOwn(t *testing.T) {
 	}
 	for name, want := range map[string]string{"Server": "", "X-Debug": "", "X-Debug-Trace": "", "X-Own": "3"} {
 		if got.header.Get(name) != want {
-			t.Errorf("%s is %q", name, got.header.Get(name))
+			t.Errorf("%s is %q; want got.header.Get(name) = %v", name, got.header.Get(name), want)
 		}
 	}
 }

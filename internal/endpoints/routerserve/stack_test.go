@@ -159,7 +159,7 @@ func newStack(t *testing.T, members string, options ...func(*routerserve.Config)
 			return rg
 		}
 		if time.Now().After(end) {
-			t.Fatal(err)
+			t.Fatalf("%v; want not time.Now().After(end)", err)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (r reply) want(t testing.TB, what string, status int, parts ...string) {
 	}
 	for _, part := range parts {
 		if !strings.Contains(r.body, part) {
-			t.Errorf("%s: %q is not in %s", what, part, r.body)
+			t.Errorf("%s: %q is not in %s; want r.body with %v", what, part, r.body, part)
 		}
 	}
 }

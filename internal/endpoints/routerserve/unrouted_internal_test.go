@@ -42,13 +42,14 @@ func TestOnlyAConfiguredPrimaryTakesUnroutedCalls(t *testing.T) {
 			got, err := b.unrouted("fs.list")
 			if tt.want == "!" {
 				if capability.CodeOf(err) != capability.CodeUnavailable || capability.AsError(err).Reason != "no_primary" {
-					t.Errorf("%v %v", got, err)
+					t.Errorf("%v %v; want capability.CodeOf(err) = capability.CodeUnavailable, capability.AsError(err).Reason = "+
+						`"no_primary"`, got, err)
 				}
 				return
 			}
 			value := got["node"] + got["provider"]
 			if err != nil || value != tt.want {
-				t.Errorf("%v %v", got, err)
+				t.Errorf("%v %v; want no error, value = %v", got, err, tt.want)
 			}
 		})
 	}

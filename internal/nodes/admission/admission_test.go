@@ -85,7 +85,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	for range 2 { // again is the same
 		if reply, err := r.Enrol(t.Context(), token, e); err != nil || reply.NodeID != "a.1" ||
 			!slices.Equal(reply.Labels, []string{"user:ann"}) {
-			t.Fatalf("%+v %v", reply, err)
+			t.Fatalf(`%+v %v; want no error, reply.NodeID = "a.1", reply.Labels = []string{"user:ann"}`, reply, err)
 		}
 	}
 	who, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA, Name: "whatever"})
@@ -95,7 +95,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	}
 	// What has a key is not let in by the token any more.
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Token: secret.New(token), Name: "a.1"}); reason(err) != "node_taken" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "node_taken"`, err)
 	}
 	_, other := r.token(capability.RoleNode, 0)
 	for what, tt := range map[string]struct {
@@ -112,7 +112,7 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 		"nobody's key, by another token": {other, wire.Enrol{NodeID: "c", PublicKey: keyB}, ""},
 	} {
 		if _, err := r.Enrol(t.Context(), tt.token, tt.e); reason(err) != tt.want {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v; want reason(err) = %v", what, err, tt.want)
 		}
 	}
 	if labels, err := r.Granted("a.1"); err != nil || !slices.Equal(labels, []string{"user:ann"}) {
@@ -120,22 +120,22 @@ func TestAKeyIsEnrolledOnceAndSignsFromThenOn(t *testing.T) {
 	}
 	r.now = r.now.Add(2 * time.Hour) // the token expires: admitted nodes stay, new ones are refused
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); err != nil || r.Gone(t.Context(), "a.1") {
-		t.Error(err)
+		t.Errorf(`%v; want no error, not r.Gone(t.Context(), "a.1")`, err)
 	}
 	if _, err := r.Enrol(t.Context(), token, wire.Enrol{NodeID: "d", PublicKey: keyB}); reason(err) != "invalid_token" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_token"`, err)
 	}
 	r.revoke(id)
 	if _, err := r.Authorize(t.Context(), messaging.Credential{Key: keyA}); reason(err) != "invalid_token" || !r.Gone(t.Context(), "a.1") {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_token", r.Gone(t.Context(), "a.1")`, err)
 	}
 	if _, err := r.Granted("a.1"); capability.CodeOf(err) != capability.CodeUnauthenticated {
-		t.Error("a revoked node has labels")
+		t.Error("a revoked node has labels; want capability.CodeOf(err) = capability.CodeUnauthenticated")
 	}
 	// With a token that is good it goes on under its own key.
 	_, next := r.token(capability.RoleNode, 0)
 	if _, err := r.Enrol(t.Context(), next, e); err != nil || r.Gone(t.Context(), "a.1") {
-		t.Error(err)
+		t.Errorf(`%v; want no error, not r.Gone(t.Context(), "a.1")`, err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestANodeWithoutAKeyShowsItsToken(t *testing.T) {
 	come := func(token, name string) error {
 		who, err := r.Authorize(t.Context(), messaging.Credential{Token: secret.New(token), Name: name})
 		if err == nil && who.ID != name {
-			t.Errorf("%s is %s", name, who.ID)
+			t.Errorf("%s is %s; want not (err == nil && who.ID != name)", name, who.ID)
 		}
 		return err
 	}
@@ -157,33 +157,33 @@ func TestANodeWithoutAKeyShowsItsToken(t *testing.T) {
 	}
 	_, other := r.token(capability.RoleNode, 0)
 	if err := come(other, "a"); reason(err) != "node_taken" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "node_taken"`, err)
 	}
 	if err := r.TokenNode(t.Context(), token, "a"); err != nil {
 		t.Error(err)
 	}
 	if err := r.TokenNode(t.Context(), other, "a"); reason(err) != "denied" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "denied"`, err)
 	}
 	if _, err := r.Key(t.Context(), "a"); reason(err) != "unknown_key" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "unknown_key"`, err)
 	}
 	if err := r.Remove(t.Context(), "b"); err != nil || !r.Gone(t.Context(), "b") {
-		t.Error(err)
+		t.Errorf(`%v; want no error, r.Gone(t.Context(), "b")`, err)
 	}
 	if err := r.Remove(t.Context(), "b"); reason(err) != "node_not_found" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "node_not_found"`, err)
 	}
 	if err := come(other, "b"); err != nil { // the id is free again
 		t.Error(err)
 	}
 	r.now = r.now.Add(2 * time.Hour)
 	if err := come(token, "a"); reason(err) != "invalid_token" || !r.Gone(t.Context(), "a") {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "invalid_token", r.Gone(t.Context(), "a")`, err)
 	}
 	r.revoke(id)
 	if err := come(token, "a"); err == nil {
-		t.Error("a revoked token lets in")
+		t.Error("a revoked token lets in; want an error")
 	}
 	if all, err := r.List(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("r.List(t.Context()): err = %v, want nil; len(all) = %v, want 2; all = %+v", err, len(all), all)
@@ -237,19 +237,19 @@ func TestManyThatComeAtOnceAreWrittenOneByOneAndOnce(t *testing.T) {
 		all.Wait()
 	}
 	if ended, err := a.Ended(t.Context()); err != nil || ended("n7") || !ended("stranger") {
-		t.Error("who is still let in", err)
+		t.Errorf(`who is still let in %v; want no error, not ended("n7"), ended("stranger")`, err)
 	}
 	if err := a.Remove(t.Context(), "n7"); err != nil {
 		t.Error(err)
 	}
 	if ended, err := a.Ended(t.Context()); err != nil || !ended("n7") || ended("n8") {
-		t.Error("who is not any more", err)
+		t.Errorf(`who is not any more %v; want no error, ended("n7"), not ended("n8")`, err)
 	}
 	if c.claims != 50 || c.most != 1 {
-		t.Errorf("%d claims, %d at once", c.claims, c.most)
+		t.Errorf("%d claims, %d at once; want c.claims = 50, c.most = 1", c.claims, c.most)
 	}
 	if _, err := a.Granted("lost"); err == nil || capability.CodeOf(err) == capability.CodeUnauthenticated {
-		t.Errorf("a store that cannot tell: %v", err)
+		t.Errorf("a store that cannot tell: %v; want an error, capability.CodeOf(err) other than capability.CodeUnauthenticated", err)
 	}
 }
 
@@ -284,7 +284,8 @@ func TestATokenOfAnotherGatewayIsLookedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := late.Granted("a"); capability.CodeOf(err) != capability.CodeUnauthenticated || !late.Gone(t.Context(), "a") {
-		t.Error("a node is let in whose token has ended", err)
+		t.Errorf("a node is let in whose token has ended %v; want capability.CodeOf(err) = capability.CodeUnauthenticated, "+
+			`late.Gone(t.Context(), "a")`, err)
 	}
 }
 
@@ -313,12 +314,12 @@ func TestADeviceWhoseTokenHasEndedDoesNotHaveAllReadEachTime(t *testing.T) {
 	for range 2 {
 		for range 50 {
 			if _, err := a.Authorize(t.Context(), messaging.Credential{Key: keyA}); capability.CodeOf(err) != capability.CodeUnauthenticated {
-				t.Fatal(err)
+				t.Fatalf("%v; want capability.CodeOf(err) = capability.CodeUnauthenticated", err)
 			}
 		}
 		r.now = r.now.Add(2 * time.Second)
 	}
 	if c.n != 2 {
-		t.Errorf("all tokens were read %d times", c.n)
+		t.Errorf("all tokens were read %d times; want c.n = 2", c.n)
 	}
 }

@@ -191,7 +191,8 @@ func TestEnvelope(t *testing.T) {
 		for _, protocol := range []string{"mcp", "a2a"} {
 			status, got := s.post(protocol, c.body)
 			if !strings.Contains(got, c.want) || (c.want == "") != (got == "") || status != http.StatusOK && status != http.StatusNoContent {
-				t.Errorf("%s, %s: %d %s", protocol, c.name, status, got)
+				t.Errorf(`%s, %s: %d %s; want got with %v, (c.want == "") = (got == ""), not (status != http.StatusOK && status `+
+					"!= http.StatusNoContent)", protocol, c.name, status, got, c.want)
 			}
 		}
 	}
@@ -239,15 +240,17 @@ func TestCalls(t *testing.T) {
 		before := s.called()
 		_, got := s.post(c.protocol, `{"jsonrpc":"2.0","id":1,"method":"`+c.method+`","params":`+c.params+`}`)
 		if !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s", c.name, got)
+			t.Errorf("%s: %s; want got with %v", c.name, got, c.want)
 		}
 		if after := s.called(); (after > before) != (c.node != "") || c.node != "" && s.nodes[after-1] != c.node {
-			t.Errorf("%s: %d calls, %v", c.name, after-before, s.nodes[before:])
+			t.Errorf(`%s: %d calls, %v; want (after > before) = (c.node != ""), not (c.node != "" && s.nodes[after-1] != c.node)`,
+				c.name, after-before, s.nodes[before:])
 		}
 	}
 	before := s.called()
 	if _, got := s.post("mcp", `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"text"}}`); got != "" || s.called() != before+1 {
-		t.Errorf("a notification is carried out and not answered: %q, %d calls", got, s.called()-before)
+		t.Errorf(`a notification is carried out and not answered: %q, %d calls; want got = "", s.called() = before + 1`,
+			got, s.called()-before)
 	}
 }
 
@@ -263,7 +266,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("tools = %q, want nodes a and b, tags t-a and t-b, and the description", got)
 		}
 		if strings.Contains(got, "anns") || strings.Contains(got, "secret") {
-			t.Errorf("it tells of somebody else's node: %s", got)
+			t.Errorf(`it tells of somebody else's node: %s; want got without "anns", got without "secret"`, got)
 		}
 	}
 	if _, got := s.post("mcp", `{"jsonrpc":"2.0","id":1,"method":"mcp.initialize"}`); !strings.Contains(got,
@@ -282,10 +285,11 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 	_, got := s.post("mcp", `[`+strings.Join(body, ",")+`]`)
 	if len(got) > maxAnswers+(1<<20) || !strings.Contains(got, "smaller batch") {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf(`%d bytes; want len(got) at most maxAnswers + (1 << 20), got with "smaller batch"`, len(got))
 	}
 	if n := s.called(); n >= 64 || n != strings.Count(got, `"result"`) {
-		t.Errorf("%d calls were made, %d of them answered", n, strings.Count(got, `"result"`))
+		t.Errorf("%d calls were made, %d of them answered; want n less than 64, n = strings.Count(got, `\"result\"`)",
+			n, strings.Count(got, `"result"`))
 	}
 }
 
@@ -310,10 +314,10 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, notified, fault := read(json.RawMessage(data))
 		if fault == nil && (c == nil || c.method == "" || notified != (c.id == nil)) {
-			t.Fatalf("%+v %v", c, notified)
+			t.Fatalf(`%+v %v; want not (fault == nil && (c == nil || c.method == "" || notified != (c.id == nil)))`, c, notified)
 		}
 		if fault != nil && (fault.Code != jsonrpc.CodeInvalidRequest || notified) {
-			t.Fatalf("%+v", fault)
+			t.Fatalf("%+v; want not (fault != nil && (fault.Code != jsonrpc.CodeInvalidRequest || notified))", fault)
 		}
 		if c != nil && c.id != nil {
 			if _, err := json.Marshal(&answer{ID: c.id}); err != nil {

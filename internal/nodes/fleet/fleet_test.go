@@ -74,7 +74,7 @@ func (r *rig) Leave(id string, epoch int64) ([]fleet.Event, error) {
 func (r *rig) drain(id string) []fleet.Event {
 	rec, ok := r.Record(id)
 	if !ok {
-		r.t.Fatal("there is no", id)
+		r.t.Fatalf("there is no %v; want ok = true", id)
 	}
 	rec.Draining = true
 	return r.Take(rec)
@@ -132,16 +132,16 @@ func TestMembershipIsASessionAGraceAndALease(t *testing.T) {
 	r := newRig(t)
 	a, b := r.join(member("a", "f")), r.join(member("b", "f"))
 	if b <= a {
-		t.Error("epochs do not grow")
+		t.Errorf("epochs do not grow; got b = %v; want b more than %v", b, a)
 	}
 	if d := cmp.Diff([]string{"node.suspect a"}, kinds(r.Gone("session-a"))); d != "" {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "b" {
-		t.Errorf("a suspect node was routed to: %s", got)
+		t.Errorf(`a suspect node was routed to: %s; want got = "b"`, got)
 	}
 	if list := r.List(fleet.Filter{}); len(list) != 1 || len(r.List(fleet.Filter{Suspect: true})) != 2 {
-		t.Errorf("%+v", list)
+		t.Errorf("%+v; want len(list) = 1, len(r.List(fleet.Filter{Suspect: true})) = 2", list)
 	}
 	r.after(4 * time.Second)
 	if got := r.expire(); got != nil {
@@ -161,7 +161,7 @@ func TestMembershipIsASessionAGraceAndALease(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if v, _ := r.Beat("b", b, 1, fleet.Load{}); v != fleet.Rejoin {
-		t.Errorf("%q", v)
+		t.Errorf("%q; want v = fleet.Rejoin", v)
 	}
 	if _, _, next := r.Expire(); !next.IsZero() || r.Len() != 0 {
 		t.Errorf("r.Expire(): next.IsZero() = %v, want true; r.Len() = %v, want 0", next.IsZero(), r.Len())
@@ -185,10 +185,10 @@ func TestANodeThatComesBackInTimeIsResumed(t *testing.T) {
 	}
 	r.after(10 * time.Second)
 	if got := r.expire(); got != nil {
-		t.Error("the old grace was kept:", got)
+		t.Errorf("the old grace was kept: %v; want got = nil", got)
 	}
 	if events := r.Gone("session-a"); events != nil {
-		t.Error("the end of an old session hurt the new one:", kinds(events))
+		t.Errorf("the end of an old session hurt the new one: %v; want events = nil", kinds(events))
 	}
 }
 
@@ -206,16 +206,16 @@ func TestTheNewerSessionServesAndTheOlderIsFenced(t *testing.T) {
 		t.Errorf(`d = %q, want ""; events = %+v, want events[0].Session = "session-a"`, d, events)
 	}
 	if v, _ := r.Beat("a", old, 1, fleet.Load{}); v != fleet.Superseded {
-		t.Errorf("%q", v)
+		t.Errorf("%q; want v = fleet.Superseded", v)
 	}
 	if _, err := r.Update("a", old, 9, nil, nil, nil); reason(err) != "superseded" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "superseded"`, err)
 	}
 	if _, err := r.Leave("a", old); reason(err) != "superseded" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "superseded"`, err)
 	}
 	if n, ok := r.Get("a"); !ok || n.Epoch != epoch || !n.Offers("g") {
-		t.Errorf("%+v", n)
+		t.Errorf(`%+v; want ok = true, n.Epoch = %v, n.Offers("g")`, n, epoch)
 	}
 }
 
@@ -224,21 +224,21 @@ func TestWhatANodeOffersIsTheWholeTruthOfItsRevision(t *testing.T) {
 	r := newRig(t)
 	e := r.join(member("a", "f", "g"))
 	if v, _ := r.Beat("a", e, 3, fleet.Load{Accepting: true}); v != fleet.Outdated {
-		t.Errorf("%q", v)
+		t.Errorf("%q; want v = fleet.Outdated", v)
 	}
 	events, err := r.Update("a", e, 3, []string{" x ", "", "x"}, nil, []fleet.Function{{Name: "h"}})
 	if err != nil || len(events) != 1 {
 		t.Fatalf("err = %v, want nil; len(events) = %v, want 1; events = %+v", err, len(events), events)
 	}
 	if events, err := r.Update("a", e, 2, nil, nil, nil); err != nil || events != nil {
-		t.Error("an older revision was taken:", events, err)
+		t.Errorf("an older revision was taken: %v %v; want no error, events = nil", events, err)
 	}
 	n, _ := r.Get("a")
 	if d := cmp.Diff([]string{"h"}, n.Names()); d != "" || !slices.Equal(n.Labels, []string{"x"}) {
 		t.Errorf("diff (-want +got):\n%s; n.Labels = %q, want []string{\"x\"}", d, n.Labels)
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "function_not_found" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "function_not_found"`, err)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestLabelsOfUsersComeWithTheCredential(t *testing.T) {
 	m := member("a", "f")
 	m.Labels, m.Granted = []string{"gpu", "user:ann", "user:ben"}, []string{"user:ann"}
 	if _, _, err := r.Join(m); capability.CodeOf(err) != capability.CodeDenied {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeDenied", err)
 	}
 	if d := cmp.Diff([]string{"user:ben"}, fleet.RejectedLabels(m.Labels, m.Granted)); d != "" {
 		t.Errorf(`d = %q, want ""`, d)
@@ -256,7 +256,7 @@ func TestLabelsOfUsersComeWithTheCredential(t *testing.T) {
 	m.Labels = []string{"gpu", "user:ann"}
 	e := r.join(m)
 	if _, err := r.Update("a", e, 5, []string{"tenant:x"}, m.Granted, m.Functions); capability.CodeOf(err) != capability.CodeDenied {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeDenied", err)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestNonsenseDoesNotJoin(t *testing.T) {
 			m := member("a", "f")
 			change(&m)
 			if _, _, err := r.Join(m); capability.CodeOf(err) != capability.CodeInvalidInput || r.Len() != 0 {
-				t.Error(err)
+				t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput, r.Len() = 0", err)
 			}
 		})
 	}
@@ -312,10 +312,10 @@ func TestDrainingFinishesWhatThereIs(t *testing.T) {
 		t.Fatalf("diff (-want +got):\n%s", d)
 	}
 	if events := r.drain("a"); events != nil {
-		t.Error("it was asked twice:", kinds(events))
+		t.Errorf("it was asked twice: %v; want events = nil", kinds(events))
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "no_available_nodes" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "no_available_nodes"`, err)
 	}
 	if n, _ := r.Get("a"); n.Status != fleet.Draining {
 		t.Errorf(`r.Get("a"): n.Status = %q, want fleet.Draining`, n.Status)
@@ -456,7 +456,7 @@ func TestAmongVeryManyASampleIsAsGood(t *testing.T) {
 			len(seen), seen["n001"]+seen["n010"], load/2000)
 	}
 	if got := r.picked(fleet.Request{Function: "f"}); got != "n001 n002 n003" {
-		t.Error("without balancing the least loaded take it:", got)
+		t.Errorf(`without balancing the least loaded take it: %v; want got = "n001 n002 n003"`, got)
 	}
 	if got := r.picked(fleet.Request{Function: "f", Balance: true, Preferred: []string{"n499"}}); !strings.HasPrefix(got, "n499 ") {
 		t.Errorf(`r.picked = %q, want it to begin with "n499 "`, got)
@@ -464,7 +464,7 @@ func TestAmongVeryManyASampleIsAsGood(t *testing.T) {
 	r.drain("n002")
 	all := func(n *fleet.Node) bool { return n.ID == "n003" || n.ID == "n002" }
 	if got := r.picked(fleet.Request{Function: "f", Balance: true, Visible: all}); got != "n003" {
-		t.Error("one of many was not found:", got)
+		t.Errorf(`one of many was not found: %v; want got = "n003"`, got)
 	}
 }
 
@@ -499,7 +499,7 @@ func TestWhoCannotTakeACallSaysWhy(t *testing.T) {
 			}
 			r.join(m)
 			if _, err := r.Pick(tt.q); reason(err) != tt.reason {
-				t.Error(err)
+				t.Errorf("%v; want reason(err) = %v", err, tt.reason)
 			}
 		})
 	}
@@ -520,13 +520,13 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	end := begin("a", "f")
 	for range 3 {
 		if got := r.picked(fleet.Request{Function: "f", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
-			t.Errorf("of the function: %s", got)
+			t.Errorf(`of the function: %s; want got = "b"`, got)
 		}
 	}
 	begin("a", "g")
 	for range 3 {
 		if got := r.picked(fleet.Request{Function: "g", Balance: true, Strategy: fleet.RoundRobin}); got != "b" {
-			t.Errorf("of the node: %s", got)
+			t.Errorf(`of the node: %s; want got = "b"`, got)
 		}
 	}
 	// It has a queue: who names it is not turned away, and where all are busy one of
@@ -536,7 +536,7 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 	}
 	begin("b", "f")
 	if got := r.picked(fleet.Request{Function: "f"}); got == "" {
-		t.Error("the calls wait nowhere")
+		t.Errorf(`the calls wait nowhere; got got = %q; want got other than ""`, got)
 	}
 	end(1)
 	if got := r.picked(fleet.Request{Function: "f"}); got != "a" {
@@ -548,10 +548,10 @@ func TestANodeAtItsLimitIsTheLastChoice(t *testing.T) {
 		r.Beat(id, n.Epoch, n.Revision, fleet.Load{})
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "node_overloaded" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "node_overloaded"`, err)
 	}
 	if n, _ := r.Get("a"); r.Begin("a", n.Epoch-1, "f") != nil || r.Begin("nobody", n.Epoch, "f") != nil {
-		t.Error("a call went to a session that is over")
+		t.Error(`a call went to a session that is over; want r.Begin("a", n.Epoch-1, "f") = nil, r.Begin("nobody", n.Epoch, "f") = nil`)
 	}
 }
 
@@ -589,7 +589,7 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("r.Len() = %v, want 0", r.Len())
 	}
 	if _, err := r.Pick(fleet.Request{Function: "f"}); reason(err) != "function_not_found" {
-		t.Error(err)
+		t.Errorf(`%v; want reason(err) = "function_not_found"`, err)
 	}
 }
 

@@ -65,10 +65,11 @@ func TestTwoTablesAgreeWhateverOrderRecordsComeIn(t *testing.T) {
 	}
 	for _, r := range []*rig{a, b} {
 		if events := append(r.Take(first), r.Take(second)...); events != nil {
-			t.Error("what was known already was told again:", kinds(events))
+			t.Errorf("what was known already was told again: %v; want events = nil", kinds(events))
 		}
 		if n, _ := r.Get("n"); n.Epoch != second.Epoch || !n.Offers("g") || n.Offers("f") || n.Gateway != "b" || !n.Joined.Equal(first.Joined) {
-			t.Errorf("%+v", n)
+			t.Errorf(`%+v; want n.Epoch = %v, n.Offers("g"), not n.Offers("f"), n.Gateway = "b", n.Joined.Equal(first.Joined)`,
+				n, second.Epoch)
 		}
 	}
 	second.Draining = true
@@ -76,7 +77,7 @@ func TestTwoTablesAgreeWhateverOrderRecordsComeIn(t *testing.T) {
 		t.Errorf("diff (-want +got):\n%s", d)
 	}
 	if events := a.Drop("n", first.Epoch, fleet.ReasonLost, true); events != nil {
-		t.Error("a session that is over took the new one with it:", kinds(events))
+		t.Errorf("a session that is over took the new one with it: %v; want events = nil", kinds(events))
 	}
 }
 
@@ -174,7 +175,7 @@ func TestRecordsComeBackAndFitIntoAnEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.Encode(&rec, limit); capability.CodeOf(err) != capability.CodeTooLarge || !strings.Contains(err.Error(), "262144") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want capability.CodeOf(err) = capability.CodeTooLarge, err.Error() with "262144"`, name, err)
 		}
 	}
 	for name, data := range map[string]string{
@@ -182,7 +183,7 @@ func TestRecordsComeBackAndFitIntoAnEntry(t *testing.T) {
 		"half": "\x1f\x8b\x08", "not compressed": "\x1f...",
 	} {
 		if r, err := c.Decode([]byte(data)); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%s: %+v %v", name, r, err)
+			t.Errorf("%s: %+v %v; want capability.CodeOf(err) = capability.CodeInvalidInput", name, r, err)
 		}
 	}
 }

@@ -101,6 +101,6 @@ func call(b *testing.B, g *gateway.Gateway) {
 		Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`1`)}},
 	})
 	if err != nil || len(r.Value) == 0 {
-		b.Fatal(err)
+		b.Fatalf("%v; want no error, len(r.Value) other than 0", err)
 	}
 }

@@ -38,7 +38,7 @@ func (w *world) traffic(deadline time.Duration) (stop func() (succeeded, failed 
 					_, err := g.Do(own, fleet.Request{Balance: true, Strategy: fleet.Random}, gateway.Request{Function: "f"})
 					done()
 					if took := time.Since(began); took > deadline+2*time.Second {
-						w.t.Errorf("a call took %s", took)
+						w.t.Errorf("a call took %s; want took at most deadline + 2*time.Second", took)
 					}
 					if err == nil {
 						good.Add(1)
@@ -91,7 +91,7 @@ func TestGatewaysComeAndGoAndNodesStay(t *testing.T) {
 		w.eventually("the call runs", w.patience(), func() bool { return devices[0].count(devices[0].ran, "never") == 1 })
 		w.end(first)
 		if err := <-lost; reason(err) != cmp.ReasonNodeLost {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonNodeLost", err)
 		}
 		w.gateways = w.gateways[1:]
 		w.gateway()
@@ -101,7 +101,7 @@ func TestGatewaysComeAndGoAndNodesStay(t *testing.T) {
 		for _, d := range devices {
 			var joins int
 			if d.set(func() { joins = d.joins }); joins != 1 {
-				w.t.Errorf("%s joined %d times", d.id, joins)
+				w.t.Errorf("%s joined %d times; want joins = 1", d.id, joins)
 			}
 			if s := w.gateways[0].said(d.id, false); s != "joined" && s != "joined resumed" { // the bus may show it late
 				w.t.Errorf(`w.gateways[0].said(d.id, false) = %q, want "joined" or "joined resumed"`, s)
@@ -126,10 +126,10 @@ func TestAGatewayThatStartsCallsNobodyItHasNotHeard(t *testing.T) {
 		g := w.gateway()
 		synctest.Wait()
 		if n, ok := g.Fleet().Get("a"); !ok || n.Status != fleet.Disconnected {
-			t.Errorf("%+v", n)
+			t.Errorf("%+v; want ok = true, n.Status = fleet.Disconnected", n)
 		}
 		if _, err := ask(w, g, gateway.Request{Node: "a", Function: "f"}); reason(err) != cmp.ReasonNoNodes {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonNoNodes", err)
 		}
 		d.freeze(false)
 		w.listed("a", fleet.Connected) // by its next heartbeat
@@ -259,7 +259,7 @@ func TestAnEmbeddedBusRestartsAndEveryNodeIsBackOnce(t *testing.T) {
 			w.served(ids...)
 			w.listed("stale", "")
 			if n := len(g.Fleet().List(fleet.Filter{Suspect: true})); n != len(ids) {
-				t.Errorf("there are %d nodes", n)
+				t.Errorf("there are %d nodes; want n = %v", n, len(ids))
 			}
 		})
 	}
@@ -285,7 +285,7 @@ func TestAServerOfTheClusterIsKilled(t *testing.T) {
 	took := time.Since(killed)
 	t.Logf("a call after the death of the nodes' server ended after %s: %v", took, err)
 	if took > 15*time.Second {
-		t.Error("it hung")
+		t.Errorf("it hung; got took = %v; want took at most 15 * time.Second", took)
 	}
 	w.served(ids...) // they knew of the other servers
 	t.Logf("every node is back after %s", time.Since(killed))
@@ -327,7 +327,7 @@ func TestAGatewaysServerIsKilled(t *testing.T) {
 	for _, d := range append(devices, late) {
 		d.set(func() {
 			if d.joins != 1 {
-				t.Errorf("%s joined %d times", d.id, d.joins)
+				t.Errorf("%s joined %d times; want d.joins = 1", d.id, d.joins)
 			}
 		})
 	}
@@ -350,7 +350,7 @@ func TestAGatewayDiesWithoutAWord(t *testing.T) {
 	close(dead.ended)
 	w.gateways = w.gateways[1:]
 	if _, err := ask(w, dead, gateway.Request{Node: "n0", Function: "f"}); err == nil {
-		t.Error("a dead gateway made a call")
+		t.Error("a dead gateway made a call; want an error")
 	}
 	w.served(ids...)
 	w.brokers[0] = w.open(0)
@@ -403,16 +403,16 @@ func TestACutCableIsAFrozenNode(t *testing.T) {
 	lost := make(chan error, 1)
 	go func() { _, err := ask(w, g, gateway.Request{Node: "a", Function: "f"}); lost <- err }()
 	if err := <-lost; reason(err) != cmp.ReasonNodeLost {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = cmp.ReasonNodeLost", err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the call failed after %s", took)
+		t.Errorf("the call failed after %s; want took at most 2 * time.Second", took)
 	}
 	w.listed("a", "")
 	wire.swallow(false)
 	w.served("a")
 	if d.count(d.ran, "f") == 0 || len(g.Fleet().List(fleet.Filter{Suspect: true})) != 1 {
-		t.Error("there is not one node")
+		t.Error(`there is not one node; want d.count(d.ran, "f") other than 0, len(g.Fleet().List(fleet.Filter{Suspect: true})) = 1`)
 	}
 }
 
@@ -443,7 +443,7 @@ func TestACutCableToOneServerOfACluster(t *testing.T) {
 	w.served("a")
 	for _, g := range w.gateways {
 		if len(g.Fleet().List(fleet.Filter{Suspect: true})) != 1 {
-			t.Error("there is not one node")
+			t.Error("there is not one node; want len(g.Fleet().List(fleet.Filter{Suspect: true})) = 1")
 		}
 	}
 }
@@ -562,15 +562,15 @@ func TestArgumentsTooLargeForAMessageAreAnAsset(t *testing.T) {
 		})
 		c, answer := n.called()
 		if c.Kwargs != nil || !strings.Contains(string(c.Arguments), `"$asset"`) {
-			t.Errorf("%.200s", c.Arguments)
+			t.Errorf(`%.200s; want c.Kwargs = nil, string(c.Arguments) with "\"$asset\""`, c.Arguments)
 		}
 		if a, err := cmp.ParseArguments(kept); err != nil || string(a.Kwargs["big"]) != string(big) {
-			t.Errorf("%.100s %v", kept, err)
+			t.Errorf(`%.100s %v; want no error, string(a.Kwargs["big"]) = %v`, kept, err, string(big))
 		}
 		asset := json.RawMessage(`{"$asset":{"digest":"sha256:` + strings.Repeat("1", 64) + `","size":10485760}}`)
 		answerResult(answer, asset)
 		if o := <-done; o.err != nil || string(o.result.Value) != string(asset) {
-			t.Errorf("%+v", o)
+			t.Errorf("%+v; want o.err = nil, string(o.result.Value) = %v", o, string(asset))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -580,7 +580,7 @@ func TestArgumentsTooLargeForAMessageAreAnAsset(t *testing.T) {
 			Node: "a", Function: "f",
 			Arguments: cmp.Arguments{Args: []json.RawMessage{big}},
 		}); reason(err) != cmp.ReasonTooLarge {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonTooLarge", err)
 		}
 	})
 }

@@ -226,11 +226,12 @@ func TestJoinedIsListedAndCalled(t *testing.T) {
 		n := r.dial("laptop.1")
 		reply := n.join(func(j *wire.Join) { j.Labels = []string{"gpu", "user:ann", "user:ben"} })
 		if !reply.OK || reply.HeartbeatMS != 5000 || reply.TimeoutMS != 30000 || !slices.Equal(reply.RejectedLabels, []string{"user:ben"}) {
-			t.Fatalf("%+v", reply)
+			t.Fatalf("%+v; want reply.OK = true, reply.HeartbeatMS = 5000, reply.TimeoutMS = 30000, reply.RejectedLabels = "+
+				`[]string{"user:ben"}`, reply)
 		}
 		list := r.Fleet().List(fleet.Filter{Labels: []string{"user:ann"}, Functions: []string{"f"}})
 		if len(list) != 1 || list[0].ID != "laptop.1" || !slices.Equal(list[0].Labels, []string{"gpu", "user:ann"}) {
-			t.Fatalf("%+v", list)
+			t.Fatalf(`%+v; want len(list) = 1, list[0].ID = "laptop.1", list[0].Labels = []string{"gpu", "user:ann"}`, list)
 		}
 		done := r.call(t.Context(), gateway.Request{
 			Node: "laptop.1", Function: "f",
@@ -238,13 +239,14 @@ func TestJoinedIsListedAndCalled(t *testing.T) {
 		})
 		c, answer := n.called()
 		if c.Function != "f" || string(c.Args[0]) != "7" || c.Caller.ID != "agent:x" || c.DeadlineMS <= 299_000 {
-			t.Errorf("%+v", c)
+			t.Errorf(`%+v; want c.Function = "f", string(c.Args[0]) = "7", c.Caller.ID = "agent:x", c.DeadlineMS more than 299_000`, c)
 		}
 		answer(wire.Frame{Type: wire.FrameAck})
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`{"a":1}`), ExecMS: 3})
 		if o := <-done; o.err != nil || string(o.result.Value) != `{"a":1}` || o.result.Exec != 3*time.Millisecond ||
 			o.result.Node != "laptop.1" {
-			t.Errorf("%+v", o)
+			t.Errorf(`%+v; want o.err = nil, string(o.result.Value) = "{\"a\":1}", o.result.Exec = 3 * time.Millisecond, `+
+				`o.result.Node = "laptop.1"`, o)
 		}
 		if d := r.told(); !slices.Equal(d, []string{"node.joined laptop.1"}) {
 			t.Errorf(`r.told() = %q, want []string{"node.joined laptop.1"}`, d)
@@ -279,7 +281,8 @@ func TestWhoMayNotJoinIsToldWhy(t *testing.T) {
 				data, _ := json.Marshal(j) // also what Encode would refuse
 				reply, err := wire.Decode[wire.JoinReply](n.ask(wire.SubjectJoin(n.id), data, nil))
 				if err != nil || reply.OK || reply.Error == nil || tt.reason != "" && reply.Error.Code != tt.reason || r.Fleet().Len() != 0 {
-					t.Errorf("%+v %v", reply, err)
+					t.Errorf(`%+v %v; want no error, reply.OK = false, reply.Error not nil, not (tt.reason != "" && `+
+						"reply.Error.Code != tt.reason), r.Fleet().Len() = 0", reply, err)
 				}
 			})
 		})
@@ -297,7 +300,7 @@ func TestADeadNodeIsSuspectAtOnceAndGoneAfterTheGrace(t *testing.T) {
 			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
 		}
 		if _, err := r.Fleet().Pick(fleet.Request{Function: "f"}); err == nil {
-			t.Error("a suspect node is routed to")
+			t.Error("a suspect node is routed to; want an error")
 		}
 		time.Sleep(5*time.Second + time.Millisecond)
 		synctest.Wait()
@@ -331,7 +334,7 @@ func TestAFrozenNodeIsGoneWithItsLeaseAndToldToRejoin(t *testing.T) {
 		n.epoch = 7
 		n.beat(1) // the gateway has restarted meanwhile
 		if c := n.control(); c.Type != wire.ControlRejoin || c.Epoch != 7 {
-			t.Errorf("%+v", c)
+			t.Errorf("%+v; want c.Type = wire.ControlRejoin, c.Epoch = 7", c)
 		}
 	})
 }
@@ -347,7 +350,7 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 		second := r.dial("a")
 		second.join(func(j *wire.Join) { j.Instance = "i2" })
 		if c := old.control(); c.Type != wire.ControlSuperseded || c.Epoch != old.epoch {
-			t.Errorf("%+v", c)
+			t.Errorf("%+v; want c.Type = wire.ControlSuperseded, c.Epoch = %v", c, old.epoch)
 		}
 		if o := <-late; reason(o.err) != cmp.ReasonNodeLost {
 			t.Errorf("reason(o.err) = %q, want cmp.ReasonNodeLost", reason(o.err))
@@ -359,7 +362,7 @@ func TestTheOlderOfTwoIsToldAndItsAnswersAreNobodys(t *testing.T) {
 		_, answer := second.called()
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`"fresh"`)})
 		if o := <-done; o.err != nil || string(o.result.Value) != `"fresh"` {
-			t.Errorf("%+v", o)
+			t.Errorf(`%+v; want o.err = nil, string(o.result.Value) = "\"fresh\""`, o)
 		}
 		if r.Fleet().Len() != 1 || slices.Contains(r.told(), "node.suspect a") {
 			t.Errorf(`r.Fleet().Len() = %v, want 1; r.told() = %q, want it not to contain "node.suspect a"`, r.Fleet().Len(), r.told())
@@ -378,14 +381,14 @@ func TestTheOlderOfTwoIsNotLetInAgain(t *testing.T) {
 		again := r.dial("a")
 		reply := again.join(func(j *wire.Join) { j.Epoch = first })
 		if reply.OK || reply.Error.Details["reason"] != "superseded" {
-			t.Errorf("%+v", reply)
+			t.Errorf(`%+v; want reply.OK = false, reply.Error.Details["reason"] = "superseded"`, reply)
 		}
 		if n, _ := r.Fleet().Get("a"); n.Epoch != newer.Epoch {
-			t.Errorf("%+v", n)
+			t.Errorf("%+v; want n.Epoch = %v", n, newer.Epoch)
 		}
 		// The newer one comes back as often as it likes.
 		if reply := again.join(func(j *wire.Join) { j.Instance, j.Epoch = "i2", newer.Epoch }); !reply.OK {
-			t.Errorf("%+v", reply)
+			t.Errorf("%+v; want reply.OK = true", reply)
 		}
 	})
 }
@@ -405,7 +408,7 @@ func TestAStreamComesInOrderAsItsReaderTakesIt(t *testing.T) {
 		}})
 		c, answer := n.called()
 		if !c.Stream || c.Window != 64<<10 {
-			t.Errorf("%+v", c)
+			t.Errorf("%+v; want c.Stream = true, c.Window = 64 << 10", c)
 		}
 		for i := range 3 {
 			answer(wire.Frame{Type: wire.FrameChunk, Value: json.RawMessage(fmt.Sprint(i))})
@@ -415,11 +418,11 @@ func TestAStreamComesInOrderAsItsReaderTakesIt(t *testing.T) {
 		for range 3 { // no credit before the reader has taken something
 			release <- struct{}{}
 			if ctl := n.control(); ctl.Type != wire.ControlCredit || ctl.Bytes != 1 || ctl.CallID != c.CallID {
-				t.Errorf("%+v", ctl)
+				t.Errorf("%+v; want ctl.Type = wire.ControlCredit, ctl.Bytes = 1, ctl.CallID = %v", ctl, c.CallID)
 			}
 		}
 		if o := <-done; o.err != nil || o.result.Chunks != 3 || !slices.Equal(heard, []string{"0", "1", "2"}) {
-			t.Errorf("%+v %v", o, heard)
+			t.Errorf(`%+v %v; want o.err = nil, o.result.Chunks = 3, heard = []string{"0", "1", "2"}`, o, heard)
 		}
 		// A plain call of it is a list.
 		done = r.call(t.Context(), gateway.Request{Node: "a", Function: "f"})
@@ -428,7 +431,7 @@ func TestAStreamComesInOrderAsItsReaderTakesIt(t *testing.T) {
 		answer(wire.Frame{Type: wire.FrameChunk, Value: json.RawMessage(`2`)})
 		answer(wire.Frame{Type: wire.FrameDone, Chunks: 2, Bytes: 2})
 		if o := <-done; o.err != nil || string(o.result.Value) != `[1,2]` {
-			t.Errorf("%+v", o)
+			t.Errorf(`%+v; want o.err = nil, string(o.result.Value) = "[1,2]"`, o)
 		}
 	})
 }
@@ -463,7 +466,7 @@ func TestTheEndOfACallReachesItsNode(t *testing.T) {
 				c, answer := n.called()
 				tt.end(cancel, answer)
 				if o := <-done; o.err == nil || tt.reason != "" && reason(o.err) != tt.reason {
-					t.Errorf("%v", o.err)
+					t.Errorf(`%v; want o.err not nil, not (tt.reason != "" && reason(o.err) != tt.reason)`, o.err)
 				}
 				for {
 					ctl := n.control()
@@ -471,7 +474,7 @@ func TestTheEndOfACallReachesItsNode(t *testing.T) {
 						continue
 					}
 					if ctl.Type != wire.ControlCancel || ctl.CallID != c.CallID {
-						t.Errorf("%+v", ctl)
+						t.Errorf("%+v; want ctl.Type = wire.ControlCancel, ctl.CallID = %v", ctl, c.CallID)
 					}
 					return
 				}
@@ -531,7 +534,7 @@ func TestANodeCannotAnswerForAnother(t *testing.T) {
 		synctest.Wait()
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`"true"`)})
 		if o := <-done; o.err != nil || string(o.result.Value) != `"true"` {
-			t.Errorf("%+v", o)
+			t.Errorf(`%+v; want o.err = nil, string(o.result.Value) = "\"true\""`, o)
 		}
 	})
 }
@@ -546,7 +549,7 @@ func TestGoodbyeAndDrain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := n.control(); c.Type != wire.ControlDrain {
-			t.Errorf("%+v", c)
+			t.Errorf("%+v; want c.Type = wire.ControlDrain", c)
 		}
 		answer(wire.Frame{Type: wire.FrameResult, Value: json.RawMessage(`1`)})
 		if o := <-done; o.err != nil {
@@ -554,10 +557,10 @@ func TestGoodbyeAndDrain(t *testing.T) {
 		}
 		data, err := wire.Encode(&wire.Leave{Epoch: n.epoch, Reason: "drained"})
 		if ack, err := wire.Decode[wire.Ack](n.ask(wire.SubjectLeave("a"), data, err)); err != nil || !ack.OK || r.Fleet().Len() != 0 {
-			t.Errorf("%+v %v %v", ack, err, r.told())
+			t.Errorf("%+v %v %v; want no error, ack.OK = true, r.Fleet().Len() = 0", ack, err, r.told())
 		}
 		if err := r.Remove(t.Context(), "a"); reason(err) != cmp.ReasonNodeNotFound {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonNodeNotFound", err)
 		}
 	})
 }

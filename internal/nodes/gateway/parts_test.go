@@ -58,7 +58,8 @@ func TestACircuitOpensTriesAndCloses(t *testing.T) {
 	}
 	fail(1)
 	if b.forget("a"); b.open("a", "f") || len(b.circuits) != 0 {
-		t.Error("a node that left is remembered")
+		t.Errorf(`a node that left is remembered; got len(b.circuits) = %v; want not b.open("a", "f"), len(b.circuits) = 0`,
+			len(b.circuits))
 	}
 }
 
@@ -119,17 +120,17 @@ func TestCreditIsWithheldWhileHeartbeatsAreLate(t *testing.T) {
 	c := credit{window: 256 << 10}
 	given := func(late bool) int64 { return c.take(chunk, late) }
 	if given(false) != chunk {
-		t.Error("a reader's credit was kept")
+		t.Errorf("a reader's credit was kept; want given(false) = %v", chunk)
 	}
 	var kept int64
 	for range 20 {
 		kept += chunk - given(true)
 	}
 	if kept != 192<<10 {
-		t.Errorf("%d bytes were withheld: 64 KiB must stay", kept)
+		t.Errorf("%d bytes were withheld: 64 KiB must stay; want kept = 192 << 10", kept)
 	}
 	if n := given(false); n != chunk+kept || given(false) != chunk {
-		t.Errorf("%d bytes were given back", n)
+		t.Errorf("%d bytes were given back; want n = chunk + kept, given(false) = %v", n, chunk)
 	}
 }
 
@@ -153,7 +154,7 @@ func TestManyStreamsShareWhatANodeMayHaveOnItsWay(t *testing.T) {
 			t.Errorf("sum = %v, want at most maxOutstanding; least = %v, want at least wire.MinWindow", sum, least)
 		}
 		if _, _, err := g.openStream("a"); err == nil {
-			t.Error("a 33rd stream was opened")
+			t.Error("a 33rd stream was opened; want an error")
 		}
 		for _, leave := range all {
 			leave()

@@ -37,11 +37,11 @@ func TestAWatcherSeesWhatIsThereAndWhatChanges(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.Canceled", err)
 		}
 		want := "[fleet.reset  fleet.node aconnected fleet.synced  node.suspect adisconnected node.left lost]"
 		if got := fmt.Sprint(seen); got != want {
-			t.Errorf("%s\n%s", got, want)
+			t.Errorf("%s\n%s\nwant got = %v", got, want, want)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestANamedNodeMustOfferTheFunction(t *testing.T) {
 		r.dial("n00").join(nil)
 		if _, err := r.Do(t.Context(), fleet.Request{Node: "n00"},
 			gateway.Request{Function: "other"}); reason(err) != cmp.ReasonFunctionNotFound {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonFunctionNotFound", err)
 		}
 	})
 }

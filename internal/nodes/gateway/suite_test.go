@@ -37,7 +37,7 @@ func TestWhoJoinsOneGatewayIsListedByAll(t *testing.T) {
 		for _, g := range w.gateways {
 			list := g.Fleet().List(fleet.Filter{Labels: []string{"user:ann.1", "gpu"}, Functions: []string{"f"}})
 			if len(list) != 1 || slices.Contains(list[0].Labels, "user:bob") {
-				w.t.Errorf("%+v", list)
+				w.t.Errorf(`%+v; want len(list) = 1, list[0].Labels without "user:bob"`, list)
 			}
 			if r, err := ask(w, g, gateway.Request{Function: "f"}); err != nil || string(r.Value) != `"ann.1/i1"` || r.Node != "ann.1" {
 				w.t.Errorf("Call = %+v, %v; want the first invocation of ann.1", r, err)
@@ -67,15 +67,15 @@ func TestADeadNodeIsNotRoutedToByAnybody(t *testing.T) {
 		d.kill()
 		for range 2 {
 			if err := <-lost; reason(err) != cmp.ReasonNodeLost {
-				w.t.Error(err)
+				w.t.Errorf("%v; want reason(err) = cmp.ReasonNodeLost", err)
 			}
 		}
 		if took := time.Since(began); took > time.Second {
-			w.t.Errorf("calls under way failed after %s", took)
+			w.t.Errorf("calls under way failed after %s; want took at most time.Second", took)
 		}
 		for _, g := range w.gateways {
 			if _, err := ask(w, g, gateway.Request{Function: "f"}); err == nil {
-				w.t.Error("a dead node was called")
+				w.t.Error("a dead node was called; want an error")
 			}
 		}
 		w.listed("a", "")
@@ -102,15 +102,16 @@ func TestAFrozenNodeIsUnlistedAndComesBackByItself(t *testing.T) {
 		lost := make(chan error, 1)
 		go func() { _, err := ask(w, w.gateways[1], gateway.Request{Function: "f"}); lost <- err }()
 		if w.listed("a", ""); time.Since(began) > 6*w.heartbeat+6*w.heartbeat/10+2*time.Second {
-			w.t.Errorf("it was unlisted after %s", time.Since(began))
+			w.t.Errorf("it was unlisted after %s; want time.Since(began) at most 6*w.heartbeat + 6*w.heartbeat/10 + 2*time.Second",
+				time.Since(began))
 		}
 		if err := <-lost; reason(err) != cmp.ReasonNodeLost && reason(err) != cmp.ReasonTimeout {
-			w.t.Error(err)
+			w.t.Errorf("%v; want not (reason(err) != cmp.ReasonNodeLost && reason(err) != cmp.ReasonTimeout)", err)
 		}
 		d.freeze(false)
 		w.listed("a", fleet.Connected)
 		if after, _ := w.gateways[1].Fleet().Get("a"); after.Epoch <= before.Epoch || !after.Offers("stream") {
-			w.t.Errorf("%+v", after)
+			w.t.Errorf(`%+v; want after.Epoch more than %v, after.Offers("stream")`, after, before.Epoch)
 		}
 		w.served("a") // the connection that did not answer may be cut first, with a call on it
 	})
@@ -130,7 +131,7 @@ func TestTheNewerOfTwoServesAndTheOlderIsTold(t *testing.T) {
 		w.eventually("the call runs", w.patience(), func() bool { return old.count(old.ran, "slow") == 1 })
 		w.device("a", "i2")
 		if err := <-lost; reason(err) != cmp.ReasonNodeLost {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonNodeLost", err)
 		}
 		for _, g := range w.gateways {
 			w.eventually("the newer serves", w.patience(), func() bool {
@@ -196,7 +197,7 @@ func TestDrainingFinishesWhatOtherGatewaysBegan(t *testing.T) {
 		}
 		w.listed("a", "")
 		if err := w.gateways[1].Remove(w.ctx, "a"); reason(err) != cmp.ReasonNodeNotFound {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonNodeNotFound", err)
 		}
 	})
 }
@@ -242,10 +243,10 @@ func TestWhoCannotTakeACallSaysSoAndAnotherDoes(t *testing.T) {
 		w.listed("busy", fleet.Connected)
 		w.listed("other", fleet.Connected)
 		if _, err := ask(w, w.gateways[0], gateway.Request{Node: "busy", Function: "nothing"}); reason(err) != cmp.ReasonFunctionNotFound {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonFunctionNotFound", err)
 		}
 		if _, err := ask(w, w.gateways[0], gateway.Request{Node: "nobody", Function: "f"}); reason(err) != cmp.ReasonNodeNotFound {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonNodeNotFound", err)
 		}
 		busy.set(func() { busy.full = true })
 		for _, g := range w.gateways {
@@ -259,10 +260,10 @@ func TestWhoCannotTakeACallSaysSoAndAnotherDoes(t *testing.T) {
 			}
 		}
 		if _, err := ask(w, w.gateways[1], gateway.Request{Node: "busy", Function: "f"}); reason(err) != cmp.ReasonOverloaded {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonOverloaded", err)
 		}
 		if n := busy.count(busy.ran, "f"); n != 0 {
-			w.t.Error("a refused call ran", n)
+			w.t.Errorf("a refused call ran %v; want n = 0", n)
 		}
 	})
 }
@@ -276,7 +277,7 @@ func TestTheEndOfTheCallerIsTheEndOnTheNode(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
 		defer cancel()
 		if _, err := w.gateways[0].Do(ctx, fleet.Request{}, gateway.Request{Function: "never"}); reason(err) != cmp.ReasonTimeout {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonTimeout", err)
 		}
 		ctx, away := context.WithCancel(w.ctx)
 		gone := make(chan error, 1)
@@ -287,7 +288,7 @@ func TestTheEndOfTheCallerIsTheEndOnTheNode(t *testing.T) {
 		w.eventually("it runs", w.patience(), func() bool { return d.count(d.ran, "never") == 2 })
 		away()
 		if err := <-gone; reason(err) != cmp.ReasonCancelled {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonCancelled", err)
 		}
 		w.eventually("both have ended on the node", w.patience(), func() bool { return d.count(d.ended, "never") == 2 })
 	})
@@ -325,7 +326,7 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 			Chunk: func(v json.RawMessage) error {
 				var s string
 				if err := json.Unmarshal(v, &s); err != nil || !strings.HasPrefix(s, strings.Repeat("0", 6)) || s[:8] != pad(next) {
-					w.t.Errorf("chunk %d is %.20s", next, v)
+					w.t.Errorf(`chunk %d is %.20s; want no error, s beginning with strings.Repeat("0", 6), s[:8] = pad(next)`, next, v)
 				}
 				next++
 				return nil
@@ -339,7 +340,7 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 		}
 		w.pause(7 * w.heartbeat)
 		if n, ok := w.gateways[0].Fleet().Get("a"); !ok || n.Status != fleet.Connected {
-			w.t.Error("its heartbeats were held up")
+			w.t.Errorf("its heartbeats were held up; got n.Status = %v; want ok = true, n.Status = fleet.Connected", n.Status)
 		}
 		close(release)
 		if err := <-slow; err != nil {
@@ -347,7 +348,8 @@ func TestASlowReaderHoldsUpItsOwnStreamAlone(t *testing.T) {
 		}
 		if r, err := ask(w, w.gateways[0], gateway.Request{Function: "stream", Arguments: number("3")}); err != nil || len(r.Value) < 3*32<<10 ||
 			r.Value[0] != '[' {
-			w.t.Error("a plain call of a stream:", len(r.Value), err)
+			w.t.Errorf("a plain call of a stream: %v %v; want no error, len(r.Value) at least 3 * 32 << 10, r.Value[0] = '['",
+				len(r.Value), err)
 		}
 	})
 }
@@ -377,7 +379,7 @@ func TestANodeHasSoManyStreams(t *testing.T) {
 		}
 		w.eventually("four are open", w.patience(), func() bool { return d.count(d.ran, "endless") == 4 })
 		if _, err := ask(w, w.gateways[0], gateway.Request{Function: "stream", Stream: true}); reason(err) != cmp.ReasonOverloaded {
-			w.t.Error(err)
+			w.t.Errorf("%v; want reason(err) = cmp.ReasonOverloaded", err)
 		}
 		cancel()
 		open.Wait()
@@ -441,11 +443,11 @@ func TestFailingCallsOfOneFunctionBlockNoOther(t *testing.T) {
 		w.listed("a", fleet.Connected)
 		for range 7 {
 			if _, err := ask(w, w.gateways[0], gateway.Request{Function: "fails"}); reason(err) != cmp.ReasonExecution {
-				w.t.Error(err)
+				w.t.Errorf("%v; want reason(err) = cmp.ReasonExecution", err)
 			}
 		}
 		if n := d.count(d.ran, "fails"); n != 7 {
-			w.t.Error("what a function answers opened its circuit after", n)
+			w.t.Errorf("what a function answers opened its circuit after %v; want n = 7", n)
 		}
 		d.set(func() { d.full = true })
 		for range 5 {
@@ -453,7 +455,7 @@ func TestFailingCallsOfOneFunctionBlockNoOther(t *testing.T) {
 				Node: "a", Function: "slow",
 				Arguments: number("0"),
 			}); reason(err) != cmp.ReasonOverloaded {
-				w.t.Error(err)
+				w.t.Errorf("%v; want reason(err) = cmp.ReasonOverloaded", err)
 			}
 		}
 		d.set(func() { d.full = false })
@@ -462,7 +464,7 @@ func TestFailingCallsOfOneFunctionBlockNoOther(t *testing.T) {
 			return err == nil
 		})
 		if _, err := ask(w, w.gateways[0], gateway.Request{Function: "slow", Arguments: number("0")}); reason(err) != cmp.ReasonNoNodes {
-			w.t.Error("the circuit is not open:", err)
+			w.t.Errorf("the circuit is not open: %v; want reason(err) = cmp.ReasonNoNodes", err)
 		}
 		if _, err := ask(w, w.gateways[1], gateway.Request{Function: "slow", Arguments: number("0")}); err != nil {
 			w.t.Error("another gateway's circuit:", err)

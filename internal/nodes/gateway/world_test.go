@@ -77,7 +77,7 @@ func (w *world) end(i *instance) {
 	if err, ok := <-i.ended; ok {
 		close(i.ended)
 		if err != nil && !messaging.Is(err, messaging.ReasonClosed) {
-			w.t.Error(err)
+			w.t.Errorf("%v; want not (err != nil && !messaging.Is(err, messaging.ReasonClosed))", err)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (w *world) eventually(what string, within time.Duration, so func() bool) {
 	until := time.Now().Add(within)
 	for !so() {
 		if time.Now().After(until) {
-			w.t.Fatalf("not within %s: %s", within, what)
+			w.t.Fatalf("not within %s: %s; want not time.Now().After(until)", within, what)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -215,7 +215,7 @@ func (w *world) open(i int) *natsbus.Broker {
 			return b
 		}
 		if w.ctx.Err() != nil {
-			w.t.Fatal(err)
+			w.t.Fatalf("%v; want w.ctx.Err() = nil", err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestEscapeMakesOneTokenOfAnyTextAndBack(t *testing.T) {
 			t.Errorf("Escape(%q) = %q, want %q", text, got, want)
 		}
 		if back, ok := unescape(got); !ok || back != text {
-			t.Errorf("unescape(%q) = %q, %v", got, back, ok)
+			t.Errorf("unescape(%q) = %q, %v; want ok = true, back = %v", got, back, ok, text)
 		}
 		if err := CheckSubject("v1.host." + got + ".call"); err != nil {
 			t.Errorf("%q is not a subject: %v", got, err)
@@ -50,7 +50,7 @@ func FuzzEscape(f *testing.F) {
 		}
 		token := Escape(text)
 		if back, ok := unescape(token); !ok || back != text {
-			t.Fatalf("%q → %q → %q", text, token, back)
+			t.Fatalf("%q → %q → %q; want ok = true, back = %v", text, token, back, text)
 		}
 		if err := CheckSubject(token); err != nil {
 			t.Fatal(err)
@@ -65,12 +65,12 @@ func TestSubjectsThatAreRefused(t *testing.T) {
 		strings.Repeat("a", MaxSubject+1),
 	} {
 		if err := CheckSubject(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("CheckSubject(%q) = %v", bad, err)
+			t.Errorf("CheckSubject(%q) = %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 	for _, bad := range []string{"", "a.>.b", "a*", "$JS.API.>", "a..*"} {
 		if err := CheckPattern(bad); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("CheckPattern(%q) = %v", bad, err)
+			t.Errorf("CheckPattern(%q) = %v; want capability.CodeOf(err) = capability.CodeInvalidInput", bad, err)
 		}
 	}
 	for _, good := range []string{"a", "a.*.b", ">", "*", "a.>", "_INBOX.n.1"} {
@@ -94,7 +94,7 @@ func TestMessagesAboveTheLimitsAreRefused(t *testing.T) {
 		"reply is a pattern":   {Message{Subject: "a", Reply: "b.*"}, capability.CodeInvalidInput},
 	} {
 		if err := CheckMessage(c.m); capability.CodeOf(err) != c.code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = %v", name, err, c.code)
 		}
 	}
 }
@@ -106,14 +106,14 @@ func TestKeysAndBucketsThatAreRefused(t *testing.T) {
 		"a.*": false, "a/b": false,
 	} {
 		if err := CheckEntry(key, nil); (err == nil) != ok {
-			t.Errorf("CheckEntry(%q) = %v", key, err)
+			t.Errorf("CheckEntry(%q) = %v; want (err == nil) = %v", key, err, ok)
 		}
 	}
 	if err := CheckEntry("a", make([]byte, MaxValue+1)); !Is(err, ReasonTooLarge) {
-		t.Errorf("a value above the limit: %v", err)
+		t.Errorf("a value above the limit: %v; want Is(err, ReasonTooLarge)", err)
 	}
 	if err := CheckBucket(BucketOptions{Name: "a.b"}); err == nil {
-		t.Error("a bucket's name with a dot was taken")
+		t.Error("a bucket's name with a dot was taken; want an error")
 	}
 }
 
@@ -149,7 +149,7 @@ func TestAReaderThatNeverReadsIsForgotten(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.readers) != 0 {
-			t.Errorf("%d readers are left", len(f.readers))
+			t.Errorf("%d readers are left; want len(f.readers) = 0", len(f.readers))
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestAnswersGoToTheSendersInboxOnly(t *testing.T) {
 		"_INBOX.n1.a b": false, "$SYS.REQ.SERVER.PING": false,
 	} {
 		if err := CheckReply(Message{Subject: "v1.gw.n1.join", Reply: reply}, "_INBOX.n1"); (err == nil) != ok {
-			t.Errorf("%q: %v", reply, err)
+			t.Errorf("%q: %v; want (err == nil) = %v", reply, err, ok)
 		}
 	}
 }

@@ -46,14 +46,14 @@ func TestAStreamKeepsToItsWindowAndItsOrder(t *testing.T) {
 		done := r.call(t.Context(), gateway.Request{Node: "a", Function: "count", Stream: true, Chunk: func(v json.RawMessage) error {
 			<-release
 			if want := fmt.Sprintf(`"%06d`, next); !strings.HasPrefix(string(v), want) {
-				t.Errorf("%.10s, not %s", v, want)
+				t.Errorf("%.10s, not %s; want string(v) beginning with %v", v, want, want)
 			}
 			next++
 			return nil
 		}})
 		synctest.Wait()
 		if n := sent.Load(); n != 7 { // the seventh passes 64 KiB
-			t.Errorf("%d chunks are on their way", n)
+			t.Errorf("%d chunks are on their way; want n = 7", n)
 		}
 		time.Sleep(time.Minute) // a slow reader does not disturb the heartbeat
 		if got := r.told(); len(got) != 1 {
@@ -61,7 +61,7 @@ func TestAStreamKeepsToItsWindowAndItsOrder(t *testing.T) {
 		}
 		close(release)
 		if o := <-done; o.err != nil || o.Chunks != 100 || next != 100 {
-			t.Errorf("%+v %d", o, next)
+			t.Errorf("%+v %d; want o.err = nil, o.Chunks = 100, next = 100", o, next)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestAllStreamsTogetherKeepToFourMiB(t *testing.T) {
 		synctest.Wait()
 		// The gateway divides as much among its streams, so that less may be on its way.
 		if n := sent.Load() * size; n > node.MaxOutstanding || n < 2*wire.MinWindow {
-			t.Errorf("%d bytes are on their way", n)
+			t.Errorf("%d bytes are on their way; want n at most node.MaxOutstanding, n at least 2 * wire.MinWindow", n)
 		}
 		cancel()
 		close(hold)
@@ -93,7 +93,7 @@ func TestAllStreamsTogetherKeepToFourMiB(t *testing.T) {
 			Node: "a", Function: "count", Stream: true,
 			Chunk: func(json.RawMessage) error { return nil },
 		}); o.err != nil {
-			t.Error("what cancelled streams had on the way is not free:", o.err)
+			t.Errorf("what cancelled streams had on the way is not free: %v; want o.err = nil", o.err)
 		}
 	})
 }
@@ -118,12 +118,12 @@ func TestTheThirtyThirdStreamIsRefused(t *testing.T) {
 			t.Errorf(`reason(o.err) = %q, want cmp.ReasonOverloaded; o.err = %v, want it to contain "32 streams"`, reason(o.err), o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
-			t.Error("a call is not a stream:", o.err)
+			t.Errorf("a call is not a stream: %v; want o.err = nil", o.err)
 		}
 		cancel()
 		synctest.Wait()
 		if s := d.Status(); s.Streams != 0 || s.Active != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v; want s.Streams = 0, s.Active = 0", s)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestTheEndOfACallReachesItsHandler(t *testing.T) {
 			t.Errorf("reason(o.err) = %q, want cmp.ReasonCancelled", reason(o.err))
 		}
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.Canceled", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -152,7 +152,7 @@ func TestTheEndOfACallReachesItsHandler(t *testing.T) {
 		// The caller's cancel and the device's own clock come at one instant; the
 		// clock alone is in TestFramesAsTheyTravel.
 		if err := <-ended; err == nil {
-			t.Error("the handler goes on")
+			t.Error("the handler goes on; want an error")
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestAFullQueueAndAPanicAreTheFailureOfOneCall(t *testing.T) {
 		close(release)
 		for _, c := range calls {
 			if o := <-c; o.err != nil || string(o.Value) != "null" {
-				t.Errorf("%+v", o)
+				t.Errorf(`%+v; want o.err = nil, string(o.Value) = "null"`, o)
 			}
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "break"}); reason(o.err) != cmp.ReasonExecution ||
@@ -203,7 +203,7 @@ func TestAnIdempotencyKeyRunsOnce(t *testing.T) {
 		for range 3 {
 			if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "once", IdempotencyKey: "k"}); o.err != nil ||
 				string(o.Value) != "1" {
-				t.Errorf("%+v", o)
+				t.Errorf(`%+v; want o.err = nil, string(o.Value) = "1"`, o)
 			}
 		}
 	})
@@ -241,7 +241,8 @@ func TestLargeValuesAreAssets(t *testing.T) {
 		a, ok, err := cmp.ReadAsset(o.Value)
 		if o.err != nil || !ok || err != nil || a.Size != int64(len(large)) || a.MediaType != "application/json" ||
 			string(kept[a.Digest]) != large {
-			t.Errorf("%.200s %v %v", o.Value, o.err, err)
+			t.Errorf("%.200s %v %v; want o.err = nil, ok = true, no error, a.Size = int64(len(large)), a.MediaType = "+
+				`"application/json", string(kept[a.Digest]) = %v`, o.Value, o.err, err, large)
 		}
 		var chunks []string
 		o = <-r.call(t.Context(), gateway.Request{
@@ -257,14 +258,14 @@ func TestLargeValuesAreAssets(t *testing.T) {
 			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
 		})
 		if o.err != nil || string(o.Value) != fmt.Sprint(len(large)) {
-			t.Errorf("%.100s %v", o.Value, o.err)
+			t.Errorf("%.100s %v; want o.err = nil, string(o.Value) = fmt.Sprint(len(large))", o.Value, o.err)
 		}
 		a.Digest = "sha256:" + strings.Repeat("9", 64)
 		if o := <-r.call(t.Context(), gateway.Request{
 			Node: "a", Function: "size",
 			Arguments: cmp.Arguments{Args: []json.RawMessage{cmp.AssetValue(a)}},
 		}); o.err == nil {
-			t.Error("an asset that is not there was found")
+			t.Error("an asset that is not there was found; want o.err not nil")
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -316,10 +317,11 @@ func TestFramesAsTheyTravel(t *testing.T) {
 				}
 				f, err := wire.Decode[wire.Frame](m.Data)
 				if err != nil || f.Type != kind || f.Seq != uint64(i) || f.CallID != "c1" || f.Epoch != d.Epoch() {
-					t.Fatalf("%s: %s %v", kind, m.Data, err)
+					t.Fatalf(`%s: %s %v; want no error, f.Type = %v, f.Seq = uint64(i), f.CallID = "c1", f.Epoch = d.Epoch()`,
+						kind, m.Data, err, kind)
 				}
 				if f.Error != nil && (f.Error.NodeID != "a" || f.Error.Type == "") {
-					t.Errorf("%+v", f.Error)
+					t.Errorf(`%+v; want not (f.Error != nil && (f.Error.NodeID != "a" || f.Error.Type == ""))`, f.Error)
 				}
 			}
 			time.Sleep(5 * time.Second)
@@ -334,7 +336,7 @@ func TestFramesAsTheyTravel(t *testing.T) {
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "slow", DeadlineMS: 300}, wire.FrameAck, wire.FrameError)
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "wait", DeadlineMS: 300}, wire.FrameAck, wire.FrameError)
 		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.DeadlineExceeded", err)
 		}
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "", DeadlineMS: 300}, wire.FrameError)
 		// Of another epoch: it is not a call of this one, and is not answered.
@@ -342,7 +344,7 @@ func TestFramesAsTheyTravel(t *testing.T) {
 		ask(wire.Call{Epoch: epoch + 1, CallID: "c1", Function: "echo"})
 		ask(wire.Call{Epoch: epoch, CallID: "c1", Function: "echo"}, wire.FrameResult)
 		if s := d.Status(); s.Stale != 2 || s.Joins != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v; want s.Stale = 2, s.Joins = 1", s)
 		}
 	})
 }
@@ -352,7 +354,7 @@ func TestACallUpward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := joined(t)
 		if _, err := d.Call(t.Context(), wire.Upward{Action: "fs.list"}); reason(err) != cmp.ReasonDenied {
-			t.Error("nobody serves:", err)
+			t.Errorf("nobody serves: %v; want reason(err) = cmp.ReasonDenied", err)
 		}
 		sub, err := r.bus.Conn().Subscribe(t.Context(), messaging.SubscribeOptions{Pattern: "v1.node.*.call"})
 		if err != nil {
@@ -367,7 +369,7 @@ func TestACallUpward(t *testing.T) {
 			}
 			u, err := wire.Decode[wire.Upward](m.Data)
 			if err != nil || u.Action != "fs.list" || u.DeadlineMS == 0 || u.CallID == "" {
-				t.Errorf("%s %v", m.Data, err)
+				t.Errorf(`%s %v; want no error, u.Action = "fs.list", u.DeadlineMS other than 0, u.CallID other than ""`, m.Data, err)
 			}
 			if reply == nil {
 				return
@@ -383,17 +385,17 @@ func TestACallUpward(t *testing.T) {
 		go serve(&wire.UpwardReply{OK: true, Result: json.RawMessage(`[1]`), Invocation: "inv"})
 		reply, err := d.Call(t.Context(), wire.Upward{Action: "fs.list", Input: json.RawMessage(`{"path":"/"}`)})
 		if err != nil || string(reply.Result) != "[1]" || reply.Invocation != "inv" {
-			t.Errorf("%+v %v", reply, err)
+			t.Errorf(`%+v %v; want no error, string(reply.Result) = "[1]", reply.Invocation = "inv"`, reply, err)
 		}
 		go serve(&wire.UpwardReply{Error: &cmp.WireError{Code: cmp.ReasonDenied, Message: "no"}})
 		if _, err := d.Call(t.Context(), wire.Upward{Action: "fs.list"}); reason(err) != cmp.ReasonDenied {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonDenied", err)
 		}
 		go serve(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := d.Call(ctx, wire.Upward{Action: "fs.list"}); reason(err) != cmp.ReasonTimeout {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = cmp.ReasonTimeout", err)
 		}
 	})
 }

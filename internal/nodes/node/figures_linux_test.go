@@ -15,7 +15,7 @@ func TestFiguresOfTheMachine(t *testing.T) {
 		"MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n": 75, "MemTotal: 0 kB\n": 0, "x": 0, "MemTotal: 10 kB\nMemAvailable: 20 kB": 0,
 	} {
 		if got := memory(text); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: %v; want got = %v", text, got, want)
 		}
 	}
 	g := machine()

@@ -96,14 +96,14 @@ func TestOverWebSocket(t *testing.T) {
 	seen := d.Status().Beats
 	await(func(s node.Status) bool { return s.Beats > seen+3 })
 	if n := sent.Load(); n > 8 {
-		t.Errorf("%d chunks of 10 KiB are on their way; the window is 64 KiB", n)
+		t.Errorf("%d chunks of 10 KiB are on their way; the window is 64 KiB; want n at most 8", n)
 	}
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil {
 		t.Errorf("o.err = %v, want nil", o.err)
 	}
 	close(release)
 	if o := <-stream; o.err != nil || o.Chunks != 100 {
-		t.Errorf("%+v", o)
+		t.Errorf("%+v; want o.err = nil, o.Chunks = 100", o)
 	}
 	// Cancelled.
 	gone, end := context.WithCancel(t.Context())
@@ -126,11 +126,11 @@ func TestOverWebSocket(t *testing.T) {
 	other.let("echo", false, func(context.Context, functions.Call) (json.RawMessage, error) { return json.RawMessage(`"other"`), nil })
 	other.start()
 	if err := d.ended(); reason(err) != node.ReasonSuperseded {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = node.ReasonSuperseded", err)
 	}
 	<-other.Joined()
 	if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "echo"}); o.err != nil || string(o.Value) != `"other"` {
-		t.Errorf("%+v", o)
+		t.Errorf(`%+v; want o.err = nil, string(o.Value) = "\"other\""`, o)
 	}
 	if err := other.Drain(t.Context()); err != nil {
 		t.Error(err)

@@ -32,18 +32,19 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 		synctest.Wait()
 		list := r.Fleet().List(fleet.Filter{Labels: []string{"user:ann"}, Functions: []string{"echo"}})
 		if len(list) != 1 || list[0].ID != "laptop.1" {
-			t.Fatalf("%+v", list)
+			t.Fatalf(`%+v; want len(list) = 1, list[0].ID = "laptop.1"`, list)
 		}
 		if s := d.Status(); s.State != node.Connected || s.Epoch == 0 || !slices.Equal(s.RejectedLabels, []string{"user:ben"}) || s.Joins != 1 ||
 			!s.Accepting {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.State = node.Connected, s.Epoch other than 0, s.RejectedLabels = []string{"user:ben"}, `+
+				"s.Joins = 1, s.Accepting = true", s)
 		}
 		o := <-r.call(t.Context(), gateway.Request{
 			Node: "laptop.1", Function: "echo",
 			Arguments: cmp.Arguments{Args: []json.RawMessage{json.RawMessage(`7`)}}, Caller: wire.Caller{Kind: "agent", ID: "agent:x"},
 		})
 		if o.err != nil || string(o.Value) != `{"args":1,"caller":"agent:x"}` {
-			t.Errorf("%+v %v", o, o.err)
+			t.Errorf(`%+v %v; want o.err = nil, string(o.Value) = "{\"args\":1,\"caller\":\"agent:x\"}"`, o, o.err)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "laptop.1", Function: "other"}); reason(o.err) != cmp.ReasonFunctionNotFound {
 			t.Errorf("reason(o.err) = %q, want cmp.ReasonFunctionNotFound", reason(o.err))
@@ -52,7 +53,8 @@ func TestJoinedIsListedCalledAndGoneWhenItLeaves(t *testing.T) {
 		d.mu.Lock()
 		if len(d.records) != 2 || d.records[0].Effect != cmp.EffectWrite || d.records[0].Outcome != "" ||
 			d.records[1].Outcome != cmp.ReasonFunctionNotFound {
-			t.Errorf("%+v", d.records)
+			t.Errorf(`%+v; want len(d.records) = 2, d.records[0].Effect = cmp.EffectWrite, d.records[0].Outcome = "", `+
+				"d.records[1].Outcome = cmp.ReasonFunctionNotFound", d.records)
 		}
 		d.mu.Unlock()
 		d.stop()
@@ -74,7 +76,7 @@ func TestANodeMayStartBeforeItsGateway(t *testing.T) {
 		d := r.device("a", nil).start()
 		time.Sleep(time.Minute)
 		if s := d.Status(); s.State != node.Registering || s.Error == "" {
-			t.Errorf("%+v", s)
+			t.Errorf(`%+v; want s.State = node.Registering, s.Error other than ""`, s)
 		}
 		r.serve(gateway.Config{})
 		<-d.Joined()
@@ -96,7 +98,7 @@ func TestWhoMayNotJoinStopsAndSaysWhy(t *testing.T) {
 		r := newRig(t, gateway.Config{})
 		d := r.device("unknown", nil).start()
 		if err := d.ended(); !messaging.Is(err, messaging.ReasonRefused) {
-			t.Error(err)
+			t.Errorf("%v; want messaging.Is(err, messaging.ReasonRefused)", err)
 		}
 	})
 }
@@ -132,7 +134,7 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if s := d.Status(); s.State != node.Connected || s.Joins != 2 || s.Epoch <= first {
-			t.Fatalf("%+v", s)
+			t.Fatalf("%+v; want s.State = node.Connected, s.Joins = 2, s.Epoch more than %v", s, first)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
 			t.Errorf("o.err = %v, want nil", o.err)
@@ -142,7 +144,7 @@ func TestItComesBackFromARestartOfTheBusAndOfTheGateway(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if r.Fleet().Len() != 1 || d.Status().Joins != 2 {
-			t.Errorf("%+v", d.Status())
+			t.Errorf("%+v; want r.Fleet().Len() = 1, d.Status().Joins = 2", d.Status())
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
 			t.Errorf("o.err = %v, want nil", o.err)
@@ -158,7 +160,7 @@ func TestAGatewayThatStartsHearsAtOnceWhoIsThere(t *testing.T) {
 		epoch := d.Epoch()
 		r.serve(gateway.Config{})
 		if n, _ := r.Fleet().Get("a"); n.Status != fleet.Connected || n.Epoch != epoch || d.Status().Joins != 1 {
-			t.Errorf("%+v %+v", n, d.Status())
+			t.Errorf("%+v %+v; want n.Status = fleet.Connected, n.Epoch = %v, d.Status().Joins = 1", n, d.Status(), epoch)
 		}
 	})
 }
@@ -173,17 +175,17 @@ func TestTheNewerOfTwoServesAndTheOlderStopsForGood(t *testing.T) {
 		})
 		second.start()
 		if err := old.ended(); reason(err) != node.ReasonSuperseded || capability.CodeOf(err) != capability.CodeConflict {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = node.ReasonSuperseded, capability.CodeOf(err) = capability.CodeConflict", err)
 		}
 		synctest.Wait()
 		for range 20 {
 			if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil || string(o.Value) != `"second"` {
-				t.Fatalf("%+v", o)
+				t.Fatalf(`%+v; want o.err = nil, string(o.Value) = "\"second\""`, o)
 			}
 			time.Sleep(5 * time.Second)
 		}
 		if s := second.Status(); s.State != node.Connected || s.Joins > 2 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v; want s.State = node.Connected, s.Joins at most 2", s)
 		}
 	})
 }
@@ -200,7 +202,7 @@ func TestItStaysListedWithItsHeartbeatAndAClockThatIsOff(t *testing.T) {
 			t.Errorf(`r.told() = %q, want []string{"node.joined a"}; d.Status().Beats = %v, want at least 100`, got, d.Status().Beats)
 		}
 		if off := time.Since(d.Time()); off < -time.Second || off > time.Second {
-			t.Errorf("the gateway's time is %s off", off)
+			t.Errorf("the gateway's time is %s off; want off at least -time.Second, off at most time.Second", off)
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil || o.Exec < 0 {
 			t.Errorf("o.err = %v, want nil; o.Exec = %v, want at least 0", o.err, o.Exec)
@@ -226,7 +228,7 @@ func TestAnOverworkedMachineAsksToBeAvoided(t *testing.T) {
 				}
 				time.Sleep(11 * time.Second)
 				if _, err := r.Fleet().Pick(fleet.Request{Function: "echo"}); err == nil || d.Status().Accepting {
-					t.Error("it is not avoided")
+					t.Error("it is not avoided; want an error, d.Status().Accepting = false")
 				}
 			})
 		})
@@ -252,17 +254,17 @@ func TestWhatIsOfferedIsToldWithoutJoiningAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, _ := r.Fleet().Get("a"); len(n.Functions) != 3 || n.Revision != d.functions.Revision() || d.Status().Joins != 1 {
-			t.Errorf("%+v", n)
+			t.Errorf("%+v; want len(n.Functions) = 3, n.Revision = d.functions.Revision(), d.Status().Joins = 1", n)
 		}
 		// An update that got lost is asked for after a heartbeat.
 		r.bus.Interrupt()
 		d.let("four", false, echo)
 		if err := d.Refresh(t.Context()); reason(err) != cmp.ReasonConnection && reason(err) != messaging.ReasonDisconnected {
-			t.Error(err)
+			t.Errorf("%v; want not (reason(err) != cmp.ReasonConnection && reason(err) != messaging.ReasonDisconnected)", err)
 		}
 		time.Sleep(20 * time.Second)
 		if n, _ := r.Fleet().Get("a"); len(n.Functions) != 4 {
-			t.Errorf("%+v", n)
+			t.Errorf("%+v; want len(n.Functions) = 4", n)
 		}
 	})
 }
@@ -289,10 +291,10 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 				}
 				synctest.Wait()
 				if s := d.Status(); s.State != node.Draining {
-					t.Fatalf("%+v", s)
+					t.Fatalf("%+v; want s.State = node.Draining", s)
 				}
 				if _, err := r.Fleet().Pick(fleet.Request{Function: "echo"}); err == nil {
-					t.Error("a draining node is routed to")
+					t.Error("a draining node is routed to; want an error")
 				}
 				if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); reason(o.err) != cmp.ReasonOverloaded {
 					t.Errorf("reason(o.err) = %q, want cmp.ReasonOverloaded", reason(o.err))
@@ -300,10 +302,10 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				close(release)
 				if o := <-slow; o.err != nil || string(o.Value) != `"done"` {
-					t.Errorf("%+v %v", o, o.err)
+					t.Errorf(`%+v %v; want o.err = nil, string(o.Value) = "\"done\""`, o, o.err)
 				}
 				if err := d.ended(); err != nil || d.Status().State != node.Disconnected {
-					t.Error(err)
+					t.Errorf("%v; want no error, d.Status().State = node.Disconnected", err)
 				}
 				synctest.Wait()
 				if r.Fleet().Len() != 0 {
@@ -345,7 +347,7 @@ func TestARevokedNodeDoesNotComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := d.ended(); capability.CodeOf(err) != capability.CodeDenied {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeDenied", err)
 		}
 	})
 }
@@ -388,12 +390,12 @@ func TestLostHeartbeatsEndInARejoin(t *testing.T) {
 		lost.Store(true)
 		time.Sleep(40 * time.Second)
 		if r.Fleet().Len() != 0 {
-			t.Error("a silent node is still there")
+			t.Error("a silent node is still there; want r.Fleet().Len() = 0")
 		}
 		lost.Store(false)
 		time.Sleep(6 * time.Second)
 		if s := d.Status(); r.Fleet().Len() != 1 || s.Joins != 2 || s.State != node.Connected {
-			t.Errorf("%+v %v", s, r.told())
+			t.Errorf("%+v %v; want r.Fleet().Len() = 1, s.Joins = 2, s.State = node.Connected", s, r.told())
 		}
 		if o := <-r.call(t.Context(), gateway.Request{Node: "a", Function: "echo"}); o.err != nil {
 			t.Errorf("o.err = %v, want nil", o.err)

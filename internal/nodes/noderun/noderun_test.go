@@ -42,13 +42,14 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 	var err error
 	for raw == nil { // until the socket is there
 		if raw, err = Ask(t.Context(), home, http.MethodGet, "/status", nil); err != nil && capability.AsError(err).Reason != "node_not_running" {
-			t.Fatal(err)
+			t.Fatalf(`%v; want not (err != nil && capability.AsError(err).Reason != "node_not_running")`, err)
 		}
 	}
 	var r Report
 	if err := json.Unmarshal(raw, &r); err != nil || r.ID != "a" || r.PID != os.Getpid() || r.State != "connecting" || r.Audit != "ok" ||
 		r.Host == nil {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf(`%s %v; want no error, r.ID = "a", r.PID = os.Getpid(), r.State = "connecting", r.Audit = "ok", r.Host not nil`,
+			raw, err)
 	}
 	if strings.Contains(string(raw), "jct_n_secret") {
 		t.Error("the token is shown")
@@ -58,11 +59,11 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), Config{Home: home, Device: device.Config{Gateway: "http://127.0.0.1:1"}}); capability.AsError(
 		err).Reason != "node_running" {
-		t.Error(err)
+		t.Errorf(`%v; want capability.AsError( err).Reason = "node_running"`, err)
 	}
 	for path, code := range map[string]capability.Code{"/consent/cnf_x": capability.CodeNotFound, "/drain": capability.CodeUnavailable} {
 		if _, err := Ask(t.Context(), home, http.MethodPost, path, map[string]string{"decision": "grant"}); capability.CodeOf(err) != code {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v; want capability.CodeOf(err) = %v", path, err, code)
 		}
 	}
 	if _, err := Ask(t.Context(), home, http.MethodPost, "/leave", nil); err != nil {
@@ -72,7 +73,7 @@ func TestTheOwnerSeesAndEndsANodeThatHasNotJoinedYet(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(Socket(home)); err == nil {
-		t.Error("the socket is left behind")
+		t.Error("the socket is left behind; want an error")
 	}
 }
 
@@ -111,7 +112,7 @@ func TestTheJournalHoldsWhatMatters(t *testing.T) {
 		`"event": "capability_timeout"`, `"event": "node_joined"`, "open.door", "m=d1", `"gateway": "a"`,
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is missing in %s", want, text)
+			t.Errorf("%s is missing in %s; want text with %v", want, text, want)
 		}
 	}
 	if strings.Contains(text, "look") {

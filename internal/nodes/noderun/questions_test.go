@@ -23,32 +23,32 @@ func TestWithNobodyThereTheAnswerIsForTheNextTime(t *testing.T) {
 		s := newQuestions(false)
 		q := about("a", skill.AskTimeout)
 		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
-			t.Fatal(err)
+			t.Fatalf("%v; want err is skill.ErrNobody", err)
 		}
 		again := q
 		again.RequestID = "cnf_again"
 		if _, err := s.Ask(t.Context(), again); !errors.Is(err, skill.ErrNobody) {
-			t.Fatal(err)
+			t.Fatalf("%v; want err is skill.ErrNobody", err)
 		}
 		if list := s.list(); len(list) != 1 || list[0].RequestID != "cnf_a" {
-			t.Errorf("%+v", list)
+			t.Errorf(`%+v; want len(list) = 1, list[0].RequestID = "cnf_a"`, list)
 		}
 		if err := s.answer("cnf_again", device.Grant, "owner"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.answer("cnf_a", device.Deny, "owner"); capability.CodeOf(err) != capability.CodeNotFound {
-			t.Error("a second answer counts:", err)
+			t.Errorf("a second answer counts: %v; want capability.CodeOf(err) = capability.CodeNotFound", err)
 		}
 		if a, err := s.Ask(t.Context(), q); err != nil || a != (device.Answer{Decision: device.Grant, By: "owner"}) {
 			t.Errorf("s.Ask(t.Context(), q): err = %v, want nil; a = %+v, want %+v", err, a, (device.Answer{Decision: device.Grant, By: "owner"}))
 		}
 		// It counted once.
 		if _, err := s.Ask(t.Context(), q); !errors.Is(err, skill.ErrNobody) {
-			t.Error(err)
+			t.Errorf("%v; want err is skill.ErrNobody", err)
 		}
 		time.Sleep(questionTTL + time.Second)
 		if list := s.list(); len(list) != 0 {
-			t.Errorf("%+v", list)
+			t.Errorf("%+v; want len(list) = 0", list)
 		}
 	})
 }
@@ -66,7 +66,7 @@ func TestWhoSaysHowLongWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		if err := s.answer("cnf_a", "perhaps", "owner"); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 		}
 		if err := s.answer("cnf_a", device.GrantOnce, "owner"); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestWhoSaysHowLongWaits(t *testing.T) {
 			t.Errorf(`got = %q, want "grant_once<nil>"`, got)
 		}
 		if _, err := s.Ask(ctx, about("b", 30*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("%v; want err is context.DeadlineExceeded", err)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestAtATerminalEveryQuestionIsShownOnceAndEnds(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if list := s.list(); len(list) != 0 {
-			t.Errorf("%+v", list)
+			t.Errorf("%+v; want len(list) = 0", list)
 		}
 		cancel()
 		synctest.Wait()
@@ -110,10 +110,10 @@ func TestQuestionsAreBounded(t *testing.T) {
 	s := newQuestions(false)
 	for i := range maxQuestions {
 		if _, err := s.Ask(t.Context(), about(fmt.Sprint(i), skill.AskTimeout)); !errors.Is(err, skill.ErrNobody) {
-			t.Fatal(err)
+			t.Fatalf("%v; want err is skill.ErrNobody", err)
 		}
 	}
 	if _, err := s.Ask(t.Context(), about("more", skill.AskTimeout)); capability.CodeOf(err) != capability.CodeOverloaded {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeOverloaded", err)
 	}
 }

@@ -41,7 +41,7 @@ func TestStrangersHoldNoConnectionsWithoutNumber(t *testing.T) {
 			t.Errorf(`connect("192.0.2.1:2000") = %v, want http.StatusTooManyRequests`, got)
 		}
 		if got := connect("[::ffff:192.0.2.1]:2000"); got != http.StatusTooManyRequests {
-			t.Error("the same address, written as one of version 6:", got)
+			t.Errorf("the same address, written as one of version 6: %v; want got = http.StatusTooManyRequests", got)
 		}
 		if got := connect("192.0.2.2:1000"); got != 0 {
 			t.Errorf(`connect("192.0.2.2:1000") = %v, want 0`, got)
@@ -52,12 +52,12 @@ func TestStrangersHoldNoConnectionsWithoutNumber(t *testing.T) {
 			}
 		}
 		if got := connect("[2001:db8:0:1::ffff]:1"); got != http.StatusTooManyRequests {
-			t.Error("another address of the same network:", got)
+			t.Errorf("another address of the same network: %v; want got = http.StatusTooManyRequests", got)
 		}
 		time.Sleep(proofTimeout)
 		synctest.Wait()
 		if got := connect("192.0.2.1:3000"); got != 0 {
-			t.Error("after those before have proven themselves:", got)
+			t.Errorf("after those before have proven themselves: %v; want got = 0", got)
 		}
 	})
 }

@@ -305,7 +305,8 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 	} {
 		status, body := s.as(c.role, http.MethodGet, "/api/v1/nodes"+c.query)
 		if got, next := ids(t, body); status != http.StatusOK || fmt.Sprint(got) != c.want || (next != "") != strings.Contains(c.query, "limit") {
-			t.Errorf("%s %s: %d %v %q", c.role, c.query, status, got, next)
+			t.Errorf(`%s %s: %d %v %q; want status = http.StatusOK, fmt.Sprint(got) = %v, (next != "") = `+
+				`strings.Contains(c.query, "limit")`, c.role, c.query, status, got, next, c.want)
 		}
 	}
 	for query, reason := range map[string]string{
@@ -314,7 +315,7 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 	} {
 		if status, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes"+query); status != http.StatusBadRequest ||
 			!strings.Contains(body, reason) {
-			t.Errorf("%s: %d %s", query, status, body)
+			t.Errorf("%s: %d %s; want status = http.StatusBadRequest, body with %v", query, status, body, reason)
 		}
 	}
 	if _, body := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes?functions=full"); !strings.Contains(body,
@@ -329,12 +330,13 @@ func TestWhoSeesWhichNodes(t *testing.T) {
 			nowhere = body
 		}
 		if status != http.StatusServiceUnavailable && status != http.StatusNotFound || body != nowhere {
-			t.Errorf("%s: %d %s", id, status, body)
+			t.Errorf("%s: %d %s; want not (status != http.StatusServiceUnavailable && status != http.StatusNotFound), body = %v",
+				id, status, body, nowhere)
 		}
 	}
 	if status, body := s.as(capability.RoleOperator, http.MethodGet, "/api/v1/nodes/away"); status != http.StatusOK ||
 		!strings.Contains(body, `"health_score":0`) || strings.Contains(body, `"Load"`) {
-		t.Errorf("%d %s", status, body)
+		t.Errorf(`%d %s; want status = http.StatusOK, body with "\"health_score\":0", body without "\"Load\""`, status, body)
 	}
 	_, watched := s.as(capability.RoleAgent, http.MethodGet, "/api/v1/nodes/watch")
 	if strings.Contains(watched, "anns") || strings.Contains(watched, "away") || strings.Count(watched, `"node_id":"a"`) < 2 ||
@@ -354,7 +356,7 @@ func TestOnlyPeopleEndNodes(t *testing.T) {
 	for _, role := range []capability.Role{capability.RoleAgent, capability.RoleNode} {
 		for _, c := range [][2]string{{http.MethodDelete, "/api/v1/nodes/a"}, {http.MethodPost, "/api/v1/nodes/a/drain"}} {
 			if status, body := s.as(role, c[0], c[1]); status != http.StatusForbidden {
-				t.Errorf("%s %v: %d %s", role, c, status, body)
+				t.Errorf("%s %v: %d %s; want status = http.StatusForbidden", role, c, status, body)
 			}
 		}
 	}
@@ -392,7 +394,7 @@ func TestWhoComesIn(t *testing.T) {
 		{"another scheme", "Basic eDp5", http.StatusUnauthorized},
 	} {
 		if status, body, _ := s.do(c.authorization, http.MethodGet, "/nodes/connect", ""); status != c.want {
-			t.Errorf("%s: %d %s", c.name, status, body)
+			t.Errorf("%s: %d %s; want status = %v", c.name, status, body, c.want)
 		}
 	}
 	enrol := `{"node_id":"a","public_key":"` + "x" + `"}`
@@ -404,7 +406,7 @@ func TestWhoComesIn(t *testing.T) {
 		{"a key that is none", "Bearer good", enrol},
 	} {
 		if status, body, _ := s.do(c.authorization, http.MethodPost, wire.EnrolPath, c.body); status < 400 || status >= 500 {
-			t.Errorf("%s: %d %s", c.name, status, body)
+			t.Errorf("%s: %d %s; want status at least 400, status less than 500", c.name, status, body)
 		}
 	}
 }
@@ -425,7 +427,7 @@ func TestAssets(t *testing.T) {
 		{"the node", "Bearer good", path, http.StatusCreated},
 	} {
 		if status, body, _ := s.do(c.authorization, http.MethodPut, c.path, "<script>"); status != c.want {
-			t.Errorf("put, %s: %d %s", c.name, status, body)
+			t.Errorf("put, %s: %d %s; want status = %v", c.name, status, body, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -454,7 +456,7 @@ func TestUpward(t *testing.T) {
 		return `{"call_id":"0123456789abcdef0123456789abcdef","action":"fs.list","input":{"path":"x"}` + extra + `}`
 	}
 	if r := ask("a", call("")); !r.OK || string(r.Result) != `{"path":"x"}` || r.Invocation == "" {
-		t.Fatalf("%+v %+v", r, r.Error)
+		t.Fatalf(`%+v %+v; want r.OK = true, string(r.Result) = "{\"path\":\"x\"}", r.Invocation other than ""`, r, r.Error)
 	}
 	for what, body := range map[string]string{
 		"nonsense": `{`, "no action": `{"call_id":"0123456789abcdef0123456789abcdef"}`,
@@ -462,7 +464,7 @@ func TestUpward(t *testing.T) {
 		"nobody's": call(`,"select":"node=z"`),
 	} {
 		if r := ask("a", body); r.OK || r.Error == nil {
-			t.Errorf("%s: %+v", what, r)
+			t.Errorf("%s: %+v; want r.OK = false, r.Error not nil", what, r)
 		}
 	}
 	if r := ask("stranger", call("")); r.OK {
@@ -474,15 +476,15 @@ func TestUpward(t *testing.T) {
 		}
 	}
 	if r := ask("a", call("")); r.Error == nil || r.Error.Code != cmp.ReasonOverloaded || !r.Error.Retryable {
-		t.Errorf("one call more: %+v", r)
+		t.Errorf("one call more: %+v; want r.Error not nil, r.Error.Code = cmp.ReasonOverloaded, r.Error.Retryable = true", r)
 	}
 	if r := ask("b", call("")); !r.OK {
-		t.Errorf("another node's calls wait for those of the first: %+v", r)
+		t.Errorf("another node's calls wait for those of the first: %+v; want r.OK = true", r)
 	}
 	for range maxUpwardEach {
 		s.surface.upwards.leave("a")
 	}
 	if r := ask("a", call("")); !r.OK || len(s.surface.upwards.by) != 0 {
-		t.Errorf("%+v, %v", r, s.surface.upwards.by)
+		t.Errorf("%+v, %v; want r.OK = true, len(s.surface.upwards.by) = 0", r, s.surface.upwards.by)
 	}
 }

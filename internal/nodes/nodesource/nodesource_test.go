@@ -126,12 +126,12 @@ func TestClaimedEffectsCountWhereTrusted(t *testing.T) {
 		for _, e := range r.entries() {
 			if e.Contribution.Member.Name == "f" {
 				if found = true; e.Effect != c.want {
-					t.Errorf("%+v: %v", c, e.Effect)
+					t.Errorf("%+v: %v; want e.Effect = %v", c, e.Effect, c.want)
 				}
 			}
 		}
 		if !found {
-			t.Errorf("%+v is not in the catalog", c)
+			t.Errorf("%+v is not in the catalog; want found = true", c)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestUsersAreThoseOfTheCredential(t *testing.T) {
 	}})
 	for name, e := range r.entries() {
 		if !slices.Equal(e.Module.Users, []string{"ann"}) {
-			t.Errorf("%s is for %v", name, e.Module.Users)
+			t.Errorf(`%s is for %v; want e.Module.Users = []string{"ann"}`, name, e.Module.Users)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
 		"node.a.b/device.function.invoke",
 	} {
 		if got[want] == nil {
-			t.Errorf("%s is not in the catalog", want)
+			t.Errorf("%s is not in the catalog; want got[want] not nil", want)
 		}
 	}
 	doors := 0
@@ -183,11 +183,12 @@ func TestNamesOfNodesAndSkillsDoNotMeet(t *testing.T) {
 			doors++
 		}
 		if e.Action == "fs.list" && e.Module.Extension == "node.a" {
-			t.Error("a function takes part in a core action by its name")
+			t.Error(`a function takes part in a core action by its name; want not (e.Action == "fs.list" && e.Module.Extension ` +
+				`== "node.a")`)
 		}
 	}
 	if doors != 2 {
-		t.Errorf("%d doors of two nodes", doors)
+		t.Errorf("%d doors of two nodes; want doors = 2", doors)
 	}
 }
 
@@ -297,7 +298,7 @@ func TestCall(t *testing.T) {
 	})
 	t.Run("arguments that are none", func(t *testing.T) {
 		if _, err := r.call("f", `{"__args__":3}`, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Fatal(err)
+			t.Fatalf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 		}
 	})
 	t.Run("large result is fetched", func(t *testing.T) {
@@ -359,7 +360,8 @@ func TestInstallIsRecorded(t *testing.T) {
 			r.join(fleet.Member{ID: "n", Functions: offers(cmp.InstallSkill)})
 			got, err := r.call(cmp.InstallSkill, `{}`, nil)
 			if err != nil || got.Ran.Node.Skill != c.skill || got.Ran.Node.PayloadDigest != c.digest {
-				t.Fatalf("%+v %v", got.Ran.Node, err)
+				t.Fatalf("%+v %v; want no error, got.Ran.Node.Skill = %v, got.Ran.Node.PayloadDigest = %v",
+					got.Ran.Node, err, c.skill, c.digest)
 			}
 		})
 	}

@@ -40,7 +40,8 @@ func TestScenario22NobodyToAsk(t *testing.T) {
 	_, err := r.install(pack("s", consenting()))
 	w := wire.FromError(err, "", "", false)
 	if w == nil || w.Code != wire.ReasonConsentRequired || w.Type != "PermissionError" || w.Details["request_id"] == "" {
-		t.Errorf("%+v", w)
+		t.Errorf(`%+v; want w not nil, w.Code = wire.ReasonConsentRequired, w.Type = "PermissionError", w.Details["request_id"] `+
+			`other than ""`, w)
 	}
 	same(t, "functions", r.names(), five())
 	r = device(t, func(c *skill.Config) { c.Owner = &owner{err: skill.ErrNobody} })
@@ -51,7 +52,7 @@ func TestScenario22NobodyToAsk(t *testing.T) {
 	r.action("a", "x")
 	out := r.must(pack("s", consenting()))
 	if c := out.InstalledSkills["s"].Consent; !c.Required || c.By != "auto" || c.GrantedAt == "" {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.Required = true, c.By = "auto", c.GrantedAt other than ""`, c)
 	}
 }
 
@@ -75,7 +76,7 @@ func TestScenario24AskedBeforeCodeIsLoaded(t *testing.T) {
 	r := device(t, func(c *skill.Config) { c.AllowCode, c.Owner = true, o })
 	o.during = func(skill.Question) {
 		if loads, _ := r.runtime.counts(); loads != len(o.asked)-1 {
-			t.Error("code was loaded before the owner was asked")
+			t.Errorf("code was loaded before the owner was asked; got loads = %v; want loads = len(o.asked) - 1", loads)
 		}
 	}
 	p := pack("s", consenting(), entry("b", "f.b", "requires_user_consent", true, "code_binding", code("x")),
@@ -175,7 +176,7 @@ func TestScenario25FreshHost(t *testing.T) {
  "os":"` + goruntime.GOOS + `","arch":"` + goruntime.GOARCH + `","version":"test","protocol_version":1,"degraded_skills":[],"epoch":0}`
 	var got, expected any
 	if json.Unmarshal(raw, &got) != nil || json.Unmarshal([]byte(want), &expected) != nil {
-		t.Fatal("no JSON")
+		t.Fatal("no JSON; want json.Unmarshal(raw, &got) = nil, json.Unmarshal([]byte(want), &expected) = nil")
 	}
 	if diff := gocmp.Diff(expected, got); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -190,7 +191,7 @@ func (r *rig) status(kwargs any) (s wire.Status, members map[string]json.RawMess
 	r.t.Helper()
 	raw, err := r.call(wire.HostStatus, kwargs)
 	if err != nil || jsonx.Unmarshal(raw, &s) != nil || jsonx.Unmarshal(raw, &members) != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("%v; want no error, jsonx.Unmarshal(raw, &s) = nil, jsonx.Unmarshal(raw, &members) = nil", err)
 	}
 	return s, members
 }
@@ -208,7 +209,8 @@ func TestScenario26MissingFolder(t *testing.T) {
 		s, _ := r.status(nil)
 		if b := s.Sandbox; !b.Attempted || b.Loaded || b.ErrorType == nil || *b.ErrorType != "NotADirectoryError" ||
 			*b.Path != filepath.Base(path) || b.AttemptedAt == nil || b.Error == nil {
-			t.Errorf("%+v", b)
+			t.Errorf(`%+v; want b.Attempted = true, b.Loaded = false, b.ErrorType not nil, *b.ErrorType = "NotADirectoryError", `+
+				"*b.Path = filepath.Base(path), b.AttemptedAt not nil, b.Error not nil", b)
 		}
 	}
 	r.must(pack("s", entry("a", "f.a")))
@@ -234,7 +236,7 @@ func TestScenario28IncludeFlags(t *testing.T) {
 		_, skills := members["installed_skills"]
 		same(t, name, []bool{actions, skills}, []bool{c.actions, c.skills})
 		if c.actions && (*s.Actions)["a"].Description != "does a" {
-			t.Errorf("%+v", s.Actions)
+			t.Errorf(`%+v; want not (c.actions && (*s.Actions)["a"].Description != "does a")`, s.Actions)
 		}
 	}
 	_, err := r.call(wire.HostStatus, map[string]any{"include_all": true})
@@ -249,23 +251,25 @@ func TestScenario29ListsFunctions(t *testing.T) {
 	raw, err := r.call(wire.ListFunctions, nil)
 	var out wire.Functions
 	if err != nil || jsonx.UnmarshalStrict(raw, &out) != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; want no error, jsonx.UnmarshalStrict(raw, &out) = nil", err)
 	}
 	var names []string
 	for _, f := range out.Functions {
 		names = append(names, f.Name)
 		if f.Version != "1.0.0" || f.Priority != 5 || f.ExecutionMode != "normal" || f.TimeoutSeconds != nil || f.Tags == nil {
-			t.Errorf("%+v", f)
+			t.Errorf(`%+v; want f.Version = "1.0.0", f.Priority = 5, f.ExecutionMode = "normal", f.TimeoutSeconds = nil, f.Tags not nil`,
+				f)
 		}
 	}
 	if !slices.IsSorted(names) || out.FunctionCount != 7 || len(names) != 7 || out.NodeID != "n1" {
-		t.Errorf("%+v", names)
+		t.Errorf(`%+v; want slices.IsSorted(names), out.FunctionCount = 7, len(names) = 7, out.NodeID = "n1"`, names)
 	}
 	for _, reserved := range wire.Reserved() {
 		at := slices.Index(names, reserved.Name)
 		if at < 0 || out.Functions[at].Owner != "host" || out.Functions[at].Effect != reserved.Effect ||
 			!slices.Equal(out.Functions[at].Tags, reserved.Tags) {
-			t.Errorf("%s: %+v", reserved.Name, out.Functions)
+			t.Errorf(`%s: %+v; want at at least 0, out.Functions[at].Owner = "host", out.Functions[at].Effect = %v, `+
+				"out.Functions[at].Tags = %v", reserved.Name, out.Functions, reserved.Effect, reserved.Tags)
 		}
 	}
 	same(t, "owner", out.Functions[0].Owner, "skill:s")

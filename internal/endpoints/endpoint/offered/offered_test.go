@@ -26,14 +26,16 @@ func TestACallBecomesTheParametersOfItsMethod(t *testing.T) {
 	}
 	mod := o.Module(&m, "digest")
 	if mod.Extension != "remote.m" || mod.Endpoint != "e" || mod.Digest != "digest" || len(mod.Contributions) != len(o.Bindings) {
-		t.Errorf("the module is %+v", mod)
+		t.Errorf(`the module is %+v; want mod.Extension = "remote.m", mod.Endpoint = "e", mod.Digest = "digest", `+
+			"len(mod.Contributions) = %v", mod, len(o.Bindings))
 	}
 	for _, c := range mod.Contributions {
 		if c.Provider != key || c.Availability.State != capability.StateDraining {
-			t.Errorf("%s: %v %v", c.ID, c.Provider, c.Availability)
+			t.Errorf("%s: %v %v; want c.Provider = %v, c.Availability.State = capability.StateDraining",
+				c.ID, c.Provider, c.Availability, key)
 		}
 		if strings.HasPrefix(c.Member.Name, "E.") != (c.Rank == 7) {
-			t.Errorf("%s has the rank %d", c.ID, c.Rank)
+			t.Errorf(`%s has the rank %d; want strings.HasPrefix(c.Member.Name, "E.") = (c.Rank == 7)`, c.ID, c.Rank)
 		}
 	}
 	for _, c := range []struct{ kind, name, input, want string }{
@@ -50,16 +52,17 @@ func TestACallBecomesTheParametersOfItsMethod(t *testing.T) {
 	} {
 		b, ok := o.Bindings[capability.Member{Module: "m", Kind: c.kind, Name: c.name}]
 		if !ok {
-			t.Errorf("%s %s is not bound", c.kind, c.name)
+			t.Errorf("%s %s is not bound; want ok = true", c.kind, c.name)
 			continue
 		}
 		got, err := b.Params([]byte(c.input))
 		if string(got) != c.want && err == nil || (err == nil) != (c.want != "") {
-			t.Errorf("%s %s %s: %s, %v", c.kind, c.name, c.input, got, err)
+			t.Errorf(`%s %s %s: %s, %v; want not (string(got) != c.want && err == nil), (err == nil) = (c.want != "")`,
+				c.kind, c.name, c.input, got, err)
 		}
 	}
 	if b := o.Bindings[capability.Member{Module: "m", Kind: "evaluator", Name: "E.prepare"}]; b.Undeclared != "hasPrepare" {
-		t.Errorf("a phase that is not declared: %+v", b)
+		t.Errorf(`a phase that is not declared: %+v; want b.Undeclared = "hasPrepare"`, b)
 	}
 }
 
@@ -70,7 +73,7 @@ func TestForeignNamesAreSpelledInOurGrammar(t *testing.T) {
 	}
 	a, b := EscapeID(strings.Repeat("a", 200)+"1", 111), EscapeID(strings.Repeat("a", 200)+"2", 111)
 	if a == b || len(a) != 111+9 {
-		t.Errorf("%s and %s", a, b)
+		t.Errorf("%s and %s; want a other than %v, len(a) = 111 + 9", a, b, b)
 	}
 }
 
@@ -83,7 +86,8 @@ func TestASoftFailureIsNull(t *testing.T) {
 		var got, expected any
 		out, err := SoftFailed([]byte(in))
 		if err != nil || json.Unmarshal(out, &got) != nil || json.Unmarshal([]byte(want), &expected) != nil {
-			t.Errorf("%s: %s, %v", in, out, err)
+			t.Errorf("%s: %s, %v; want no error, json.Unmarshal(out, &got) = nil, json.Unmarshal([]byte(want), &expected) = nil",
+				in, out, err)
 			continue
 		}
 		a, _ := json.Marshal(got)
@@ -101,7 +105,7 @@ func TestALongCommandHasTheTimeItAsksForWithinBounds(t *testing.T) {
 		`{"timeoutMs":"1"}`: defaultPTYTimeout, `nonsense`: defaultPTYTimeout,
 	} {
 		if got := RunTime([]byte(in)); got != want+ptyGrace {
-			t.Errorf("%s: %s", in, got)
+			t.Errorf("%s: %s; want got = want + ptyGrace", in, got)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/extensions/exec/tool"
 	"github.com/junctor-run/junctor/internal/platform/sandbox"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 	"github.com/junctor-run/junctor/secret"
 )
 
@@ -30,12 +31,7 @@ func TestMain(m *testing.M) {
 func program(t *testing.T, dir, name, text string, mode os.FileMode) (path, sum string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	programfile.Write(t, path, text, mode)
 	h := sha256.Sum256([]byte(text))
 	return path, hex.EncodeToString(h[:])
 }

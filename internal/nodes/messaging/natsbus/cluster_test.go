@@ -111,14 +111,14 @@ func TestServersThatDoNotKnowTheSecretAreToldApart(t *testing.T) {
 	url := startServers(t, 1)[0].ClientURL()
 	_, err := Open(t.Context(), Cluster{URL: url, Secret: secret.New(strings.Repeat("x", 32))}, Config{})
 	if !messaging.Is(err, messaging.ReasonRefused) {
-		t.Errorf("with another secret: %v (%v)", err, errors.Unwrap(err))
+		t.Errorf("with another secret: %v (%v); want messaging.Is(err, messaging.ReasonRefused)", err, errors.Unwrap(err))
 	}
 	if _, err = Open(t.Context(), Cluster{URL: url, Secret: secret.New("short")}, Config{}); err == nil {
-		t.Error("a short secret was taken")
+		t.Error("a short secret was taken; want an error")
 	}
 	if _, err = Open(t.Context(), Cluster{URL: "nats://127.0.0.1:1", Secret: shared()}, Config{}); !messaging.Is(err,
 		messaging.ReasonDisconnected) {
-		t.Errorf("where nobody listens: %v", err)
+		t.Errorf("where nobody listens: %v; want messaging.Is(err, messaging.ReasonDisconnected)", err)
 	}
 }
 
@@ -145,7 +145,7 @@ func await(t testing.TB, events func() messaging.Event, kind messaging.EventKind
 			return
 		}
 		if e.Kind == "" {
-			t.Fatalf("no event %s came", kind)
+			t.Fatalf(`no event %s came; want e.Kind other than ""`, kind)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	wrote := seen(ctx, t, changes, "after", func() (uint64, error) { return table.Put(ctx, "after", nil) })
 	t.Logf("written %s, told %s after the loss of a server", wrote, time.Since(began))
 	if told := time.Since(began) - wrote; told > 2*time.Second {
-		t.Errorf("a change was told %s after it had been written", told)
+		t.Errorf("a change was told %s after it had been written; want told at most 2 * time.Second", told)
 	}
 	again := eventsOf(t, two.Conn())
 	if err := two.own.NATS().ForceReconnect(); err != nil {
@@ -243,7 +243,7 @@ func TestAClusterGoesOnWithoutOneOfItsServers(t *testing.T) {
 	seen(ctx, t, changes, "last", func() (uint64, error) { return table.Put(ctx, "last", nil) })
 	// A certificate has the names that the operator wrote, not what servers call each other.
 	if told := two.own.NATS().DiscoveredServers(); len(told) > 0 {
-		t.Errorf("a gateway would go to %v", told)
+		t.Errorf("a gateway would go to %v; want len(told) at most 0", told)
 	}
 }
 
@@ -256,7 +256,7 @@ func bucketOf(ctx context.Context, t testing.TB, b *Broker) messaging.Bucket {
 			return k
 		}
 		if ctx.Err() != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; want ctx.Err() = nil", err)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func seen(ctx context.Context, t testing.TB, changes <-chan messaging.Change, ke
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; want ctx.Err() = nil", err)
 		}
 	}
 	took := time.Since(began)
@@ -330,14 +330,14 @@ func TestSessionsArePassedOnToAnEncryptedServer(t *testing.T) {
 	defer c.Close()
 	await(t, eventsOf(t, c), messaging.Connected)
 	if _, err := c.Request(t.Context(), messaging.Message{Subject: "v1.gw.n1.join"}); !messaging.Is(err, messaging.ReasonNoResponders) {
-		t.Errorf("a request where nobody answers: %v", err)
+		t.Errorf("a request where nobody answers: %v; want messaging.Is(err, messaging.ReasonNoResponders)", err)
 	}
 	if seen := c.(*natsdial.Conn).NATS().DiscoveredServers(); len(seen) > 0 {
-		t.Errorf("the node was told of %v", seen)
+		t.Errorf("the node was told of %v; want len(seen) at most 0", seen)
 	}
 	cluster.TLS = nil
 	if b, err := Open(t.Context(), cluster, Config{}); err == nil {
 		b.Close()
-		t.Error("a server that nobody vouches for was taken")
+		t.Error("a server that nobody vouches for was taken; want an error")
 	}
 }

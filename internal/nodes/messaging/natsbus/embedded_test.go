@@ -59,13 +59,13 @@ func TestTheDirectoryMayBeLostOrDamaged(t *testing.T) {
 		}
 		e, err := k.Get(t.Context(), "a")
 		if err != nil && capability.CodeOf(err) != capability.CodeNotFound {
-			t.Fatal(err)
+			t.Fatalf("%v; want not (err != nil && capability.CodeOf(err) != capability.CodeNotFound)", err)
 		}
 		return string(e.Value)
 	}
 	write()
 	if got := read(); got != "1" {
-		t.Errorf("after a restart there is %q", got)
+		t.Errorf(`after a restart there is %q; want got = "1"`, got)
 	}
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -85,11 +85,11 @@ func TestTheDirectoryMayBeLostOrDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := read(); got != "" {
-		t.Errorf("in an empty directory there is %q", got)
+		t.Errorf(`in an empty directory there is %q; want got = ""`, got)
 	}
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory is %v, %v", info.Mode(), err)
+		t.Errorf("the directory is %v, %v; want no error, info.Mode().Perm() = 0o700", info.Mode(), err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := refused(subject); !strings.Contains(text, subject) {
-			t.Errorf("publishing to %s: %s", subject, text)
+			t.Errorf("publishing to %s: %s; want text with %v", subject, text, subject)
 		}
 	}
 	for _, subject := range []string{"$SYS.>", "$SYS.REQ.USER.AUTH", "$KV.>", "$JS.>", "_INBOX.gw.>", ">", "_R_.>"} {
@@ -131,7 +131,7 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := refused(subject); !strings.Contains(text, subject) {
-			t.Errorf("subscribing to %s: %s", subject, text)
+			t.Errorf("subscribing to %s: %s; want text with %v", subject, text, subject)
 		}
 	}
 	for i := range messaging.MaxSubscriptions + 2 {
@@ -140,10 +140,10 @@ func TestAStrangerWithItsOwnClient(t *testing.T) {
 		}
 	}
 	if text := refused("maximum subscriptions"); !strings.Contains(text, "maximum subscriptions") {
-		t.Errorf("more subscriptions than there may be: %s", text)
+		t.Errorf(`more subscriptions than there may be: %s; want text with "maximum subscriptions"`, text)
 	}
 	if n := nc.MaxPayload(); n != maxWire {
-		t.Errorf("the server takes %d bytes", n)
+		t.Errorf("the server takes %d bytes; want n = %v", n, maxWire)
 	}
 }
 
@@ -176,14 +176,14 @@ func TestTheDoorDecidesBeforeTheBus(t *testing.T) {
 	web := httptest.NewServer(b.Handler(door))
 	t.Cleanup(web.Close)
 	if _, _, status := rawSession(t, web.URL, ""); !strings.Contains(status, "401") {
-		t.Errorf("without a token: %s", status)
+		t.Errorf(`without a token: %s; want status with "401"`, status)
 	}
 	if _, _, status := rawSession(t, web.URL, "Authorization: Bearer x\r\nOrigin: http://elsewhere.example\r\n"); !strings.Contains(status,
 		"403") {
-		t.Errorf("from another origin: %s", status)
+		t.Errorf(`from another origin: %s; want status with "403"`, status)
 	}
 	if _, _, status := rawSession(t, web.URL, "Authorization: Bearer x\r\n"); !strings.Contains(status, "101") {
-		t.Errorf("with a token: %s", status)
+		t.Errorf(`with a token: %s; want status with "101"`, status)
 	}
 	// The node is told why.
 	refusing := httptest.NewServer(b.Handler(func(*http.Request) error {
@@ -218,7 +218,7 @@ func TestASessionThatTakesNothingIsClosed(t *testing.T) {
 	text := `CONNECT {"auth_token":"token","name":"n1","verbose":false}` + "\r\nSUB v1.host.n1.> 1\r\nPING\r\n"
 	frame := append([]byte{0x82, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)
 	if len(text) > 125 {
-		t.Fatal("the frame needs a longer form")
+		t.Fatalf("the frame needs a longer form; got len(text) = %v; want len(text) at most 125", len(text))
 	}
 	if _, err := c.Write(frame); err != nil {
 		t.Fatal(err)
@@ -278,10 +278,11 @@ func TestASeedIsReadBack(t *testing.T) {
 	}
 	again, err := natsdial.ParseKey(seed)
 	if err != nil || again.Public != key.Public || !strings.HasPrefix(key.Public, "U") {
-		t.Errorf("%s became %s, %v", key.Public, again.Public, err)
+		t.Errorf(`%s became %s, %v; want no error, again.Public = %v, key.Public beginning with "U"`,
+			key.Public, again.Public, err, key.Public)
 	}
 	if _, err := natsdial.ParseKey(secret.New("SUAnonsense")); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Errorf("a seed that is none: %v", err)
+		t.Errorf("a seed that is none: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 }
 
@@ -295,7 +296,8 @@ func TestWhatServersAreToldHoldsNoSecret(t *testing.T) {
 	other, _ := ServerConfig(secret.New(strings.Repeat("y", 40)))
 	if text != again || text == other || strings.Contains(text, shared().Reveal()) || strings.Contains(text, "SU") ||
 		strings.Contains(text, "SA") {
-		t.Errorf("the servers are told:\n%s", text)
+		t.Errorf("the servers are told:\n%s\nwant text = %v, text other than %v, text without shared().Reveal(), text without "+
+			`"SU", text without "SA"`, text, again, other)
 	}
 }
 
@@ -306,9 +308,9 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		"nats://10.0.0.1:4222",
 	} {
 		if _, err := natsdial.Dialer(address, nil); capability.CodeOf(err) != capability.CodeInvalidInput {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("%q: %v; want capability.CodeOf(err) = capability.CodeInvalidInput", address, err)
 		} else if strings.Contains(err.Error(), "password@") {
-			t.Errorf("the refusal repeats the password: %v", err)
+			t.Errorf(`the refusal repeats the password: %v; want err.Error() without "password@"`, err)
 		}
 	}
 }
@@ -344,7 +346,7 @@ func TestAnEncryptedGatewayIsReachedAndAForeignCertificateIsNot(t *testing.T) {
 	defer foreign.Close()
 	for e, err := range foreign.Events(t.Context()) {
 		if err != nil || e.Kind == messaging.Connected {
-			t.Fatalf("a certificate that nobody vouches for was taken: %v", err)
+			t.Fatalf("a certificate that nobody vouches for was taken: %v; want no error, e.Kind other than messaging.Connected", err)
 		}
 		if e.Err != nil && strings.Contains(e.Err.Error(), "certificate") {
 			break
@@ -387,7 +389,7 @@ func TestASessionHoldsItsTurnOnlyUntilItIsLetIn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.turn(ctx); err == nil {
-		t.Error("there was a turn more than there are")
+		t.Error("there was a turn more than there are; want an error")
 	}
 	late := come("n2")
 	<-b.opening

@@ -69,6 +69,6 @@ func TestABucketWhoseFilesWereRemovedIsMadeAnew(t *testing.T) {
 		t.Errorf("its files were not made anew, so this proves nothing: %v", err)
 	}
 	if _, err := k.Get(t.Context(), "before"); err == nil {
-		t.Error("what was lost is there")
+		t.Error("what was lost is there; want an error")
 	}
 }

@@ -65,7 +65,7 @@ func TestSoakAThousandIdleSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m, err := sub.Next(ctx); err != nil || string(m.Data) != id {
-			t.Fatalf("%s heard %q, %v", id, m.Data, err)
+			t.Fatalf("%s heard %q, %v; want no error, string(m.Data) = %v", id, m.Data, err, id)
 		}
 	}
 	for _, c := range conns {

@@ -30,14 +30,15 @@ func TestAddresses(t *testing.T) {
 			t.Parallel()
 			all, err := natsdial.Addresses(tt.addresses)
 			if tt.want > 0 && (err != nil || len(all) != tt.want) || tt.want == 0 && (err == nil || !strings.Contains(err.Error(), tt.says)) {
-				t.Errorf("%v %v", all, err)
+				t.Errorf("%v %v; want not (tt.want > 0 && (err != nil || len(all) != tt.want)), not (tt.want == 0 && (err == "+
+					"nil || !strings.Contains(err.Error(), tt.says)))", all, err)
 			}
 			if _, bad := natsdial.Dialer(tt.addresses, nil); (bad != nil) != (err != nil) {
-				t.Errorf("a dialer says %v", bad)
+				t.Errorf("a dialer says %v; want (bad != nil) = (err != nil)", bad)
 			}
 		})
 	}
 	if _, err := natsdial.Dialer("http://127.0.0.1:1,https://127.0.0.1:1", nil); err == nil {
-		t.Error("one door with and without encryption")
+		t.Error("one door with and without encryption; want an error")
 	}
 }

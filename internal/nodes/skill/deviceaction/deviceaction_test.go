@@ -19,6 +19,7 @@ import (
 	"github.com/junctor-run/junctor/capability"
 	"github.com/junctor-run/junctor/internal/nodes/skill/deviceaction"
 	"github.com/junctor-run/junctor/internal/nodes/skill/functions"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 	"github.com/junctor-run/junctor/protocol/cmp"
 )
 
@@ -33,9 +34,7 @@ func folder(t *testing.T, files map[string]string) string {
 		if strings.HasPrefix(content, "#!") {
 			mode = 0o700
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		programfile.Write(t, filepath.Join(dir, name), content, mode)
 	}
 	return dir
 }
@@ -56,7 +55,7 @@ func call(t *testing.T, s *deviceaction.Set, name, args string, emit func(contex
 	t.Helper()
 	a, ok := s.Get(name)
 	if !ok {
-		t.Fatal("there is no action " + name)
+		t.Fatalf("%v; want ok = true", "there is no action "+name)
 	}
 	parsed, err := cmp.ParseArguments(json.RawMessage(args))
 	if err != nil {
@@ -99,20 +98,20 @@ func TestAFolderOfActions(t *testing.T) {
 			reason = capability.AsError(err).Reason
 		}
 		if got != c.want || reason != c.fails {
-			t.Errorf("%s(%s): %s %v", c.name, c.args, got, err)
+			t.Errorf("%s(%s): %s %v; want got = %v, reason = %v", c.name, c.args, got, err, c.want, c.fails)
 		}
 	}
 	if got, _ := call(t, &s, "env", "", nil); strings.Contains(got, "JUNCTOR") {
-		t.Error("our environment is not the program's:", got)
+		t.Errorf(`our environment is not the program's: %v; want got without "JUNCTOR"`, got)
 	}
 	if _, modules := s.Status(); modules != 2 || string(s.List()["echo"].Metadata) != `{"k":1}` {
-		t.Errorf("%d %+v", modules, s.List())
+		t.Errorf(`%d %+v; want modules = 2, string(s.List()["echo"].Metadata) = "{\"k\":1}"`, modules, s.List())
 	}
 	if err := s.Register(deviceaction.Action{Name: " echo ", Handle: answers("1")}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := call(t, &s, "echo", "", nil); got != "1" {
-		t.Error("what the program registers comes first:", got)
+		t.Errorf(`what the program registers comes first: %v; want got = "1"`, got)
 	}
 }
 
@@ -137,7 +136,7 @@ func TestAProgramStreams(t *testing.T) {
 	}
 	refused := errors.New("the reader is gone")
 	if _, err := call(t, &s, "long", "", func(context.Context, json.RawMessage) error { return refused }); !errors.Is(err, refused) {
-		t.Error("a chunk that is refused ends the program:", err)
+		t.Errorf("a chunk that is refused ends the program: %v; want err is %v", err, refused)
 	}
 }
 
@@ -181,21 +180,21 @@ func TestALaterAttemptTakesTheOldOnesPlace(t *testing.T) {
 	f := deviceaction.Folder{Path: dir}
 	s.TryLoad(t.Context(), f)
 	if got, _ := s.Status(); !got.Loaded || got.ActionsRegistered != 1 || got.Error != nil || *got.Path != filepath.Base(dir) {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v; want got.Loaded = true, got.ActionsRegistered = 1, got.Error = nil, *got.Path = filepath.Base(dir)", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "b.action.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.TryLoad(t.Context(), f)
 	if got, _ := s.Status(); got.Loaded || len(s.List()) != 1 {
-		t.Error("an attempt that fails takes nothing away")
+		t.Error("an attempt that fails takes nothing away; want got.Loaded = false, len(s.List()) = 1")
 	}
 	if err := errors.Join(os.Remove(filepath.Join(dir, "b.action.json")), os.Remove(filepath.Join(dir, "a.action.json"))); err != nil {
 		t.Fatal(err)
 	}
 	s.TryLoad(t.Context(), f)
 	if got, _ := s.Status(); !got.Loaded || len(s.List()) != 0 {
-		t.Error("what is gone from the folder is gone")
+		t.Error("what is gone from the folder is gone; want got.Loaded = true, len(s.List()) = 0")
 	}
 }
 
@@ -213,7 +212,7 @@ func TestWhoMayWriteIsWhoMayRun(t *testing.T) {
 		}
 		s.TryLoad(t.Context(), deviceaction.Folder{Path: dir})
 		if got, _ := s.Status(); got.Loaded || *got.ErrorType != "PermissionError" {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf(`%s: %+v; want got.Loaded = false, *got.ErrorType = "PermissionError"`, name, got)
 		}
 	}
 	dir := folder(t, map[string]string{"a.action.json": `{}`})
@@ -222,7 +221,7 @@ func TestWhoMayWriteIsWhoMayRun(t *testing.T) {
 	}
 	s.TryLoad(t.Context(), deviceaction.Folder{Path: dir})
 	if got, _ := s.Status(); got.Loaded || *got.ErrorType != "ImportError" {
-		t.Errorf("a link is not a file of the folder: %+v", got)
+		t.Errorf(`a link is not a file of the folder: %+v; want got.Loaded = false, *got.ErrorType = "ImportError"`, got)
 	}
 }
 
@@ -259,7 +258,7 @@ func FuzzSideFile(f *testing.F) {
 		s.TryLoad(t.Context(), deviceaction.Folder{Path: dir})
 		got, _ := s.Status()
 		if got.Loaded != (len(s.List()) == 1) || got.Loaded == (got.Error != nil) {
-			t.Fatalf("%q: %+v", data, got)
+			t.Fatalf("%q: %+v; want got.Loaded = (len(s.List()) == 1), got.Loaded other than (got.Error != nil)", data, got)
 		}
 	})
 }

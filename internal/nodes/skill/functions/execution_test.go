@@ -69,7 +69,8 @@ func TestScenario41QueueFull(t *testing.T) {
 		w := wire.FromError(err, "n", "f", false)
 		if w.Code != wire.ReasonOverloaded || !w.Retryable || w.RetryAfter <= 0 ||
 			w.Message != "Execution queue is full on node 'n'. Please retry later." {
-			t.Errorf("%+v", w)
+			t.Errorf("%+v; want w.Code = wire.ReasonOverloaded, w.Retryable = true, w.RetryAfter more than 0, w.Message = "+
+				`"Execution queue is full on node 'n'. Please retry later."`, w)
 		}
 		close(finish)
 		wg.Wait()
@@ -103,7 +104,8 @@ func TestScenario42Timeout(t *testing.T) {
 			began := time.Now()
 			_, err := e.Do(t.Context(), functions.Request{Function: "f", Timeout: c.asked})
 			if reason(err) != wire.ReasonTimeout || time.Since(began) != c.want || !errors.Is(<-ended, context.DeadlineExceeded) {
-				t.Errorf("%s: %v after %s", name, err, time.Since(began))
+				t.Errorf("%s: %v after %s; want reason(err) = wire.ReasonTimeout, time.Since(began) = %v, <-ended is "+
+					"context.DeadlineExceeded", name, err, time.Since(began), c.want)
 			}
 		})
 	}
@@ -120,11 +122,11 @@ func TestACallerThatGoesEndsTheCall(t *testing.T) {
 			cancel()
 		}()
 		if _, err := e.Do(ctx, functions.Request{Function: "f"}); reason(err) != wire.ReasonCancelled {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = wire.ReasonCancelled", err)
 		}
 		synctest.Wait()
 		if active, _ := e.Load(); active != 0 {
-			t.Error("the place is free again")
+			t.Errorf("the place is free again; got active = %v; want active = 0", active)
 		}
 	})
 }
@@ -148,14 +150,14 @@ func TestAHandlerThatDoesNotListen(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := e.Close(short); capability.CodeOf(err) != capability.CodeTimeout {
-			t.Error(err)
+			t.Errorf("%v; want capability.CodeOf(err) = capability.CodeTimeout", err)
 		}
 		close(finish)
 		if err := e.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if _, err := e.Do(t.Context(), functions.Request{Function: "deaf"}); reason(err) != wire.ReasonOverloaded {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = wire.ReasonOverloaded", err)
 		}
 	})
 }
@@ -181,30 +183,31 @@ func TestScenario44Streams(t *testing.T) {
 	emit := func(_ context.Context, chunk json.RawMessage) error { got = append(got, string(chunk)); return nil }
 	out, err := e.Do(t.Context(), functions.Request{Function: "count", Stream: true, Emit: emit})
 	if err != nil || !out.Streamed || out.Chunks != 5 || out.Bytes != 5 || out.Value != nil || strings.Join(got, "") != "01234" {
-		t.Errorf("%+v %v %v", out, got, err)
+		t.Errorf("%+v %v %v; want no error, out.Streamed = true, out.Chunks = 5, out.Bytes = 5, out.Value = nil, "+
+			`strings.Join(got, "") = "01234"`, out, got, err)
 	}
 	out, err = e.Do(t.Context(), functions.Request{Function: "count"})
 	if err != nil || string(out.Value) != "[0,1,2,3,4]" || out.Streamed {
-		t.Errorf("%s %v", out.Value, err)
+		t.Errorf(`%s %v; want no error, string(out.Value) = "[0,1,2,3,4]", out.Streamed = false`, out.Value, err)
 	}
 	out, err = e.Do(t.Context(), functions.Request{Function: "plain", Stream: true, Emit: emit})
 	if err != nil || out.Streamed || string(out.Value) != "7" {
-		t.Errorf("%+v %v", out, err)
+		t.Errorf(`%+v %v; want no error, out.Streamed = false, string(out.Value) = "7"`, out, err)
 	}
 	none := node(t, functions.Config{}, counting(0))
 	if out, err := none.Do(t.Context(), functions.Request{Function: "count"}); err != nil || string(out.Value) != "[]" {
-		t.Errorf("%s %v", out.Value, err)
+		t.Errorf(`%s %v; want no error, string(out.Value) = "[]"`, out.Value, err)
 	}
 	_, err = e.Do(t.Context(), functions.Request{
 		Function: "count", Stream: true,
 		Emit: func(context.Context, json.RawMessage) error { return errors.New("the reader is gone") },
 	})
 	if reason(err) != wire.ReasonExecution {
-		t.Error("a reader that refuses a chunk ends the stream:", err)
+		t.Errorf("a reader that refuses a chunk ends the stream: %v; want reason(err) = wire.ReasonExecution", err)
 	}
 	many := node(t, functions.Config{}, counting(functions.MaxChunks+1))
 	if _, err := many.Do(t.Context(), functions.Request{Function: "count"}); reason(err) != wire.ReasonTooLarge {
-		t.Error(err)
+		t.Errorf("%v; want reason(err) = wire.ReasonTooLarge", err)
 	}
 }
 
@@ -232,10 +235,11 @@ func TestWhatHandlersDoWrong(t *testing.T) {
 	} {
 		out, err := e.Do(t.Context(), functions.Request{Function: name})
 		if reason(err) != want || err != nil && strings.Contains(err.Error(), "hunter2") || want == "" && string(out.Value) != "null" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: %v; want reason(err) = %v, not (err != nil && strings.Contains(err.Error(), "hunter2")), not (want == `+
+				`"" && string(out.Value) != "null")`, name, err, want)
 		}
 		if name == "fails" && !strings.Contains(err.Error(), "no camera") {
-			t.Error("a handler's own text is kept:", err)
+			t.Errorf(`a handler's own text is kept: %v; want not (name == "fails" && !strings.Contains(err.Error(), "no camera"))`, err)
 		}
 	}
 	if panicked != "panicshunter2" {
@@ -302,19 +306,19 @@ func TestIdempotency(t *testing.T) {
 			t.Errorf(`call: v = %q, want "1"; err = %v, want nil; runs = %v, want 1`, v, err, runs)
 		}
 		if _, err := call("f", "a", `[2]`); reason(err) != "idempotency_conflict" {
-			t.Error(err)
+			t.Errorf(`%v; want reason(err) = "idempotency_conflict"`, err)
 		}
 		if v, err := call("f", "b", `[1]`); v != "2" || err != nil {
-			t.Error("another caller has keys of its own:", v, err)
+			t.Errorf(`another caller has keys of its own: %v %v; want v = "2", no error`, v, err)
 		}
 		for range 2 {
 			if _, err := call("f", "c", `[1,2]`); reason(err) != wire.ReasonExecution || runs != 3 {
-				t.Error("failures are remembered too:", err, runs)
+				t.Errorf("failures are remembered too: %v %v; want reason(err) = wire.ReasonExecution, runs = 3", err, runs)
 			}
 		}
 		time.Sleep(functions.KeyTTL)
 		if v, err := call("f", "a", `[2]`); v != "4" || err != nil {
-			t.Error("keys live a day:", v, err)
+			t.Errorf(`keys live a day: %v %v; want v = "4", no error`, v, err)
 		}
 		for range 2 {
 			var got []string
@@ -326,11 +330,11 @@ func TestIdempotency(t *testing.T) {
 				},
 			})
 			if err != nil || !out.Streamed || strings.Join(got, "") != "012" {
-				t.Errorf("a stream is repeated: %v %v", got, err)
+				t.Errorf(`a stream is repeated: %v %v; want no error, out.Streamed = true, strings.Join(got, "") = "012"`, got, err)
 			}
 		}
 		if _, err := call("nobody", "e", `[]`); reason(err) != wire.ReasonFunctionNotFound {
-			t.Error(err)
+			t.Errorf("%v; want reason(err) = wire.ReasonFunctionNotFound", err)
 		}
 		if _, err := call("count", "e", `[]`); err != nil {
 			t.Error("what never started is not remembered:", err)

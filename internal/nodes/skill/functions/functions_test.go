@@ -34,7 +34,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 		"priority": {functions.Function{Name: "a", Handle: handle, Priority: 11}, capability.CodeInvalidInput},
 	} {
 		if got := capability.CodeOf(r.Register(c.of, false)); got != c.code {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: %s; want got = %v", name, got, c.code)
 		}
 	}
 	if err := r.Register(f("a"), false); err != nil {
@@ -43,11 +43,13 @@ func TestRegisterAndUnregister(t *testing.T) {
 	old, _ := r.Get("a")
 	old.Began(time.Now())(time.Second, true)
 	if capability.CodeOf(r.Register(f("a"), false)) != capability.CodeConflict || r.Register(f("a"), true) != nil {
-		t.Error("a name that is taken is replaced only when that is asked for")
+		t.Error(`a name that is taken is replaced only when that is asked for; want capability.CodeOf(r.Register(f("a"), ` +
+			`false)) = capability.CodeConflict, r.Register(f("a"), true) = nil`)
 	}
 	list, revision := r.List(true)
 	if revision != 2 || list[0].Stats.Total != 0 || list[0].Owner != functions.OwnerNode || list[0].Effect != "execute" {
-		t.Errorf("%d %+v", revision, list)
+		t.Errorf(`%d %+v; want revision = 2, list[0].Stats.Total = 0, list[0].Owner = functions.OwnerNode, list[0].Effect = "execute"`,
+			revision, list)
 	}
 	for _, c := range []struct {
 		name string
@@ -59,7 +61,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 		}
 	}
 	if _, err := r.Unregister(" "); capability.CodeOf(err) != capability.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("%v; want capability.CodeOf(err) = capability.CodeInvalidInput", err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		if err := r.Register(f(name), false); err != nil {
@@ -67,7 +69,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 		}
 	}
 	if capability.CodeOf(r.Register(f("d"), false)) != capability.CodeTooLarge || len(r.Names()) != 3 {
-		t.Error("the table is bounded")
+		t.Error(`the table is bounded; want capability.CodeOf(r.Register(f("d"), false)) = capability.CodeTooLarge, len(r.Names()) = 3`)
 	}
 }
 
@@ -103,13 +105,14 @@ func TestStatistics(t *testing.T) {
 	g, _ := r.Get("a")
 	end := g.Began(time.Unix(0, 0))
 	if e := g.Entry(false); e.Active != 1 || e.Stats != nil || *e.TimeoutSeconds != 1.5 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v; want e.Active = 1, e.Stats = nil, *e.TimeoutSeconds = 1.5", e)
 	}
 	end(2*time.Second, false)
 	g.Began(time.Unix(60, 0))(4*time.Second, true)
 	if s := g.Entry(true).Stats; s.Total != 2 || s.Successful != 1 || s.Failed != 1 || s.AverageTime != 3 ||
 		s.LastExecuted != "1970-01-01T00:01:00.000000+00:00" {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v; want s.Total = 2, s.Successful = 1, s.Failed = 1, s.AverageTime = 3, s.LastExecuted = "+
+			`"1970-01-01T00:01:00.000000+00:00"`, s)
 	}
 }
 
@@ -141,7 +144,7 @@ func TestChangesTravelTogether(t *testing.T) {
 		fails = errors.New("away")
 		_ = r.Register(f("later"), false)
 		if err := refresher.Flush(t.Context()); err == nil {
-			t.Error("a failure is told")
+			t.Error("a failure is told; want an error")
 		}
 		refresher.Close()
 		_ = r.Register(f("after"), false)

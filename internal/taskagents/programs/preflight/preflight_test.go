@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/junctor-run/junctor/internal/taskagents/programs"
 	"github.com/junctor-run/junctor/internal/taskagents/programs/preflight"
+	"github.com/junctor-run/junctor/internal/testkit/programfile"
 )
 
 // machine is a home, and programs that are shell scripts.
@@ -31,13 +31,7 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) program(name, script string) {
 	m.t.Helper()
-	// A child that another test starts meanwhile would hold the file open, and no process
-	// could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(filepath.Join(m.bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-		m.t.Fatal(err)
-	}
+	programfile.Write(m.t, filepath.Join(m.bin, name), "#!/bin/sh\n"+script+"\n", 0o700)
 }
 
 func (m *machine) file(name, text string) {
